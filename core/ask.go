@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// An Ask is one limiter's part of a decision over several.
+type Ask struct {
+	Limiter *Limiter
+	Key     string
+	Cost    int // zero peeks: it takes nothing, but denies while nothing is left
+}
+
+// AllowAll decides several asks together: every rule of every ask is charged,
+// or none is. Asks that meet in the same rule of the same key are charged their
+// sum, and share its State.
+//
+// All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
+// asks of different keys may be denied together although a moment later each
+// would have been admitted, but never admitted beyond a limit: see redisstore.
+func AllowAll(ctx context.Context, asks ...Ask) (Decision, error) {
+	if len(asks) == 0 {
+		return Decision{}, fmt.Errorf("%w: no asks", ErrNoAsks)
+	}
+	b := batches.Get().(*batch)
+	defer b.free()
+	for i, a := range asks {
+		switch {
+		case a.Limiter == nil:
+			return Decision{}, fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
+		case a.Limiter.store != asks[0].Limiter.store:
+			return Decision{}, fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
+		}
+		if err := b.add(a.Limiter, a.Key, Spend, a.Cost); err != nil {
+			return Decision{}, err
+		}
+	}
+	shared := b.merge()
+	d, err := b.decide(ctx, asks[0].Limiter.store)
+	if err != nil || shared == nil {
+		return d, err
+	}
+	return d.expand(shared), nil
+}
+
+// merge sums up charges of the same rule and key, for a Store takes each once.
+// It returns nil if there are none, else where the charge of each ask went.
+func (b *batch) merge() []int {
+	var places []int
+	kept := b.charges[:0]
+	for i, c := range b.charges {
+		at := len(kept)
+		for j := range kept {
+			if kept[j].Rule.id == c.Rule.id && kept[j].Key == c.Key {
+				at = j
+				break
+			}
+		}
+		if at == len(kept) {
+			kept = append(kept, c)
+		} else {
+			if places == nil {
+				places = make([]int, i, len(b.charges))
+				for j := range places {
+					places[j] = j
+				}
+			}
+			kept[at].absorb(c)
+		}
+		if places != nil {
+			places = append(places, at)
+		}
+	}
+	clear(b.charges[len(kept):])
+	b.charges = kept
+	return places
+}
+
+// absorb adds the cost of other, which a Peek has none of.
+func (c *Charge) absorb(other Charge) {
+	switch {
+	case other.Op == Peek:
+	case c.Op == Peek:
+		c.Op, c.Cost = other.Op, other.Cost
+	case c.Cost > math.MaxInt-other.Cost:
+		c.Cost = math.MaxInt
+	default:
+		c.Cost += other.Cost
+	}
+}
+
+// expand gives every ask its State again.
+func (d Decision) expand(places []int) Decision {
+	rest := make([]State, len(places)-1)
+	for i := range rest {
+		rest[i] = d.State(places[i+1])
+	}
+	d.rest, d.n = rest, len(places)
+	return d
+}

@@ -1,0 +1,80 @@
+package core
+
+import (
+	"iter"
+	"math"
+	"time"
+)
+
+// Never is the RetryAfter of a cost that can never be admitted.
+const Never time.Duration = math.MaxInt64
+
+// A Decision is what the caller learns. It is a value: keep it or copy it
+// freely. The zero Decision denies.
+type Decision struct {
+	Allowed    bool
+	RetryAfter time.Duration // denied: the least wait after which the same cost can be admitted; Never if it never can
+	Delay      time.Duration // allowed: hold the event this long first; zero but for a leaky bucket
+
+	first State   // kept apart, so that one Rule needs no allocation
+	rest  []State // from the second on
+	n     int
+}
+
+// A State is what one Rule says about its part of a Decision.
+type State struct {
+	Rule       *Rule
+	Allowed    bool          // what this Rule alone says
+	Remaining  int           // events that are left now
+	RetryAfter time.Duration // not Allowed: the least wait after which this Rule admits the same cost; or Never
+	ResetAfter time.Duration // until nothing is used any more
+	Window     time.Duration // the effective window: within it no more than Remaining can be used
+	Delay      time.Duration // Allowed: hold the event this long first
+	Soft       bool          // let through above the limit
+}
+
+// Len is the number of States: one for every Rule that was asked.
+func (d Decision) Len() int { return d.n }
+
+// State is the i-th State, in the order of the asks and, within one, of the
+// Limiter's Rules. It panics if i is out of range.
+func (d Decision) State(i int) State {
+	if i == 0 && d.n > 0 {
+		return d.first
+	}
+	return d.rest[i-1]
+}
+
+// States iterates over the States in order.
+func (d Decision) States() iter.Seq2[int, State] {
+	return func(yield func(int, State) bool) {
+		for i := range d.n {
+			if !yield(i, d.State(i)) {
+				return
+			}
+		}
+	}
+}
+
+// decide sums the charges up.
+func decide(charges []Charge) Decision {
+	d := Decision{Allowed: true, first: charges[0].State, n: len(charges)}
+	if len(charges) > 1 {
+		d.rest = make([]State, len(charges)-1)
+	}
+	for i := range charges {
+		s := &charges[i].State
+		if i > 0 {
+			d.rest[i-1] = *s
+		}
+		if !s.Allowed {
+			d.Allowed = false
+			d.RetryAfter = max(d.RetryAfter, s.RetryAfter)
+		}
+		d.Delay = max(d.Delay, s.Delay)
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+	return d
+}

@@ -1,0 +1,31 @@
+// Package core decides whether an event may happen now.
+//
+// A [Limit] says how many events in how long. A [Rule] is a named algorithm
+// with a Limit. A [Limiter] is a [Store] and its Rules, and answers with a
+// [Decision]:
+//
+//	            key, cost               charges
+//	caller ───────────────▶ Limiter ───────────────▶ Store
+//	       ◀───────────────         ◀───────────────  memory or Redis
+//	            Decision                 states
+//
+// All Rules of a Limiter, and all asks of one [AllowAll], are decided together:
+// either every one of them is charged or none is.
+//
+// # Choosing an algorithm
+//
+//   - [TokenBucket] holds Burst events and refills continuously. The state is one
+//     number. Over any span it admits at most Burst + rate x span. Right for most
+//     APIs.
+//   - [SlidingLog] remembers every admitted event and never admits more than Events
+//     in any span of Per. Its memory grows with Events. Right where the number is a
+//     promise: logins, messages, payments.
+//
+// # Time
+//
+// The Store's clock decides, to the microsecond: the monotonic clock of this
+// process for memstore, the server's own clock for redisstore. The clock of a
+// client is never used.
+//
+// The package depends on the standard library only, and not on net/http.
+package core

@@ -1,0 +1,44 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Categories of errors, for errors.Is.
+var (
+	// ErrInvalidLimit: a text is not a Limit.
+	ErrInvalidLimit = errors.New("weir: invalid limit")
+	// ErrInvalidRule: New was given a rule that cannot be run. The error is a *RuleError.
+	ErrInvalidRule = errors.New("weir: invalid rule")
+	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a *RuleError.
+	ErrRuleConflict = errors.New("weir: conflicting rule")
+	// ErrNoStore: New was given a Store that is nil, or whose type cannot be compared.
+	ErrNoStore = errors.New("weir: no usable store")
+	// ErrNegativeCost: a cost below zero. Nothing was taken.
+	ErrNegativeCost = errors.New("weir: negative cost")
+	// ErrNoAsks: AllowAll was given nothing to ask, or an Ask without a Limiter.
+	ErrNoAsks = errors.New("weir: nothing asked")
+	// ErrManyStores: AllowAll was given Limiters of different Stores, which cannot be charged together.
+	ErrManyStores = errors.New("weir: limiters of different stores in one decision")
+	// ErrInvalidCharge: a Store was given charges that break its contract. Nothing was taken.
+	ErrInvalidCharge = errors.New("weir: invalid charge")
+	// ErrUnavailable: the Store could not decide in time, or at all.
+	ErrUnavailable = errors.New("weir: store unavailable")
+)
+
+// A RuleError says what is wrong with which field of which rule.
+type RuleError struct {
+	Rule   string // the rule's name
+	Field  string // "name", "limit", "events", "per", "burst" or "rules"
+	Reason string
+
+	category error
+}
+
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("weir: rule %q: %s %s", e.Rule, e.Field, e.Reason)
+}
+
+// Unwrap gives the category, ErrInvalidRule or ErrRuleConflict.
+func (e *RuleError) Unwrap() error { return e.category }

@@ -1,0 +1,147 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// A Limiter is a Store and the Rules that an event has to satisfy, all of them.
+// It holds no state of its own and is safe for concurrent use.
+type Limiter struct {
+	store Store
+	rules []Rule
+}
+
+// New returns a Limiter over s that admits an event if every rule does.
+//
+// What cannot be run is refused here, with a [RuleError] that names the rule
+// and the field: no rules, a zero limit, a limit that cannot be represented
+// exactly, a name that is taken on s by another definition.
+func New(s Store, rules ...Rule) (*Limiter, error) {
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)
+	} else if !v.Comparable() {
+		return nil, fmt.Errorf("%w: %T cannot be compared; use a pointer", ErrNoStore, s)
+	}
+	if len(rules) == 0 {
+		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", category: ErrInvalidRule}
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		r := &rules[i]
+		if r.algorithm == 0 {
+			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket or SlidingLog")
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		for _, other := range rules[:i] {
+			if other.name == r.name {
+				return nil, r.invalid("name", "is given to two rules of one limiter")
+			}
+		}
+	}
+	if d, ok := s.(Declarer); ok {
+		if err := d.Declare(rules...); err != nil {
+			return nil, err
+		}
+	}
+	return &Limiter{store: s, rules: rules}, nil
+}
+
+// Must returns l and panics if err is not nil. It is for limiters that are made
+// before the first request: core.Must(core.New(...)).
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic("core: Must: " + err.Error())
+	}
+	return l
+}
+
+// Rules returns a copy of the limiter's rules, in order.
+func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
+
+// Allow asks for one event of key, and takes it if it is admitted.
+//
+// The error says that no decision could be made ([ErrUnavailable], or the error
+// of ctx); the Decision is then zero. Whether an error lets the event through is
+// the caller's choice. It may have been charged, and if so once.
+func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	return l.take(ctx, key, Spend, 1)
+}
+
+// AllowN is Allow for an event that weighs n. Zero is a [Limiter.Peek], less is
+// an [ErrNegativeCost], and more than the capacity of a rule is denied with
+// [Never].
+func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Decision, error) {
+	return l.take(ctx, key, Spend, n)
+}
+
+// Peek says what Allow would say, and takes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	return l.take(ctx, key, Peek, 1)
+}
+
+// Reset forgets all that key has used of this limiter's rules.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	_, err := l.take(ctx, key, Reset, 1)
+	return err
+}
+
+func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (Decision, error) {
+	b := batches.Get().(*batch)
+	defer b.free()
+	if err := b.add(l, key, op, cost); err != nil {
+		return Decision{}, err
+	}
+	return b.decide(ctx, l.store)
+}
+
+// A batch is the charges of one decision.
+type batch struct {
+	charges []Charge
+	room    [4]Charge
+}
+
+// Charges reach the Store through an interface and would be allocated on every
+// call; so they are used again.
+var batches = sync.Pool{New: func() any {
+	b := new(batch)
+	b.charges = b.room[:0]
+	return b
+}}
+
+func (b *batch) free() {
+	if cap(b.charges) > 64 {
+		return
+	}
+	clear(b.charges)
+	b.charges = b.charges[:0]
+	batches.Put(b)
+}
+
+func (b *batch) add(l *Limiter, key string, op Op, cost int) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
+	}
+	if cost == 0 {
+		op, cost = Peek, 1
+	}
+	for i := range l.rules {
+		b.charges = append(b.charges, Charge{Key: key, Rule: &l.rules[i], Op: op, Cost: cost})
+	}
+	return nil
+}
+
+func (b *batch) decide(ctx context.Context, s Store) (Decision, error) {
+	if err := s.Take(ctx, b.charges); err != nil {
+		return Decision{}, err
+	}
+	return decide(b.charges), nil
+}
+
+// SharesStore says whether l and o can be asked together in one [AllowAll].
+func (l *Limiter) SharesStore(o *Limiter) bool { return l.store == o.store }

@@ -1,0 +1,86 @@
+package memstore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+func million() []string {
+	keys := make([]string, 1_000_000)
+	for i := range keys {
+		keys[i] = "user:" + strconv.Itoa(i)
+	}
+	return keys
+}
+
+func BenchmarkTokenBucket(b *testing.B) {
+	ctx := context.Background()
+	b.Run("hot", func(b *testing.B) {
+		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1000))))
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				_, _ = l.Allow(ctx, "one")
+			}
+		})
+	})
+	b.Run("million", func(b *testing.B) {
+		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(1000))))
+		keys := million()
+		for _, k := range keys {
+			_, _ = l.Allow(ctx, k)
+		}
+		b.ReportAllocs()
+		b.ResetTimer()
+		b.RunParallel(func(pb *testing.PB) {
+			r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			for pb.Next() {
+				_, _ = l.Allow(ctx, keys[r.IntN(len(keys))])
+			}
+		})
+	})
+	b.Run("heap", func(b *testing.B) {
+		keys := million()
+		for b.Loop() {
+			before := heap()
+			s := memstore.New()
+			l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(1000))))
+			for _, k := range keys {
+				_, _ = l.Allow(ctx, k)
+			}
+			b.ReportMetric(float64(heap()-before)/float64(len(keys)), "B/key")
+			runtime.KeepAlive(s)
+		}
+	})
+}
+
+func BenchmarkSlidingLog(b *testing.B) {
+	ctx := context.Background()
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerSecond(1000))))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = l.Allow(ctx, "one")
+	}
+}
+
+func BenchmarkTwoRules(b *testing.B) {
+	ctx := context.Background()
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("s", core.PerSecond(10)), core.TokenBucket("h", core.PerHour(500))))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = l.Allow(ctx, "one")
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,60 @@
+package memstore
+
+import (
+	"math/bits"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A cell is the state of a bucket in two words: when it will be full, the
+// fraction of that (48 bits), and how much of it may be in use before one more
+// token is refused (16 bits). The last tells a spent bucket from one that is
+// hardly used without its rule, which eviction does not have.
+type cell struct {
+	full int64
+	rest uint64
+}
+
+const fracBits = 48
+
+func (c *cell) state() algo.Span {
+	return algo.Span{Micros: c.full, Frac: int64(c.rest & (1<<fracBits - 1))}
+}
+
+func (c *cell) set(s algo.Span, tolerance uint16) {
+	c.full = s.Micros
+	c.rest = uint64(tolerance)<<fracBits | uint64(s.Frac)
+}
+
+// idle says whether the bucket is full, which is the same as not being there.
+func (c *cell) idle(now int64) bool { return c.full <= now && c.rest<<16 == 0 || c.full < now }
+
+// spentPressure is the pressure of a bucket that would refuse one more token.
+const spentPressure = 1024
+
+// pressure is how near the bucket is to refusing: 0 when it is idle, and
+// otherwise the share of its tolerance that is in use, up to spentPressure.
+func (c *cell) pressure(now int64) uint64 {
+	if c.idle(now) {
+		return 0
+	}
+	used := uint64(max(0, c.full-now))
+	tolerance := unpackSpan(uint16(c.rest >> fracBits))
+	if used >= tolerance {
+		return spentPressure
+	}
+	return 1 + uint64(float64(used)/float64(tolerance)*(spentPressure-2))
+}
+
+// tolerance is the packed span that may be in use for one more token to fit.
+func tolerance(b *algo.Bucket) uint16 {
+	return packSpan(uint64(max(1, b.Full.Micros-b.Unit.Micros)))
+}
+
+// packSpan keeps the ten highest bits of us and their exponent, rounding down.
+func packSpan(us uint64) uint16 {
+	exponent := max(0, bits.Len64(us)-10)
+	return uint16(exponent)<<10 | uint16(us>>exponent)
+}
+
+func unpackSpan(p uint16) uint64 { return uint64(p&1023) << (p >> 10) }

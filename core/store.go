@@ -1,0 +1,124 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A Store keeps the state of rules, and is all that a backend implements.
+//
+// Take takes every Charge or none, and fills in the State of each either way:
+// of a decision that was denied, the states say what is left with nothing
+// taken. A denial is not an error; the error is for a store that could not
+// decide, and then the states mean nothing. It is safe for concurrent use.
+//
+// A Store decides by its own clock. Within one Take no two charges name the
+// same key and rule, no cost is below 1, and every rule came through [New];
+// [CheckCharges] is there to refuse the rest. The charges belong to the caller:
+// a Store does not keep the slice or its elements after Take returned. The
+// dynamic type of a Store must be comparable, as a pointer is.
+type Store interface {
+	Take(ctx context.Context, charges []Charge) error
+}
+
+// An Op is what is done to a rule's state.
+type Op uint8
+
+const (
+	// Spend takes Cost if all charges of the call fit. It is the zero Op.
+	Spend Op = iota
+	// Peek says what Spend would say and takes nothing. A Peek that does not fit
+	// denies the decision like a Spend.
+	Peek
+	// Reset forgets the state; State is then that of an untouched key. It always fits.
+	Reset
+)
+
+// A Charge is one Rule of one key, and what to do to it.
+type Charge struct {
+	Key   string // any bytes
+	Rule  *Rule
+	Op    Op
+	Cost  int   // at least 1; ignored by Reset
+	State State // the answer
+}
+
+// Answer fills in the State from the verdict of an algorithm. It serves the
+// stores of this module.
+func (c *Charge) Answer(v algo.Verdict) {
+	c.State = State{
+		Rule:       c.Rule,
+		Allowed:    v.Allowed,
+		Remaining:  int(v.Remaining),
+		RetryAfter: algo.Duration(v.Retry),
+		ResetAfter: algo.Duration(v.Reset),
+		Window:     algo.Duration(v.Window),
+	}
+}
+
+// CheckCharges returns an [ErrInvalidCharge] if charges break the contract of
+// [Store].
+func CheckCharges(charges []Charge) error {
+	for i := range charges {
+		c := &charges[i]
+		switch {
+		case c.Rule == nil:
+			return fmt.Errorf("%w: charge %d has no rule", ErrInvalidCharge, i)
+		case c.Rule.err != nil:
+			return fmt.Errorf("%w: %w", ErrInvalidCharge, c.Rule.err)
+		case c.Rule.algorithm == 0:
+			return fmt.Errorf("%w: charge %d has a zero rule", ErrInvalidCharge, i)
+		case c.Cost < 1 && c.Op != Reset:
+			return fmt.Errorf("%w: charge %d costs %d", ErrInvalidCharge, i, c.Cost)
+		case c.Op > Reset:
+			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)
+		}
+		for j := range charges[:i] {
+			if charges[j].Rule.id == c.Rule.id && charges[j].Key == c.Key {
+				return fmt.Errorf("%w: charges %d and %d name the same key and rule", ErrInvalidCharge, j, i)
+			}
+		}
+	}
+	return nil
+}
+
+// A Declarer is a Store that remembers which rules it serves. [New] declares
+// the rules of a Limiter; a Store that wraps another passes the call on.
+type Declarer interface {
+	Declare(rules ...Rule) error
+}
+
+// A Namespace remembers the definition behind every rule name, so that two
+// rules do not share state by accident. Embed it in a Store to make that a
+// [Declarer]. The zero Namespace is ready; it is safe for concurrent use.
+type Namespace struct {
+	mu    sync.Mutex
+	rules map[string]Rule
+}
+
+// Declare remembers all rules, or none and returns an [ErrRuleConflict] if one
+// of the names is already taken by another definition. Declaring a rule again
+// is not a conflict.
+func (n *Namespace) Declare(rules ...Rule) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range rules {
+		r := &rules[i]
+		if known, ok := n.rules[r.name]; ok && !known.sameDefinition(r) {
+			return &RuleError{
+				Rule: r.name, Field: "name", category: ErrRuleConflict,
+				Reason: fmt.Sprintf("is taken on this store by another rule: %s, and now %s", known.String(), r),
+			}
+		}
+	}
+	if n.rules == nil {
+		n.rules = make(map[string]Rule)
+	}
+	for _, r := range rules {
+		n.rules[r.name] = r
+	}
+	return nil
+}
