@@ -61,6 +61,7 @@ func (st *step) read(c *core.Charge, now int64) {
 	case algo.KindSlidingLog:
 		if found := st.shard.log(st.place, now); found != nil {
 			st.reading = p.Log.Read(&found.history, now, cost)
+			st.moved = found.history.Moved(now)
 		}
 		st.fits = p.Log.Fits(st.reading, cost)
 	}
@@ -86,6 +87,8 @@ func (st *step) write(c *core.Charge, now int64, spend bool) {
 	case algo.KindSlidingLog:
 		if spend {
 			st.shard.spendLog(st.place, &p.Log, now, cost)
+		} else if found := st.shard.log(st.place, now); st.moved && c.Op == core.Spend && found != nil {
+			p.Log.Trim(&found.history, now)
 		}
 		c.Answer(p.Log.Verdict(st.reading, cost, spend))
 	}

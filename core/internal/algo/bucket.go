@@ -85,7 +85,8 @@ func (b *Bucket) sub(x, y Span) Span {
 	return s
 }
 
-func (s Span) less(t Span) bool {
+// Less says whether s is shorter, or earlier, than t.
+func (s Span) Less(t Span) bool {
 	return s.Micros < t.Micros || s.Micros == t.Micros && s.Frac < t.Frac
 }
 
@@ -113,7 +114,7 @@ func (b *Bucket) Used(full Span, now int64) (used Span, moved bool) {
 	switch {
 	case used.Micros < 0:
 		return Span{}, false
-	case b.Full.less(used):
+	case b.Full.Less(used):
 		return b.Full, true
 	}
 	return used, false
@@ -121,7 +122,7 @@ func (b *Bucket) Used(full Span, now int64) (used Span, moved bool) {
 
 // Fits says whether cost tokens can be taken when used is in use.
 func (b *Bucket) Fits(used Span, cost int64) bool {
-	return cost <= b.Burst && !b.Full.less(b.add(used, b.Span(cost)))
+	return cost <= b.Burst && !b.Full.Less(b.add(used, b.Span(cost)))
 }
 
 // Spend is the state after cost tokens, which must fit, were taken.
@@ -132,7 +133,7 @@ func (b *Bucket) Spend(used Span, now, cost int64) Span {
 // Refund is the state after n tokens came back; never above capacity.
 func (b *Bucket) Refund(used Span, now, n int64) Span {
 	back := b.Span(min(n, b.Burst))
-	if used.less(back) {
+	if used.Less(back) {
 		return Span{}
 	}
 	return b.At(b.sub(used, back), now)

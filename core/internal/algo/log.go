@@ -33,27 +33,66 @@ func (l *Log) Expired(h *History, now int64) bool {
 	return len(h.runs) == 0 || h.runs[len(h.runs)-1].At <= now-l.Period
 }
 
-// Read forgets what has left the window and reads the rest for cost.
+// Read reads what is in the window for cost, and changes nothing.
 //
-// Events in the future mean that the clock stepped back. They are moved to now:
-// they keep counting, for one Period at most, whatever the step was.
+// Events in the future mean that the clock stepped back. They count as if they
+// happened now: they keep counting, but for one Period at most, whatever the
+// step was. What had left when the newest event was admitted does not come back.
 func (l *Log) Read(h *History, now, cost int64) Reading {
-	h.rebase(now)
-	h.forget(now - l.Period)
-	r := Reading{Count: h.count}
-	if r.Count == 0 {
-		return r
+	if len(h.runs) == 0 {
+		return Reading{}
 	}
-	r.Oldest = now - h.runs[0].At
-	r.Newest = now - h.runs[len(h.runs)-1].At
-	if excess := h.count + cost - l.Events; excess > 0 && cost <= l.Events {
-		r.Retry = h.oldest(excess) + l.Period - now
+	first, count := h.window(l.cutoff(h, now))
+	if count == 0 {
+		return Reading{}
+	}
+	r := Reading{
+		Count:  count,
+		Oldest: max(0, now-h.runs[first].At),
+		Newest: max(0, now-h.newest()),
+	}
+	if excess := count + cost - l.Events; cost <= l.Events && excess > 0 {
+		r.Retry = min(h.nth(first, excess), now) + l.Period - now
 	}
 	return r
 }
 
-// rebase moves the events after now to now.
-func (h *History) rebase(now int64) {
+func (l *Log) cutoff(h *History, now int64) int64 { return max(now, h.newest()) - l.Period }
+
+func (h *History) newest() int64 { return h.runs[len(h.runs)-1].At }
+
+// window is the first run after cutoff, and how many events follow from there.
+func (h *History) window(cutoff int64) (first int, count int64) {
+	count = h.count
+	for first < len(h.runs) && h.runs[first].At <= cutoff {
+		count -= h.runs[first].N
+		first++
+	}
+	return first, count
+}
+
+// nth is the time of the n-th event from run first on.
+func (h *History) nth(first int, n int64) int64 {
+	for _, r := range h.runs[first:] {
+		if n -= r.N; n <= 0 {
+			return r.At
+		}
+	}
+	return h.newest()
+}
+
+// Moved says whether h has events after now. They then have to be moved to now
+// even when nothing is admitted, because otherwise they would count until the
+// clock caught up.
+func (h *History) Moved(now int64) bool { return len(h.runs) > 0 && h.newest() > now }
+
+// Trim forgets what has left the window, and moves what is after now to now.
+func (l *Log) Trim(h *History, now int64) {
+	if len(h.runs) == 0 {
+		return
+	}
+	first, count := h.window(l.cutoff(h, now))
+	h.runs, h.count = h.runs[first:], count
 	var late int64
 	for n := len(h.runs); n > 0 && h.runs[n-1].At > now; n-- {
 		late += h.runs[n-1].N
@@ -63,25 +102,6 @@ func (h *History) rebase(now int64) {
 		h.count -= late
 		h.add(now, late)
 	}
-}
-
-// forget drops the events at cutoff and before it.
-func (h *History) forget(cutoff int64) {
-	i := 0
-	for ; i < len(h.runs) && h.runs[i].At <= cutoff; i++ {
-		h.count -= h.runs[i].N
-	}
-	h.runs = h.runs[i:]
-}
-
-// oldest is the time of the k-th oldest event, 1 <= k <= count.
-func (h *History) oldest(k int64) int64 {
-	for _, r := range h.runs {
-		if k -= r.N; k <= 0 {
-			return r.At
-		}
-	}
-	return 0
 }
 
 func (h *History) add(at, n int64) {
@@ -98,8 +118,11 @@ func (l *Log) Fits(r Reading, cost int64) bool {
 	return cost <= l.Events && r.Count <= l.Events-cost
 }
 
-// Spend records cost events, which must fit, at now.
-func (l *Log) Spend(h *History, now, cost int64) { h.add(now, cost) }
+// Spend trims h and records cost events, which must fit, at now.
+func (l *Log) Spend(h *History, now, cost int64) {
+	l.Trim(h, now)
+	h.add(now, cost)
+}
 
 // Refund forgets the n newest events, or all if there are fewer.
 func (l *Log) Refund(h *History, n int64) {

@@ -1,0 +1,241 @@
+-- sliding_log: the time of every admitted event, in a sorted set.
+--
+-- State     a sorted set. A member holds up to 12 events, so that 128 members, up
+--           to which Redis keeps the set in one compact block, hold 1500 of them.
+--           Its score is the time of its newest event, and it is big-endian:
+--             6 bytes  how many events were recorded before it, ever
+--             1 byte   width of an offset, 4 to 7, or 0 for a bulk
+--             7 bytes  the time of its oldest event
+--             then     an offset from that time for every event; or, in a bulk,
+--                      6 bytes: how many events happened at that time
+--           The running number makes members unique, keeps those of the same
+--           microsecond in order, and gives the count of the window as a
+--           difference, without reading what lies between.
+-- Arguments cost, events, period (us), width
+-- Reading   count; ages of the oldest and the newest event (us); how long until
+--           enough events have left for the cost (us), 0 if it fits
+-- TTL       one period after the newest event
+
+algorithms.l = { arguments = 4 }
+
+local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
+local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+
+local function log_open(member)
+  if #member <= HEADER then
+    return nil
+  end
+  local before, width, base = struct.unpack('>I6BI7', member)
+  if width == 0 then
+    if #member ~= HEADER + 6 then
+      return nil
+    end
+    return { width = 0, before = before, base = base, n = (struct.unpack('>I6', member, HEADER + 1)) }
+  end
+  local n = (#member - HEADER) / width
+  if width < 4 or width > 7 or n % 1 ~= 0 then
+    return nil
+  end
+  return { width = width, before = before, base = base, n = n, bytes = member }
+end
+
+-- The time of the i-th event of a member.
+local function log_time(chunk, i)
+  if chunk.width == 0 then
+    return chunk.base
+  end
+  return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
+end
+
+-- The time of the event with the running number `number`, by bisection.
+local function log_nth(key, number)
+  local low, high = 0, redis.call('ZCARD', key) - 1
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    local chunk = log_open(redis.call('ZRANGE', key, middle, middle)[1])
+    if chunk and chunk.before < number then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  local chunk = log_open(redis.call('ZRANGE', key, low, low)[1])
+  return chunk and log_time(chunk, math.max(1, math.min(chunk.n, number - chunk.before)))
+end
+
+-- Fills in the last chunk, the first one that reaches into the window, and how
+-- many of its events have left. False if the set cannot be read.
+local function log_window(key, plan, now)
+  local newest = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  if newest.err then
+    return false
+  end
+  if #newest == 0 then
+    return true
+  end
+  plan.last, plan.newest = log_open(newest[1]), tonumber(newest[2])
+  if not plan.last or log_time(plan.last, plan.last.n) ~= plan.newest then
+    return false
+  end
+  -- What had left when the newest event was admitted does not come back when
+  -- the clock steps back.
+  plan.cutoff = math.max(now, plan.newest) - plan.period
+  if plan.newest <= plan.cutoff then
+    return true
+  end
+  local first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', plan.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local chunk = first == newest[1] and plan.last or log_open(first)
+  if not chunk then
+    return false
+  end
+  local left = 0
+  while left < chunk.n and log_time(chunk, left + 1) <= plan.cutoff do
+    left = chunk.width == 0 and chunk.n or left + 1
+  end
+  plan.first, plan.left = chunk, left
+  plan.count = plan.last.before + plan.last.n - chunk.before - left
+  return left < chunk.n and plan.count > 0
+end
+
+function algorithms.l.read(key, at, now)
+  local plan = {
+    cost = tonumber(ARGV[at]), events = tonumber(ARGV[at + 1]), period = tonumber(ARGV[at + 2]),
+    width = tonumber(ARGV[at + 3]), count = 0, oldest_age = 0, newest_age = 0, retry = 0,
+  }
+  if not log_window(key, plan, now) then
+    plan.corrupt, plan.last, plan.first, plan.count = true, nil, nil, 0
+  end
+  if plan.first then
+    plan.oldest_age = math.max(0, now - log_time(plan.first, plan.left + 1))
+    plan.newest_age = math.max(0, now - plan.newest)
+    local excess = plan.count + plan.cost - plan.events
+    if excess > 0 and plan.cost <= plan.events then
+      local at_which
+      if plan.left + excess <= plan.first.n then
+        at_which = log_time(plan.first, plan.left + excess)
+      else
+        at_which = log_nth(key, plan.first.before + plan.left + excess)
+      end
+      plan.retry = math.min(at_which or now, now) + plan.period - now
+    end
+  end
+  return plan, plan.count + plan.cost <= plan.events
+end
+
+local function log_add(key, time, member)
+  redis.call('ZADD', key, string.format('%d', time), member)
+end
+
+local function log_expire(key, plan, slack)
+  redis.call('PEXPIRE', key, string.format('%d', math.ceil(plan.period / 1000) + slack))
+end
+
+local function log_header(width, before, base)
+  return struct.pack('>I6BI7', before, width, base)
+end
+
+-- Writes the whole window anew, with the events after now moved to now.
+local function log_rebase(key, plan, now)
+  local members = redis.call('ZRANGEBYSCORE', key, string.format('(%d', plan.cutoff), '+inf')
+  redis.call('DEL', key)
+  local before, late = 0, 0
+  for _, member in ipairs(members) do
+    local chunk = log_open(member)
+    if chunk and chunk.width == 0 then
+      if chunk.base > now then
+        late = late + chunk.n
+      else
+        log_add(key, chunk.base, log_header(0, before, chunk.base) .. struct.pack('>I6', chunk.n))
+        before = before + chunk.n
+      end
+    elseif chunk then
+      local kept, newest = {}, nil
+      for i = 1, chunk.n do
+        local time = log_time(chunk, i)
+        if time > now then
+          late = late + 1
+        elseif time > plan.cutoff then
+          kept[#kept + 1] = struct.pack('>I' .. chunk.width, time - chunk.base)
+          newest = time
+        end
+      end
+      if newest then
+        log_add(key, newest, log_header(chunk.width, before, chunk.base) .. table.concat(kept))
+        before = before + #kept
+      end
+    end
+  end
+  if late > 0 then
+    local member = log_header(0, before, now) .. struct.pack('>I6', late)
+    log_add(key, now, member)
+    plan.last = log_open(member)
+  end
+  plan.newest, plan.cutoff = now, now - plan.period
+end
+
+function algorithms.l.spend(key, plan, now, slack)
+  if not plan.first then
+    redis.call('DEL', key) -- empty, or all of it has left, or unreadable
+    plan.last = nil
+  elseif plan.newest > now then
+    log_rebase(key, plan, now)
+  end
+  local before = plan.last and plan.last.before + plan.last.n or 0
+  if plan.cost > SMALL then
+    log_add(key, now, log_header(0, before, now) .. struct.pack('>I6', plan.cost))
+  else
+    local width, offset = plan.width, 0
+    local member = log_header(width, before, now)
+    local last = plan.last
+    if last and last.width == width and #last.bytes + width <= MEMBER and now - last.base < 256 ^ width then
+      redis.call('ZREMRANGEBYRANK', key, -1, -1)
+      member, offset = last.bytes, now - last.base
+    elseif plan.first then
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', plan.cutoff))
+    end
+    for i = 1, plan.cost do
+      if #member + width > MEMBER then
+        log_add(key, now, member)
+        member, offset = log_header(width, before + i - 1, now), 0
+      end
+      member = member .. struct.pack('>I' .. width, offset)
+    end
+    log_add(key, now, member)
+  end
+  log_expire(key, plan, slack)
+end
+
+function algorithms.l.touch(key, plan, now, slack)
+  if plan.first and plan.newest > now then
+    log_rebase(key, plan, now)
+    log_expire(key, plan, slack)
+  end
+end
+
+function algorithms.l.refund(key, plan, now, slack)
+  local n = plan.cost
+  while n > 0 do
+    local newest = redis.pcall('ZREVRANGE', key, 0, 0)
+    local chunk = not newest.err and newest[1] and log_open(newest[1])
+    if not chunk then
+      return
+    end
+    redis.call('ZREMRANGEBYRANK', key, -1, -1)
+    if chunk.n > n then
+      local left = chunk.n - n
+      if chunk.width == 0 then
+        log_add(key, chunk.base, log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', left))
+      else
+        log_add(key, log_time(chunk, left), string.sub(chunk.bytes, 1, HEADER + left * chunk.width))
+      end
+    end
+    n = n - chunk.n
+  end
+end
+
+function algorithms.l.report(plan, out)
+  out[#out + 1] = plan.count
+  out[#out + 1] = plan.oldest_age
+  out[#out + 1] = plan.newest_age
+  out[#out + 1] = plan.retry
+end

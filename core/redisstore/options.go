@@ -1,0 +1,68 @@
+package redisstore
+
+import (
+	"strings"
+	"time"
+)
+
+// An Option changes what New makes.
+type Option func(*config)
+
+type config struct {
+	prefix    string
+	secret    []byte
+	timeout   time.Duration
+	pipelined bool
+	clock     func() string
+}
+
+// DefaultPrefix begins every key when [Prefix] is not given.
+const DefaultPrefix = "weir:"
+
+// maxPrefix keeps keys within 128 bytes.
+const maxPrefix = 32
+
+// Prefix begins every key with p, [DefaultPrefix] by default, so that several
+// applications can share a Redis. It panics if p is longer than 32 bytes or
+// holds a brace, which would decide the hash slot.
+func Prefix(p string) Option {
+	switch {
+	case len(p) > maxPrefix:
+		panic("redisstore: Prefix: longer than 32 bytes")
+	case strings.ContainsAny(p, "{}"):
+		panic("redisstore: Prefix: holds a brace")
+	}
+	return func(c *config) { c.prefix = p }
+}
+
+// Timeout bounds a decision, [DefaultTimeout] by default. It holds whatever
+// the timeouts and retries of the client are, and it does not close connections;
+// keep the client's own ReadTimeout above it. It panics if d is not positive.
+func Timeout(d time.Duration) Option {
+	if d <= 0 {
+		panic("redisstore: Timeout: not positive")
+	}
+	return func(c *config) { c.timeout = d }
+}
+
+// KeySecret hashes identities with HMAC-SHA-256 under secret instead of
+// SHA-256. Addresses and names are few enough to be guessed from a plain hash;
+// with a secret, who reads Redis cannot. All instances need the same secret,
+// and another secret starts all limits afresh. It panics if secret is shorter
+// than 16 bytes.
+func KeySecret(secret []byte) Option {
+	if len(secret) < 16 {
+		panic("redisstore: KeySecret: shorter than 16 bytes")
+	}
+	secret = append([]byte(nil), secret...)
+	return func(c *config) { c.secret = secret }
+}
+
+// Pipelined sends decisions that are made at the same time together, over the
+// client's automatic pipeline, which go-redis calls experimental. It saves CPU
+// on both sides under load and costs little without. Decisions are the same,
+// and so is the deadline.
+//
+// New panics if the client is neither a *redis.Client nor a
+// *redis.ClusterClient, or if its AutoPipelineOptions are invalid.
+func Pipelined() Option { return func(c *config) { c.pipelined = true } }

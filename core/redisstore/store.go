@@ -1,0 +1,127 @@
+// Package redisstore is a [core.Store] in Redis 6.2 or later, or Valkey: one
+// server, a Sentinel group or a Cluster.
+//
+// Every decision is one call of one script, atomic on the server, whatever the
+// number of rules. The server's clock decides. A decision costs one round trip.
+//
+// # What is stored
+//
+//	weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t1:second
+//	     └─ the identity, hashed ─┘ │  └─ the rule's name
+//	                                └─ algorithm and version of its state
+//
+// All rules of one key share a hash slot. Keys show nobody's address or name;
+// see [KeySecret] for identities that can be guessed. Every key has a TTL that
+// ends when its state means nothing any more: no key means nothing was used.
+//
+// # Deadline
+//
+// A call of Take returns within [Timeout], however the client was configured.
+// The command goes on in the background until its answer comes or the client's
+// own timeouts end it, so that a slow Redis does not cost a connection a call.
+//
+// A script runs at most once a decision: a command whose fate is unknown is not
+// repeated. What provably did not run is repeated within the deadline: no
+// connection, NOSCRIPT, LOADING, TRYAGAIN, CLUSTERDOWN, MASTERDOWN, READONLY.
+// A decision that failed may therefore have been charged, once.
+//
+// # Cluster
+//
+// Charges of different keys may live in different slots. They are then taken
+// slot by slot, in parallel, and given back if one of them is denied or fails.
+// Between the two, another decision may be denied that would have been admitted
+// a moment later; none is ever admitted beyond a limit.
+package redisstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A Store keeps the state of rules in Redis. It is made by [New] and safe for
+// concurrent use. It holds nothing that needs closing.
+type Store struct {
+	core.Namespace
+
+	config  config
+	keys    keyer
+	send    sender
+	group   grouper
+	scripts scripts
+
+	corrupt, retried, unavailable atomic.Uint64
+}
+
+// Stats counts what a Store has met since it was made.
+type Stats struct {
+	Corrupt     uint64 // states that could not be read and were replaced by fresh ones
+	Retried     uint64 // commands that were repeated because they had not run
+	Unavailable uint64 // decisions that failed
+}
+
+// New returns a Store on rdb, which stays the caller's: it is never closed or
+// reconfigured here. Nothing is sent before the first decision, so Redis may be
+// absent. New panics if rdb is nil.
+//
+// A *redis.Client, plain or from NewFailoverClient, decides all charges in one
+// call. With a *redis.ClusterClient that holds for the charges of one slot, and
+// with any other client for those of one key.
+func New(rdb redis.UniversalClient, opts ...Option) *Store {
+	if rdb == nil {
+		panic("redisstore: New: the client is nil")
+	}
+	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
+	for _, o := range opts {
+		o(&c)
+	}
+	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb)}
+	if c.pipelined {
+		s.send = newPipeline(rdb)
+	} else {
+		s.send = direct{rdb}
+	}
+	return s
+}
+
+// Stats returns the counts so far.
+func (s *Store) Stats() Stats {
+	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}
+}
+
+// Take implements [core.Store]. When the deadline passes or Redis fails, the
+// error is [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
+func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckCharges(charges); err != nil {
+		return err
+	}
+	timed, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	err := s.take(timed, charges)
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		return ended
+	}
+	s.unavailable.Add(1)
+	return &Error{Cause: err, Timeout: s.config.timeout, late: timed.Err() != nil}
+}
+
+// now is the time for tests; production leaves it to the server.
+func (c *config) now() string {
+	if c.clock == nil {
+		return ""
+	}
+	return c.clock()
+}
+
+// DefaultTimeout is the deadline of a decision when [Timeout] is not given.
+const DefaultTimeout = 100 * time.Millisecond

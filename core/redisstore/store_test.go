@@ -1,0 +1,59 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// patience is longer than any hiccup of a busy machine.
+const patience = 20 * time.Second
+
+var prefixes atomic.Int64
+
+// prefix gives every test its own keys on a shared server.
+func prefix() redisstore.Option {
+	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
+}
+
+// harness is a Store on rdb whose clock is a number.
+func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
+	var now atomic.Int64
+	now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	opts = append([]redisstore.Option{prefix(), redisstore.Timeout(patience), redisstore.Clock(func() string {
+		return strconv.FormatInt(now.Load(), 10)
+	})}, opts...)
+	return &storetest.Harness{
+		Store:   redisstore.New(rdb, opts...),
+		Advance: func(d time.Duration) { now.Add(d.Microseconds()) },
+	}
+}
+
+func TestConformance(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
+}
+
+func TestConformancePipelined(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
+}
+
+func TestConformanceCluster(t *testing.T) {
+	rdb := redistest.SharedCluster(t).Client()
+	storetest.Run(t, func(*testing.T) *storetest.Harness {
+		h := harness(rdb)
+		h.GivesBack = true
+		return h
+	})
+}
