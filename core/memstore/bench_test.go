@@ -4,8 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
@@ -58,6 +60,28 @@ func BenchmarkTokenBucket(b *testing.B) {
 			runtime.KeepAlive(s)
 		}
 	})
+}
+
+// BenchmarkFlood measures newcomers to a full store, each of which pushes out
+// another key.
+func BenchmarkFlood(b *testing.B) {
+	ctx := context.Background()
+	l := core.Must(core.New(memstore.New(memstore.MaxKeys(100_000)), core.TokenBucket("r", core.PerHour(10))))
+	keys := million()
+	for _, k := range keys {
+		_, _ = l.Allow(ctx, k)
+	}
+	took := make([]time.Duration, 0, 1<<20)
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		_, _ = l.Allow(ctx, keys[i%len(keys)])
+		if len(took) < cap(took) {
+			took = append(took, time.Since(start))
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100]), "p99-ns")
+	b.ReportMetric(float64(took[len(took)*9999/10000]), "p99.99-ns")
 }
 
 func BenchmarkSlidingLog(b *testing.B) {

@@ -1,15 +1,16 @@
 package memstore
 
-// sample is how many slots of a table are looked at to find a victim, and how
-// many victims one newcomer may cost.
-const sample = 16
+const (
+	sample  = 16 // slots of a table that are looked at to find one victim
+	victims = 64 // that one newcomer may cost; spillways can put a shard over its limit
+)
 
 // makeRoom sees to it that need more fits, and says whether it does. What means
 // nothing any more goes first, then what is used least. What is spent never
 // goes, so a flood of new keys cannot make the limiter forget whom it refuses.
 func (s *shard) makeRoom(need int, now int64) bool {
 	for tries := 0; s.weight+need > s.limit; tries++ {
-		if tries == sample || !s.evict(now) {
+		if tries == victims || !s.evict(now) {
 			return false
 		}
 	}

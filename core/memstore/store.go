@@ -99,6 +99,9 @@ func mix(a, b uint64) uint64 {
 	return max(1, hi^lo)
 }
 
+// shardOf is where all rules of a key live.
+func (s *Store) shardOf(key uint64) uint64 { return key & uint64(len(s.shards)-1) }
+
 // Take implements [core.Store]. Its only errors are [core.ErrInvalidCharge] and
 // those of a ctx that is done already.
 func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
@@ -120,19 +123,12 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 		} else {
 			steps[i].key = maphash.String(s.seed, charges[i].Key)
 		}
-		steps[i].shard = &s.shards[steps[i].key%uint64(len(s.shards))]
+		steps[i].shard = &s.shards[s.shardOf(steps[i].key)]
 		steps[i].place = newPlace(steps[i].key, charges[i].Rule.ID())
 	}
-	if len(steps) == 1 {
-		steps[0].shard.mu.Lock()
-		s.decide(charges, steps)
-		steps[0].shard.mu.Unlock()
-		return nil
-	}
-	shards := s.lock(steps)
-	s.decide(charges, steps)
-	for _, sh := range shards {
-		s.shards[sh].mu.Unlock()
+	admitted := s.decideLocked(charges, steps)
+	for i := range steps {
+		steps[i].answer(&charges[i], admitted)
 	}
 	return nil
 }

@@ -19,35 +19,56 @@ type step struct {
 	reading algo.Reading // of a log
 }
 
-// lock locks the shards of steps, in ascending order so that two decisions
-// cannot wait for each other, and returns which they are.
-func (s *Store) lock(steps []step) []uint64 {
-	shards := make([]uint64, 0, 8)
+// decideLocked decides under the locks of all shards that it needs. They are
+// taken in ascending order, so that two decisions cannot wait for each other.
+func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool) {
+	if len(steps) == 1 {
+		sh := steps[0].shard
+		sh.mu.Lock()
+		admitted = s.decide(charges, steps)
+		sh.mu.Unlock()
+		return admitted
+	}
+	var room [4]uint64
+	shards := room[:0]
 	for i := range steps {
-		shards = append(shards, steps[i].key%uint64(len(s.shards)))
+		shards = append(shards, s.shardOf(steps[i].key))
 	}
 	slices.Sort(shards)
 	shards = slices.Compact(shards)
-	for _, sh := range shards {
-		s.shards[sh].mu.Lock()
+	for _, i := range shards {
+		s.shards[i].mu.Lock()
 	}
-	return shards
+	admitted = s.decide(charges, steps)
+	for _, i := range shards {
+		s.shards[i].mu.Unlock()
+	}
+	return admitted
 }
 
-// decide reads every state, and writes them only if all charges fit. The shards
-// are locked; the clock is read under the locks, so that it never runs backwards
+// decide reads every state, and writes them if all charges fit. The shards are
+// locked; the clock is read under the locks, so that it never runs backwards
 // from one decision about a key to the next.
-func (s *Store) decide(charges []core.Charge, steps []step) {
+func (s *Store) decide(charges []core.Charge, steps []step) (admitted bool) {
 	now := s.now()
-	admitted := true
+	admitted = true
 	for i := range steps {
 		steps[i].read(&charges[i], now)
 		admitted = admitted && steps[i].fits
 	}
 	for i := range steps {
-		c := &charges[i]
-		steps[i].write(c, now, admitted && c.Op == core.Spend)
+		switch charges[i].Op {
+		case core.Spend:
+			if admitted {
+				steps[i].spend(&charges[i], now)
+			} else if steps[i].moved {
+				steps[i].move(&charges[i], now)
+			}
+		case core.Reset:
+			steps[i].forget()
+		}
 	}
+	return admitted
 }
 
 func (st *step) read(c *core.Charge, now int64) {
@@ -70,27 +91,25 @@ func (st *step) read(c *core.Charge, now int64) {
 	}
 }
 
-func (st *step) write(c *core.Charge, now int64, spend bool) {
-	p, cost := c.Rule.Program(), int64(c.Cost)
-	if c.Op == core.Reset {
-		st.forget()
-		cost = 1
-	}
-	switch p.Kind {
+// spend takes the cost.
+func (st *step) spend(c *core.Charge, now int64) {
+	switch p := c.Rule.Program(); p.Kind {
 	case algo.KindTokenBucket:
-		if spend {
-			st.shard.setCell(st.place, p.Bucket.Spend(st.used, now, cost), &p.Bucket, now)
-		} else if st.moved && c.Op == core.Spend {
-			st.shard.setCell(st.place, p.Bucket.At(st.used, now), &p.Bucket, now)
-		}
-		c.Answer(p.Bucket.Verdict(st.used, cost, spend))
+		st.shard.setCell(st.place, p.Bucket.Spend(st.used, now, int64(c.Cost)), &p.Bucket, now)
 	case algo.KindSlidingLog:
-		if spend {
-			st.shard.spendLog(st.place, &p.Log, now, cost)
-		} else if found := st.shard.log(st.place, now); st.moved && c.Op == core.Spend && found != nil {
+		st.shard.spendLog(st.place, &p.Log, now, int64(c.Cost))
+	}
+}
+
+// move writes back a state that the clock has left behind.
+func (st *step) move(c *core.Charge, now int64) {
+	switch p := c.Rule.Program(); p.Kind {
+	case algo.KindTokenBucket:
+		st.shard.setCell(st.place, p.Bucket.At(st.used, now), &p.Bucket, now)
+	case algo.KindSlidingLog:
+		if found := st.shard.log(st.place, now); found != nil {
 			p.Log.Trim(&found.history, now)
 		}
-		c.Answer(p.Log.Verdict(st.reading, cost, spend))
 	}
 }
 
@@ -99,4 +118,19 @@ func (st *step) forget() {
 	st.shard.removeCell(st.place.own)
 	st.shard.removeLog(st.place.own)
 	st.used, st.reading = algo.Span{}, algo.Reading{}
+}
+
+// answer fills in the State. It needs no lock.
+func (st *step) answer(c *core.Charge, admitted bool) {
+	cost := int64(c.Cost)
+	if c.Op == core.Reset {
+		cost = 1
+	}
+	spent := admitted && c.Op == core.Spend
+	switch p := c.Rule.Program(); p.Kind {
+	case algo.KindTokenBucket:
+		c.Answer(p.Bucket.Verdict(st.used, cost, spent))
+	case algo.KindSlidingLog:
+		c.Answer(p.Log.Verdict(st.reading, cost, spent))
+	}
 }

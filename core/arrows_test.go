@@ -1,0 +1,75 @@
+package core_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weir-go/weir/"
+
+// allowed lists, for every package, what of this module and of others it may
+// import, its tests aside. Arrows only point down, and siblings do not meet.
+var allowed = map[string][]string{
+	"core":                    {"core/internal/algo"},
+	"core/internal/algo":      {},
+	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
+	"core/memstore":           {"core", "core/internal/algo"},
+	"core/redisstore":         {"core", "core/internal/algo", "github.com/redis/go-redis/v9"},
+	"core/storetest":          {"core", "core/internal/algo"},
+	"core/gate":               {"core", "keyfunc"},
+	"core/gate/gatetest":      {"core", "core/memstore", "core/gate", "keyfunc"},
+	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
+	"nethttplimit":            {"core", "core/gate", "keyfunc"},
+	"ginlimit":                {"core", "core/gate", "keyfunc", "github.com/gin-gonic/gin"},
+	"echolimit":               {"core", "core/gate", "keyfunc", "github.com/labstack/echo/v4"},
+}
+
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	return strings.Fields(string(out))
+}
+
+func TestArrowsPointDown(t *testing.T) {
+	for _, line := range strings.Split(strings.TrimSpace(strings.Join(goList(t, "-f", `{{.ImportPath}}|{{join .Imports ","}};`, module+"..."), "")), ";") {
+		path, imports, _ := strings.Cut(line, "|")
+		if path == "" {
+			continue
+		}
+		room := strings.TrimPrefix(path, module)
+		may, known := allowed[room]
+		if !known {
+			t.Errorf("%s is in no room: add it to the map of arrows", room)
+		}
+		for _, imported := range strings.Split(imports, ",") {
+			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+				continue // standard library
+			}
+			if !permitted(may, strings.TrimPrefix(imported, module)) {
+				t.Errorf("%s must not import %s", room, imported)
+			}
+		}
+	}
+}
+
+func permitted(may []string, imported string) bool {
+	for _, m := range may {
+		if imported == m || strings.Contains(m, ".") && strings.HasPrefix(imported, m+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCoreIsTheStandardLibraryOnly(t *testing.T) {
+	for _, dep := range goList(t, "-deps", module+"core") {
+		first, _, _ := strings.Cut(dep, "/")
+		if dep == "net/http" || strings.Contains(first, ".") && !strings.HasPrefix(dep, module) {
+			t.Errorf("core depends on %s", dep)
+		}
+	}
+}

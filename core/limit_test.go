@@ -1,0 +1,86 @@
+package core_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+func TestLimitText(t *testing.T) {
+	for text, want := range map[string]core.Limit{
+		"10/s":          core.PerSecond(10),
+		"10/m":          core.PerMinute(10),
+		"500/h":         core.PerHour(500),
+		"7/d":           core.PerDay(7),
+		"7/3d":          core.Per(7, 72*time.Hour),
+		"5/15m":         core.Per(5, 15*time.Minute),
+		"5/2h":          core.Per(5, 2*time.Hour),
+		"5/1h30m":       core.Per(5, 90*time.Minute),
+		"5/1m30s":       core.Per(5, 90*time.Second),
+		"5/100ms":       core.Per(5, 100*time.Millisecond),
+		"5/1µs":         core.Per(5, time.Microsecond),
+		"10/s burst 20": core.PerSecond(10).WithBurst(20),
+	} {
+		if got := want.String(); got != text {
+			t.Errorf("%#v is %q, want %q", want, got, text)
+		}
+		if got, err := core.ParseLimit(text); err != nil || got != want {
+			t.Errorf("%q is %#v, %v, want %#v", text, got, err, want)
+		}
+	}
+	if got, err := core.ParseLimit(" 10 / 60s burst  20 "); err != nil || got != core.Per(10, time.Minute).WithBurst(20) {
+		t.Errorf("with spaces: %v, %v", got, err)
+	}
+}
+
+func TestLimitTextErrors(t *testing.T) {
+	for _, text := range []string{
+		"", "/", "10", "10/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "1e3/s", "10/x", "10/0s", "10/-1s", "10/s burst",
+		"10/s burst 0", "10/s burst -1", "10/s burst x", "10/s burst 1 burst 2", "99999999999999999999/s", "1/0d", "1/-1d",
+		"1/99999999999d", "10/s/s",
+	} {
+		l := core.PerSecond(3)
+		if err := l.UnmarshalText([]byte(text)); !errors.Is(err, core.ErrInvalidLimit) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if l != core.PerSecond(3) {
+			t.Errorf("%q changed the limit to %v", text, l)
+		}
+	}
+}
+
+func TestLimitJSON(t *testing.T) {
+	type config struct{ Limit core.Limit }
+	text, err := json.Marshal(config{core.PerHour(500)})
+	if err != nil || string(text) != `{"Limit":"500/h"}` {
+		t.Fatalf("%s, %v", text, err)
+	}
+	var c config
+	if err := json.Unmarshal(text, &c); err != nil || c.Limit != core.PerHour(500) {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// Whatever parses has a text form that parses to the same.
+func FuzzParseLimit(f *testing.F) {
+	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := core.ParseLimit(text)
+		if err != nil {
+			return
+		}
+		if l.Events <= 0 || l.Per <= 0 || l.Burst < 0 {
+			t.Fatalf("%q is %#v", text, l)
+		}
+		if again, err := core.ParseLimit(l.String()); err != nil || again != l {
+			t.Errorf("%q is %#v, written %q, read again %#v, %v", text, l, l.String(), again, err)
+		}
+		core.TokenBucket("r", l)
+		core.SlidingLog("r", l)
+	})
+}

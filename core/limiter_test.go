@@ -1,0 +1,198 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+func TestNewRefuses(t *testing.T) {
+	good := core.PerSecond(1)
+	for name, c := range map[string]struct {
+		rule  core.Rule
+		field string
+	}{
+		"a zero rule":               {core.Rule{}, "algorithm"},
+		"a zero limit":              {core.TokenBucket("r", core.Limit{}), "limit"},
+		"no name":                   {core.TokenBucket("", good), "name"},
+		"a long name":               {core.TokenBucket(strings.Repeat("n", 65), good), "name"},
+		"a name with a line break":  {core.TokenBucket("a\nb", good), "name"},
+		"a name beyond ASCII":       {core.SlidingLog("é", good), "name"},
+		"no events":                 {core.TokenBucket("r", core.Per(0, time.Second)), "events"},
+		"negative events":           {core.SlidingLog("r", core.Per(-1, time.Second)), "events"},
+		"no period":                 {core.TokenBucket("r", core.Per(1, 0)), "per"},
+		"a negative period":         {core.TokenBucket("r", core.Per(1, -time.Second)), "per"},
+		"a period of nanoseconds":   {core.TokenBucket("r", core.Per(1, 1500)), "per"},
+		"a period of 200 years":     {core.SlidingLog("r", core.Per(1, 200*365*24*time.Hour)), "per"},
+		"a negative burst":          {core.TokenBucket("r", good.WithBurst(-1)), "burst"},
+		"a burst of 200 years":      {core.TokenBucket("r", core.PerDay(1).WithBurst(73_000)), "limit"},
+		"a log with a burst":        {core.SlidingLog("r", good.WithBurst(5)), "burst"},
+		"events finer than a clock": {core.TokenBucket("r", core.Per(1<<60+1, time.Second)), "limit"},
+	} {
+		l, err := core.New(memstore.New(), c.rule)
+		var ruleErr *core.RuleError
+		if l != nil || !errors.Is(err, core.ErrInvalidRule) || !errors.As(err, &ruleErr) || ruleErr.Field != c.field {
+			t.Errorf("%s: %v, %v (want the field %q)", name, l, err, c.field)
+		}
+	}
+	if _, err := core.New(memstore.New()); !errors.Is(err, core.ErrInvalidRule) {
+		t.Errorf("no rules: %v", err)
+	}
+	if _, err := core.New(memstore.New(), core.TokenBucket("r", good), core.SlidingLog("r", good)); !errors.Is(err, core.ErrInvalidRule) {
+		t.Errorf("one name twice: %v", err)
+	}
+	var none *memstore.Store
+	for _, s := range []core.Store{nil, none, funcStore(nil)} {
+		if _, err := core.New(s, core.TokenBucket("r", good)); !errors.Is(err, core.ErrNoStore) {
+			t.Errorf("store %T: %v", s, err)
+		}
+	}
+	_, err := core.New(memstore.New(), core.TokenBucket("login", core.Limit{}))
+	if got, want := err.Error(), `weir: rule "login": limit is zero`; got != want {
+		t.Errorf("the error reads %q, want %q", got, want)
+	}
+}
+
+type funcStore func()
+
+func (funcStore) Take(context.Context, []core.Charge) error { return nil }
+
+func TestNamesBelongToOneDefinition(t *testing.T) {
+	s := memstore.New()
+	core.Must(core.New(s, core.TokenBucket("minute", core.PerMinute(100))))
+	core.Must(core.New(s, core.TokenBucket("minute", core.PerMinute(100).WithBurst(100))))
+	for _, r := range []core.Rule{
+		core.TokenBucket("minute", core.PerMinute(5)),
+		core.TokenBucket("minute", core.PerMinute(100).WithBurst(5)),
+		core.SlidingLog("minute", core.PerMinute(100)),
+	} {
+		_, err := core.New(s, core.TokenBucket("fine", core.PerSecond(1)), r)
+		var ruleErr *core.RuleError
+		if !errors.Is(err, core.ErrRuleConflict) || !errors.As(err, &ruleErr) || ruleErr.Rule != "minute" {
+			t.Errorf("%v: %v", &r, err)
+		}
+	}
+	if _, err := core.New(s, core.SlidingLog("fine", core.PerSecond(2))); err != nil {
+		t.Errorf("a limiter that was refused took a name: %v", err)
+	}
+	core.Must(core.New(memstore.New(), core.TokenBucket("minute", core.PerMinute(5))))
+}
+
+func TestMustPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "core: Must: ") {
+			t.Errorf("Must panicked with %q", text)
+		}
+	}()
+	core.Must(core.New(nil))
+}
+
+func TestZeroDecisionDenies(t *testing.T) {
+	var d core.Decision
+	if d.Allowed || d.Len() != 0 {
+		t.Errorf("the zero decision is %+v", d)
+	}
+	for range d.States() {
+		t.Error("it has a state")
+	}
+}
+
+func TestStrictestRetryAfterWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		l := core.Must(core.New(memstore.New(),
+			core.TokenBucket("second", core.PerSecond(1)), core.SlidingLog("hour", core.PerHour(2))))
+		for range 2 {
+			if d, _ := l.Allow(ctx, "k"); !d.Allowed {
+				t.Fatalf("denied: %+v", d)
+			}
+			time.Sleep(time.Second)
+		}
+		d, _ := l.AllowN(ctx, "k", 1)
+		if want := time.Hour - 2*time.Second; d.Allowed || d.RetryAfter != want {
+			t.Errorf("RetryAfter is %v, want %v", d.RetryAfter, want)
+		}
+		if !d.State(0).Allowed || d.State(0).Remaining != 1 || d.State(1).Allowed {
+			t.Errorf("the states are %+v", d)
+		}
+		time.Sleep(d.RetryAfter)
+		if d, _ := l.Allow(ctx, "k"); !d.Allowed {
+			t.Errorf("after RetryAfter: %+v", d)
+		}
+	})
+}
+
+func TestStatesAreInOrder(t *testing.T) {
+	s := memstore.New()
+	a := core.Must(core.New(s, core.TokenBucket("a1", core.PerSecond(1)), core.TokenBucket("a2", core.PerSecond(2))))
+	b := core.Must(core.New(s, core.TokenBucket("b1", core.PerSecond(3))))
+	d, err := core.AllowAll(context.Background(), core.Ask{Limiter: b, Key: "x", Cost: 1}, core.Ask{Limiter: a, Key: "y", Cost: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, st := range d.States() {
+		if st != d.State(i) {
+			t.Errorf("state %d differs from itself", i)
+		}
+		names = append(names, st.Rule.Name())
+	}
+	if got := strings.Join(names, " "); got != "b1 a1 a2" {
+		t.Errorf("the states are of %s", got)
+	}
+}
+
+func TestAllowAllRefuses(t *testing.T) {
+	ctx := context.Background()
+	a := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
+	b := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
+	for name, c := range map[string]struct {
+		asks []core.Ask
+		want error
+	}{
+		"nothing":         {nil, core.ErrNoAsks},
+		"no limiter":      {[]core.Ask{{Key: "k"}}, core.ErrNoAsks},
+		"no 2nd limiter":  {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Key: "k"}}, core.ErrNoAsks},
+		"two stores":      {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: b, Key: "k", Cost: 1}}, core.ErrManyStores},
+		"a negative cost": {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: a, Key: "k2", Cost: -1}}, core.ErrNegativeCost},
+	} {
+		if d, err := core.AllowAll(ctx, c.asks...); !errors.Is(err, c.want) || d.Allowed {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	if d, _ := a.Peek(ctx, "k"); d.State(0).Remaining != 1 {
+		t.Error("a refused call took something")
+	}
+}
+
+func TestAllowAllSumsSaturate(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(10))))
+	ask := core.Ask{Limiter: l, Key: "k", Cost: 1 << 62}
+	d, err := core.AllowAll(context.Background(), ask, ask, ask)
+	if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Len() != 3 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+type brokenStore struct{}
+
+var errBroken = errors.New("broken")
+
+func (*brokenStore) Take(_ context.Context, charges []core.Charge) error {
+	charges[0].State.Allowed = true
+	return errBroken
+}
+
+func TestAStoreErrorIsNotADecision(t *testing.T) {
+	l := core.Must(core.New(new(brokenStore), core.TokenBucket("r", core.PerSecond(10))))
+	d, err := l.Allow(context.Background(), "k")
+	if !errors.Is(err, errBroken) || d.Allowed || d.Len() != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -1,0 +1,147 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+func allow(t testing.TB, l *core.Limiter, key string) core.Decision {
+	t.Helper()
+	d, err := l.Allow(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A flood of keys that were never seen before stays within MaxKeys, forgets no
+// key that is spent, and does not keep a newcomer from being served.
+func TestFloodOfFreshKeys(t *testing.T) {
+	const maxKeys, flood = 10_000, 200_000
+	for _, rule := range []core.Rule{
+		core.TokenBucket("r", core.PerHour(10)),
+		core.SlidingLog("r", core.PerHour(10)),
+	} {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			s := memstore.New(memstore.MaxKeys(maxKeys))
+			l := core.Must(core.New(s, rule))
+			for range 10 {
+				allow(t, l, "victim")
+			}
+			for i := range flood {
+				allow(t, l, "flood"+strconv.Itoa(i))
+			}
+			if weight, limit := s.Weight(); weight > limit {
+				t.Errorf("%d cells are in use, more than %d", weight, limit)
+			}
+			if allow(t, l, "victim").Allowed {
+				t.Error("the flood reset a spent key")
+			}
+			if !allow(t, l, "newcomer").Allowed {
+				t.Error("a newcomer is denied")
+			}
+		})
+	}
+}
+
+// When every key is spent by its first event, nothing may be forgotten. What
+// finds no room shares spillways: it is decided, strictly, and cannot get more
+// than its limit by coming again.
+func TestFloodOfSpentKeys(t *testing.T) {
+	const maxKeys, flood = 1000, 100_000
+	for _, rule := range []core.Rule{
+		core.TokenBucket("r", core.PerHour(1)),
+		core.SlidingLog("r", core.PerHour(1)),
+	} {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			s := memstore.New(memstore.MaxKeys(maxKeys))
+			now := time.Now().UnixMicro()
+			s.SetClock(func() int64 { return now })
+			l := core.Must(core.New(s, rule))
+			allow(t, l, "victim")
+			for i := range flood {
+				allow(t, l, "flood"+strconv.Itoa(i))
+			}
+			if allow(t, l, "victim").Allowed {
+				t.Error("the flood reset a spent key")
+			}
+			admitted := 0
+			for range 100 {
+				if allow(t, l, "late").Allowed {
+					admitted++
+				}
+			}
+			if admitted > 1 {
+				t.Errorf("a key without a place of its own was admitted %d times, limit 1", admitted)
+			}
+			// 16 shards of 16 spillways at most, and a log weighs several cells.
+			if weight, limit := s.Weight(); weight > limit+16*16*6 {
+				t.Errorf("%d cells are in use, the bound is %d", weight, limit)
+			}
+			now += time.Hour.Microseconds()
+			for i := range 100 {
+				if !allow(t, l, "later"+strconv.Itoa(i)).Allowed {
+					t.Fatal("an hour later a key is still denied")
+				}
+			}
+		})
+	}
+}
+
+// Logs that grow push out what is used less, so the bound holds for them too.
+func TestGrowingLogsStayBounded(t *testing.T) {
+	s := memstore.New(memstore.MaxKeys(5000))
+	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(1000))))
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300_000 {
+		allow(t, l, "k"+strconv.Itoa(rng.IntN(2000)))
+	}
+	if weight, limit := s.Weight(); weight > limit+limit/4 {
+		t.Errorf("%d cells are in use, the bound is %d", weight, limit)
+	}
+}
+
+// What has refilled makes room for what comes, without any cleaning up.
+func TestIdleKeysMakeRoom(t *testing.T) {
+	s := memstore.New(memstore.MaxKeys(1 << 20))
+	now := time.Now().UnixMicro()
+	s.SetClock(func() int64 { return now })
+	l := core.Must(core.New(s, core.TokenBucket("r", core.PerSecond(1))))
+	for i := range 400_000 {
+		allow(t, l, strconv.Itoa(i))
+		now += 100 // every key is idle after 10 000 more
+	}
+	if weight, _ := s.Weight(); weight > 100_000 {
+		t.Errorf("%d cells are in use although only 10 000 keys are not idle", weight)
+	}
+}
+
+func TestEachKeyHasItsOwnBucket(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(1))))
+	for i := range 200_000 {
+		if !allow(t, l, fmt.Sprint("key", i)).Allowed {
+			t.Fatalf("key %d is denied its first event", i)
+		}
+	}
+	for i := range 200_000 {
+		if allow(t, l, fmt.Sprint("key", i)).Allowed {
+			t.Fatalf("key %d is admitted a second event", i)
+		}
+	}
+}
+
+func TestMaxKeysPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("MaxKeys(0) did not panic")
+		}
+	}()
+	memstore.MaxKeys(0)
+}

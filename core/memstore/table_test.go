@@ -1,0 +1,70 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The table behaves as a map under any mixture of inserts and removals.
+func TestTableIsAMap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var tab table[int]
+	want := make(map[uint64]int)
+	alive := func(*int) bool { return false }
+	for i := range 300_000 {
+		hash := 1 + rng.Uint64N(2000)*0x9e3779b97f4a7c15
+		if hash == 0 {
+			continue
+		}
+		switch v := tab.find(hash); {
+		case rng.IntN(2) == 0:
+			if v == nil {
+				v = tab.insert(hash, alive)
+			}
+			*v, want[hash] = i, i
+		default:
+			tab.remove(hash)
+			delete(want, hash)
+		}
+		if tab.used != len(want) {
+			t.Fatalf("step %d: %d in use, want %d", i, tab.used, len(want))
+		}
+	}
+	for hash := range uint64(2000) {
+		hash = 1 + hash*0x9e3779b97f4a7c15
+		v, ok := want[hash]
+		if got := tab.find(hash); (got != nil) != ok || ok && *got != v {
+			t.Fatalf("hash %x: got %v, want %d, %v", hash, got, v, ok)
+		}
+	}
+	seen := 0
+	tab.look(len(want)+1, func(uint64, *int) bool { seen++; return false })
+	if seen != len(want) {
+		t.Errorf("look shows %d of %d", seen, len(want))
+	}
+}
+
+func TestRebuildDropsTheDead(t *testing.T) {
+	var tab table[int]
+	odd := func(v *int) bool { return *v%2 == 1 }
+	for i := range 10_000 {
+		*tab.insert(uint64(i+1)*0x9e3779b97f4a7c15, odd) = i
+	}
+	for i := 0; i < 10_000; i += 2 {
+		if tab.find(uint64(i+1)*0x9e3779b97f4a7c15) == nil {
+			t.Fatalf("%d is gone", i)
+		}
+	}
+	if len(tab.slots) > 20_000 {
+		t.Errorf("%d slots for 5000 that live", len(tab.slots))
+	}
+}
+
+func TestPackedSpansRoundDown(t *testing.T) {
+	for _, us := range []uint64{1, 2, 1023, 1024, 1025, 3_600_000_000, 31_536_000_000_000, 1 << 51} {
+		got := unpackSpan(packSpan(us))
+		if got > us || float64(got) < float64(us)*0.998 {
+			t.Errorf("%d is kept as %d", us, got)
+		}
+	}
+}
