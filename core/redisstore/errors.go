@@ -17,14 +17,12 @@ import (
 // the cause in it. It holds no key.
 type Error struct {
 	Cause   error         // of go-redis, or context.DeadlineExceeded
-	Timeout time.Duration // of the Store
-
-	late bool
+	Timeout time.Duration // the deadline of the Store
 }
 
 func (e *Error) Error() string {
-	if e.late {
-		return fmt.Sprintf("%v: redis: no answer within %v: %v", core.ErrUnavailable, e.Timeout, e.Cause)
+	if e.Cause == context.DeadlineExceeded {
+		return fmt.Sprintf("%v: redis: no answer within %v", core.ErrUnavailable, e.Timeout)
 	}
 	return fmt.Sprintf("%v: redis: %v", core.ErrUnavailable, e.Cause)
 }

@@ -10,11 +10,11 @@ func (s *Store) Key(identity string, r *core.Rule) string {
 	return s.keys.key(s.keys.tag(identity), r)
 }
 
-// Script is the source that decides charges of the given rules.
+// Script is the source that spends under the given rules.
 func Script(rules ...*core.Rule) string {
-	var charges []*core.Charge
+	var shape []byte
 	for _, r := range rules {
-		charges = append(charges, &core.Charge{Rule: r})
+		shape = append(shape, programs[r.Algorithm()].code, opSpend)
 	}
-	return new(scripts).forCharges(charges).source
+	return compose(string(shape)).source
 }

@@ -8,22 +8,23 @@ import (
 
 // A group is the charges that one script call can decide.
 type group struct {
-	charges []*core.Charge
+	charges []core.Charge
 	keys    []string
+	places  []int // of the charges in the decision; nil if it is the whole
 
 	admitted bool
-	replies  [][]int64 // a reading for every charge
+	readings []int64
 	err      error
 }
 
 // A grouper says where charges have to be for one call to reach them: those
-// with the same answer go together.
+// with the same answer go together. Nil means that all do.
 type grouper func(tag string) string
 
 func grouperFor(rdb redis.UniversalClient) grouper {
 	switch rdb.(type) {
 	case *redis.Client:
-		return func(string) string { return "" }
+		return nil
 	case *redis.ClusterClient:
 		return slot
 	}
@@ -48,16 +49,37 @@ func slot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// split makes the groups of charges.
-func (s *Store) split(charges []core.Charge) []*group {
-	var groups []*group
-	where := make(map[string]*group, 1)
-	var identity, tag string
+// oneKey says whether all charges are of one key.
+func oneKey(charges []core.Charge) bool {
+	for i := range charges {
+		if charges[i].Key != charges[0].Key {
+			return false
+		}
+	}
+	return true
+}
+
+// whole makes one group of all charges.
+func (s *Store) whole(charges []core.Charge) group {
+	g := group{charges: charges, keys: make([]string, len(charges))}
+	var tag string
 	for i := range charges {
 		c := &charges[i]
-		if i == 0 || c.Key != identity {
-			identity, tag = c.Key, s.keys.tag(c.Key)
+		if i == 0 || c.Key != charges[i-1].Key {
+			tag = s.keys.tag(c.Key)
 		}
+		g.keys[i] = s.keys.key(tag, c.Rule)
+	}
+	return g
+}
+
+// split makes the groups of charges, with copies of them: a group may outlast
+// the call.
+func (s *Store) split(charges []core.Charge) []*group {
+	var groups []*group
+	where := make(map[string]*group)
+	for i, c := range charges {
+		tag := s.keys.tag(c.Key)
 		at := s.group(tag)
 		g := where[at]
 		if g == nil {
@@ -67,6 +89,48 @@ func (s *Store) split(charges []core.Charge) []*group {
 		}
 		g.charges = append(g.charges, c)
 		g.keys = append(g.keys, s.keys.key(tag, c.Rule))
+		g.places = append(g.places, i)
 	}
 	return groups
+}
+
+// spent is a group of the charges of g that took something, or nil.
+func (g *group) spent() *group {
+	if g.err != nil || !g.admitted {
+		return nil
+	}
+	back := new(group)
+	for i, c := range g.charges {
+		if c.Op == core.Spend {
+			back.charges = append(back.charges, c)
+			back.keys = append(back.keys, g.keys[i])
+		}
+	}
+	if back.charges == nil {
+		return nil
+	}
+	return back
+}
+
+// answer fills in the States. admitted is the outcome of all groups together.
+func (g *group) answer(admitted bool) error {
+	fit, readings := true, g.readings
+	for i := range g.charges {
+		c := &g.charges[i]
+		p := &programs[c.Rule.Algorithm()]
+		v, err := p.verdict(c, readings[:p.readings], admitted && c.Op == core.Spend)
+		if err != nil {
+			return err
+		}
+		readings = readings[p.readings:]
+		if c.Op == core.Reset {
+			v.Allowed, v.Retry = true, 0
+		}
+		fit = fit && v.Allowed
+		c.Answer(v)
+	}
+	if fit != g.admitted {
+		return errReply // the script and the arithmetic disagree: a reply to something else
+	}
+	return nil
 }

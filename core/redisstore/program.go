@@ -10,54 +10,102 @@ import (
 // A program is the Go side of one algorithm's script: what it is sent and how
 // its reading is understood.
 type program struct {
-	file     string // in lua/
-	code     string // names it to take.lua
-	version  string // of its state, in keys
-	readings int    // how many integers it reports
+	source    source
+	code      byte   // in a shape
+	version   string // of its state, in keys
+	arguments int    // how many it is sent
+	readings  int    // how many integers it reports
 
-	arguments func(args []any, c *core.Charge) []any
-	verdict   func(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error)
+	argue   func(program *algo.Program, cost int64) []any
+	verdict func(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error)
 }
 
 var programs = [...]program{
 	core.AlgorithmTokenBucket: {
-		file: "token_bucket.lua", code: "t", version: "t1", readings: 2,
-		arguments: bucketArguments, verdict: bucketVerdict,
+		source: parseSource("token_bucket.lua"), code: 't', version: "t1", arguments: 5, readings: 2,
+		argue: bucketArguments, verdict: bucketVerdict,
 	},
 	core.AlgorithmSlidingLog: {
-		file: "sliding_log.lua", code: "l", version: "l1", readings: 4,
-		arguments: logArguments, verdict: logVerdict,
+		source: parseSource("sliding_log.lua"), code: 'l', version: "l1", arguments: 4, readings: 4,
+		argue: logArguments, verdict: logVerdict,
 	},
 }
 
-func integer(n int64) string { return strconv.FormatInt(n, 10) }
+func programOf(code byte) *program {
+	for i := range programs {
+		if programs[i].code == code {
+			return &programs[i]
+		}
+	}
+	panic("redisstore: no program has the code " + string(code))
+}
+
+// Arguments are strings, boxed once and used again.
+var (
+	evalsha any = "evalsha"
+	small       = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
+)
+
+func count(n int) any {
+	if n < len(small) {
+		return small[n]
+	}
+	return strconv.Itoa(n)
+}
+
+func integer(n int64) any {
+	if 0 <= n && n < int64(len(small)) {
+		return small[n]
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// A price is a charge without its key: what the arguments depend on.
+type price struct {
+	algorithm core.Algorithm
+	limit     core.Limit
+	cost      int64
+}
+
+// arguments appends those of c to args. They are remembered for a cost of one,
+// which most have; a client may choose others at will.
+func (s *Store) arguments(args []any, c *core.Charge) []any {
+	p := price{c.Rule.Algorithm(), c.Rule.Limit(), cost(c)}
+	work := func(price) []any { return programs[p.algorithm].argue(c.Rule.Program(), p.cost) }
+	if p.cost != 1 {
+		return append(args, work(p)...)
+	}
+	return append(args, s.prices.get(p, work)...)
+}
 
 // cost is what the script is told. All that is above the capacity is the same
 // to it, and stays within what a double can count.
 func cost(c *core.Charge) int64 { return min(int64(c.Cost), c.Rule.Program().Capacity()+1) }
 
-func bucketArguments(args []any, c *core.Charge) []any {
-	b := &c.Rule.Program().Bucket
+func bucketArguments(program *algo.Program, cost int64) []any {
+	b := &program.Bucket
 	price := algo.Span{Micros: b.Full.Micros + 1} // more than fits
-	if n := cost(c); n <= b.Burst {
-		price = b.Span(n)
+	if cost <= b.Burst {
+		price = b.Span(cost)
 	}
-	return append(args, integer(price.Micros), integer(price.Frac),
-		integer(b.Full.Micros), integer(b.Full.Frac), integer(b.Den()))
+	return []any{
+		integer(price.Micros), integer(price.Frac),
+		integer(b.Full.Micros), integer(b.Full.Frac), integer(b.Den()),
+	}
 }
 
 func bucketVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
 	b := &c.Rule.Program().Bucket
 	used := algo.Span{Micros: reading[0], Frac: reading[1]}
-	if used.Micros < 0 || used.Frac < 0 || used.Frac >= b.Den() || b.Full.Less(used) {
+	if used.Frac >= b.Den() || b.Full.Less(used) {
 		return algo.Verdict{}, errReply
 	}
 	return b.Verdict(used, int64(c.Cost), spent), nil
 }
 
-func logArguments(args []any, c *core.Charge) []any {
-	l := &c.Rule.Program().Log
-	return append(args, integer(cost(c)), integer(l.Events), integer(l.Period), integer(offsetWidth(l.Period)))
+func logArguments(program *algo.Program, cost int64) []any {
+	l := &program.Log
+	return []any{integer(cost), integer(l.Events), integer(l.Period), integer(offsetWidth(l.Period))}
 }
 
 // offsetWidth is how many bytes hold any time within a period, at least 4.
@@ -72,7 +120,7 @@ func offsetWidth(period int64) int64 {
 func logVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
 	l := &c.Rule.Program().Log
 	r := algo.Reading{Count: reading[0], Oldest: reading[1], Newest: reading[2], Retry: reading[3]}
-	if r.Count < 0 || r.Newest < 0 || r.Oldest < r.Newest || r.Oldest > l.Period || r.Retry < 0 || r.Retry > l.Period {
+	if r.Oldest < r.Newest || r.Oldest > l.Period || r.Retry > l.Period {
 		return algo.Verdict{}, errReply
 	}
 	return l.Verdict(r, int64(c.Cost), spent), nil

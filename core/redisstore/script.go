@@ -2,54 +2,96 @@ package redisstore
 
 import (
 	"crypto/sha1"
-	"embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
 
-//go:embed lua/*.lua
-var files embed.FS
-
-// A script is take.lua behind the algorithms that it needs, and no others:
-// Redis builds every function of a script anew on every call.
-type script struct{ source, sha string }
-
-// scripts are made on first use, one for every set of algorithms.
-type scripts [1 << len(programs)]atomic.Pointer[script]
-
-func (s *scripts) forCharges(charges []*core.Charge) *script {
-	set := 0
-	for _, c := range charges {
-		set |= 1 << c.Rule.Algorithm()
-	}
-	if known := s[set].Load(); known != nil {
-		return known
-	}
-	made := compose(set)
-	s[set].Store(made)
-	return made
+// A script decides charges of one shape: a sequence of algorithms and ops.
+type script struct {
+	source string
+	sha    any // a string, boxed once
 }
 
-func compose(set int) *script {
-	var source strings.Builder
-	source.WriteString("local algorithms = {}\n")
-	for i, p := range programs {
-		if set&(1<<i) != 0 {
-			source.WriteString(luaFile(p.file))
+// The ops as a shape spells them.
+const (
+	opSpend  = 's'
+	opPeek   = 'p'
+	opReset  = 'x'
+	opRefund = 'r'
+)
+
+var opOf = [...]byte{core.Spend: opSpend, core.Peek: opPeek, core.Reset: opReset}
+
+// MaxCharges is how many charges of one slot can be decided together: Lua has
+// 200 local variables, and a charge needs nine.
+const MaxCharges = 16
+
+// compose writes the script of a shape, two bytes for every charge: the
+// algorithm and the op. See take.lua.
+func compose(shape string) *script {
+	var (
+		b         strings.Builder
+		fits      = []string{"true"}
+		spend     strings.Builder
+		touch     strings.Builder
+		corrupt   = []string{"0"}
+		reports   []string
+		first     = 2 // of the charge's arguments in ARGV
+		functions = make(map[byte]bool)
+	)
+	b.WriteString(prelude)
+	for i := 0; i < len(shape); i += 2 {
+		if p := programOf(shape[i]); !functions[p.code] {
+			functions[p.code] = true
+			b.WriteString(p.source["functions"])
 		}
 	}
-	source.WriteString(luaFile("take.lua"))
-	sum := sha1.Sum([]byte(source.String())) // the name by which EVALSHA knows it
-	return &script{source: source.String(), sha: hex.EncodeToString(sum[:])}
+	for i := 0; i < len(shape); i += 2 {
+		p, op := programOf(shape[i]), shape[i+1]
+		section := p.sections(i/2+1, first)
+		if op == opReset {
+			fmt.Fprintf(&b, "call('DEL', KEYS[%d])\n", i/2+1)
+		}
+		b.WriteString(section("read"))
+		reports = append(reports, section("report"))
+		switch op {
+		case opSpend:
+			fits = append(fits, "("+section("fits")+")")
+			spend.WriteString(section("spend"))
+			touch.WriteString(section("touch"))
+			corrupt = append(corrupt, section("corrupt"))
+		case opPeek:
+			fits = append(fits, "("+section("fits")+")")
+		case opRefund:
+			spend.WriteString(section("refund"))
+		}
+		first += p.arguments
+	}
+	brief := ""
+	if len(shape) == 2 && shape[1] == opSpend {
+		brief = programOf(shape[0]).sections(1, 2)("brief")
+	}
+	report := strings.Join(reports, ", ")
+	fmt.Fprintf(&b, "if %s then\n%s%sreturn { 1, %s, %s }\nend\n", strings.Join(fits, " and "), spend.String(),
+		briefly(brief, "brief"), strings.Join(corrupt, " + "), report)
+	fmt.Fprintf(&b, "%s%sreturn { 2, 0, %s }\n", touch.String(), briefly(brief, "-1 - brief"), report)
+	sum := sha1.Sum([]byte(b.String())) // the name by which EVALSHA knows it
+	return &script{source: b.String(), sha: hex.EncodeToString(sum[:])}
 }
 
-func luaFile(name string) string {
-	text, err := files.ReadFile("lua/" + name)
-	if err != nil {
-		panic("redisstore: " + err.Error()) // embedded: it is there or the build is broken
+func briefly(brief, result string) string {
+	if brief == "" {
+		return ""
 	}
-	return string(text)
+	return "local brief = " + brief + "\nif brief then\n  return " + result + "\nend\n"
+}
+
+// sections returns the sections of the program for the n-th charge, whose
+// arguments begin at ARGV[first].
+func (p *program) sections(n, first int) func(name string) string {
+	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "_N", fmt.Sprintf("_%d", n))
+	return func(name string) string { return r.Replace(p.source[name]) }
 }

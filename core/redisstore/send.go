@@ -2,21 +2,23 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // A command is an EVALSHA or EVAL that go-redis sends at most once: its own
 // retries also repeat what may have run.
-type command struct{ *redis.IntSliceCmd }
+type command struct{ *redis.Cmd }
 
 // NoRetry keeps go-redis from repeating the command. Redirections are followed.
 func (command) NoRetry() bool { return true }
 
-// A sender sends a command and waits for the reply until ctx is done. After an
-// error of ctx the command must not be touched: it may still be under way.
+// A sender sends a command and waits for the reply. When patience ends first,
+// the command must not be touched any more: it may still be under way.
 type sender interface {
-	send(ctx context.Context, cmd command) error
+	send(p *patience, cmd command) error
 }
 
 // direct gives every command a connection of the client's pool. It runs beside
@@ -27,32 +29,53 @@ type sender interface {
 // more of those than the pool has connections.
 type direct struct{ rdb redis.UniversalClient }
 
-func (d direct) send(ctx context.Context, cmd command) error {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	done := make(chan outcome, 1)
-	go func() {
-		var o outcome
-		defer func() {
-			o.panicked = recover()
-			done <- o
-		}()
-		o.err = d.rdb.Process(running, cmd)
-	}()
-	select {
-	case o := <-done:
-		if o.panicked != nil {
-			panic(o.panicked) // of a hook of the client: it belongs to the caller
-		}
-		return o.err
-	case <-ctx.Done():
-		return ctx.Err()
+func (d direct) send(p *patience, cmd command) error {
+	f := &flight{Context: p.ctx, left: make(chan struct{}), done: make(chan error, 1)}
+	go f.run(d.rdb, cmd)
+	err, over := wait(p, f.done)
+	if over != nil {
+		close(f.left)
+		return over
 	}
+	return err
 }
 
-type outcome struct {
-	err      error
-	panicked any
+// A flight is a command under way, and its context: it has the values of the
+// caller's, and ends only when the caller leaves.
+type flight struct {
+	context.Context
+	left chan struct{}
+	done chan error
+}
+
+// run sends cmd. A panic of the client, which an absurd reply or a hook can
+// cause, is an error, as it is in the automatic pipeline: nobody could recover it
+// on this goroutine.
+func (f *flight) run(rdb redis.UniversalClient, cmd command) {
+	var err error
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the client panicked: %v", r)
+		}
+		f.done <- err
+	}()
+	err = rdb.Process(f, cmd)
+}
+
+// Deadline implements context.Context: there is none.
+func (f *flight) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (f *flight) Done() <-chan struct{} { return f.left }
+
+// Err implements context.Context.
+func (f *flight) Err() error {
+	select {
+	case <-f.left:
+		return context.Canceled
+	default:
+		return nil
+	}
 }
 
 // pipeline sends through the client's automatic pipeline. The client owns it
@@ -81,6 +104,16 @@ func newPipeline(rdb redis.UniversalClient) pipeline {
 	return pipeline{auto}
 }
 
-func (p pipeline) send(ctx context.Context, cmd command) error {
-	return p.auto.Submit(context.WithoutCancel(ctx), cmd).WaitContext(ctx)
+func (pl pipeline) send(p *patience, cmd command) error {
+	if p.over != nil {
+		return p.over
+	}
+	waiting, cancel := context.WithDeadline(p.ctx, p.deadline)
+	defer cancel()
+	err := pl.auto.Submit(context.WithoutCancel(p.ctx), cmd).WaitContext(waiting)
+	if err != nil && waiting.Err() != nil {
+		p.over = waiting.Err()
+		return p.over
+	}
+	return err
 }

@@ -35,6 +35,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +53,8 @@ type Store struct {
 	keys    keyer
 	send    sender
 	group   grouper
-	scripts scripts
+	scripts memo[string, *script]
+	prices  memo[price, []any]
 
 	corrupt, retried, unavailable atomic.Uint64
 }
@@ -102,9 +104,10 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if err := core.CheckCharges(charges); err != nil {
 		return err
 	}
-	timed, cancel := context.WithTimeout(ctx, s.config.timeout)
-	defer cancel()
-	err := s.take(timed, charges)
+	if len(charges) > MaxCharges {
+		return fmt.Errorf("%w: %d of them, more than %d", core.ErrInvalidCharge, len(charges), MaxCharges)
+	}
+	err := s.take(ctx, time.Now().Add(s.config.timeout), charges)
 	if err == nil {
 		return nil
 	}
@@ -112,16 +115,18 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 		return ended
 	}
 	s.unavailable.Add(1)
-	return &Error{Cause: err, Timeout: s.config.timeout, late: timed.Err() != nil}
+	return &Error{Cause: err, Timeout: s.config.timeout}
 }
 
 // now is the time for tests; production leaves it to the server.
-func (c *config) now() string {
+func (c *config) now() any {
 	if c.clock == nil {
-		return ""
+		return serverClock
 	}
 	return c.clock()
 }
+
+var serverClock any = ""
 
 // DefaultTimeout is the deadline of a decision when [Timeout] is not given.
 const DefaultTimeout = 100 * time.Millisecond

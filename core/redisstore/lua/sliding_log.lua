@@ -16,8 +16,7 @@
 --           enough events have left for the cost (us), 0 if it fits
 -- TTL       one period after the newest event
 
-algorithms.l = { arguments = 4 }
-
+--- functions
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 
@@ -49,24 +48,24 @@ end
 
 -- The time of the event with the running number `number`, by bisection.
 local function log_nth(key, number)
-  local low, high = 0, redis.call('ZCARD', key) - 1
+  local low, high = 0, call('ZCARD', key) - 1
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    local chunk = log_open(redis.call('ZRANGE', key, middle, middle)[1])
+    local chunk = log_open(call('ZRANGE', key, middle, middle)[1])
     if chunk and chunk.before < number then
       low = middle
     else
       high = middle - 1
     end
   end
-  local chunk = log_open(redis.call('ZRANGE', key, low, low)[1])
+  local chunk = log_open(call('ZRANGE', key, low, low)[1])
   return chunk and log_time(chunk, math.max(1, math.min(chunk.n, number - chunk.before)))
 end
 
 -- Fills in the last chunk, the first one that reaches into the window, and how
 -- many of its events have left. False if the set cannot be read.
-local function log_window(key, plan, now)
-  local newest = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+local function log_window(key, plan)
+  local newest = pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
   if newest.err then
     return false
   end
@@ -83,7 +82,7 @@ local function log_window(key, plan, now)
   if plan.newest <= plan.cutoff then
     return true
   end
-  local first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', plan.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and plan.last or log_open(first)
   if not chunk then
     return false
@@ -94,16 +93,16 @@ local function log_window(key, plan, now)
   end
   plan.first, plan.left = chunk, left
   plan.count = plan.last.before + plan.last.n - chunk.before - left
-  return left < chunk.n and plan.count > 0
+  return left < chunk.n and plan.count > 0 and log_time(chunk, left + 1) <= plan.newest
 end
 
-function algorithms.l.read(key, at, now)
+local function log_read(key, cost, events, period, width)
   local plan = {
-    cost = tonumber(ARGV[at]), events = tonumber(ARGV[at + 1]), period = tonumber(ARGV[at + 2]),
-    width = tonumber(ARGV[at + 3]), count = 0, oldest_age = 0, newest_age = 0, retry = 0,
+    cost = cost + 0, events = events + 0, period = period + 0, width = width + 0,
+    count = 0, oldest_age = 0, newest_age = 0, retry = 0, corrupt = 0,
   }
-  if not log_window(key, plan, now) then
-    plan.corrupt, plan.last, plan.first, plan.count = true, nil, nil, 0
+  if not log_window(key, plan) then
+    plan.corrupt, plan.last, plan.first, plan.count = 1, nil, nil, 0
   end
   if plan.first then
     plan.oldest_age = math.max(0, now - log_time(plan.first, plan.left + 1))
@@ -116,18 +115,18 @@ function algorithms.l.read(key, at, now)
       else
         at_which = log_nth(key, plan.first.before + plan.left + excess)
       end
-      plan.retry = math.min(at_which or now, now) + plan.period - now
+      plan.retry = math.max(0, math.min(at_which or now, now) + plan.period - now)
     end
   end
-  return plan, plan.count + plan.cost <= plan.events
+  return plan
 end
 
 local function log_add(key, time, member)
-  redis.call('ZADD', key, string.format('%d', time), member)
+  call('ZADD', key, format('%d', time), member)
 end
 
-local function log_expire(key, plan, slack)
-  redis.call('PEXPIRE', key, string.format('%d', math.ceil(plan.period / 1000) + slack))
+local function log_expire(key, plan)
+  call('PEXPIRE', key, format('%d', math.ceil(plan.period / 1000) + slack))
 end
 
 local function log_header(width, before, base)
@@ -135,9 +134,9 @@ local function log_header(width, before, base)
 end
 
 -- Writes the whole window anew, with the events after now moved to now.
-local function log_rebase(key, plan, now)
-  local members = redis.call('ZRANGEBYSCORE', key, string.format('(%d', plan.cutoff), '+inf')
-  redis.call('DEL', key)
+local function log_rebase(key, plan)
+  local members = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), '+inf')
+  call('DEL', key)
   local before, late = 0, 0
   for _, member in ipairs(members) do
     local chunk = log_open(member)
@@ -173,12 +172,12 @@ local function log_rebase(key, plan, now)
   plan.newest, plan.cutoff = now, now - plan.period
 end
 
-function algorithms.l.spend(key, plan, now, slack)
+local function log_spend(key, plan)
   if not plan.first then
-    redis.call('DEL', key) -- empty, or all of it has left, or unreadable
+    call('DEL', key) -- empty, or all of it has left, or unreadable
     plan.last = nil
   elseif plan.newest > now then
-    log_rebase(key, plan, now)
+    log_rebase(key, plan)
   end
   local before = plan.last and plan.last.before + plan.last.n or 0
   if plan.cost > SMALL then
@@ -188,10 +187,10 @@ function algorithms.l.spend(key, plan, now, slack)
     local member = log_header(width, before, now)
     local last = plan.last
     if last and last.width == width and #last.bytes + width <= MEMBER and now - last.base < 256 ^ width then
-      redis.call('ZREMRANGEBYRANK', key, -1, -1)
+      call('ZREMRANGEBYRANK', key, -1, -1)
       member, offset = last.bytes, now - last.base
     elseif plan.first then
-      redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', plan.cutoff))
+      call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
     end
     for i = 1, plan.cost do
       if #member + width > MEMBER then
@@ -202,25 +201,17 @@ function algorithms.l.spend(key, plan, now, slack)
     end
     log_add(key, now, member)
   end
-  log_expire(key, plan, slack)
+  log_expire(key, plan)
 end
 
-function algorithms.l.touch(key, plan, now, slack)
-  if plan.first and plan.newest > now then
-    log_rebase(key, plan, now)
-    log_expire(key, plan, slack)
-  end
-end
-
-function algorithms.l.refund(key, plan, now, slack)
-  local n = plan.cost
+local function log_refund(key, n)
   while n > 0 do
-    local newest = redis.pcall('ZREVRANGE', key, 0, 0)
+    local newest = pcall('ZREVRANGE', key, 0, 0)
     local chunk = not newest.err and newest[1] and log_open(newest[1])
     if not chunk then
       return
     end
-    redis.call('ZREMRANGEBYRANK', key, -1, -1)
+    call('ZREMRANGEBYRANK', key, -1, -1)
     if chunk.n > n then
       local left = chunk.n - n
       if chunk.width == 0 then
@@ -233,9 +224,23 @@ function algorithms.l.refund(key, plan, now, slack)
   end
 end
 
-function algorithms.l.report(plan, out)
-  out[#out + 1] = plan.count
-  out[#out + 1] = plan.oldest_age
-  out[#out + 1] = plan.newest_age
-  out[#out + 1] = plan.retry
+--- read
+local plan_N = log_read(KEYS[I_N], ARGV[A_N + 1], ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
+
+--- fits plan_N.count + plan_N.cost <= plan_N.events
+
+--- spend
+log_spend(KEYS[I_N], plan_N)
+
+--- touch
+if plan_N.first and plan_N.newest > now then
+  log_rebase(KEYS[I_N], plan_N)
+  log_expire(KEYS[I_N], plan_N)
 end
+
+--- refund
+log_refund(KEYS[I_N], plan_N.cost)
+
+--- corrupt plan_N.corrupt
+
+--- report plan_N.count, plan_N.oldest_age, plan_N.newest_age, plan_N.retry

@@ -1,66 +1,33 @@
 -- take: decides the charges of one slot together and takes all of them or none.
 --
--- This is the frame. It runs after the files of the algorithms that the charges
--- need, each of which puts an entry into `algorithms`:
---
---   read(key, at, now)          -> plan, fits   reads the state; writes nothing
---   spend(key, plan, now, slack)                takes the cost
---   touch(key, plan, now, slack)                denied: writes only what must not wait
---   refund(key, plan, now, slack)               gives the cost back
---   report(plan, out)                           appends the reading to the reply
+-- Redis builds every function and table of a script anew on every call, so a
+-- script has none that it does not need. It is put together (script.go) for a
+-- given sequence of algorithms and ops, from this file, which tells the time,
+-- and from the sections of the algorithms' files, one after the other for every
+-- charge: functions, once; then read; then, if all charges fit, spend, and
+-- otherwise touch, which writes only what must not wait. A section is written
+-- for charge N: _N ends the names of its variables, KEYS[I_N] is its key, and
+-- ARGV[A_N + 1] its first argument.
 --
 -- KEYS     one key for every charge
 -- ARGV[1]  now in Unix microseconds; empty for the server's own clock
--- then for every charge:
---   the algorithm, the op (s spend, p peek, r refund, x reset) and the
---   algorithm's own arguments
+-- then the arguments of every charge
 --
--- Returns integers only, all of them below 2^53:
---   1 admitted or 2 denied; how many states were unreadable and replaced; and
---   for every charge its reading, as it was before anything was taken.
+-- Returns integers only, all of them below 2^53: 1 admitted or 2 denied; how many
+-- states could not be read and were replaced; and for every charge its reading
+-- (report), as it was before anything was taken. For a single charge an algorithm
+-- may put all that into one integer: its brief, or if denied -1 less its brief.
 --
--- Times and spans are microseconds, TTLs milliseconds.
+-- Times and spans are microseconds, TTLs milliseconds. Numbers reach Redis
+-- through %d: left to themselves they lose digits.
 
-local now = tonumber(ARGV[1])
--- Milliseconds added to every TTL. One makes up for the millisecond grid; a
--- clock that is not the server's own says nothing about when a key may go.
-local slack = 1
-if now then
-  slack = 86400000
+local call, pcall, format = redis.call, redis.pcall, string.format
+local now, slack
+if ARGV[1] == '' then
+  local time = call('TIME')
+  -- One millisecond on every TTL makes up for its grid.
+  now, slack = time[1] * 1000000 + time[2], 1
 else
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
+  -- A clock that is not the server's own says nothing about when a key may go.
+  now, slack = ARGV[1] + 0, 86400000
 end
-
-local plans, admitted, at = {}, true, 2
-for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local plan, fits
-  if op == 'x' then
-    redis.call('DEL', KEYS[i])
-  end
-  plan, fits = algorithm.read(KEYS[i], at + 2, now)
-  plan.algorithm, plan.op = algorithm, op
-  plans[i] = plan
-  at = at + 2 + algorithm.arguments
-  admitted = admitted and (fits or op == 'r' or op == 'x')
-end
-
-local out = { admitted and 1 or 2, 0 }
-for i = 1, #KEYS do
-  local plan = plans[i]
-  plan.algorithm.report(plan, out)
-  if plan.op == 'r' then
-    plan.algorithm.refund(KEYS[i], plan, now, slack)
-  elseif plan.op == 's' then
-    if admitted then
-      plan.algorithm.spend(KEYS[i], plan, now, slack)
-    else
-      plan.algorithm.touch(KEYS[i], plan, now, slack)
-    end
-    if plan.corrupt and admitted then
-      out[2] = out[2] + 1
-    end
-  end
-end
-return out

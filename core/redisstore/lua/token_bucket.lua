@@ -6,83 +6,78 @@
 --           whole bucket take to refill
 -- Reading   used (us, fraction): the part of the bucket that is in use
 -- TTL       until the bucket is full
-
-algorithms.t = { arguments = 5 }
-
+--
 -- A foreign or damaged value counts as no value, and is replaced on the next
--- spend. Only decimal digits pass: tonumber alone would read "nan" and "0x10".
-local function bucket_state(key)
-  local value = redis.pcall('GET', key)
-  if not value then
-    return 0, 0, false
+-- spend. "nan" and "inf" are no multiples of 1.
+
+--- functions
+local function bucket_write(key, us, fraction, ttl)
+  if fraction > 0 then
+    call('PSETEX', key, format('%d', ttl), format('%d %d', us, fraction))
+  else
+    call('PSETEX', key, format('%d', ttl), format('%d', us))
   end
-  if type(value) == 'string' and #value < 34 then
-    local us, fraction = string.match(value, '^(%d+) ?(%d*)$')
-    if us and #us < 17 and #fraction < 17 then
-      return tonumber(us), tonumber(fraction) or 0, false
+end
+
+--- read
+local used_N, fraction_N, moved_N, corrupt_N = 0, 0, false, 0
+local full_N, full_fraction_N, den_N = ARGV[A_N + 3] + 0, ARGV[A_N + 4] + 0, ARGV[A_N + 5] + 0
+do
+  local value = pcall('GET', KEYS[I_N])
+  if value then
+    local us, fraction = tonumber(value), 0
+    if not us and type(value) == 'string' and #value < 40 then
+      us, fraction = string.match(value, '^(%d+) (%d+)$')
+      us, fraction = tonumber(us), tonumber(fraction)
+    end
+    if us and us % 1 == 0 and us < 9007199254740992 and fraction < 9007199254740992 then
+      if fraction >= den_N then -- written under another rate
+        us, fraction = us + 1, 0
+      end
+      if us >= now then
+        used_N, fraction_N = us - now, fraction
+        if used_N > full_N or used_N == full_N and fraction > full_fraction_N then
+          -- The clock stepped back, or the limit was larger: an empty bucket.
+          used_N, fraction_N, moved_N = full_N, full_fraction_N, true
+        end
+      end
+    else
+      corrupt_N = 1
     end
   end
-  return 0, 0, true
+end
+local after_N, after_fraction_N = used_N + ARGV[A_N + 1], fraction_N + ARGV[A_N + 2]
+if after_fraction_N >= den_N then
+  after_N, after_fraction_N = after_N + 1, after_fraction_N - den_N
 end
 
-local function bucket_write(key, us, fraction, now, slack)
-  local value
-  if fraction > 0 then
-    value = string.format('%d %d', us, fraction)
-  else
-    value = string.format('%d', us)
-  end
-  redis.call('SET', key, value, 'PX', string.format('%d', math.ceil((us - now + 1) / 1000) + slack))
+--- fits after_N < full_N or after_N == full_N and after_fraction_N <= full_fraction_N
+
+--- spend
+if after_fraction_N > 0 then
+  bucket_write(KEYS[I_N], now + after_N, after_fraction_N, (after_N + 1000) / 1000 + slack)
+else
+  call('PSETEX', KEYS[I_N], format('%d', (after_N + 1000) / 1000 + slack), format('%d', now + after_N))
 end
 
-function algorithms.t.read(key, at, now)
-  local full, full_fraction, den = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local us, fraction, corrupt = bucket_state(key)
-  if fraction >= den then -- written under another rate
-    us, fraction = us + 1, 0
-  end
-  local used, moved = us - now, false
-  if used < 0 then
-    used, fraction = 0, 0
-  elseif used > full or used == full and fraction > full_fraction then
-    -- The clock stepped back, or the limit was larger: an empty bucket.
-    used, fraction, moved = full, full_fraction, true
-  end
-  local plan = {
-    used = used, fraction = fraction, den = den, moved = moved, corrupt = corrupt,
-    cost = tonumber(ARGV[at]), cost_fraction = tonumber(ARGV[at + 1]),
-  }
-  local after, after_fraction = used + plan.cost, fraction + plan.cost_fraction
-  if after_fraction >= den then
-    after, after_fraction = after + 1, after_fraction - den
-  end
-  plan.after, plan.after_fraction = after, after_fraction
-  return plan, after < full or after == full and after_fraction <= full_fraction
+--- touch
+if moved_N then
+  bucket_write(KEYS[I_N], now + used_N, fraction_N, (used_N + 1000) / 1000 + slack)
 end
 
-function algorithms.t.spend(key, plan, now, slack)
-  bucket_write(key, now + plan.after, plan.after_fraction, now, slack)
+--- refund
+local back_N, back_fraction_N = used_N - ARGV[A_N + 1], fraction_N - ARGV[A_N + 2]
+if back_fraction_N < 0 then
+  back_N, back_fraction_N = back_N - 1, back_fraction_N + den_N
+end
+if back_N < 0 or back_N == 0 and back_fraction_N == 0 then
+  call('DEL', KEYS[I_N])
+else
+  bucket_write(KEYS[I_N], now + back_N, back_fraction_N, (back_N + 1000) / 1000 + slack)
 end
 
-function algorithms.t.touch(key, plan, now, slack)
-  if plan.moved then
-    bucket_write(key, now + plan.used, plan.fraction, now, slack)
-  end
-end
+--- corrupt corrupt_N
 
-function algorithms.t.refund(key, plan, now, slack)
-  local used, fraction = plan.used - plan.cost, plan.fraction - plan.cost_fraction
-  if fraction < 0 then
-    used, fraction = used - 1, fraction + plan.den
-  end
-  if used < 0 or used == 0 and fraction == 0 then
-    redis.call('DEL', key)
-  else
-    bucket_write(key, now + used, fraction, now, slack)
-  end
-end
+--- report used_N, fraction_N
 
-function algorithms.t.report(plan, out)
-  out[#out + 1] = plan.used
-  out[#out + 1] = plan.fraction
-end
+--- brief corrupt_N == 0 and fraction_N == 0 and used_N

@@ -1,0 +1,114 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// algorithms are the ways to make a rule.
+var algorithms = []struct {
+	name string
+	rule func(name string, l core.Limit) core.Rule
+}{
+	{"token_bucket", core.TokenBucket},
+	{"sliding_log", core.SlidingLog},
+}
+
+// modes are the ways in which a Store sends its commands.
+var modes = []struct {
+	name string
+	opts []redisstore.Option
+}{
+	{"direct", nil},
+	{"pipelined", []redisstore.Option{redisstore.Pipelined()}},
+}
+
+// limiter is a limiter on s.
+func limiter(t testing.TB, s core.Store, rules ...core.Rule) *core.Limiter {
+	t.Helper()
+	l, err := core.New(s, rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// ask asks for n events of key; a store that cannot decide ends the test.
+func ask(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
+	t.Helper()
+	d, err := l.AllowN(t.Context(), key, n)
+	if err != nil {
+		t.Fatalf("%d of %.40q: %v", n, key, err)
+	}
+	return d
+}
+
+// spend takes n events of key, which have to be there.
+func spend(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
+	t.Helper()
+	d := ask(t, l, key, n)
+	if !d.Allowed {
+		t.Fatalf("%d of %.40q were denied: %+v", n, key, d)
+	}
+	return d
+}
+
+// used is how much of every rule of l key has used.
+func used(t testing.TB, l *core.Limiter, key string) []int {
+	t.Helper()
+	d, err := l.Peek(t.Context(), key)
+	if err != nil {
+		t.Fatalf("peeking at %.40q: %v", key, err)
+	}
+	counts := make([]int, 0, d.Len())
+	for i, r := range l.Rules() {
+		counts = append(counts, r.Capacity()-d.State(i).Remaining)
+	}
+	return counts
+}
+
+// unavailable fails the test unless err says that the store could not decide.
+func unavailable(t testing.TB, d core.Decision, err error) {
+	t.Helper()
+	if !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("the error is %v, want core.ErrUnavailable", err)
+	}
+	if d.Allowed {
+		t.Errorf("a decision that failed says yes: %+v", d)
+	}
+}
+
+// eventually waits until check returns nil.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still after %v: %v", patience, err)
+		}
+		<-tick.C
+	}
+}
+
+// through dials the proxy of an address that has one.
+func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if p := proxies[addr]; p != nil {
+			addr = p.Addr
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+}

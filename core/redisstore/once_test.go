@@ -1,0 +1,137 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// impatience is how long a client of these tests waits for a reply. Stores wait
+// far longer, so that all retries of go-redis are over when a call returns.
+const impatience = 50 * time.Millisecond
+
+// endings are what may follow a lost reply: the client's own timeout, or the end
+// of the connection, which go-redis takes even more readily as a reason to retry.
+var endings = []struct {
+	name  string
+	after time.Duration
+}{
+	{"timeout", 0},
+	{"closed", time.Millisecond},
+}
+
+// dailyRules are slow enough to refill nothing during a test.
+func dailyRules() []core.Rule {
+	return []core.Rule{core.TokenBucket("bucket", core.PerDay(1000)), core.SlidingLog("log", core.PerDay(1000))}
+}
+
+// chargedOnce makes calls whose replies are lost, and looks with a healthy
+// limiter at what each has taken.
+func chargedOnce(t *testing.T, lossy, healthy *core.Limiter) {
+	t.Helper()
+	var charged []int
+	for call := 1; call <= 3; call++ {
+		d, err := lossy.Allow(t.Context(), "k")
+		unavailable(t, d, err)
+		charged = used(t, healthy, "k")
+		if slices.Max(charged) > call {
+			t.Fatalf("%d calls were charged %v times", call, charged)
+		}
+		if slices.Min(charged) != slices.Max(charged) {
+			t.Fatalf("after %d calls the rules were charged %v times", call, charged)
+		}
+	}
+	if charged[0] == 0 {
+		t.Error("no call has reached the server, so nothing was tested")
+	}
+}
+
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for _, mode := range modes {
+		for _, end := range endings {
+			for _, retries := range []int{0, -1, 3, 10} {
+				t.Run(fmt.Sprintf("%s/%s/retries %d", mode.name, end.name, retries), func(t *testing.T) {
+					t.Parallel()
+					own := prefix()
+					healthy := limiter(t, redisstore.New(server.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
+					used(t, healthy, "k") // the server knows the script from now on
+					proxy := redistest.DropReplies(t, server.Addr)
+					proxy.Swallow(end.after, "evalsha", "eval")
+					rdb := server.Client(func(o *redis.Options) {
+						o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, impatience
+					})
+					opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
+					chargedOnce(t, limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
+				})
+			}
+		}
+	}
+}
+
+func TestOnceCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for _, mode := range modes {
+		for _, end := range endings {
+			for _, retries := range []int{0, -1, 3} {
+				for _, redirects := range []int{0, -1, 8} {
+					t.Run(fmt.Sprintf("%s/%s/retries %d/redirects %d", mode.name, end.name, retries, redirects), func(t *testing.T) {
+						t.Parallel()
+						own := prefix()
+						healthy := limiter(t, redisstore.New(cluster.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
+						used(t, healthy, "k")
+						proxies := make(map[string]*redistest.Proxy)
+						for _, node := range cluster.Nodes {
+							proxies[node.Addr] = redistest.DropReplies(t, node.Addr)
+							proxies[node.Addr].Swallow(end.after, "evalsha", "eval")
+						}
+						rdb := cluster.Client(func(o *redis.ClusterOptions) {
+							o.Dialer, o.ReadTimeout = through(proxies), impatience
+							o.MaxRetries, o.MaxRedirects = retries, redirects
+						})
+						opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
+						chargedOnce(t, limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
+					})
+				}
+			}
+		}
+	}
+}
+
+// The script that follows a NOSCRIPT is a command of its own; losing its reply
+// is no reason either to send it again.
+func TestOnceWithScript(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	for _, mode := range modes {
+		for _, end := range endings {
+			t.Run(mode.name+"/"+end.name, func(t *testing.T) {
+				own := prefix()
+				admin := server.Client()
+				healthy := limiter(t, redisstore.New(admin, own, redisstore.Timeout(patience)), dailyRules()...)
+				proxy := redistest.DropReplies(t, server.Addr)
+				proxy.Swallow(end.after, "eval")
+				rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
+				opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
+				lossy := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+				if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				d, err := lossy.Allow(t.Context(), "k")
+				unavailable(t, d, err)
+				if got := used(t, healthy, "k"); !slices.Equal(got, []int{1, 1}) {
+					t.Errorf("one call with the source of the script was charged %v times", got)
+				}
+			})
+		}
+	}
+}
