@@ -1,0 +1,135 @@
+package keyfunc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+var errBroken = errors.New("the directory is down")
+
+func TestFirstOf(t *testing.T) {
+	unknown, noToken, broken := failing(keyfunc.ErrNoKey), failing(keyfunc.ErrNoToken), failing(errBroken)
+	wrapped := failing(fmt.Errorf("mine: %w", keyfunc.ErrNoKey))
+	a, b, empty := constant("a"), constant("b"), constant("")
+	r := request("")
+	for i, fs := range [][]keyfunc.Func{{a}, {a, b}, {a, broken}, {unknown, a, b}, {noToken, wrapped, a}, {empty, a}} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { wantKey(t, keyfunc.FirstOf(fs...), r, "a") })
+	}
+	wantError(t, keyfunc.FirstOf(unknown, broken, a), r, errBroken)
+	wantError(t, keyfunc.FirstOf(broken, noToken), r, errBroken)
+	wantError(t, keyfunc.FirstOf(empty), r, keyfunc.ErrNoKey)
+	for _, fs := range [][]keyfunc.Func{{noToken, unknown}, {unknown, noToken}, {unknown, noToken, unknown}} {
+		wantError(t, keyfunc.FirstOf(fs...), r, keyfunc.ErrNoKey)
+		wantError(t, keyfunc.FirstOf(fs...), r, keyfunc.ErrNoToken)
+	}
+	if _, err := ask(keyfunc.FirstOf(unknown, wrapped), r); !errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrNoToken) {
+		t.Errorf("error %v is not of the kind of its parts", err)
+	}
+}
+
+func TestFirstOfPassesContextAndRequest(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(context.Background(), key{}, "value")
+	r := request("")
+	seen := 0
+	f := func(got context.Context, gotRequest *http.Request) (string, error) {
+		if got.Value(key{}) == "value" && gotRequest == r {
+			seen++
+		}
+		return "", keyfunc.ErrNoKey
+	}
+	_, _ = keyfunc.FirstOf(f, f)(ctx, r)
+	_, _ = keyfunc.Join(f)(ctx, r)
+	if seen != 3 {
+		t.Errorf("%d of 3 calls got the arguments", seen)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	r := request("")
+	for _, c := range []struct {
+		parts []string
+		want  string
+	}{
+		{[]string{"a"}, "join:1:a"},
+		{[]string{"a:b", "c"}, "join:3:a:b1:c"},
+		{[]string{"a", "b:c"}, "join:1:a3:b:c"},
+		{[]string{"\x00{}", "é"}, "join:3:\x00{}2:é"},
+	} {
+		wantKey(t, keyfunc.Join(constants(c.parts...)...), r, c.want)
+	}
+	wantError(t, keyfunc.Join(constant("a"), failing(keyfunc.ErrNoToken)), r, keyfunc.ErrNoToken)
+	wantError(t, keyfunc.Join(failing(keyfunc.ErrNoKey), failing(errBroken)), r, keyfunc.ErrNoKey)
+	wantError(t, keyfunc.Join(constant("a"), failing(errBroken)), r, errBroken)
+	wantError(t, keyfunc.Join(constant("a"), constant("")), r, keyfunc.ErrNoKey)
+}
+
+func constants(parts ...string) []keyfunc.Func {
+	fs := make([]keyfunc.Func, len(parts))
+	for i, part := range parts {
+		fs[i] = constant(part)
+	}
+	return fs
+}
+
+// Every list of up to three of these parts is a key of its own.
+func TestJoinIsInjective(t *testing.T) {
+	parts := []string{"a", "b", "a:b", "b:c", ":", "1", "1:", "1:a", "1:a1:b", "join:", "join:1:a", "\x00", "{}", "}", "é", "10", "0:", "a1:a",
+		"203.0.113.9", "user:203.0.113.9", strings.Repeat("x", 10), strings.Repeat("x", 100)}
+	lists := [][]string{}
+	for _, a := range parts {
+		lists = append(lists, []string{a})
+		for _, b := range parts {
+			lists = append(lists, []string{a, b})
+			for _, c := range parts {
+				lists = append(lists, []string{a, b, c})
+			}
+		}
+	}
+	seen := map[string][]string{}
+	for _, list := range lists {
+		key, err := ask(keyfunc.Join(constants(list...)...), request(""))
+		if other, ok := seen[key]; ok || err != nil {
+			t.Fatalf("%q and %q have the key %q (%v)", list, other, key, err)
+		}
+		seen[key] = list
+	}
+}
+
+// The kinds of keys have nothing in common: an address and a user of that name
+// are two, and so are a joined pair and anything that looks like it.
+func TestKindsOfKeysAreDisjoint(t *testing.T) {
+	for _, name := range []string{"1.2.3.4", "2001:db8::/64", "join:1:a", "user:a", "user@1:b:a", "@1:b:a"} {
+		r := request("1.2.3.4:80")
+		r = r.WithContext(context.WithValue(r.Context(), subjectKey{}, name))
+		user, err := ask(keyfunc.ContextSubject(subjectKey{}), r)
+		if err != nil || !strings.HasPrefix(user, "user:") {
+			t.Errorf("key of %q is %q, %v", name, user, err)
+		}
+		ip, _ := ask(keyfunc.RemoteIP(), r)
+		joined, _ := ask(keyfunc.Join(keyfunc.RemoteIP()), r)
+		if user == ip || user == joined || ip == joined {
+			t.Errorf("%q: two of the keys %q, %q, %q are equal", name, user, ip, joined)
+		}
+	}
+}
+
+func TestCombinationsPanic(t *testing.T) {
+	a := constant("a")
+	wantPanic(t, "keyfunc: FirstOf: no key function given", func() { keyfunc.FirstOf() })
+	wantPanic(t, "keyfunc: FirstOf: key function 1 is nil", func() { keyfunc.FirstOf(a, nil) })
+	wantPanic(t, "keyfunc: Join: no key function given", func() { keyfunc.Join() })
+	wantPanic(t, "keyfunc: Join: key function 0 is nil", func() { keyfunc.Join(nil, a) })
+
+	fs := []keyfunc.Func{a}
+	first, joined := keyfunc.FirstOf(fs...), keyfunc.Join(fs...)
+	fs[0] = nil
+	wantKey(t, first, request(""), "a")
+	wantKey(t, joined, request(""), "join:1:a")
+}

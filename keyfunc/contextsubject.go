@@ -1,0 +1,82 @@
+package keyfunc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+var (
+	errNothingStored = &tokenError{reason: "nothing stored in the context"}
+	errUnverified    = &tokenError{reason: "the stored one is not verified"}
+)
+
+// ContextSubject keys by the user that an authentication middleware has
+// verified and stored under key in the context: in ctx, the framework's own
+// (c.Set of Gin and Echo), or else in r.Context(). It verifies nothing itself,
+// so the middleware has to run before the limiter.
+//
+// What may be stored:
+//
+//   - a *jwt.Token, which must be Valid
+//   - any jwt.Claims: jwt.MapClaims, jwt.RegisteredClaims, a pointer to a
+//     struct that embeds it
+//   - a map[string]any with the claims
+//   - a string, or a type whose kind is string: the subject, with no issuer
+//
+// For the same iss and sub the key is the one that [JWTSubject] returns, and
+// the same limits hold. Nothing stored, an unverified token, no subject, and a
+// value of any other type are [ErrNoToken]; the error names the type.
+//
+// ContextSubject panics if key is nil or cannot be compared.
+func ContextSubject(key any) Func {
+	if key == nil || !reflect.ValueOf(key).Comparable() {
+		panic(fmt.Sprintf("keyfunc: ContextSubject: a key of type %T cannot be looked up", key))
+	}
+	return func(ctx context.Context, r *http.Request) (string, error) {
+		value := ctx.Value(key)
+		if value == nil {
+			value = r.Context().Value(key)
+		}
+		return storedKey(value)
+	}
+}
+
+// storedKey is the key of what a middleware has stored.
+func storedKey(value any) (string, error) {
+	// A nil pointer in an interface would make the methods of claims panic.
+	v := reflect.ValueOf(value)
+	if value == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return "", errNothingStored
+	}
+	switch value := value.(type) {
+	case *jwt.Token:
+		if !value.Valid {
+			return "", errUnverified
+		}
+		return storedKey(value.Claims)
+	case jwt.Claims:
+		return claimsKey(value)
+	case map[string]any:
+		return claimsKey(jwt.MapClaims(value))
+	}
+	if v.Kind() == reflect.String {
+		return userKey("", v.String())
+	}
+	return "", &tokenError{reason: fmt.Sprintf("the context holds a %T", value)}
+}
+
+func claimsKey(c jwt.Claims) (string, error) {
+	sub, err := c.GetSubject()
+	if err != nil {
+		return "", &tokenError{reason: errNoSubject.reason, cause: err}
+	}
+	iss, err := c.GetIssuer()
+	if err != nil {
+		return "", &tokenError{reason: errBadIssuer.reason, cause: err}
+	}
+	return claimedKey(iss, sub)
+}

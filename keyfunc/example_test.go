@@ -1,0 +1,214 @@
+package keyfunc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// show prints the key of a request, as a limiter would get it.
+func show(f keyfunc.Func, r *http.Request) {
+	key, err := f(r.Context(), r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(key)
+}
+
+// from is a request from an address. The header would be the client's or a
+// proxy's to set.
+func from(remoteAddr, header, value string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = remoteAddr
+	if header != "" {
+		r.Header.Set(header, value)
+	}
+	return r
+}
+
+// aliceToken is a token as an identity provider would have signed it.
+func aliceToken() string {
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
+		Issuer:    "https://id.example.com",
+		Subject:   "alice",
+		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+	})
+	signed, err := token.SignedString(secret)
+	if err != nil {
+		panic(err)
+	}
+	return signed
+}
+
+// verify returns the key with which tokens are signed.
+func verify(*jwt.Token) (any, error) { return secret, nil }
+
+func Example() {
+	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
+	user := keyfunc.JWTSubject(verify, []string{"HS256"}, keyfunc.Issuer("https://id.example.com"))
+	who := keyfunc.FirstOf(user, ip)
+
+	r := from("10.0.0.1:4711", "X-Forwarded-For", "203.0.113.9")
+	show(who, r)
+	r.Header.Set("Authorization", "Bearer "+aliceToken())
+	show(who, r)
+	// Output:
+	// 203.0.113.9
+	// user@22:https://id.example.com:alice
+}
+
+// A Func is a function: anything in a request can be the key.
+func ExampleFunc() {
+	tenant := func(_ context.Context, r *http.Request) (string, error) {
+		id := r.PathValue("tenant")
+		if id == "" {
+			return "", keyfunc.ErrNoKey
+		}
+		return "tenant:" + id, nil
+	}
+	r := from("203.0.113.9:4711", "", "")
+	show(tenant, r)
+	r.SetPathValue("tenant", "acme")
+	show(tenant, r)
+	// Output:
+	// keyfunc: no key
+	// tenant:acme
+}
+
+func ExampleRemoteIP() {
+	ip := keyfunc.RemoteIP()
+	show(ip, from("203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6"))
+	show(ip, from("[2001:db8:1:2:3:4:5:6]:4711", "", ""))
+	show(ip, from("[::ffff:203.0.113.9]:4711", "", ""))
+	show(ip, from("@", "", "")) // a Unix socket
+	// Output:
+	// 203.0.113.9
+	// 2001:db8:1:2::/64
+	// 203.0.113.9
+	// keyfunc: no key: the remote address of the request is not an IP address
+}
+
+func ExampleIPv6Prefix() {
+	site := keyfunc.RemoteIP(keyfunc.IPv6Prefix(48))
+	show(site, from("[2001:db8:1:2:3:4:5:6]:4711", "", ""))
+	// Output: 2001:db8:1::/48
+}
+
+func ExampleIPv4Prefix() {
+	network := keyfunc.RemoteIP(keyfunc.IPv4Prefix(24))
+	show(network, from("203.0.113.9:4711", "", ""))
+	// Output: 203.0.113.0/24
+}
+
+func ExampleProxies() {
+	private := keyfunc.Proxies("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.1", "::1", "fc00::/7")
+	show(keyfunc.XForwardedFor(private), from("192.168.0.1:4711", "X-Forwarded-For", "203.0.113.9"))
+	// Output: 203.0.113.9
+}
+
+func ExampleParseProxies() {
+	_, err := keyfunc.ParseProxies("10.0.0.1/8")
+	fmt.Println(err)
+	// Output: keyfunc: ParseProxies: "10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address
+}
+
+func ExampleXForwardedFor() {
+	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
+	// The client claimed to be 6.6.6.6; the proxies added the rest.
+	show(ip, from("10.0.0.1:4711", "X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.0.0.2"))
+	// A client that reaches the application directly is not believed.
+	show(ip, from("198.51.100.7:4711", "X-Forwarded-For", "6.6.6.6"))
+	// Output:
+	// 203.0.113.9
+	// 198.51.100.7
+}
+
+func ExampleForwarded() {
+	ip := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
+	show(ip, from("10.0.0.1:4711", "Forwarded", `for="[2001:db8:1:2::3]:4711";proto=https, for=10.0.0.2`))
+	// An open quote: nothing of this header is believed.
+	show(ip, from("10.0.0.1:4711", "Forwarded", `for=6.6.6.6;ext=", for=203.0.113.9`))
+	// Output:
+	// 2001:db8:1:2::/64
+	// 10.0.0.1
+}
+
+func ExampleHeaderIP() {
+	ip := keyfunc.HeaderIP("CF-Connecting-IP", keyfunc.Proxies("173.245.48.0/20")) // and the other ranges
+	show(ip, from("173.245.48.1:4711", "CF-Connecting-IP", "203.0.113.9"))
+	show(ip, from("198.51.100.7:4711", "CF-Connecting-IP", "6.6.6.6"))
+	// Output:
+	// 203.0.113.9
+	// 198.51.100.7
+}
+
+func ExampleJWTSubject() {
+	user := keyfunc.JWTSubject(verify, []string{"HS256"},
+		keyfunc.Issuer("https://id.example.com"),
+		keyfunc.Leeway(time.Minute),
+		keyfunc.Cache(10_000),
+	)
+	show(user, from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()))
+
+	r := from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()+"x")
+	_, err := user(r.Context(), r)
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, keyfunc.ErrNoToken), errors.Is(err, keyfunc.ErrNoKey))
+	// Output:
+	// user@22:https://id.example.com:alice
+	// keyfunc: no key: no valid token: signature or algorithm not accepted
+	// true true
+}
+
+func ExampleTokenFrom() {
+	session := keyfunc.TokenFrom(func(r *http.Request) string {
+		cookie, err := r.Cookie("session")
+		if err != nil {
+			return ""
+		}
+		return cookie.Value
+	})
+	user := keyfunc.JWTSubject(verify, []string{"HS256"}, session)
+	show(user, from("203.0.113.9:4711", "Cookie", "session="+aliceToken()))
+	// Output: user@22:https://id.example.com:alice
+}
+
+func ExampleContextSubject() {
+	type userKey struct{}
+	user := keyfunc.ContextSubject(userKey{})
+
+	// What an authentication middleware does once it has verified a token.
+	r := from("203.0.113.9:4711", "", "")
+	claims := &jwt.RegisteredClaims{Issuer: "https://id.example.com", Subject: "alice"}
+	show(user, r.WithContext(context.WithValue(r.Context(), userKey{}, claims)))
+	show(user, r)
+	// Output:
+	// user@22:https://id.example.com:alice
+	// keyfunc: no key: no valid token: nothing stored in the context
+}
+
+func ExampleFirstOf() {
+	who := keyfunc.FirstOf(keyfunc.JWTSubject(verify, []string{"HS256"}), keyfunc.RemoteIP())
+	show(who, from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()))
+	show(who, from("203.0.113.9:4711", "Authorization", "Bearer forged"))
+	// Output:
+	// user@22:https://id.example.com:alice
+	// 203.0.113.9
+}
+
+func ExampleJoin() {
+	route := func(_ context.Context, r *http.Request) (string, error) { return "route:" + r.Pattern, nil }
+	each := keyfunc.Join(route, keyfunc.RemoteIP())
+	r := from("203.0.113.9:4711", "", "")
+	r.Pattern = "GET /search"
+	show(each, r)
+	// Output: join:17:route:GET /search11:203.0.113.9
+}

@@ -1,0 +1,307 @@
+package keyfunc_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+var fuzzProxies = keyfunc.Proxies("10.0.0.0/8", "2001:db8:ffff::/48")
+
+// checkIPKey checks that key is the canonical text of an address or prefix.
+func checkIPKey(t *testing.T, key string) {
+	t.Helper()
+	if addr, err := netip.ParseAddr(key); err == nil && addr.Is4() && addr.String() == key {
+		return
+	}
+	if p, err := netip.ParsePrefix(key); err == nil && p.Addr().Is6() && !p.Addr().Is4In6() && p.Bits() == 64 && p.Masked().String() == key {
+		return
+	}
+	t.Fatalf("%q is no key of an address", key)
+}
+
+// keyOf is the key that RemoteIP gives to an address.
+func keyOf(t *testing.T, addr string) string {
+	t.Helper()
+	key, err := ask(keyfunc.RemoteIP(), request(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// isAddress tells what a text is by way of the peer.
+func isAddress(s string) bool {
+	_, err := ask(keyfunc.RemoteIP(), request(s))
+	return err == nil
+}
+
+// isTrusted reports whether it makes a difference what s says in a header.
+func isTrusted(s string) bool {
+	f := keyfunc.HeaderIP("X-Real-IP", fuzzProxies)
+	a, errA := ask(f, request(s, "X-Real-IP: 192.0.2.1"))
+	b, errB := ask(f, request(s, "X-Real-IP: 192.0.2.2"))
+	return errA == nil && errB == nil && a != b
+}
+
+// walk is the rule of XForwardedFor on a list that is split already.
+func walk(peer string, entries []string) string {
+	last := peer
+	for i := len(entries) - 1; i >= 0 && i >= len(entries)-32; i-- {
+		if !isAddress(entries[i]) {
+			return last
+		}
+		if !isTrusted(entries[i]) {
+			return entries[i]
+		}
+		last = entries[i]
+	}
+	return last
+}
+
+func FuzzXForwardedFor(f *testing.F) {
+	for _, value := range []string{
+		"", "203.0.113.9", "6.6.6.6, 203.0.113.9, 10.0.0.2", "6.6.6.6\n203.0.113.9\n10.0.0.3, 10.0.0.2", "10.0.0.4,10.0.0.3", "203.0.113.9, garbage, 10.0.0.2",
+		"203.0.113.9:80, [2001:db8:ffff::1]:443, 10.0.0.2", "::ffff:203.0.113.9, ::ffff:10.0.0.2", "fe80::1%eth0, 10.0.0.2", ",,,", " \t, \t", "1.2.3, 010.0.0.1, 10.0.0.2",
+		strings.Repeat("10.0.0.2,", 40), strings.Repeat(" ", 200) + "203.0.113.9", "203.0.113.9" + strings.Repeat(" ", 117) + ",10.0.0.2", "6" + strings.Repeat(" ", 150) + "203.0.113.9", "[::1], ::1%, 10.0.0.2:99999",
+	} {
+		f.Add("10.0.0.1:1234", value)
+		f.Add("203.0.113.1:1234", value)
+	}
+	f.Add("[2001:db8:ffff::1%eth0]:80", "2001:db8::1")
+	f.Add("@", "203.0.113.9")
+	f.Fuzz(func(t *testing.T, peer, value string) {
+		lines := strings.Split(value, "\n")
+		r := request(peer)
+		r.Header["X-Forwarded-For"] = lines
+		key, err := ask(keyfunc.XForwardedFor(fuzzProxies), r)
+		if err != nil {
+			if !errors.Is(err, keyfunc.ErrNoKey) || isAddress(peer) {
+				t.Fatalf("error %v for peer %q", err, peer)
+			}
+			return
+		}
+		checkIPKey(t, key)
+		want := keyOf(t, peer)
+		if isTrusted(peer) {
+			want = keyOf(t, walk(peer, strings.Split(strings.Join(lines, ","), ",")))
+		}
+		if key != want {
+			t.Fatalf("peer %q, header %q: key %q, want %q", peer, value, key, want)
+		}
+	})
+}
+
+// The grammar of RFC 7239 section 4 as regular expressions over the bytes of a
+// line, each byte being the rune of that number.
+const (
+	tokenRE  = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+	quotedRE = `"(?:[\t \x21\x23-\x5b\x5d-\x7e\x{80}-\x{ff}]|\\[\t -\x7e\x{80}-\x{ff}])*"`
+	pairRE   = tokenRE + "=(?:" + tokenRE + "|" + quotedRE + ")"
+	elemRE   = "(?:" + pairRE + ")?(?:;(?:" + pairRE + ")?)*"
+)
+
+var (
+	lineRE  = regexp.MustCompile(`^[ \t]*` + elemRE + `(?:[ \t]*,[ \t]*` + elemRE + `)*[ \t]*$`)
+	pieceRE = regexp.MustCompile(`(` + tokenRE + `)=(` + tokenRE + `|` + quotedRE + `)|,`)
+)
+
+// forwardedFor is what a slow and simple reader makes of the lines: the node of
+// every element, "" where there is none.
+func forwardedFor(lines []string) (nodes []string, ok bool) {
+	if len(strings.Join(lines, ","))+1 > 64<<10 {
+		return nil, false
+	}
+	for _, line := range lines {
+		runes := make([]rune, 0, len(line))
+		for _, b := range []byte(line) {
+			runes = append(runes, rune(b))
+		}
+		if !lineRE.MatchString(string(runes)) {
+			return nil, false
+		}
+		node, names := "", map[string]bool{}
+		for _, m := range pieceRE.FindAllStringSubmatch(string(runes), -1) {
+			if m[0] == "," {
+				nodes, node, names = append(nodes, node), "", map[string]bool{}
+				continue
+			}
+			name := strings.ToLower(m[1])
+			if names[name] || len(names) == 16 {
+				return nil, false
+			}
+			names[name] = true
+			if name == "for" {
+				node = m[2]
+			}
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, true
+}
+
+var nodeRE = regexp.MustCompile(`^(?:([0-9.]+)|\[([^\[\]]+)\])(?::(?:[0-9]+|_[A-Za-z0-9._-]+))?$`)
+
+// nodeAddress is the address in a node, in the form of X-Forwarded-For, or "".
+func nodeAddress(node string) string {
+	if strings.HasPrefix(node, `"`) {
+		if len(node) > 130 {
+			return "" // longer than any address
+		}
+		node = regexp.MustCompile(`(?s)\\(.)`).ReplaceAllString(node[1:len(node)-1], "$1")
+	}
+	m := nodeRE.FindStringSubmatch(node)
+	switch {
+	case m == nil:
+		return ""
+	case m[2] != "" && !strings.Contains(m[2], ":"), strings.TrimSpace(m[2]) != m[2]:
+		return ""
+	}
+	if i := strings.LastIndex(node, ":_"); i >= 0 {
+		node = node[:i]
+	}
+	return node
+}
+
+func FuzzForwarded(f *testing.F) {
+	for _, value := range []string{
+		"", "for=203.0.113.9", `by=10.0.0.1;for="203.0.113.9:80";proto=https;host="a:1"`, "for=6.6.6.6, for=203.0.113.9\nfor=10.0.0.2", `for="[2001:db8:1:2::3]:443"`,
+		`for=6.6.6.6;ext=", for=198.51.100.7`, `for=6.6.6.6;x="a\", for=203.0.113.9`, `for="\2\0\3.0.113.9"`, "for=unknown, for=_hidden, for=10.0.0.2", `for="10.0.0.3:_x"`,
+		";;for=203.0.113.9;;", ",,", "for=1.2.3.4;FOR=5.6.7.8", "for = 1.2.3.4", "for=1.2.3.4; x=1", "for=[::1]", "for=\"\xff\"", "for=1.2.3.4;x=\"\x00\"", `for=""`, `for="\ 1.2.3.4"`,
+		"a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;i=1;j=1;k=1;l=1;m=1;n=1;o=1;p=1;q=1", strings.Repeat("for=10.0.0.2,", 40) + "for=10.0.0.2", `for=1.2.3.4;x="` + "\n" + `";for=5.6.7.8`,
+	} {
+		f.Add("10.0.0.1:1234", value)
+	}
+	f.Add("203.0.113.1:1234", "for=6.6.6.6")
+	f.Fuzz(func(t *testing.T, peer, value string) {
+		lines := strings.Split(value, "\n")
+		r := request(peer)
+		r.Header["Forwarded"] = lines
+		key, err := ask(keyfunc.Forwarded(fuzzProxies), r)
+		if err != nil {
+			if !errors.Is(err, keyfunc.ErrNoKey) || isAddress(peer) {
+				t.Fatalf("error %v for peer %q", err, peer)
+			}
+			return
+		}
+		checkIPKey(t, key)
+		want := keyOf(t, peer)
+		if nodes, ok := forwardedFor(lines); ok && isTrusted(peer) {
+			for i := range nodes {
+				nodes[i] = nodeAddress(nodes[i])
+			}
+			want = keyOf(t, walk(peer, nodes))
+		}
+		if key != want {
+			t.Fatalf("peer %q, header %q: key %q, want %q", peer, value, key, want)
+		}
+	})
+}
+
+// split is the inverse of Join. That there is one proves Join injective.
+func split(key string) (parts []string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "join:")
+	for ok && rest != "" {
+		var digits string
+		digits, rest, ok = strings.Cut(rest, ":")
+		n, err := strconv.Atoi(digits)
+		if !ok || err != nil || n > len(rest) {
+			return nil, false
+		}
+		parts, rest = append(parts, rest[:n]), rest[n:]
+	}
+	return parts, ok
+}
+
+func FuzzJoin(f *testing.F) {
+	f.Add("a:b", "c", "a", "b:c")
+	f.Add("1:a", "b", "1", "a1:b")
+	f.Add("join:1:a", "x", "a", "1:x")
+	f.Add("\x00", "{}", "\x00{", "}")
+	f.Add("203.0.113.9", "user:a", "203.0.113.9user:", "a")
+	f.Add("", "a", "a", "")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		join := func(parts ...string) string {
+			key, err := ask(keyfunc.Join(constants(parts...)...), request(""))
+			for _, part := range parts {
+				if part == "" {
+					if !errors.Is(err, keyfunc.ErrNoKey) {
+						t.Fatalf("Join(%q) = %q, %v; want ErrNoKey", parts, key, err)
+					}
+					return ""
+				}
+			}
+			got, ok := split(key)
+			if err != nil || !ok || strings.Join(got, "\x00,") != strings.Join(parts, "\x00,") || len(got) != len(parts) {
+				t.Fatalf("Join(%q) = %q, %v, which reads as %q", parts, key, err, got)
+			}
+			return key
+		}
+		if ab, cd := join(a, b), join(c, d); ab != "" && ab == cd && (a != c || b != d) {
+			t.Fatalf("(%q, %q) and (%q, %q) have the key %q", a, b, c, d, ab)
+		}
+		join(a)
+		join(a, b, c, d)
+	})
+}
+
+// FuzzJWTSubject sends any text as a token, and any header and claims under a
+// good signature. What is accepted has to be acceptable to package jwt as well,
+// and to be about the subject that the claims name in so many letters.
+func FuzzJWTSubject(f *testing.F) {
+	const payload = `{"sub":"alice","iss":"i","exp":4000000000}`
+	f.Add("Bearer a.b.c", goodHeader, payload)
+	f.Add("Bearer "+hs256(secret, goodHeader, payload), `{"alg":"none"}`, `{"sub":"a","SUB":"victim","exp":4e9}`)
+	f.Add("bearer  ..", `{"alg":"HS256","crit":["exp"]}`, `{"sub":"a","sub":"victim","exp":4000000000}`)
+	f.Add("Basic eDp5", `{"alg":"HS256","alg":"none"}`, `{"sub":"a","exp":1e300}`)
+	f.Add("", `null`, `{"sub":"\ud800","exp":4000000000,"nbf":null}`)
+	f.Add("Bearer \x00", `{"alg":["HS256"]}`, `[{"sub":"a","exp":4000000000}]`)
+	f.Add("Bearer e30.e30.", `{"alg":"HS256","kid":{"a":[1,{}]}}`, `{"sub":" ","exp":"4000000000","aud":[1]}`)
+	plain, cached := userFunc(), userFunc(keyfunc.Cache(4))
+	f.Fuzz(func(t *testing.T, authorization, header, payload string) {
+		for _, value := range []string{authorization, "Bearer " + hs256(secret, header, payload)} {
+			r := request("")
+			r.Header["Authorization"] = []string{value}
+			key, err := ask(plain, r)
+			for range 2 {
+				if again, errAgain := ask(cached, r); again != key || (err == nil) != (errAgain == nil) {
+					t.Fatalf("with cache %q, %v; without %q, %v", again, errAgain, key, err)
+				}
+			}
+			if err != nil {
+				if key != "" || !errors.Is(err, keyfunc.ErrNoToken) {
+					t.Fatalf("key %q, error %v", key, err)
+				}
+				continue
+			}
+			_, text, _ := strings.Cut(value, " ")
+			claims := jwt.MapClaims{}
+			parsed, err := jwt.ParseWithClaims(strings.Trim(text, " "), claims, withSecret, jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
+			if err != nil || !parsed.Valid || parsed.Header["crit"] != nil {
+				t.Fatalf("accepted %q, which package jwt does not: %v", value, err)
+			}
+			if exp := claims["exp"].(float64); exp < float64(time.Now().Unix()) || exp > 253402300799 {
+				t.Fatalf("accepted exp %v", exp)
+			}
+			want := "user:" + claims["sub"].(string)
+			if iss, _ := claims["iss"].(string); iss != "" {
+				want = "user@" + strconv.Itoa(len(iss)) + ":" + iss + ":" + claims["sub"].(string)
+			}
+			if key != want || strings.TrimSpace(claims["sub"].(string)) == "" {
+				t.Fatalf("key %q, want %q", key, want)
+			}
+			if !json.Valid([]byte(payload)) && value != authorization {
+				t.Fatalf("accepted claims that are not JSON: %q", payload)
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package keyfunc
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ProxySet is the set of addresses whose word about the client is taken. The
+// zero value holds none, so nobody is trusted. A ProxySet does not change and
+// is safe for concurrent use.
+type ProxySet struct {
+	// prefixes are masked, disjoint and sorted by address.
+	prefixes []netip.Prefix
+}
+
+// Proxies returns the set of the given CIDR prefixes ("10.0.0.0/8") and single
+// addresses ("192.0.2.1"). It panics where [ParseProxies] returns an error, so
+// it is meant for lists that are part of the program.
+//
+// List the proxies that one operates or pays for, and no more: whoever is in
+// the set can choose the key of a request. "0.0.0.0/0" believes every client.
+func Proxies(cidrs ...string) ProxySet {
+	p, err := parseProxies(cidrs)
+	if err != nil {
+		panic("keyfunc: Proxies: " + err.Error())
+	}
+	return p
+}
+
+// ParseProxies is [Proxies] for lists that come from configuration: it returns
+// an error where Proxies panics. The error names the entry and what is wrong
+// with it, for instance that bits are set to the right of the prefix
+// ("10.0.0.1/8"), which is a typing error more often than not.
+//
+// IPv4-mapped entries ("::ffff:10.0.0.0/104") are the IPv4 ones that they
+// stand for. Other IPv6 prefixes hold IPv6 addresses only.
+func ParseProxies(cidrs ...string) (ProxySet, error) {
+	p, err := parseProxies(cidrs)
+	if err != nil {
+		return ProxySet{}, fmt.Errorf("keyfunc: ParseProxies: %w", err)
+	}
+	return p, nil
+}
+
+func parseProxies(cidrs []string) (ProxySet, error) {
+	prefixes := make([]netip.Prefix, 0, len(cidrs))
+	for _, s := range cidrs {
+		prefix, err := parseProxy(s)
+		if err != nil {
+			return ProxySet{}, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	// Wider prefixes first among those that start at one address, so that each
+	// prefix inside another directly follows what covers it.
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	disjoint := prefixes[:0]
+	for _, prefix := range prefixes {
+		if n := len(disjoint); n > 0 && disjoint[n-1].Contains(prefix.Addr()) {
+			continue
+		}
+		disjoint = append(disjoint, prefix)
+	}
+	return ProxySet{prefixes: disjoint}, nil
+}
+
+func parseProxy(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		addr, err := netip.ParseAddr(s)
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("%q is neither an IP address nor a CIDR prefix", s)
+		}
+		if addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q has a zone, which is not compared: leave it out", s)
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR prefix such as 10.0.0.0/8", s)
+	}
+	if masked := prefix.Masked(); prefix != masked {
+		return netip.Prefix{}, fmt.Errorf("%q has bits set beyond its prefix: write %q for the network or %q for the one address",
+			s, masked, prefix.Addr())
+	}
+	if addr := prefix.Addr(); addr.Is4In6() {
+		// Without host bits a mapped prefix has at least the 96 bits that map.
+		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
+	}
+	return prefix, nil
+}
+
+// Contains reports whether addr is in the set. IPv4-mapped addresses are IPv4,
+// zones do not count, and the zero Addr is in no set.
+func (p ProxySet) Contains(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	// The only prefix that can hold addr is the last that starts at or before it.
+	i, found := slices.BinarySearchFunc(p.prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
+		return prefix.Addr().Compare(addr)
+	})
+	return found || i > 0 && p.prefixes[i-1].Contains(addr)
+}

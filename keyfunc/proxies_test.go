@@ -1,0 +1,145 @@
+package keyfunc_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func TestProxySetContains(t *testing.T) {
+	for _, c := range []struct {
+		cidrs    string
+		addr     string
+		contains bool
+	}{
+		{"10.0.0.0/8", "10.255.255.255", true},
+		{"10.0.0.0/8", "11.0.0.0", false},
+		{"10.0.0.0/8", "9.255.255.255", false},
+		{"10.0.0.0/8", "::ffff:10.1.2.3", true},
+		{"10.0.0.0/8", "::10.1.2.3", false},
+		{"::ffff:10.0.0.0/104", "10.1.2.3", true},
+		{"::ffff:10.0.0.0/104", "11.1.2.3", false},
+		{"::ffff:0:0/96", "192.0.2.1", true},
+		{"::ffff:192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.1", true},
+		{"192.0.2.1", "192.0.2.2", false},
+		{"2001:db8::1", "2001:db8::1", true},
+		{"2001:db8::1", "2001:db8::1%eth0", true},
+		{"fe80::/10", "fe80::1%eth0", true},
+		{"::/0", "2001:db8::1", true},
+		{"::/0", "192.0.2.1", false},
+		{"0.0.0.0/0", "192.0.2.1", true},
+		{"0.0.0.0/0", "2001:db8::1", false},
+		{"10.0.0.0/8 10.1.0.0/16 10.1.0.0/24 10.0.0.0/8", "10.200.0.1", true},
+		{"10.1.0.0/16 192.0.2.0/24 10.3.0.0/16", "10.2.0.1", false},
+		{"10.1.0.0/16 192.0.2.0/24 10.3.0.0/16", "10.3.0.1", true},
+	} {
+		p, err := keyfunc.ParseProxies(strings.Fields(c.cidrs)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Contains(netip.MustParseAddr(c.addr)); got != c.contains {
+			t.Errorf("{%s} contains %s = %v, want %v", c.cidrs, c.addr, got, c.contains)
+		}
+	}
+}
+
+func TestZeroProxySetTrustsNobody(t *testing.T) {
+	for _, p := range []keyfunc.ProxySet{{}, keyfunc.Proxies()} {
+		for _, addr := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
+			if p.Contains(addr) {
+				t.Errorf("the empty set contains %v", addr)
+			}
+		}
+		for name, f := range map[string]keyfunc.Func{
+			"XForwardedFor": keyfunc.XForwardedFor(p),
+			"Forwarded":     keyfunc.Forwarded(p),
+			"HeaderIP":      keyfunc.HeaderIP("CF-Connecting-IP", p),
+		} {
+			t.Run(name, func(t *testing.T) {
+				wantKey(t, f, request("127.0.0.1:1", "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6", "CF-Connecting-IP: 6.6.6.6"), "127.0.0.1")
+			})
+		}
+	}
+	if keyfunc.Proxies("0.0.0.0/0", "::/0").Contains(netip.Addr{}) {
+		t.Error("the zero Addr is in a set")
+	}
+}
+
+// The sorted, disjoint form answers as the list would.
+func TestProxySetAgreesWithAList(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	addr := func() netip.Addr { // few bits vary, so that prefixes nest and addresses hit
+		if random.IntN(2) == 0 {
+			return netip.AddrFrom4([4]byte{10, byte(random.IntN(4)), byte(random.IntN(4)) << 6, byte(random.IntN(4))})
+		}
+		return netip.AddrFrom16([16]byte{0: 0x20, 1: byte(random.IntN(4)), 7: byte(random.IntN(4)), 15: byte(random.IntN(4))})
+	}
+	hits := 0
+	for range 500 {
+		var list []netip.Prefix
+		var texts []string
+		for range random.IntN(12) {
+			a := addr()
+			prefix := netip.PrefixFrom(a, 4+random.IntN(a.BitLen()-3)).Masked()
+			list, texts = append(list, prefix), append(texts, prefix.String())
+		}
+		p := keyfunc.Proxies(texts...)
+		for range 50 {
+			a, want := addr(), false
+			for _, prefix := range list {
+				want = want || prefix.Contains(a)
+			}
+			if got := p.Contains(a); got != want {
+				t.Fatalf("%v contains %v = %v, want %v", texts, a, got, want)
+			}
+			if want {
+				hits++
+			}
+		}
+	}
+	if hits < 1000 {
+		t.Errorf("only %d addresses were in a set: the test has lost its point", hits)
+	}
+}
+
+func TestParseProxiesErrors(t *testing.T) {
+	for _, c := range []struct{ cidr, text string }{
+		{"10.0.0.1/8", `"10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address`},
+		{"2001:db8::1/32", `write "2001:db8::/32"`},
+		{"::ffff:10.0.0.1/104", "bits set beyond"},
+		{"::ffff:0:0/95", "bits set beyond"},
+		{"", `"" is neither an IP address nor a CIDR prefix`},
+		{"localhost", "neither an IP address nor a CIDR prefix"},
+		{"10.0.0.0/33", "not a CIDR prefix"},
+		{"10.0.0.0/08", "not a CIDR prefix"},
+		{"10.0.0/8", "not a CIDR prefix"},
+		{"010.0.0.0/8", "not a CIDR prefix"},
+		{"10.0.0.0/8,192.168.0.0/16", "not a CIDR prefix"},
+		{" 10.0.0.0/8", "not a CIDR prefix"},
+		{"10.0.0.1:80", "neither an IP address"},
+		{"fe80::%eth0/10", "not a CIDR prefix"},
+		{"fe80::1%eth0", "has a zone"},
+	} {
+		p, err := keyfunc.ParseProxies("192.0.2.1", c.cidr)
+		if err == nil || !strings.HasPrefix(err.Error(), "keyfunc: ParseProxies: ") || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%q: error %v, want one with %q", c.cidr, err, c.text)
+		}
+		if p.Contains(netip.MustParseAddr("192.0.2.1")) {
+			t.Errorf("%q: the set beside the error is not empty", c.cidr)
+		}
+		wantPanic(t, "keyfunc: Proxies: ", func() { keyfunc.Proxies("192.0.2.1", c.cidr) })
+	}
+}
+
+func TestProxySetIsIndependentOfItsArguments(t *testing.T) {
+	cidrs := []string{"10.0.0.0/8"}
+	p := keyfunc.Proxies(cidrs...)
+	cidrs[0] = "0.0.0.0/0"
+	if p.Contains(netip.MustParseAddr("192.0.2.1")) {
+		t.Error("changing the arguments changed the set")
+	}
+}

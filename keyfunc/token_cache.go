@@ -1,0 +1,70 @@
+package keyfunc
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+)
+
+// maxCacheAge is how long a key that was withdrawn may go unnoticed.
+const maxCacheAge = 5 * time.Minute
+
+// digest identifies a token by all of its bytes, the signature included.
+type digest [sha256.Size]byte
+
+func digestOf(token string) digest { return sha256.Sum256([]byte(token)) }
+
+// tokenCache holds the keys of verified tokens. It evicts in order of arrival:
+// since no entry lives long, the order of use would hit hardly more often, and
+// reading it would need the exclusive lock.
+type tokenCache struct {
+	max int
+
+	mu      sync.RWMutex
+	entries map[digest]tokenEntry
+	ring    []digest // the keys of entries, up to max
+	oldest  int      // the next place in a full ring to be used again
+}
+
+type tokenEntry struct {
+	key   string
+	until time.Time
+}
+
+func newTokenCache(n int) *tokenCache {
+	return &tokenCache{max: n, entries: make(map[digest]tokenEntry)}
+}
+
+func (c *tokenCache) get(id digest, now time.Time) (string, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, ok := c.entries[id]
+	if !ok || !now.Before(e.until) {
+		return "", false
+	}
+	return e.key, true
+}
+
+// put adds an entry that ends at exp. An expired one stays in its place until
+// the ring comes round to it: that is what bounds the work of put.
+func (c *tokenCache) put(id digest, key string, exp, now time.Time) {
+	e := tokenEntry{key: key, until: now.Add(maxCacheAge)}
+	if exp.Before(e.until) {
+		e.until = exp
+	}
+	if !now.Before(e.until) {
+		return // accepted by leeway only
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.entries[id]; !ok {
+		if len(c.ring) < c.max {
+			c.ring = append(c.ring, id)
+		} else {
+			delete(c.entries, c.ring[c.oldest])
+			c.ring[c.oldest] = id
+			c.oldest = (c.oldest + 1) % c.max
+		}
+	}
+	c.entries[id] = e
+}
