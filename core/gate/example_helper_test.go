@@ -1,0 +1,24 @@
+package gate_test
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+)
+
+// A brokenStore never decides.
+type brokenStore struct{}
+
+func (brokenStore) Take(context.Context, []core.Charge) error { return core.ErrUnavailable }
+
+// quietly keeps the faults of an example out of the log.
+var quietly = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
+
+type userKey struct{}
+
+// withUser does what an authentication middleware does.
+func withUser(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, userKey{}, name)
+}

@@ -1,0 +1,87 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A fault is a request that could not be identified or decided, and what to do
+// about it unless the application knows better.
+type fault struct {
+	status int    // of the answer; 0 lets the request through
+	log    string // the line in the log; empty if it is nobody's fault here
+	ended  bool   // nobody waits for the answer, so the handler must not run
+}
+
+var gone = fault{status: http.StatusServiceUnavailable, ended: true}
+
+// unidentified is the fault of a request without a key.
+func unidentified(r *http.Request, err error) fault {
+	switch {
+	case errors.Is(err, keyfunc.ErrNoToken):
+		return fault{status: http.StatusUnauthorized}
+	case errors.Is(err, keyfunc.ErrNoKey):
+		return fault{status: http.StatusBadRequest}
+	case r.Context().Err() != nil:
+		return gone
+	}
+	return fault{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
+}
+
+// undecided is the fault of a request for which the Store returned an error.
+func (g *Gate) undecided(r *http.Request, err error) fault {
+	canceled := errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnavailable)
+	if canceled || r.Context().Err() != nil {
+		return gone
+	}
+	f := fault{log: "weir: the store could not decide"}
+	if g.failClosed {
+		f.status = http.StatusServiceUnavailable
+	}
+	return f
+}
+
+// fail makes the answer to a fault; nil if the request is to be let through.
+func (g *Gate) fail(h http.Header, r *http.Request, err error, f fault) *Refusal {
+	status := f.status
+	if g.onError != nil {
+		s := g.onError(r, err, status)
+		if s == 0 && !f.ended || s >= 400 && s <= 599 {
+			status = s
+		}
+	} else if f.log != "" {
+		g.journal.warn(r.Context(), f.log, err, status)
+	}
+	if status == 0 {
+		return nil
+	}
+	return refuse(h, r, err, status)
+}
+
+// refuse makes the answer with a status that is not 429 by a limiter.
+func refuse(h http.Header, r *http.Request, err error, status int) *Refusal {
+	h.Set("Cache-Control", "no-store")
+	p := newProblem(r, status)
+	switch status {
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+		p.Type = TypeReducedCapacity
+		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
+		p.Detail = "Retry in 1 s."
+	case http.StatusUnauthorized:
+		// RFC 9110 section 15.5.2 requires a challenge. RFC 6750 section 3 has this one.
+		if h.Get("WWW-Authenticate") == "" {
+			h.Set("WWW-Authenticate", "Bearer")
+		}
+		p.Detail = "Sign-in is required."
+	case http.StatusBadRequest:
+		if errors.Is(err, keyfunc.ErrNoKey) {
+			p.Detail = "The request does not say who sent it."
+		}
+	}
+	return &Refusal{Problem: p, cause: err}
+}

@@ -1,0 +1,233 @@
+package gate
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A HeaderVersion is a set of fields that tell a client what it has left.
+type HeaderVersion uint8
+
+const (
+	// IETFDraft is RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11, one member for every rule. The
+	// draft may still change; so may this version, in a minor release.
+	//
+	// q is the capacity of the rule and w the time in which that many events come
+	// back, left out if it is less than a second. r is what is left, and t the
+	// time in which no more than r can be used; of a rule that denied, the time
+	// until it admits the same cost. Times are in seconds, rounded up.
+	IETFDraft HeaderVersion = iota + 1
+	// Legacy is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of
+	// the rule that has the smallest part of its capacity left. Reset is the time
+	// at which nothing will be used any more, in Unix seconds, rounded up.
+	Legacy
+)
+
+func (v HeaderVersion) bit() versions { return 1 << v }
+
+// versions is a set of HeaderVersions.
+type versions uint8
+
+func (s versions) has(v HeaderVersion) bool { return s&v.bit() != 0 }
+
+// Names in the form that http.Header uses; HTTP does not mind the case.
+const (
+	fieldPolicy          = "Ratelimit-Policy"
+	fieldRateLimit       = "Ratelimit"
+	fieldLegacyLimit     = "X-Ratelimit-Limit"
+	fieldLegacyRemaining = "X-Ratelimit-Remaining"
+	fieldLegacyReset     = "X-Ratelimit-Reset"
+)
+
+// maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
+const maxInteger = 999_999_999_999_999
+
+// A policy is a rule as clients see it, with all that never changes worked out.
+type policy struct {
+	rule   core.Rule
+	name   string // as a String of RFC 9651
+	member string // of RateLimit-Policy
+}
+
+func newPolicy(rule core.Rule) policy {
+	name := appendString(nil, rule.Name())
+	member := append(name, ";q="...)
+	member = appendInteger(member, int64(rule.Capacity()))
+	if w := fillTime(&rule); w >= time.Second {
+		member = append(member, ";w="...)
+		member = appendInteger(member, seconds(w))
+	}
+	return policy{rule: rule, name: string(name), member: string(member)}
+}
+
+// fillTime is how long the capacity of a rule takes to come back, rounded up.
+// Of a log it is the period.
+func fillTime(rule *core.Rule) time.Duration {
+	l := rule.Limit()
+	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
+	if hi >= uint64(l.Events) {
+		return core.Never
+	}
+	q, rem := bits.Div64(hi, lo, uint64(l.Events))
+	if rem > 0 {
+		q++
+	}
+	return time.Duration(min(q, uint64(core.Never)))
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// appendInteger writes an Integer of RFC 9651. No field has room for a negative
+// one.
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
+
+// appendString writes a String of RFC 9651. core.New has made sure that s is
+// printable ASCII.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// A member is what the fields say about one rule.
+type member struct {
+	policy *policy
+	state  core.State
+}
+
+func (m *member) append(b []byte) []byte {
+	b = append(b, m.policy.name...)
+	b = append(b, ";r="...)
+	b = appendInteger(b, int64(m.state.Remaining))
+	b = append(b, ";t="...)
+	return appendInteger(b, seconds(m.state.Window))
+}
+
+// stricter says which of two states of one name is told.
+func (m *member) stricter(o *member) bool {
+	if m.state.Remaining != o.state.Remaining {
+		return m.state.Remaining < o.state.Remaining
+	}
+	return m.state.Window > o.state.Window
+}
+
+// nearer says which of two rules is nearer to exhaustion.
+func (m *member) nearer(o *member) bool {
+	mine := float64(m.state.Remaining) * float64(o.policy.rule.Capacity())
+	others := float64(o.state.Remaining) * float64(m.policy.rule.Capacity())
+	if mine != others {
+		return mine < others
+	}
+	return m.state.ResetAfter > o.state.ResetAfter
+}
+
+// members collects what all gates up to r have to say in version v, the
+// outermost gate first and every name once.
+func (r *record) members(list []member, v HeaderVersion) []member {
+	if r.outer != nil {
+		list = r.outer.members(list, v)
+	}
+	if !r.gate.versions.has(v) {
+		return list
+	}
+next:
+	for i, s := range r.decision.States() {
+		m := member{&r.gate.policies[i], s}
+		for j := range list {
+			if list[j].policy.name == m.policy.name {
+				if m.stricter(&list[j]) {
+					list[j] = m
+				}
+				continue next
+			}
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// write sets the fields of every version that the gate of r sends.
+func (r *record) write(h http.Header) {
+	if r.gate.versions.has(IETFDraft) {
+		r.writeDraft(h)
+	}
+	if r.gate.versions.has(Legacy) {
+		r.writeLegacy(h)
+	}
+}
+
+func (r *record) writeDraft(h http.Header) {
+	var room [128]byte
+	b := room[:0]
+	if r.outer == nil && r.gate.distinct {
+		r.values[0] = r.gate.policyField
+		for i := range r.decision.Len() {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			m := member{&r.gate.policies[i], r.decision.State(i)}
+			b = m.append(b)
+		}
+	} else {
+		var few [8]member
+		list := r.members(few[:0], IETFDraft)
+		for i := range list {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = append(b, list[i].policy.member...)
+		}
+		r.values[0] = string(b)
+		b = b[:0]
+		for i := range list {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = list[i].append(b)
+		}
+	}
+	r.values[1] = string(b)
+	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
+	h[fieldPolicy] = r.values[0:1:1]
+	h[fieldRateLimit] = r.values[1:2:2]
+}
+
+func (r *record) writeLegacy(h http.Header) {
+	var few [8]member
+	list := r.members(few[:0], Legacy)
+	m := &list[0]
+	for i := range list[1:] {
+		if o := &list[i+1]; o.nearer(m) {
+			m = o
+		}
+	}
+	reset := time.Now().Add(m.state.ResetAfter)
+	unix := reset.Unix()
+	if reset.Nanosecond() > 0 {
+		unix++
+	}
+	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
+	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
+	h[fieldLegacyReset] = []string{integer(unix)}
+}
+
+func integer(n int64) string { return string(appendInteger(nil, n)) }

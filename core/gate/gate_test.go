@@ -1,0 +1,136 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func anyKey(context.Context, *http.Request) (string, error) { return "k", nil }
+
+func header() http.Header { return http.Header{} }
+
+func get(target string) *http.Request { return httptest.NewRequest("GET", target, nil) }
+
+// once admits one request a day.
+func once() *core.Limiter {
+	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
+}
+
+func mustPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != want {
+			t.Errorf("panicked with %v, want %s", got, want)
+		}
+	}()
+	f()
+}
+
+func TestOptionsPanic(t *testing.T) {
+	mustPanic(t, "gate: And: limiter is nil", func() { And(nil, anyKey) })
+	mustPanic(t, "gate: And: key function is nil", func() { And(once(), nil) })
+	mustPanic(t, "gate: Cost: function is nil", func() { Cost(nil) })
+	mustPanic(t, "gate: Skip: function is nil", func() { Skip(nil) })
+	mustPanic(t, "gate: OnError: function is nil", func() { OnError(nil) })
+	mustPanic(t, "gate: Headers: unknown version 0", func() { Headers(0) })
+	mustPanic(t, "gate: Headers: unknown version 9", func() { Headers(Legacy, 9) })
+	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
+}
+
+// TestDenied hands the function of an adapter back to it, and to no other.
+func TestDenied(t *testing.T) {
+	called := 0
+	opt := Denied("test", func(int) { called++ })
+	_, f := New[func(int)]("test", once(), anyKey, opt)
+	f(1)
+	if called != 1 {
+		t.Error("New returned another function")
+	}
+	if _, f := New[func(int)]("test", once(), anyKey); f != nil {
+		t.Error("New returned a function that nobody gave")
+	}
+	mustPanic(t, "other: New: test.OnDenied is an option for test.New only", func() {
+		New[func(int)]("other", once(), anyKey, opt)
+	})
+	mustPanic(t, "test: New: test.OnDenied is an option for test.New only", func() {
+		New[func(string)]("test", once(), anyKey, opt)
+	})
+}
+
+func TestRefusal(t *testing.T) {
+	g := newGate("test", once(), anyKey, nil)
+	r := get("/path")
+	admitted, refused := g.Admit(r.Context(), header(), r)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	if _, decided := FromContext(admitted.Context()); !decided {
+		t.Error("the admitted request has no decision")
+	}
+	_, refused = g.Admit(r.Context(), header(), r)
+	if refused == nil || !refused.Denied() || !errors.Is(refused, ErrDenied) || refused.Decision.Len() != 1 {
+		t.Fatalf("the refusal is %+v", refused)
+	}
+	if got := refused.Error(); got != `weir: 429: Policy "once" allows 1 request per 86400 s. Retry in 86400 s.` {
+		t.Errorf("the text is %s", got)
+	}
+
+	secret := errors.New("secret")
+	failing := func(context.Context, *http.Request) (string, error) {
+		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
+	}
+	_, refused = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
+	if refused == nil || refused.Denied() || !errors.Is(refused, secret) || errors.Is(refused, ErrDenied) || refused.Decision.Len() != 0 {
+		t.Fatalf("the refusal is %+v", refused)
+	}
+	if got := refused.Error(); got != "weir: 400: The request does not say who sent it." {
+		t.Errorf("the text is %s", got)
+	}
+}
+
+// TestErrDeniedFromOutside: a key function that fails with the error of another
+// gate has not made a denial.
+func TestErrDeniedFromOutside(t *testing.T) {
+	failing := func(context.Context, *http.Request) (string, error) {
+		return "", &Refusal{Problem: new(Problem), cause: ErrDenied}
+	}
+	quiet := OnError(func(_ *http.Request, _ error, status int) int { return status })
+	r := get("/")
+	_, refused := newGate("test", once(), failing, []Option{quiet}).Admit(r.Context(), header(), r)
+	if refused == nil || refused.Denied() || refused.Problem.Status != 500 {
+		t.Errorf("the refusal is %+v", refused)
+	}
+}
+
+func TestProblemText(t *testing.T) {
+	for want, p := range map[string]*Problem{
+		"detail": {Title: "title", Detail: "detail", Status: 400},
+		"title":  {Title: "title", Status: 400},
+		"499":    {Status: 499},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("the text is %q, want %q", got, want)
+		}
+	}
+}
+
+func TestWantsText(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"": false, "*/*": false, "text/*": false, "application/json": false, "application/problem+json": false,
+		"text/plain": true, "text/html": true, "TEXT/HTML;q=0.1": true, " text/plain , */*": true,
+		"text/plainer": false, "application/json, text/plain": false, ",text/plain": false, ";text/plain": false,
+	} {
+		if got := wantsText(accept); got != want {
+			t.Errorf("%q: %v, want %v", accept, got, want)
+		}
+	}
+}

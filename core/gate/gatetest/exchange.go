@@ -1,0 +1,190 @@
+package gatetest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+)
+
+// A probe is a handler that answers 200 "ok" and remembers how often it ran, and
+// the last decision it saw.
+type probe struct {
+	mu       sync.Mutex
+	runs     int
+	decision core.Decision
+	decided  bool
+}
+
+func (p *probe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs++
+	p.decision, p.decided = gate.FromContext(r.Context())
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+func (p *probe) ran() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs
+}
+
+func (p *probe) saw() (core.Decision, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.decision, p.decided
+}
+
+// A reply is an answer, read to its end.
+type reply struct {
+	status  int
+	header  http.Header
+	trailer http.Header
+	body    string
+}
+
+// exchange sends one request through a real server.
+func exchange(t *testing.T, h http.Handler, r *http.Request) reply {
+	t.Helper()
+	server := httptest.NewServer(h)
+	defer server.Close()
+	return send(t, server, r)
+}
+
+// send sends r, of which the URL has no host yet, to server.
+func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
+	t.Helper()
+	r = r.Clone(t.Context())
+	r.URL.Scheme, r.URL.Host, r.RequestURI = "http", strings.TrimPrefix(server.URL, "http://"), ""
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := reply{resp.StatusCode, resp.Header, resp.Trailer, string(body)}
+	got.check(t)
+	return got
+}
+
+// record sends one request through h without a server, in a bubble for example.
+func record(t *testing.T, h http.Handler, r *http.Request) reply {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	got := reply{w.Code, w.Result().Header, nil, w.Body.String()}
+	got.check(t)
+	return got
+}
+
+// request is one that has not been sent yet.
+func request(method, target string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.RemoteAddr = "192.0.2.1:1234"
+	return r
+}
+
+// check holds an answer to what is true of all of them.
+func (got reply) check(t *testing.T) {
+	t.Helper()
+	policies := got.list(t, "Ratelimit-Policy", "q")
+	members := got.list(t, "Ratelimit", "r", "t")
+	if len(policies) != len(members) {
+		t.Errorf("%d policies and %d members: every policy has a member", len(policies), len(members))
+	}
+	retry, hasRetry := got.retryAfter(t)
+	for i := range members {
+		if i < len(policies) && policies[i].name != members[i].name {
+			t.Errorf("member %d is %q in one field and %q in the other", i, policies[i].name, members[i].name)
+		}
+		if w, ok := policies[i].params["w"]; ok && w < 1 {
+			t.Errorf("policy %q has w=%d: a window is positive", policies[i].name, w)
+		}
+	}
+	switch {
+	case got.status == http.StatusServiceUnavailable && !hasRetry:
+		t.Error("503 without Retry-After")
+	case got.status < 400 && hasRetry:
+		t.Errorf("%d with Retry-After", got.status)
+	case hasRetry && retry < 1:
+		t.Errorf("Retry-After is %d: it is at least 1", retry)
+	}
+	if got.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
+		t.Error("401 without a challenge")
+	}
+	if got.status >= 400 && got.header.Get("Cache-Control") != "no-store" {
+		t.Error("a refusal that a cache may keep")
+	}
+	for name := range got.trailer {
+		t.Errorf("trailer %s: the fields are never in trailers", name)
+	}
+	if got.header.Get("Content-Type") == gate.ProblemMediaType && got.body != "" {
+		got.checkProblem(t)
+	}
+}
+
+// list reads a field in which every name may occur once.
+func (got reply) list(t *testing.T, field string, params ...string) []item {
+	t.Helper()
+	lines := got.header[field]
+	if len(lines) == 0 {
+		return nil
+	}
+	items, err := parseList(strings.Join(lines, ", "))
+	if err != nil {
+		t.Errorf("%s: %v", field, err)
+	}
+	seen := map[string]bool{}
+	for _, it := range items {
+		if seen[it.name] {
+			t.Errorf("%s has %q twice", field, it.name)
+		}
+		seen[it.name] = true
+		for _, p := range params {
+			if _, ok := it.params[p]; !ok {
+				t.Errorf("%s: %q has no %s", field, it.name, p)
+			}
+		}
+	}
+	return items
+}
+
+func (got reply) retryAfter(t *testing.T) (int, bool) {
+	t.Helper()
+	lines := got.header["Retry-After"]
+	if len(lines) == 0 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(lines[0])
+	if len(lines) > 1 || err != nil {
+		t.Errorf("Retry-After is %q, not one integer", lines)
+	}
+	return n, true
+}
+
+func (got reply) checkProblem(t *testing.T) {
+	t.Helper()
+	var p gate.Problem
+	d := json.NewDecoder(strings.NewReader(got.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		t.Errorf("the body is no problem document: %v\n%s", err, got.body)
+	}
+	if p.Status != got.status || p.Type == "" {
+		t.Errorf("status %d has a document with status %d and type %q", got.status, p.Status, p.Type)
+	}
+	if d.More() {
+		t.Errorf("more than one body: %s", got.body)
+	}
+}

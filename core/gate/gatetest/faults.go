@@ -1,0 +1,229 @@
+package gatetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// problem is a document that says little more than the status.
+func problem(status int, title, detail string) string {
+	s := `{"type":"about:blank",`
+	if title != "" {
+		s += `"title":"` + title + `",`
+	}
+	s += `"status":` + strconv.Itoa(status)
+	if detail != "" {
+		s += `,"detail":"` + detail + `"`
+	}
+	return s + `,"instance":"/v1/orders"}` + "\n"
+}
+
+const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+	`"title":"Request cannot be satisfied due to temporary server capacity constraints",` +
+	`"status":503,"detail":"Retry in 1 s.","instance":"/v1/orders"}` + "\n"
+
+var (
+	errSecret = errors.New("dial redis-7.internal:6379: key user:4711")
+	noFields  = map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
+)
+
+func (s *suite) testFaults(t *testing.T) {
+	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
+	s.table(t, []row{{
+		name:    "no token",
+		why:     "a JWT key without a valid token is 401 with a challenge",
+		key:     noKey(noToken),
+		status:  401,
+		noStore: true,
+		header:  map[string]string{"WWW-Authenticate": "Bearer", "RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""},
+		body:    problem(401, "Unauthorized", "Sign-in is required."),
+	}, {
+		name:    "no token, other challenge",
+		why:     "a challenge that is there is not replaced",
+		key:     noKey(noToken),
+		before:  func(h http.Header) { h.Set("WWW-Authenticate", `Bearer realm="api"`) },
+		status:  401,
+		noStore: true,
+		header:  map[string]string{"WWW-Authenticate": `Bearer realm="api"`},
+	}, {
+		name:    "no key",
+		why:     "a request without an identity is 400, never a shared bucket",
+		key:     noKey(fmt.Errorf("%w: no address", keyfunc.ErrNoKey)),
+		status:  400,
+		noStore: true,
+		header:  map[string]string{"WWW-Authenticate": "", "RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""},
+		body:    problem(400, "Bad Request", "The request does not say who sent it."),
+	}, {
+		name:    "empty key",
+		why:     "an empty key would be one bucket for everybody",
+		key:     constant(""),
+		status:  400,
+		noStore: true,
+		body:    problem(400, "Bad Request", "The request does not say who sent it."),
+	}, {
+		name:    "fault in a key function",
+		why:     "any other error is 500, with nothing of it in the answer",
+		key:     noKey(errSecret),
+		status:  500,
+		noStore: true,
+		header:  noFields,
+		body:    problem(500, "Internal Server Error", ""),
+	}, {
+		name:    "no key, FailClosed",
+		why:     "FailClosed is about the Store",
+		key:     noKey(keyfunc.ErrNoKey),
+		opts:    []gate.Option{gate.FailClosed()},
+		status:  400,
+		noStore: true,
+	}, {
+		name:    "no key, as text",
+		why:     "every refusal has a text form",
+		key:     noKey(keyfunc.ErrNoKey),
+		req:     accept("text/plain"),
+		status:  400,
+		noStore: true,
+		text:    true,
+		body:    "The request does not say who sent it.\n",
+	}, {
+		name:    "fault, as text",
+		why:     "every refusal has a text form",
+		key:     noKey(errSecret),
+		req:     accept("text/plain"),
+		status:  500,
+		noStore: true,
+		text:    true,
+		body:    "Internal Server Error\n",
+	}, {
+		name:    "no second key",
+		why:     "all keys are found before anything is charged",
+		second:  noKey(noToken),
+		status:  401,
+		noStore: true,
+	}, {
+		name:   "store fails",
+		why:    "a store that failed is not a denial: the request is let through, without fields",
+		err:    errSecret,
+		header: noFields,
+	}, {
+		name:   "store fails closed",
+		why:    "503 with Retry-After, and nothing of the error in it",
+		err:    errSecret,
+		opts:   []gate.Option{gate.FailClosed()},
+		status: 503,
+		header: map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"},
+		body:   unavailable,
+	}, {
+		name:   "store fails closed, as text",
+		why:    "every refusal has a text form",
+		err:    errSecret,
+		opts:   []gate.Option{gate.FailClosed()},
+		req:    accept("text/html"),
+		status: 503,
+		text:   true,
+		header: map[string]string{"Retry-After": "1"},
+		body:   "Retry in 1 s.\n",
+	}, {
+		name:   "store fails closed, HEAD",
+		why:    "HEAD has no body",
+		err:    errSecret,
+		opts:   []gate.Option{gate.FailClosed()},
+		req:    func() *http.Request { return request("HEAD", "/") },
+		status: 503,
+		header: map[string]string{"Retry-After": "1"},
+	}, {
+		name: "store out of time",
+		why:  "a deadline of the store's own is a failure of the store",
+		err:  context.DeadlineExceeded,
+	}, {
+		name:   "store out of time, closed",
+		why:    "a deadline of the store's own is a failure of the store",
+		err:    fmt.Errorf("%w: %w", core.ErrUnavailable, context.DeadlineExceeded),
+		opts:   []gate.Option{gate.FailClosed()},
+		status: 503,
+		body:   unavailable,
+	}, {
+		name: "store canceled itself",
+		why:  "a store that says unavailable has failed, whatever the cause",
+		err:  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled),
+	}, {
+		name:   "canceled",
+		why:    "a cancelled request is no failure of the store, and its handler does not run",
+		err:    context.Canceled,
+		status: 503,
+		body:   unavailable,
+	}})
+	t.Run("OnError", s.testOnError)
+}
+
+// testOnError gives every kind of fault to OnError, and every kind of result
+// back to the gate.
+func (s *suite) testOnError(t *testing.T) {
+	faults := []struct {
+		name   string
+		row    row
+		err    error
+		status int // what OnError is told
+	}{
+		{"no token", row{key: noKey(keyfunc.ErrNoToken)}, keyfunc.ErrNoToken, 401},
+		{"no key", row{key: noKey(keyfunc.ErrNoKey)}, keyfunc.ErrNoKey, 400},
+		{"empty key", row{key: constant("")}, keyfunc.ErrNoKey, 400},
+		{"key fault", row{key: noKey(errSecret)}, errSecret, 500},
+		{"negative cost", row{opts: []gate.Option{costs(-2)}}, core.ErrNegativeCost, 500},
+		{"store", row{err: errSecret}, errSecret, 0},
+		{"store, closed", row{err: errSecret, opts: []gate.Option{gate.FailClosed()}}, errSecret, 503},
+		{"canceled", row{err: context.Canceled}, context.Canceled, 503},
+	}
+	results := []struct {
+		name   string
+		choose func(status int) int
+		want   func(status int) int
+	}{
+		{"same", same, same},
+		{"let through", always(0), always(0)},
+		{"lowest", always(400), always(400)},
+		{"highest", always(599), always(599)},
+		{"unavailable", always(503), always(503)},
+		{"too many requests", always(429), always(429)},
+		{"success", always(200), same},
+		{"redirect", always(399), same},
+		{"too high", always(600), same},
+		{"negative", always(-1), same},
+	}
+	for _, f := range faults {
+		for _, result := range results {
+			r := f.row
+			r.name = f.name + ", " + result.name
+			r.why = "OnError decides: 0 lets through, 400 to 599 is the status, the rest changes nothing"
+			r.status = result.want(f.status)
+			if f.name == "canceled" && r.status == 0 {
+				r.status = 503 // hanging up is no way past the limit
+			}
+			called := 0
+			r.opts = append(r.opts[:len(r.opts):len(r.opts)], gate.OnError(func(req *http.Request, err error, status int) int {
+				called++
+				if req.URL.Path != "/v1/orders" || !errors.Is(err, f.err) || status != f.status {
+					t.Errorf("%s: OnError is told %s, %v, %d; want %v, %d", f.name, req.URL.Path, err, status, f.err, f.status)
+				}
+				return result.choose(status)
+			}))
+			t.Run(r.name, func(t *testing.T) {
+				r.run(t, s)
+				if called != 1 {
+					t.Errorf("OnError was called %d times", called)
+				}
+			})
+		}
+	}
+}
+
+func same(status int) int { return status }
+
+func always(n int) func(int) int { return func(int) int { return n } }

@@ -1,0 +1,58 @@
+// Package gatetest holds every adapter to the same HTTP contract: one table of
+// requests and answers, driven through real servers, and the same checks of
+// time, memory and streaming.
+//
+//	func TestContract(t *testing.T) {
+//		gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
+//			return nethttplimit.New(l, key, opts...)(h)
+//		})
+//	}
+package gatetest
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A Build makes an application of the adapter's framework that serves every
+// method and path with h, behind a middleware of the adapter.
+type Build = func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler
+
+// An Option says in what an adapter has to differ.
+type Option func(*suite)
+
+// ErrorHandler is for frameworks whose own error handler writes the answers: it
+// knows no text form, and tells HEAD no media type.
+func ErrorHandler() Option { return func(s *suite) { s.errorHandler = true } }
+
+type suite struct {
+	build        Build
+	errorHandler bool
+}
+
+// Run runs every check as a subtest. It swaps the default logger, so the test
+// that calls it must not be parallel to others.
+func Run(t *testing.T, build Build, opts ...Option) {
+	s := &suite{build: build}
+	for _, o := range opts {
+		o(s)
+	}
+	t.Run("answers", s.testAnswers)
+	t.Run("options", s.testOptions)
+	t.Run("faults", s.testFaults)
+	t.Run("time", s.testTime)
+	t.Run("several gates", s.testGates)
+	t.Run("two identities", s.testIdentities)
+	t.Run("ended requests", s.testEnded)
+	t.Run("hostile requests", s.testHostile)
+	t.Run("streams", s.testStreams)
+	t.Run("panics", s.testPanics)
+	t.Run("construction", s.testConstruction)
+	t.Run("log", s.testLog)
+	t.Run("concurrency", s.testConcurrency)
+	t.Run("allocations", s.testAllocations)
+}

@@ -1,0 +1,101 @@
+package gatetest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func (s *suite) testHostile(t *testing.T) {
+	store := &script{states: states{"burst": denied(12 * time.Second)}}
+	l := core.Must(core.New(store, burst))
+	p := new(probe)
+	h := s.build(l, constant("k"), []gate.Option{gate.Expose()}, p.ServeHTTP)
+	server := httptest.NewServer(h)
+	defer server.Close()
+
+	long := strings.Repeat("a,", 450<<10)
+	for _, field := range []string{"Accept", "X-Forwarded-For", "Access-Control-Request-Headers", "Authorization"} {
+		t.Run("900 KB of "+field, func(t *testing.T) {
+			r := request("GET", "/v1/orders")
+			r.Header.Set(field, long)
+			if got := send(t, server, r); got.status != 429 || len(got.body) > 1<<10 {
+				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.status, len(got.body))
+			}
+		})
+	}
+	t.Run("900 KB of key", func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(1))))
+		h := s.build(l, header("X-User"), nil, new(probe).ServeHTTP)
+		for i, want := range []int{200, 429} {
+			r := request("GET", "/")
+			r.Header.Set("X-User", long)
+			if got := record(t, h, r); got.status != want {
+				t.Errorf("request %d has status %d, want %d: a long key is a key", i, got.status, want)
+			}
+		}
+	})
+	t.Run("quotes on the wire", func(t *testing.T) {
+		got := raw(t, server, `GET /v1/"<b>\n%22%00?q=%0d%0aX-A:+b HTTP/1.1`)
+		if got.status != 429 || strings.ContainsAny(got.body, "<>") {
+			t.Errorf("status is %d, body %s; want 429 and nothing that is markup", got.status, got.body)
+		}
+	})
+	t.Run("bytes in the path", func(t *testing.T) {
+		r := request("GET", "/")
+		r.URL = &url.URL{Path: "/a\"b\\c\r\nX-A: b\x00\x7f\xff\u2028"}
+		got := record(t, h, r)
+		const want = `"instance":"/a%22b%5Cc%0D%0AX-A:%20b%00%7F%FF%E2%80%A8"`
+		if got.status != 429 || !strings.Contains(got.body, want) {
+			t.Errorf("status is %d, body %s\n\twant 429 with %s", got.status, got.body, want)
+		}
+	})
+	t.Run("no peer address", func(t *testing.T) {
+		h := s.build(l, keyfunc.RemoteIP(), nil, p.ServeHTTP)
+		for _, peer := range []string{"", "@", "<nil>", "pipe", "10.0.0.1:99999999"} {
+			r := request("GET", "/")
+			r.RemoteAddr = peer
+			if got := record(t, h, r); got.status != 400 {
+				t.Errorf("peer %q has status %d, want 400: no address is no key", peer, got.status)
+			}
+		}
+	})
+	if p.ran() > 0 {
+		t.Error("the handler ran")
+	}
+}
+
+// raw sends a request line as it is.
+func raw(t *testing.T, server *httptest.Server, line string) reply {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s\r\nHost: x\r\nConnection: close\r\n\r\n", line)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := reply{resp.StatusCode, resp.Header, resp.Trailer, string(body)}
+	got.check(t)
+	return got
+}

@@ -1,0 +1,101 @@
+package gatetest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// testConcurrency sends many requests at once.
+func (s *suite) testConcurrency(t *testing.T) {
+	const limit, workers, each = 100, 16, 25
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))))
+	p := new(probe)
+	h := s.build(l, keyfunc.RemoteIP(), []gate.Option{gate.And(l, constant("all"))}, p.ServeHTTP)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				record(t, h, request("GET", "/"))
+			}
+		})
+	}
+	wg.Wait()
+	if p.ran() != limit {
+		t.Errorf("%d of %d requests were admitted, want %d", p.ran(), workers*each, limit)
+	}
+}
+
+// A sink is a ResponseWriter that costs nothing.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+func (s *sink) WriteHeader(int)             {}
+
+// budget is how many allocations a gate may add to an allowed request.
+const budget = 5
+
+func (s *suite) testAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector changes the number of allocations")
+	}
+	for _, c := range []struct {
+		name string
+		opts []gate.Option
+		most float64
+	}{
+		{"with headers", nil, budget},
+		{"without headers", []gate.Option{gate.Headers()}, budget - 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			serve := s.allowedRequest(c.opts)
+			serve()
+			if got := testing.AllocsPerRun(1000, serve); got > c.most {
+				t.Errorf("an allowed request costs %v allocations, more than %v", got, c.most)
+			}
+		})
+	}
+}
+
+// allowedRequest returns a function that serves one request that is allowed.
+func (s *suite) allowedRequest(opts []gate.Option) func() {
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))
+	return serving(s.build(l, keyfunc.RemoteIP(), opts, func(http.ResponseWriter, *http.Request) {}))
+}
+
+func serving(h http.Handler) func() {
+	r := httptest.NewRequest("GET", "/v1/orders", nil)
+	w := &sink{header: http.Header{}}
+	return func() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	}
+}
+
+// Benchmark measures one allowed request: with no gate at all, which plain
+// builds, with the default fields, and with none.
+func Benchmark(b *testing.B, build Build, plain func(h http.HandlerFunc) http.Handler) {
+	s := &suite{build: build}
+	for _, c := range []struct {
+		name  string
+		serve func()
+	}{
+		{"none", serving(plain(func(http.ResponseWriter, *http.Request) {}))},
+		{"headers", s.allowedRequest(nil)},
+		{"off", s.allowedRequest([]gate.Option{gate.Headers()})},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.serve()
+			}
+		})
+	}
+}

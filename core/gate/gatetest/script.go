@@ -1,0 +1,75 @@
+package gatetest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A script is a Store that answers what it is told to, and remembers what it was
+// asked.
+type script struct {
+	core.Namespace
+	states map[string]core.State // by the name of the rule, or "name key"
+	err    error
+
+	mu    sync.Mutex
+	asked []core.Charge
+	calls int
+}
+
+func (s *script) Take(_ context.Context, charges []core.Charge) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	s.asked = append(s.asked, charges...)
+	if s.err != nil {
+		return s.err
+	}
+	for i := range charges {
+		c := &charges[i]
+		state, ok := s.states[c.Rule.Name()+" "+c.Key]
+		if !ok {
+			state = s.states[c.Rule.Name()]
+		}
+		state.Rule = c.Rule
+		c.State = state
+	}
+	return nil
+}
+
+func (s *script) charges() []core.Charge {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+func (s *script) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// constant is a key function that always finds key.
+func constant(key string) keyfunc.Func {
+	return func(context.Context, *http.Request) (string, error) { return key, nil }
+}
+
+// noKey is a key function that always fails.
+func noKey(err error) keyfunc.Func {
+	return func(context.Context, *http.Request) (string, error) { return "", err }
+}
+
+// header is a key function that takes the key from a header field.
+func header(name string) keyfunc.Func {
+	return func(_ context.Context, r *http.Request) (string, error) {
+		if key := r.Header.Get(name); key != "" {
+			return key, nil
+		}
+		return "", keyfunc.ErrNoKey
+	}
+}

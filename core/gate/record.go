@@ -1,0 +1,88 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A record is the context of a request that a gate has decided. It is one
+// allocation for the context, the decision and the room for the field values.
+type record struct {
+	context.Context
+	outer    *record // of the gate around this one
+	gate     *Gate
+	decision core.Decision
+	values   [2]string
+}
+
+type recordKey struct{}
+
+func (r *record) Value(key any) any {
+	if _, ok := key.(recordKey); ok {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+func recordOf(ctx context.Context) *record {
+	r, _ := ctx.Value(recordKey{}).(*record)
+	return r
+}
+
+// FromContext returns the decision about the request whose context ctx is:
+// r.Context(), or a context made from it, or a *gin.Context. With several gates
+// on the request it is that of the innermost.
+//
+// It returns false if no gate has decided: the request was skipped, or let
+// through because the Store failed.
+func FromContext(ctx context.Context) (core.Decision, bool) {
+	r := recordOf(ctx)
+	if r == nil {
+		r = recordOfRequest(ctx)
+	}
+	if r == nil {
+		return core.Decision{}, false
+	}
+	return r.decision, true
+}
+
+// requestKeys holds what adapters registered. It is a handful at most.
+var requestKeys struct {
+	mu   sync.Mutex
+	list atomic.Pointer[[]any]
+}
+
+// RegisterRequestKey is for adapters of frameworks whose own context does not
+// ask the context of the request: it makes [FromContext] look for the
+// *http.Request under key as well.
+func RegisterRequestKey(key any) {
+	requestKeys.mu.Lock()
+	defer requestKeys.mu.Unlock()
+	var list []any
+	if p := requestKeys.list.Load(); p != nil {
+		list = *p
+	}
+	if slices.Contains(list, key) {
+		return
+	}
+	list = append(slices.Clone(list), key)
+	requestKeys.list.Store(&list)
+}
+
+func recordOfRequest(ctx context.Context) *record {
+	keys := requestKeys.list.Load()
+	if keys == nil {
+		return nil
+	}
+	for _, key := range *keys {
+		if r, ok := ctx.Value(key).(*http.Request); ok && r != nil {
+			return recordOf(r.Context())
+		}
+	}
+	return nil
+}

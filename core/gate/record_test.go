@@ -1,0 +1,103 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+func TestFromContextWithoutGate(t *testing.T) {
+	if d, ok := FromContext(t.Context()); ok || d.Len() != 0 || d.Allowed {
+		t.Errorf("got %+v, %v", d, ok)
+	}
+}
+
+// TestRecordIsTransparent: whatever the context of the request promises, the
+// context of an admitted one keeps.
+func TestRecordIsTransparent(t *testing.T) {
+	type own struct{}
+	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), own{}, "value"))
+	r := get("/").WithContext(parent)
+	admitted, refused := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	ctx := admitted.Context()
+	if ctx.Value(own{}) != "value" || ctx.Done() != parent.Done() || ctx.Err() != nil {
+		t.Errorf("value %v, error %v", ctx.Value(own{}), ctx.Err())
+	}
+	child, stop := context.WithCancel(ctx)
+	defer stop()
+	cancel(context.DeadlineExceeded)
+	<-child.Done()
+	if ctx.Err() != context.Canceled || context.Cause(child) != context.DeadlineExceeded {
+		t.Errorf("error %v, cause %v", ctx.Err(), context.Cause(child))
+	}
+	if _, ok := FromContext(child); !ok {
+		t.Error("a context made from it does not know the decision")
+	}
+	if _, ok := FromContext(context.WithoutCancel(child)); !ok {
+		t.Error("a context that outlives the request does not know the decision")
+	}
+}
+
+// A carrier is a context that keeps its request under a key, as *gin.Context
+// does.
+type carrier struct {
+	context.Context
+	key any
+	r   *http.Request
+}
+
+func (c carrier) Value(key any) any {
+	if key == c.key {
+		return c.r
+	}
+	return nil
+}
+
+func TestRegisterRequestKey(t *testing.T) {
+	type a struct{}
+	type b struct{}
+	r := get("/")
+	admitted, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	if _, ok := FromContext(carrier{t.Context(), a{}, admitted}); ok {
+		t.Error("found under a key that nobody registered")
+	}
+	before := registered()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			RegisterRequestKey(a{})
+			RegisterRequestKey(b{})
+			FromContext(t.Context())
+		})
+	}
+	wg.Wait()
+	if got := registered() - before; got != 2 {
+		t.Errorf("%d keys are registered, want 2", got)
+	}
+	for _, key := range []any{a{}, b{}} {
+		if d, ok := FromContext(carrier{t.Context(), key, admitted}); !ok || d.Len() != 1 {
+			t.Errorf("%T: %+v, %v", key, d, ok)
+		}
+	}
+	for name, c := range map[string]carrier{
+		"no request": {t.Context(), a{}, nil}, "a request without a gate": {t.Context(), a{}, get("/")},
+	} {
+		if d, ok := FromContext(c); ok || d.Len() != 0 {
+			t.Errorf("%s: %+v, %v", name, d, ok)
+		}
+	}
+}
+
+func registered() int {
+	if p := requestKeys.list.Load(); p != nil {
+		return len(*p)
+	}
+	return 0
+}

@@ -1,0 +1,82 @@
+// Package echolimit limits the requests of Echo (version 4).
+//
+//	store := memstore.New()
+//	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
+//	e := echo.New()
+//	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+//
+// The options are in package gate, which says what clients get to see.
+package echolimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+const adapter = "echolimit"
+
+// New returns a middleware that asks l whether the key of a request is within
+// its limits, and runs the next handler if so. The handler finds the decision
+// with [gate.FromContext] in c.Request().Context().
+//
+// If not, it returns an *echo.HTTPError whose Message is a *[gate.Problem]. The
+// header fields are set, except Content-Type, and nothing is written: the answer
+// is up to the HTTPErrorHandler of the application. Echo's default one sends the
+// problem document, also where a handler of one's own passes on to it.
+//
+// The ctx of key functions is the context of the request, whose Value looks a
+// string up in c.Get first.
+//
+// The middleware is safe for concurrent use. New panics on arguments that could
+// never work: a nil limiter, key function or option, an option of another
+// adapter, limiters on different Stores.
+func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
+	g, onDenied := gate.New[func(echo.Context, core.Decision) error](adapter, l, key, opts...)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
+			c.SetRequest(r)
+			switch {
+			case refused == nil:
+				return next(c)
+			case onDenied != nil && refused.Denied():
+				return onDenied(c, refused.Decision)
+			}
+			return httpError(c, refused.Problem)
+		}
+	}
+}
+
+// OnDenied replaces the answer to requests over the limit: the middleware
+// returns what f returns. Retry-After and the other header fields are set
+// already; status and body are up to f, which should use 429. Requests that
+// could not be decided do not come here: see [gate.OnError]. OnDenied panics if
+// f is nil.
+func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
+	return gate.Denied(adapter, f)
+}
+
+// RealIP keys by c.RealIP(), Echo's own idea of the client. Without an
+// Echo.IPExtractor it believes the X-Forwarded-For of any peer, and then a
+// client chooses its own key: use it only where one is configured, and
+// [keyfunc.XForwardedFor] elsewhere.
+//
+// An address becomes a key as in [keyfunc.RemoteIP], with the same options. It
+// is [keyfunc.ErrNoKey] if there is none, or if the request is not Echo's.
+func RealIP(opts ...keyfunc.IPOption) keyfunc.Func {
+	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option, and now
+	return func(ctx context.Context, _ *http.Request) (string, error) {
+		c, ok := ctx.Value(viewKey{}).(echo.Context)
+		if !ok {
+			return "", fmt.Errorf("%w: not a request of Echo", keyfunc.ErrNoKey)
+		}
+		return keyfunc.CanonicalIP(c.RealIP(), opts...)
+	}
+}

@@ -1,0 +1,425 @@
+package echolimit_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/gatetest"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
+	e := echo.New()
+	e.Use(echolimit.New(l, key, opts...))
+	e.Any("/*", echo.WrapHandler(h))
+	return e
+}
+
+func TestContract(t *testing.T) { gatetest.Run(t, build, gatetest.ErrorHandler()) }
+
+func BenchmarkRequest(b *testing.B) {
+	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler {
+		e := echo.New()
+		e.Any("/*", echo.WrapHandler(h))
+		return e
+	})
+}
+
+// times admits n requests a day.
+func times(n int) *core.Limiter {
+	return core.Must(core.New(memstore.New(), core.SlidingLog("times", core.PerDay(n))))
+}
+
+func ok(c echo.Context) error { return c.String(http.StatusOK, "ok") }
+
+// server serves / behind the middlewares.
+func server(h echo.HandlerFunc, middlewares ...echo.MiddlewareFunc) *echo.Echo {
+	e := echo.New()
+	e.Use(middlewares...)
+	e.GET("/", h)
+	return e
+}
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+	return w
+}
+
+// TestBareError checks what the middleware leaves behind for error handlers.
+func TestBareError(t *testing.T) {
+	e := echo.New()
+	nobody := func(context.Context, *http.Request) (string, error) {
+		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, echo.ErrTeapot)
+	}
+	l := times(1)
+	if _, err := l.Allow(t.Context(), "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		key    keyfunc.Func
+		status int
+		text   string
+	}{
+		{keyfunc.RemoteIP(), 429, `code=429, message=Policy "times" allows 1 request per 86400 s. Retry in 86400 s.`},
+		{nobody, 400, "code=400, message=The request does not say who sent it."},
+	} {
+		w := httptest.NewRecorder()
+		ctx := e.NewContext(httptest.NewRequest("GET", "/path", nil), w)
+		err := echolimit.New(l, c.key)(func(echo.Context) error { t.Error("the handler ran"); return nil })(ctx)
+		he, bare := err.(*echo.HTTPError) //nolint:errorlint // an error that is wrapped is what must not be
+		if !bare || he.Code != c.status || he.Internal != nil || he.Error() != c.text {
+			t.Fatalf("the error is %#v: %v", err, err)
+		}
+		p, ours := he.Message.(*gate.Problem)
+		if !ours || p.Status != c.status || p.Instance != "/path" || p.Title == "" || p.Type == "" {
+			t.Errorf("the message is %#v", he.Message)
+		}
+		if ctx.Response().Committed || w.Body.Len() > 0 || w.Header().Get("Content-Type") != "" {
+			t.Errorf("the response is committed: %v, %q, %v", ctx.Response().Committed, w.Body, w.Header())
+		}
+		if w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("the fields are %v", w.Header())
+		}
+		_, decided := gate.FromContext(ctx.Request().Context())
+		if decided != (c.status == 429) {
+			t.Errorf("a decision: %v", decided)
+		}
+	}
+}
+
+// TestErrorHandlers sends a denied request through every kind of error handler.
+func TestErrorHandlers(t *testing.T) {
+	const (
+		doc = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
+			`"detail":"Policy \"times\" allows 1 request per 86400 s. Retry in 86400 s.","instance":"/","violated-policies":["times"]}`
+		problem = gate.ProblemMediaType
+		plain   = echo.MIMEApplicationJSON
+	)
+	for _, c := range []struct {
+		name    string
+		handler func(e *echo.Echo) echo.HTTPErrorHandler // nil: Echo's own
+		target  string
+		debug   bool
+		media   string
+		body    string // as compact JSON
+		status  int
+	}{
+		{name: "default", media: problem, body: doc, status: 429},
+		{name: "default, debug", debug: true, media: problem, body: doc, status: 429},
+		{name: "default, pretty", target: "/?pretty", media: problem, body: doc, status: 429},
+		{
+			name: "passes on to the default",
+			handler: func(e *echo.Echo) echo.HTTPErrorHandler {
+				return func(err error, c echo.Context) {
+					_, _ = json.Marshal(err) // a log, say
+					e.DefaultHTTPErrorHandler(err, c)
+				}
+			},
+			media: problem, body: doc, status: 429,
+		},
+		{
+			name: "has a media type",
+			handler: func(e *echo.Echo) echo.HTTPErrorHandler {
+				return func(err error, c echo.Context) {
+					c.Response().Header().Set("Content-Type", "application/vnd.example+json")
+					e.DefaultHTTPErrorHandler(err, c)
+				}
+			},
+			media: "application/vnd.example+json", body: doc, status: 429,
+		},
+		{
+			name: "puts it into another document",
+			handler: func(*echo.Echo) echo.HTTPErrorHandler {
+				return func(err error, c echo.Context) {
+					var he *echo.HTTPError
+					_ = errors.As(err, &he)
+					_ = c.JSON(he.Code, echo.Map{"error": he.Message})
+				}
+			},
+			media: plain, body: `{"error":` + doc + `}`, status: 429,
+		},
+		{
+			name: "reads it",
+			handler: func(*echo.Echo) echo.HTTPErrorHandler {
+				return func(err error, c echo.Context) {
+					var he *echo.HTTPError
+					_ = errors.As(err, &he)
+					_ = c.JSON(http.StatusTeapot, he.Message.(*gate.Problem).Violated)
+				}
+			},
+			media: plain, body: `["times"]`, status: 418,
+		},
+		{
+			name: "ignores it",
+			handler: func(*echo.Echo) echo.HTTPErrorHandler {
+				return func(_ error, c echo.Context) { _ = c.Blob(http.StatusBadGateway, "text/x-own", []byte(`"own"`)) }
+			},
+			media: "text/x-own", body: `"own"`, status: 502,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP()))
+			e.Debug = c.debug
+			if c.handler != nil {
+				e.HTTPErrorHandler = c.handler(e)
+			}
+			if c.target == "" {
+				c.target = "/"
+			}
+			get(e, c.target)
+			got := get(e, c.target)
+			var body any
+			if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
+				t.Fatalf("the body is %q: %v", got.Body, err)
+			}
+			var want any
+			if err := json.Unmarshal([]byte(c.body), &want); err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(body) != fmt.Sprint(want) {
+				t.Errorf("the body is %s\n\twant %s", got.Body, c.body)
+			}
+			if media := got.Header().Get("Content-Type"); got.Code != c.status || media != c.media {
+				t.Errorf("got %d as %s, want %d as %s", got.Code, media, c.status, c.media)
+			}
+			if got.Header().Get("Retry-After") != "86400" {
+				t.Errorf("the fields are %v", got.Header())
+			}
+		})
+	}
+}
+
+// TestErrorIsKept checks that an error which outlives its request, in a log for
+// example, leaves the response of another alone.
+func TestErrorIsKept(t *testing.T) {
+	kept := make(chan error, 100)
+	keep := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			err := next(c)
+			kept <- err
+			return err
+		}
+	}
+	e := server(ok, keep, echolimit.New(times(1), keyfunc.RemoteIP()))
+	get(e, "/")
+	<-kept
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			_, _ = json.Marshal(<-kept)
+		}
+	}()
+	for range 50 {
+		if got := get(e, "/"); got.Header().Get("Content-Type") != gate.ProblemMediaType {
+			t.Errorf("the media type is %s", got.Header().Get("Content-Type"))
+		}
+	}
+	<-done
+}
+
+func TestOnDenied(t *testing.T) {
+	answer := echolimit.OnDenied(func(c echo.Context, d core.Decision) error {
+		if seen, _ := gate.FromContext(c.Request().Context()); seen.Len() != 1 {
+			t.Error("the request has no decision")
+		}
+		return c.JSON(http.StatusTooManyRequests, echo.Map{"left": d.State(0).Remaining})
+	})
+	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), answer))
+	get(e, "/")
+	got := get(e, "/")
+	if got.Code != 429 || got.Body.String() != "{\"left\":0}\n" || got.Header().Get("Retry-After") != "86400" {
+		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
+	}
+	refuse := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
+	e = server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), refuse))
+	get(e, "/")
+	if got := get(e, "/"); got.Code != 418 {
+		t.Errorf("the error of OnDenied became %d", got.Code)
+	}
+}
+
+// A witness is a Store that keeps the context it was called with.
+type witness struct {
+	core.Store
+	ctx context.Context
+}
+
+func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
+	w.ctx = ctx
+	return w.Store.Take(ctx, charges)
+}
+
+// TestContexts checks who gets which context, and what the one of key functions
+// knows.
+func TestContexts(t *testing.T) {
+	type own struct{}
+	store := &witness{Store: memstore.New()}
+	l := core.Must(core.New(store, core.SlidingLog("r", core.PerDay(9))))
+	signIn := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Set("user", "ann")
+			return next(c)
+		}
+	}
+	user := keyfunc.ContextSubject("user")
+	ctx, cancel := context.WithDeadline(context.WithValue(t.Context(), own{}, "value"), time.Now().Add(time.Hour))
+	defer cancel()
+	ctx = context.WithValue(ctx, "plain", "text") //nolint:staticcheck // a key that is a string is what is tested
+	key := func(view context.Context, r *http.Request) (string, error) {
+		if view.Value("user") != "ann" || view.Value(own{}) != "value" || view.Value("plain") != "text" || view.Value("none") != nil {
+			t.Errorf("the values are %v, %v, %v, %v", view.Value("user"), view.Value(own{}), view.Value("plain"), view.Value("none"))
+		}
+		end, timed := view.Deadline()
+		want, _ := ctx.Deadline()
+		if !timed || !end.Equal(want) || view.Done() != ctx.Done() || view.Err() != nil {
+			t.Errorf("the deadline is %v, the error %v", end, view.Err())
+		}
+		return user(view, r)
+	}
+	e := server(ok, signIn, echolimit.New(l, key))
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	if w.Code != 200 || store.ctx != ctx {
+		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, store.ctx)
+	}
+}
+
+func TestRealIP(t *testing.T) {
+	for _, c := range []struct {
+		peer, forwarded, want string
+		extract               echo.IPExtractor
+	}{
+		{"192.0.2.1:80", "", "192.0.2.1", nil},
+		{"192.0.2.1:80", "198.51.100.7", "192.0.2.1", echo.ExtractIPDirect()},
+		{"10.0.0.1:80", "198.51.100.7", "198.51.100.7", echo.ExtractIPFromXFFHeader()},
+		{"10.0.0.1:80", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", echo.ExtractIPFromXFFHeader()},
+		{"10.0.0.1:80", "::ffff:198.51.100.7", "198.51.100.7", echo.ExtractIPFromXFFHeader()},
+		{"[2001:db8:1:2:3:4:5:6]:80", "", "2001:db8:1:2::/64", echo.ExtractIPDirect()},
+		{"@", "", "", echo.ExtractIPDirect()},
+		{"@", "garbage", "", nil},
+	} {
+		var key string
+		var err error
+		limit := echolimit.New(times(1), func(ctx context.Context, r *http.Request) (string, error) {
+			type own struct{}
+			key, err = echolimit.RealIP()(context.WithValue(ctx, own{}, 1), r)
+			return key, err
+		})
+		e := server(ok, limit)
+		e.IPExtractor = c.extract
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.peer
+		if c.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", c.forwarded)
+		}
+		e.ServeHTTP(httptest.NewRecorder(), r)
+		if key != c.want || (c.want == "") != errors.Is(err, keyfunc.ErrNoKey) {
+			t.Errorf("peer %s for %q: key %q, %v; want %q", c.peer, c.forwarded, key, err, c.want)
+		}
+	}
+}
+
+func TestRealIPOptions(t *testing.T) {
+	e := server(ok, echolimit.New(times(1), echolimit.RealIP(keyfunc.IPv6Prefix(48))))
+	for i, want := range []int{200, 429} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = fmt.Sprintf("[2001:db8:1:%d::3]:80", i)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("request %d has status %d, want %d", i, w.Code, want)
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	if got, err := echolimit.RealIP()(r.Context(), r); !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("a request that is not Echo's has the key %q, %v", got, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil option does not panic at once")
+		}
+	}()
+	echolimit.RealIP(nil)
+}
+
+// TestTwoGates has a gate before the router, for all routes and for one, in
+// both orders.
+func TestTwoGates(t *testing.T) {
+	store := memstore.New()
+	global := core.Must(core.New(store, core.SlidingLog("global", core.PerHour(5))))
+	route := core.Must(core.New(store, core.SlidingLog("route", core.PerHour(1))))
+	a, b := echolimit.New(global, keyfunc.RemoteIP()), echolimit.New(route, keyfunc.RemoteIP())
+	for _, c := range []struct {
+		outer, inner echo.MiddlewareFunc
+		limit        string
+	}{
+		{a, b, `"global";r=4;t=3600, "route";r=0;t=3600`},
+		{b, a, `"route";r=0;t=3600, "global";r=4;t=3600`},
+	} {
+		for _, l := range []*core.Limiter{global, route} {
+			if err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := echo.New()
+		e.Pre(c.outer)
+		e.GET("/", ok, c.inner)
+		if got := get(e, "/"); got.Code != 200 || got.Header().Get("RateLimit") != c.limit {
+			t.Errorf("got %d, RateLimit %s\n\twant %s", got.Code, got.Header().Get("RateLimit"), c.limit)
+		}
+		if got := get(e, "/"); got.Code != 429 {
+			t.Errorf("the second request has status %d", got.Code)
+		}
+	}
+}
+
+func TestFlush(t *testing.T) {
+	proceed := make(chan struct{})
+	e := server(func(c echo.Context) error {
+		for i := range 3 {
+			fmt.Fprintf(c.Response(), "tick %d\n", i)
+			c.Response().Flush()
+			<-proceed // the client has read it
+		}
+		return nil
+	}, echolimit.New(times(1), keyfunc.RemoteIP()))
+	s := httptest.NewServer(e)
+	defer s.Close()
+	resp, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for i := range 3 {
+		if !lines.Scan() || lines.Text() != fmt.Sprintf("tick %d", i) {
+			t.Fatalf("line %d is %q, %v", i, lines.Text(), lines.Err())
+		}
+		proceed <- struct{}{}
+	}
+}
+
+func TestNil(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "echolimit: OnDenied: function is nil" {
+			t.Errorf("panicked with %v", got)
+		}
+	}()
+	echolimit.OnDenied(nil)
+}

@@ -1,0 +1,108 @@
+package echolimit_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A limit for all routes. Echo's own error handler sends the problem document.
+func ExampleNew() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	e := echo.New()
+	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+		fmt.Print(w.Body)
+	}
+	// Output:
+	// 200 "api";r=0;t=60
+	// hello
+	// 429 "api";r=0;t=60
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Policy \"api\" allows 1 request per 60 s. Retry in 60 s.","instance":"/","violated-policies":["api"]}
+}
+
+// An application's own error handler reads the problem and answers as it likes.
+func ExampleNew_errorHandler() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	e := echo.New()
+	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		var he *echo.HTTPError
+		if errors.As(err, &he) {
+			if p, ok := he.Message.(*gate.Problem); ok {
+				_ = c.String(he.Code, p.Detail+"\n")
+				return
+			}
+		}
+		e.DefaultHTTPErrorHandler(err, c)
+	}
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 hello
+	// 429 Policy "api" allows 1 request per 60 s. Retry in 60 s.
+}
+
+// An answer for denied requests only.
+func ExampleOnDenied() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	e := echo.New()
+	e.Use(echolimit.New(api, keyfunc.RemoteIP(), echolimit.OnDenied(func(c echo.Context, _ core.Decision) error {
+		return c.JSON(http.StatusTooManyRequests, echo.Map{"error": "slow down"})
+	})))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down"}
+}
+
+// Echo's own idea of the client, told where to look.
+func ExampleRealIP() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
+	e := echo.New()
+	e.IPExtractor = echo.ExtractIPFromXFFHeader() // believes private addresses only
+	e.Use(echolimit.New(api, echolimit.RealIP()))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+
+	for _, client := range []string{"198.51.100.7", "198.51.100.8", "198.51.100.7"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.1:1234"
+		r.Header.Set("X-Forwarded-For", client)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Println(client, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 198.51.100.7 "api";r=9;t=60
+	// 198.51.100.8 "api";r=9;t=60
+	// 198.51.100.7 "api";r=8;t=60
+}

@@ -1,0 +1,32 @@
+package echolimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// A view is an echo.Context as a context.Context: the one of its request, with
+// the values of c.Set before those of the request.
+type view struct{ c echo.Context }
+
+type viewKey struct{}
+
+var _ context.Context = (*view)(nil)
+
+func (v *view) Deadline() (time.Time, bool) { return v.c.Request().Context().Deadline() }
+func (v *view) Done() <-chan struct{}       { return v.c.Request().Context().Done() }
+func (v *view) Err() error                  { return v.c.Request().Context().Err() }
+
+func (v *view) Value(key any) any {
+	switch key := key.(type) {
+	case viewKey:
+		return v.c
+	case string:
+		if value := v.c.Get(key); value != nil {
+			return value
+		}
+	}
+	return v.c.Request().Context().Value(key)
+}

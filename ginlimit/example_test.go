@@ -1,0 +1,81 @@
+package ginlimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A limit for all routes, and a stricter one for the login.
+func ExampleNew() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(60))))
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(1))))
+
+	router := gin.New()
+	router.Use(ginlimit.New(api, keyfunc.RemoteIP()))
+	router.POST("/login", ginlimit.New(login, keyfunc.RemoteIP(), gate.FailClosed()), func(c *gin.Context) {
+		c.String(http.StatusOK, "welcome")
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest("POST", "/login", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "api";r=59;t=59, "login";r=0;t=3600
+	// 429 "api";r=58;t=58, "login";r=0;t=3600
+}
+
+// An answer of one's own. The request is aborted, and the fields are set.
+func ExampleOnDenied() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	router := gin.New()
+	router.Use(ginlimit.New(api, keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
+		c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down", "retry": c.Writer.Header().Get("Retry-After")})
+	})))
+	router.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 hello
+	// 429 {"error":"slow down","retry":"60"}
+}
+
+// Gin's own idea of the client, told which proxies to believe.
+func ExampleClientIP() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
+	router := gin.New()
+	if err := router.SetTrustedProxies([]string{"192.0.2.0/24"}); err != nil {
+		panic(err)
+	}
+	router.Use(ginlimit.New(api, ginlimit.ClientIP()))
+	router.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
+
+	for _, client := range []string{"198.51.100.7", "198.51.100.8", "198.51.100.7"} {
+		r := httptest.NewRequest("GET", "/", nil) // from 192.0.2.1
+		r.Header.Set("X-Forwarded-For", client)
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		fmt.Println(client, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 198.51.100.7 "api";r=9;t=60
+	// 198.51.100.8 "api";r=9;t=60
+	// 198.51.100.7 "api";r=8;t=60
+}

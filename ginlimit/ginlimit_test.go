@@ -1,0 +1,326 @@
+package ginlimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/gatetest"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func init() { gin.SetMode(gin.ReleaseMode) }
+
+func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
+	e := gin.New()
+	e.Use(ginlimit.New(l, key, opts...))
+	e.Any("/*path", gin.WrapF(h))
+	return e
+}
+
+func TestContract(t *testing.T) { gatetest.Run(t, build) }
+
+func BenchmarkRequest(b *testing.B) {
+	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler {
+		e := gin.New()
+		e.Any("/*path", gin.WrapF(h))
+		return e
+	})
+}
+
+// times admits n requests a day.
+func times(n int) *core.Limiter {
+	return core.Must(core.New(memstore.New(), core.SlidingLog("times", core.PerDay(n))))
+}
+
+// engine serves / behind the middlewares.
+func engine(h gin.HandlerFunc, middlewares ...gin.HandlerFunc) *gin.Engine {
+	e := gin.New()
+	e.Use(middlewares...)
+	e.GET("/", h)
+	return e
+}
+
+func get(h http.Handler, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", "/", nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func ok(c *gin.Context) { c.String(http.StatusOK, "ok") }
+
+func TestAbort(t *testing.T) {
+	var errs []*gin.Error
+	var aborted bool
+	outer := func(c *gin.Context) {
+		c.Next()
+		errs, aborted = c.Errors, c.IsAborted()
+	}
+	ran := 0
+	e := engine(func(c *gin.Context) { ran++; ok(c) }, outer, ginlimit.New(times(1), keyfunc.RemoteIP()))
+	if get(e); aborted || len(errs) > 0 {
+		t.Fatalf("an allowed request is aborted: %v, with errors %v", aborted, errs)
+	}
+	got := get(e)
+	if got.Code != 429 || ran != 1 || !aborted || len(errs) != 1 {
+		t.Fatalf("status %d, the handler ran %d times, aborted %v, errors %v", got.Code, ran, aborted, errs)
+	}
+	var refusal *gate.Refusal
+	if !errors.Is(errs[0], gate.ErrDenied) || !errors.As(errs[0], &refusal) || !errs[0].IsType(gin.ErrorTypePublic) {
+		t.Errorf("the error is %#v", errs[0])
+	}
+	if refusal.Problem.Violated[0] != "times" || refusal.Decision.Len() != 1 {
+		t.Errorf("the refusal is %+v", refusal)
+	}
+	const text = `weir: 429: Policy "times" allows 1 request per 86400 s. Retry in 86400 s.`
+	if errs[0].Error() != text {
+		t.Errorf("the text is %q, want %q", errs[0], text)
+	}
+}
+
+// TestErrorOfKeyFunction checks that an error of Gin's own type inside is not
+// taken for ours, and that no text of it is public.
+func TestErrorOfKeyFunction(t *testing.T) {
+	inner := &gin.Error{Err: errors.New("secret"), Type: gin.ErrorTypePrivate}
+	key := func(context.Context, *http.Request) (string, error) {
+		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoToken, inner)
+	}
+	var errs []*gin.Error
+	e := engine(ok, func(c *gin.Context) { c.Next(); errs = c.Errors }, ginlimit.New(times(1), key))
+	got := get(e)
+	if got.Code != 401 || len(errs) != 1 || errs[0] == inner || errs[0].Error() != "weir: 401: Sign-in is required." {
+		t.Errorf("status %d, errors %v", got.Code, errs)
+	}
+	if !errors.Is(errs[0], keyfunc.ErrNoToken) || errors.Is(errs[0], gate.ErrDenied) {
+		t.Errorf("the error is %v", errs[0])
+	}
+}
+
+func TestOnDenied(t *testing.T) {
+	answer := ginlimit.OnDenied(func(c *gin.Context, d core.Decision) {
+		if seen, _ := gate.FromContext(c); !c.IsAborted() || len(c.Errors) != 1 || seen.Len() != 1 {
+			t.Errorf("aborted %v, errors %v, decision %+v", c.IsAborted(), c.Errors, seen)
+		}
+		c.JSON(http.StatusTooManyRequests, gin.H{"left": d.State(0).Remaining})
+	})
+	e := engine(ok, ginlimit.New(times(1), keyfunc.RemoteIP(), answer))
+	get(e)
+	got := get(e)
+	if got.Code != 429 || got.Body.String() != `{"left":0}` || got.Header().Get("Retry-After") != "86400" {
+		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
+	}
+}
+
+func TestNoRoute(t *testing.T) {
+	e := gin.New()
+	e.NoRoute(ginlimit.New(times(1), keyfunc.RemoteIP()), func(c *gin.Context) { c.String(http.StatusNotFound, "nothing") })
+	for i, want := range []int{404, 429} {
+		if got := get(e); got.Code != want {
+			t.Errorf("request %d has status %d, want %d", i, got.Code, want)
+		}
+	}
+}
+
+// TestFromContext looks for the decision in every context that a handler may
+// pass on, with and without the fallback of the engine.
+func TestFromContext(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		e := engine(func(c *gin.Context) {
+			type own struct{}
+			for name, ctx := range map[string]context.Context{
+				"gin.Context": c, "request": c.Request.Context(), "copy": c.Copy(),
+				"derived": context.WithValue(c, own{}, 1),
+			} {
+				if d, found := gate.FromContext(ctx); !found || d.State(0).Rule.Name() != "times" {
+					t.Errorf("fallback %v: %s has %+v, %v", fallback, name, d, found)
+				}
+			}
+		}, ginlimit.New(times(1), keyfunc.RemoteIP()))
+		e.ContextWithFallback = fallback
+		if got := get(e); got.Code != 200 {
+			t.Errorf("status %d", got.Code)
+		}
+	}
+	plain := engine(func(c *gin.Context) {
+		if _, found := gate.FromContext(c); found {
+			t.Error("a decision without a gate")
+		}
+	})
+	get(plain)
+}
+
+// A witness is a Store that keeps the context it was called with.
+type witness struct {
+	core.Store
+	ctx context.Context
+}
+
+func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
+	w.ctx = ctx
+	return w.Store.Take(ctx, charges)
+}
+
+// TestContexts checks who gets which context: the pool of Gin uses a
+// *gin.Context again, so a Store must not get it.
+func TestContexts(t *testing.T) {
+	store := &witness{Store: memstore.New()}
+	l := core.Must(core.New(store, core.SlidingLog("r", core.PerDay(9))))
+	signIn := func(c *gin.Context) { c.Set("user", "ann") }
+	user := keyfunc.ContextSubject("user")
+	var ctx context.Context
+	key := func(c context.Context, r *http.Request) (string, error) {
+		ctx = c
+		return user(c, r)
+	}
+	e := engine(ok, signIn, ginlimit.New(l, key))
+	r := httptest.NewRequest("GET", "/", nil)
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, r)
+	if w.Code != 200 || store.ctx != r.Context() {
+		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, store.ctx)
+	}
+	if _, isGin := ctx.(*gin.Context); !isGin {
+		t.Errorf("the key function got a %T", ctx)
+	}
+}
+
+func TestClientIP(t *testing.T) {
+	for _, c := range []struct {
+		peer, forwarded, want string
+		trusted               []string
+	}{
+		{"192.0.2.1:80", "", "192.0.2.1", nil},
+		{"192.0.2.1:80", "198.51.100.7", "192.0.2.1", nil},
+		{"192.0.2.1:80", "198.51.100.7", "198.51.100.7", []string{"192.0.2.0/24"}},
+		{"192.0.2.1:80", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", []string{"192.0.2.0/24"}},
+		{"192.0.2.1:80", "::ffff:198.51.100.7", "198.51.100.7", []string{"192.0.2.0/24"}},
+		{"[2001:db8:1:2:3:4:5:6]:80", "", "2001:db8:1:2::/64", nil},
+		{"@", "", "", nil},
+		{"nobody", "", "", nil},
+	} {
+		var key string
+		var err error
+		e := engine(func(c *gin.Context) { key, err = ginlimit.ClientIP()(c, c.Request) })
+		if err := e.SetTrustedProxies(c.trusted); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.peer
+		r.Header.Set("X-Forwarded-For", c.forwarded)
+		e.ServeHTTP(httptest.NewRecorder(), r)
+		if key != c.want || (c.want == "") != errors.Is(err, keyfunc.ErrNoKey) {
+			t.Errorf("peer %s for %q: key %q, %v; want %q", c.peer, c.forwarded, key, err, c.want)
+		}
+	}
+}
+
+func TestClientIPOptions(t *testing.T) {
+	key := ginlimit.ClientIP(keyfunc.IPv6Prefix(48))
+	e := engine(func(c *gin.Context) {
+		type own struct{}
+		if got, err := key(context.WithValue(c, own{}, 1), c.Request); got != "2001:db8:1::/48" {
+			t.Errorf("the key is %q, %v", got, err)
+		}
+	})
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "[2001:db8:1:2::3]:80"
+	e.ServeHTTP(httptest.NewRecorder(), r)
+	if got, err := key(r.Context(), r); !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("a request that is not Gin's has the key %q, %v", got, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil option does not panic at once")
+		}
+	}()
+	ginlimit.ClientIP(nil)
+}
+
+// TestTwoGates has both orders in one engine.
+func TestTwoGates(t *testing.T) {
+	store := memstore.New()
+	global := core.Must(core.New(store, core.SlidingLog("global", core.PerHour(5))))
+	route := core.Must(core.New(store, core.SlidingLog("route", core.PerHour(1))))
+	a, b := ginlimit.New(global, keyfunc.RemoteIP()), ginlimit.New(route, keyfunc.RemoteIP())
+	for _, c := range []struct {
+		gates []gin.HandlerFunc
+		limit string
+	}{
+		{[]gin.HandlerFunc{a, b}, `"global";r=3;t=3600, "route";r=0;t=3600`},
+		{[]gin.HandlerFunc{b, a}, `"route";r=0;t=3600, "global";r=3;t=3600`},
+	} {
+		if err := route.Reset(t.Context(), "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := global.Reset(t.Context(), "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := global.Allow(t.Context(), "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		e := engine(ok, c.gates...)
+		if got := get(e); got.Code != 200 || got.Header().Get("RateLimit") != c.limit {
+			t.Errorf("got %d, RateLimit %s\n\twant %s", got.Code, got.Header().Get("RateLimit"), c.limit)
+		}
+		if got := get(e); got.Code != 429 {
+			t.Errorf("the second request has status %d", got.Code)
+		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	proceed := make(chan struct{})
+	n := 0
+	e := engine(func(c *gin.Context) {
+		c.Stream(func(io.Writer) bool {
+			if n > 0 {
+				<-proceed // the client has read the event before
+			}
+			n++
+			c.SSEvent("tick", n)
+			return n < 3
+		})
+	}, ginlimit.New(times(1), keyfunc.RemoteIP()))
+	server := httptest.NewServer(e)
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for i := 1; i <= 3; i++ {
+		for _, want := range []string{"event:tick", fmt.Sprintf("data:%d", i), ""} {
+			if !lines.Scan() || lines.Text() != want {
+				t.Fatalf("event %d: %q, %v; want %q", i, lines.Text(), lines.Err(), want)
+			}
+		}
+		if i < 3 {
+			proceed <- struct{}{}
+		}
+	}
+}
+
+func TestNil(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "ginlimit: OnDenied: function is nil" {
+			t.Errorf("panicked with %v", got)
+		}
+	}()
+	ginlimit.OnDenied(nil)
+}
