@@ -1,0 +1,131 @@
+// Echo: a limit for the whole API, stricter ones for single routes, by address
+// and by user, and what an HTTPErrorHandler of one's own has to do with it.
+//
+//	go run -C _examples ./echo
+package main
+
+import (
+	"errors"
+	"log"
+	"math"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/examples/internal/demo"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func newRouter() http.Handler {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
+	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
+
+	// The address at the other end of the connection. Behind a proxy use
+	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set: without
+	// it Echo believes what any client says about its address.
+	ip := keyfunc.RemoteIP()
+
+	// X-RateLimit-* as well, for old clients. Options are values: this one is for
+	// every limit of the application.
+	fields := gate.Headers(gate.IETFDraft, gate.Legacy)
+
+	e := echo.New()
+	e.HTTPErrorHandler = errorHandler(e)
+
+	// For all routes.
+	e.Use(echolimit.New(api, ip, fields,
+		gate.Skip(isHealthCheck),
+		gate.Expose(), // scripts of other origins may read the fields
+	))
+	e.GET("/healthz", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	e.GET("/", hello)
+
+	// For one route, by address. Its limit comes on top of the one for all.
+	e.POST("/login", func(c echo.Context) error {
+		return c.JSON(http.StatusOK, echo.Map{"message": "Welcome back!"})
+	}, echolimit.New(login, ip, fields, echolimit.OnDenied(tooManyLogins)))
+
+	// For one route, by user. authenticate has to come first, because the limiter
+	// finds the user where it has put it.
+	e.GET("/report", func(c echo.Context) error {
+		return c.JSON(http.StatusOK, echo.Map{"report for": c.Get("user")})
+	}, authenticate, echolimit.New(report, keyfunc.ContextSubject("user"), fields))
+	return e
+}
+
+// errorHandler is where refused requests end up, for the limiter returns an
+// *echo.HTTPError and writes nothing itself. Header fields are set already. An
+// application without a handler of its own gets the same answer: Echo's default
+// one sends the problem document.
+func errorHandler(e *echo.Echo) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		var he *echo.HTTPError
+		if errors.As(err, &he) {
+			if p, ok := he.Message.(*gate.Problem); ok {
+				// The place to count refusals, or to send a document of your own
+				// instead: c.JSON(p.Status, ...).
+				c.Response().Header().Set("X-Refused-By", "limiter")
+				log.Printf("%s %s: %d: %s", c.Request().Method, c.Path(), p.Status, p)
+			}
+		}
+		e.DefaultHTTPErrorHandler(err, c)
+	}
+}
+
+// hello shows how a handler gets to see the decision about its request.
+func hello(c echo.Context) error {
+	d, ok := gate.FromContext(c.Request().Context())
+	if !ok { // let through without a decision
+		return c.JSON(http.StatusOK, echo.Map{"message": "Hello!"})
+	}
+	return c.JSON(http.StatusOK, echo.Map{"message": "Hello!", "remaining": d.State(0).Remaining})
+}
+
+// tooManyLogins replaces the answer to a request over the limit. The header
+// fields are set already, Retry-After among them.
+func tooManyLogins(c echo.Context, d core.Decision) error {
+	return c.JSON(http.StatusTooManyRequests, echo.Map{
+		"error":         "too many attempts to sign in",
+		"retry_seconds": math.Ceil(d.RetryAfter.Seconds()),
+	})
+}
+
+// authenticate stands for the sign-in of your application. What it stores may
+// be a name, as here, or a *jwt.Token or its claims: ContextSubject reads all.
+func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		user, ok := map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}[c.Request().Header.Get("X-API-Key")]
+		if !ok {
+			return echo.NewHTTPError(http.StatusUnauthorized, "unknown API key")
+		}
+		c.Set("user", user)
+		return next(c)
+	}
+}
+
+func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+
+const try = `
+  curl -i http://ADDR/
+  # signing in: 3 a minute, then an answer of its own
+  for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; done
+  # reports: 2 a minute for each user; the refusal goes through the HTTPErrorHandler
+  for i in $(seq 3); do curl -s -i -H 'X-API-Key: key-of-alice' http://ADDR/report; done
+  curl -i -H 'X-API-Key: key-of-bob' http://ADDR/report
+  # all routes together: 20 a minute
+  for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
+  # but for this one
+  curl -i http://ADDR/healthz
+`
+
+func main() {
+	if err := demo.Serve(newRouter(), try); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,110 @@
+// Gin: a limit for the whole API, stricter ones for single routes, by address
+// and by user, and an answer of one's own.
+//
+//	go run -C _examples ./gin
+package main
+
+import (
+	"log"
+	"math"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/examples/internal/demo"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func newRouter() http.Handler {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
+	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
+
+	// The address at the other end of the connection. Behind a proxy use
+	// keyfunc.XForwardedFor, or ginlimit.ClientIP if SetTrustedProxies is called:
+	// without it Gin believes what any client says about its address.
+	ip := keyfunc.RemoteIP()
+
+	// X-RateLimit-* as well, for old clients. Options are values: this one is for
+	// every limit of the application.
+	fields := gate.Headers(gate.IETFDraft, gate.Legacy)
+
+	router := gin.New()
+
+	// For all routes that follow.
+	router.Use(ginlimit.New(api, ip, fields,
+		gate.Skip(isHealthCheck),
+		gate.Expose(), // scripts of other origins may read the fields
+	))
+	router.GET("/healthz", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	router.GET("/", hello)
+
+	// For one route, by address. Its limit comes on top of the one for all.
+	router.POST("/login", ginlimit.New(login, ip, fields, ginlimit.OnDenied(tooManyLogins)), func(c *gin.Context) {
+		c.JSON(http.StatusOK, gin.H{"message": "Welcome back!"})
+	})
+
+	// For one route, by user. authenticate has to come first, because the limiter
+	// finds the user where it has put it.
+	router.GET("/report", authenticate, ginlimit.New(report, keyfunc.ContextSubject("user"), fields), func(c *gin.Context) {
+		c.JSON(http.StatusOK, gin.H{"report for": c.GetString("user")})
+	})
+	return router
+}
+
+// hello shows how a handler gets to see the decision about its request.
+func hello(c *gin.Context) {
+	d, ok := gate.FromContext(c)
+	if !ok { // let through without a decision
+		c.JSON(http.StatusOK, gin.H{"message": "Hello!"})
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"message": "Hello!", "remaining": d.State(0).Remaining})
+}
+
+// tooManyLogins replaces the answer to a request over the limit. The request is
+// aborted and the header fields are set already, Retry-After among them.
+func tooManyLogins(c *gin.Context, d core.Decision) {
+	c.JSON(http.StatusTooManyRequests, gin.H{
+		"error":         "too many attempts to sign in",
+		"retry_seconds": math.Ceil(d.RetryAfter.Seconds()),
+	})
+}
+
+// authenticate stands for the sign-in of your application. What it stores may
+// be a name, as here, or a *jwt.Token or its claims: ContextSubject reads all.
+func authenticate(c *gin.Context) {
+	user, ok := map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}[c.GetHeader("X-API-Key")]
+	if !ok {
+		c.AbortWithStatusJSON(http.StatusUnauthorized, gin.H{"error": "unknown API key"})
+		return
+	}
+	c.Set("user", user)
+}
+
+func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+
+const try = `
+  curl -i http://ADDR/; echo
+  # signing in: 3 a minute, then an answer of its own
+  for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; echo; done
+  # reports: 2 a minute for each user
+  for i in $(seq 3); do curl -s -o /dev/null -w '%{http_code} ' -H 'X-API-Key: key-of-alice' http://ADDR/report; done; echo
+  curl -i -H 'X-API-Key: key-of-bob' http://ADDR/report; echo
+  # all routes together: 20 a minute
+  for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
+  # but for this one
+  curl -i http://ADDR/healthz
+`
+
+func main() {
+	gin.SetMode(gin.ReleaseMode) // no list of routes at start
+	if err := demo.Serve(newRouter(), try); err != nil {
+		log.Fatal(err)
+	}
+}

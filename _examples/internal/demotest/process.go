@@ -1,0 +1,185 @@
+// Package demotest runs the examples as processes of their own, asks them over
+// HTTP and looks at what they answer.
+package demotest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for a process. It is far above what is needed,
+// because a busy machine is no reason to fail.
+const patience = 20 * time.Second
+
+// childEnv makes a test binary run the example instead of its tests.
+const childEnv = "WEIR_EXAMPLE_PROCESS"
+
+// Main is the TestMain of an example, whose main function it gets.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(childEnv) == "" {
+		m.Run()
+		return
+	}
+	// Stdin ends with the parent, however that ends.
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	main()
+	os.Exit(0)
+}
+
+// A Process is an example that is running.
+type Process struct {
+	url       string
+	transport *http.Transport
+	cmd       *exec.Cmd
+	output    *output
+	exited    chan struct{} // closed when err is set
+	err       error
+}
+
+var listening = regexp.MustCompile(`Listening on (http://\S+) `)
+
+// Start runs the example on a free port, with env added to the environment, and
+// waits until it listens. When the test ends it is stopped, which must work.
+func Start(t testing.TB, env ...string) *Process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{transport: new(http.Transport), cmd: exec.Command(exe), output: new(output), exited: make(chan struct{})}
+	p.cmd.Env = append(append(os.Environ(), env...), childEnv+"=1", "ADDR=127.0.0.1:0",
+		"GORACE=atexit_sleep_ms=0") // the race detector waits a second otherwise
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.WaitDelay = patience
+	if _, err := p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() { p.stop(t) })
+	Until(t, "the example listens", func() bool {
+		select {
+		case <-p.exited:
+			t.Fatalf("the example ended: %v", p.err)
+		default:
+		}
+		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
+			p.url = m[1]
+		}
+		return p.url != ""
+	})
+	return p
+}
+
+// stop ends p as a service manager would and wants it to end well: the race
+// detector has an exit code of its own.
+func (p *Process) stop(t testing.TB) {
+	p.transport.CloseIdleConnections()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Error("the example does not stop on SIGTERM")
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+	if p.err != nil {
+		t.Errorf("the example ended: %v", p.err)
+	}
+	if t.Failed() {
+		t.Logf("output of the example:\n%s", p.output)
+	}
+}
+
+// Output is all that p has printed so far.
+func (p *Process) Output() string { return p.output.String() }
+
+// Do sends a request to p, with header fields like "Name: value".
+func (p *Process) Do(t testing.TB, method, path string, fields ...string) *Answer {
+	t.Helper()
+	return p.do(t, p.transport, method, path, fields)
+}
+
+// DoFrom is Do from another address of this machine.
+func (p *Process) DoFrom(t testing.TB, addr, method, path string, fields ...string) *Answer {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
+	return p.do(t, transport, method, path, fields)
+}
+
+func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path string, fields []string) *Answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, p.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		req.Header.Add(name, value)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return &Answer{Request: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: string(body)}
+}
+
+// Until asks check every few milliseconds until it says yes, and fails the test
+// if it never does.
+func Until(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !check() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// output collects what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}

@@ -1,0 +1,93 @@
+// Nethttp: an API on http.ServeMux with limits for all of it and for single
+// routes, behind a proxy.
+//
+//	go run -C _examples ./nethttp
+//
+// The middleware is a func(http.Handler) http.Handler, so nothing changes with
+// chi (router.Use(perClient); router.With(perWrite).Post("/items", create)) or
+// with any other router that takes such functions.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/examples/internal/demo"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+func newHandler() http.Handler {
+	store := memstore.New()
+	client := core.Must(core.New(store, core.TokenBucket("client", core.PerMinute(20))))
+	everyone := core.Must(core.New(store, core.TokenBucket("everyone", core.PerSecond(1000))))
+	write := core.Must(core.New(store, core.SlidingLog("write", core.PerMinute(3))))
+	search := core.Must(core.New(store, core.TokenBucket("search", core.PerMinute(10))))
+
+	// A proxy in front puts the address of its client into X-Forwarded-For. That
+	// is believed only if the connection comes from a proxy named here, in this
+	// demo: from this machine. Name the networks of your own proxies, and no more.
+	ip := keyfunc.XForwardedFor(keyfunc.Proxies("127.0.0.0/8", "::1/128"))
+
+	// For the whole API: 20 a minute from each client and 1000 a second from all
+	// together. It is one decision, so a client that is over its own limit does
+	// not use up what is there for everyone.
+	perClient := nethttplimit.New(client, ip, gate.And(everyone, oneBucket), gate.Skip(isHealthCheck))
+
+	// For single routes, inside of that one.
+	perWrite := nethttplimit.New(write, ip)
+	perSearch := nethttplimit.New(search, ip, gate.Cost(pages))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", answer("ok"))
+	mux.HandleFunc("GET /items", answer("all the items"))
+	mux.Handle("POST /items", perWrite(answer("created")))
+	mux.Handle("GET /search", perSearch(answer("found")))
+	return perClient(mux)
+}
+
+// oneBucket is a key function of one's own: who is asking does not matter here,
+// so all requests have the same key. A word in front keeps it apart from the
+// keys of other functions.
+func oneBucket(context.Context, *http.Request) (string, error) { return "all:", nil }
+
+func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+
+// pages is what a search costs: one for each page that is asked for.
+func pages(r *http.Request) int {
+	n, err := strconv.Atoi(r.URL.Query().Get("pages"))
+	if err != nil || n < 1 {
+		return 1 // a client must not be able to choose a cost of zero, or less
+	}
+	return n
+}
+
+func answer(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) }
+}
+
+const try = `
+  curl -i http://ADDR/items
+  # writing has a limit of its own as well: 3 a minute
+  for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://ADDR/items; done; echo
+  # another client, as a proxy on this machine would report it
+  curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' http://ADDR/items
+  # 10 pages of search a minute: 6 and 6 are too many now; 11 always are, so there is no Retry-After
+  curl -i "http://ADDR/search?pages=6"
+  curl -i "http://ADDR/search?pages=6"
+  curl -i "http://ADDR/search?pages=11"
+  # not limited
+  curl -i http://ADDR/healthz
+`
+
+func main() {
+	if err := demo.Serve(newHandler(), try); err != nil {
+		log.Fatal(err)
+	}
+}

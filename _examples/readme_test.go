@@ -1,0 +1,94 @@
+package examples_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// fragment is what a block of the README that is not a program stands in.
+const fragment = `package main
+
+import (
+	"net/http"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+var (
+	_ = http.NotFound
+	_ = redis.NewClient
+	_ = core.New
+	_ = gate.And
+	_ = memstore.New
+	_ = redisstore.New
+	_ = keyfunc.Join
+	_ = nethttplimit.New
+)
+
+func main() {
+	var store core.Store = memstore.New()
+	var verify jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
+	_, _ = store, verify
+	{
+%s
+		%s
+	}
+}
+`
+
+var declared = regexp.MustCompile(`(?m)^(\w+) :=`)
+
+// Every Go block of the README compiles.
+func TestReadmeCompiles(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(".", "_readme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	blocks := strings.Split(string(readme), "```go\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("the README has no Go blocks")
+	}
+	var programs []string
+	for i, block := range blocks {
+		code, _, closed := strings.Cut(block, "```")
+		if !closed {
+			t.Fatalf("block %d does not end", i)
+		}
+		if !strings.HasPrefix(code, "package ") {
+			var used strings.Builder
+			for _, m := range declared.FindAllStringSubmatch(code, -1) {
+				fmt.Fprintf(&used, "_ = %s\n", m[1])
+			}
+			code = fmt.Sprintf(fragment, code, used.String())
+		}
+		program := filepath.Join(dir, fmt.Sprint("block", i))
+		if err := os.Mkdir(program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(program, "main.go"), []byte(code), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, "./"+program)
+	}
+	if out, err := exec.Command("go", append([]string{"vet"}, programs...)...).CombinedOutput(); err != nil {
+		t.Errorf("the README does not compile: %v\n%s", err, out)
+	}
+}

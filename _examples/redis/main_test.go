@@ -1,0 +1,118 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/examples/internal/demotest"
+)
+
+func TestMain(m *testing.M) { demotest.Main(m, main) }
+
+// start runs the example on redis, with a deadline that a busy machine meets too.
+func start(t *testing.T, redis *server) *demotest.Process {
+	t.Helper()
+	return demotest.Start(t, "REDIS_URL=redis://"+redis.addr+"/0", "REDIS_TIMEOUT=10s")
+}
+
+const policy = `"minute";q=10;w=60, "hour";q=500;w=3600`
+
+func TestSharedByInstances(t *testing.T) {
+	redis := newServer(t)
+	redis.start(t)
+	one := start(t, redis)
+	two := start(t, redis)
+
+	a := one.Do(t, "GET", "/")
+	a.WantStatus(t, 200)
+	a.WantField(t, "RateLimit-Policy", policy)
+	a.WantField(t, "RateLimit", `"minute";r=9;t=54, "hour";r=499;t=3600`)
+	if r := two.Do(t, "GET", "/").Remaining(t, "hour"); r != 498 {
+		t.Errorf("the second instance has %d of 500 left after two requests, want 498", r)
+	}
+
+	sent := 2
+	login := demotest.Exhaust(t, core.Per(5, 15*time.Minute), func() *demotest.Answer {
+		sent++
+		if sent%2 == 0 {
+			return one.Do(t, "POST", "/login")
+		}
+		return two.Do(t, "POST", "/login")
+	})
+	login.WantDenied(t, "login")
+	login.WantField(t, "RateLimit-Policy", `"login";q=5;w=900, `+policy)
+	if r := login.Remaining(t, "hour"); r != 500-7 {
+		t.Errorf("%d of 500 left after 7 requests and a denial, want 493", r)
+	}
+
+	// 3 of 10 are left, and one comes back every 6 s.
+	denied := demotest.Exhaust(t, core.Per(3, 18*time.Second), func() *demotest.Answer { return one.Do(t, "GET", "/") })
+	denied.WantDenied(t, "minute")
+	if !strings.Contains(one.Output(), "Redis at "+redis.addr+" answers.") {
+		t.Errorf("the example does not say that Redis is there: %s", one.Output())
+	}
+}
+
+func TestRedisDiesAndComesBack(t *testing.T) {
+	redis := newServer(t)
+	redis.start(t)
+	p := start(t, redis)
+	demotest.Exhaust(t, core.PerMinute(10), func() *demotest.Answer { return p.Do(t, "GET", "/") }).WantDenied(t, "minute")
+
+	redis.kill()
+	wantOutage(t, p)
+
+	redis.start(t) // empty
+	wantLimits(t, p)
+}
+
+func TestRedisAbsentAtStart(t *testing.T) {
+	redis := newServer(t)
+	p := start(t, redis)
+	if !strings.Contains(p.Output(), "Redis at "+redis.addr+" does not answer") {
+		t.Errorf("the example does not say that Redis is absent: %s", p.Output())
+	}
+	wantOutage(t, p)
+
+	redis.start(t)
+	wantLimits(t, p)
+}
+
+// wantOutage fails the test unless p serves as it should without Redis.
+func wantOutage(t *testing.T, p *demotest.Process) {
+	t.Helper()
+	for range 12 { // more than the limit
+		a := p.Do(t, "GET", "/")
+		a.WantStatus(t, 200)
+		a.WantField(t, "RateLimit", "")
+	}
+	a := p.Do(t, "POST", "/login")
+	a.WantProblem(t, 503, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity")
+	a.RetryAfter(t)
+	a.WantField(t, "RateLimit", "")
+	demotest.Until(t, "the outage is logged", func() bool {
+		return strings.Contains(p.Output(), "WARN weir: the store could not decide")
+	})
+}
+
+// wantLimits fails the test unless p finds out that Redis, an empty one, is
+// there again.
+func wantLimits(t *testing.T, p *demotest.Process) {
+	t.Helper()
+	demotest.Until(t, "requests are limited", func() bool {
+		a := p.Do(t, "GET", "/")
+		a.WantStatus(t, 200)
+		return a.Header.Get("RateLimit") != ""
+	})
+	p.Do(t, "POST", "/login").WantStatus(t, 200)
+	// 8 of 10 are left, and one comes back every 6 s.
+	demotest.Exhaust(t, core.Per(8, 48*time.Second), func() *demotest.Answer { return p.Do(t, "GET", "/") }).WantDenied(t, "minute")
+}
+
+func TestHints(t *testing.T) {
+	redis := newServer(t)
+	redis.start(t)
+	demotest.RunHints(t, start(t, redis), "HTTP/1.1 200 OK", "200 200 200 200 200 429", "200 200 200 200 ")
+}
