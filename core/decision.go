@@ -78,3 +78,14 @@ func decide(charges []Charge) Decision {
 	}
 	return d
 }
+
+// StateOf is the State of the Rule of that name, the first if there are
+// several. It returns false if no such Rule was asked.
+func (d Decision) StateOf(name string) (State, bool) {
+	for _, s := range d.States() {
+		if s.Rule.name == name {
+			return s, true
+		}
+	}
+	return State{}, false
+}

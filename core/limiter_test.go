@@ -146,6 +146,12 @@ func TestStatesAreInOrder(t *testing.T) {
 	if got := strings.Join(names, " "); got != "b1 a1 a2" {
 		t.Errorf("the states are of %s", got)
 	}
+	if st, ok := d.StateOf("a2"); !ok || st != d.State(2) {
+		t.Errorf("the state of a2 is %+v, %v", st, ok)
+	}
+	if _, ok := d.StateOf("a3"); ok {
+		t.Error("a rule that was not asked has a state")
+	}
 }
 
 func TestAllowAllRefuses(t *testing.T) {

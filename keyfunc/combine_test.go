@@ -28,6 +28,8 @@ func TestFirstOf(t *testing.T) {
 		wantError(t, keyfunc.FirstOf(fs...), r, keyfunc.ErrNoKey)
 		wantError(t, keyfunc.FirstOf(fs...), r, keyfunc.ErrNoToken)
 	}
+	first, second := fmt.Errorf("first: %w", keyfunc.ErrNoToken), fmt.Errorf("second: %w", keyfunc.ErrNoToken)
+	wantError(t, keyfunc.FirstOf(unknown, failing(first), failing(second)), r, first)
 	if _, err := ask(keyfunc.FirstOf(unknown, wrapped), r); !errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrNoToken) {
 		t.Errorf("error %v is not of the kind of its parts", err)
 	}

@@ -37,6 +37,10 @@ func TestTokenErrors(t *testing.T) {
 		{"Keyfunc", keyfunc.JWTSubject(broken, []string{"HS256"}), token(`"sub":"a"`), "no key to verify it with", cause},
 		{"repeated", userFunc(), token(`"` + mark + `":1,"` + mark + `":2,"sub":"a"`), "repeated member", nil},
 		{"subject", userFunc(), token(`"sub":["` + mark + `"]`), "no subject", nil},
+		{"no expiry", userFunc(), hs256(secret, goodHeader, `{"sub":"`+mark+`"}`), "no usable expiry", nil},
+		{"zero expiry", userFunc(), hs256(secret, goodHeader, `{"sub":"`+mark+`","exp":0.9}`), "no usable expiry", nil},
+		{"crit", userFunc(), hs256(secret, `{"alg":"HS256","crit":["`+mark+`"]}`, `{"sub":"a","exp":4000000000}`), "critical header parameter", nil},
+		{"empty key", keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return []byte{}, nil }, []string{"HS256"}), token(`"sub":"a"`), "unusable verification key", nil},
 		{"long", userFunc(), strings.Repeat(mark, 1000), "longer than 4 KiB", nil},
 		{"claims", userFunc(), token(`"sub":"a","x":"` + mark), "malformed", nil},
 	} {

@@ -63,6 +63,42 @@ func TestCacheDoesNotUseLeeway(t *testing.T) {
 	})
 }
 
+// A token accepted by leeway alone would push out one that can be used.
+func TestCacheKeepsNothingExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, verified := counting(1, keyfunc.Leeway(time.Minute))
+		good, late := expiring("alice", 100), expiring("bob", 10)
+		time.Sleep(10 * time.Second)
+		wantKey(t, f, good, "user:alice")
+		wantKey(t, f, late, "user:bob")
+		wantKey(t, f, good, "user:alice")
+		if n := verified.Load(); n != 2 {
+			t.Errorf("verified %d times, want 2", n)
+		}
+	})
+}
+
+// An entry that has run out is renewed in its place, not beside it.
+func TestCacheRenewsInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, verified := counting(3)
+		a, b, c := expiring("a", 3600), expiring("b", 3600), expiring("c", 3600)
+		for _, r := range []*http.Request{a, b, c} {
+			_, _ = ask(f, r)
+		}
+		time.Sleep(5 * time.Minute)
+		for _, r := range []*http.Request{c, a, b} { // each is verified again
+			_, _ = ask(f, r)
+		}
+		for _, r := range []*http.Request{a, b, c} { // each is there
+			_, _ = ask(f, r)
+		}
+		if n := verified.Load(); n != 6 {
+			t.Errorf("verified %d times, want 6", n)
+		}
+	})
+}
+
 func TestCacheNoticesWithdrawnKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withdrawn := false

@@ -89,6 +89,7 @@ func hugeHeaders() map[string]string {
 		"semicolon": "for=203.0.113.7" + fill(";"),
 		"quote":     `for="` + fill(`\"`),
 		"names":     fill("a=b;"),
+		"escapes":   `for="` + strings.Repeat(`\1`, 30_000) + `"`, // just short enough to be read
 	}
 }
 
