@@ -172,25 +172,24 @@ local function log_rebase(key, plan)
   plan.newest, plan.cutoff = now, now - plan.period
 end
 
+-- The first write is a ZADD wherever it can be: Redis refuses to grow beyond
+-- maxmemory only until a script has written something.
 local function log_spend(key, plan)
-  if not plan.first then
-    call('DEL', key) -- empty, or all of it has left, or unreadable
-    plan.last = nil
-  elseif plan.newest > now then
+  if plan.corrupt > 0 then
+    call('DEL', key)
+  elseif plan.first and plan.newest > now then
     log_rebase(key, plan)
   end
-  local before = plan.last and plan.last.before + plan.last.n or 0
+  local last = plan.first and plan.last
+  local before = last and last.before + last.n or 0
+  local extended
   if plan.cost > SMALL then
     log_add(key, now, log_header(0, before, now) .. struct.pack('>I6', plan.cost))
   else
     local width, offset = plan.width, 0
     local member = log_header(width, before, now)
-    local last = plan.last
     if last and last.width == width and #last.bytes + width <= MEMBER and now - last.base < 256 ^ width then
-      call('ZREMRANGEBYRANK', key, -1, -1)
-      member, offset = last.bytes, now - last.base
-    elseif plan.first then
-      call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
+      extended, member, offset = last.bytes, last.bytes, now - last.base
     end
     for i = 1, plan.cost do
       if #member + width > MEMBER then
@@ -200,6 +199,11 @@ local function log_spend(key, plan)
       member = member .. struct.pack('>I' .. width, offset)
     end
     log_add(key, now, member)
+  end
+  if extended then
+    call('ZREM', key, extended)
+  elseif plan.cutoff then
+    call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
   end
   log_expire(key, plan)
 end
