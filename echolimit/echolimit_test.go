@@ -80,7 +80,7 @@ func TestBareError(t *testing.T) {
 		w := httptest.NewRecorder()
 		ctx := e.NewContext(httptest.NewRequest("GET", "/path", nil), w)
 		err := echolimit.New(l, c.key)(func(echo.Context) error { t.Error("the handler ran"); return nil })(ctx)
-		he, bare := err.(*echo.HTTPError) //nolint:errorlint // an error that is wrapped is what must not be
+		he, bare := err.(*echo.HTTPError) // not errors.As: it must not be wrapped
 		if !bare || he.Code != c.status || he.Internal != nil || he.Error() != c.text {
 			t.Fatalf("the error is %#v: %v", err, err)
 		}
@@ -254,6 +254,16 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
+// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+func TestOnDeniedIsForDenials(t *testing.T) {
+	answer := echolimit.OnDenied(func(echo.Context, core.Decision) error { t.Error("called"); return nil })
+	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }
+	e := server(ok, echolimit.New(times(1), nobody, answer))
+	if got := get(e, "/"); got.Code != 400 || got.Header().Get("Content-Type") != gate.ProblemMediaType {
+		t.Errorf("got %d as %s", got.Code, got.Header().Get("Content-Type"))
+	}
+}
+
 // A witness is a Store that keeps the context it was called with.
 type witness struct {
 	core.Store
@@ -280,7 +290,8 @@ func TestContexts(t *testing.T) {
 	user := keyfunc.ContextSubject("user")
 	ctx, cancel := context.WithDeadline(context.WithValue(t.Context(), own{}, "value"), time.Now().Add(time.Hour))
 	defer cancel()
-	ctx = context.WithValue(ctx, "plain", "text") //nolint:staticcheck // a key that is a string is what is tested
+	//lint:ignore SA1029 a key that is a string is what is tested
+	ctx = context.WithValue(ctx, "plain", "text")
 	key := func(view context.Context, r *http.Request) (string, error) {
 		if view.Value("user") != "ann" || view.Value(own{}) != "value" || view.Value("plain") != "text" || view.Value("none") != nil {
 			t.Errorf("the values are %v, %v, %v, %v", view.Value("user"), view.Value(own{}), view.Value("plain"), view.Value("none"))

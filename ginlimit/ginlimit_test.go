@@ -52,13 +52,9 @@ func engine(h gin.HandlerFunc, middlewares ...gin.HandlerFunc) *gin.Engine {
 	return e
 }
 
-func get(h http.Handler, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "/", nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
+func get(h http.Handler) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	return w
 }
 
@@ -123,6 +119,16 @@ func TestOnDenied(t *testing.T) {
 	got := get(e)
 	if got.Code != 429 || got.Body.String() != `{"left":0}` || got.Header().Get("Retry-After") != "86400" {
 		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
+	}
+}
+
+// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+func TestOnDeniedIsForDenials(t *testing.T) {
+	answer := ginlimit.OnDenied(func(*gin.Context, core.Decision) { t.Error("called") })
+	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }
+	e := engine(ok, ginlimit.New(times(1), nobody, answer))
+	if got := get(e); got.Code != 400 || got.Header().Get("Content-Type") != gate.ProblemMediaType {
+		t.Errorf("got %d as %s", got.Code, got.Header().Get("Content-Type"))
 	}
 }
 

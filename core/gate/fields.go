@@ -66,18 +66,15 @@ func newPolicy(rule core.Rule) policy {
 }
 
 // fillTime is how long the capacity of a rule takes to come back, rounded up.
-// Of a log it is the period.
+// Of a log it is the period. core.New has refused what takes more than 100 years.
 func fillTime(rule *core.Rule) time.Duration {
 	l := rule.Limit()
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
-	if hi >= uint64(l.Events) {
-		return core.Never
-	}
-	q, rem := bits.Div64(hi, lo, uint64(l.Events))
+	d, rem := bits.Div64(hi, lo, uint64(l.Events))
 	if rem > 0 {
-		q++
+		d++
 	}
-	return time.Duration(min(q, uint64(core.Never)))
+	return time.Duration(d)
 }
 
 // seconds rounds up.
@@ -114,12 +111,13 @@ type member struct {
 	state  core.State
 }
 
-func (m *member) append(b []byte) []byte {
-	b = append(b, m.policy.name...)
+// appendMember writes a member of RateLimit.
+func appendMember(b []byte, p *policy, s *core.State) []byte {
+	b = append(b, p.name...)
 	b = append(b, ";r="...)
-	b = appendInteger(b, int64(m.state.Remaining))
+	b = appendInteger(b, int64(s.Remaining))
 	b = append(b, ";t="...)
-	return appendInteger(b, seconds(m.state.Window))
+	return appendInteger(b, seconds(s.Window))
 }
 
 // stricter says which of two states of one name is told.
@@ -184,8 +182,8 @@ func (r *record) writeDraft(h http.Header) {
 			if i > 0 {
 				b = append(b, ", "...)
 			}
-			m := member{&r.gate.policies[i], r.decision.State(i)}
-			b = m.append(b)
+			s := r.decision.State(i)
+			b = appendMember(b, &r.gate.policies[i], &s)
 		}
 	} else {
 		var few [8]member
@@ -202,7 +200,7 @@ func (r *record) writeDraft(h http.Header) {
 			if i > 0 {
 				b = append(b, ", "...)
 			}
-			b = list[i].append(b)
+			b = appendMember(b, list[i].policy, &list[i].state)
 		}
 	}
 	r.values[1] = string(b)

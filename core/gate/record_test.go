@@ -58,22 +58,21 @@ func (c carrier) Value(key any) any {
 }
 
 func TestRegisterRequestKey(t *testing.T) {
-	type a struct{}
-	type b struct{}
+	a, b := new(int), new(int) // nobody has used these before
 	r := get("/")
 	admitted, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	if _, ok := FromContext(carrier{t.Context(), a{}, admitted}); ok {
+	if _, ok := FromContext(carrier{t.Context(), a, admitted}); ok {
 		t.Error("found under a key that nobody registered")
 	}
 	before := registered()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			RegisterRequestKey(a{})
-			RegisterRequestKey(b{})
+			RegisterRequestKey(a)
+			RegisterRequestKey(b)
 			FromContext(t.Context())
 		})
 	}
@@ -81,13 +80,13 @@ func TestRegisterRequestKey(t *testing.T) {
 	if got := registered() - before; got != 2 {
 		t.Errorf("%d keys are registered, want 2", got)
 	}
-	for _, key := range []any{a{}, b{}} {
+	for _, key := range []any{a, b} {
 		if d, ok := FromContext(carrier{t.Context(), key, admitted}); !ok || d.Len() != 1 {
-			t.Errorf("%T: %+v, %v", key, d, ok)
+			t.Errorf("a registered key finds %+v, %v", d, ok)
 		}
 	}
 	for name, c := range map[string]carrier{
-		"no request": {t.Context(), a{}, nil}, "a request without a gate": {t.Context(), a{}, get("/")},
+		"no request": {t.Context(), a, nil}, "a request without a gate": {t.Context(), a, get("/")},
 	} {
 		if d, ok := FromContext(c); ok || d.Len() != 0 {
 			t.Errorf("%s: %+v, %v", name, d, ok)

@@ -238,5 +238,12 @@ func (s *suite) testAnswers(t *testing.T) {
 		status: 429,
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
+	}, {
+		name:   "violated once",
+		why:    "a rule that denied for two keys is named once",
+		second: constant("other"),
+		states: states{"burst": denied(12 * time.Second)},
+		status: 429,
+		body:   document(retry12, `"burst"`),
 	}})
 }

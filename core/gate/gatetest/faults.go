@@ -206,6 +206,18 @@ func (s *suite) testOnError(t *testing.T) {
 			if f.name == "canceled" && r.status == 0 {
 				r.status = 503 // hanging up is no way past the limit
 			}
+			switch {
+			case r.status == 400 && f.err == keyfunc.ErrNoToken, r.status == 400 && f.err == keyfunc.ErrNoKey:
+				r.body = problem(400, "Bad Request", "The request does not say who sent it.")
+			case r.status == 400:
+				r.body = problem(400, "Bad Request", "")
+			case r.status == 429:
+				r.body = problem(429, "Too Many Requests", "")
+			case r.status == 503:
+				r.body = unavailable
+			case r.status == 599:
+				r.body = problem(599, "", "")
+			}
 			called := 0
 			r.opts = append(r.opts[:len(r.opts):len(r.opts)], gate.OnError(func(req *http.Request, err error, status int) int {
 				called++

@@ -42,6 +42,13 @@ func (s *suite) testOptions(t *testing.T) {
 		states: states{"burst": allowed(50, 0, 0), "daily": allowed(60, 0, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "60"},
 	}, {
+		name:   "legacy headers, both exhausted",
+		why:    "of two with the same share left it is the one that takes longer",
+		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		rules:  []core.Rule{burst, daily},
+		states: states{"burst": allowed(0, 0, time.Minute), "daily": allowed(0, 0, time.Hour)},
+		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "0"},
+	}, {
 		name:   "legacy headers, denied",
 		why:    "a denial has them too",
 		opts:   []gate.Option{gate.Headers(gate.Legacy)},

@@ -138,8 +138,32 @@ func (s *suite) testLegacyReset(t *testing.T) {
 	})
 }
 
-// testIdentities checks that two identities are charged together or not at all.
+// testIdentities checks that identities are charged together or not at all.
 func (s *suite) testIdentities(t *testing.T) {
+	t.Run("two", s.testTwoIdentities)
+	t.Run("three", func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(1))))
+		h := s.build(l, header("A"), []gate.Option{gate.And(l, header("B")), gate.And(l, header("C"))}, new(probe).ServeHTTP)
+		for i, step := range []struct {
+			keys   string
+			status int
+		}{{"abc", 200}, {"a__", 429}, {"_b_", 429}, {"__c", 429}, {"xyz", 200}} {
+			r := request("GET", "/")
+			for j, name := range []string{"A", "B", "C"} {
+				key := step.keys[j : j+1]
+				if key == "_" {
+					key = strconv.Itoa(i) + name // nobody else's
+				}
+				r.Header.Set(name, key)
+			}
+			if got := record(t, h, r); got.status != step.status {
+				t.Errorf("%s has status %d, want %d", step.keys, got.status, step.status)
+			}
+		}
+	})
+}
+
+func (s *suite) testTwoIdentities(t *testing.T) {
 	store := memstore.New()
 	perIP := core.Must(core.New(store, core.SlidingLog("ip", core.PerDay(3))))
 	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerDay(1))))
