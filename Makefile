@@ -1,0 +1,149 @@
+# One word for each thing to do. `make` alone lists them.
+#
+# Only Go, make and git have to be there; `make test` brings the rest itself on
+# Debian and Ubuntu, and says what to install elsewhere.
+
+GO          ?= go
+FUZZTIME    ?= 10s
+TESTFLAGS   ?=
+BENCHFLAGS  ?= -benchmem
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# ./... never descends into folders that begin with an underscore, so whatever
+# is meant for every module says so.
+MODULES := . $(wildcard _examples _benchmarks)
+each     = @set -e; for module in $(MODULES); do echo "$(1) ($$module)"; (cd $$module && $(1)); done
+
+export GO
+
+.PHONY: help
+help: ## list what there is to do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The plain run is for the allocation budgets, which the race detector hides.
+# The race detector needs cgo, which Go switches off by itself where it has seen
+# no C compiler.
+.PHONY: test
+test: deps ## run every test on a real Redis, with the race detector and without
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) ./...
+	WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...
+	@set -e; for module in _examples _benchmarks; do \
+		[ -d $$module ] || continue; \
+		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
+		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...); \
+	done
+
+.PHONY: race
+race: deps ## hunt for races: the library's tests three times, in random order
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: gofmt vet staticcheck ## gofmt, go vet and staticcheck in every module
+
+.PHONY: gofmt
+gofmt:
+	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
+	if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
+
+.PHONY: vet
+vet:
+	$(call each,$(GO) vet ./...)
+
+.PHONY: staticcheck
+staticcheck:
+	$(call each,$(GO) run $(STATICCHECK) ./...)
+
+.PHONY: fuzz
+fuzz: deps ## run every fuzz target for FUZZTIME (10s)
+	@set -e; \
+	list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
+	targets=$$(echo "$$list" | awk '/^Fuzz/ { t[n++] = $$1 } /^(ok|\?)/ { for (i = 0; i < n; i++) print $$2 ":" t[i]; n = 0 }'); \
+	[ -n "$$targets" ] || { echo "no fuzz targets found"; exit 1; }; \
+	for target in $$targets; do \
+		echo "fuzz $${target##*:} in $${target%:*} for $(FUZZTIME)"; \
+		WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
+	done
+
+.PHONY: bench
+bench: deps ## measure this library beside its peers
+	@if [ ! -d _benchmarks ]; then echo "no _benchmarks here"; exit 0; fi; \
+	cd _benchmarks && WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -bench . $(BENCHFLAGS) -timeout 60m ./...
+
+.PHONY: examples
+examples: deps ## vet and test the example programs
+	@if [ ! -d _examples ]; then echo "no _examples here"; exit 0; fi; \
+	cd _examples && $(GO) vet ./... && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...
+
+.PHONY: tidy
+tidy: ## check that every go.mod and go.sum is as go mod tidy would have it
+	$(call each,$(GO) mod tidy -diff)
+
+.PHONY: deps
+deps: ## install redis-server and a C compiler if they are missing (apt-get)
+	@sh -c "$$DEPS"
+
+# A compiler without the C library's headers is of no use, so it is tried.
+define DEPS
+set -eu
+missing=
+command -v redis-server >/dev/null 2>&1 || missing=redis-server
+echo '#include <stdlib.h>' | $$($$GO env CC) -fsyntax-only -x c - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"
+if command -v apt-get >/dev/null 2>&1 && [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then
+	missing="$$missing ca-certificates" # for the downloads of go itself
+fi
+[ -n "$$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	cat >&2 <<-'END'
+	The tests need redis-server and a C compiler in PATH. Install them with one of
+	    brew install redis && xcode-select --install
+	    dnf install redis gcc glibc-devel
+	    apk add redis gcc musl-dev
+	and run make again.
+	END
+	exit 1
+fi
+
+sudo=
+if [ "$$(id -u)" != 0 ]; then
+	sudo=sudo
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "Run as root: apt-get install --no-install-recommends $$missing" >&2
+		exit 1
+	fi
+fi
+echo "installing with apt-get: $$missing"
+$$sudo sh -c "$$INSTALL" install $$missing </dev/null
+endef
+export DEPS
+
+# The tests start servers of their own, so the package must not start one: while
+# apt-get runs, policy-rc.d forbids it, and afterwards everything is as it was. A
+# machine that forbids it already keeps its own policy-rc.d throughout.
+define INSTALL
+set -eu
+policy=/usr/sbin/policy-rc.d
+answer=0
+[ ! -x $$policy ] || $$policy redis-server start >/dev/null 2>&1 || answer=$$?
+if [ $$answer != 101 ]; then
+	saved=
+	if [ -e $$policy ]; then
+		saved=$$(mktemp $$policy.XXXXXX)
+		cp -p $$policy "$$saved"
+	fi
+	restore() {
+		if [ -n "$$saved" ]; then mv -f "$$saved" $$policy; else rm -f $$policy; fi
+	}
+	trap restore EXIT
+	trap 'exit 1' HUP INT TERM
+	printf '#!/bin/sh\nexit 101\n' >$$policy
+	chmod 755 $$policy
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q || echo "apt-get update failed; trying with the lists that are here" >&2
+apt-get install -y -q --no-install-recommends "$$@"
+case " $$* " in
+*" redis-server "*) ! command -v systemctl >/dev/null 2>&1 || systemctl disable redis-server >/dev/null 2>&1 || : ;;
+esac
+endef
+export INSTALL
