@@ -11,17 +11,27 @@ type Algorithm uint8
 
 // The algorithms. The zero Algorithm is none.
 const (
-	AlgorithmTokenBucket = Algorithm(algo.KindTokenBucket)
-	AlgorithmSlidingLog  = Algorithm(algo.KindSlidingLog)
+	AlgorithmTokenBucket   = Algorithm(algo.KindTokenBucket)
+	AlgorithmSlidingLog    = Algorithm(algo.KindSlidingLog)
+	AlgorithmLeakyBucket   = Algorithm(algo.KindLeakyBucket)
+	AlgorithmFixedWindow   = Algorithm(algo.KindFixedWindow)
+	AlgorithmSlidingWindow = Algorithm(algo.KindSlidingWindow)
 )
 
-// String is the name used in configuration: "token_bucket", "sliding_log".
+var algorithmNames = [...]string{
+	"none",
+	AlgorithmTokenBucket:   "token_bucket",
+	AlgorithmSlidingLog:    "sliding_log",
+	AlgorithmLeakyBucket:   "leaky_bucket",
+	AlgorithmFixedWindow:   "fixed_window",
+	AlgorithmSlidingWindow: "sliding_window",
+}
+
+// String is the name used in configuration: "token_bucket", "leaky_bucket",
+// "fixed_window", "sliding_log" or "sliding_window".
 func (a Algorithm) String() string {
-	switch a {
-	case AlgorithmTokenBucket:
-		return "token_bucket"
-	case AlgorithmSlidingLog:
-		return "sliding_log"
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
 	}
 	return "none"
 }
@@ -37,8 +47,10 @@ type Rule struct {
 	limit     Limit
 	algorithm Algorithm
 	id        uint64
-	program   algo.Program
-	err       *RuleError
+
+	subWindows int
+	program    algo.Program
+	err        *RuleError
 }
 
 // maxName keeps a Redis key, of which the name is a part, within 128 bytes.
@@ -56,16 +68,102 @@ func TokenBucket(name string, l Limit) Rule {
 	})
 }
 
+// LeakyBucket is a queue of l.Burst events that drains at l.Events per l.Per. An
+// event that is admitted carries a Delay, after which it may go; departures are
+// never closer than the rate, across all servers of a Store. An event that finds
+// the queue full is denied.
+//
+// The departures of events with times that do not fall on a microsecond are
+// rounded up to one, each by itself, so that the rate does not drift.
+func LeakyBucket(name string, l Limit) Rule {
+	return newRule(name, AlgorithmLeakyBucket, l, func(period int64, p *algo.Program) (err error) {
+		p.Bucket, err = algo.NewBucket(int64(l.Events), period, int64(l.capacity()))
+		p.Bucket.Queue = true
+		return err
+	})
+}
+
+// FixedWindow is a rule that admits l.Events in every window of l.Per, counted
+// from the Unix epoch by the Store's clock. Its state is one small number, and
+// all clients start afresh at the same moments.
+//
+// It admits up to twice the limit in a span of l.Per that lies across an edge:
+//
+//	            limit 4       edge       limit 4
+//	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤
+//	                       └── 8 events ──┘
+//
+// Where that matters, use [SlidingWindow] or [SlidingLog]. l.Burst must be zero
+// or l.Events.
+func FixedWindow(name string, l Limit) Rule {
+	return windowRule(name, AlgorithmFixedWindow, l, func(period int64, p *algo.Program) (err error) {
+		p.Window, err = algo.NewWindow(int64(l.Events), period)
+		return err
+	})
+}
+
 // SlidingLog is a rule that admits at most l.Events in any span of l.Per. It
 // remembers every admitted event, and only those: about 16 bytes each in
-// memory, about 6 in Redis. l.Burst must be zero or l.Events.
+// memory, about 7 in Redis. l.Burst must be zero or l.Events.
 func SlidingLog(name string, l Limit) Rule {
-	r := newRule(name, AlgorithmSlidingLog, l, func(period int64, p *algo.Program) (err error) {
+	return windowRule(name, AlgorithmSlidingLog, l, func(period int64, p *algo.Program) (err error) {
 		p.Log, err = algo.NewLog(int64(l.Events), period)
 		return err
 	})
+}
+
+// SlidingWindow is a rule that admits at most l.Events in any span of l.Per, like
+// [SlidingLog], and remembers no more than [DefaultSubWindows] numbers, however
+// large the limit is: it counts the events of sub-windows.
+//
+// The oldest sub-window counts in full until all of it has left. So an event
+// counts for l.Per and up to one sub-window more: with 60 sub-windows the rule is
+// too strict by 1/60 of l.Per at most, and by half of that on average. (To
+// interpolate, as is often done, admits up to twice the limit to a client that
+// bursts at the edges.) [Rule.SubWindows] changes their number. l.Burst must be
+// zero or l.Events.
+func SlidingWindow(name string, l Limit) Rule {
+	return slidingWindow(name, l, DefaultSubWindows)
+}
+
+// The number of sub-windows of a [SlidingWindow].
+const (
+	DefaultSubWindows = 60
+	MaxSubWindows     = 4096
+)
+
+// SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them
+// make the rule less strict and its state larger. It has no meaning for other
+// algorithms than [SlidingWindow], and New then says so.
+func (r Rule) SubWindows(n int) Rule {
+	switch {
+	case r.algorithm != AlgorithmSlidingWindow:
+		r.err = r.invalid("sub-windows", "have a meaning for a sliding window only")
+	case n < 1 || n > MaxSubWindows:
+		r.err = r.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", n, MaxSubWindows))
+	default:
+		return slidingWindow(r.name, r.limit, n)
+	}
+	return r
+}
+
+// SubWindowCount is the number of sub-windows of a [SlidingWindow], else zero.
+func (r *Rule) SubWindowCount() int { return r.subWindows }
+
+func slidingWindow(name string, l Limit, n int) Rule {
+	r := windowRule(name, AlgorithmSlidingWindow, l, func(period int64, p *algo.Program) (err error) {
+		p.Log, err = algo.NewCounter(int64(l.Events), period, int64(n))
+		return err
+	})
+	r.subWindows = n
+	return r
+}
+
+// windowRule is a rule that counts in windows and so has no burst.
+func windowRule(name string, a Algorithm, l Limit, compile func(period int64, p *algo.Program) error) Rule {
+	r := newRule(name, a, l, compile)
 	if r.err == nil && l.capacity() != l.Events {
-		r.err = r.invalid("burst", "has no meaning for a sliding log: leave it zero")
+		r.err = r.invalid("burst", "has a meaning for buckets only: leave it zero")
 	}
 	return r
 }
@@ -157,6 +255,6 @@ func (r *Rule) String() string {
 }
 
 func (r *Rule) sameDefinition(o *Rule) bool {
-	return r.algorithm == o.algorithm && r.limit.Events == o.limit.Events &&
+	return r.algorithm == o.algorithm && r.subWindows == o.subWindows && r.limit.Events == o.limit.Events &&
 		r.limit.Per == o.limit.Per && r.limit.capacity() == o.limit.capacity()
 }

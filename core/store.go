@@ -56,6 +56,7 @@ func (c *Charge) Answer(v algo.Verdict) {
 		RetryAfter: algo.Duration(v.Retry),
 		ResetAfter: algo.Duration(v.Reset),
 		Window:     algo.Duration(v.Window),
+		Delay:      algo.Duration(v.Delay),
 	}
 }
 

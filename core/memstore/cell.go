@@ -29,21 +29,13 @@ func (c *cell) set(s algo.Span, tolerance uint16) {
 // idle says whether the bucket is full, which is the same as not being there.
 func (c *cell) idle(now int64) bool { return c.full <= now && c.rest<<16 == 0 || c.full < now }
 
-// spentPressure is the pressure of a bucket that would refuse one more token.
-const spentPressure = 1024
+func (*cell) weight() int { return 1 }
 
-// pressure is how near the bucket is to refusing: 0 when it is idle, and
-// otherwise the share of its tolerance that is in use, up to spentPressure.
 func (c *cell) pressure(now int64) uint64 {
 	if c.idle(now) {
 		return 0
 	}
-	used := uint64(max(0, c.full-now))
-	tolerance := unpackSpan(uint16(c.rest >> fracBits))
-	if used >= tolerance {
-		return spentPressure
-	}
-	return 1 + uint64(float64(used)/float64(tolerance)*(spentPressure-2))
+	return pressure(uint64(max(0, c.full-now)), unpackSpan(uint16(c.rest>>fracBits)))
 }
 
 // tolerance is the packed span that may be in use for one more token to fit.

@@ -17,29 +17,34 @@ func (s *shard) makeRoom(need int, now int64) bool {
 	return true
 }
 
-// evict forgets the least used of the next few slots of both tables.
+// evict forgets the least used of the next few slots of all tables.
 func (s *shard) evict(now int64) bool {
-	var cellVictim, logVictim uint64
-	lowest := uint64(spentPressure)
-	s.cells.look(sample, func(hash uint64, c *cell) bool {
-		if p := c.pressure(now); p < lowest {
-			cellVictim, lowest = hash, p
-		}
-		return lowest == 0
-	})
-	if lowest > 0 {
-		s.logs.look(sample, func(hash uint64, r *record) bool {
-			if p := r.pressure(now); p < lowest {
-				logVictim, lowest = hash, p
-			}
-			return lowest == 0
-		})
-	}
-	switch {
+	lowest := uint64(spent)
+	cellVictim := candidate(&s.cells, now, &lowest)
+	tallyVictim := candidate(&s.tallies, now, &lowest)
+	logVictim := candidate(&s.logs, now, &lowest)
+	switch { // a later table has a candidate only if it is used less
 	case logVictim != 0:
-		s.removeLog(logVictim)
+		forget(s, &s.logs, logVictim)
+	case tallyVictim != 0:
+		forget(s, &s.tallies, tallyVictim)
 	case cellVictim != 0:
-		s.removeCell(cellVictim)
+		forget(s, &s.cells, cellVictim)
 	}
-	return lowest < spentPressure
+	return lowest < spent
+}
+
+// candidate is the hash of an entry whose pressure is below lowest, which
+// becomes that pressure, or 0.
+func candidate[V any, E entry[V]](t *table[V], now int64, lowest *uint64) (victim uint64) {
+	if *lowest == 0 {
+		return 0
+	}
+	t.look(sample, func(hash uint64, v *V) bool {
+		if p := E(v).pressure(now); p < *lowest {
+			victim, *lowest = hash, p
+		}
+		return *lowest == 0
+	})
+	return victim
 }

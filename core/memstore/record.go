@@ -2,7 +2,8 @@ package memstore
 
 import "github.com/weir-go/weir/core/internal/algo"
 
-// A record is the state of a sliding log, and the rule that it was last used by.
+// A record is the state of a sliding log or a sliding window, and the rule that
+// it was last used by.
 type record struct {
 	history algo.History
 	rule    *algo.Log
@@ -10,22 +11,36 @@ type record struct {
 
 // A record weighs as much as the cells that its memory would hold: a slot of 56
 // bytes is two of them, and two runs of 16 bytes are one and a third.
-const recordWeight = 2
-
-func (r *record) weight() int { return recordWeight + r.history.Size()*2/3 }
+func (r *record) weight() int { return 2 + r.history.Size()*2/3 }
 
 func (r *record) idle(now int64) bool {
 	return r.rule == nil || r.rule.Expired(&r.history, now)
 }
 
-// pressure is how near the log is to refusing; see cell.pressure.
 func (r *record) pressure(now int64) uint64 {
-	switch count := r.history.Count(); {
-	case r.idle(now):
+	if r.idle(now) {
 		return 0
-	case count >= r.rule.Events:
-		return spentPressure
-	default:
-		return 1 + uint64(float64(count)/float64(r.rule.Events)*(spentPressure-2))
 	}
+	return pressure(uint64(r.history.Count()), uint64(r.rule.Events))
+}
+
+// A tally is the state of a fixed window, and the rule that it was last used by.
+type tally struct {
+	state algo.Tally
+	rule  *algo.Window
+}
+
+func (*tally) weight() int { return 1 }
+
+func (t *tally) idle(now int64) bool { return t.pressure(now) == 0 }
+
+func (t *tally) pressure(now int64) uint64 {
+	if t.rule == nil {
+		return 0
+	}
+	used, _ := t.rule.Used(t.state, now)
+	if used == 0 {
+		return 0
+	}
+	return pressure(uint64(used), uint64(t.rule.Events))
 }

@@ -9,117 +9,106 @@ import (
 // A shard is a part of the keys behind one lock. All rules of one key live in
 // one shard. The padding keeps the locks of neighbours on different cache lines.
 type shard struct {
-	mu    sync.Mutex
-	cells table[cell]
-	logs  table[record]
+	mu      sync.Mutex
+	cells   table[cell]
+	tallies table[tally]
+	logs    table[record]
 
 	weight  int // of all that is stored, in cells
 	limit   int // of weight
 	spilled bool
-	_       [40]byte
+	_       [8]byte
+}
+
+// An entry is the state of one rule of one key, as a table holds it.
+type entry[V any] interface {
+	*V
+	idle(now int64) bool       // it means nothing any more
+	pressure(now int64) uint64 // how near it is to refusing: 0 when idle, up to spent
+	weight() int               // in cells
+}
+
+// spent is the pressure of an entry that would refuse one more event.
+const spent = 1024
+
+// pressure is the share of capacity that is in use, short of spent.
+func pressure(used, capacity uint64) uint64 {
+	if used >= capacity {
+		return spent
+	}
+	return 1 + uint64(float64(used)/float64(capacity)*(spent-2))
 }
 
 // A place is where the state of one rule of one key is found: its own, or, when
-// the shard was full of spent buckets, a spillway that it shares.
+// the shard was full of spent entries, a spillway that it shares.
 type place struct{ own, spill uint64 }
 
-// spillways is how many buckets of one rule a shard keeps for the keys that
-// find no room.
+// spillways is how many entries of one rule a shard keeps for the keys that find
+// no room.
 const spillways = 16
 
 func newPlace(key, rule uint64) place {
 	return place{own: mix(key, rule), spill: mix(key>>32%spillways, ^rule)}
 }
 
-// cell returns the bucket at p, or nil if it is full.
-func (s *shard) cell(p place, now int64) *cell {
-	if c := s.cells.find(p.own); c != nil || !s.spilled {
-		return c
+// find returns the entry at p, or nil if there is none.
+func find[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
+	if v := t.find(p.own); v != nil || !s.spilled {
+		return v
 	}
-	if c := s.cells.find(p.spill); c != nil && !c.idle(now) {
-		return c
+	if v := t.find(p.spill); v != nil && !E(v).idle(now) {
+		return v
 	}
 	return nil
 }
 
-// setCell stores a state that is not idle.
-func (s *shard) setCell(p place, state algo.Span, b *algo.Bucket, now int64) {
-	c := s.cell(p, now)
-	switch {
-	case c != nil:
-	case s.makeRoom(1, now):
-		c = s.addCell(p.own, now)
-	default:
-		s.spilled = true
-		if c = s.cells.find(p.spill); c == nil {
-			c = s.addCell(p.spill, now)
+// hold returns the entry at p, a new one if there is none. It may forget others.
+func hold[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
+	if v := find[V, E](s, t, p, now); v != nil {
+		return v
+	}
+	hash := p.own
+	if !s.makeRoom(E(new(V)).weight(), now) {
+		hash, s.spilled = p.spill, true
+		if v := t.find(hash); v != nil {
+			return v
 		}
 	}
-	c.set(state, tolerance(b))
-}
-
-func (s *shard) addCell(hash uint64, now int64) *cell {
-	s.weight++
-	return s.cells.insert(hash, func(c *cell) bool {
-		if c.idle(now) {
-			s.weight--
+	v := t.insert(hash, func(v *V) bool {
+		if E(v).idle(now) {
+			s.weight -= E(v).weight()
 			return true
 		}
 		return false
 	})
+	s.weight += E(v).weight()
+	return v
 }
 
-func (s *shard) removeCell(hash uint64) {
-	before := s.cells.used
-	s.cells.remove(hash)
-	s.weight -= before - s.cells.used
+// forget removes the entry of hash.
+func forget[V any, E entry[V]](s *shard, t *table[V], hash uint64) {
+	if v := t.find(hash); v != nil {
+		s.weight -= E(v).weight()
+		t.remove(hash)
+	}
 }
 
-// log returns the record at p, or nil if there is none.
-func (s *shard) log(p place, now int64) *record {
-	if r := s.logs.find(p.own); r != nil || !s.spilled {
-		return r
-	}
-	if r := s.logs.find(p.spill); r != nil && !r.idle(now) {
-		return r
-	}
-	return nil
+// setBucket stores the state of a bucket.
+func (s *shard) setBucket(p place, state algo.Span, b *algo.Bucket, now int64) {
+	hold(s, &s.cells, p, now).set(state, tolerance(b))
+}
+
+// setWindow stores the state of a fixed window.
+func (s *shard) setWindow(p place, state algo.Tally, w *algo.Window, now int64) {
+	*hold(s, &s.tallies, p, now) = tally{state, w}
 }
 
 // spendLog records cost events at p.
 func (s *shard) spendLog(p place, l *algo.Log, now, cost int64) {
-	r := s.log(p, now)
-	switch {
-	case r != nil:
-	case s.makeRoom(recordWeight, now):
-		r = s.addLog(p.own, now)
-	default:
-		s.spilled = true
-		if r = s.logs.find(p.spill); r == nil {
-			r = s.addLog(p.spill, now)
-		}
-	}
+	r := hold(s, &s.logs, p, now)
 	s.weight -= r.weight()
 	r.rule = l
 	l.Spend(&r.history, now, cost)
 	s.weight += r.weight()
 	s.makeRoom(0, now) // r has grown, and others may have to go for it
-}
-
-func (s *shard) addLog(hash uint64, now int64) *record {
-	s.weight += recordWeight
-	return s.logs.insert(hash, func(r *record) bool {
-		if r.idle(now) {
-			s.weight -= r.weight()
-			return true
-		}
-		return false
-	})
-}
-
-func (s *shard) removeLog(hash uint64) {
-	if r := s.logs.find(hash); r != nil {
-		s.weight -= r.weight()
-		s.logs.remove(hash)
-	}
 }

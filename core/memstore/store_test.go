@@ -13,6 +13,10 @@ func TestConformance(t *testing.T) {
 		s := memstore.New()
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 		s.SetClock(func() int64 { return now })
-		return &storetest.Harness{Store: s, Advance: func(d time.Duration) { now += d.Microseconds() }}
+		return &storetest.Harness{
+			Store:   s,
+			Now:     func() time.Time { return time.UnixMicro(now) },
+			Advance: func(d time.Duration) { now += d.Microseconds() },
+		}
 	})
 }

@@ -16,6 +16,8 @@ type step struct {
 	fits    bool
 	moved   bool         // the state has to be written even if nothing is taken
 	used    algo.Span    // of a bucket
+	count   int64        // of a fixed window
+	left    int64        // of a fixed window
 	reading algo.Reading // of a log
 }
 
@@ -72,18 +74,25 @@ func (s *Store) decide(charges []core.Charge, steps []step) (admitted bool) {
 }
 
 func (st *step) read(c *core.Charge, now int64) {
-	p, cost := c.Rule.Program(), int64(c.Cost)
+	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
 	switch p.Kind {
-	case algo.KindTokenBucket:
-		if found := st.shard.cell(st.place, now); found != nil {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		if found := find(sh, &sh.cells, st.place, now); found != nil {
 			st.used, st.moved = p.Bucket.Used(found.state(), now)
 		}
 		st.fits = p.Bucket.Fits(st.used, cost)
-	case algo.KindSlidingLog:
-		if found := st.shard.log(st.place, now); found != nil {
-			st.reading = p.Log.Read(&found.history, now, cost)
-			st.moved = found.history.Moved(now)
+	case algo.KindFixedWindow:
+		st.left = p.Window.Left(now)
+		if found := find(sh, &sh.tallies, st.place, now); found != nil {
+			st.count, st.moved = p.Window.Used(found.state, now)
 		}
+		st.fits = p.Window.Fits(st.count, cost)
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		var history algo.History
+		if found := find(sh, &sh.logs, st.place, now); found != nil {
+			history, st.moved = found.history, p.Log.Moved(&found.history, now)
+		}
+		st.reading = p.Log.Read(&history, now, cost)
 		st.fits = p.Log.Fits(st.reading, cost)
 	}
 	if c.Op == core.Reset {
@@ -93,21 +102,25 @@ func (st *step) read(c *core.Charge, now int64) {
 
 // spend takes the cost.
 func (st *step) spend(c *core.Charge, now int64) {
-	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket:
-		st.shard.setCell(st.place, p.Bucket.Spend(st.used, now, int64(c.Cost)), &p.Bucket, now)
-	case algo.KindSlidingLog:
-		st.shard.spendLog(st.place, &p.Log, now, int64(c.Cost))
+	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		st.shard.setBucket(st.place, p.Bucket.Spend(st.used, now, cost), &p.Bucket, now)
+	case algo.KindFixedWindow:
+		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		st.shard.spendLog(st.place, &p.Log, now, cost)
 	}
 }
 
 // move writes back a state that the clock has left behind.
 func (st *step) move(c *core.Charge, now int64) {
 	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket:
-		st.shard.setCell(st.place, p.Bucket.At(st.used, now), &p.Bucket, now)
-	case algo.KindSlidingLog:
-		if found := st.shard.log(st.place, now); found != nil {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		st.shard.setBucket(st.place, p.Bucket.At(st.used, now), &p.Bucket, now)
+	case algo.KindFixedWindow:
+		st.shard.setWindow(st.place, p.Window.At(st.count, now), &p.Window, now)
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		if found := find(st.shard, &st.shard.logs, st.place, now); found != nil {
 			p.Log.Trim(&found.history, now)
 		}
 	}
@@ -115,9 +128,10 @@ func (st *step) move(c *core.Charge, now int64) {
 
 // forget removes the state. A spillway is shared and stays.
 func (st *step) forget() {
-	st.shard.removeCell(st.place.own)
-	st.shard.removeLog(st.place.own)
-	st.used, st.reading = algo.Span{}, algo.Reading{}
+	forget(st.shard, &st.shard.cells, st.place.own)
+	forget(st.shard, &st.shard.tallies, st.place.own)
+	forget(st.shard, &st.shard.logs, st.place.own)
+	st.used, st.count, st.reading = algo.Span{}, 0, algo.Reading{}
 }
 
 // answer fills in the State. It needs no lock.
@@ -128,9 +142,11 @@ func (st *step) answer(c *core.Charge, admitted bool) {
 	}
 	spent := admitted && c.Op == core.Spend
 	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket:
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
 		c.Answer(p.Bucket.Verdict(st.used, cost, spent))
-	case algo.KindSlidingLog:
+	case algo.KindFixedWindow:
+		c.Answer(p.Window.Verdict(st.count, st.left, cost, spent))
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		c.Answer(p.Log.Verdict(st.reading, cost, spent))
 	}
 }

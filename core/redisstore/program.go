@@ -25,6 +25,18 @@ var programs = [...]program{
 		source: parseSource("token_bucket.lua"), code: 't', version: "t1", arguments: 5, readings: 2,
 		argue: bucketArguments, verdict: bucketVerdict,
 	},
+	core.AlgorithmLeakyBucket: {
+		source: parseSource("token_bucket.lua"), code: 'q', version: "q1", arguments: 5, readings: 2,
+		argue: bucketArguments, verdict: bucketVerdict,
+	},
+	core.AlgorithmFixedWindow: {
+		source: parseSource("fixed_window.lua"), code: 'f', version: "f1", arguments: 3, readings: 2,
+		argue: windowArguments, verdict: windowVerdict,
+	},
+	core.AlgorithmSlidingWindow: {
+		source: parseSource("sliding_window.lua"), code: 'c', version: "c1", arguments: 4, readings: 5,
+		argue: counterArguments, verdict: counterVerdict,
+	},
 	core.AlgorithmSlidingLog: {
 		source: parseSource("sliding_log.lua"), code: 'l', version: "l1", arguments: 4, readings: 4,
 		argue: logArguments, verdict: logVerdict,
@@ -62,15 +74,16 @@ func integer(n int64) any {
 
 // A price is a charge without its key: what the arguments depend on.
 type price struct {
-	algorithm core.Algorithm
-	limit     core.Limit
-	cost      int64
+	algorithm  core.Algorithm
+	limit      core.Limit
+	subWindows int
+	cost       int64
 }
 
 // arguments appends those of c to args. They are remembered for a cost of one,
 // which most have; a client may choose others at will.
 func (s *Store) arguments(args []any, c *core.Charge) []any {
-	p := price{c.Rule.Algorithm(), c.Rule.Limit(), cost(c)}
+	p := price{c.Rule.Algorithm(), c.Rule.Limit(), c.Rule.SubWindowCount(), cost(c)}
 	work := func(price) []any { return programs[p.algorithm].argue(c.Rule.Program(), p.cost) }
 	if p.cost != 1 {
 		return append(args, work(p)...)
@@ -119,8 +132,36 @@ func offsetWidth(period int64) int64 {
 
 func logVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
 	l := &c.Rule.Program().Log
-	r := algo.Reading{Count: reading[0], Oldest: reading[1], Newest: reading[2], Retry: reading[3]}
-	if r.Oldest < r.Newest || r.Oldest > l.Period || r.Retry > l.Period {
+	r := algo.Reading{Count: reading[0], First: reading[1], Last: reading[2], Retry: reading[3]}
+	if r.First > r.Last || r.Last > l.Period || r.Retry > l.Period {
+		return algo.Verdict{}, errReply
+	}
+	return l.Verdict(r, int64(c.Cost), spent), nil
+}
+
+func windowArguments(program *algo.Program, cost int64) []any {
+	w := &program.Window
+	return []any{integer(cost), integer(w.Events), integer(w.Period)}
+}
+
+func windowVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	w := &c.Rule.Program().Window
+	count, left := reading[0], reading[1]
+	if left < 1 || left > w.Period {
+		return algo.Verdict{}, errReply
+	}
+	return w.Verdict(count, left, int64(c.Cost), spent), nil
+}
+
+func counterArguments(program *algo.Program, cost int64) []any {
+	l := &program.Log
+	return []any{integer(cost), integer(l.Events), integer(l.Period), integer(l.Grain)}
+}
+
+func counterVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	l := &c.Rule.Program().Log
+	r := algo.Reading{Phase: reading[0], Count: reading[1], First: reading[2], Last: reading[3], Retry: reading[4]}
+	if r.Phase >= l.Grain || r.First > r.Last || r.Last > l.Period+l.Grain || r.Retry > l.Period+l.Grain {
 		return algo.Verdict{}, errReply
 	}
 	return l.Verdict(r, int64(c.Cost), spent), nil

@@ -40,13 +40,13 @@ func compose(shape string) *script {
 		corrupt   = []string{"0"}
 		reports   []string
 		first     = 2 // of the charge's arguments in ARGV
-		functions = make(map[byte]bool)
+		functions = make(map[string]bool)
 	)
 	b.WriteString(prelude)
 	for i := 0; i < len(shape); i += 2 {
-		if p := programOf(shape[i]); !functions[p.code] {
-			functions[p.code] = true
-			b.WriteString(p.source["functions"])
+		if text := programOf(shape[i]).source["functions"]; !functions[text] {
+			functions[text] = true
+			b.WriteString(text)
 		}
 	}
 	for i := 0; i < len(shape); i += 2 {

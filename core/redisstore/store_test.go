@@ -35,6 +35,7 @@ func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Ha
 	})}, opts...)
 	return &storetest.Harness{
 		Store:   redisstore.New(rdb, opts...),
+		Now:     func() time.Time { return time.UnixMicro(now.Load()) },
 		Advance: func(d time.Duration) { now.Add(d.Microseconds()) },
 	}
 }

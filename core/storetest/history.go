@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ const (
 	runs  = 20
 	steps = 250
 )
+
+// lastDay is the end of the year 2154: times stay below 2^53 microseconds.
+const lastDay = 5_838_000_000_000_000
 
 // histories compares the subject with the model.
 func histories(s *subject) {
@@ -45,7 +49,7 @@ type history struct {
 }
 
 func newHistory(s *subject, seed uint64) *history {
-	h := &history{s: s, m: newModel(), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
+	h := &history{s: s, m: newModel(s.Now().UnixMicro()), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
 	for i := range 4 {
 		h.rules = append(h.rules, h.rule(fmt.Sprintf("%d.%d", seed, i)))
 	}
@@ -64,10 +68,14 @@ func (h *history) rule(name string) core.Rule {
 			11*time.Second, time.Minute, time.Hour, 24*time.Hour, 365*24*time.Hour),
 	}
 	a := pick(h, algorithms...)
-	if a.name == "token_bucket" && h.rng.IntN(2) == 0 {
+	if strings.HasSuffix(a.name, "_bucket") && h.rng.IntN(2) == 0 {
 		limit.Burst = pick(h, 1, 2, 5, 20, 1000)
 	}
-	return a.rule(name, limit)
+	rule := a.rule(name, limit)
+	if a.name == "sliding_window" && h.rng.IntN(2) == 0 {
+		rule = rule.SubWindows(pick(h, 1, 2, 7, 100))
+	}
+	return rule
 }
 
 // next moves the clock, asks both, and compares.
@@ -110,7 +118,7 @@ func (h *history) advance() {
 	default:
 		d = time.Duration(h.rng.Int64N(int64(per))) / pick[time.Duration](h, 1, 10, 1000)
 	}
-	if h.s.GivesBack && d < 0 {
+	if h.s.GivesBack && d < 0 || h.m.now+d.Microseconds() > lastDay {
 		d = 0
 	}
 	d = d.Truncate(time.Microsecond)

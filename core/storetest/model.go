@@ -9,75 +9,81 @@ import (
 type model struct {
 	now     int64
 	buckets map[place]algo.Span
+	windows map[place]algo.Tally
 	logs    map[place]*algo.History
 }
 
 type place struct{ key, rule string }
 
-func newModel() *model {
-	const somewhen = 1 << 50 // far from zero, which is the state of an idle bucket
-	return &model{now: somewhen, buckets: make(map[place]algo.Span), logs: make(map[place]*algo.History)}
+func newModel(now int64) *model {
+	return &model{
+		now:     now,
+		buckets: make(map[place]algo.Span),
+		windows: make(map[place]algo.Tally),
+		logs:    make(map[place]*algo.History),
+	}
 }
 
 // take is what Take must do.
 func (m *model) take(charges []core.Charge) {
 	admitted := true
 	for i := range charges {
-		if !m.look(&charges[i]).Allowed {
+		if !m.decide(&charges[i], look).Allowed {
 			admitted = false
 		}
 	}
 	for i := range charges {
-		c := &charges[i]
-		v := m.look(c)
-		if c.Op == core.Spend {
-			v = m.spend(c, admitted)
-		}
-		c.Answer(v)
-	}
-}
-
-func at(c *core.Charge) place { return place{c.Key, c.Rule.Name()} }
-
-func (m *model) history(c *core.Charge) *algo.History {
-	h := m.logs[at(c)]
-	if h == nil {
-		h = new(algo.History)
-		m.logs[at(c)] = h
-	}
-	return h
-}
-
-// look is the verdict without any change.
-func (m *model) look(c *core.Charge) algo.Verdict {
-	p, cost := c.Rule.Program(), int64(c.Cost)
-	if p.Kind == algo.KindSlidingLog {
-		return p.Log.Verdict(p.Log.Read(m.history(c), m.now, cost), cost, false)
-	}
-	used, _ := p.Bucket.Used(m.buckets[at(c)], m.now)
-	return p.Bucket.Verdict(used, cost, false)
-}
-
-// spend takes the cost if the decision admitted it.
-func (m *model) spend(c *core.Charge, admitted bool) algo.Verdict {
-	p, cost := c.Rule.Program(), int64(c.Cost)
-	if p.Kind == algo.KindSlidingLog {
-		h := m.history(c)
-		reading := p.Log.Read(h, m.now, cost)
+		c, what := &charges[i], look
 		switch {
+		case c.Op != core.Spend:
 		case admitted:
+			what = spend
+		default:
+			what = deny
+		}
+		c.Answer(m.decide(c, what))
+	}
+}
+
+// What becomes of a charge.
+const (
+	look = iota
+	spend
+	deny
+)
+
+// decide does one thing to one charge and says what the rule says.
+func (m *model) decide(c *core.Charge, what int) algo.Verdict {
+	p, cost, at := c.Rule.Program(), int64(c.Cost), place{c.Key, c.Rule.Name()}
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		used, moved := p.Bucket.Used(m.buckets[at], m.now)
+		if what == spend {
+			m.buckets[at] = p.Bucket.Spend(used, m.now, cost)
+		} else if what == deny && moved {
+			m.buckets[at] = p.Bucket.At(used, m.now)
+		}
+		return p.Bucket.Verdict(used, cost, what == spend)
+	case algo.KindFixedWindow:
+		count, moved := p.Window.Used(m.windows[at], m.now)
+		if what == spend {
+			m.windows[at] = p.Window.At(count+cost, m.now)
+		} else if what == deny && moved {
+			m.windows[at] = p.Window.At(count, m.now)
+		}
+		return p.Window.Verdict(count, p.Window.Left(m.now), cost, what == spend)
+	default:
+		h := m.logs[at]
+		if h == nil {
+			h = new(algo.History)
+			m.logs[at] = h
+		}
+		reading := p.Log.Read(h, m.now, cost)
+		if what == spend {
 			p.Log.Spend(h, m.now, cost)
-		case h.Moved(m.now):
+		} else if what == deny && p.Log.Moved(h, m.now) {
 			p.Log.Trim(h, m.now)
 		}
-		return p.Log.Verdict(reading, cost, admitted)
+		return p.Log.Verdict(reading, cost, what == spend)
 	}
-	used, moved := p.Bucket.Used(m.buckets[at(c)], m.now)
-	switch {
-	case admitted:
-		m.buckets[at(c)] = p.Bucket.Spend(used, m.now, cost)
-	case moved:
-		m.buckets[at(c)] = p.Bucket.At(used, m.now)
-	}
-	return p.Bucket.Verdict(used, cost, admitted)
 }

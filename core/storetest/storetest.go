@@ -3,7 +3,7 @@
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) *storetest.Harness {
 //			clock := ...
-//			return &storetest.Harness{Store: mystore.New(clock), Advance: clock.Advance}
+//			return &storetest.Harness{Store: mystore.New(clock), Now: clock.Now, Advance: clock.Advance}
 //		})
 //	}
 //
@@ -29,6 +29,8 @@ type Harness struct {
 	// number of microseconds; back if d is negative. It is never called while
 	// the Store is at work.
 	Advance func(d time.Duration)
+	// Now is what the Store's clock says.
+	Now func() time.Time
 	// GivesBack is set for a Store that undoes decisions over several keys
 	// instead of not beginning them. It may lose state that means nothing any
 	// more, which shows if the clock then steps back: the histories do not.
@@ -119,6 +121,9 @@ type algorithm struct {
 var algorithms = []algorithm{
 	{"token_bucket", core.TokenBucket},
 	{"sliding_log", core.SlidingLog},
+	{"leaky_bucket", core.LeakyBucket},
+	{"fixed_window", core.FixedWindow},
+	{"sliding_window", core.SlidingWindow},
 }
 
 // eachAlgorithm runs f once for every algorithm, on keys that f makes with the

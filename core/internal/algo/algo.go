@@ -27,6 +27,7 @@ type Verdict struct {
 	Remaining int64 // what is left, after the cost if that was taken
 	Retry     int64 // denied: the least wait after which the same cost fits, or Never
 	Reset     int64 // until nothing is used any more
+	Delay     int64 // allowed: hold the event this long
 	Window    int64 // the span within which no more than Remaining can be used
 }
 

@@ -14,6 +14,7 @@ type Bucket struct {
 	Burst int64 // capacity in tokens
 	Unit  Span  // one token
 	Full  Span  // Burst tokens
+	Queue bool  // a leaky bucket: what is admitted waits for what is in it
 
 	num, den int64 // one token lasts num/den microseconds, in lowest terms
 }
@@ -151,6 +152,9 @@ func (b *Bucket) At(used Span, now int64) Span {
 // cost; spent tells whether the cost was then taken.
 func (b *Bucket) Verdict(used Span, cost int64, spent bool) Verdict {
 	v := Verdict{Allowed: b.Fits(used, cost)}
+	if v.Allowed && b.Queue {
+		v.Delay = used.ceil()
+	}
 	if v.Allowed && spent {
 		used = b.add(used, b.Span(cost))
 	}

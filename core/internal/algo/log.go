@@ -1,16 +1,32 @@
 package algo
 
-// A Log is a sliding log: it remembers the time of every admitted event, so no
-// span of Period microseconds ever holds more than Events of them.
+// A Log is a sliding window: it remembers the time of every admitted event, so
+// no span of Period microseconds ever holds more than Events of them.
+//
+// With a Grain of one microsecond it is exact, a sliding log. With a coarser one
+// it is a sliding window counter: the events of one grain, a sub-window, are one
+// number, and all of them count until the last of them could have left. So it is
+// too strict by one grain at most, and never too lax.
 type Log struct {
 	Events int64
 	Period int64 // microseconds
+	Grain  int64 // microseconds
 }
 
 // NewLog compiles events per period (in microseconds), both positive.
-func NewLog(events, period int64) (Log, error) { return Log{events, period}, nil }
+func NewLog(events, period int64) (Log, error) { return Log{events, period, 1}, nil }
 
-// A Run is N events admitted in the same microsecond.
+// NewCounter compiles events per period with n sub-windows, all positive.
+func NewCounter(events, period, n int64) (Log, error) {
+	return Log{events, period, (period + n - 1) / n}, nil
+}
+
+// stamp is the time under which an event at now is remembered: the last
+// microsecond of its grain.
+func (l *Log) stamp(now int64) int64 { return now - now%l.Grain + l.Grain - 1 }
+
+// A Run is N events admitted in the same grain, the last microsecond of which
+// is At.
 type Run struct{ At, N int64 }
 
 // A History is the state of a Log: runs with strictly increasing times, oldest
@@ -20,12 +36,13 @@ type History struct {
 	count int64
 }
 
-// A Reading is what a history says at one instant, before any spending. Ages
+// A Reading is what a history says at one instant, before any spending. Spans
 // are in microseconds, and meaningless while Count is zero.
 type Reading struct {
-	Count          int64
-	Oldest, Newest int64 // ages of the first and the last event in the window
-	Retry          int64 // until enough events have left for the cost that was asked about
+	Phase       int64 // until the last microsecond of the current grain; meant even if Count is zero
+	Count       int64
+	First, Last int64 // until the first and the last event of the window leave it
+	Retry       int64 // until enough events have left for the cost that was asked about
 }
 
 // Expired says whether nothing in h matters any more at now.
@@ -39,25 +56,31 @@ func (l *Log) Expired(h *History, now int64) bool {
 // happened now: they keep counting, but for one Period at most, whatever the
 // step was. What had left when the newest event was admitted does not come back.
 func (l *Log) Read(h *History, now, cost int64) Reading {
+	stamp := l.stamp(now)
 	if len(h.runs) == 0 {
-		return Reading{}
+		return Reading{Phase: stamp - now}
 	}
 	first, count := h.window(l.cutoff(h, now))
 	if count == 0 {
-		return Reading{}
+		return Reading{Phase: stamp - now}
 	}
 	r := Reading{
-		Count:  count,
-		Oldest: max(0, now-h.runs[first].At),
-		Newest: max(0, now-h.newest()),
+		Phase: stamp - now,
+		Count: count,
+		First: min(h.runs[first].At, stamp) + l.Period - now,
+		Last:  min(h.newest(), stamp) + l.Period - now,
 	}
 	if excess := count + cost - l.Events; cost <= l.Events && excess > 0 {
-		r.Retry = min(h.nth(first, excess), now) + l.Period - now
+		r.Retry = min(h.nth(first, excess), stamp) + l.Period - now
 	}
 	return r
 }
 
-func (l *Log) cutoff(h *History, now int64) int64 { return max(now, h.newest()) - l.Period }
+// cutoff is the time at and before which nothing counts any more. The newest
+// event was admitted within the grain that ends at its time.
+func (l *Log) cutoff(h *History, now int64) int64 {
+	return max(now, h.newest()-(l.Grain-1)) - l.Period
+}
 
 func (h *History) newest() int64 { return h.runs[len(h.runs)-1].At }
 
@@ -84,7 +107,9 @@ func (h *History) nth(first int, n int64) int64 {
 // Moved says whether h has events after now. They then have to be moved to now
 // even when nothing is admitted, because otherwise they would count until the
 // clock caught up.
-func (h *History) Moved(now int64) bool { return len(h.runs) > 0 && h.newest() > now }
+func (l *Log) Moved(h *History, now int64) bool {
+	return len(h.runs) > 0 && h.newest() > l.stamp(now)
+}
 
 // Trim forgets what has left the window, and moves what is after now to now.
 func (l *Log) Trim(h *History, now int64) {
@@ -94,13 +119,14 @@ func (l *Log) Trim(h *History, now int64) {
 	first, count := h.window(l.cutoff(h, now))
 	h.runs, h.count = h.runs[first:], count
 	var late int64
-	for n := len(h.runs); n > 0 && h.runs[n-1].At > now; n-- {
+	stamp := l.stamp(now)
+	for n := len(h.runs); n > 0 && h.runs[n-1].At > stamp; n-- {
 		late += h.runs[n-1].N
 		h.runs = h.runs[:n-1]
 	}
 	if late > 0 {
 		h.count -= late
-		h.add(now, late)
+		h.add(stamp, late)
 	}
 }
 
@@ -121,7 +147,7 @@ func (l *Log) Fits(r Reading, cost int64) bool {
 // Spend trims h and records cost events, which must fit, at now.
 func (l *Log) Spend(h *History, now, cost int64) {
 	l.Trim(h, now)
-	h.add(now, cost)
+	h.add(l.stamp(now), cost)
 }
 
 // Refund forgets the n newest events, or all if there are fewer.
@@ -148,12 +174,15 @@ func (h *History) Count() int64 { return h.count }
 func (l *Log) Verdict(r Reading, cost int64, spent bool) Verdict {
 	v := Verdict{Allowed: l.Fits(r, cost), Window: l.Period}
 	if r.Count > 0 {
-		v.Reset = l.Period - r.Newest
-		v.Window = l.Period - r.Oldest
+		v.Reset = r.Last
+		v.Window = r.First
 	}
 	if v.Allowed && spent {
+		v.Reset = l.Period + r.Phase
+		if r.Count == 0 {
+			v.Window = v.Reset
+		}
 		r.Count += cost
-		v.Reset = l.Period
 	}
 	v.Remaining = max(0, l.Events-r.Count)
 	switch {

@@ -119,11 +119,11 @@ func TestLogAfterAStepBack(t *testing.T) {
 	if r := l.Read(&h, back, 1); r.Count != 2 {
 		t.Errorf("the window holds %d, want 2", r.Count)
 	}
-	if !h.Moved(back) {
+	if !l.Moved(&h, back) {
 		t.Error("an event after now does not show")
 	}
 	l.Trim(&h, back)
-	if want := []Run{{10_900, 1}, {10_950, 1}}; !slices.Equal(h.runs, want) || h.Moved(back) {
+	if want := []Run{{10_900, 1}, {10_950, 1}}; !slices.Equal(h.runs, want) || l.Moved(&h, back) {
 		t.Errorf("the history is %v, want %v", h.runs, want)
 	}
 }

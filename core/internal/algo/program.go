@@ -8,19 +8,26 @@ const (
 	_ Kind = iota
 	KindTokenBucket
 	KindSlidingLog
+	KindLeakyBucket
+	KindFixedWindow
+	KindSlidingWindow
 )
 
 // A Program is a rule compiled for execution: one algorithm and its constants.
 type Program struct {
 	Kind   Kind
-	Bucket Bucket // KindTokenBucket
-	Log    Log    // KindSlidingLog
+	Bucket Bucket // KindTokenBucket, KindLeakyBucket
+	Window Window // KindFixedWindow
+	Log    Log    // KindSlidingLog, KindSlidingWindow
 }
 
 // Capacity is the largest cost that the rule can ever admit at once.
 func (p *Program) Capacity() int64 {
-	if p.Kind == KindSlidingLog {
+	switch p.Kind {
+	case KindSlidingLog, KindSlidingWindow:
 		return p.Log.Events
+	case KindFixedWindow:
+		return p.Window.Events
 	}
 	return p.Bucket.Burst
 }

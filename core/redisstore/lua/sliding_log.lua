@@ -12,8 +12,8 @@
 --           microsecond in order, and gives the count of the window as a
 --           difference, without reading what lies between.
 -- Arguments cost, events, period (us), width
--- Reading   count; ages of the oldest and the newest event (us); how long until
---           enough events have left for the cost (us), 0 if it fits
+-- Reading   count; how long until the first, the last, and enough events for the
+--           cost leave the window (us), 0 if there are none
 -- TTL       one period after the newest event
 
 --- functions
@@ -99,14 +99,14 @@ end
 local function log_read(key, cost, events, period, width)
   local plan = {
     cost = cost + 0, events = events + 0, period = period + 0, width = width + 0,
-    count = 0, oldest_age = 0, newest_age = 0, retry = 0, corrupt = 0,
+    count = 0, first_leaves = 0, last_leaves = 0, retry = 0, corrupt = 0,
   }
   if not log_window(key, plan) then
     plan.corrupt, plan.last, plan.first, plan.count = 1, nil, nil, 0
   end
   if plan.first then
-    plan.oldest_age = math.max(0, now - log_time(plan.first, plan.left + 1))
-    plan.newest_age = math.max(0, now - plan.newest)
+    plan.first_leaves = math.min(log_time(plan.first, plan.left + 1), now) + plan.period - now
+    plan.last_leaves = math.min(plan.newest, now) + plan.period - now
     local excess = plan.count + plan.cost - plan.events
     if excess > 0 and plan.cost <= plan.events then
       local at_which
@@ -247,4 +247,4 @@ log_refund(KEYS[I_N], plan_N.cost)
 
 --- corrupt plan_N.corrupt
 
---- report plan_N.count, plan_N.oldest_age, plan_N.newest_age, plan_N.retry
+--- report plan_N.count, plan_N.first_leaves, plan_N.last_leaves, plan_N.retry

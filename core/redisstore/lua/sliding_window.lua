@@ -1,0 +1,204 @@
+-- sliding_window: counts the events of sub-windows, of which the oldest counts
+-- in full until all of it has left.
+--
+-- State     a hash: for every sub-window its number modulo 8192 and its count
+--           (small numbers, which Redis packs in two or three bytes each), and
+--             g  the length of a sub-window (us)
+--             o  the number of the oldest sub-window; numbers count from 1970
+--             l  the number of the newest
+--             t  the count of all sub-windows
+-- Arguments cost, events, period (us), length of a sub-window (us)
+-- Reading   how long the current sub-window lasts (us); count; how long until the
+--           first, the last, and enough events for the cost leave (us)
+-- TTL       until the newest sub-window leaves
+--
+-- While the oldest sub-window is in the window and the cost is one, nothing but
+-- o, l, t and the current sub-window is read.
+
+--- functions
+local function counter_integer(text)
+  local n = tonumber(text)
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n
+end
+
+-- All sub-windows that have not left, oldest first; nil if they cannot be read.
+local function counter_scan(key, plan)
+  local fields = call('HGETALL', key)
+  local all, gone, total = {}, {}, 0
+  for i = 1, #fields, 2 do
+    local name = fields[i]
+    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+      local slot, n = counter_integer(name), counter_integer(fields[i + 1])
+      if not slot or not n or slot >= 8192 then
+        return nil
+      end
+      local number = plan.newest - (plan.newest - slot) % 8192
+      if (number + 1) * plan.grain - 1 > plan.cutoff then
+        all[#all + 1] = { number = number, n = n }
+        total = total + n
+      else
+        gone[#gone + 1] = name
+      end
+    end
+  end
+  table.sort(all, function(a, b)
+    return a.number < b.number
+  end)
+  plan.all, plan.gone, plan.count = all, gone, total
+  return #all > 0 and all[#all].number == plan.newest and all
+end
+
+-- When the sub-window of that number leaves.
+local function counter_leaves(plan, number)
+  return math.min((number + 1) * plan.grain - 1, plan.stamp) + plan.period - now
+end
+
+local function counter_load(key, plan)
+  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', format('%d', plan.current % 8192))
+  if meta.err then
+    return false
+  end
+  if not meta[1] then
+    return call('EXISTS', key) == 0
+  end
+  local grain, oldest, newest, total = counter_integer(meta[1]), counter_integer(meta[2]), counter_integer(meta[3]), counter_integer(meta[4])
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+    return false
+  end
+  plan.grain, plan.newest, plan.known = grain, newest, true
+  -- What had left when the newest event was admitted does not come back when
+  -- the clock steps back.
+  plan.cutoff = math.max(now, newest * grain) - plan.period
+  if (newest + 1) * grain - 1 <= plan.cutoff then
+    return true -- all of it has left
+  end
+  plan.moved = (newest + 1) * grain - 1 > plan.stamp
+  local excess = total + plan.cost - plan.events
+  if not plan.moved and grain == plan.length and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
+    plan.count, plan.oldest = total, oldest
+    plan.here = newest == plan.current and counter_integer(meta[5]) or 0
+    plan.first, plan.last = counter_leaves(plan, oldest), counter_leaves(plan, newest)
+    plan.retry = excess > 0 and plan.first or 0
+    return total > 0
+  end
+  local all = counter_scan(key, plan)
+  if not all or plan.count == 0 then
+    return false
+  end
+  plan.first, plan.last = counter_leaves(plan, all[1].number), counter_leaves(plan, newest)
+  excess = plan.count + plan.cost - plan.events
+  if excess > 0 and plan.cost <= plan.events then
+    for _, sub in ipairs(all) do
+      excess = excess - sub.n
+      if excess <= 0 then
+        plan.retry = counter_leaves(plan, sub.number)
+        break
+      end
+    end
+  end
+  return true
+end
+
+local function counter_read(key, cost, events, period, length)
+  local plan = {
+    cost = cost + 0, events = events + 0, period = period + 0, length = length + 0,
+    count = 0, first = 0, last = 0, retry = 0, corrupt = 0,
+  }
+  plan.current = (now - now % plan.length) / plan.length
+  plan.stamp = (plan.current + 1) * plan.length - 1
+  if not counter_load(key, plan) then
+    plan.corrupt, plan.known, plan.moved, plan.all, plan.count, plan.retry, plan.oldest = 1, true, false, nil, 0, 0, nil
+  end
+  return plan
+end
+
+-- Writes all sub-windows anew, those after the current one as part of it.
+local function counter_rewrite(key, plan, cost)
+  local subs, order = {}, {}
+  local function put(number, n)
+    if n > 0 then
+      if not subs[number] then
+        order[#order + 1] = number
+      end
+      subs[number] = (subs[number] or 0) + n
+    end
+  end
+  for _, sub in ipairs(plan.all or {}) do
+    local last = math.min((sub.number + 1) * plan.grain - 1, plan.stamp)
+    put((last - last % plan.length) / plan.length, sub.n)
+  end
+  put(plan.current, cost)
+  call('DEL', key)
+  if #order == 0 then
+    return
+  end
+  table.sort(order)
+  local args, total = {}, 0
+  for _, number in ipairs(order) do
+    args[#args + 1] = format('%d', number % 8192)
+    args[#args + 1] = format('%d', subs[number])
+    total = total + subs[number]
+  end
+  call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', order[1]), 'l', format('%d', order[#order]),
+    't', format('%d', total), unpack(args))
+end
+
+local function counter_expire(key, plan)
+  call('PEXPIRE', key, format('%d', (plan.period + plan.length) / 1000 + 1 + slack))
+end
+
+local function counter_spend(key, plan)
+  if plan.oldest then
+    call('HSET', key, 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
+      format('%d', plan.current % 8192), format('%d', plan.here + plan.cost))
+  elseif plan.known and (plan.moved or not plan.all or plan.grain ~= plan.length) then
+    counter_rewrite(key, plan, plan.cost)
+  else
+    local all = plan.all or {}
+    local here = #all > 0 and all[#all].number == plan.current and all[#all].n or 0
+    call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', #all > 0 and all[1].number or plan.current),
+      'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
+      format('%d', plan.current % 8192), format('%d', here + plan.cost))
+    for _, name in ipairs(plan.gone or {}) do
+      if name + 0 ~= plan.current % 8192 then
+        call('HDEL', key, name)
+      end
+    end
+  end
+  counter_expire(key, plan)
+end
+
+local function counter_refund(key, plan)
+  if plan.known and not plan.all and plan.count > 0 then
+    counter_scan(key, plan)
+  end
+  local n = plan.cost
+  for i = #(plan.all or {}), 1, -1 do
+    local sub = plan.all[i]
+    local back = math.min(n, sub.n)
+    sub.n, n = sub.n - back, n - back
+  end
+  counter_rewrite(key, plan, 0)
+  counter_expire(key, plan)
+end
+
+--- read
+local plan_N = counter_read(KEYS[I_N], ARGV[A_N + 1], ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
+
+--- fits plan_N.count + plan_N.cost <= plan_N.events
+
+--- spend
+counter_spend(KEYS[I_N], plan_N)
+
+--- touch
+if plan_N.moved then
+  counter_rewrite(KEYS[I_N], plan_N, 0)
+  counter_expire(KEYS[I_N], plan_N)
+end
+
+--- refund
+counter_refund(KEYS[I_N], plan_N)
+
+--- corrupt plan_N.corrupt
+
+--- report plan_N.stamp - now, plan_N.count, plan_N.first, plan_N.last, plan_N.retry
