@@ -144,7 +144,7 @@ func (r *record) members(list []member, v HeaderVersion) []member {
 	if r.outer != nil {
 		list = r.outer.members(list, v)
 	}
-	if !r.gate.versions.has(v) {
+	if !r.versions.has(v) {
 		return list
 	}
 next:
@@ -163,12 +163,12 @@ next:
 	return list
 }
 
-// write sets the fields of every version that the gate of r sends.
+// write sets the fields of every version of r.
 func (r *record) write(h http.Header) {
-	if r.gate.versions.has(IETFDraft) {
+	if r.versions.has(IETFDraft) {
 		r.writeDraft(h)
 	}
-	if r.gate.versions.has(Legacy) {
+	if r.versions.has(Legacy) {
 		r.writeLegacy(h)
 	}
 }

@@ -43,7 +43,7 @@ func newGate(adapter string, l *core.Limiter, key keyfunc.Func, opts []Option) *
 	case key == nil:
 		panic(adapter + ": New: key function is nil")
 	}
-	g := &Gate{config: config{asks: []ask{{l, key}}, versions: IETFDraft.bit()}, distinct: true}
+	g := &Gate{config: config{asks: []ask{{l, key}}, versions: IETFDraft.bit(), inherits: true}, distinct: true}
 	for i, o := range opts {
 		if o == nil {
 			panic(fmt.Sprintf("%s: New: option %d is nil", adapter, i))
@@ -89,7 +89,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	if g.expose {
 		g.exposeFields(h)
 	}
-	rec := &record{Context: r.Context(), outer: recordOf(r.Context()), gate: g}
+	rec := newRecord(r.Context(), g)
 	if refused, decided := g.decide(ctx, h, r, rec); !decided {
 		return r, refused
 	}
@@ -151,6 +151,17 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *Refusal {
 	}
 	h.Set("Cache-Control", "no-store")
 	return &Refusal{Problem: quotaProblem(r, g.policies, d, retry), Decision: d, cause: ErrDenied}
+}
+
+// RetryAfter is the Retry-After of a denied decision in seconds, for an OnDenied
+// that wants to tell it in its own words. It returns false if d is admitted, or if
+// waiting is no use.
+func RetryAfter(d core.Decision) (seconds int64, ok bool) {
+	if d.Allowed {
+		return 0, false
+	}
+	seconds = retrySeconds(d)
+	return seconds, seconds > 0
 }
 
 // retrySeconds is the Retry-After of a denial, or zero if waiting is no use. It

@@ -24,6 +24,7 @@ type config struct {
 	skip       func(*http.Request) bool
 	onError    func(*http.Request, error, int) int
 	versions   versions
+	inherits   bool // no Headers option: add what the gates around this one send
 	failClosed bool
 	expose     bool
 	denied     any    // what the adapter does with a denial
@@ -77,8 +78,9 @@ func Skip(f func(r *http.Request) bool) Option {
 }
 
 // Headers selects the fields that tell a client what it has left. The default
-// is [IETFDraft]; with no versions there are none. Retry-After is sent with a
-// denial in any case. Headers panics on an unknown version.
+// is [IETFDraft], and whatever else the gates around this one send, so that what
+// they tell stays true; with no versions there are none. Retry-After is sent with
+// a denial in any case. Headers panics on an unknown version.
 func Headers(v ...HeaderVersion) Option {
 	var set versions
 	for _, v := range v {
@@ -87,7 +89,7 @@ func Headers(v ...HeaderVersion) Option {
 		}
 		set |= v.bit()
 	}
-	return option(func(c *config) { c.versions = set })
+	return option(func(c *config) { c.versions, c.inherits = set, false })
 }
 
 // FailClosed answers 503 with Retry-After to requests that the Store could not

@@ -16,8 +16,17 @@ type record struct {
 	context.Context
 	outer    *record // of the gate around this one
 	gate     *Gate
+	versions versions // of the fields that tell about the decision
 	decision core.Decision
 	values   [2]string
+}
+
+func newRecord(ctx context.Context, g *Gate) *record {
+	r := &record{Context: ctx, outer: recordOf(ctx), gate: g, versions: g.versions}
+	if g.inherits && r.outer != nil {
+		r.versions |= r.outer.versions
+	}
+	return r
 }
 
 type recordKey struct{}

@@ -150,6 +150,18 @@ func (s *suite) testGates(t *testing.T) {
 		legacy: "30",
 		inner:  "route",
 	}, {
+		name: "legacy outside only",
+		why:  "what an outer gate tells stays true: an inner one adds to it",
+		layers: []layer{
+			one(global, allowed(999, hour, 0), gate.Headers(gate.Legacy)),
+			one(route, denied(30*time.Second)),
+		},
+		status: 429,
+		policy: `"route";q=10;w=60`,
+		limit:  `"route";r=0;t=30`,
+		legacy: "0",
+		retry:  "30",
+	}, {
 		name: "inner store fails",
 		why:  "what the outer gate says stays",
 		layers: []layer{
