@@ -22,8 +22,14 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// perHour is a limit that no benchmark reaches.
-const perHour = 1_000_000
+// No benchmark reaches its limit. That of many keys refills slowly, so that no
+// key is idle before the benchmark ends.
+const (
+	manyKeys = 1000 // an hour
+	hotKey   = 1_000_000
+	burst    = 1 << 24 // at once
+	hotBurst = 1 << 30
+)
 
 var ctx = context.Background()
 
@@ -31,9 +37,9 @@ var ctx = context.Background()
 // token bucket is used where there is one.
 var inMemory = []struct {
 	name string
-	make func(b *testing.B) func(key string)
+	make func(b *testing.B, perHour, burst int) func(key string)
 }{
-	{"floor", func(*testing.B) func(string) {
+	{"floor", func(*testing.B, int, int) func(string) {
 		// What no limiter can do without: to hash the key and to read the clock.
 		seed, start := maphash.MakeSeed(), time.Now()
 		words := make([]uint64, 1<<21)
@@ -42,41 +48,41 @@ var inMemory = []struct {
 			words[i], words[i+1] = i, uint64(time.Since(start))
 		}
 	}},
-	{"weir", func(*testing.B) func(string) {
-		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(perHour))))
+	{"weir", func(_ *testing.B, perHour, burst int) func(string) {
+		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(perHour).WithBurst(burst))))
 		return func(key string) { _, _ = l.Allow(ctx, key) }
 	}},
-	{"sethvargo", func(b *testing.B) func(string) {
-		s, err := sethvargo.New(&sethvargo.Config{Tokens: perHour, Interval: time.Hour})
+	{"sethvargo", func(b *testing.B, perHour, burst int) func(string) {
+		s, err := sethvargo.New(&sethvargo.Config{Tokens: uint64(burst), Interval: time.Hour})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { _ = s.Close(ctx) })
 		return func(key string) { _, _, _, _, _ = s.Take(ctx, key) }
 	}},
-	{"throttled", func(b *testing.B) func(string) {
+	{"throttled", func(b *testing.B, perHour, burst int) func(string) {
 		s, err := throttledmem.NewCtx(0)
 		if err != nil {
 			b.Fatal(err)
 		}
-		l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{MaxRate: throttled.PerHour(perHour), MaxBurst: perHour - 1})
+		l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{MaxRate: throttled.PerHour(perHour), MaxBurst: burst - 1})
 		if err != nil {
 			b.Fatal(err)
 		}
 		return func(key string) { _, _, _ = l.RateLimitCtx(ctx, key, 1) }
 	}},
-	{"echo", func(*testing.B) func(string) {
+	{"echo", func(_ *testing.B, perHour, burst int) func(string) {
 		s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
-			Rate: rate.Limit(perHour) / 3600, Burst: perHour, ExpiresIn: time.Hour,
+			Rate: rate.Limit(perHour) / 3600, Burst: burst, ExpiresIn: time.Hour,
 		})
 		return func(key string) { _, _ = s.Allow(key) }
 	}},
-	{"ulule", func(*testing.B) func(string) {
-		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: perHour})
+	{"ulule", func(_ *testing.B, perHour, burst int) func(string) {
+		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: int64(burst)})
 		return func(key string) { _, _ = l.Get(ctx, key) }
 	}},
-	{"tollbooth", func(*testing.B) func(string) {
-		l := tollbooth.NewLimiter(float64(perHour)/3600, nil).SetBurst(perHour)
+	{"tollbooth", func(_ *testing.B, perHour, burst int) func(string) {
+		l := tollbooth.NewLimiter(float64(perHour)/3600, nil).SetBurst(burst)
 		return func(key string) { l.LimitReached(key) }
 	}},
 }
@@ -93,7 +99,7 @@ func identities(n int) []string {
 func BenchmarkMemoryHotKey(b *testing.B) {
 	for _, peer := range inMemory {
 		b.Run(peer.name, func(b *testing.B) {
-			decide := peer.make(b)
+			decide := peer.make(b, hotKey, hotBurst)
 			decide("user:1")
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
@@ -109,7 +115,7 @@ func BenchmarkMemoryMillionKeys(b *testing.B) {
 	keys := identities(1_000_000)
 	for _, peer := range inMemory {
 		b.Run(peer.name, func(b *testing.B) {
-			decide := peer.make(b)
+			decide := peer.make(b, manyKeys, burst)
 			for _, k := range keys {
 				decide(k)
 			}
@@ -135,7 +141,7 @@ func BenchmarkMemoryHeap(b *testing.B) {
 		b.Run(peer.name, func(b *testing.B) {
 			for b.Loop() {
 				before := heap()
-				decide := peer.make(b)
+				decide := peer.make(b, manyKeys, burst)
 				for _, k := range keys {
 					decide(k)
 				}

@@ -28,7 +28,7 @@ import (
 )
 
 func limiter() *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(perHour))))
+	return core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(hotKey).WithBurst(hotBurst))))
 }
 
 // nobody is a ResponseWriter without a client.
@@ -63,7 +63,7 @@ func BenchmarkNetHTTP(b *testing.B) {
 		serve(b, nethttplimit.New(limiter(), keyfunc.RemoteIP(), gate.Headers())(ok))
 	})
 	b.Run("sethvargo", func(b *testing.B) {
-		s, err := sethvargo.New(&sethvargo.Config{Tokens: perHour, Interval: time.Hour})
+		s, err := sethvargo.New(&sethvargo.Config{Tokens: hotBurst, Interval: time.Hour})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -74,14 +74,14 @@ func BenchmarkNetHTTP(b *testing.B) {
 		serve(b, m.Handle(ok))
 	})
 	b.Run("httprate", func(b *testing.B) {
-		serve(b, httprate.Limit(perHour, time.Hour, httprate.WithKeyFuncs(httprate.KeyByIP))(ok))
+		serve(b, httprate.Limit(hotBurst, time.Hour, httprate.WithKeyFuncs(httprate.KeyByIP))(ok))
 	})
 	b.Run("ulule", func(b *testing.B) {
-		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: perHour})
+		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: hotBurst})
 		serve(b, ululehttp.NewMiddleware(l).Handler(ok))
 	})
 	b.Run("tollbooth", func(b *testing.B) {
-		l := tollbooth.NewLimiter(float64(perHour)/3600, nil).SetBurst(perHour)
+		l := tollbooth.NewLimiter(float64(hotKey)/3600, nil).SetBurst(hotBurst)
 		serve(b, tollbooth.LimitHandler(l, ok))
 	})
 }
@@ -100,7 +100,7 @@ func BenchmarkGin(b *testing.B) {
 		serve(b, router(ginlimit.New(limiter(), keyfunc.RemoteIP(), gate.Headers())))
 	})
 	b.Run("ulule", func(b *testing.B) {
-		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: perHour})
+		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: hotBurst})
 		serve(b, router(ululegin.NewMiddleware(l)))
 	})
 }
@@ -119,7 +119,7 @@ func BenchmarkEcho(b *testing.B) {
 	})
 	b.Run("own", func(b *testing.B) {
 		s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
-			Rate: rate.Limit(perHour) / 3600, Burst: perHour, ExpiresIn: time.Hour,
+			Rate: rate.Limit(hotKey) / 3600, Burst: hotBurst, ExpiresIn: time.Hour,
 		})
 		serve(b, router(middleware.RateLimiter(s)))
 	})

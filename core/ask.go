@@ -20,26 +20,25 @@ type Ask struct {
 // All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
 // asks of different keys may be denied together although a moment later each
 // would have been admitted, but never admitted beyond a limit: see redisstore.
-func AllowAll(ctx context.Context, asks ...Ask) (Decision, error) {
+func AllowAll(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	if len(asks) == 0 {
-		return Decision{}, fmt.Errorf("%w: no asks", ErrNoAsks)
+		return d, fmt.Errorf("%w: no asks", ErrNoAsks)
 	}
 	b := batches.Get().(*batch)
 	defer b.free()
 	for i, a := range asks {
 		switch {
 		case a.Limiter == nil:
-			return Decision{}, fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
+			return d, fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
 		case a.Limiter.store != asks[0].Limiter.store:
-			return Decision{}, fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
+			return d, fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
 		}
-		if err := b.add(a.Limiter, a.Key, Spend, a.Cost); err != nil {
-			return Decision{}, err
+		if err = b.add(a.Limiter, a.Key, Spend, a.Cost); err != nil {
+			return d, err
 		}
 	}
 	shared := b.merge()
-	d, err := b.decide(ctx, asks[0].Limiter.store)
-	if err != nil || shared == nil {
+	if err = b.decide(ctx, asks[0].Limiter.store, &d); err != nil || shared == nil {
 		return d, err
 	}
 	return d.expand(shared), nil

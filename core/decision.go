@@ -56,9 +56,10 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// decide sums the charges up.
-func decide(charges []Charge) Decision {
-	d := Decision{Allowed: true, first: charges[0].State, n: len(charges)}
+// sum makes d, which is zero, the decision about charges. It is filled in place:
+// copies of it would take a fifth of the time that a decision in memory takes.
+func (d *Decision) sum(charges []Charge) {
+	d.Allowed, d.n, d.first = true, len(charges), charges[0].State
 	if len(charges) > 1 {
 		d.rest = make([]State, len(charges)-1)
 	}
@@ -76,7 +77,6 @@ func decide(charges []Charge) Decision {
 	if !d.Allowed {
 		d.Delay = 0
 	}
-	return d
 }
 
 // StateOf is the State of the Rule of that name, the first if there are

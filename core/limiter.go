@@ -91,13 +91,14 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return err
 }
 
-func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (Decision, error) {
+func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()
-	if err := b.add(l, key, op, cost); err != nil {
-		return Decision{}, err
+	if err = b.add(l, key, op, cost); err != nil {
+		return d, err
 	}
-	return b.decide(ctx, l.store)
+	err = b.decide(ctx, l.store, &d)
+	return d, err
 }
 
 // A batch is the charges of one decision.
@@ -131,16 +132,30 @@ func (b *batch) add(l *Limiter, key string, op Op, cost int) error {
 		op, cost = Peek, 1
 	}
 	for i := range l.rules {
-		b.charges = append(b.charges, Charge{Key: key, Rule: &l.rules[i], Op: op, Cost: cost})
+		c := b.next()
+		c.Key, c.Rule, c.Op, c.Cost = key, &l.rules[i], op, cost
 	}
 	return nil
 }
 
-func (b *batch) decide(ctx context.Context, s Store) (Decision, error) {
-	if err := s.Take(ctx, b.charges); err != nil {
-		return Decision{}, err
+// next is one more charge, all zero.
+func (b *batch) next() *Charge {
+	n := len(b.charges)
+	if n == cap(b.charges) {
+		b.charges = append(b.charges, Charge{})
+	} else {
+		b.charges = b.charges[:n+1] // free has cleared it
 	}
-	return decide(b.charges), nil
+	return &b.charges[n]
+}
+
+// decide asks s and sums the answer up in d.
+func (b *batch) decide(ctx context.Context, s Store, d *Decision) error {
+	if err := s.Take(ctx, b.charges); err != nil {
+		return err
+	}
+	d.sum(b.charges)
+	return nil
 }
 
 // SharesStore says whether l and o can be asked together in one [AllowAll].

@@ -49,15 +49,15 @@ type Charge struct {
 // Answer fills in the State from the verdict of an algorithm. It serves the
 // stores of this module.
 func (c *Charge) Answer(v algo.Verdict) {
-	c.State = State{
-		Rule:       c.Rule,
-		Allowed:    v.Allowed,
-		Remaining:  int(v.Remaining),
-		RetryAfter: algo.Duration(v.Retry),
-		ResetAfter: algo.Duration(v.Reset),
-		Window:     algo.Duration(v.Window),
-		Delay:      algo.Duration(v.Delay),
-	}
+	s := &c.State
+	s.Rule = c.Rule
+	s.Allowed = v.Allowed
+	s.Remaining = int(v.Remaining)
+	s.RetryAfter = algo.Duration(v.Retry)
+	s.ResetAfter = algo.Duration(v.Reset)
+	s.Window = algo.Duration(v.Window)
+	s.Delay = algo.Duration(v.Delay)
+	s.Soft = false
 }
 
 // CheckCharges returns an [ErrInvalidCharge] if charges break the contract of

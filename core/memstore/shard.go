@@ -7,17 +7,19 @@ import (
 )
 
 // A shard is a part of the keys behind one lock. All rules of one key live in
-// one shard. The padding keeps the locks of neighbours on different cache lines.
+// one shard. What a decision about a bucket touches is the first 64 bytes, one
+// cache line: another core has to hand over no more than that.
 type shard struct {
 	mu      sync.Mutex
+	last    int64 // the time of the last decision
+	spilled bool
 	cells   table[cell]
+
 	tallies table[tally]
 	logs    table[record]
-
 	weight  int // of all that is stored, in cells
 	limit   int // of weight
-	spilled bool
-	_       [8]byte
+	_       [32]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.

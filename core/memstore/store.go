@@ -99,6 +99,8 @@ func mix(a, b uint64) uint64 {
 	return max(1, hi^lo)
 }
 
+func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
 // shardOf is where all rules of a key live.
 func (s *Store) shardOf(key uint64) uint64 { return key & uint64(len(s.shards)-1) }
 
@@ -111,6 +113,10 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if err := core.CheckCharges(charges); err != nil {
 		return err
 	}
+	if len(charges) == 1 {
+		s.takeOne(&charges[0])
+		return nil
+	}
 	var room [4]step
 	steps := room[:]
 	if len(charges) > len(room) {
@@ -119,12 +125,10 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	steps = steps[:len(charges)]
 	for i := range charges {
 		if i > 0 && charges[i].Key == charges[i-1].Key {
-			steps[i].key = steps[i-1].key
+			steps[i].aim(s, &charges[i], steps[i-1].key)
 		} else {
-			steps[i].key = maphash.String(s.seed, charges[i].Key)
+			steps[i].aim(s, &charges[i], s.hash(charges[i].Key))
 		}
-		steps[i].shard = &s.shards[s.shardOf(steps[i].key)]
-		steps[i].place = newPlace(steps[i].key, charges[i].Rule.ID())
 	}
 	admitted := s.decideLocked(charges, steps)
 	for i := range steps {

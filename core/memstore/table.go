@@ -48,7 +48,7 @@ func (t *table[V]) find(hash uint64) *V {
 }
 
 // insert makes room for hash, which must not be in the table. When the table is
-// full it is rebuilt without the values that are dead.
+// full, what is dead is dropped first.
 func (t *table[V]) insert(hash uint64, dead func(*V) bool) *V {
 	if t.used >= len(t.slots)-len(t.slots)/8 {
 		t.rebuild(dead)
@@ -68,20 +68,24 @@ func (t *table[V]) free(hash uint64) *slot[V] {
 	return &t.slots[i]
 }
 
-// rebuild moves what is not dead to slots that it fills to seven tenths.
+// rebuild drops what is dead, and changes the size if the rest fills more than
+// seven tenths of it or less than a quarter.
 func (t *table[V]) rebuild(dead func(*V) bool) {
-	old := t.slots
-	t.used = 0
-	for i := range old {
-		switch s := &old[i]; {
-		case s.hash == 0:
-		case dead(&s.value):
-			s.hash = 0
-		default:
-			t.used++
+	for i := 0; i < len(t.slots); {
+		if s := &t.slots[i]; s.hash != 0 && dead(&s.value) {
+			t.remove(s.hash) // what moves into the slot is looked at next
+		} else {
+			i++
 		}
 	}
-	t.slots = make([]slot[V], t.used+t.used*3/7+8)
+	if size := len(t.slots); t.used >= size*7/10 || t.used < size/4 {
+		t.resize(t.used + t.used*3/7 + 8)
+	}
+}
+
+func (t *table[V]) resize(size int) {
+	old := t.slots
+	t.slots = make([]slot[V], size)
 	t.hand = 0
 	for i := range old {
 		if old[i].hash != 0 {

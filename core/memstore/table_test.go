@@ -3,6 +3,7 @@ package memstore
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 // The table behaves as a map under any mixture of inserts and removals.
@@ -57,6 +58,18 @@ func TestRebuildDropsTheDead(t *testing.T) {
 	}
 	if len(tab.slots) > 20_000 {
 		t.Errorf("%d slots for 5000 that live", len(tab.slots))
+	}
+}
+
+// The comment on shard says which cache lines are shared; this keeps it true.
+func TestShardsKeepToCacheLines(t *testing.T) {
+	const line = 64
+	var s shard
+	if size := unsafe.Sizeof(s); size%line != 0 {
+		t.Errorf("a shard is %d bytes", size)
+	}
+	if end := unsafe.Offsetof(s.cells) + unsafe.Sizeof(s.cells); end != line {
+		t.Errorf("the first part of a shard is %d bytes", end)
 	}
 }
 

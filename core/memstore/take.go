@@ -13,6 +13,7 @@ type step struct {
 	shard *shard
 	place place
 
+	cell    *cell // what was found; good until another entry of the shard is stored
 	fits    bool
 	moved   bool         // the state has to be written even if nothing is taken
 	used    algo.Span    // of a bucket
@@ -21,16 +22,40 @@ type step struct {
 	reading algo.Reading // of a log
 }
 
+// aim finds out where the state of c is. key is the hash of its key.
+func (st *step) aim(s *Store, c *core.Charge, key uint64) {
+	st.key = key
+	st.shard = &s.shards[s.shardOf(key)]
+	st.place = newPlace(key, c.Rule.ID())
+}
+
+// forward is now, or the time of the shard's last decision if that is later. The
+// clock is read before the lock is taken, so that nobody waits for it; this
+// keeps it from running backwards from one decision about a key to the next.
+func (sh *shard) forward(now int64) int64 {
+	sh.last = max(sh.last, now)
+	return sh.last
+}
+
+// takeOne is Take for what is asked most: one charge, one lock.
+func (s *Store) takeOne(c *core.Charge) {
+	var st step
+	st.aim(s, c, s.hash(c.Key))
+	now := s.now()
+	st.shard.mu.Lock()
+	if s.clock == nil {
+		now = st.shard.forward(now)
+	}
+	st.read(c, now)
+	st.conclude(c, now, st.fits)
+	st.shard.mu.Unlock()
+	st.answer(c, st.fits)
+}
+
 // decideLocked decides under the locks of all shards that it needs. They are
 // taken in ascending order, so that two decisions cannot wait for each other.
 func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool) {
-	if len(steps) == 1 {
-		sh := steps[0].shard
-		sh.mu.Lock()
-		admitted = s.decide(charges, steps)
-		sh.mu.Unlock()
-		return admitted
-	}
+	now := s.now()
 	var room [4]uint64
 	shards := room[:0]
 	for i := range steps {
@@ -41,7 +66,7 @@ func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool
 	for _, i := range shards {
 		s.shards[i].mu.Lock()
 	}
-	admitted = s.decide(charges, steps)
+	admitted = s.decide(charges, steps, now)
 	for _, i := range shards {
 		s.shards[i].mu.Unlock()
 	}
@@ -49,28 +74,36 @@ func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool
 }
 
 // decide reads every state, and writes them if all charges fit. The shards are
-// locked; the clock is read under the locks, so that it never runs backwards
-// from one decision about a key to the next.
-func (s *Store) decide(charges []core.Charge, steps []step) (admitted bool) {
-	now := s.now()
+// locked.
+func (s *Store) decide(charges []core.Charge, steps []step, now int64) (admitted bool) {
+	if s.clock == nil {
+		for i := range steps {
+			now = steps[i].shard.forward(now)
+		}
+	}
 	admitted = true
 	for i := range steps {
 		steps[i].read(&charges[i], now)
 		admitted = admitted && steps[i].fits
 	}
 	for i := range steps {
-		switch charges[i].Op {
-		case core.Spend:
-			if admitted {
-				steps[i].spend(&charges[i], now)
-			} else if steps[i].moved {
-				steps[i].move(&charges[i], now)
-			}
-		case core.Reset:
-			steps[i].forget()
-		}
+		steps[i].cell = nil
+		steps[i].conclude(&charges[i], now, admitted)
 	}
 	return admitted
+}
+
+// conclude does what the decision says.
+func (st *step) conclude(c *core.Charge, now int64, admitted bool) {
+	switch {
+	case c.Op == core.Reset:
+		st.forget()
+	case c.Op != core.Spend:
+	case admitted:
+		st.spend(c, now)
+	case st.moved:
+		st.move(c, now)
+	}
 }
 
 func (st *step) read(c *core.Charge, now int64) {
@@ -78,6 +111,7 @@ func (st *step) read(c *core.Charge, now int64) {
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
 		if found := find(sh, &sh.cells, st.place, now); found != nil {
+			st.cell = found
 			st.used, st.moved = p.Bucket.Used(found.state(), now)
 		}
 		st.fits = p.Bucket.Fits(st.used, cost)
@@ -104,7 +138,12 @@ func (st *step) read(c *core.Charge, now int64) {
 func (st *step) spend(c *core.Charge, now int64) {
 	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		st.shard.setBucket(st.place, p.Bucket.Spend(st.used, now, cost), &p.Bucket, now)
+		state := p.Bucket.Spend(st.used, now, cost)
+		if st.cell != nil {
+			st.cell.set(state, tolerance(&p.Bucket))
+		} else {
+			st.shard.setBucket(st.place, state, &p.Bucket, now)
+		}
 	case algo.KindFixedWindow:
 		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:

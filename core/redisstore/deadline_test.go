@@ -178,10 +178,8 @@ func TestDeadlineChurn(t *testing.T) {
 					t.Errorf("200 calls have opened %d connections, the pool holds %d", n, size)
 				}
 				proxy.Pass()
-				eventually(t, func() error {
-					_, err := l.Allow(t.Context(), "k")
-					return err
-				})
+				patient := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(patience)}, mode.opts...)...)
+				ask(t, limiter(t, patient, dailyRules()...), "k", 1)
 				if n := proxy.Conns(); n > 2*size { // a Store uses one of the two pools
 					t.Errorf("afterwards %d connections, the pools hold %d", n, 2*size)
 				}

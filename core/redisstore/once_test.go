@@ -32,25 +32,35 @@ func dailyRules() []core.Rule {
 	return []core.Rule{core.TokenBucket("bucket", core.PerDay(1000)), core.SlidingLog("log", core.PerDay(1000))}
 }
 
+// warm makes the server of "k" know the script.
+func warm(t *testing.T, l *core.Limiter) {
+	t.Helper()
+	spend(t, l, "k", 1)
+	if err := l.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // chargedOnce makes calls whose replies are lost, and looks with a healthy
 // limiter at what each has taken.
 func chargedOnce(t *testing.T, lossy, healthy *core.Limiter) {
 	t.Helper()
-	var charged []int
-	for call := 1; call <= 3; call++ {
+	const least, most = 3, 100 // on a busy machine a call may end before it was sent
+	for call := 1; call <= most; call++ {
 		d, err := lossy.Allow(t.Context(), "k")
 		unavailable(t, d, err)
-		charged = used(t, healthy, "k")
+		charged := used(t, healthy, "k")
 		if slices.Max(charged) > call {
 			t.Fatalf("%d calls were charged %v times", call, charged)
 		}
 		if slices.Min(charged) != slices.Max(charged) {
 			t.Fatalf("after %d calls the rules were charged %v times", call, charged)
 		}
+		if call >= least && charged[0] > 0 {
+			return
+		}
 	}
-	if charged[0] == 0 {
-		t.Error("no call has reached the server, so nothing was tested")
-	}
+	t.Error("no call has reached the server, so nothing was tested")
 }
 
 func TestOnce(t *testing.T) {
@@ -63,7 +73,7 @@ func TestOnce(t *testing.T) {
 					t.Parallel()
 					own := prefix()
 					healthy := limiter(t, redisstore.New(server.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
-					used(t, healthy, "k") // the server knows the script from now on
+					warm(t, healthy)
 					proxy := redistest.DropReplies(t, server.Addr)
 					proxy.Swallow(end.after, "evalsha", "eval")
 					rdb := server.Client(func(o *redis.Options) {
@@ -88,7 +98,7 @@ func TestOnceCluster(t *testing.T) {
 						t.Parallel()
 						own := prefix()
 						healthy := limiter(t, redisstore.New(cluster.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
-						used(t, healthy, "k")
+						warm(t, healthy)
 						proxies := make(map[string]*redistest.Proxy)
 						for _, node := range cluster.Nodes {
 							proxies[node.Addr] = redistest.DropReplies(t, node.Addr)
@@ -123,13 +133,17 @@ func TestOnceWithScript(t *testing.T) {
 				rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
 				opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
 				lossy := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
-				if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
-				d, err := lossy.Allow(t.Context(), "k")
-				unavailable(t, d, err)
-				if got := used(t, healthy, "k"); !slices.Equal(got, []int{1, 1}) {
-					t.Errorf("one call with the source of the script was charged %v times", got)
+				for call, charged := 1, 0; charged == 0; call++ {
+					if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+						t.Fatal(err)
+					}
+					d, err := lossy.Allow(t.Context(), "k")
+					unavailable(t, d, err)
+					got := used(t, healthy, "k")
+					if slices.Max(got) > call {
+						t.Fatalf("%d calls with the source of the script were charged %v times", call, got)
+					}
+					charged = got[0]
 				}
 			})
 		}

@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -131,27 +133,27 @@ func TestScriptHeaders(t *testing.T) {
 var (
 	luaComment = regexp.MustCompile(`--[^\n]*`)
 	luaLiteral = regexp.MustCompile(`'[^'\n]*'`)
-	luaText    = regexp.MustCompile(`(struct\.pack|string\.format|string\.sub|table\.concat|log_header)\([^()]*\)`)
+	luaText    = regexp.MustCompile(`(struct\.pack|(string\.)?format|string\.sub|table\.concat|log_header)\([^()]*\)`)
 	luaNumber  = regexp.MustCompile(`math\.\w+\([^()]*\)`)
 	luaInner   = regexp.MustCompile(`([-+*/(,] ?)\([^()]*\)`)
-	luaCall    = regexp.MustCompile(`redis\.p?call\(([^()]*)\)`)
-	luaAny     = regexp.MustCompile(`redis\.p?call`)
+	luaCall    = regexp.MustCompile(`\bp?call\(([^()]*)\)`)
+	luaAny     = regexp.MustCompile(`\bp?call\(`)
 	luaLeft    = regexp.MustCompile(`[\w.']+\s*$`)
 	luaRight   = regexp.MustCompile(`^\s*[\w.']+`)
-	luaSmall   = regexp.MustCompile(`^-?\d{1,5}$`)
+	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|-?\d{1,5})$`)
 )
 
 // luaTexts are the variables that hold text, and the numbers that stay so small
 // that every version of Redis writes them out.
 var luaTexts = []string{
-	"'text'", "key", "KEYS[i]", "value", "member",
+	"key", "value", "member", "extended",
 	"chunk.width",   // bytes, 4 to 7
 	"middle", "low", // ranks in a sorted set
 }
 
 func isLuaText(operand string) bool {
 	operand = strings.TrimSpace(operand)
-	return slices.Contains(luaTexts, operand) || luaSmall.MatchString(operand)
+	return slices.Contains(luaTexts, operand) || luaKnown.MatchString(operand)
 }
 
 // A Lua number becomes text with 14 digits, which is not enough for a time, and
@@ -159,8 +161,8 @@ func isLuaText(operand string) bool {
 // by string.format.
 func TestScriptNumbers(t *testing.T) {
 	t.Parallel()
-	bucket, log := core.TokenBucket("b", core.PerSecond(1)), core.SlidingLog("l", core.PerSecond(1))
-	for _, source := range []string{redisstore.Script(&bucket), redisstore.Script(&log), redisstore.Script(&bucket, &log)} {
+	commands := 0
+	for name, source := range lua(t) {
 		source = luaComment.ReplaceAllString(source, "")
 		source = luaLiteral.ReplaceAllString(source, "'text'")
 		for before := ""; before != source; {
@@ -170,46 +172,84 @@ func TestScriptNumbers(t *testing.T) {
 			source = luaInner.ReplaceAllString(source, "${1}number")
 		}
 		if strings.Contains(source, "tostring") {
-			t.Error("a script uses tostring")
+			t.Errorf("%s: tostring", name)
 		}
 		pieces := strings.Split(source, "..")
 		for i := range len(pieces) - 1 {
 			for _, operand := range []string{luaLeft.FindString(pieces[i]), luaRight.FindString(pieces[i+1])} {
 				if !isLuaText(operand) {
-					t.Errorf("a script joins %q to a text", operand)
+					t.Errorf("%s: %q is joined to a text", name, operand)
 				}
 			}
 		}
 		calls := luaCall.FindAllStringSubmatch(source, -1)
 		if all := luaAny.FindAllString(source, -1); len(all) != len(calls) {
-			t.Errorf("%d of %d commands have arguments that this test cannot read", len(all)-len(calls), len(all))
+			t.Errorf("%s: %d of %d commands have arguments that this test cannot read", name, len(all)-len(calls), len(all))
 		}
 		for _, m := range calls {
+			commands++
 			for _, arg := range strings.Split(m[1], ",") {
 				if !isLuaText(arg) {
-					t.Errorf("a script passes %q in %q", arg, m[0])
+					t.Errorf("%s: %q in %q", name, arg, m[0])
 				}
 			}
 		}
 	}
+	if commands < 10 {
+		t.Errorf("only %d commands were found", commands)
+	}
 }
 
-// Both sides of a script cost time on every call: what a server has to load is
-// only what the rules need.
-func TestScriptSets(t *testing.T) {
+// A script is made of what its rules need, and no more: all of it costs time on
+// every call.
+func TestScriptSize(t *testing.T) {
 	t.Parallel()
 	bucket, log := core.TokenBucket("b", core.PerSecond(1)), core.SlidingLog("l", core.PerSecond(1))
 	one, other, both := redisstore.Script(&bucket), redisstore.Script(&log), redisstore.Script(&log, &bucket)
-	if one == other || len(both) <= max(len(one), len(other)) {
-		t.Errorf("scripts of %d, %d and %d bytes", len(one), len(other), len(both))
-	}
-	if both != redisstore.Script(&bucket, &log, &bucket) {
-		t.Error("the order of the rules makes another script")
+	if one == other || len(both) <= max(len(one), len(other)) || len(both) >= len(one)+len(other) {
+		t.Errorf("scripts of %d, %d and together %d bytes", len(one), len(other), len(both))
 	}
 	rdb := redistest.Shared(t).Client()
 	for _, source := range []string{one, other, both} {
 		if err := rdb.ScriptLoad(t.Context(), source).Err(); err != nil {
 			t.Errorf("a script does not compile: %v", err)
 		}
+	}
+}
+
+// Lua allows 200 local variables; as many rules as are allowed have room.
+func TestScriptMost(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for name, algorithm := range map[string]func(i int) int{
+		"buckets": func(int) int { return 0 },
+		"logs":    func(int) int { return 1 },
+		"both":    func(i int) int { return i % 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
+			var rules []core.Rule
+			for i := range redisstore.MaxCharges + 1 {
+				rules = append(rules, algorithms[algorithm(i)].rule(fmt.Sprint("rule ", i), core.PerDay(10+i)))
+			}
+			most := limiter(t, s, rules[:redisstore.MaxCharges]...)
+			spend(t, most, "k", 3)
+			for i, n := range used(t, most, "k") {
+				if n != 3 {
+					t.Errorf("rule %d has used %d, want 3", i, n)
+				}
+			}
+			if d := ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
+				t.Errorf("%+v", d)
+			}
+			if err := most.Reset(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			spend(t, most, "k", 10)
+			d, err := limiter(t, s, rules...).Allow(t.Context(), "k")
+			if !errors.Is(err, core.ErrInvalidCharge) || d.Allowed {
+				t.Errorf("more than the most: %+v, %v", d, err)
+			}
+		})
 	}
 }

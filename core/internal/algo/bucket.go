@@ -36,7 +36,7 @@ func NewBucket(events, period, burst int64) (Bucket, error) {
 	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); hi >= uint64(b.den) || over(hi, lo, b.den) {
 		return Bucket{}, ErrTooLong
 	}
-	b.Unit, b.Full = b.Span(1), b.Span(burst)
+	b.Unit, b.Full = b.span(1), b.span(burst)
 	return b, nil
 }
 
@@ -57,17 +57,32 @@ func (b *Bucket) Den() int64 { return b.den }
 
 // Span is how long n tokens take to refill, 0 <= n <= Burst.
 func (b *Bucket) Span(n int64) Span {
+	switch {
+	case n == 1:
+		return b.Unit // most costs are one, and a division costs as much as a hash
+	case b.den == 1:
+		return Span{n * b.num, 0}
+	}
+	return b.span(n)
+}
+
+func (b *Bucket) span(n int64) Span {
 	hi, lo := bits.Mul64(uint64(n), uint64(b.num))
 	q, r := bits.Div64(hi, lo, uint64(b.den))
 	return Span{int64(q), int64(r)}
 }
 
-// tokens is how many whole tokens refill in s, s <= Full.
-func (b *Bucket) tokens(s Span) int64 {
+// tokens is how many whole tokens refill in s, s <= Full, and how long those
+// take.
+func (b *Bucket) tokens(s Span) (n int64, worth Span) {
+	if b.den == 1 {
+		n = s.Micros / b.num
+		return n, Span{n * b.num, 0}
+	}
 	hi, lo := bits.Mul64(uint64(s.Micros), uint64(b.den))
 	lo, carry := bits.Add64(lo, uint64(s.Frac), 0)
 	q, _ := bits.Div64(hi+carry, lo, uint64(b.num))
-	return int64(q)
+	return int64(q), b.span(int64(q))
 }
 
 func (b *Bucket) add(x, y Span) Span {
@@ -159,9 +174,10 @@ func (b *Bucket) Verdict(used Span, cost int64, spent bool) Verdict {
 		used = b.add(used, b.Span(cost))
 	}
 	free := b.sub(b.Full, used)
-	v.Remaining = b.tokens(free)
+	remaining, worth := b.tokens(free)
+	v.Remaining = remaining
 	v.Reset = used.ceil()
-	v.Window = b.Span(v.Remaining).ceil()
+	v.Window = worth.ceil()
 	switch {
 	case v.Allowed:
 	case cost > b.Burst:
