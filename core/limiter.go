@@ -91,6 +91,21 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return err
 }
 
+// Refund gives back n of what admitted events of key took: the newest of them,
+// where they are remembered one by one, and never more than is used now. It is
+// for events that turned out not to count. Zero does nothing; less is an
+// [ErrNegativeCost].
+//
+// Refund does not know which decision it undoes: who refunds twice, or what was
+// denied, gives others' events back.
+func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := l.take(ctx, key, Refund, n)
+	return err
+}
+
 func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()

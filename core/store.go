@@ -16,8 +16,8 @@ import (
 // decide, and then the states mean nothing. It is safe for concurrent use.
 //
 // A Store decides by its own clock. Within one Take no two charges name the
-// same key and rule, no cost is below 1, and every rule came through [New];
-// [CheckCharges] is there to refuse the rest. The charges belong to the caller:
+// same key and rule, no cost is below 1, Reset and Refund stand by themselves, and
+// every rule came through [New]; [CheckCharges] is there to refuse the rest. The charges belong to the caller:
 // a Store does not keep the slice or its elements after Take returned. The
 // dynamic type of a Store must be comparable, as a pointer is.
 type Store interface {
@@ -35,7 +35,14 @@ const (
 	Peek
 	// Reset forgets the state; State is then that of an untouched key. It always fits.
 	Reset
+	// Refund gives back Cost, or as much of it as is used now. It always fits, and
+	// State is what is left after it.
+	Refund
 )
+
+// asks says whether op asks for a decision. The others tell the store something,
+// and cannot be denied.
+func (op Op) asks() bool { return op <= Peek }
 
 // A Charge is one Rule of one key, and what to do to it.
 type Charge struct {
@@ -74,7 +81,9 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charge %d has a zero rule", ErrInvalidCharge, i)
 		case c.Cost < 1 && c.Op != Reset:
 			return fmt.Errorf("%w: charge %d costs %d", ErrInvalidCharge, i, c.Cost)
-		case c.Op > Reset:
+		case c.Op.asks() != charges[0].Op.asks():
+			return fmt.Errorf("%w: charges 0 and %d ask and tell in one decision", ErrInvalidCharge, i)
+		case c.Op > Refund:
 			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {

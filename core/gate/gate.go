@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -95,10 +96,30 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	}
 	r = r.WithContext(rec)
 	rec.write(h)
-	if rec.decision.Allowed {
-		return r, nil
+	if !rec.decision.Allowed {
+		return r, g.deny(h, r, rec.decision)
 	}
-	return r, g.deny(h, r, rec.decision)
+	if err := hold(r.Context(), rec.decision.Delay); err != nil {
+		return r, g.fail(h, r, err, gone)
+	}
+	return r, nil
+}
+
+// hold waits for the turn of a request, or until nobody waits for its answer any
+// more. The place in the queue then passes unused: those behind have been told
+// their times.
+func hold(ctx context.Context, delay time.Duration) error {
+	if delay <= 0 {
+		return nil
+	}
+	turn := time.NewTimer(delay)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // decide asks the Store, and fills in the decision of rec. If there is none, it

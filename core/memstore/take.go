@@ -98,6 +98,8 @@ func (st *step) conclude(c *core.Charge, now int64, admitted bool) {
 	switch {
 	case c.Op == core.Reset:
 		st.forget()
+	case c.Op == core.Refund:
+		st.refund(c, now)
 	case c.Op != core.Spend:
 	case admitted:
 		st.spend(c, now)
@@ -129,7 +131,7 @@ func (st *step) read(c *core.Charge, now int64) {
 		st.reading = p.Log.Read(&history, now, cost)
 		st.fits = p.Log.Fits(st.reading, cost)
 	}
-	if c.Op == core.Reset {
+	if c.Op == core.Reset || c.Op == core.Refund {
 		st.fits = true
 	}
 }
@@ -165,6 +167,32 @@ func (st *step) move(c *core.Charge, now int64) {
 	}
 }
 
+// refund gives the cost back, and reads the state anew.
+func (st *step) refund(c *core.Charge, now int64) {
+	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		if state := p.Bucket.Refund(st.used, now, cost); state != (algo.Span{}) {
+			sh.setBucket(st.place, state, &p.Bucket, now)
+			st.used, _ = p.Bucket.Used(state, now)
+			return
+		}
+	case algo.KindFixedWindow:
+		if state := p.Window.At(st.count-cost, now); state != (algo.Tally{}) {
+			sh.setWindow(st.place, state, &p.Window, now)
+			st.count -= cost
+			return
+		}
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		if found := find(sh, &sh.logs, st.place, now); found != nil {
+			p.Log.Refund(&found.history, now, cost)
+			st.reading = p.Log.Read(&found.history, now, 1)
+		}
+		return
+	}
+	st.forget()
+}
+
 // forget removes the state. A spillway is shared and stays.
 func (st *step) forget() {
 	forget(st.shard, &st.shard.cells, st.place.own)
@@ -176,16 +204,22 @@ func (st *step) forget() {
 // answer fills in the State. It needs no lock.
 func (st *step) answer(c *core.Charge, admitted bool) {
 	cost := int64(c.Cost)
-	if c.Op == core.Reset {
+	asked := c.Op == core.Spend || c.Op == core.Peek
+	if !asked {
 		cost = 1
 	}
 	spent := admitted && c.Op == core.Spend
+	var v algo.Verdict
 	switch p := c.Rule.Program(); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		c.Answer(p.Bucket.Verdict(st.used, cost, spent))
+		v = p.Bucket.Verdict(st.used, cost, spent)
 	case algo.KindFixedWindow:
-		c.Answer(p.Window.Verdict(st.count, st.left, cost, spent))
+		v = p.Window.Verdict(st.count, st.left, cost, spent)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		c.Answer(p.Log.Verdict(st.reading, cost, spent))
+		v = p.Log.Verdict(st.reading, cost, spent)
 	}
+	if !asked {
+		v.Allowed, v.Retry = true, 0
+	}
+	c.Answer(v)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +88,65 @@ func TestClusterGivesBack(t *testing.T) {
 	}
 }
 
+// What is given back is what was taken: not the events of others that came in
+// between, which would leave earlier for it, or be forgotten.
+func TestClusterGivesBackItsOwn(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, wait := range map[string]time.Duration{"within the period": time.Second, "after the period": time.Minute} {
+		for _, a := range algorithms {
+			t.Run(name+"/"+a.name, func(t *testing.T) {
+				slow := redistest.DropReplies(t, cluster.Nodes[2].Addr)
+				h := harness(cluster.Client(func(o *redis.ClusterOptions) {
+					o.Dialer = through(map[string]*redistest.Proxy{cluster.Nodes[2].Addr: slow})
+				}))
+				s := h.Store.(*redisstore.Store)
+				taken, denied := identityOn(t, cluster.Nodes[0], s, "taken"), identityOn(t, cluster.Nodes[2], s, "denied")
+				wide := limiter(t, s, a.rule("wide", core.PerMinute(10)))
+				narrow := limiter(t, s, a.rule("narrow", core.PerDay(1)))
+				spend(t, narrow, denied, 1)
+				used(t, wide, taken) // both nodes know the way
+
+				slow.Delay(5 * short)
+				joint := make(chan core.Decision)
+				go func() {
+					d, err := core.AllowAll(context.Background(),
+						core.Ask{Limiter: wide, Key: taken, Cost: 4}, core.Ask{Limiter: narrow, Key: denied, Cost: 1})
+					if err != nil {
+						t.Error(err)
+					}
+					joint <- d
+				}()
+				eventually(t, func() error {
+					if n := used(t, wide, taken)[0]; n != 4 {
+						return fmt.Errorf("%d are taken, want 4", n)
+					}
+					return nil
+				})
+				h.Advance(wait)
+				spend(t, wide, taken, 6) // stays
+				if d := <-joint; d.Allowed {
+					t.Fatalf("%+v", d)
+				}
+				if n := used(t, wide, taken)[0]; n != 6 {
+					t.Errorf("%d are used after 4 of 10 were given back, want 6", n)
+				}
+				least := 6 * time.Minute / 10
+				if a.name == "sliding_log" {
+					least = time.Minute
+				}
+				if reset := states(t, wide, taken)[0].ResetAfter; reset < least {
+					t.Errorf("the 6 that were taken just now are forgotten after %v, want %v", reset, least)
+				}
+				h.Advance(time.Minute - wait)
+				if d := ask(t, wide, taken, 5); a.name == "sliding_log" && wait < time.Minute && d.Allowed {
+					t.Error("6 and 5 of 10 were admitted within a minute")
+				}
+			})
+		}
+	}
+}
+
 // states are what is left for key, without the pointers to the rules.
 func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	t.Helper()
@@ -103,187 +160,6 @@ func states(t *testing.T, l *core.Limiter, key string) []core.State {
 		all = append(all, st)
 	}
 	return all
-}
-
-// One master dies: its keys cannot be decided, the keys of others can, and what
-// a decision over both took from a living one comes back.
-func TestClusterNodeDies(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.Cluster(t)
-	dead, alive := cluster.Nodes[0], cluster.Nodes[1]
-	type user struct {
-		name                string
-		s                   *redisstore.Store
-		l                   *core.Limiter
-		living, other, lost string
-	}
-	var users []user
-	for _, mode := range modes {
-		rdb, own := cluster.Client(), prefix()
-		s := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(10 * short)}, mode.opts...)...)
-		u := user{mode.name, s, limiter(t, s, dailyRules()...), "", "", ""}
-		u.living, u.other = identityOn(t, alive, s, "living"), identityOn(t, cluster.Nodes[2], s, "other")
-		u.lost = identityOn(t, dead, s, "lost")
-		patient := limiter(t, redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
-		for _, identity := range []string{u.living, u.other, u.lost} {
-			spend(t, patient, identity, 100)
-		}
-		users = append(users, u)
-	}
-	dead.Stop()
-	for _, u := range users {
-		t.Run(u.name, func(t *testing.T) {
-			for range 3 {
-				d, err := u.l.Allow(t.Context(), u.lost)
-				unavailable(t, d, err)
-				d, err = core.AllowAll(t.Context(),
-					core.Ask{Limiter: u.l, Key: u.living, Cost: 10}, core.Ask{Limiter: u.l, Key: u.lost, Cost: 10}, core.Ask{Limiter: u.l, Key: u.other, Cost: 10})
-				unavailable(t, d, err)
-			}
-			eventually(t, func() error { // giving back may outlast the call
-				for _, identity := range []string{u.living, u.other} {
-					d, err := u.l.Peek(t.Context(), identity)
-					if err != nil {
-						return err
-					}
-					if left := d.State(0).Remaining; left != 900 || d.State(1).Remaining != 900 {
-						return fmt.Errorf("%s has %d and %d left, want 900", identity, left, d.State(1).Remaining)
-					}
-				}
-				return nil
-			})
-			// Decisions elsewhere do not fail while those on the dead node do.
-			var lost, failed atomic.Int64
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					for range 5 {
-						d, err := u.l.Allow(t.Context(), u.lost)
-						unavailable(t, d, err)
-						lost.Add(1)
-					}
-				})
-			}
-			for _, identity := range []string{u.living, u.other} {
-				wg.Go(func() {
-					for range 200 {
-						if _, err := u.l.Allow(t.Context(), identity); err != nil {
-							failed.Add(1)
-							t.Logf("%s: %v", identity, err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if failed.Load() > 0 {
-				t.Errorf("of 400 decisions on living nodes %d failed beside %d on a dead one", failed.Load(), lost.Load())
-			}
-		})
-	}
-	dead.Start()
-	for _, u := range users {
-		eventually(t, func() error {
-			_, err := u.l.Allow(t.Context(), u.lost)
-			return err
-		})
-	}
-}
-
-// A slot moves back and forth between two masters while its keys are in use.
-func TestClusterMigration(t *testing.T) {
-	t.Parallel()
-	const goroutines, limit, rounds = 8, 1_000_000, 6
-	cluster := redistest.Cluster(t)
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(20 * short)}, mode.opts...)...)
-			rules := []core.Rule{core.TokenBucket("bucket", core.Per(limit, 365*24*time.Hour)), core.SlidingLog("log", core.PerDay(limit))}
-			l := limiter(t, s, rules...)
-			from, to := cluster.Nodes[0], cluster.Nodes[1]
-			identity := identityOn(t, from, s, "k")
-			spend(t, l, identity, 1)
-
-			stop := make(chan struct{})
-			var admitted, calls, failed atomic.Int64
-			var wg sync.WaitGroup
-			for range goroutines {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						calls.Add(1)
-						d, err := l.Allow(t.Context(), identity)
-						switch {
-						case err != nil:
-							failed.Add(1)
-							t.Logf("a decision failed: %v", err)
-						case d.Allowed:
-							admitted.Add(1)
-						}
-					}
-				})
-			}
-			var keys []string
-			for i := range rules {
-				keys = append(keys, s.Key(identity, &rules[i]))
-			}
-			for range rounds {
-				seen := calls.Load()
-				eventually(t, func() error {
-					if n := calls.Load() - seen; n < 500 {
-						return fmt.Errorf("%d calls between two migrations", n)
-					}
-					return nil
-				})
-				migrate(t, cluster, from, to, keys...)
-				from, to = to, from
-			}
-			close(stop)
-			wg.Wait()
-			n, lost := int(admitted.Load())+1, int(failed.Load())
-			t.Logf("%d decisions during %d migrations: %d failed (%.4f %%), %d were sent again",
-				calls.Load(), rounds, lost, 100*float64(lost)/float64(calls.Load()), s.Stats().Retried)
-			for i, got := range used(t, l, identity) {
-				if got < n || got > n+lost {
-					t.Errorf("rule %d has used %d, admitted were %d, and %d failed", i, got, n, lost)
-				}
-			}
-			if int64(lost)*1000 > calls.Load() {
-				t.Errorf("%d of %d failed, more than one in a thousand", lost, calls.Load())
-			}
-		})
-	}
-}
-
-// migrate moves the slot of keys from one master to another, as redis-cli does.
-func migrate(t *testing.T, cluster *redistest.ClusterSet, from, to *redistest.Server, keys ...string) {
-	t.Helper()
-	source, target := from.Client(), to.Client()
-	slot := source.ClusterKeySlot(t.Context(), keys[0]).Val()
-	id := func(rdb *redis.Client) string { return rdb.ClusterMyID(t.Context()).Val() }
-	do := func(rdb *redis.Client, args ...any) {
-		t.Helper()
-		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	do(target, "cluster", "setslot", slot, "importing", id(source))
-	do(source, "cluster", "setslot", slot, "migrating", id(target))
-	// One at a time: in between, the keys of a decision are on both sides.
-	for _, key := range keys {
-		host, port := "127.0.0.1", to.Addr[len("127.0.0.1:"):]
-		do(source, "migrate", host, port, key, 0, 5000)
-	}
-	do(target, "cluster", "setslot", slot, "node", id(target))
-	do(source, "cluster", "setslot", slot, "node", id(target))
-	for _, node := range cluster.Nodes {
-		if node != from && node != to {
-			do(node.Client(), "cluster", "setslot", slot, "node", id(target))
-		}
-	}
 }
 
 // A client that knows nothing of slots decides key by key, and no less exactly.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -41,9 +40,13 @@ func clients(t *testing.T, server string, cluster []string) []client {
 			redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: enabled}),
 		})
 	}
-	for _, c := range all {
-		t.Cleanup(func() { _ = c.rdb.Close() })
-	}
+	t.Cleanup(func() { // at once: a client may wait for what is under way
+		var wg sync.WaitGroup
+		for _, c := range all {
+			wg.Go(func() { _ = c.rdb.Close() })
+		}
+		wg.Wait()
+	})
 	return all
 }
 
@@ -148,71 +151,6 @@ func TestDeadlineFreeze(t *testing.T) {
 	}
 }
 
-// A Redis that is slower than the deadline must not cost a connection a call.
-func TestDeadlineChurn(t *testing.T) {
-	t.Parallel()
-	const size = 4
-	server := redistest.Shared(t)
-	for _, mode := range modes {
-		for _, enabled := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/enabled %t", mode.name, enabled), func(t *testing.T) {
-				t.Parallel()
-				proxy := redistest.DropReplies(t, server.Addr)
-				proxy.Delay(4 * short / 5)
-				rdb := server.Client(func(o *redis.Options) {
-					o.Addr, o.PoolSize, o.PipelinePoolSize, o.ContextTimeoutEnabled = proxy.Addr, size, size, enabled
-				})
-				opts := append([]redisstore.Option{prefix(), redisstore.Timeout(short / 5)}, mode.opts...)
-				l := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
-				var wg sync.WaitGroup
-				for range 10 {
-					wg.Go(func() {
-						for range 20 {
-							d, err := l.Allow(t.Context(), "k")
-							unavailable(t, d, err)
-						}
-					})
-				}
-				wg.Wait()
-				if n := proxy.Conns(); n > size {
-					t.Errorf("200 calls have opened %d connections, the pool holds %d", n, size)
-				}
-				proxy.Pass()
-				patient := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(patience)}, mode.opts...)...)
-				ask(t, limiter(t, patient, dailyRules()...), "k", 1)
-				if n := proxy.Conns(); n > 2*size { // a Store uses one of the two pools
-					t.Errorf("afterwards %d connections, the pools hold %d", n, 2*size)
-				}
-			})
-		}
-	}
-}
-
-// Latency is not bandwidth: decisions on a hundred keys wait side by side.
-func TestDeadlineSideBySide(t *testing.T) {
-	t.Parallel()
-	const keys, delay = 100, 20 * time.Millisecond
-	server := redistest.Shared(t)
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			proxy := redistest.DropReplies(t, server.Addr)
-			proxy.Delay(delay)
-			rdb := server.Client(func(o *redis.Options) { o.Addr, o.PoolSize = proxy.Addr, keys })
-			l := limiter(t, redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
-			start := time.Now()
-			var wg sync.WaitGroup
-			for i := range keys {
-				wg.Go(func() { spend(t, l, fmt.Sprint(i), 1) })
-			}
-			wg.Wait()
-			if took := time.Since(start); took > keys*delay/2 {
-				t.Errorf("%d keys took %v at a latency of %v", keys, took, delay)
-			}
-		})
-	}
-}
-
 // A caller that leaves hears of its own context, and Redis is not to blame.
 func TestDeadlineOfCaller(t *testing.T) {
 	t.Parallel()
@@ -253,61 +191,4 @@ func TestDeadlineOfCaller(t *testing.T) {
 			t.Errorf("%d failures of Redis were counted", n)
 		}
 	})
-}
-
-// What is left behind by callers that are gone is bounded, and goes too. This
-// test counts the goroutines of the process: it runs beside no other.
-func TestDeadlineGoroutines(t *testing.T) {
-	const size = 5
-	server := redistest.Single(t)
-	for _, mode := range modes {
-		for _, frozen := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/frozen %t", mode.name, frozen), func(t *testing.T) {
-				rdb := server.Client(func(o *redis.Options) {
-					o.PoolSize, o.ReadTimeout, o.DialTimeout, o.MaxRetries = size, 6*short, 6*short, -1
-					if !frozen {
-						o.Addr = redistest.Hang(t)
-					}
-				})
-				hasty := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(short / 5)}, mode.opts...)...)
-				if frozen {
-					patient := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(patience)}, mode.opts...)...)
-					spend(t, limiter(t, patient, dailyRules()...), "k", 1) // over connections that are open before
-				}
-				before := runtime.NumGoroutine()
-				if frozen {
-					server.Pause()
-				}
-				leave(t, hasty)
-				// A connection has a call, a dial, and here the two ends that the test serves.
-				if n := runtime.NumGoroutine() - before; n > 4*size {
-					t.Errorf("the calls have left %d goroutines, the pool holds %d connections", n, size)
-				}
-				if frozen {
-					server.Resume()
-				}
-				eventually(t, func() error {
-					if n := runtime.NumGoroutine(); n > before {
-						return fmt.Errorf("%d goroutines, before there were %d", n, before)
-					}
-					return nil
-				})
-			})
-		}
-	}
-}
-
-// leave makes a thousand calls that nobody answers.
-func leave(t *testing.T, s *redisstore.Store) {
-	l := limiter(t, s, dailyRules()...)
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			for range 20 {
-				d, err := l.Allow(t.Context(), "k")
-				unavailable(t, d, err)
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -13,7 +13,8 @@ type group struct {
 	places  []int // of the charges in the decision; nil if it is the whole
 
 	admitted bool
-	readings []int64
+	readings []int64 // of all charges, one after the other
+	time     int64   // of the server, when the group is a part of a decision
 	err      error
 }
 
@@ -94,16 +95,26 @@ func (s *Store) split(charges []core.Charge) []*group {
 	return groups
 }
 
+// reading is the part of readings that is about the i-th charge.
+func (g *group) reading(i int) []int64 {
+	from := 0
+	for j := range i {
+		from += programs[g.charges[j].Rule.Algorithm()].readings
+	}
+	return g.readings[from : from+programs[g.charges[i].Rule.Algorithm()].readings]
+}
+
 // spent is a group of the charges of g that took something, or nil.
 func (g *group) spent() *group {
 	if g.err != nil || !g.admitted {
 		return nil
 	}
-	back := new(group)
+	back := &group{time: g.time}
 	for i, c := range g.charges {
 		if c.Op == core.Spend {
 			back.charges = append(back.charges, c)
 			back.keys = append(back.keys, g.keys[i])
+			back.readings = append(back.readings, g.reading(i)...)
 		}
 	}
 	if back.charges == nil {
@@ -114,16 +125,18 @@ func (g *group) spent() *group {
 
 // answer fills in the States. admitted is the outcome of all groups together.
 func (g *group) answer(admitted bool) error {
-	fit, readings := true, g.readings
+	fit := true
 	for i := range g.charges {
 		c := &g.charges[i]
-		p := &programs[c.Rule.Algorithm()]
-		v, err := p.verdict(c, readings[:p.readings], admitted && c.Op == core.Spend)
+		asked := *c
+		if c.Op == core.Reset || c.Op == core.Refund {
+			asked.Cost = 1
+		}
+		v, err := programs[c.Rule.Algorithm()].verdict(&asked, g.reading(i), admitted && c.Op == core.Spend)
 		if err != nil {
 			return err
 		}
-		readings = readings[p.readings:]
-		if c.Op == core.Reset {
+		if c.Op == core.Reset || c.Op == core.Refund {
 			v.Allowed, v.Retry = true, 0
 		}
 		fit = fit && v.Allowed

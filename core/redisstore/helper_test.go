@@ -18,8 +18,15 @@ var algorithms = []struct {
 	rule func(name string, l core.Limit) core.Rule
 }{
 	{"token_bucket", core.TokenBucket},
+	{"leaky_bucket", core.LeakyBucket},
+	{"fixed_window", core.FixedWindow},
+	{"sliding_window", core.SlidingWindow},
 	{"sliding_log", core.SlidingLog},
 }
+
+// century is a period that does not end during a test, not even one of windows
+// that are counted from 1970 on.
+const century = 100 * 365 * 24 * time.Hour
 
 // modes are the ways in which a Store sends its commands.
 var modes = []struct {

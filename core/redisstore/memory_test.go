@@ -53,6 +53,35 @@ func TestMemoryBucket(t *testing.T) {
 	}
 }
 
+// A sliding window counter grows with the number of its sub-windows, not with
+// its limit.
+func TestMemoryWindows(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, c := range []struct {
+		rule core.Rule
+		most int64
+	}{
+		{core.FixedWindow("requests per hour", core.PerHour(500)), 160},
+		{core.FixedWindow("requests per hour", core.PerHour(1_000_000_000)), 160},
+		{core.SlidingWindow("requests per hour", core.PerHour(500)), 700},
+		{core.SlidingWindow("requests per hour", core.PerHour(1_000_000_000)), 900},
+	} {
+		t.Run(c.rule.String(), func(t *testing.T) {
+			v := newVictim(t, rdb, c.rule)
+			for range 1000 { // several hours
+				ask(t, v.Limiter, "k", c.rule.Capacity()/250)
+				v.advance(15 * time.Second)
+			}
+			n := weight(t, rdb, v.key)
+			t.Logf("%v: %d bytes", &c.rule, n)
+			if n > c.most {
+				t.Errorf("%d bytes, want at most %d", n, c.most)
+			}
+		})
+	}
+}
+
 func TestMemoryLog(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()

@@ -182,10 +182,12 @@ func TestReplies(t *testing.T) {
 	server := redistest.Shared(t)
 	bucket, uneven := core.TokenBucket("bucket", core.PerDay(1000)), core.TokenBucket("uneven", core.PerDay(7*1009))
 	log := core.SlidingLog("log", core.PerDay(1000))
+	sets := map[string][]core.Rule{"uneven bucket": {uneven}, "log and bucket": {log, bucket}}
+	for _, a := range algorithms {
+		sets[a.name] = []core.Rule{a.rule(a.name, core.Per(1000, century))}
+	}
 	for _, mode := range modes {
-		for name, rules := range map[string][]core.Rule{
-			"bucket": {bucket}, "uneven bucket": {uneven}, "log": {log}, "both": {log, bucket},
-		} {
+		for name, rules := range sets {
 			for _, spent := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/spent %t", mode.name, name, spent), func(t *testing.T) {
 					t.Parallel()

@@ -7,14 +7,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// How a group is run.
+type manner int
+
+const (
+	alone  manner = iota // the group is the whole decision
+	partly               // others belong to it
+	undo                 // takes back what the group has taken
+)
+
 // run decides one group in one call of a script, and notes the outcome in it.
-func (s *Store) run(ctx context.Context, deadline time.Time, g *group, refund bool) {
-	var room [2 * MaxCharges]byte
+func (s *Store) run(ctx context.Context, deadline time.Time, g *group, how manner) {
+	var room [1 + 2*MaxCharges]byte
 	shape := room[:0]
+	if how == partly {
+		shape = append(shape, partial)
+	}
 	for i := range g.charges {
 		c := &g.charges[i]
 		op := opOf[c.Op]
-		if refund {
+		if how == undo {
 			op = opRefund
 		}
 		shape = append(shape, programs[c.Rule.Algorithm()].code, op)
@@ -29,12 +41,18 @@ func (s *Store) run(ctx context.Context, deadline time.Time, g *group, refund bo
 	for i := range g.charges {
 		c := &g.charges[i]
 		args = s.arguments(args, c)
+		if how == undo {
+			args = append(args, integer(g.time))
+			for _, n := range g.reading(i) {
+				args = append(args, integer(n))
+			}
+		}
 	}
 	p := newPatience(ctx, deadline)
 	defer p.end()
 	reply, err := s.call(p, script, args)
 	if err == nil {
-		err = s.read(g, reply)
+		err = s.read(g, reply, how)
 	}
 	g.err = err
 }
@@ -71,15 +89,18 @@ func (s *Store) call(p *patience, script *script, args []any) (any, error) {
 
 // read takes a reply apart. Anything but the shape that was asked for is an
 // error: a reply must never open a limit by being misunderstood.
-func (s *Store) read(g *group, reply any) error {
+func (s *Store) read(g *group, reply any, how manner) error {
 	want := 0
 	for i := range g.charges {
 		want += programs[g.charges[i].Rule.Algorithm()].readings
 	}
+	if how == partly {
+		want++
+	}
 	switch reply := reply.(type) {
 	case int64:
 		// A brief: one bucket, what is used of it, and nothing else to say.
-		if len(g.charges) != 1 || want != 2 {
+		if len(g.charges) != 1 || want != 2 || how != alone {
 			return errReply
 		}
 		g.admitted = reply >= 0
@@ -100,10 +121,17 @@ func (s *Store) read(g *group, reply any) error {
 			}
 			numbers[i] = n
 		}
-		if numbers[0] != 1 && numbers[0] != 2 {
+		if numbers[0] != 1 && numbers[0] != 2 || numbers[1] > int64(len(g.charges)) {
 			return errReply
 		}
-		g.admitted, g.readings = numbers[0] == 1, numbers[2:]
+		g.admitted = numbers[0] == 1
+		if how == undo {
+			return nil // its readings are those of the decision
+		}
+		g.readings = numbers[2:]
+		if how == partly {
+			g.time = numbers[len(numbers)-1]
+		}
 		s.corrupt.Add(uint64(numbers[1]))
 		return nil
 	}

@@ -20,10 +20,15 @@ const (
 	opSpend  = 's'
 	opPeek   = 'p'
 	opReset  = 'x'
-	opRefund = 'r'
+	opGive   = 'g' // core.Refund: some number of events
+	opRefund = 'r' // what one decision took, and nothing else
 )
 
-var opOf = [...]byte{core.Spend: opSpend, core.Peek: opPeek, core.Reset: opReset}
+// A shape that begins with this is a part of a decision and may have to be
+// refunded, so its script reports the time.
+const partial = '+'
+
+var opOf = [...]byte{core.Spend: opSpend, core.Peek: opPeek, core.Reset: opReset, core.Refund: opGive}
 
 // MaxCharges is how many charges of one slot can be decided together: Lua has
 // 200 local variables, and a charge needs nine.
@@ -32,6 +37,7 @@ const MaxCharges = 16
 // compose writes the script of a shape, two bytes for every charge: the
 // algorithm and the op. See take.lua.
 func compose(shape string) *script {
+	shape, isPart := strings.CutPrefix(shape, string(partial))
 	var (
 		b         strings.Builder
 		fits      = []string{"true"}
@@ -65,13 +71,19 @@ func compose(shape string) *script {
 			corrupt = append(corrupt, section("corrupt"))
 		case opPeek:
 			fits = append(fits, "("+section("fits")+")")
+		case opGive:
+			spend.WriteString(section("give"))
 		case opRefund:
 			spend.WriteString(section("refund"))
+			first += 1 + p.readings
 		}
 		first += p.arguments
 	}
+	if isPart {
+		reports = append(reports, "now")
+	}
 	brief := ""
-	if len(shape) == 2 && shape[1] == opSpend {
+	if len(shape) == 2 && shape[1] == opSpend && !isPart {
 		brief = programOf(shape[0]).sections(1, 2)("brief")
 	}
 	report := strings.Join(reports, ", ")

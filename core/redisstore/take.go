@@ -12,14 +12,14 @@ import (
 func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Charge) error {
 	if s.group == nil || oneKey(charges) {
 		g := s.whole(charges)
-		s.run(ctx, deadline, &g, false)
+		s.run(ctx, deadline, &g, alone)
 		if g.err != nil {
 			return g.err
 		}
 		return g.answer(g.admitted)
 	}
 	groups := s.split(charges)
-	s.each(groups, func(g *group) { s.run(ctx, deadline, g, false) })
+	s.each(groups, func(g *group) { s.run(ctx, deadline, g, partly) })
 	admitted := true
 	var failed error
 	for _, g := range groups {
@@ -76,7 +76,7 @@ func (s *Store) giveBack(ctx context.Context, deadline time.Time, groups []*grou
 		defer close(done)
 		lasting := context.WithoutCancel(ctx)
 		own := time.Now().Add(s.config.timeout)
-		s.each(taken, func(g *group) { s.run(lasting, own, g, true) })
+		s.each(taken, func(g *group) { s.run(lasting, own, g, undo) })
 	}()
 	p := newPatience(ctx, deadline)
 	defer p.end()

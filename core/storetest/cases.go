@@ -65,6 +65,11 @@ func cases() []testCase {
 			eachAlgorithm(reset),
 		},
 		{
+			"Refund",
+			"Refund gives back what was taken, never above the capacity.",
+			eachAlgorithm(refund),
+		},
+		{
 			"Keys",
 			"Different keys never share state, whatever bytes they are made of.",
 			eachAlgorithm(keys),
@@ -314,6 +319,35 @@ func reset(s *subject, a algorithm) {
 	}
 }
 
+func refund(s *subject, a algorithm) {
+	ctx := context.Background()
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
+	give := func(n int) {
+		if err := l.Refund(ctx, "k", n); err != nil {
+			s.fail("%s: Refund(%d): %v", a.name, n, err)
+		}
+	}
+	give(3) // of nothing
+	s.admit(l, "k", 10)
+	s.deny(l, "k", 1)
+	give(4)
+	if d := s.peek(l, "k"); d.State(0).Remaining != 4 || d.State(1).Remaining != 14 {
+		s.fail("%s: 10 less 4: %+v", a.name, d)
+	}
+	s.admit(l, "k", 4)
+	give(0)
+	s.deny(l, "k", 1)
+	give(1 << 60)
+	if d := s.peek(l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 20 {
+		s.fail("%s: all refunded: %+v", a.name, d)
+	}
+	s.admit(l, "k", 10)
+	s.deny(l, "k", 1)
+	if err := l.Refund(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
+		s.fail("%s: Refund(-1): %v", a.name, err)
+	}
+}
+
 func keys(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(1)))
 	long := strings.Repeat("x", 10_000)
@@ -394,6 +428,7 @@ func invalidCharges(s *subject, a algorithm) {
 		"a debt":        {Key: "other", Rule: &rule, Cost: -1},
 		"a duplicate":   good,
 		"no such op":    {Key: "other", Rule: &rule, Cost: 1, Op: 200},
+		"a refund":      {Key: "other", Rule: &rule, Cost: 1, Op: core.Refund},
 	} {
 		if err := s.Store.Take(context.Background(), []core.Charge{good, bad}); !errors.Is(err, core.ErrInvalidCharge) {
 			s.fail("%s: %s: %v", a.name, name, err)

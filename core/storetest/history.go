@@ -28,6 +28,7 @@ func histories(s *subject) {
 		n /= 4
 	}
 	for seed := range uint64(n) {
+		s.Harness = s.newHarness(s.T)
 		h := newHistory(s, seed)
 		for h.step = range steps {
 			h.next()
@@ -130,10 +131,13 @@ func (h *history) advance() {
 // charges are one to four, no two of the same rule and key.
 func (h *history) charges() []core.Charge {
 	var charges []core.Charge
+	refund := h.rng.IntN(10) == 0
 	for range 1 + h.rng.IntN(4)*h.rng.IntN(2) {
 		r := &h.rules[h.rng.IntN(len(h.rules))]
 		c := core.Charge{Key: pick(h, h.keys...), Rule: r, Cost: h.cost(r.Capacity())}
-		if h.rng.IntN(8) == 0 {
+		if refund {
+			c.Op = core.Refund
+		} else if h.rng.IntN(8) == 0 {
 			c.Op = core.Peek
 		}
 		taken := slices.ContainsFunc(charges, func(o core.Charge) bool { return o.Key == c.Key && o.Rule == c.Rule })

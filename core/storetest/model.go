@@ -28,20 +28,26 @@ func newModel(now int64) *model {
 func (m *model) take(charges []core.Charge) {
 	admitted := true
 	for i := range charges {
-		if !m.decide(&charges[i], look).Allowed {
+		if c := &charges[i]; c.Op != core.Refund && !m.decide(c, look).Allowed {
 			admitted = false
 		}
 	}
 	for i := range charges {
 		c, what := &charges[i], look
 		switch {
+		case c.Op == core.Refund:
+			what = give
 		case c.Op != core.Spend:
 		case admitted:
 			what = spend
 		default:
 			what = deny
 		}
-		c.Answer(m.decide(c, what))
+		v := m.decide(c, what)
+		if what == give {
+			v.Allowed, v.Retry = true, 0
+		}
+		c.Answer(v)
 	}
 }
 
@@ -50,6 +56,7 @@ const (
 	look = iota
 	spend
 	deny
+	give
 )
 
 // decide does one thing to one charge and says what the rule says.
@@ -58,6 +65,11 @@ func (m *model) decide(c *core.Charge, what int) algo.Verdict {
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
 		used, moved := p.Bucket.Used(m.buckets[at], m.now)
+		if what == give {
+			m.buckets[at] = p.Bucket.Refund(used, m.now, cost)
+			used, _ = p.Bucket.Used(m.buckets[at], m.now)
+			return p.Bucket.Verdict(used, 1, false)
+		}
 		if what == spend {
 			m.buckets[at] = p.Bucket.Spend(used, m.now, cost)
 		} else if what == deny && moved {
@@ -66,6 +78,11 @@ func (m *model) decide(c *core.Charge, what int) algo.Verdict {
 		return p.Bucket.Verdict(used, cost, what == spend)
 	case algo.KindFixedWindow:
 		count, moved := p.Window.Used(m.windows[at], m.now)
+		if what == give {
+			count = max(0, count-cost)
+			m.windows[at] = p.Window.At(count, m.now)
+			return p.Window.Verdict(count, p.Window.Left(m.now), 1, false)
+		}
 		if what == spend {
 			m.windows[at] = p.Window.At(count+cost, m.now)
 		} else if what == deny && moved {
@@ -77,6 +94,10 @@ func (m *model) decide(c *core.Charge, what int) algo.Verdict {
 		if h == nil {
 			h = new(algo.History)
 			m.logs[at] = h
+		}
+		if what == give {
+			p.Log.Refund(h, m.now, cost)
+			return p.Log.Verdict(p.Log.Read(h, m.now, 1), 1, false)
 		}
 		reading := p.Log.Read(h, m.now, cost)
 		if what == spend {

@@ -37,11 +37,13 @@ type Harness struct {
 	GivesBack bool
 }
 
-// Run runs the suite. It calls newHarness once for every case.
+// Run runs the suite. It calls newHarness once for every case, and for every
+// history: a Store may forget what means nothing any more, which shows if the
+// clock then steps back, so a history begins with nothing to forget.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
-			c.run(&subject{T: t, Harness: newHarness(t), promise: c.promise})
+			c.run(&subject{T: t, Harness: newHarness(t), promise: c.promise, newHarness: newHarness})
 		})
 	}
 }
@@ -57,7 +59,8 @@ type testCase struct {
 type subject struct {
 	*testing.T
 	*Harness
-	promise string
+	promise    string
+	newHarness func(t *testing.T) *Harness
 }
 
 func (s *subject) fail(format string, args ...any) {

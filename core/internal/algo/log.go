@@ -150,8 +150,12 @@ func (l *Log) Spend(h *History, now, cost int64) {
 	h.add(l.stamp(now), cost)
 }
 
-// Refund forgets the n newest events, or all if there are fewer.
-func (l *Log) Refund(h *History, n int64) {
+// Refund forgets the n newest events of the window, or all if there are fewer.
+func (l *Log) Refund(h *History, now, n int64) {
+	if l.Read(h, now, 1).Count == 0 {
+		return
+	}
+	l.Trim(h, now)
 	for last := len(h.runs) - 1; last >= 0 && n > 0; last-- {
 		back := min(n, h.runs[last].N)
 		h.runs[last].N -= back

@@ -97,13 +97,18 @@ func TestLogRefund(t *testing.T) {
 	var h History
 	l.Spend(&h, 100, 3)
 	l.Spend(&h, 200, 4)
-	l.Refund(&h, 5)
+	l.Refund(&h, 300, 5)
 	if want := []Run{{100, 2}}; !slices.Equal(h.runs, want) || h.count != 2 {
 		t.Errorf("3 and 4 less 5 is %v, %d", h.runs, h.count)
 	}
-	l.Refund(&h, 99)
+	l.Refund(&h, 300, 99)
 	if len(h.runs) != 0 || h.count != 0 {
 		t.Errorf("2 less 99 is %v, %d", h.runs, h.count)
+	}
+	l.Spend(&h, 1000, 3)
+	l.Refund(&h, 2000, 1)
+	if h.count != 3 {
+		t.Errorf("of what had left, %d of 3 are there", h.count)
 	}
 }
 

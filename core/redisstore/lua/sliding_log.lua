@@ -208,23 +208,79 @@ local function log_spend(key, plan)
   log_expire(key, plan)
 end
 
-local function log_refund(key, n)
+-- Takes the n newest events of the window out.
+local function log_give(key, plan, n)
+  if not plan.first then
+    return
+  end
+  if plan.newest > now then
+    log_rebase(key, plan)
+  else
+    -- What has left must not come back when the newest event is another.
+    call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
+    local first, left = plan.first, plan.left
+    if left > 0 then
+      call('ZREM', key, first.bytes)
+      log_add(key, log_time(first, first.n),
+        log_header(first.width, first.before + left, first.base) .. string.sub(first.bytes, HEADER + 1 + left * first.width))
+    end
+  end
   while n > 0 do
-    local newest = pcall('ZREVRANGE', key, 0, 0)
-    local chunk = not newest.err and newest[1] and log_open(newest[1])
+    local chunk = log_open(call('ZREVRANGE', key, 0, 0)[1] or '')
     if not chunk then
       return
     end
     call('ZREMRANGEBYRANK', key, -1, -1)
     if chunk.n > n then
-      local left = chunk.n - n
+      local kept = chunk.n - n
       if chunk.width == 0 then
-        log_add(key, chunk.base, log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', left))
+        log_add(key, chunk.base, log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', kept))
       else
-        log_add(key, log_time(chunk, left), string.sub(chunk.bytes, 1, HEADER + left * chunk.width))
+        log_add(key, log_time(chunk, kept), string.sub(chunk.bytes, 1, HEADER + kept * chunk.width))
       end
     end
     n = n - chunk.n
+  end
+end
+
+-- Takes n events that were recorded at `time` out again. If they have left, or
+-- the clock was set back and they were moved, there is nothing to take out.
+local function log_refund(key, n, time)
+  local removed = 0
+  for _, member in ipairs(call('ZRANGEBYSCORE', key, format('%d', time), '+inf')) do
+    local chunk = log_open(member)
+    if not chunk then
+      return
+    end
+    local kept, newest = {}, nil
+    if chunk.width == 0 then
+      local count = chunk.n
+      if chunk.base == time then
+        count = math.max(0, count - (n - removed))
+      end
+      if count > 0 then
+        kept[1], newest = struct.pack('>I6', count), chunk.base
+      end
+    else
+      for i = 1, chunk.n do
+        local at = log_time(chunk, i)
+        if at ~= time or removed + i - #kept > n then
+          kept[#kept + 1], newest = struct.pack('>I' .. chunk.width, at - chunk.base), at
+        end
+      end
+    end
+    local header = log_header(chunk.width, chunk.before - removed, chunk.base)
+    if chunk.width == 0 then
+      removed = removed + chunk.n - (newest and (struct.unpack('>I6', kept[1])) or 0)
+    else
+      removed = removed + chunk.n - #kept
+    end
+    if newest and header .. table.concat(kept) ~= member then
+      call('ZREM', key, member)
+      log_add(key, newest, header .. table.concat(kept))
+    elseif not newest then
+      call('ZREM', key, member)
+    end
   end
 end
 
@@ -243,7 +299,11 @@ if plan_N.first and plan_N.newest > now then
 end
 
 --- refund
-log_refund(KEYS[I_N], plan_N.cost)
+log_refund(KEYS[I_N], plan_N.cost, ARGV[A_N + 5] + 0)
+
+--- give
+log_give(KEYS[I_N], plan_N, plan_N.cost)
+plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- corrupt plan_N.corrupt
 

@@ -168,15 +168,30 @@ local function counter_spend(key, plan)
   counter_expire(key, plan)
 end
 
-local function counter_refund(key, plan)
-  if plan.known and not plan.all and plan.count > 0 then
-    counter_scan(key, plan)
+-- Takes the newest events out, as many as the cost.
+local function counter_give(key, plan)
+  if plan.count == 0 or not (plan.all or counter_scan(key, plan)) then
+    return
   end
   local n = plan.cost
-  for i = #(plan.all or {}), 1, -1 do
+  for i = #plan.all, 1, -1 do
     local sub = plan.all[i]
     local back = math.min(n, sub.n)
     sub.n, n = sub.n - back, n - back
+  end
+  counter_rewrite(key, plan, 0)
+  counter_expire(key, plan)
+end
+
+-- Takes n events out of the sub-window of `time`, if it is still there.
+local function counter_refund(key, plan, time)
+  if plan.count == 0 or plan.moved or not (plan.all or counter_scan(key, plan)) then
+    return
+  end
+  for _, sub in ipairs(plan.all) do
+    if sub.number == (time - time % plan.grain) / plan.grain then
+      sub.n = math.max(0, sub.n - plan.cost)
+    end
   end
   counter_rewrite(key, plan, 0)
   counter_expire(key, plan)
@@ -197,7 +212,11 @@ if plan_N.moved then
 end
 
 --- refund
-counter_refund(KEYS[I_N], plan_N)
+counter_refund(KEYS[I_N], plan_N, ARGV[A_N + 5] + 0)
+
+--- give
+counter_give(KEYS[I_N], plan_N)
+plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- corrupt plan_N.corrupt
 

@@ -66,14 +66,43 @@ if moved_N then
 end
 
 --- refund
-local back_N, back_fraction_N = used_N - ARGV[A_N + 1], fraction_N - ARGV[A_N + 2]
-if back_fraction_N < 0 then
-  back_N, back_fraction_N = back_N - 1, back_fraction_N + den_N
+-- Without the charge, the bucket would have stood idle for the time since then
+-- that was not in use. What would have refilled in it is not given back.
+local back_N, back_fraction_N = ARGV[A_N + 1] + 0, ARGV[A_N + 2] + 0
+do
+  local idle, fraction = now - ARGV[A_N + 6] - ARGV[A_N + 7], -ARGV[A_N + 8]
+  if fraction < 0 then
+    idle, fraction = idle - 1, fraction + den_N
+  end
+  if idle >= 0 then
+    back_N, back_fraction_N = back_N - idle, back_fraction_N - fraction
+    if back_fraction_N < 0 then
+      back_N, back_fraction_N = back_N - 1, back_fraction_N + den_N
+    end
+  end
 end
-if back_N < 0 or back_N == 0 and back_fraction_N == 0 then
+if back_N >= 0 then
+  local left, fraction = used_N - back_N, fraction_N - back_fraction_N
+  if fraction < 0 then
+    left, fraction = left - 1, fraction + den_N
+  end
+  if left < 0 or left == 0 and fraction == 0 then
+    call('DEL', KEYS[I_N])
+  else
+    bucket_write(KEYS[I_N], now + left, fraction, (left + 1000) / 1000 + slack)
+  end
+end
+
+--- give
+used_N, fraction_N = used_N - ARGV[A_N + 1], fraction_N - ARGV[A_N + 2]
+if fraction_N < 0 then
+  used_N, fraction_N = used_N - 1, fraction_N + den_N
+end
+if used_N < 0 or used_N == 0 and fraction_N == 0 then
+  used_N, fraction_N = 0, 0
   call('DEL', KEYS[I_N])
 else
-  bucket_write(KEYS[I_N], now + back_N, back_fraction_N, (back_N + 1000) / 1000 + slack)
+  bucket_write(KEYS[I_N], now + used_N, fraction_N, (used_N + 1000) / 1000 + slack)
 end
 
 --- corrupt corrupt_N
