@@ -17,9 +17,15 @@
 //   - [TokenBucket] holds Burst events and refills continuously. The state is one
 //     number. Over any span it admits at most Burst + rate x span. Right for most
 //     APIs.
+//   - [LeakyBucket] is a queue: what it admits has a Delay, so that it goes at the
+//     rate and never faster. Right in front of something that bursts would hurt.
 //   - [SlidingLog] remembers every admitted event and never admits more than Events
 //     in any span of Per. Its memory grows with Events. Right where the number is a
 //     promise: logins, messages, payments.
+//   - [SlidingWindow] makes the same promise with a state of bounded size, and keeps
+//     it up to a sub-window too strictly. Right for large limits.
+//   - [FixedWindow] counts by the clock, and admits up to twice the limit across an
+//     edge. Right where the edge is the point: a quota a day.
 //
 // # Time
 //
