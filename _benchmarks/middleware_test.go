@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -74,7 +75,10 @@ func BenchmarkNetHTTP(b *testing.B) {
 		serve(b, m.Handle(ok))
 	})
 	b.Run("httprate", func(b *testing.B) {
-		serve(b, httprate.Limit(hotBurst, time.Hour, httprate.WithKeyFuncs(httprate.KeyByIP))(ok))
+		serve(b, httprate.LimitBy(hotBurst, time.Hour, func(r *http.Request) (string, error) {
+			host, _, err := net.SplitHostPort(r.RemoteAddr)
+			return host, err
+		})(ok))
 	})
 	b.Run("ulule", func(b *testing.B) {
 		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: hotBurst})

