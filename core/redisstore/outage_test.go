@@ -1,10 +1,11 @@
 package redisstore_test
 
 import (
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/redistest"
@@ -16,81 +17,102 @@ import (
 func TestClusterNodeDies(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
-	dead, alive := cluster.Nodes[0], cluster.Nodes[1]
-	type user struct {
-		name                string
-		s                   *redisstore.Store
-		l                   *core.Limiter
-		living, other, lost string
-	}
-	var users []user
+	var outages []*outage
 	for _, mode := range modes {
 		rdb, own := cluster.Client(), prefix()
-		s := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(4 * short)}, mode.opts...)...)
-		u := user{mode.name, s, limiter(t, s, dailyRules()...), "", "", ""}
-		u.living, u.other = identityOn(t, alive, s, "living"), identityOn(t, cluster.Nodes[2], s, "other")
-		u.lost = identityOn(t, dead, s, "lost")
-		patient := limiter(t, redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
-		for _, identity := range []string{u.living, u.other, u.lost} {
-			spend(t, patient, identity, 100)
+		hasty := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(6 * short)}, mode.opts...)...)
+		patient := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...)
+		o := &outage{name: mode.name, hasty: limiter(t, hasty, dailyRules()...), patient: limiter(t, patient, dailyRules()...)}
+		o.lost = identityOn(t, cluster.Nodes[0], hasty, "lost")
+		o.living = []string{identityOn(t, cluster.Nodes[1], hasty, "living"), identityOn(t, cluster.Nodes[2], hasty, "other")}
+		for _, identity := range append(o.living, o.lost) {
+			spend(t, o.patient, identity, 100)
 		}
-		users = append(users, u)
+		outages = append(outages, o)
 	}
-	dead.Stop()
-	for _, u := range users {
-		t.Run(u.name, func(t *testing.T) {
-			for range 3 {
-				d, err := u.l.Allow(t.Context(), u.lost)
-				unavailable(t, d, err)
-				d, err = core.AllowAll(t.Context(),
-					core.Ask{Limiter: u.l, Key: u.living, Cost: 10}, core.Ask{Limiter: u.l, Key: u.lost, Cost: 10}, core.Ask{Limiter: u.l, Key: u.other, Cost: 10})
-				unavailable(t, d, err)
-			}
-			eventually(t, func() error { // giving back may outlast the call
-				for _, identity := range []string{u.living, u.other} {
-					d, err := u.l.Peek(t.Context(), identity)
-					if err != nil {
-						return err
-					}
-					if left := d.State(0).Remaining; left != 900 || d.State(1).Remaining != 900 {
-						return fmt.Errorf("%s has %d and %d left, want 900", identity, left, d.State(1).Remaining)
-					}
-				}
-				return nil
-			})
-			// Decisions elsewhere do not fail while those on the dead node do.
-			var lost, failed atomic.Int64
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					for range 5 {
-						d, err := u.l.Allow(t.Context(), u.lost)
-						unavailable(t, d, err)
-						lost.Add(1)
-					}
-				})
-			}
-			for _, identity := range []string{u.living, u.other} {
-				wg.Go(func() {
-					for range 200 {
-						if _, err := u.l.Allow(t.Context(), identity); err != nil {
-							failed.Add(1)
-							t.Logf("%s: %v", identity, err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if failed.Load() > 0 {
-				t.Errorf("of 400 decisions on living nodes %d failed beside %d on a dead one", failed.Load(), lost.Load())
-			}
+	cluster.Nodes[0].Stop()
+	for _, o := range outages {
+		t.Run(o.name, func(t *testing.T) {
+			o.givesBack(t)
+			o.goesOn(t)
 		})
 	}
-	dead.Start()
-	for _, u := range users {
+	cluster.Nodes[0].Start()
+	for _, o := range outages {
 		eventually(t, func() error {
-			_, err := u.l.Allow(t.Context(), u.lost)
+			_, err := o.hasty.Allow(t.Context(), o.lost)
 			return err
 		})
+	}
+}
+
+// An outage is seen by limiters on one client: of an identity whose node is dead,
+// and of two on two others.
+type outage struct {
+	name           string
+	hasty, patient *core.Limiter
+	lost           string
+	living         []string
+}
+
+// givesBack makes joint decisions. On a busy machine a living node may answer too
+// late too, and what it took then stays charged, as documented; not every time.
+func (o *outage) givesBack(t *testing.T) {
+	t.Helper()
+	const want, tries = 3, 4
+	exact := 0
+	for range tries {
+		before := o.used(t)
+		d, err := o.hasty.Allow(t.Context(), o.lost)
+		unavailable(t, d, err)
+		d, err = core.AllowAll(t.Context(), core.Ask{Limiter: o.hasty, Key: o.living[0], Cost: 10},
+			core.Ask{Limiter: o.hasty, Key: o.lost, Cost: 10}, core.Ask{Limiter: o.hasty, Key: o.living[1], Cost: 10})
+		unavailable(t, d, err)
+		for deadline := time.Now().Add(margin); time.Now().Before(deadline); { // giving back may outlast the call
+			if slices.Equal(before, o.used(t)) {
+				exact++
+				break
+			}
+		}
+		if exact == want {
+			return
+		}
+	}
+	t.Errorf("of %d joint decisions that failed only %d gave everything back", tries, exact)
+}
+
+func (o *outage) used(t *testing.T) []int {
+	t.Helper()
+	return append(used(t, o.patient, o.living[0]), used(t, o.patient, o.living[1])...)
+}
+
+// goesOn makes decisions on living nodes while those on the dead one fail.
+func (o *outage) goesOn(t *testing.T) {
+	t.Helper()
+	const calls = 200
+	var lost, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				d, err := o.hasty.Allow(t.Context(), o.lost)
+				unavailable(t, d, err)
+				lost.Add(1)
+			}
+		})
+	}
+	for _, identity := range o.living {
+		wg.Go(func() {
+			for range calls {
+				if _, err := o.hasty.Allow(t.Context(), identity); err != nil {
+					failed.Add(1)
+					t.Logf("%s: %v", identity, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed.Load() > calls/100 {
+		t.Errorf("of %d decisions on living nodes %d failed beside %d on a dead one", 2*calls, failed.Load(), lost.Load())
 	}
 }

@@ -69,6 +69,9 @@ func (s *Store) call(p *patience, script *script, args []any) (any, error) {
 	for attempt := 1; ; attempt++ {
 		cmd := command{redis.NewCmd(p.ctx, args...)}
 		err := s.send.send(p, cmd)
+		if err != nil && s.doubt != nil && !noScript(err) && p.ctx.Err() == nil {
+			s.doubt()
+		}
 		switch {
 		case err == nil:
 			return cmd.Val(), nil

@@ -53,6 +53,7 @@ type Store struct {
 	keys    keyer
 	send    sender
 	group   grouper
+	doubt   func() // called when a command failed: the client may not know where things are
 	scripts memo[string, *script]
 	prices  memo[price, []any]
 
@@ -82,6 +83,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		o(&c)
 	}
 	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb)}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		// Nothing else would make go-redis look for the replica that took over from a
+		// master that is gone before a minute has passed. It limits how often it looks.
+		s.doubt = func() { cluster.ReloadState(context.Background()) }
+	}
 	if c.pipelined {
 		s.send = newPipeline(rdb)
 	} else {

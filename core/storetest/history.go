@@ -51,8 +51,11 @@ type history struct {
 
 func newHistory(s *subject, seed uint64) *history {
 	h := &history{s: s, m: newModel(s.Now().UnixMicro()), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
-	for i := range 4 {
-		h.rules = append(h.rules, h.rule(fmt.Sprintf("%d.%d", seed, i)))
+	for len(h.rules) < 4 {
+		rule := h.rule(fmt.Sprintf("%d.%d", seed, len(h.rules)))
+		if _, err := core.New(s.Store, rule); err == nil { // a burst of 1000 at one a year is refused
+			h.rules = append(h.rules, rule)
+		}
 	}
 	for i := range 3 {
 		h.keys = append(h.keys, fmt.Sprintf("key %d", i))
