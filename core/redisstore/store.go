@@ -36,6 +36,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,9 @@ type Store struct {
 	doubt   func() // called when a command failed: the client may not know where things are
 	scripts memo[string, *script]
 	prices  memo[price, []any]
+
+	firstDecision sync.Once
+	onFirst       func()
 
 	corrupt, retried, unavailable atomic.Uint64
 }
@@ -83,6 +87,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		o(&c)
 	}
 	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb)}
+	s.onFirst = func() { go s.warnOfEviction(rdb) }
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		// Nothing else would make go-redis look for the replica that took over from a
 		// master that is gone before a minute has passed. It limits how often it looks.
@@ -115,6 +120,7 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	}
 	err := s.take(ctx, time.Now().Add(s.config.timeout), charges)
 	if err == nil {
+		s.firstDecision.Do(s.onFirst)
 		return nil
 	}
 	if ended := ctx.Err(); ended != nil {

@@ -1,0 +1,78 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// lockedBuffer is a buffer that a log may be written to from anywhere.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// A server that may evict keys is warned about once; one that may not is not.
+func TestEvictionIsWarnedAbout(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	for _, c := range []struct {
+		args []string
+		warn bool
+	}{
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, true},
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, true},
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, false},
+		{[]string{"--maxmemory-policy", "allkeys-lru"}, false}, // without a limit
+	} {
+		var log lockedBuffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		server := redistest.Single(t, c.args...)
+		rdb := server.Client()
+		l := limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
+		for range 50 {
+			if _, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := 0
+		eventually(t, func() error { // the store has asked, beside this test
+			stats, err := rdb.Info(t.Context(), "commandstats").Result()
+			if err == nil && !strings.Contains(stats, fmt.Sprintf("cmdstat_info:calls=%d,", asked+1)) {
+				err = fmt.Errorf("INFO was not asked for")
+			}
+			asked++
+			return err
+		})
+		warnings := func() int { return strings.Count(log.String(), "maxmemory_policy=") }
+		if c.warn {
+			eventually(t, func() error {
+				if n := warnings(); n != 1 {
+					return fmt.Errorf("%v: %d warnings, want 1", c.args, n)
+				}
+				return nil
+			})
+		} else if n := warnings(); n != 0 {
+			t.Errorf("%v: %d warnings, want none: %s", c.args, n, log.String())
+		}
+	}
+}
