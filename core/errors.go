@@ -23,6 +23,12 @@ var (
 	ErrManyStores = errors.New("weir: limiters of different stores in one decision")
 	// ErrInvalidCharge: a Store was given charges that break its contract. Nothing was taken.
 	ErrInvalidCharge = errors.New("weir: invalid charge")
+	// ErrNeverAdmitted: Wait was asked for more than a rule can ever admit.
+	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
+	// ErrDeadlineTooNear: Wait would have to wait beyond the deadline of its context.
+	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
+	// ErrTooManyWaiters: MaxWaiters wait already.
+	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable: the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
 )
@@ -30,7 +36,7 @@ var (
 // A RuleError says what is wrong with which field of which rule.
 type RuleError struct {
 	Rule   string // the rule's name
-	Field  string // "name", "limit", "events", "per", "burst" or "rules"
+	Field  string // "name", "limit", "events", "per", "burst", "sub-windows", "algorithm" or "rules"
 	Reason string
 
 	category error

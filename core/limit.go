@@ -11,9 +11,9 @@ import (
 //
 // The zero Limit is not a limit: [New] refuses it.
 type Limit struct {
-	Events int           // events ... at least 1
+	Events int           // events ... at least 1, less than 2^48
 	Per    time.Duration // ... in this long: whole microseconds, at most 100 years
-	Burst  int           // capacity of a bucket; zero means Events. A sliding log has none
+	Burst  int           // capacity of a bucket, less than 2^48; zero means Events. Windows and logs have none
 }
 
 // Per is a limit of n events in any d.

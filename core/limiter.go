@@ -9,10 +9,12 @@ import (
 )
 
 // A Limiter is a Store and the Rules that an event has to satisfy, all of them.
-// It holds no state of its own and is safe for concurrent use.
+// It is safe for concurrent use. All state is in the Store, but for who waits
+// in [Limiter.Wait].
 type Limiter struct {
 	store Store
 	rules []Rule
+	line  line
 }
 
 // New returns a Limiter over s that admits an event if every rule does.
@@ -33,7 +35,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	for i := range rules {
 		r := &rules[i]
 		if r.algorithm == 0 {
-			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket or SlidingLog")
+			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
 		}
 		if r.err != nil {
 			return nil, r.err
@@ -97,7 +99,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // [ErrNegativeCost].
 //
 // Refund does not know which decision it undoes: who refunds twice, or what was
-// denied, gives others' events back.
+// denied, gives others' events back. Of a [LeakyBucket] it takes the end of the
+// queue, which may be the turn of somebody who is waiting for it.
 func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return nil

@@ -33,7 +33,14 @@ func TestNewRefuses(t *testing.T) {
 		"a negative burst":          {core.TokenBucket("r", good.WithBurst(-1)), "burst"},
 		"a burst of 200 years":      {core.TokenBucket("r", core.PerDay(1).WithBurst(73_000)), "limit"},
 		"a log with a burst":        {core.SlidingLog("r", good.WithBurst(5)), "burst"},
-		"events finer than a clock": {core.TokenBucket("r", core.Per(1<<60+1, time.Second)), "limit"},
+		"a burst beyond counting":   {core.TokenBucket("r", core.PerSecond(1<<48)), "limit"},
+		"a window beyond counting":  {core.FixedWindow("r", core.PerSecond(1<<63-1)), "limit"},
+		"a log beyond counting":     {core.SlidingLog("r", core.PerSecond(1<<48)), "limit"},
+		"a counter beyond counting": {core.SlidingWindow("r", core.PerSecond(1<<48)), "limit"},
+		"no sub-windows":            {core.SlidingWindow("r", good).SubWindows(0), "sub-windows"},
+		"too many sub-windows":      {core.SlidingWindow("r", good).SubWindows(core.MaxSubWindows + 1), "sub-windows"},
+		"sub-windows of a bucket":   {core.TokenBucket("r", good).SubWindows(5), "sub-windows"},
+		"events finer than a clock": {core.TokenBucket("r", core.Per(1<<60+1, time.Second).WithBurst(1)), "limit"},
 	} {
 		l, err := core.New(memstore.New(), c.rule)
 		var ruleErr *core.RuleError

@@ -129,7 +129,7 @@ func SlidingWindow(name string, l Limit) Rule {
 // The number of sub-windows of a [SlidingWindow].
 const (
 	DefaultSubWindows = 60
-	MaxSubWindows     = 4096
+	MaxSubWindows     = 2048
 )
 
 // SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them

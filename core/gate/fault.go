@@ -38,6 +38,10 @@ func (g *Gate) undecided(r *http.Request, err error) fault {
 	if canceled || r.Context().Err() != nil {
 		return gone
 	}
+	if errors.Is(err, core.ErrInvalidCharge) {
+		// No outage: this decision can never be made, and must not be an open door.
+		return fault{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
+	}
 	f := fault{log: "weir: the store could not decide"}
 	if g.failClosed {
 		f.status = http.StatusServiceUnavailable

@@ -90,8 +90,8 @@ func quotaProblem(r *http.Request, policies []policy, d core.Decision, retry int
 		if s.Allowed {
 			continue
 		}
-		// Without a retry the text is about the rule that can never admit the cost.
-		if named < 0 && (retry > 0 || s.RetryAfter == core.Never) {
+		// The text is about the rule that the retry is of.
+		if named < 0 || s.RetryAfter > d.State(named).RetryAfter {
 			named = i
 		}
 		p.violate(policies[i].rule.Name())

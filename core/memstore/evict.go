@@ -20,9 +20,9 @@ func (s *shard) makeRoom(need int, now int64) bool {
 // evict forgets the least used of the next few slots of all tables.
 func (s *shard) evict(now int64) bool {
 	lowest := uint64(spent)
-	cellVictim := candidate(&s.cells, now, &lowest)
-	tallyVictim := candidate(&s.tallies, now, &lowest)
-	logVictim := candidate(&s.logs, now, &lowest)
+	cellVictim := candidate(&s.cells, now, s.keep, &lowest)
+	tallyVictim := candidate(&s.tallies, now, s.keep, &lowest)
+	logVictim := candidate(&s.logs, now, s.keep, &lowest)
 	switch { // a later table has a candidate only if it is used less
 	case logVictim != 0:
 		forget(s, &s.logs, logVictim)
@@ -34,14 +34,14 @@ func (s *shard) evict(now int64) bool {
 	return lowest < spent
 }
 
-// candidate is the hash of an entry whose pressure is below lowest, which
-// becomes that pressure, or 0.
-func candidate[V any, E entry[V]](t *table[V], now int64, lowest *uint64) (victim uint64) {
+// candidate is the hash of an entry other than keep whose pressure is below
+// lowest, which becomes that pressure, or 0.
+func candidate[V any, E entry[V]](t *table[V], now int64, keep uint64, lowest *uint64) (victim uint64) {
 	if *lowest == 0 {
 		return 0
 	}
 	t.look(sample, func(hash uint64, v *V) bool {
-		if p := E(v).pressure(now); p < *lowest {
+		if p := E(v).pressure(now); p < *lowest && hash != keep {
 			victim, *lowest = hash, p
 		}
 		return *lowest == 0

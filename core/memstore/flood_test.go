@@ -145,3 +145,88 @@ func TestMaxKeysPanics(t *testing.T) {
 	}()
 	memstore.MaxKeys(0)
 }
+
+// A log reaches its limit, however small the store is, and stays there.
+func TestLogIsNotPushedOutByItself(t *testing.T) {
+	for _, c := range []struct{ maxKeys, events int }{{1, 10}, {100, 200}, {10_000, 200}, {memstore.DefaultMaxKeys, 20_000}} {
+		s := memstore.New(memstore.MaxKeys(c.maxKeys))
+		now := time.Now().UnixMicro()
+		s.SetClock(func() int64 { now++; return now })
+		l := core.Must(core.New(s, core.SlidingLog("r", core.PerDay(c.events))))
+		admitted := 0
+		for range 3 * c.events {
+			if allow(t, l, "one").Allowed {
+				admitted++
+			}
+		}
+		if admitted != c.events {
+			t.Errorf("MaxKeys(%d): %d were admitted, limit %d", c.maxKeys, admitted, c.events)
+		}
+	}
+}
+
+// What is stored is weighed right, whatever is done to it: an empty store weighs
+// nothing.
+func TestWeightsAddUp(t *testing.T) {
+	ctx := context.Background()
+	for _, make := range []func(string, core.Limit) core.Rule{
+		core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
+	} {
+		s := memstore.New(memstore.MaxKeys(64))
+		now := time.Now().UnixMicro()
+		s.SetClock(func() int64 { return now })
+		l := core.Must(core.New(s, make("r", core.PerSecond(10))))
+		for range 12 {
+			for range 5 {
+				allow(t, l, "one")
+				now++
+			}
+			now += 900_000
+			allow(t, l, "one")
+			now += 200_000 // five have left
+			if err := l.Refund(ctx, "one", 1); err != nil {
+				t.Fatal(err)
+			}
+			now -= 300_000
+			allow(t, l, "one")
+			if err := l.Reset(ctx, "one"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if weight, limit := s.Weight(); weight != 0 {
+			t.Errorf("%d of %d cells are in use in an empty store", weight, limit)
+		}
+	}
+}
+
+// Two keys of one decision may share a spillway: both charges count.
+func TestSharedSpillwayCountsBoth(t *testing.T) {
+	ctx := context.Background()
+	for _, rule := range []core.Rule{core.TokenBucket("r", core.PerHour(10)), core.FixedWindow("r", core.PerHour(10))} {
+		s := memstore.New(memstore.MaxKeys(1))
+		now := time.Now().Truncate(time.Hour).UnixMicro()
+		s.SetClock(func() int64 { return now })
+		l := core.Must(core.New(s, rule))
+		for i := range 1100 { // spent keys fill the store
+			if _, err := l.AllowN(ctx, "victim"+strconv.Itoa(i), 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 60 {
+			a, b := "a"+strconv.Itoa(i), "b"+strconv.Itoa(i)
+			got := 0
+			for range 40 {
+				d, err := core.AllowAll(ctx, core.Ask{Limiter: l, Key: a, Cost: 5}, core.Ask{Limiter: l, Key: b, Cost: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Allowed {
+					got += 5
+				}
+			}
+			if got > 10 {
+				t.Fatalf("%v: a key got %d, limit 10", &rule, got)
+			}
+		}
+	}
+}

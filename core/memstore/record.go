@@ -10,8 +10,10 @@ type record struct {
 }
 
 // A record weighs as much as the cells that its memory would hold: a slot of 56
-// bytes is two of them, and two runs of 16 bytes are one and a third.
-func (r *record) weight() int { return 2 + r.history.Size()*2/3 }
+// bytes is two of them, and two runs of 16 bytes are one and a third. But it
+// never weighs more than half of the smallest shard: a log has to be able to
+// reach its limit beside others, or it would be pushed out and start afresh.
+func (r *record) weight() int { return min(2+r.history.Size()*2/3, minShard/2) }
 
 func (r *record) idle(now int64) bool {
 	return r.rule == nil || r.rule.Expired(&r.history, now)

@@ -17,9 +17,10 @@ type shard struct {
 
 	tallies table[tally]
 	logs    table[record]
-	weight  int // of all that is stored, in cells
-	limit   int // of weight
-	_       [32]byte
+	weight  int    // of all that is stored, in cells
+	limit   int    // of weight
+	keep    uint64 // the hash of an entry that must not be evicted now
+	_       [24]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.
@@ -105,12 +106,20 @@ func (s *shard) setWindow(p place, state algo.Tally, w *algo.Window, now int64) 
 	*hold(s, &s.tallies, p, now) = tally{state, w}
 }
 
+// change does f to a record, which may grow or shrink by it. If it has grown,
+// others may have to go for it, but not it for itself.
+func (s *shard) change(p place, r *record, now int64, f func(h *algo.History)) {
+	s.weight -= r.weight()
+	f(&r.history)
+	s.weight += r.weight()
+	s.keep = p.own
+	s.makeRoom(0, now)
+	s.keep = 0
+}
+
 // spendLog records cost events at p.
 func (s *shard) spendLog(p place, l *algo.Log, now, cost int64) {
 	r := hold(s, &s.logs, p, now)
-	s.weight -= r.weight()
 	r.rule = l
-	l.Spend(&r.history, now, cost)
-	s.weight += r.weight()
-	s.makeRoom(0, now) // r has grown, and others may have to go for it
+	s.change(p, r, now, func(h *algo.History) { l.Spend(h, now, cost) })
 }

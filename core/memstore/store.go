@@ -36,7 +36,12 @@ import (
 // buckets take at most 75 MB.
 const DefaultMaxKeys = 1 << 21
 
-const maxShards = 256
+const (
+	maxShards = 256
+	// A smaller shard would fill up by chance long before the others, and has no
+	// room for a log.
+	minShard = 1024
+)
 
 // A Store keeps the state of rules in this process. It is made by [New], is
 // safe for concurrent use, and needs no closing.
@@ -57,8 +62,10 @@ type config struct{ maxKeys int }
 
 // MaxKeys bounds the number of token buckets that are kept, [DefaultMaxKeys] by
 // default. Every rule of a key counts as one. A sliding log counts as two and
-// another two for every three events that it has room for. MaxKeys panics if n
-// is less than 1.
+// another two for every three events that it has room for, but never as more than
+// 512: limits of more than some 700 events can take more memory than the bound
+// says, and are better kept in a SlidingWindow. MaxKeys panics if n
+// is less than 1; less than 1024 is 1024.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("memstore: MaxKeys: n is less than 1")
@@ -72,15 +79,14 @@ func New(opts ...Option) *Store {
 	for _, o := range opts {
 		o(&c)
 	}
-	// A shard of fewer than 64 keys would fill up by chance long before the others.
 	shards := 1
-	for shards < maxShards && c.maxKeys/(shards*2) >= 64 {
+	for shards < maxShards && c.maxKeys/(shards*2) >= minShard {
 		shards *= 2
 	}
 	s := &Store{shards: make([]shard, shards), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()
 	for i := range s.shards {
-		s.shards[i].limit = c.maxKeys / shards
+		s.shards[i].limit = max(minShard, c.maxKeys/shards)
 	}
 	return s
 }

@@ -80,6 +80,9 @@ func (s *Store) decide(charges []core.Charge, steps []step, now int64) (admitted
 		for i := range steps {
 			now = steps[i].shard.forward(now)
 		}
+		for i := range steps {
+			steps[i].shard.last = now
+		}
 	}
 	admitted = true
 	for i := range steps {
@@ -140,6 +143,9 @@ func (st *step) read(c *core.Charge, now int64) {
 func (st *step) spend(c *core.Charge, now int64) {
 	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		if st.shard.spilled {
+			st.read(c, now) // another charge of the decision may share the spillway
+		}
 		state := p.Bucket.Spend(st.used, now, cost)
 		if st.cell != nil {
 			st.cell.set(state, tolerance(&p.Bucket))
@@ -147,6 +153,9 @@ func (st *step) spend(c *core.Charge, now int64) {
 			st.shard.setBucket(st.place, state, &p.Bucket, now)
 		}
 	case algo.KindFixedWindow:
+		if st.shard.spilled {
+			st.read(c, now)
+		}
 		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		st.shard.spendLog(st.place, &p.Log, now, cost)
@@ -162,35 +171,37 @@ func (st *step) move(c *core.Charge, now int64) {
 		st.shard.setWindow(st.place, p.Window.At(st.count, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		if found := find(st.shard, &st.shard.logs, st.place, now); found != nil {
-			p.Log.Trim(&found.history, now)
+			st.shard.change(st.place, found, now, func(h *algo.History) { p.Log.Trim(h, now) })
 		}
 	}
 }
 
-// refund gives the cost back, and reads the state anew.
+// refund gives the cost back, and reads the state anew. What was charged to a
+// spillway stays there: who else has charged it cannot be told.
 func (st *step) refund(c *core.Charge, now int64) {
 	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		if state := p.Bucket.Refund(st.used, now, cost); state != (algo.Span{}) {
-			sh.setBucket(st.place, state, &p.Bucket, now)
+		if own := sh.cells.find(st.place.own); own != nil {
+			st.used, _ = p.Bucket.Used(own.state(), now)
+			state := p.Bucket.Refund(st.used, now, cost)
+			own.set(state, tolerance(&p.Bucket))
 			st.used, _ = p.Bucket.Used(state, now)
-			return
 		}
 	case algo.KindFixedWindow:
-		if state := p.Window.At(st.count-cost, now); state != (algo.Tally{}) {
-			sh.setWindow(st.place, state, &p.Window, now)
-			st.count -= cost
-			return
+		if own := sh.tallies.find(st.place.own); own != nil {
+			count, _ := p.Window.Used(own.state, now)
+			st.count = max(0, count-cost)
+			*own = tally{p.Window.At(st.count, now), &p.Window}
 		}
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		if found := find(sh, &sh.logs, st.place, now); found != nil {
-			p.Log.Refund(&found.history, now, cost)
-			st.reading = p.Log.Read(&found.history, now, 1)
+		if own := sh.logs.find(st.place.own); own != nil {
+			sh.change(st.place, own, now, func(h *algo.History) {
+				p.Log.Refund(h, now, cost)
+				st.reading = p.Log.Read(h, now, 1)
+			})
 		}
-		return
 	}
-	st.forget()
 }
 
 // forget removes the state. A spillway is shared and stays.

@@ -122,8 +122,12 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 				if d := <-joint; d.Allowed {
 					t.Fatalf("%+v", d)
 				}
-				if n := used(t, wide, taken)[0]; n != 6 {
-					t.Errorf("%d are used after 4 of 10 were given back, want 6", n)
+				want := 6
+				if a.name == "leaky_bucket" && wait < time.Minute {
+					want = 10 // others stand behind the 4, whose turns pass unused
+				}
+				if n := used(t, wide, taken)[0]; n != want {
+					t.Errorf("%d are used after 4 of 10 were given back, want %d", n, want)
 				}
 				least := 6 * time.Minute / 10
 				if a.name == "sliding_log" {

@@ -47,6 +47,19 @@ func infoCalls(t *testing.T, rdb *redis.Client) int {
 	return n
 }
 
+// othersCalledInfo waits until INFO was called by somebody else after infoCalls
+// has returned before.
+func othersCalledInfo(t *testing.T, rdb *redis.Client, before int) {
+	t.Helper()
+	eventually(t, func() error {
+		before++ // the last time that this test called it
+		if n := infoCalls(t, rdb); n <= before {
+			return fmt.Errorf("INFO was called %d times, %d of them here", n, before)
+		}
+		return nil
+	})
+}
+
 // A server that may evict keys is warned about once; one that may not is not.
 func TestEvictionIsWarnedAbout(t *testing.T) {
 	before := slog.Default()
@@ -71,13 +84,7 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, func() error { // the store has asked, beside this test
-			before++ // the last time this test asked
-			if n := infoCalls(t, rdb); n <= before {
-				return fmt.Errorf("INFO was called %d times, %d of them by others", n, before)
-			}
-			return nil
-		})
+		othersCalledInfo(t, rdb, before)
 		warnings := func() int { return strings.Count(log.String(), "maxmemory_policy=") }
 		if c.warn {
 			eventually(t, func() error {

@@ -13,6 +13,7 @@ type program struct {
 	source    source
 	code      byte   // in a shape
 	version   string // of its state, in keys
+	queue     bool   // what is charged has a turn
 	arguments int    // how many it is sent
 	readings  int    // how many integers it reports
 
@@ -26,7 +27,7 @@ var programs = [...]program{
 		argue: bucketArguments, verdict: bucketVerdict,
 	},
 	core.AlgorithmLeakyBucket: {
-		source: parseSource("token_bucket.lua"), code: 'q', version: "q1", arguments: 5, readings: 2,
+		source: parseSource("token_bucket.lua"), code: 'q', version: "q1", queue: true, arguments: 5, readings: 2,
 		argue: bucketArguments, verdict: bucketVerdict,
 	},
 	core.AlgorithmFixedWindow: {

@@ -104,6 +104,7 @@ func briefly(brief, result string) string {
 // sections returns the sections of the program for the n-th charge, whose
 // arguments begin at ARGV[first].
 func (p *program) sections(n, first int) func(name string) string {
-	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "_N", fmt.Sprintf("_%d", n))
+	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "_N", fmt.Sprintf("_%d", n),
+		"QUEUE", fmt.Sprint(p.queue))
 	return func(name string) string { return r.Replace(p.source[name]) }
 }

@@ -246,9 +246,13 @@ func TestScriptMost(t *testing.T) {
 				t.Error(err)
 			}
 			spend(t, most, "k", 10)
-			d, err := limiter(t, s, rules...).Allow(t.Context(), "k")
+			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
+				t.Errorf("a rule more than the most: %v", err)
+			}
+			d, err := core.AllowAll(t.Context(),
+				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
 			if !errors.Is(err, core.ErrInvalidCharge) || d.Allowed {
-				t.Errorf("more than the most: %+v, %v", d, err)
+				t.Errorf("a charge more than the most: %+v, %v", d, err)
 			}
 		})
 	}

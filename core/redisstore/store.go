@@ -101,6 +101,15 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
+// Declare implements [core.Declarer]. More than [MaxCharges] rules of one limiter
+// are refused: no decision about them could be made.
+func (s *Store) Declare(rules ...core.Rule) error {
+	if len(rules) > MaxCharges {
+		return fmt.Errorf("%w: %d rules of one limiter, more than %d", core.ErrInvalidRule, len(rules), MaxCharges)
+	}
+	return s.Namespace.Declare(rules...)
+}
+
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}

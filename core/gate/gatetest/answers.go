@@ -56,12 +56,12 @@ func (s *suite) testAnswers(t *testing.T) {
 		body: document(retry12, `"burst"`),
 	}, {
 		name:   "denied by two",
-		why:    "Retry-After is the longest, the text is about the first, the document names both",
+		why:    "Retry-After is the longest, the text is about the rule that it is of, the document names both",
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": denied(time.Second), "daily": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=1, "daily";r=0;t=12`},
-		body:   document(retry12, `"burst","daily"`),
+		body:   document(`Policy \"daily\" allows 1000 requests per 86400 s. Retry in 12 s.`, `"burst","daily"`),
 	}, {
 		name:   "never",
 		why:    "a cost that can never fit has no Retry-After, and the text says so",
@@ -156,9 +156,9 @@ func (s *suite) testAnswers(t *testing.T) {
 	}, {
 		name:   "large numbers",
 		why:    "Integers have at most 15 digits",
-		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(math.MaxInt64))},
+		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(1<<48-1))},
 		states: states{"burst": allowed(math.MaxInt64, math.MaxInt64, 0)},
-		header: map[string]string{"RateLimit-Policy": `"burst";q=999999999999999;w=60`, "RateLimit": `"burst";r=999999999999999;t=9223372037`},
+		header: map[string]string{"RateLimit-Policy": `"burst";q=281474976710655;w=60`, "RateLimit": `"burst";r=999999999999999;t=9223372037`},
 	}, {
 		name:   "less than nothing",
 		why:    "r and t are at least 0",

@@ -36,7 +36,12 @@ var (
 	ErrPeriodUnit = errors.New("is not a whole number of microseconds")
 	ErrTooLong    = errors.New("reaches over more than 100 years")
 	ErrTooFine    = errors.New("needs a fraction finer than 1/2^48 of a microsecond")
+	ErrTooMany    = errors.New("counts to more than 2^48")
 )
+
+// maxCount bounds events and bursts. It is what six bytes hold, and sums of two
+// of them are far below 2^53.
+const maxCount = 1 << 48
 
 // Micros converts a period to microseconds, exactly or with an error.
 func Micros(d time.Duration) (int64, error) {

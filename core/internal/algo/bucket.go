@@ -30,7 +30,10 @@ const maxDen = 1 << 48
 func NewBucket(events, period, burst int64) (Bucket, error) {
 	g := gcd(events, period)
 	b := Bucket{Burst: burst, num: period / g, den: events / g}
-	if b.den > maxDen {
+	switch {
+	case burst >= maxCount:
+		return Bucket{}, ErrTooMany
+	case b.den > maxDen:
 		return Bucket{}, ErrTooFine
 	}
 	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); hi >= uint64(b.den) || over(hi, lo, b.den) {

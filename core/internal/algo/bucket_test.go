@@ -115,12 +115,14 @@ func TestBucketRefusesWhatIsNotExact(t *testing.T) {
 	}{
 		{1, Horizon, 1, nil},
 		{1, Horizon, 2, ErrTooLong},
-		{1, 1_000_000, math.MaxInt64, ErrTooLong},
+		{1, 1_000_000, math.MaxInt64, ErrTooMany},
+		{1, 1_000_000_000, 1<<48 - 1, ErrTooLong},
 		{math.MaxInt64, math.MaxInt64 - 1, 1, ErrTooFine},
 		{math.MaxInt64, 1, 1, ErrTooFine},
 		{1 << 48, 1, 1, nil},
-		{1 << 48, 1, math.MaxInt64, nil},
-		{math.MaxInt64, math.MaxInt64, math.MaxInt64, ErrTooLong},
+		{1 << 48, 1, 1<<48 - 1, nil},
+		{1 << 48, 1, 1 << 48, ErrTooMany},
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64, ErrTooMany},
 	} {
 		if _, err := NewBucket(c.events, c.period, c.burst); !errors.Is(err, c.want) {
 			t.Errorf("%d per %d burst %d: %v, want %v", c.events, c.period, c.burst, err, c.want)

@@ -14,10 +14,13 @@ type Log struct {
 }
 
 // NewLog compiles events per period (in microseconds), both positive.
-func NewLog(events, period int64) (Log, error) { return Log{events, period, 1}, nil }
+func NewLog(events, period int64) (Log, error) { return NewCounter(events, period, period) }
 
 // NewCounter compiles events per period with n sub-windows, all positive.
 func NewCounter(events, period, n int64) (Log, error) {
+	if events >= maxCount {
+		return Log{}, ErrTooMany
+	}
 	return Log{events, period, (period + n - 1) / n}, nil
 }
 
@@ -32,9 +35,12 @@ type Run struct{ At, N int64 }
 // A History is the state of a Log: runs with strictly increasing times, oldest
 // first. The zero History is empty. It is not safe for concurrent use.
 type History struct {
-	runs  []Run
+	runs  []Run // from head on; what is before it has left
+	head  int
 	count int64
 }
+
+func (h *History) live() []Run { return h.runs[h.head:] }
 
 // A Reading is what a history says at one instant, before any spending. Spans
 // are in microseconds, and meaningless while Count is zero.
@@ -47,7 +53,7 @@ type Reading struct {
 
 // Expired says whether nothing in h matters any more at now.
 func (l *Log) Expired(h *History, now int64) bool {
-	return len(h.runs) == 0 || h.runs[len(h.runs)-1].At <= now-l.Period
+	return len(h.live()) == 0 || h.newest() <= now-l.Period
 }
 
 // Read reads what is in the window for cost, and changes nothing.
@@ -57,7 +63,7 @@ func (l *Log) Expired(h *History, now int64) bool {
 // step was. What had left when the newest event was admitted does not come back.
 func (l *Log) Read(h *History, now, cost int64) Reading {
 	stamp := l.stamp(now)
-	if len(h.runs) == 0 {
+	if len(h.live()) == 0 {
 		return Reading{Phase: stamp - now}
 	}
 	first, count := h.window(l.cutoff(h, now))
@@ -67,7 +73,7 @@ func (l *Log) Read(h *History, now, cost int64) Reading {
 	r := Reading{
 		Phase: stamp - now,
 		Count: count,
-		First: min(h.runs[first].At, stamp) + l.Period - now,
+		First: min(h.live()[first].At, stamp) + l.Period - now,
 		Last:  min(h.newest(), stamp) + l.Period - now,
 	}
 	if excess := count + cost - l.Events; cost <= l.Events && excess > 0 {
@@ -86,9 +92,10 @@ func (h *History) newest() int64 { return h.runs[len(h.runs)-1].At }
 
 // window is the first run after cutoff, and how many events follow from there.
 func (h *History) window(cutoff int64) (first int, count int64) {
+	runs := h.live()
 	count = h.count
-	for first < len(h.runs) && h.runs[first].At <= cutoff {
-		count -= h.runs[first].N
+	for first < len(runs) && runs[first].At <= cutoff {
+		count -= runs[first].N
 		first++
 	}
 	return first, count
@@ -96,7 +103,7 @@ func (h *History) window(cutoff int64) (first int, count int64) {
 
 // nth is the time of the n-th event from run first on.
 func (h *History) nth(first int, n int64) int64 {
-	for _, r := range h.runs[first:] {
+	for _, r := range h.live()[first:] {
 		if n -= r.N; n <= 0 {
 			return r.At
 		}
@@ -108,35 +115,56 @@ func (h *History) nth(first int, n int64) int64 {
 // even when nothing is admitted, because otherwise they would count until the
 // clock caught up.
 func (l *Log) Moved(h *History, now int64) bool {
-	return len(h.runs) > 0 && h.newest() > l.stamp(now)
+	return len(h.live()) > 0 && h.newest() > l.stamp(now)
 }
 
 // Trim forgets what has left the window, and moves what is after now to now.
 func (l *Log) Trim(h *History, now int64) {
-	if len(h.runs) == 0 {
+	if len(h.live()) == 0 {
 		return
 	}
 	first, count := h.window(l.cutoff(h, now))
-	h.runs, h.count = h.runs[first:], count
+	h.head, h.count = h.head+first, count
 	var late int64
 	stamp := l.stamp(now)
-	for n := len(h.runs); n > 0 && h.runs[n-1].At > stamp; n-- {
-		late += h.runs[n-1].N
-		h.runs = h.runs[:n-1]
+	for len(h.live()) > 0 && h.newest() > stamp {
+		late += h.drop()
 	}
 	if late > 0 {
-		h.count -= late
 		h.add(stamp, late)
 	}
 }
 
+// drop forgets the newest run and returns how many events it had.
+func (h *History) drop() int64 {
+	n := h.runs[len(h.runs)-1].N
+	h.runs = h.runs[:len(h.runs)-1]
+	h.count -= n
+	return n
+}
+
 func (h *History) add(at, n int64) {
 	h.count += n
-	if last := len(h.runs) - 1; last >= 0 && h.runs[last].At == at {
-		h.runs[last].N += n
+	if len(h.live()) > 0 && h.newest() == at {
+		h.runs[len(h.runs)-1].N += n
 		return
 	}
+	if len(h.runs) == cap(h.runs) && h.head > 0 {
+		h.compact()
+	}
 	h.runs = append(h.runs, Run{at, n})
+}
+
+// compact moves the runs to the front, where they are worth no new array, and
+// gives up an array of which they would use less than a quarter.
+func (h *History) compact() {
+	live := h.live()
+	if cap(h.runs) > 4*len(live)+8 {
+		h.runs = append(make([]Run, 0, 2*len(live)+4), live...)
+	} else {
+		h.runs = append(h.runs[:0], live...)
+	}
+	h.head = 0
 }
 
 // Fits says whether cost events can be admitted at r.
@@ -156,14 +184,14 @@ func (l *Log) Refund(h *History, now, n int64) {
 		return
 	}
 	l.Trim(h, now)
-	for last := len(h.runs) - 1; last >= 0 && n > 0; last-- {
-		back := min(n, h.runs[last].N)
-		h.runs[last].N -= back
-		h.count -= back
-		n -= back
-		if h.runs[last].N == 0 {
-			h.runs = h.runs[:last]
+	for len(h.live()) > 0 && n > 0 {
+		newest := &h.runs[len(h.runs)-1]
+		if newest.N > n {
+			newest.N -= n
+			h.count -= n
+			return
 		}
+		n -= h.drop()
 	}
 }
 

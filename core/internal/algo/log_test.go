@@ -61,8 +61,8 @@ func TestLogEqualsList(t *testing.T) {
 			if want := naive.take(now, cost); v != want {
 				t.Fatalf("%v, step %d, cost %d:\n got %+v\nwant %+v", limit, step, cost, v, want)
 			}
-			if int64(len(h.runs)) > limit[0] {
-				t.Fatalf("%v: %d runs for %d events", limit, len(h.runs), limit[0])
+			if int64(len(h.live())) > limit[0] {
+				t.Fatalf("%v: %d runs for %d events", limit, len(h.live()), limit[0])
 			}
 		}
 	}
@@ -98,12 +98,12 @@ func TestLogRefund(t *testing.T) {
 	l.Spend(&h, 100, 3)
 	l.Spend(&h, 200, 4)
 	l.Refund(&h, 300, 5)
-	if want := []Run{{100, 2}}; !slices.Equal(h.runs, want) || h.count != 2 {
-		t.Errorf("3 and 4 less 5 is %v, %d", h.runs, h.count)
+	if want := []Run{{100, 2}}; !slices.Equal(h.live(), want) || h.count != 2 {
+		t.Errorf("3 and 4 less 5 is %v, %d", h.live(), h.count)
 	}
 	l.Refund(&h, 300, 99)
-	if len(h.runs) != 0 || h.count != 0 {
-		t.Errorf("2 less 99 is %v, %d", h.runs, h.count)
+	if len(h.live()) != 0 || h.count != 0 {
+		t.Errorf("2 less 99 is %v, %d", h.live(), h.count)
 	}
 	l.Spend(&h, 1000, 3)
 	l.Refund(&h, 2000, 1)
@@ -128,7 +128,7 @@ func TestLogAfterAStepBack(t *testing.T) {
 		t.Error("an event after now does not show")
 	}
 	l.Trim(&h, back)
-	if want := []Run{{10_900, 1}, {10_950, 1}}; !slices.Equal(h.runs, want) || l.Moved(&h, back) {
-		t.Errorf("the history is %v, want %v", h.runs, want)
+	if want := []Run{{10_900, 1}, {10_950, 1}}; !slices.Equal(h.live(), want) || l.Moved(&h, back) {
+		t.Errorf("the history is %v, want %v", h.live(), want)
 	}
 }

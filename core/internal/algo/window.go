@@ -8,7 +8,12 @@ type Window struct {
 }
 
 // NewWindow compiles events per period (in microseconds), both positive.
-func NewWindow(events, period int64) (Window, error) { return Window{events, period}, nil }
+func NewWindow(events, period int64) (Window, error) {
+	if events >= maxCount {
+		return Window{}, ErrTooMany
+	}
+	return Window{events, period}, nil
+}
 
 // A Tally is the state of a Window: Count events in the window that began at
 // Start. The zero Tally is empty.

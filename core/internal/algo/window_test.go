@@ -84,8 +84,8 @@ func TestCounterBounds(t *testing.T) {
 				t.Fatalf("%d sub-windows: %d events within %d", n, events+1, admitted[i]-admitted[i-events])
 			}
 		}
-		if int64(len(h.runs)) > n+1 {
-			t.Errorf("%d sub-windows are remembered as %d", n, len(h.runs))
+		if int64(len(h.live())) > n+1 {
+			t.Errorf("%d sub-windows are remembered as %d", n, len(h.live()))
 		}
 	}
 }

@@ -300,9 +300,11 @@ end
 
 --- refund
 log_refund(KEYS[I_N], plan_N.cost, ARGV[A_N + 5] + 0)
+log_expire(KEYS[I_N], plan_N)
 
 --- give
 log_give(KEYS[I_N], plan_N, plan_N.cost)
+log_expire(KEYS[I_N], plan_N) -- the key may have been empty, and so gone, in between
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- corrupt plan_N.corrupt

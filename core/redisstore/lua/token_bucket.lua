@@ -81,6 +81,17 @@ do
     end
   end
 end
+-- In a queue those behind have been told their turns: the charge can only be
+-- taken back while it is the last. QUEUE is true for a leaky bucket.
+if QUEUE then
+  local us, fraction = ARGV[A_N + 6] + ARGV[A_N + 7] + ARGV[A_N + 1], ARGV[A_N + 8] + ARGV[A_N + 2]
+  if fraction >= den_N then
+    us, fraction = us + 1, fraction - den_N
+  end
+  if now + used_N ~= us or fraction_N ~= fraction then
+    back_N = -1
+  end
+end
 if back_N >= 0 then
   local left, fraction = used_N - back_N, fraction_N - back_fraction_N
   if fraction < 0 then

@@ -1,0 +1,157 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+func waiting(rules ...core.Rule) *core.Limiter {
+	return core.Must(core.New(memstore.New(), rules...))
+}
+
+// Who came first goes first, and everybody goes at the rate.
+func TestWaitIsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.TokenBucket("r", core.PerSecond(10).WithBurst(1)))
+		begin := time.Now()
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				if err := l.WaitN(t.Context(), "k", 1); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+				if want := time.Duration(i) * 100 * time.Millisecond; time.Since(begin) != want {
+					t.Errorf("waiter %d went after %v, want %v", i, time.Since(begin), want)
+				}
+			})
+			synctest.Wait() // it stands in line
+		}
+		wg.Wait()
+		for i, who := range order {
+			if i != who {
+				t.Fatalf("the order is %v", order)
+			}
+		}
+	})
+}
+
+// A Delay is part of the wait.
+func TestWaitHoldsALeakyBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.LeakyBucket("q", core.PerSecond(10).WithBurst(3)))
+		begin := time.Now()
+		for i := range 5 {
+			if err := l.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if want := time.Duration(i) * 100 * time.Millisecond; time.Since(begin) != want {
+				t.Errorf("departure %d after %v, want %v", i, time.Since(begin), want)
+			}
+		}
+	})
+}
+
+// What waiting cannot change is said at once.
+func TestWaitSaysNoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.SlidingLog("r", core.PerMinute(5)))
+		begin := time.Now()
+		if err := l.WaitN(t.Context(), "k", 6); !errors.Is(err, core.ErrNeverAdmitted) {
+			t.Errorf("6 of 5: %v", err)
+		}
+		if err := l.WaitN(t.Context(), "k", -1); !errors.Is(err, core.ErrNegativeCost) {
+			t.Errorf("-1: %v", err)
+		}
+		if err := l.WaitN(t.Context(), "k", 5); err != nil {
+			t.Fatal(err)
+		}
+		near, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Wait(near, "k"); !errors.Is(err, core.ErrDeadlineTooNear) {
+			t.Errorf("a deadline that comes with the turn: %v", err)
+		}
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("all that took %v", d)
+		}
+		if err := l.WaitN(t.Context(), "k", 0); err != nil || time.Since(begin) != 0 {
+			t.Errorf("nothing: %v after %v", err, time.Since(begin))
+		}
+		enough, cancel := context.WithTimeout(t.Context(), time.Minute+time.Nanosecond)
+		defer cancel()
+		if err := l.Wait(enough, "k"); err != nil || time.Since(begin) != time.Minute {
+			t.Errorf("just enough: %v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+// Who leaves takes nothing, and holds nobody up.
+func TestWaitLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.TokenBucket("r", core.PerSecond(1)))
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		results := make(chan error, 3)
+		for _, ctx := range []context.Context{ctx, ctx, t.Context()} {
+			go func() { results <- l.Wait(ctx, "k") }()
+			synctest.Wait()
+		}
+		time.Sleep(500 * time.Millisecond)
+		cancel()
+		for range 2 {
+			if err := <-results; !errors.Is(err, context.Canceled) {
+				t.Errorf("one who left: %v", err)
+			}
+		}
+		if err := <-results; err != nil || time.Since(begin) != time.Second {
+			t.Errorf("one who stayed: %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Second)
+		if d, _ := l.Peek(t.Context(), "k"); d.State(0).Remaining != 1 {
+			t.Errorf("%d are left, want 1", d.State(0).Remaining)
+		}
+	})
+}
+
+// The line is bounded, and one key does not wait for another.
+func TestWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.TokenBucket("r", core.PerHour(1)))
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range core.MaxWaiters {
+			wg.Go(func() {
+				if err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := l.Wait(t.Context(), "k"); !errors.Is(err, core.ErrTooManyWaiters) {
+			t.Errorf("one more: %v", err)
+		}
+		cancel()
+		wg.Wait()
+		begin := time.Now()
+		if err := l.Wait(t.Context(), "another"); err != nil || time.Since(begin) != 0 {
+			t.Errorf("another key: %v after %v", err, time.Since(begin))
+		}
+	})
+}
