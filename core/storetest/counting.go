@@ -1,0 +1,152 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// The cases of this file are about one key at a time: how much is admitted, and
+// when again.
+
+// grain is a sub-window of a minute: for so long a sliding window counter may
+// hold on to what an exact one would have let go.
+const grain = time.Minute / core.DefaultSubWindows
+
+func capacity(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
+	for left := 9; left >= 0; left-- {
+		st := s.admit(l, "k", 1).State(0)
+		if st.Remaining != left {
+			s.fail("%s: Remaining is %d, want %d", a.name, st.Remaining, left)
+		}
+		if st.ResetAfter <= 0 || st.ResetAfter > time.Minute+grain {
+			s.fail("%s: ResetAfter is %v", a.name, st.ResetAfter)
+		}
+	}
+	d := s.deny(l, "k", 1)
+	if d.RetryAfter <= 0 || d.RetryAfter > time.Minute+grain || d.State(0).RetryAfter != d.RetryAfter {
+		s.fail("%s: RetryAfter is %v, and %v in the State", a.name, d.RetryAfter, d.State(0).RetryAfter)
+	}
+	s.admit(l, "another", 10)
+}
+
+func retryAfter(s *subject, a algorithm) {
+	for i, limit := range []core.Limit{core.PerSecond(3), core.PerSecond(7), core.Per(5, 13*time.Millisecond), core.PerHour(11)} {
+		l := s.limiter(a.rule(fmt.Sprint(a.name, i), limit))
+		for cost := 1; cost <= limit.Events; cost++ {
+			key := fmt.Sprint("k", cost)
+			s.admit(l, key, limit.Events-1)
+			s.Advance(time.Microsecond)
+			s.admit(l, key, 1)
+			d := s.deny(l, key, cost)
+			s.Advance(d.RetryAfter - time.Microsecond)
+			if again := s.deny(l, key, cost); again.RetryAfter != time.Microsecond {
+				s.fail("%s %v: a microsecond before its time, cost %d has RetryAfter %v", a.name, limit, cost, again.RetryAfter)
+			}
+			s.Advance(time.Microsecond)
+			s.admit(l, key, cost)
+		}
+	}
+}
+
+func periods(s *subject, a algorithm) {
+	for i, limit := range []core.Limit{
+		core.Per(2, time.Millisecond),
+		core.Per(3, 100*time.Millisecond),
+		core.PerSecond(30_000),
+		core.PerSecond(999_983),
+		core.PerSecond(1_000_000),
+		core.PerHour(1),
+		core.Per(997, 365*24*time.Hour),
+	} {
+		l := s.limiter(a.rule(fmt.Sprint(a.name, i), limit))
+		s.admit(l, "k", limit.Events)
+		d := s.deny(l, "k", limit.Events)
+		switch most := limit.Per + limit.Per/core.DefaultSubWindows; {
+		case a.name == "fixed_window" && d.RetryAfter > 0 && d.RetryAfter <= limit.Per:
+		case a.name == "sliding_window" && d.RetryAfter >= limit.Per && d.RetryAfter <= most:
+		case d.RetryAfter != limit.Per:
+			s.fail("%s %v: all of it is back after %v", a.name, limit, d.RetryAfter)
+		}
+		s.Advance(d.RetryAfter - time.Microsecond)
+		s.deny(l, "k", limit.Events)
+		s.Advance(time.Microsecond)
+		s.admit(l, "k", limit.Events)
+	}
+}
+
+func noDrift(s *subject) {
+	limit := core.PerSecond(7).WithBurst(3)
+	l := s.limiter(core.TokenBucket("drift", limit))
+	var admitted int
+	const steps, step = 3000, 7 * time.Millisecond // 21 s, and 7/s do not divide it
+	for range steps {
+		if s.ask(l, "k", 1).Allowed {
+			admitted++
+		}
+		s.Advance(step)
+	}
+	// The last step ends after the last call.
+	if want := limit.Burst + int((steps-1)*step*time.Duration(limit.Events)/limit.Per); admitted != want {
+		s.fail("%d were admitted in %v, want %d", admitted, steps*step, want)
+	}
+}
+
+func peek(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(3)))
+	for range 10 {
+		if d := s.peek(l, "k"); !d.Allowed || d.State(0).Remaining != 3 {
+			s.fail("%s: a fresh key looks like %+v", a.name, d)
+		}
+		s.admit(l, "k", 0)
+	}
+	s.admit(l, "k", 3)
+	if d := s.peek(l, "k"); d.Allowed || d.RetryAfter != s.deny(l, "k", 1).RetryAfter {
+		s.fail("%s: a spent key looks like %+v", a.name, d)
+	}
+}
+
+func reset(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(3)), a.rule("second"+a.name, core.PerMinute(4)))
+	s.admit(l, "k", 3)
+	s.deny(l, "k", 1)
+	if err := l.Reset(context.Background(), "k"); err != nil {
+		s.fail("Reset: %v", err)
+	}
+	if d := s.admit(l, "k", 3); d.State(0).Remaining != 0 || d.State(1).Remaining != 1 {
+		s.fail("%s: after a Reset and 3 events: %+v", a.name, d)
+	}
+}
+
+func refund(s *subject, a algorithm) {
+	ctx := context.Background()
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
+	give := func(n int) {
+		if err := l.Refund(ctx, "k", n); err != nil {
+			s.fail("%s: Refund(%d): %v", a.name, n, err)
+		}
+	}
+	give(3) // of nothing
+	s.admit(l, "k", 10)
+	s.deny(l, "k", 1)
+	give(4)
+	if d := s.peek(l, "k"); d.State(0).Remaining != 4 || d.State(1).Remaining != 14 {
+		s.fail("%s: 10 less 4: %+v", a.name, d)
+	}
+	s.admit(l, "k", 4)
+	give(0)
+	s.deny(l, "k", 1)
+	give(1 << 60)
+	if d := s.peek(l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 20 {
+		s.fail("%s: all refunded: %+v", a.name, d)
+	}
+	s.admit(l, "k", 10)
+	s.deny(l, "k", 1)
+	if err := l.Refund(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
+		s.fail("%s: Refund(-1): %v", a.name, err)
+	}
+}

@@ -1,0 +1,74 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+)
+
+// The cases of this file are about what a caller, or its clients, should not send.
+
+func never(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("other"+a.name, core.PerMinute(1<<40)))
+	s.admit(l, "k", 4)
+	for _, cost := range []int{11, 1 << 31, 1 << 53, 1 << 62, 1<<63 - 1} {
+		d := s.deny(l, "k", cost)
+		if d.RetryAfter != core.Never || d.State(0).RetryAfter != core.Never {
+			s.fail("%s: cost %d has RetryAfter %v", a.name, cost, d.RetryAfter)
+		}
+		if d.State(0).Remaining != 6 {
+			s.fail("%s: cost %d left %d, want 6", a.name, cost, d.State(0).Remaining)
+		}
+	}
+	if d := s.peek(l, "k"); d.State(1).Remaining != 1<<40-4 {
+		s.fail("%s: the other rule has %d left", a.name, d.State(1).Remaining)
+	}
+	if _, err := l.AllowN(context.Background(), "k", -1); !errors.Is(err, core.ErrNegativeCost) {
+		s.fail("%s: cost -1: %v", a.name, err)
+	}
+	s.admit(l, "k", 6)
+}
+
+func keys(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(1)))
+	long := strings.Repeat("x", 10_000)
+	for _, key := range []string{
+		"", " ", "\x00", "a", "a\x00", "A", "{", "}", "{}", "{a}", "{a}b", "a{b}c", "a:b", "a b", "a\r\nb",
+		"\xff\xfe", "1.2.3.4", "user:1.2.3.4", long, long + "y", "é", "e\u0301",
+	} {
+		s.admit(l, key, 1)
+		s.deny(l, key, 1)
+	}
+}
+
+func invalidCharges(s *subject, a algorithm) {
+	rule, broken, zero := a.rule(a.name, core.PerMinute(3)), a.rule("", core.PerMinute(3)), core.Rule{}
+	good := core.Charge{Key: "k", Rule: &rule, Cost: 1}
+	for name, bad := range map[string]core.Charge{
+		"no rule":       {Key: "k", Cost: 1},
+		"a broken rule": {Key: "k", Rule: &broken, Cost: 1},
+		"a zero rule":   {Key: "k", Rule: &zero, Cost: 1},
+		"no cost":       {Key: "other", Rule: &rule},
+		"a debt":        {Key: "other", Rule: &rule, Cost: -1},
+		"a duplicate":   good,
+		"no such op":    {Key: "other", Rule: &rule, Cost: 1, Op: 200},
+		"a refund":      {Key: "other", Rule: &rule, Cost: 1, Op: core.Refund},
+	} {
+		if err := s.Store.Take(context.Background(), []core.Charge{good, bad}); !errors.Is(err, core.ErrInvalidCharge) {
+			s.fail("%s: %s: %v", a.name, name, err)
+		}
+	}
+	s.admit(s.limiter(rule), "k", 3)
+}
+
+func cancelled(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(3)))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if d, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) || d.Allowed {
+		s.fail("%s: %+v, %v", a.name, d, err)
+	}
+	s.admit(l, "k", 3)
+}
