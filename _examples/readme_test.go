@@ -40,8 +40,8 @@ var (
 
 func main() {
 	var store core.Store = memstore.New()
-	var verify jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
-	_, _ = store, verify
+	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
+	_, _ = store, publicKey
 	{
 %s
 		%s

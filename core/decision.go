@@ -14,7 +14,7 @@ const Never time.Duration = math.MaxInt64
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration // denied: the least wait after which the same cost can be admitted; Never if it never can
-	Delay      time.Duration // allowed: hold the event this long first; zero but for a leaky bucket
+	Delay      time.Duration // allowed: hold the event this long first (the gate does); zero but for a leaky bucket
 
 	first State   // kept apart, so that one Rule needs no allocation
 	rest  []State // from the second on
@@ -22,13 +22,18 @@ type Decision struct {
 }
 
 // A State is what one Rule says about its part of a Decision.
+//
+// Window is the span that Remaining belongs to. Of windows and logs, no more than
+// Remaining can be used within it. Of a bucket, which refills all the time, it is
+// how long Remaining events take to come back, so zero when none are left. Where
+// the Rule denied, it is RetryAfter.
 type State struct {
 	Rule       *Rule
 	Allowed    bool          // what this Rule alone says
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait after which this Rule admits the same cost; or Never
 	ResetAfter time.Duration // until nothing is used any more
-	Window     time.Duration // the effective window: within it no more than Remaining can be used
+	Window     time.Duration // the effective window, the t of the RateLimit field; see below
 	Delay      time.Duration // Allowed: hold the event this long first
 	Soft       bool          // let through above the limit
 }

@@ -16,7 +16,8 @@ type Limit struct {
 	Burst  int           // capacity of a bucket, less than 2^48; zero means Events. Windows and logs have none
 }
 
-// Per is a limit of n events in any d.
+// Per is a limit of n events in d. What that means across the edges of d depends
+// on the algorithm; for [SlidingLog] and [SlidingWindow] it is any d.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
 
 // PerSecond is a limit of n events a second.

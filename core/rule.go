@@ -250,7 +250,7 @@ func (r *Rule) ID() uint64 { return r.id }
 func (r *Rule) Program() *algo.Program { return &r.program }
 
 // String is the rule as a text for logs: `token_bucket "second" 10/s`.
-func (r *Rule) String() string {
+func (r Rule) String() string {
 	return fmt.Sprintf("%s %q %s", r.algorithm, r.name, r.limit)
 }
 

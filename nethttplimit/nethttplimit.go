@@ -49,7 +49,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 
 // OnDenied replaces the answer to requests over the limit. Retry-After and the
 // other header fields are set already; status and body are up to f, which should
-// use 429. Requests that could not be decided do not come here: see
+// use 429: an f that writes nothing answers 200. Requests that could not be decided do not come here: see
 // [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
 	return gate.Denied(adapter, f)

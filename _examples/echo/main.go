@@ -7,7 +7,6 @@ package main
 import (
 	"errors"
 	"log"
-	"math"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -90,9 +89,10 @@ func hello(c echo.Context) error {
 // tooManyLogins replaces the answer to a request over the limit. The header
 // fields are set already, Retry-After among them.
 func tooManyLogins(c echo.Context, d core.Decision) error {
+	seconds, _ := gate.RetryAfter(d)
 	return c.JSON(http.StatusTooManyRequests, echo.Map{
 		"error":         "too many attempts to sign in",
-		"retry_seconds": math.Ceil(d.RetryAfter.Seconds()),
+		"retry_seconds": seconds,
 	})
 }
 

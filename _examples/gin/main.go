@@ -6,7 +6,6 @@ package main
 
 import (
 	"log"
-	"math"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -70,9 +69,10 @@ func hello(c *gin.Context) {
 // tooManyLogins replaces the answer to a request over the limit. The request is
 // aborted and the header fields are set already, Retry-After among them.
 func tooManyLogins(c *gin.Context, d core.Decision) {
+	seconds, _ := gate.RetryAfter(d)
 	c.JSON(http.StatusTooManyRequests, gin.H{
 		"error":         "too many attempts to sign in",
-		"retry_seconds": math.Ceil(d.RetryAfter.Seconds()),
+		"retry_seconds": seconds,
 	})
 }
 

@@ -19,7 +19,7 @@ const (
 	//
 	// q is the capacity of the rule and w the time in which that many events come
 	// back, left out if it is less than a second. r is what is left, and t the
-	// time in which no more than r can be used; of a rule that denied, the time
+	// time that it belongs to (core.State.Window); of a rule that denied, the time
 	// until it admits the same cost. Times are in seconds, rounded up.
 	IETFDraft HeaderVersion = iota + 1
 	// Legacy is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of

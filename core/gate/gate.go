@@ -80,6 +80,9 @@ func (g *Gate) addPolicy(p policy) {
 // Admit decides about r and writes the header fields to h. ctx is the context of
 // the framework, for the key functions; the Store gets r.Context().
 //
+// A request with a Delay (of a leaky bucket) is held until its turn, or until its
+// client hangs up, which leaves its turn unused.
+//
 // Without a Refusal the handler is to run, with the request that is returned. It
 // is r, or a copy whose context knows the decision. With one the adapter answers
 // what the Refusal says.

@@ -3,12 +3,13 @@ package gate
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
 
 // A journal logs faults, at most one a second: during an outage every request
-// has one. Without a status the request was let through.
+// has one.
 type journal struct {
 	begin      time.Time
 	next       atomic.Int64 // since begin, when the next line may be written
@@ -26,6 +27,13 @@ func (j *journal) warn(ctx context.Context, msg string, err error, status int) {
 	}
 	slog.Default().LogAttrs(ctx, slog.LevelWarn, msg,
 		slog.String("error", err.Error()),
-		slog.Int("status", status),
+		slog.String("answer", answer(status)),
 		slog.Int64("suppressed", j.suppressed.Swap(0)))
+}
+
+func answer(status int) string {
+	if status == 0 {
+		return "let through without a limit"
+	}
+	return strconv.Itoa(status)
 }

@@ -119,7 +119,7 @@ func FailClosed() Option {
 //
 // Nothing of err reaches the client. Without OnError, faults of the Store and
 // of the application are logged through [log/slog.Default] at level Warn, at
-// most one line a second; with it, nothing is logged. f is called concurrently.
+// most one line a second for each gate; with it, nothing is logged. f is called concurrently.
 // OnError panics if f is nil.
 func OnError(f func(r *http.Request, err error, status int) int) Option {
 	if f == nil {

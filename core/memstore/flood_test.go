@@ -47,6 +47,9 @@ func TestFloodOfFreshKeys(t *testing.T) {
 			if !allow(t, l, "newcomer").Allowed {
 				t.Error("a newcomer is denied")
 			}
+			if stats := s.Stats(); stats.Evicted < flood/2 || stats.Spilled > 0 {
+				t.Errorf("the counts are %+v", stats)
+			}
 		})
 	}
 }
@@ -92,6 +95,37 @@ func TestFloodOfSpentKeys(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Users who are too many for the store do not get more than their limit by
+// pushing each other out, and the store does not outgrow its bound.
+func TestTooManyUsersAreStillLimited(t *testing.T) {
+	const users, limit = 3000, 100
+	s := memstore.New(memstore.MaxKeys(20_000)) // room for 300 full logs
+	now := time.Now().UnixMicro()
+	s.SetClock(func() int64 { return now })
+	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(limit))))
+	admitted := make([]int, users)
+	for range 4 * limit {
+		for u := range admitted {
+			if allow(t, l, "user"+strconv.Itoa(u)).Allowed {
+				admitted[u]++
+			}
+		}
+		now += 1000
+	}
+	over := 0
+	for _, n := range admitted {
+		if n > limit {
+			over++
+		}
+	}
+	if over > 0 {
+		t.Errorf("%d of %d users were admitted more than their limit", over, users)
+	}
+	if weight, bound := s.Weight(); weight < bound*3/4 || weight > bound*3/2 {
+		t.Errorf("%d cells are in use, the bound is %d", weight, bound)
 	}
 }
 

@@ -10,20 +10,25 @@ type record struct {
 }
 
 // A record weighs as much as the cells that its memory would hold: a slot of 56
-// bytes is two of them, and two runs of 16 bytes are one and a third. But it
-// never weighs more than half of the smallest shard: a log has to be able to
-// reach its limit beside others, or it would be pushed out and start afresh.
-func (r *record) weight() int { return min(2+r.history.Size()*2/3, minShard/2) }
+// bytes is two of them, and two runs of 16 bytes are one and a third.
+func (r *record) weight() int { return 2 + r.history.Size()*2/3 }
 
 func (r *record) idle(now int64) bool {
 	return r.rule == nil || r.rule.Expired(&r.history, now)
 }
 
+// A log that has begun to fill up is as good as spent: it gets smaller, but it
+// does not go. If logs gave way to each other while they grow, none would ever
+// reach its limit in a store that is too small.
 func (r *record) pressure(now int64) uint64 {
-	if r.idle(now) {
+	switch count := r.history.Count(); {
+	case r.idle(now):
 		return 0
+	case count > 2:
+		return spent
+	default:
+		return pressure(uint64(count), uint64(r.rule.Events))
 	}
-	return pressure(uint64(r.history.Count()), uint64(r.rule.Events))
 }
 
 // A tally is the state of a fixed window, and the rule that it was last used by.

@@ -20,7 +20,8 @@ type shard struct {
 	weight  int    // of all that is stored, in cells
 	limit   int    // of weight
 	keep    uint64 // the hash of an entry that must not be evicted now
-	_       [24]byte
+	stats   Stats
+	_       [8]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.
@@ -73,6 +74,7 @@ func hold[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
 	hash := p.own
 	if !s.makeRoom(E(new(V)).weight(), now) {
 		hash, s.spilled = p.spill, true
+		s.stats.Spilled++
 		if v := t.find(hash); v != nil {
 			return v
 		}
@@ -107,14 +109,20 @@ func (s *shard) setWindow(p place, state algo.Tally, w *algo.Window, now int64) 
 }
 
 // change does f to a record, which may grow or shrink by it. If it has grown,
-// others may have to go for it, but not it for itself.
+// others may have to go for it, but not it for itself; where none can, it gets
+// coarser instead.
 func (s *shard) change(p place, r *record, now int64, f func(h *algo.History)) {
 	s.weight -= r.weight()
 	f(&r.history)
 	s.weight += r.weight()
 	s.keep = p.own
-	s.makeRoom(0, now)
+	fits := s.makeRoom(0, now)
 	s.keep = 0
+	if !fits {
+		s.weight -= r.weight()
+		r.history.Coarsen()
+		s.weight += r.weight()
+	}
 }
 
 // spendLog records cost events at p.

@@ -10,10 +10,16 @@
 // A token bucket takes 28 to 35 bytes, whatever the length of its key; a sliding
 // log takes 60 and another 16 to 32 for every event in its window. [MaxKeys]
 // bounds the whole. When it is reached, the buckets that are used least give
-// way; one that is spent never does, so a flood of invented keys cannot reset
-// it. A new key that finds nothing but spent buckets shares one of a few
+// way; one that is used by half never does, so a flood of invented keys cannot
+// reset it. A log that has begun to fill up stays as well, but gets coarser: it
+// remembers pairs of events at the time of the later, and so is too strict. A new key that finds nothing but such buckets shares one of a few
 // spillway buckets of its rule with other such keys: it is still limited, and
-// more strictly than it should be.
+// more strictly than it should be. [Store.Stats] counts both; when either grows,
+// MaxKeys is too small for the users there are.
+//
+// The default has room for two million token buckets, but for some 6000 exact logs
+// of 500 events that are full: a log counts for what it remembers. A
+// [core.SlidingWindow] makes the same promise in a tenth of that.
 //
 // # Keys are hashes
 //
@@ -38,8 +44,7 @@ const DefaultMaxKeys = 1 << 21
 
 const (
 	maxShards = 256
-	// A smaller shard would fill up by chance long before the others, and has no
-	// room for a log.
+	// A smaller shard would fill up by chance long before the others.
 	minShard = 1024
 )
 
@@ -55,6 +60,25 @@ type Store struct {
 	clock  func() int64
 }
 
+// Stats counts what a Store has met since it was made.
+type Stats struct {
+	Evicted uint64 // states that still meant something and gave way to others
+	Spilled uint64 // keys that found no room of their own
+}
+
+// Stats returns the counts so far.
+func (s *Store) Stats() Stats {
+	var sum Stats
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sum.Evicted += sh.stats.Evicted
+		sum.Spilled += sh.stats.Spilled
+		sh.mu.Unlock()
+	}
+	return sum
+}
+
 // An Option changes what New makes.
 type Option func(*config)
 
@@ -62,9 +86,7 @@ type config struct{ maxKeys int }
 
 // MaxKeys bounds the number of token buckets that are kept, [DefaultMaxKeys] by
 // default. Every rule of a key counts as one. A sliding log counts as two and
-// another two for every three events that it has room for, but never as more than
-// 512: limits of more than some 700 events can take more memory than the bound
-// says, and are better kept in a SlidingWindow. MaxKeys panics if n
+// another two for every three events that it has room for. MaxKeys panics if n
 // is less than 1; less than 1024 is 1024.
 func MaxKeys(n int) Option {
 	if n < 1 {

@@ -195,6 +195,21 @@ func (l *Log) Refund(h *History, now, n int64) {
 	}
 }
 
+// Coarsen gives up half of the memory of h, and some exactness: pairs of runs
+// become one, at the time of the later. Their events count longer for it, never
+// shorter.
+func (h *History) Coarsen() {
+	live := h.live()
+	if len(live) < 4 {
+		return
+	}
+	half := make([]Run, 0, len(live)/2+2)
+	for ; len(live) > 1; live = live[2:] {
+		half = append(half, Run{live[1].At, live[0].N + live[1].N})
+	}
+	h.runs, h.head = append(half, live...), 0
+}
+
 // Size is how many runs h has room for, the measure of its memory.
 func (h *History) Size() int { return cap(h.runs) }
 

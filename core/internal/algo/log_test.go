@@ -132,3 +132,35 @@ func TestLogAfterAStepBack(t *testing.T) {
 		t.Errorf("the history is %v, want %v", h.live(), want)
 	}
 }
+
+// A coarser history counts the same events for longer, never for shorter.
+func TestCoarsenIsStrict(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	l, _ := NewLog(50, 1000)
+	for range 500 {
+		var exact, coarse History
+		now := int64(1 << 50)
+		for range 40 {
+			now += rng.Int64N(20)
+			l.Spend(&exact, now, 1)
+			l.Spend(&coarse, now, 1)
+			if rng.IntN(10) == 0 {
+				before := coarse.Size()
+				coarse.Coarsen()
+				if live := len(coarse.live()); live >= 4 && coarse.Size() > before {
+					t.Fatalf("%d runs take %d, before %d", live, coarse.Size(), before)
+				}
+			}
+		}
+		for range 100 {
+			now += rng.Int64N(30)
+			e, c := l.Read(&exact, now, 1), l.Read(&coarse, now, 1)
+			if c.Count < e.Count || c.Count > 0 && (c.First < e.First || c.Last < e.Last) {
+				t.Fatalf("exact %+v, coarse %+v", e, c)
+			}
+		}
+		if l.Read(&coarse, now+1000, 1).Count != 0 {
+			t.Fatal("a coarse history does not end")
+		}
+	}
+}
