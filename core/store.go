@@ -40,9 +40,9 @@ const (
 	Refund
 )
 
-// asks says whether op asks for a decision. The others tell the store something,
+// Asks says whether op asks for a decision. The others tell the store something,
 // and cannot be denied.
-func (op Op) asks() bool { return op <= Peek }
+func (op Op) Asks() bool { return op <= Peek }
 
 // A Charge is one Rule of one key, and what to do to it.
 type Charge struct {
@@ -53,8 +53,17 @@ type Charge struct {
 	State State // the answer
 }
 
-// Answer fills in the State from the verdict of an algorithm. It serves the
-// stores of this module.
+// Asked is the cost that a verdict is about: that of the charge, or, after an op
+// that does not ask, that of one event. It serves the stores of this module.
+func (c *Charge) Asked() int64 {
+	if c.Op.Asks() {
+		return int64(c.Cost)
+	}
+	return 1
+}
+
+// Answer fills in the State from the verdict of an algorithm about [Charge.Asked].
+// It serves the stores of this module.
 func (c *Charge) Answer(v algo.Verdict) {
 	s := &c.State
 	s.Rule = c.Rule
@@ -65,6 +74,9 @@ func (c *Charge) Answer(v algo.Verdict) {
 	s.Window = algo.Duration(v.Window)
 	s.Delay = algo.Duration(v.Delay)
 	s.Soft = false
+	if !c.Op.Asks() {
+		s.Allowed, s.RetryAfter = true, 0
+	}
 }
 
 // CheckCharges returns an [ErrInvalidCharge] if charges break the contract of
@@ -81,7 +93,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charge %d has a zero rule", ErrInvalidCharge, i)
 		case c.Cost < 1 && c.Op != Reset:
 			return fmt.Errorf("%w: charge %d costs %d", ErrInvalidCharge, i, c.Cost)
-		case c.Op.asks() != charges[0].Op.asks():
+		case c.Op.Asks() != charges[0].Op.Asks():
 			return fmt.Errorf("%w: charges 0 and %d ask and tell in one decision", ErrInvalidCharge, i)
 		case c.Op > Refund:
 			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)

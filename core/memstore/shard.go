@@ -44,7 +44,7 @@ func pressure(used, capacity uint64) uint64 {
 }
 
 // A place is where the state of one rule of one key is found: its own, or, when
-// the shard was full of spent entries, a spillway that it shares.
+// the shard was full of entries that must stay, a spillway that it shares.
 type place struct{ own, spill uint64 }
 
 // spillways is how many entries of one rule a shard keeps for the keys that find

@@ -12,10 +12,11 @@
 // bounds the whole. When it is reached, the buckets that are used least give
 // way; one that is used by half never does, so a flood of invented keys cannot
 // reset it. A log that has begun to fill up stays as well, but gets coarser: it
-// remembers pairs of events at the time of the later, and so is too strict. A new key that finds nothing but such buckets shares one of a few
-// spillway buckets of its rule with other such keys: it is still limited, and
-// more strictly than it should be. [Store.Stats] counts both; when either grows,
-// MaxKeys is too small for the users there are.
+// remembers pairs of events at the time of the later, and so is too strict. A new
+// key that finds nothing but such buckets shares one of a few spillway buckets of
+// its rule with other such keys: it is still limited, and more strictly than it
+// should be. [Store.Stats] counts what gave way and what spilled; when either
+// grows, MaxKeys is too small for the users there are.
 //
 // The default has room for two million token buckets, but for some 6000 exact logs
 // of 500 events that are full: a log counts for what it remembers. A

@@ -134,9 +134,7 @@ func (st *step) read(c *core.Charge, now int64) {
 		st.reading = p.Log.Read(&history, now, cost)
 		st.fits = p.Log.Fits(st.reading, cost)
 	}
-	if c.Op == core.Reset || c.Op == core.Refund {
-		st.fits = true
-	}
+	st.fits = st.fits || !c.Op.Asks()
 }
 
 // spend takes the cost.
@@ -214,12 +212,7 @@ func (st *step) forget() {
 
 // answer fills in the State. It needs no lock.
 func (st *step) answer(c *core.Charge, admitted bool) {
-	cost := int64(c.Cost)
-	asked := c.Op == core.Spend || c.Op == core.Peek
-	if !asked {
-		cost = 1
-	}
-	spent := admitted && c.Op == core.Spend
+	cost, spent := c.Asked(), admitted && c.Op == core.Spend
 	var v algo.Verdict
 	switch p := c.Rule.Program(); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
@@ -228,9 +221,6 @@ func (st *step) answer(c *core.Charge, admitted bool) {
 		v = p.Window.Verdict(st.count, st.left, cost, spent)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		v = p.Log.Verdict(st.reading, cost, spent)
-	}
-	if !asked {
-		v.Allowed, v.Retry = true, 0
 	}
 	c.Answer(v)
 }

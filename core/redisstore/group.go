@@ -128,19 +128,13 @@ func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
 		c := &g.charges[i]
-		asked := *c
-		if c.Op == core.Reset || c.Op == core.Refund {
-			asked.Cost = 1
-		}
-		v, err := programs[c.Rule.Algorithm()].verdict(&asked, g.reading(i), admitted && c.Op == core.Spend)
+		verdict := programs[c.Rule.Algorithm()].verdict
+		v, err := verdict(c.Rule.Program(), c.Asked(), g.reading(i), admitted && c.Op == core.Spend)
 		if err != nil {
 			return err
 		}
-		if c.Op == core.Reset || c.Op == core.Refund {
-			v.Allowed, v.Retry = true, 0
-		}
-		fit = fit && v.Allowed
 		c.Answer(v)
+		fit = fit && c.State.Allowed
 	}
 	if fit != g.admitted {
 		return errReply // the script and the arithmetic disagree: a reply to something else

@@ -18,7 +18,7 @@ type program struct {
 	readings  int    // how many integers it reports
 
 	argue   func(program *algo.Program, cost int64) []any
-	verdict func(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error)
+	verdict func(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error)
 }
 
 var programs = [...]program{
@@ -108,13 +108,13 @@ func bucketArguments(program *algo.Program, cost int64) []any {
 	}
 }
 
-func bucketVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
-	b := &c.Rule.Program().Bucket
+func bucketVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
+	b := &program.Bucket
 	used := algo.Span{Micros: reading[0], Frac: reading[1]}
 	if used.Frac >= b.Den() || b.Full.Less(used) {
 		return algo.Verdict{}, errReply
 	}
-	return b.Verdict(used, int64(c.Cost), spent), nil
+	return b.Verdict(used, cost, spent), nil
 }
 
 func logArguments(program *algo.Program, cost int64) []any {
@@ -131,13 +131,13 @@ func offsetWidth(period int64) int64 {
 	return width
 }
 
-func logVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
-	l := &c.Rule.Program().Log
+func logVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
+	l := &program.Log
 	r := algo.Reading{Count: reading[0], First: reading[1], Last: reading[2], Retry: reading[3]}
 	if r.First > r.Last || r.Last > l.Period || r.Retry > l.Period {
 		return algo.Verdict{}, errReply
 	}
-	return l.Verdict(r, int64(c.Cost), spent), nil
+	return l.Verdict(r, cost, spent), nil
 }
 
 func windowArguments(program *algo.Program, cost int64) []any {
@@ -145,13 +145,13 @@ func windowArguments(program *algo.Program, cost int64) []any {
 	return []any{integer(cost), integer(w.Events), integer(w.Period)}
 }
 
-func windowVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
-	w := &c.Rule.Program().Window
+func windowVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
+	w := &program.Window
 	count, left := reading[0], reading[1]
 	if left < 1 || left > w.Period {
 		return algo.Verdict{}, errReply
 	}
-	return w.Verdict(count, left, int64(c.Cost), spent), nil
+	return w.Verdict(count, left, cost, spent), nil
 }
 
 func counterArguments(program *algo.Program, cost int64) []any {
@@ -159,11 +159,11 @@ func counterArguments(program *algo.Program, cost int64) []any {
 	return []any{integer(cost), integer(l.Events), integer(l.Period), integer(l.Grain)}
 }
 
-func counterVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
-	l := &c.Rule.Program().Log
+func counterVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
+	l := &program.Log
 	r := algo.Reading{Phase: reading[0], Count: reading[1], First: reading[2], Last: reading[3], Retry: reading[4]}
 	if r.Phase >= l.Grain || r.First > r.Last || r.Last > l.Period+l.Grain || r.Retry > l.Period+l.Grain {
 		return algo.Verdict{}, errReply
 	}
-	return l.Verdict(r, int64(c.Cost), spent), nil
+	return l.Verdict(r, cost, spent), nil
 }

@@ -43,11 +43,7 @@ func (m *model) take(charges []core.Charge) {
 		default:
 			what = deny
 		}
-		v := m.decide(c, what)
-		if what == give {
-			v.Allowed, v.Retry = true, 0
-		}
-		c.Answer(v)
+		c.Answer(m.decide(c, what))
 	}
 }
 
