@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 )
 
 // An Ask is one limiter's part of a decision over several.
@@ -11,6 +12,9 @@ type Ask struct {
 	Limiter *Limiter
 	Key     string
 	Cost    int // zero peeks: it takes nothing, but denies while nothing is left
+	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
+	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
+	MaxDelay time.Duration
 }
 
 // AllowAll decides several asks together: every rule of every ask is charged,
@@ -21,27 +25,34 @@ type Ask struct {
 // asks of different keys may be denied together although a moment later each
 // would have been admitted, but never admitted beyond a limit: see redisstore.
 func AllowAll(ctx context.Context, asks ...Ask) (d Decision, err error) {
-	if len(asks) == 0 {
-		return d, fmt.Errorf("%w: no asks", ErrNoAsks)
-	}
 	b := batches.Get().(*batch)
 	defer b.free()
-	for i, a := range asks {
-		switch {
-		case a.Limiter == nil:
-			return d, fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
-		case a.Limiter.store != asks[0].Limiter.store:
-			return d, fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
-		}
-		if err = b.add(a.Limiter, a.Key, Spend, a.Cost); err != nil {
-			return d, err
-		}
+	if err = b.addAll(asks); err != nil {
+		return d, err
 	}
 	shared := b.merge()
 	if err = b.decide(ctx, asks[0].Limiter.store, &d); err != nil || shared == nil {
 		return d, err
 	}
 	return d.expand(shared), nil
+}
+
+func (b *batch) addAll(asks []Ask) error {
+	if len(asks) == 0 {
+		return fmt.Errorf("%w: no asks", ErrNoAsks)
+	}
+	for i, a := range asks {
+		switch {
+		case a.Limiter == nil:
+			return fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
+		case a.Limiter.store != asks[0].Limiter.store:
+			return fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
+		}
+		if err := b.add(a, Spend); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // merge sums up charges of the same rule and key, for a Store takes each once.
@@ -79,6 +90,9 @@ func (b *batch) merge() []int {
 
 // absorb adds the cost of other, which a Peek has none of.
 func (c *Charge) absorb(other Charge) {
+	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
+		c.MaxDelay = other.MaxDelay
+	}
 	switch {
 	case other.Op == Peek:
 	case c.Op == Peek:

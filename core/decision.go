@@ -21,7 +21,8 @@ type Decision struct {
 	n     int
 }
 
-// A State is what one Rule says about its part of a Decision.
+// A State is what one Rule says about its part of a Decision. Rule has the limit
+// that was in force, which of a [Rule.Elastic] one may be larger than it was made.
 //
 // Window is the span that Remaining belongs to. Of windows and logs, no more than
 // Remaining can be used within it. Of a bucket, which refills all the time, it is
@@ -35,7 +36,7 @@ type State struct {
 	ResetAfter time.Duration // until nothing is used any more
 	Window     time.Duration // the effective window, the t of the RateLimit field; see below
 	Delay      time.Duration // Allowed: hold the event this long first
-	Soft       bool          // let through above the limit
+	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
 }
 
 // Len is the number of States: one for every Rule that was asked.
@@ -73,15 +74,29 @@ func (d *Decision) sum(charges []Charge) {
 		if i > 0 {
 			d.rest[i-1] = *s
 		}
-		if !s.Allowed {
+		switch {
+		case charges[i].Rule.shadow:
+		case s.Allowed:
+			d.Delay = max(d.Delay, s.Delay)
+		default:
 			d.Allowed = false
 			d.RetryAfter = max(d.RetryAfter, s.RetryAfter)
 		}
-		d.Delay = max(d.Delay, s.Delay)
 	}
 	if !d.Allowed {
 		d.Delay = 0
 	}
+}
+
+// Soft says whether the event was let through beyond a limit: [State.Soft] of any
+// Rule that is enforced.
+func (d Decision) Soft() bool {
+	for _, s := range d.States() {
+		if s.Soft && d.Allowed && !s.Rule.shadow {
+			return true
+		}
+	}
+	return false
 }
 
 // StateOf is the State of the Rule of that name, the first if there are

@@ -17,6 +17,8 @@ var (
 	ErrNoStore = errors.New("weir: no usable store")
 	// ErrNegativeCost: a cost below zero. Nothing was taken.
 	ErrNegativeCost = errors.New("weir: negative cost")
+	// ErrNegativeDelay: an Ask with a MaxDelay below zero. Nothing was taken.
+	ErrNegativeDelay = errors.New("weir: negative delay")
 	// ErrNoAsks: AllowAll was given nothing to ask, or an Ask without a Limiter.
 	ErrNoAsks = errors.New("weir: nothing asked")
 	// ErrManyStores: AllowAll was given Limiters of different Stores, which cannot be charged together.
@@ -36,7 +38,7 @@ var (
 // A RuleError says what is wrong with which field of which rule.
 type RuleError struct {
 	Rule   string // the rule's name
-	Field  string // "name", "limit", "events", "per", "burst", "sub-windows", "algorithm" or "rules"
+	Field  string // "name", "limit", "events", "per", "burst", "sub-windows", "soft", "elastic", "algorithm" or "rules"
 	Reason string
 
 	category error

@@ -99,8 +99,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // [ErrNegativeCost].
 //
 // Refund does not know which decision it undoes: who refunds twice, or what was
-// denied, gives others' events back. Of a [LeakyBucket] it takes the end of the
-// queue, which may be the turn of somebody who is waiting for it.
+// denied, or what has been forgotten or refilled since, gives others' events back.
+// [Reservation.Refund] does know. Of a [LeakyBucket] it takes the end of the queue,
+// which may be the turn of somebody who is waiting for it.
 func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return nil
@@ -109,10 +110,32 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
 	return err
 }
 
-func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (d Decision, err error) {
+// Settle charges key n events that have happened already, whether they fit or
+// not: what a response turned out to cost in bytes, or tokens of a language model.
+// Zero does nothing; less is an [ErrNegativeCost].
+//
+// A bucket goes into debt, and admits nothing until it has paid that back at its
+// rate; so does the queue of a leaky bucket. Windows and logs count the events as
+// if they happened now and forget them with the others, so at most they admit
+// nothing for one period. An error says that it may have been charged, once.
+//
+// [Limiter.Reserve] does the sums where a part was charged before.
+func (l *Limiter) Settle(ctx context.Context, key string, n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := l.take(ctx, key, Settle, n)
+	return err
+}
+
+func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (Decision, error) {
+	return l.decide(ctx, Ask{Limiter: l, Key: key, Cost: cost}, op)
+}
+
+func (l *Limiter) decide(ctx context.Context, a Ask, op Op) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()
-	if err = b.add(l, key, op, cost); err != nil {
+	if err = b.add(a, op); err != nil {
 		return d, err
 	}
 	err = b.decide(ctx, l.store, &d)
@@ -142,16 +165,20 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-func (b *batch) add(l *Limiter, key string, op Op, cost int) error {
-	if cost < 0 {
-		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
+func (b *batch) add(a Ask, op Op) error {
+	if a.Cost < 0 {
+		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	}
+	if a.MaxDelay < 0 {
+		return fmt.Errorf("%w: %v", ErrNegativeDelay, a.MaxDelay)
+	}
+	cost := a.Cost
 	if cost == 0 {
 		op, cost = Peek, 1
 	}
-	for i := range l.rules {
+	for i := range a.Limiter.rules {
 		c := b.next()
-		c.Key, c.Rule, c.Op, c.Cost = key, &l.rules[i], op, cost
+		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, a.Limiter.rules[i].inForce(), op, cost, a.MaxDelay
 	}
 	return nil
 }

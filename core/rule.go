@@ -49,8 +49,12 @@ type Rule struct {
 	id        uint64
 
 	subWindows int
-	program    algo.Program
-	err        *RuleError
+	soft       float64 // percent
+	shadow     bool
+	elastic    *elastic // nil for a limit that stands still
+
+	program algo.Program
+	err     *RuleError
 }
 
 // maxName keeps a Redis key, of which the name is a part, within 128 bytes.
@@ -62,10 +66,7 @@ const maxName = 64
 // It runs in the virtual-scheduling form of ITU-T I.371 (GCRA), which is exact
 // to the microsecond for any rate.
 func TokenBucket(name string, l Limit) Rule {
-	return newRule(name, AlgorithmTokenBucket, l, func(period int64, p *algo.Program) (err error) {
-		p.Bucket, err = algo.NewBucket(int64(l.Events), period, int64(l.capacity()))
-		return err
-	})
+	return newRule(name, AlgorithmTokenBucket, l)
 }
 
 // LeakyBucket is a queue of l.Burst events that drains at l.Events per l.Per. An
@@ -76,11 +77,7 @@ func TokenBucket(name string, l Limit) Rule {
 // The departures of events with times that do not fall on a microsecond are
 // rounded up to one, each by itself, so that the rate does not drift.
 func LeakyBucket(name string, l Limit) Rule {
-	return newRule(name, AlgorithmLeakyBucket, l, func(period int64, p *algo.Program) (err error) {
-		p.Bucket, err = algo.NewBucket(int64(l.Events), period, int64(l.capacity()))
-		p.Bucket.Queue = true
-		return err
-	})
+	return newRule(name, AlgorithmLeakyBucket, l)
 }
 
 // FixedWindow is a rule that admits l.Events in every window of l.Per, counted
@@ -96,20 +93,14 @@ func LeakyBucket(name string, l Limit) Rule {
 // Where that matters, use [SlidingWindow] or [SlidingLog]. l.Burst must be zero
 // or l.Events.
 func FixedWindow(name string, l Limit) Rule {
-	return windowRule(name, AlgorithmFixedWindow, l, func(period int64, p *algo.Program) (err error) {
-		p.Window, err = algo.NewWindow(int64(l.Events), period)
-		return err
-	})
+	return newRule(name, AlgorithmFixedWindow, l)
 }
 
 // SlidingLog is a rule that admits at most l.Events in any span of l.Per. It
 // remembers every admitted event, and only those: about 16 bytes each in
 // memory, about 7 in Redis. l.Burst must be zero or l.Events.
 func SlidingLog(name string, l Limit) Rule {
-	return windowRule(name, AlgorithmSlidingLog, l, func(period int64, p *algo.Program) (err error) {
-		p.Log, err = algo.NewLog(int64(l.Events), period)
-		return err
-	})
+	return newRule(name, AlgorithmSlidingLog, l)
 }
 
 // SlidingWindow is a rule that admits at most l.Events in any span of l.Per, like
@@ -123,7 +114,9 @@ func SlidingLog(name string, l Limit) Rule {
 // bursts at the edges.) [Rule.SubWindows] changes their number. l.Burst must be
 // zero or l.Events.
 func SlidingWindow(name string, l Limit) Rule {
-	return slidingWindow(name, l, DefaultSubWindows)
+	r := Rule{name: name, algorithm: AlgorithmSlidingWindow, limit: l, subWindows: DefaultSubWindows}
+	r.compile()
+	return r
 }
 
 // The number of sub-windows of a [SlidingWindow].
@@ -132,42 +125,6 @@ const (
 	MaxSubWindows     = 2048
 )
 
-// SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them
-// make the rule less strict and its state larger. It has no meaning for other
-// algorithms than [SlidingWindow], and New then says so.
-func (r Rule) SubWindows(n int) Rule {
-	switch {
-	case r.algorithm != AlgorithmSlidingWindow:
-		r.err = r.invalid("sub-windows", "have a meaning for a sliding window only")
-	case n < 1 || n > MaxSubWindows:
-		r.err = r.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", n, MaxSubWindows))
-	default:
-		return slidingWindow(r.name, r.limit, n)
-	}
-	return r
-}
-
-// SubWindowCount is the number of sub-windows of a [SlidingWindow], else zero.
-func (r *Rule) SubWindowCount() int { return r.subWindows }
-
-func slidingWindow(name string, l Limit, n int) Rule {
-	r := windowRule(name, AlgorithmSlidingWindow, l, func(period int64, p *algo.Program) (err error) {
-		p.Log, err = algo.NewCounter(int64(l.Events), period, int64(n))
-		return err
-	})
-	r.subWindows = n
-	return r
-}
-
-// windowRule is a rule that counts in windows and so has no burst.
-func windowRule(name string, a Algorithm, l Limit, compile func(period int64, p *algo.Program) error) Rule {
-	r := newRule(name, a, l, compile)
-	if r.err == nil && l.capacity() != l.Events {
-		r.err = r.invalid("burst", "has a meaning for buckets only: leave it zero")
-	}
-	return r
-}
-
 func (l Limit) capacity() int {
 	if l.Burst == 0 {
 		return l.Events
@@ -175,23 +132,44 @@ func (l Limit) capacity() int {
 	return l.Burst
 }
 
-func newRule(name string, a Algorithm, l Limit, compile func(period int64, p *algo.Program) error) Rule {
-	r := Rule{name: name, limit: l, algorithm: a, id: ruleID(a, name)}
-	r.program.Kind = algo.Kind(a)
-	if r.err = r.check(); r.err != nil {
-		return r
-	}
-	period, err := algo.Micros(l.Per)
-	if err != nil {
-		r.err = r.invalid("per", err.Error())
-		return r
-	}
-	if err := compile(period, &r.program); err != nil {
-		r.err = r.invalid("limit", err.Error())
-	}
+func newRule(name string, a Algorithm, l Limit) Rule {
+	r := Rule{name: name, algorithm: a, limit: l}
+	r.compile()
 	return r
 }
 
+// compile works out all that follows from what the rule was given.
+func (r *Rule) compile() {
+	r.id = ruleID(r.algorithm, r.name)
+	r.program = algo.Program{Kind: algo.Kind(r.algorithm)}
+	if r.err = r.check(); r.err != nil {
+		return
+	}
+	period, err := algo.Micros(r.limit.Per)
+	if err != nil {
+		r.err = r.invalid("per", err.Error())
+		return
+	}
+	if err := r.program.Compile(r.shape(period)); err != nil {
+		r.err = r.invalid("limit", err.Error())
+		return
+	}
+	r.stretch()
+}
+
+// shape is the rule in the numbers of package algo.
+func (r *Rule) shape(period int64) algo.Shape {
+	capacity := int64(r.limit.capacity())
+	return algo.Shape{
+		Events:     int64(r.limit.Events),
+		Period:     period,
+		Capacity:   capacity,
+		Extra:      share(capacity, r.soft),
+		SubWindows: int64(r.subWindows),
+	}
+}
+
+// check finds what is wrong with what the rule was given.
 func (r *Rule) check() *RuleError {
 	switch l := r.limit; {
 	case r.name == "":
@@ -206,13 +184,19 @@ func (r *Rule) check() *RuleError {
 		return r.invalid("per", fmt.Sprintf("is %v, not positive", l.Per))
 	case l.Burst < 0:
 		return r.invalid("burst", fmt.Sprintf("is %d, negative", l.Burst))
+	case !r.isBucket() && l.capacity() != l.Events:
+		return r.invalid("burst", "has a meaning for buckets only: leave it zero")
 	}
 	for i := range len(r.name) {
 		if c := r.name[i]; c < 0x20 || c > 0x7e {
 			return r.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
 		}
 	}
-	return nil
+	return r.checkModifiers()
+}
+
+func (r *Rule) isBucket() bool {
+	return r.algorithm == AlgorithmTokenBucket || r.algorithm == AlgorithmLeakyBucket
 }
 
 func (r *Rule) invalid(field, reason string) *RuleError {
@@ -238,9 +222,9 @@ func (r *Rule) Algorithm() Algorithm { return r.algorithm }
 // Limit is the limit as it was given.
 func (r *Rule) Limit() Limit { return r.limit }
 
-// Capacity is the largest cost that the rule can admit at once: the burst of a
-// bucket, the events of a log.
-func (r *Rule) Capacity() int { return int(r.program.Capacity()) }
+// Capacity is the limit itself: the burst of a bucket, the events of a window or
+// log. A [Rule.Soft] rule admits more at once.
+func (r *Rule) Capacity() int { return r.limit.capacity() }
 
 // ID is a hash of the algorithm and the name, the same in every process. State
 // of rules with different IDs must be kept apart.
@@ -251,10 +235,10 @@ func (r *Rule) Program() *algo.Program { return &r.program }
 
 // String is the rule as a text for logs: `token_bucket "second" 10/s`.
 func (r Rule) String() string {
-	return fmt.Sprintf("%s %q %s", r.algorithm, r.name, r.limit)
+	return fmt.Sprintf("%s %q %s%s", r.algorithm, r.name, r.limit, r.modifiers())
 }
 
 func (r *Rule) sameDefinition(o *Rule) bool {
-	return r.algorithm == o.algorithm && r.subWindows == o.subWindows && r.limit.Events == o.limit.Events &&
-		r.limit.Per == o.limit.Per && r.limit.capacity() == o.limit.capacity()
+	return r.algorithm == o.algorithm && r.limit.Events == o.limit.Events &&
+		r.limit.Per == o.limit.Per && r.limit.capacity() == o.limit.capacity() && r.sameModifiers(o)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -12,12 +13,13 @@ import (
 //
 // Take takes every Charge or none, and fills in the State of each either way:
 // of a decision that was denied, the states say what is left with nothing
-// taken. A denial is not an error; the error is for a store that could not
+// taken. A charge of a [Rule.Shadow] does not count: the others decide, and it is
+// taken if they are and if it fits. A denial is not an error; the error is for a store that could not
 // decide, and then the states mean nothing. It is safe for concurrent use.
 //
 // A Store decides by its own clock. Within one Take no two charges name the
-// same key and rule, no cost is below 1, Reset and Refund stand by themselves, and
-// every rule came through [New]; [CheckCharges] is there to refuse the rest. The charges belong to the caller:
+// same key and rule, no cost is below 1, ops that ask ([Op.Asks]) and others are not
+// mixed, and every rule came through [New]; [CheckCharges] is there to refuse the rest. The charges belong to the caller:
 // a Store does not keep the slice or its elements after Take returned. The
 // dynamic type of a Store must be comparable, as a pointer is.
 type Store interface {
@@ -38,6 +40,14 @@ const (
 	// Refund gives back Cost, or as much of it as is used now. It always fits, and
 	// State is what is left after it.
 	Refund
+	// Settle takes Cost whether it fits or not, into debt if need be. A bucket
+	// takes all of it, and pays its debt back at its rate; windows and logs, which
+	// forget, take what fills them up. State is what is left after it.
+	Settle
+	// Undo gives back Cost of what the Spend or Settle took that left the Mark, or
+	// as much of it as still counts. It always fits, and State is what is left
+	// after it.
+	Undo
 )
 
 // Asks says whether op asks for a decision. The others tell the store something,
@@ -46,12 +56,24 @@ func (op Op) Asks() bool { return op <= Peek }
 
 // A Charge is one Rule of one key, and what to do to it.
 type Charge struct {
-	Key   string // any bytes
-	Rule  *Rule
-	Op    Op
-	Cost  int   // at least 1; ignored by Reset
+	Key  string // any bytes
+	Rule *Rule
+	Op   Op
+	Cost int // at least 1; ignored by Reset
+
+	// MaxDelay denies a Spend or Peek that a leaky bucket would hold for longer,
+	// in whole microseconds; zero is no bound.
+	MaxDelay time.Duration
+	// Mark, if it is not nil, is where a Spend or Settle that takes something notes
+	// what an Undo has to know, and where an Undo finds it.
+	Mark *Mark
+
 	State State // the answer
 }
+
+// A Mark is a Store's note of when a charge was made and, of a bucket, what was in
+// use before. The zero Mark undoes nothing.
+type Mark = algo.Mark
 
 // Asked is the cost that a verdict is about: that of the charge, or, after an op
 // that does not ask, that of one event. It serves the stores of this module.
@@ -62,9 +84,19 @@ func (c *Charge) Asked() int64 {
 	return 1
 }
 
-// Answer fills in the State from the verdict of an algorithm about [Charge.Asked].
-// It serves the stores of this module.
-func (c *Charge) Answer(v algo.Verdict) {
+// Patience is how long the event may be held, in microseconds. It serves the
+// stores of this module.
+func (c *Charge) Patience() int64 {
+	if c.MaxDelay == 0 || !c.Op.Asks() {
+		return algo.Never
+	}
+	return int64(c.MaxDelay / time.Microsecond)
+}
+
+// Answer fills in the State from the verdict of an algorithm about [Charge.Asked];
+// spent tells whether that was taken. It serves the stores of this module.
+func (c *Charge) Answer(v algo.Verdict, spent bool) {
+	c.Rule.program.Soften(&v, c.Asked(), spent)
 	s := &c.State
 	s.Rule = c.Rule
 	s.Allowed = v.Allowed
@@ -73,9 +105,9 @@ func (c *Charge) Answer(v algo.Verdict) {
 	s.ResetAfter = algo.Duration(v.Reset)
 	s.Window = algo.Duration(v.Window)
 	s.Delay = algo.Duration(v.Delay)
-	s.Soft = false
+	s.Soft = v.Soft
 	if !c.Op.Asks() {
-		s.Allowed, s.RetryAfter = true, 0
+		s.Allowed, s.RetryAfter, s.Soft = true, 0, false
 	}
 }
 
@@ -95,8 +127,12 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charge %d costs %d", ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != charges[0].Op.Asks():
 			return fmt.Errorf("%w: charges 0 and %d ask and tell in one decision", ErrInvalidCharge, i)
-		case c.Op > Refund:
+		case c.Op > Undo:
 			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)
+		case c.Op == Undo && c.Mark == nil:
+			return fmt.Errorf("%w: charge %d undoes nothing: it has no mark", ErrInvalidCharge, i)
+		case c.MaxDelay < 0:
+			return fmt.Errorf("%w: charge %d has a negative delay", ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
 			if charges[j].Rule.id == c.Rule.id && charges[j].Key == c.Key {

@@ -31,7 +31,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	if err := l.outlook(ctx, key, n); err != nil {
+	if _, err := l.ask(ctx, key, n, Peek); err != nil {
 		return err
 	}
 	turn, err := l.line.join(key)
@@ -45,15 +45,12 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return ctx.Err()
 	}
 	for {
-		d, err := l.AllowN(ctx, key, n)
+		d, err := l.ask(ctx, key, n, Spend)
 		switch {
 		case err != nil:
 			return err
 		case d.Allowed:
 			return sleep(ctx, d.Delay)
-		}
-		if err := reachable(ctx, d); err != nil {
-			return err
 		}
 		if err := sleep(ctx, d.RetryAfter); err != nil {
 			return err
@@ -61,24 +58,31 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 }
 
-// outlook says at once what waiting could not change.
-func (l *Limiter) outlook(ctx context.Context, key string, n int) error {
-	d, err := l.take(ctx, key, Peek, n)
-	if err != nil || d.Allowed {
-		return err
+// ask decides, and says at once what waiting within ctx could not change.
+func (l *Limiter) ask(ctx context.Context, key string, n int, op Op) (d Decision, err error) {
+	left := time.Duration(Never)
+	a := Ask{Limiter: l, Key: key, Cost: n}
+	if deadline, ok := ctx.Deadline(); ok {
+		left = max(1, time.Until(deadline))
+		a.MaxDelay = left
 	}
-	return reachable(ctx, d)
-}
-
-// reachable says whether a denied event can still be admitted within ctx.
-func reachable(ctx context.Context, d Decision) error {
-	if d.RetryAfter == Never {
-		return ErrNeverAdmitted
+	if d, err = l.decide(ctx, a, op); err != nil || d.Allowed {
+		return d, err
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
-		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.RetryAfter)
+	wait := d.RetryAfter
+	for _, s := range d.States() {
+		// A place in a queue that is free when the wait is over has a turn after that.
+		if s.Rule.algorithm == AlgorithmLeakyBucket && !s.Rule.shadow {
+			wait = max(wait, s.ResetAfter)
+		}
 	}
-	return nil
+	switch {
+	case d.RetryAfter == Never:
+		return d, ErrNeverAdmitted
+	case wait >= left:
+		return d, fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
+	}
+	return d, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

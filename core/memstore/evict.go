@@ -26,6 +26,7 @@ func (s *shard) makeRoom(need int, now int64) bool {
 func (s *shard) evict(now int64) bool {
 	lowest := uint64(evictable)
 	cellVictim := candidate(&s.cells, now, s.keep, &lowest)
+	debtVictim := candidate(&s.debts, now, s.keep, &lowest)
 	tallyVictim := candidate(&s.tallies, now, s.keep, &lowest)
 	logVictim := candidate(&s.logs, now, s.keep, &lowest)
 	if 0 < lowest && lowest < evictable {
@@ -36,6 +37,8 @@ func (s *shard) evict(now int64) bool {
 		forget(s, &s.logs, logVictim)
 	case tallyVictim != 0:
 		forget(s, &s.tallies, tallyVictim)
+	case debtVictim != 0:
+		forget(s, &s.debts, debtVictim)
 	case cellVictim != 0:
 		forget(s, &s.cells, cellVictim)
 	}

@@ -10,18 +10,20 @@ import (
 // one shard. What a decision about a bucket touches is the first 64 bytes, one
 // cache line: another core has to hand over no more than that.
 type shard struct {
-	mu      sync.Mutex
-	last    int64 // the time of the last decision
-	spilled bool
-	cells   table[cell]
+	mu       sync.Mutex
+	last     int64 // the time of the last decision
+	spilled  bool
+	indebted bool // there are debts
+	cells    table[cell]
 
+	debts   table[debt]
 	tallies table[tally]
 	logs    table[record]
 	weight  int    // of all that is stored, in cells
 	limit   int    // of weight
 	keep    uint64 // the hash of an entry that must not be evicted now
 	stats   Stats
-	_       [8]byte
+	_       [32]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.
@@ -79,6 +81,11 @@ func hold[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
 			return v
 		}
 	}
+	return insert[V, E](s, t, hash, now)
+}
+
+// insert makes a new entry, for which there is room.
+func insert[V any, E entry[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
 		if E(v).idle(now) {
 			s.weight -= E(v).weight()
@@ -96,11 +103,6 @@ func forget[V any, E entry[V]](s *shard, t *table[V], hash uint64) {
 		s.weight -= E(v).weight()
 		t.remove(hash)
 	}
-}
-
-// setBucket stores the state of a bucket.
-func (s *shard) setBucket(p place, state algo.Span, b *algo.Bucket, now int64) {
-	hold(s, &s.cells, p, now).set(state, tolerance(b))
 }
 
 // setWindow stores the state of a fixed window.

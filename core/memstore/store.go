@@ -159,9 +159,9 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 			steps[i].aim(s, &charges[i], s.hash(charges[i].Key))
 		}
 	}
-	admitted := s.decideLocked(charges, steps)
+	s.decideLocked(charges, steps)
 	for i := range steps {
-		steps[i].answer(&charges[i], admitted)
+		steps[i].answer(&charges[i])
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ type step struct {
 
 	cell    *cell // what was found; good until another entry of the shard is stored
 	fits    bool
+	taken   bool
 	moved   bool         // the state has to be written even if nothing is taken
 	used    algo.Span    // of a bucket
 	count   int64        // of a fixed window
@@ -47,14 +48,14 @@ func (s *Store) takeOne(c *core.Charge) {
 		now = st.shard.forward(now)
 	}
 	st.read(c, now)
-	st.conclude(c, now, st.fits)
+	st.conclude(c, now, true)
 	st.shard.mu.Unlock()
-	st.answer(c, st.fits)
+	st.answer(c)
 }
 
 // decideLocked decides under the locks of all shards that it needs. They are
 // taken in ascending order, so that two decisions cannot wait for each other.
-func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool) {
+func (s *Store) decideLocked(charges []core.Charge, steps []step) {
 	now := s.now()
 	var room [4]uint64
 	shards := room[:0]
@@ -66,16 +67,15 @@ func (s *Store) decideLocked(charges []core.Charge, steps []step) (admitted bool
 	for _, i := range shards {
 		s.shards[i].mu.Lock()
 	}
-	admitted = s.decide(charges, steps, now)
+	s.decide(charges, steps, now)
 	for _, i := range shards {
 		s.shards[i].mu.Unlock()
 	}
-	return admitted
 }
 
-// decide reads every state, and writes them if all charges fit. The shards are
-// locked.
-func (s *Store) decide(charges []core.Charge, steps []step, now int64) (admitted bool) {
+// decide reads every state, and writes them if all charges fit that count. The
+// shards are locked.
+func (s *Store) decide(charges []core.Charge, steps []step, now int64) {
 	if s.clock == nil {
 		for i := range steps {
 			now = steps[i].shard.forward(now)
@@ -84,42 +84,40 @@ func (s *Store) decide(charges []core.Charge, steps []step, now int64) (admitted
 			steps[i].shard.last = now
 		}
 	}
-	admitted = true
+	admitted := true
 	for i := range steps {
 		steps[i].read(&charges[i], now)
-		admitted = admitted && steps[i].fits
+		admitted = admitted && (steps[i].fits || charges[i].Rule.IsShadow())
 	}
 	for i := range steps {
 		steps[i].cell = nil
 		steps[i].conclude(&charges[i], now, admitted)
 	}
-	return admitted
 }
 
 // conclude does what the decision says.
 func (st *step) conclude(c *core.Charge, now int64, admitted bool) {
-	switch {
-	case c.Op == core.Reset:
-		st.forget()
-	case c.Op == core.Refund:
-		st.refund(c, now)
-	case c.Op != core.Spend:
-	case admitted:
-		st.spend(c, now)
-	case st.moved:
-		st.move(c, now)
+	switch c.Op {
+	case core.Peek:
+	case core.Spend:
+		if st.taken = admitted && st.fits; st.taken {
+			st.spend(c, now)
+		} else if st.moved {
+			st.move(c, now)
+		}
+	default:
+		st.tell(c, now)
 	}
 }
 
 func (st *step) read(c *core.Charge, now int64) {
-	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
+	p, cost, sh := c.Rule.Program(), c.Asked(), st.shard
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		if found := find(sh, &sh.cells, st.place, now); found != nil {
-			st.cell = found
-			st.used, st.moved = p.Bucket.Used(found.state(), now)
-		}
-		st.fits = p.Bucket.Fits(st.used, cost)
+		var level algo.Level
+		level, st.cell = sh.bucket(st.place, now)
+		st.used, st.moved = p.Bucket.Used(level, now)
+		st.fits = p.Bucket.Fits(st.used, cost, c.Patience())
 	case algo.KindFixedWindow:
 		st.left = p.Window.Left(now)
 		if found := find(sh, &sh.tallies, st.place, now); found != nil {
@@ -144,18 +142,21 @@ func (st *step) spend(c *core.Charge, now int64) {
 		if st.shard.spilled {
 			st.read(c, now) // another charge of the decision may share the spillway
 		}
-		state := p.Bucket.Spend(st.used, now, cost)
+		st.mark(c, now)
+		level := p.Bucket.Spend(st.used, now, cost)
 		if st.cell != nil {
-			st.cell.set(state, tolerance(&p.Bucket))
+			st.cell.set(level.Until, tolerance(&p.Bucket))
 		} else {
-			st.shard.setBucket(st.place, state, &p.Bucket, now)
+			st.shard.setBucket(st.place, level, &p.Bucket, now)
 		}
 	case algo.KindFixedWindow:
 		if st.shard.spilled {
 			st.read(c, now)
 		}
+		st.mark(c, now)
 		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		st.mark(c, now)
 		st.shard.spendLog(st.place, &p.Log, now, cost)
 	}
 }
@@ -174,53 +175,24 @@ func (st *step) move(c *core.Charge, now int64) {
 	}
 }
 
-// refund gives the cost back, and reads the state anew. What was charged to a
-// spillway stays there: who else has charged it cannot be told.
-func (st *step) refund(c *core.Charge, now int64) {
-	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
-	switch p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		if own := sh.cells.find(st.place.own); own != nil {
-			st.used, _ = p.Bucket.Used(own.state(), now)
-			state := p.Bucket.Refund(st.used, now, cost)
-			own.set(state, tolerance(&p.Bucket))
-			st.used, _ = p.Bucket.Used(state, now)
-		}
-	case algo.KindFixedWindow:
-		if own := sh.tallies.find(st.place.own); own != nil {
-			count, _ := p.Window.Used(own.state, now)
-			st.count = max(0, count-cost)
-			*own = tally{p.Window.At(st.count, now), &p.Window}
-		}
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		if own := sh.logs.find(st.place.own); own != nil {
-			sh.change(st.place, own, now, func(h *algo.History) {
-				p.Log.Refund(h, now, cost)
-				st.reading = p.Log.Read(h, now, 1)
-			})
-		}
+// mark notes what an Undo has to know, before anything is taken.
+func (st *step) mark(c *core.Charge, now int64) {
+	if c.Mark != nil {
+		*c.Mark = core.Mark{At: now, Used: st.used}
 	}
-}
-
-// forget removes the state. A spillway is shared and stays.
-func (st *step) forget() {
-	forget(st.shard, &st.shard.cells, st.place.own)
-	forget(st.shard, &st.shard.tallies, st.place.own)
-	forget(st.shard, &st.shard.logs, st.place.own)
-	st.used, st.count, st.reading = algo.Span{}, 0, algo.Reading{}
 }
 
 // answer fills in the State. It needs no lock.
-func (st *step) answer(c *core.Charge, admitted bool) {
-	cost, spent := c.Asked(), admitted && c.Op == core.Spend
+func (st *step) answer(c *core.Charge) {
+	cost := c.Asked()
 	var v algo.Verdict
 	switch p := c.Rule.Program(); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		v = p.Bucket.Verdict(st.used, cost, spent)
+		v = p.Bucket.Verdict(st.used, cost, c.Patience(), st.taken)
 	case algo.KindFixedWindow:
-		v = p.Window.Verdict(st.count, st.left, cost, spent)
+		v = p.Window.Verdict(st.count, st.left, cost, st.taken)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		v = p.Log.Verdict(st.reading, cost, spent)
+		v = p.Log.Verdict(st.reading, cost, st.taken)
 	}
-	c.Answer(v)
+	c.Answer(v, st.taken)
 }

@@ -12,9 +12,11 @@ type group struct {
 	keys    []string
 	places  []int // of the charges in the decision; nil if it is the whole
 
+	timed bool // the time is wanted: it may have to be undone
+
 	admitted bool
 	readings []int64 // of all charges, one after the other
-	time     int64   // of the server, when the group is a part of a decision
+	time     int64   // of the server, if timed
 	err      error
 }
 
@@ -70,12 +72,13 @@ func (s *Store) whole(charges []core.Charge) group {
 			tag = s.keys.tag(c.Key)
 		}
 		g.keys[i] = s.keys.key(tag, c.Rule)
+		g.timed = g.timed || c.Mark != nil && c.Op != core.Undo
 	}
 	return g
 }
 
-// split makes the groups of charges, with copies of them: a group may outlast
-// the call.
+// split makes the groups of charges, with copies of them, each a part of the
+// decision that may have to be undone.
 func (s *Store) split(charges []core.Charge) []*group {
 	var groups []*group
 	where := make(map[string]*group)
@@ -84,7 +87,7 @@ func (s *Store) split(charges []core.Charge) []*group {
 		at := s.group(tag)
 		g := where[at]
 		if g == nil {
-			g = new(group)
+			g = &group{timed: true}
 			where[at] = g
 			groups = append(groups, g)
 		}
@@ -104,18 +107,19 @@ func (g *group) reading(i int) []int64 {
 	return g.readings[from : from+programs[g.charges[i].Rule.Algorithm()].readings]
 }
 
-// spent is a group of the charges of g that took something, or nil.
-func (g *group) spent() *group {
+// undo is a group that takes back what g has taken, or nil if that is nothing.
+func (g *group) undo() *group {
 	if g.err != nil || !g.admitted {
 		return nil
 	}
-	back := &group{time: g.time}
+	back := new(group)
 	for i, c := range g.charges {
-		if c.Op == core.Spend {
-			back.charges = append(back.charges, c)
-			back.keys = append(back.keys, g.keys[i])
-			back.readings = append(back.readings, g.reading(i)...)
+		if c.Op != core.Spend || !g.taken(i) {
+			continue
 		}
+		mark := g.mark(i)
+		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Mark: &mark})
+		back.keys = append(back.keys, g.keys[i])
 	}
 	if back.charges == nil {
 		return nil
@@ -123,18 +127,43 @@ func (g *group) spent() *group {
 	return back
 }
 
-// answer fills in the States. admitted is the outcome of all groups together.
+// taken says whether the i-th charge of a group that was admitted was taken, as
+// all were but for shadows that did not fit.
+func (g *group) taken(i int) bool {
+	c := &g.charges[i]
+	if !c.Rule.IsShadow() {
+		return true
+	}
+	v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), true)
+	return err == nil && v.Allowed
+}
+
+// mark is what undoing the i-th charge takes.
+func (g *group) mark(i int) core.Mark {
+	m := core.Mark{At: g.time}
+	switch g.charges[i].Rule.Algorithm() {
+	case core.AlgorithmTokenBucket, core.AlgorithmLeakyBucket:
+		m.Used = usedOf(g.reading(i))
+	}
+	return m
+}
+
+// answer fills in the States, and the marks of what was taken. admitted is the
+// outcome of all groups together.
 func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
 		c := &g.charges[i]
-		verdict := programs[c.Rule.Algorithm()].verdict
-		v, err := verdict(c.Rule.Program(), c.Asked(), g.reading(i), admitted && c.Op == core.Spend)
+		spent := admitted && c.Op == core.Spend
+		v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), spent)
 		if err != nil {
 			return err
 		}
-		c.Answer(v)
-		fit = fit && c.State.Allowed
+		c.Answer(v, spent)
+		fit = fit && (c.State.Allowed || c.Rule.IsShadow())
+		if c.Mark != nil && (spent && c.State.Allowed || c.Op == core.Settle) {
+			*c.Mark = g.mark(i)
+		}
 	}
 	if fit != g.admitted {
 		return errReply // the script and the arithmetic disagree: a reply to something else

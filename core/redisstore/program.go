@@ -17,8 +17,8 @@ type program struct {
 	arguments int    // how many it is sent
 	readings  int    // how many integers it reports
 
-	argue   func(program *algo.Program, cost int64) []any
-	verdict func(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error)
+	argue   func(program *algo.Program, p price) []any
+	verdict func(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error)
 }
 
 var programs = [...]program{
@@ -27,8 +27,8 @@ var programs = [...]program{
 		argue: bucketArguments, verdict: bucketVerdict,
 	},
 	core.AlgorithmLeakyBucket: {
-		source: parseSource("token_bucket.lua"), code: 'q', version: "q1", queue: true, arguments: 5, readings: 2,
-		argue: bucketArguments, verdict: bucketVerdict,
+		source: parseSource("token_bucket.lua"), code: 'q', version: "q1", queue: true, arguments: 6, readings: 2,
+		argue: queueArguments, verdict: bucketVerdict,
 	},
 	core.AlgorithmFixedWindow: {
 		source: parseSource("fixed_window.lua"), code: 'f', version: "f1", arguments: 3, readings: 2,
@@ -78,48 +78,81 @@ type price struct {
 	algorithm  core.Algorithm
 	limit      core.Limit
 	subWindows int
+	capacity   int64
 	cost       int64
+	patience   int64
 }
 
-// arguments appends those of c to args. They are remembered for a cost of one,
-// which most have; a client may choose others at will.
+// arguments appends those of c to args. They are remembered for the charge that
+// nearly all are, of one event that waits for as long as it must; others a client
+// may choose at will.
 func (s *Store) arguments(args []any, c *core.Charge) []any {
-	p := price{c.Rule.Algorithm(), c.Rule.Limit(), c.Rule.SubWindowCount(), cost(c)}
-	work := func(price) []any { return programs[p.algorithm].argue(c.Rule.Program(), p.cost) }
-	if p.cost != 1 {
-		return append(args, work(p)...)
+	rule := c.Rule
+	p := price{rule.Algorithm(), rule.Limit(), rule.SubWindowCount(), rule.Program().Capacity(), cost(c), c.Patience()}
+	work := func(price) []any { return programs[p.algorithm].argue(rule.Program(), p) }
+	if p.cost == 1 && p.patience == algo.Never {
+		args = append(args, s.prices.get(p, work)...)
+	} else {
+		args = append(args, work(p)...)
 	}
-	return append(args, s.prices.get(p, work)...)
+	if c.Op == core.Undo {
+		m := c.Mark
+		args = append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac))
+	}
+	return args
 }
 
-// cost is what the script is told. All that is above the capacity is the same
-// to it, and stays within what a double can count.
-func cost(c *core.Charge) int64 { return min(int64(c.Cost), c.Rule.Program().Capacity()+1) }
+// maxCost is more than any rule can count.
+const maxCost = 1 << 48
 
-func bucketArguments(program *algo.Program, cost int64) []any {
-	b := &program.Bucket
-	price := algo.Span{Micros: b.Full.Micros + 1} // more than fits
-	if cost <= b.Burst {
-		price = b.Span(cost)
+// cost is what the script is told, and stays within what a double can count. All
+// that is above the capacity is the same to a rule that is asked.
+func cost(c *core.Charge) int64 {
+	capacity := c.Rule.Program().Capacity()
+	switch a := c.Rule.Algorithm(); {
+	case c.Op.Asks():
+		return min(int64(c.Cost), capacity+1)
+	case c.Op == core.Reset:
+		return 1
+	case c.Op == core.Settle && a != core.AlgorithmTokenBucket && a != core.AlgorithmLeakyBucket:
+		return min(int64(c.Cost), capacity)
 	}
+	return min(int64(c.Cost), maxCost)
+}
+
+func bucketArguments(program *algo.Program, p price) []any {
+	b := &program.Bucket
+	price := b.Price(p.cost)
 	return []any{
 		integer(price.Micros), integer(price.Frac),
 		integer(b.Full.Micros), integer(b.Full.Frac), integer(b.Den()),
 	}
 }
 
-func bucketVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
-	b := &program.Bucket
-	used := algo.Span{Micros: reading[0], Frac: reading[1]}
-	if used.Frac >= b.Den() || b.Full.Less(used) {
-		return algo.Verdict{}, errReply
-	}
-	return b.Verdict(used, cost, spent), nil
+// longest is a wait that no script takes for too long: the largest integer of Lua.
+const longest = 1<<53 - 1
+
+func queueArguments(program *algo.Program, p price) []any {
+	return append(bucketArguments(program, p), integer(min(p.patience, longest)))
 }
 
-func logArguments(program *algo.Program, cost int64) []any {
+func bucketVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	b := &c.Rule.Program().Bucket
+	used := usedOf(reading)
+	if used.Frac >= b.Den() || used.Micros > algo.Horizon {
+		return algo.Verdict{}, errReply
+	}
+	if c.Op == core.Settle {
+		used = b.Settle(used, 0, int64(c.Cost)).Until
+	}
+	return b.Verdict(used, c.Asked(), c.Patience(), spent), nil
+}
+
+func usedOf(reading []int64) algo.Span { return algo.Span{Micros: reading[0], Frac: reading[1]} }
+
+func logArguments(program *algo.Program, p price) []any {
 	l := &program.Log
-	return []any{integer(cost), integer(l.Events), integer(l.Period), integer(offsetWidth(l.Period))}
+	return []any{integer(p.cost), integer(l.Events), integer(l.Period), integer(offsetWidth(l.Period))}
 }
 
 // offsetWidth is how many bytes hold any time within a period, at least 4.
@@ -131,39 +164,39 @@ func offsetWidth(period int64) int64 {
 	return width
 }
 
-func logVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
-	l := &program.Log
+func logVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	l := &c.Rule.Program().Log
 	r := algo.Reading{Count: reading[0], First: reading[1], Last: reading[2], Retry: reading[3]}
 	if r.First > r.Last || r.Last > l.Period || r.Retry > l.Period {
 		return algo.Verdict{}, errReply
 	}
-	return l.Verdict(r, cost, spent), nil
+	return l.Verdict(r, c.Asked(), spent), nil
 }
 
-func windowArguments(program *algo.Program, cost int64) []any {
+func windowArguments(program *algo.Program, p price) []any {
 	w := &program.Window
-	return []any{integer(cost), integer(w.Events), integer(w.Period)}
+	return []any{integer(p.cost), integer(w.Events), integer(w.Period)}
 }
 
-func windowVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
-	w := &program.Window
+func windowVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	w := &c.Rule.Program().Window
 	count, left := reading[0], reading[1]
 	if left < 1 || left > w.Period {
 		return algo.Verdict{}, errReply
 	}
-	return w.Verdict(count, left, cost, spent), nil
+	return w.Verdict(count, left, c.Asked(), spent), nil
 }
 
-func counterArguments(program *algo.Program, cost int64) []any {
+func counterArguments(program *algo.Program, p price) []any {
 	l := &program.Log
-	return []any{integer(cost), integer(l.Events), integer(l.Period), integer(l.Grain)}
+	return []any{integer(p.cost), integer(l.Events), integer(l.Period), integer(l.Grain)}
 }
 
-func counterVerdict(program *algo.Program, cost int64, reading []int64, spent bool) (algo.Verdict, error) {
-	l := &program.Log
+func counterVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, error) {
+	l := &c.Rule.Program().Log
 	r := algo.Reading{Phase: reading[0], Count: reading[1], First: reading[2], Last: reading[3], Retry: reading[4]}
 	if r.Phase >= l.Grain || r.First > r.Last || r.Last > l.Period+l.Grain || r.Retry > l.Period+l.Grain {
 		return algo.Verdict{}, errReply
 	}
-	return l.Verdict(r, cost, spent), nil
+	return l.Verdict(r, c.Asked(), spent), nil
 }

@@ -7,29 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How a group is run.
-type manner int
-
-const (
-	alone  manner = iota // the group is the whole decision
-	partly               // others belong to it
-	undo                 // takes back what the group has taken
-)
-
 // run decides one group in one call of a script, and notes the outcome in it.
-func (s *Store) run(ctx context.Context, deadline time.Time, g *group, how manner) {
+func (s *Store) run(ctx context.Context, deadline time.Time, g *group) {
 	var room [1 + 2*MaxCharges]byte
 	shape := room[:0]
-	if how == partly {
-		shape = append(shape, partial)
+	if g.timed {
+		shape = append(shape, timed)
 	}
 	for i := range g.charges {
 		c := &g.charges[i]
-		op := opOf[c.Op]
-		if how == undo {
-			op = opRefund
-		}
-		shape = append(shape, programs[c.Rule.Algorithm()].code, op)
+		shape = append(shape, programs[c.Rule.Algorithm()].code, opFor(c))
 	}
 	script := s.scripts.get(string(shape), compose)
 	args := make([]any, 0, 5+len(g.keys)*6)
@@ -39,20 +26,13 @@ func (s *Store) run(ctx context.Context, deadline time.Time, g *group, how manne
 	}
 	args = append(args, s.config.now())
 	for i := range g.charges {
-		c := &g.charges[i]
-		args = s.arguments(args, c)
-		if how == undo {
-			args = append(args, integer(g.time))
-			for _, n := range g.reading(i) {
-				args = append(args, integer(n))
-			}
-		}
+		args = s.arguments(args, &g.charges[i])
 	}
 	p := newPatience(ctx, deadline)
 	defer p.end()
 	reply, err := s.call(p, script, args)
 	if err == nil {
-		err = s.read(g, reply, how)
+		err = s.read(g, reply)
 	}
 	g.err = err
 }
@@ -92,18 +72,18 @@ func (s *Store) call(p *patience, script *script, args []any) (any, error) {
 
 // read takes a reply apart. Anything but the shape that was asked for is an
 // error: a reply must never open a limit by being misunderstood.
-func (s *Store) read(g *group, reply any, how manner) error {
+func (s *Store) read(g *group, reply any) error {
 	want := 0
 	for i := range g.charges {
 		want += programs[g.charges[i].Rule.Algorithm()].readings
 	}
-	if how == partly {
+	if g.timed {
 		want++
 	}
 	switch reply := reply.(type) {
 	case int64:
 		// A brief: one bucket, what is used of it, and nothing else to say.
-		if len(g.charges) != 1 || want != 2 || how != alone {
+		if len(g.charges) != 1 || want != 2 || g.timed {
 			return errReply
 		}
 		g.admitted = reply >= 0
@@ -128,11 +108,8 @@ func (s *Store) read(g *group, reply any, how manner) error {
 			return errReply
 		}
 		g.admitted = numbers[0] == 1
-		if how == undo {
-			return nil // its readings are those of the decision
-		}
 		g.readings = numbers[2:]
-		if how == partly {
+		if g.timed {
 			g.time = numbers[len(numbers)-1]
 		}
 		s.corrupt.Add(uint64(numbers[1]))

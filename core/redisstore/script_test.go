@@ -146,7 +146,7 @@ var (
 // luaTexts are the variables that hold text, and the numbers that stay so small
 // that every version of Redis writes them out.
 var luaTexts = []string{
-	"key", "value", "member", "extended", "first.bytes", "name", "header",
+	"key", "value", "member", "extended", "first.bytes", "name", "header", "rest",
 	"chunk.width",   // bytes, 4 to 7
 	"middle", "low", // ranks in a sorted set
 }

@@ -12,14 +12,14 @@ import (
 func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Charge) error {
 	if s.group == nil || oneKey(charges) {
 		g := s.whole(charges)
-		s.run(ctx, deadline, &g, alone)
+		s.run(ctx, deadline, &g)
 		if g.err != nil {
 			return g.err
 		}
 		return g.answer(g.admitted)
 	}
 	groups := s.split(charges)
-	s.each(groups, func(g *group) { s.run(ctx, deadline, g, partly) })
+	s.each(groups, func(g *group) { s.run(ctx, deadline, g) })
 	admitted := true
 	var failed error
 	for _, g := range groups {
@@ -64,7 +64,7 @@ func (s *Store) each(groups []*group, f func(*group)) {
 func (s *Store) giveBack(ctx context.Context, deadline time.Time, groups []*group) {
 	var taken []*group
 	for _, g := range groups {
-		if back := g.spent(); back != nil {
+		if back := g.undo(); back != nil {
 			taken = append(taken, back)
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Store) giveBack(ctx context.Context, deadline time.Time, groups []*grou
 		defer close(done)
 		lasting := context.WithoutCancel(ctx)
 		own := time.Now().Add(s.config.timeout)
-		s.each(taken, func(g *group) { s.run(lasting, own, g, undo) })
+		s.each(taken, func(g *group) { s.run(lasting, own, g) })
 	}()
 	p := newPatience(ctx, deadline)
 	defer p.end()

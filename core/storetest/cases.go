@@ -58,6 +58,61 @@ func cases() []testCase {
 			eachAlgorithm(refund),
 		},
 		{
+			"Settle",
+			"Settle charges what has happened, into debt if need be, and the debt delays what comes next.",
+			eachAlgorithm(settle),
+		},
+		{
+			"DebtAndClock",
+			"A clock that steps back makes no debt longer.",
+			eachAlgorithm(debtAndClock),
+		},
+		{
+			"Reservations",
+			"A reservation is settled at what the event has cost, up or down, as often as one likes.",
+			eachAlgorithm(reservations),
+		},
+		{
+			"StaleReservations",
+			"What has been forgotten or refilled is not given back again.",
+			eachAlgorithm(staleReservations),
+		},
+		{
+			"ManyReservations",
+			"What a reservation gives back is its own.",
+			eachAlgorithm(manyReservations),
+		},
+		{
+			"RefundedSuccesses",
+			"However many events are given back, those that count stay within the limit.",
+			eachAlgorithm(refundedSuccesses),
+		},
+		{
+			"Soft",
+			"A soft limit lets so much more through, flags it, and tells what remains of the limit itself.",
+			eachAlgorithm(soft),
+		},
+		{
+			"Elastic",
+			"An elastic limit grows while resources are free, and shrinks back without locking anyone out.",
+			eachAlgorithm(elastic),
+		},
+		{
+			"Shadow",
+			"A shadow is evaluated and reported, never enforced, and charged what the others admit.",
+			eachAlgorithm(shadow),
+		},
+		{
+			"MaxDelay",
+			"An event that would have to wait for longer than it is ready to is denied, and takes nothing.",
+			maxDelay,
+		},
+		{
+			"AnyWindow",
+			"No span of a period ever holds more than the limit, whatever edges a client aims at.",
+			anyWindow,
+		},
+		{
 			"Keys",
 			"Different keys never share state, whatever bytes they are made of.",
 			eachAlgorithm(keys),
@@ -91,6 +146,11 @@ func cases() []testCase {
 			"Concurrency",
 			"64 goroutines with 100 calls each are admitted exactly up to the limit.",
 			eachAlgorithm(concurrency),
+		},
+		{
+			"Smallest",
+			"Of rules of all algorithms, the smallest limit is admitted, and every rule is charged that.",
+			smallest,
 		},
 		{
 			"ConcurrentAllOrNone",

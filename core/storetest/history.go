@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,22 +14,33 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Histories are longer outside `go test -short`.
+// A history has so many steps. There are fewer histories in `go test -short`, and
+// as many as WEIR_HISTORIES says if that is set.
 const (
-	runs  = 20
+	count = 20
 	steps = 250
 )
+
+func numberOfHistories(s *subject) int {
+	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			s.fail("WEIR_HISTORIES: %v", err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return count / 4
+	}
+	return count
+}
 
 // lastDay is the end of the year 2154: times stay below 2^53 microseconds.
 const lastDay = 5_838_000_000_000_000
 
 // histories compares the subject with the model.
 func histories(s *subject) {
-	n := runs
-	if testing.Short() {
-		n /= 4
-	}
-	for seed := range uint64(n) {
+	for seed := range uint64(numberOfHistories(s)) {
 		s.Harness = s.newHarness(s.T)
 		h := newHistory(s, seed)
 		for h.step = range steps {
@@ -44,23 +57,37 @@ type history struct {
 	seed  uint64
 	step  int
 	rules []core.Rule
+	other []core.Rule // the rules with another limit, as an elastic one has now and then
+	held  []held
 	keys  []string
 	wait  time.Duration // the RetryAfter that was heard last
 	trace []string
+}
+
+// What is held is a charge that can be undone.
+type held struct {
+	charge core.Charge
+	mark   core.Mark
 }
 
 func newHistory(s *subject, seed uint64) *history {
 	h := &history{s: s, m: newModel(s.Now().UnixMicro()), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
 	for len(h.rules) < 4 {
 		rule := h.rule(fmt.Sprintf("%d.%d", seed, len(h.rules)))
-		if _, err := core.New(s.Store, rule); err == nil { // a burst of 1000 at one a year is refused
-			h.rules = append(h.rules, rule)
+		other := h.changed(rule)
+		if runs(&rule) && runs(&other) { // a burst of 1000 at one a year is refused
+			h.rules, h.other = append(h.rules, rule), append(h.other, other)
 		}
 	}
 	for i := range 3 {
 		h.keys = append(h.keys, fmt.Sprintf("key %d", i))
 	}
 	return h
+}
+
+// runs says whether a store runs the rule.
+func runs(r *core.Rule) bool {
+	return core.CheckCharges([]core.Charge{{Rule: r, Cost: 1}}) == nil
 }
 
 func pick[T any](h *history, from ...T) T { return from[h.rng.IntN(len(from))] }
@@ -79,7 +106,34 @@ func (h *history) rule(name string) core.Rule {
 	if a.name == "sliding_window" && h.rng.IntN(2) == 0 {
 		rule = rule.SubWindows(pick(h, 1, 2, 7, 100))
 	}
+	if h.rng.IntN(3) == 0 {
+		rule = rule.Soft(pick(h, 7.5, 10, 50, 300))
+	}
+	if h.rng.IntN(5) == 0 {
+		rule = rule.Shadow()
+	}
 	return rule
+}
+
+// changed is the rule with another limit.
+func (h *history) changed(r core.Rule) core.Rule {
+	l := r.Limit()
+	l.Events *= pick(h, 1, 2, 3)
+	l.Burst *= pick(h, 1, 2)
+	for _, a := range algorithms {
+		if a.name != r.Algorithm().String() {
+			continue
+		}
+		changed := a.rule(r.Name(), l)
+		if n := r.SubWindowCount(); n > 0 {
+			changed = changed.SubWindows(n)
+		}
+		if r.IsShadow() {
+			changed = changed.Shadow()
+		}
+		return changed
+	}
+	panic("storetest: an algorithm without a name")
 }
 
 // next moves the clock, asks both, and compares.
@@ -87,19 +141,36 @@ func (h *history) next() {
 	h.advance()
 	charges := h.charges()
 	want := slices.Clone(charges)
+	for i := range want {
+		if m := want[i].Mark; m != nil {
+			want[i].Mark = new(core.Mark)
+			*want[i].Mark = *m
+		}
+	}
 	h.m.take(want)
 	h.note("%v", describe(charges))
 	if err := h.s.Store.Take(context.Background(), charges); err != nil {
 		h.fail("Take: %v", err)
 	}
 	for i := range want {
-		if charges[i].State != want[i].State {
-			h.fail("charge %d of %v:\n\tgot  %+v\n\twant %+v", i, describe(charges), charges[i].State, want[i].State)
-		}
-		if r := want[i].State.RetryAfter; r > 0 && r != core.Never {
-			h.wait = r
-		}
+		h.compare(&charges[i], &want[i])
 	}
+}
+
+func (h *history) compare(got, want *core.Charge) {
+	if got.State != want.State {
+		h.fail("%v:\n\tgot  %+v\n\twant %+v", describe([]core.Charge{*got}), got.State, want.State)
+	}
+	if r := want.State.RetryAfter; r > 0 && r != core.Never {
+		h.wait = r
+	}
+	if want.Mark == nil || want.Op == core.Undo || *want.Mark == (core.Mark{}) {
+		return
+	}
+	if *got.Mark != *want.Mark {
+		h.fail("%v:\n\tgot  mark %+v\n\twant mark %+v", describe([]core.Charge{*got}), *got.Mark, *want.Mark)
+	}
+	h.held = append(h.held, held{*got, *got.Mark})
 }
 
 func (h *history) advance() {
@@ -134,21 +205,62 @@ func (h *history) advance() {
 // charges are one to four, no two of the same rule and key.
 func (h *history) charges() []core.Charge {
 	var charges []core.Charge
-	refund := h.rng.IntN(10) == 0
+	tells := h.rng.IntN(5) == 0
 	for range 1 + h.rng.IntN(4)*h.rng.IntN(2) {
-		r := &h.rules[h.rng.IntN(len(h.rules))]
-		c := core.Charge{Key: pick(h, h.keys...), Rule: r, Cost: h.cost(r.Capacity())}
-		if refund {
-			c.Op = core.Refund
-		} else if h.rng.IntN(8) == 0 {
-			c.Op = core.Peek
+		c := h.asking()
+		if tells {
+			c = h.telling(c)
 		}
-		taken := slices.ContainsFunc(charges, func(o core.Charge) bool { return o.Key == c.Key && o.Rule == c.Rule })
+		taken := slices.ContainsFunc(charges, func(o core.Charge) bool {
+			return o.Key == c.Key && o.Rule.Name() == c.Rule.Name()
+		})
 		if !taken {
 			charges = append(charges, c)
 		}
 	}
 	return charges
+}
+
+func (h *history) asking() core.Charge {
+	i := h.rng.IntN(len(h.rules))
+	c := core.Charge{Key: pick(h, h.keys...), Rule: &h.rules[i]}
+	if h.rng.IntN(10) == 0 {
+		c.Rule = &h.other[i]
+	}
+	c.Cost = h.cost(c.Rule.Capacity())
+	if h.rng.IntN(6) == 0 {
+		c.MaxDelay = pick(h, 1, time.Microsecond, c.Rule.Limit().Per/3)
+	}
+	if h.rng.IntN(8) == 0 {
+		c.Op = core.Peek
+	} else if h.rng.IntN(3) == 0 {
+		c.Mark = new(core.Mark)
+	}
+	return c
+}
+
+// telling turns c into a charge that cannot be denied.
+func (h *history) telling(c core.Charge) core.Charge {
+	c.Mark, c.MaxDelay = nil, 0
+	c.Op = pick(h, core.Refund, core.Settle, core.Undo, core.Undo, core.Undo, core.Reset)
+	switch {
+	case c.Op == core.Undo && len(h.held) > 0:
+		i := h.rng.IntN(len(h.held))
+		back := h.held[i]
+		if c = back.charge; h.rng.IntN(4) > 0 { // and sometimes twice
+			h.held = slices.Delete(h.held, i, i+1)
+		}
+		c.Op, c.State, c.MaxDelay = core.Undo, core.State{}, 0
+		if c.Cost = min(c.Cost, 1+h.rng.IntN(c.Cost)*2); c.Cost < back.charge.Cost {
+			back.mark = c.Rule.Program().Keep(back.mark, int64(back.charge.Cost-c.Cost))
+		}
+		c.Mark = &back.mark
+	case c.Op == core.Undo:
+		c.Op = core.Refund
+	case c.Op == core.Settle && h.rng.IntN(2) == 0:
+		c.Mark = new(core.Mark)
+	}
+	return c
 }
 
 func (h *history) cost(capacity int) int {

@@ -8,7 +8,7 @@ import (
 // A model is a Store in its simplest form: maps, one clock, the algorithms.
 type model struct {
 	now     int64
-	buckets map[place]algo.Span
+	buckets map[place]algo.Level
 	windows map[place]algo.Tally
 	logs    map[place]*algo.History
 }
@@ -18,7 +18,7 @@ type place struct{ key, rule string }
 func newModel(now int64) *model {
 	return &model{
 		now:     now,
-		buckets: make(map[place]algo.Span),
+		buckets: make(map[place]algo.Level),
 		windows: make(map[place]algo.Tally),
 		logs:    make(map[place]*algo.History),
 	}
@@ -28,79 +28,132 @@ func newModel(now int64) *model {
 func (m *model) take(charges []core.Charge) {
 	admitted := true
 	for i := range charges {
-		if c := &charges[i]; c.Op != core.Refund && !m.decide(c, look).Allowed {
+		if c := &charges[i]; c.Op.Asks() && !c.Rule.IsShadow() && !m.ask(c, false).Allowed {
 			admitted = false
 		}
 	}
 	for i := range charges {
-		c, what := &charges[i], look
-		switch {
-		case c.Op == core.Refund:
-			what = give
-		case c.Op != core.Spend:
-		case admitted:
-			what = spend
-		default:
-			what = deny
+		c := &charges[i]
+		if !c.Op.Asks() {
+			m.tell(c)
+			c.Answer(m.ask(c, false), false)
+			continue
 		}
-		c.Answer(m.decide(c, what))
+		spent := admitted && c.Op == core.Spend && m.ask(c, false).Allowed
+		v := m.ask(c, spent)
+		c.Answer(v, spent)
+		if c.Op == core.Spend {
+			m.conclude(c, spent)
+		}
 	}
 }
 
-// What becomes of a charge.
-const (
-	look = iota
-	spend
-	deny
-	give
-)
+func at(c *core.Charge) place { return place{c.Key, c.Rule.Name()} }
 
-// decide does one thing to one charge and says what the rule says.
-func (m *model) decide(c *core.Charge, what int) algo.Verdict {
-	p, cost, at := c.Rule.Program(), int64(c.Cost), place{c.Key, c.Rule.Name()}
+func (m *model) log(c *core.Charge) *algo.History {
+	h := m.logs[at(c)]
+	if h == nil {
+		h = new(algo.History)
+		m.logs[at(c)] = h
+	}
+	return h
+}
+
+// ask says what the rule says, if the cost is taken or not.
+func (m *model) ask(c *core.Charge, spent bool) algo.Verdict {
+	p, cost := c.Rule.Program(), c.Asked()
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		used, moved := p.Bucket.Used(m.buckets[at], m.now)
-		if what == give {
-			m.buckets[at] = p.Bucket.Refund(used, m.now, cost)
-			used, _ = p.Bucket.Used(m.buckets[at], m.now)
-			return p.Bucket.Verdict(used, 1, false)
-		}
-		if what == spend {
-			m.buckets[at] = p.Bucket.Spend(used, m.now, cost)
-		} else if what == deny && moved {
-			m.buckets[at] = p.Bucket.At(used, m.now)
-		}
-		return p.Bucket.Verdict(used, cost, what == spend)
+		used, _ := p.Bucket.Used(m.buckets[at(c)], m.now)
+		return p.Bucket.Verdict(used, cost, c.Patience(), spent)
 	case algo.KindFixedWindow:
-		count, moved := p.Window.Used(m.windows[at], m.now)
-		if what == give {
-			count = max(0, count-cost)
-			m.windows[at] = p.Window.At(count, m.now)
-			return p.Window.Verdict(count, p.Window.Left(m.now), 1, false)
+		count, _ := p.Window.Used(m.windows[at(c)], m.now)
+		return p.Window.Verdict(count, p.Window.Left(m.now), cost, spent)
+	}
+	return p.Log.Verdict(p.Log.Read(m.log(c), m.now, cost), cost, spent)
+}
+
+// conclude takes the cost, or writes back what the clock has left behind.
+func (m *model) conclude(c *core.Charge, spent bool) {
+	p, cost := c.Rule.Program(), int64(c.Cost)
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		used, moved := p.Bucket.Used(m.buckets[at(c)], m.now)
+		if spent {
+			mark(c, m.now, used)
+			m.buckets[at(c)] = p.Bucket.Spend(used, m.now, cost)
+		} else if moved {
+			m.buckets[at(c)] = p.Bucket.At(used, m.now)
 		}
-		if what == spend {
-			m.windows[at] = p.Window.At(count+cost, m.now)
-		} else if what == deny && moved {
-			m.windows[at] = p.Window.At(count, m.now)
+	case algo.KindFixedWindow:
+		count, moved := p.Window.Used(m.windows[at(c)], m.now)
+		if spent {
+			mark(c, m.now, algo.Span{})
+			m.windows[at(c)] = p.Window.At(count+cost, m.now)
+		} else if moved {
+			m.windows[at(c)] = p.Window.At(count, m.now)
 		}
-		return p.Window.Verdict(count, p.Window.Left(m.now), cost, what == spend)
 	default:
-		h := m.logs[at]
-		if h == nil {
-			h = new(algo.History)
-			m.logs[at] = h
+		if spent {
+			mark(c, m.now, algo.Span{})
+			p.Log.Spend(m.log(c), m.now, cost)
+		} else if p.Log.Moved(m.log(c), m.now) {
+			p.Log.Trim(m.log(c), m.now)
 		}
-		if what == give {
-			p.Log.Refund(h, m.now, cost)
-			return p.Log.Verdict(p.Log.Read(h, m.now, 1), 1, false)
+	}
+}
+
+func mark(c *core.Charge, now int64, used algo.Span) {
+	if c.Mark != nil {
+		*c.Mark = core.Mark{At: now, Used: used}
+	}
+}
+
+// tell does an op that does not ask.
+func (m *model) tell(c *core.Charge) {
+	p, cost := c.Rule.Program(), int64(c.Cost)
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		used, _ := p.Bucket.Used(m.buckets[at(c)], m.now)
+		switch c.Op {
+		case core.Reset:
+			m.buckets[at(c)] = algo.Level{}
+		case core.Refund:
+			m.buckets[at(c)] = p.Bucket.Refund(used, m.now, cost)
+		case core.Settle:
+			mark(c, m.now, used)
+			m.buckets[at(c)] = p.Bucket.Settle(used, m.now, cost)
+		case core.Undo:
+			if l, ok := p.Bucket.Undo(used, m.now, cost, *c.Mark); ok {
+				m.buckets[at(c)] = l
+			}
 		}
-		reading := p.Log.Read(h, m.now, cost)
-		if what == spend {
-			p.Log.Spend(h, m.now, cost)
-		} else if what == deny && p.Log.Moved(h, m.now) {
-			p.Log.Trim(h, m.now)
+	case algo.KindFixedWindow:
+		count, _ := p.Window.Used(m.windows[at(c)], m.now)
+		switch c.Op {
+		case core.Reset:
+			m.windows[at(c)] = algo.Tally{}
+		case core.Refund:
+			m.windows[at(c)] = p.Window.At(count-cost, m.now)
+		case core.Settle:
+			mark(c, m.now, algo.Span{})
+			m.windows[at(c)] = p.Window.At(p.Window.Settle(count, cost), m.now)
+		case core.Undo:
+			if count, ok := p.Window.Undo(count, m.now, cost, *c.Mark); ok {
+				m.windows[at(c)] = p.Window.At(count, m.now)
+			}
 		}
-		return p.Log.Verdict(reading, cost, what == spend)
+	default:
+		switch c.Op {
+		case core.Reset:
+			delete(m.logs, at(c))
+		case core.Refund:
+			p.Log.Refund(m.log(c), m.now, cost)
+		case core.Settle:
+			mark(c, m.now, algo.Span{})
+			p.Log.Settle(m.log(c), m.now, cost)
+		case core.Undo:
+			p.Log.Undo(m.log(c), m.now, cost, *c.Mark)
+		}
 	}
 }

@@ -28,7 +28,16 @@ type Verdict struct {
 	Retry     int64 // denied: the least wait after which the same cost fits, or Never
 	Reset     int64 // until nothing is used any more
 	Delay     int64 // allowed: hold the event this long
+	Soft      bool  // allowed: beyond the limit itself
 	Window    int64 // the span within which no more than Remaining can be used
+}
+
+// A Mark is what it takes to undo a charge and nothing else: when it was made
+// and, of a bucket, what was in use before it. The zero Mark undoes nothing.
+type Mark struct {
+	At     int64
+	Used   Span
+	Origin int // for a store that is made of others: which of them has the charge
 }
 
 // Reasons why a limit cannot be run exactly.

@@ -20,8 +20,17 @@ type Bucket struct {
 }
 
 // A Span is Micros + Frac/den microseconds, 0 <= Frac < den, where den belongs
-// to the Bucket. As a state it is the instant at which the bucket is full.
+// to the Bucket.
 type Span struct{ Micros, Frac int64 }
+
+// A Level is the state of a Bucket: Until is the instant at which it is full.
+// Since is zero, but for a bucket in debt, of which more is in use than it
+// holds: then it is the time at which that was so, and tells the debt from a
+// clock that stepped back. The zero Level is a full bucket.
+type Level struct {
+	Until Span
+	Since int64
+}
 
 // maxDen bounds the fraction to 48 bits, which memstore packs with 16 others.
 const maxDen = 1 << 48
@@ -117,59 +126,127 @@ func (s Span) ceil() int64 {
 	return s.Micros
 }
 
-// Used reads a state: the part of the bucket that is in use at now.
-//
-// A state further ahead than a full bucket has one of two causes: the clock
-// stepped back, or the limit was larger when the state was written. It then
-// counts as an empty bucket, which admits nothing extra and refills at the
-// rate; moved says that the state has to be written back as now+used even when
-// nothing is taken, because otherwise every later reading would be "empty" too
-// and the key would be locked out until the clock caught up.
-func (b *Bucket) Used(full Span, now int64) (used Span, moved bool) {
-	if full.Frac >= b.den { // written under another rate
-		full = Span{full.Micros + 1, 0}
+// Price is how long n tokens take to refill, for any n; [Horizon] at most.
+func (b *Bucket) Price(n int64) Span {
+	if n <= b.Burst {
+		return b.Span(n)
 	}
-	used = Span{full.Micros - now, full.Frac}
+	hi, lo := bits.Mul64(uint64(min(n, maxCount)), uint64(b.num))
+	if hi >= uint64(b.den) || over(hi, lo, b.den) {
+		return Span{Horizon, 0}
+	}
+	return b.span(min(n, maxCount))
+}
+
+// Used reads a state: the part of the bucket that is in use at now, which is
+// more than the whole while it is in debt.
+//
+// A state further ahead than a full bucket can be, without a debt, has one of
+// two causes: the clock stepped back, or the limit was larger when the state was
+// written. It then counts as an empty bucket, which admits nothing extra and
+// refills at the rate. A debt from after now counts from now. moved says that
+// the state has to be written back as now+used even when nothing is taken,
+// because otherwise every later reading would be the same and the key would be
+// locked out until the clock caught up.
+func (b *Bucket) Used(l Level, now int64) (used Span, moved bool) {
+	until := l.Until
+	if until.Frac >= b.den { // written under another rate
+		until = Span{until.Micros + 1, 0}
+	}
+	if l.Since > now {
+		return Span{until.Micros - l.Since, until.Frac}, true
+	}
+	used = Span{until.Micros - now, until.Frac}
 	switch {
 	case used.Micros < 0:
 		return Span{}, false
-	case b.Full.Less(used):
+	case l.Since == 0 && b.Full.Less(used):
 		return b.Full, true
 	}
 	return used, false
 }
 
-// Fits says whether cost tokens can be taken when used is in use.
-func (b *Bucket) Fits(used Span, cost int64) bool {
-	return cost <= b.Burst && !b.Full.Less(b.add(used, b.Span(cost)))
+// Fits says whether cost tokens can be taken when used is in use. In a queue they
+// must not have to wait for longer than wait.
+func (b *Bucket) Fits(used Span, cost, wait int64) bool {
+	return cost <= b.Burst && !b.Full.Less(b.add(used, b.Span(cost))) && (!b.Queue || used.ceil() <= wait)
 }
 
 // Spend is the state after cost tokens, which must fit, were taken.
-func (b *Bucket) Spend(used Span, now, cost int64) Span {
-	return b.At(b.add(used, b.Span(cost)), now)
+func (b *Bucket) Spend(used Span, now, cost int64) Level {
+	used = b.add(used, b.Span(cost))
+	return Level{Until: Span{now + used.Micros, used.Frac}}
+}
+
+// Settle is the state after n tokens were taken, whether they fit or not.
+func (b *Bucket) Settle(used Span, now, n int64) Level {
+	used = b.add(used, b.Price(n))
+	if used.Micros >= Horizon {
+		used = Span{Horizon, 0}
+	}
+	return b.At(used, now)
 }
 
 // Refund is the state after n tokens came back; never above capacity.
-func (b *Bucket) Refund(used Span, now, n int64) Span {
-	back := b.Span(min(n, b.Burst))
+func (b *Bucket) Refund(used Span, now, n int64) Level {
+	return b.At(b.less(used, b.Price(n)), now)
+}
+
+// less is what is left in use of used when back is given back.
+func (b *Bucket) less(used, back Span) Span {
 	if used.Less(back) {
 		return Span{}
 	}
-	return b.At(b.sub(used, back), now)
+	return b.sub(used, back)
 }
 
-// At is the state in which used is in use at now; the zero Span when none is.
-func (b *Bucket) At(used Span, now int64) Span {
-	if used == (Span{}) {
-		return Span{}
+// Undo is the state after cost tokens came back that were taken at m; false if
+// none of them does.
+//
+// Without them, the bucket would have stood full for a while by now. What would
+// have refilled in that time is not given back: it was credited already. In a
+// queue those behind have been told their turns, so the place can be given back
+// only while it is the last.
+func (b *Bucket) Undo(used Span, now, cost int64, m Mark) (l Level, undone bool) {
+	back := b.Price(cost)
+	if b.Queue {
+		after := b.add(m.Used, back)
+		if (Span{now + used.Micros, used.Frac}) != (Span{m.At + after.Micros, after.Frac}) {
+			return Level{}, false
+		}
 	}
-	return Span{now + used.Micros, used.Frac}
+	if idle := b.sub(Span{now - m.At, 0}, m.Used); idle.Micros >= 0 {
+		back = b.sub(back, idle)
+	}
+	if back.Micros < 0 {
+		return Level{}, false
+	}
+	return b.At(b.less(used, back), now), true
+}
+
+// Keep is the mark of a charge of which cost tokens stay taken when the rest is
+// undone.
+func (b *Bucket) Keep(m Mark, cost int64) Mark {
+	m.Used = b.add(m.Used, b.Price(cost))
+	return m
+}
+
+// At is the state in which used is in use at now; the zero Level when none is.
+func (b *Bucket) At(used Span, now int64) Level {
+	switch {
+	case used == (Span{}):
+		return Level{}
+	case b.Full.Less(used):
+		return Level{Span{now + used.Micros, used.Frac}, now}
+	}
+	return Level{Until: Span{now + used.Micros, used.Frac}}
 }
 
 // Verdict says what a bucket with used in use, before any spending, means for
-// cost; spent tells whether the cost was then taken.
-func (b *Bucket) Verdict(used Span, cost int64, spent bool) Verdict {
-	v := Verdict{Allowed: b.Fits(used, cost)}
+// cost, which is ready to wait for so long; spent tells whether the cost was then
+// taken.
+func (b *Bucket) Verdict(used Span, cost, wait int64, spent bool) Verdict {
+	v := Verdict{Allowed: b.Fits(used, cost, wait)}
 	if v.Allowed && b.Queue {
 		v.Delay = used.ceil()
 	}
@@ -177,8 +254,10 @@ func (b *Bucket) Verdict(used Span, cost int64, spent bool) Verdict {
 		used = b.add(used, b.Span(cost))
 	}
 	free := b.sub(b.Full, used)
-	remaining, worth := b.tokens(free)
-	v.Remaining = remaining
+	var worth Span
+	if free.Micros >= 0 {
+		v.Remaining, worth = b.tokens(free)
+	}
 	v.Reset = used.ceil()
 	v.Window = worth.ceil()
 	switch {
@@ -187,6 +266,9 @@ func (b *Bucket) Verdict(used Span, cost int64, spent bool) Verdict {
 		v.Retry = Never
 	default:
 		v.Retry = b.sub(b.Span(cost), free).ceil()
+		if b.Queue {
+			v.Retry = max(v.Retry, used.ceil()-wait)
+		}
 		v.Window = v.Retry
 	}
 	return v

@@ -54,7 +54,7 @@ func TestBucketEqualsTextbook(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", limit, err)
 		}
-		naive, state, now := newLevel(limit[0], limit[1], limit[2]), Span{}, int64(1<<50)
+		naive, state, now := newLevel(limit[0], limit[1], limit[2]), Level{}, int64(1<<50)
 		naive.at = now
 		for step := range 5000 {
 			switch rng.IntN(4) {
@@ -74,7 +74,7 @@ func TestBucketEqualsTextbook(t *testing.T) {
 			if moved {
 				t.Fatalf("%v, step %d: a state of its own is out of range", limit, step)
 			}
-			v := b.Verdict(used, cost, true)
+			v := b.Verdict(used, cost, Never, true)
 			missing := new(big.Rat).Sub(big.NewRat(cost, 1), naive.tokens)
 			want := Verdict{Allowed: naive.take(cost), Remaining: floor(naive.tokens)}
 			want.Reset = ceilRat(new(big.Rat).Quo(new(big.Rat).Sub(naive.burst, naive.tokens), naive.rate))
@@ -102,7 +102,7 @@ func TestBucketRefund(t *testing.T) {
 		t.Errorf("6 less 2 is %+v, want %+v", got, want)
 	}
 	for _, n := range []int64{6, 7, 100, math.MaxInt64} {
-		if got := b.Refund(used, now, n); got != (Span{}) {
+		if got := b.Refund(used, now, n); got != (Level{}) {
 			t.Errorf("6 less %d is %+v, want a full bucket", n, got)
 		}
 	}
@@ -136,11 +136,11 @@ func TestBucketReadsForeignState(t *testing.T) {
 	b, _ := NewBucket(3, 1_000_000, 5)
 	now := int64(1 << 50)
 	for _, s := range []Span{{now + 10_000_000, 0}, {now + 10_000_000, 999}, {math.MaxInt64 / 2, 1}} {
-		if used, moved := b.Used(s, now); !moved || used != b.Full {
+		if used, moved := b.Used(Level{Until: s}, now); !moved || used != b.Full {
 			t.Errorf("%+v reads as %+v, %v", s, used, moved)
 		}
 	}
-	if used, moved := b.Used(Span{now + 5, 999}, now); moved || used != (Span{6, 0}) {
+	if used, moved := b.Used(Level{Until: Span{now + 5, 999}}, now); moved || used != (Span{6, 0}) {
 		t.Errorf("a finer fraction reads as %+v, %v", used, moved)
 	}
 }

@@ -1,5 +1,10 @@
 package algo
 
+import (
+	"cmp"
+	"slices"
+)
+
 // A Log is a sliding window: it remembers the time of every admitted event, so
 // no span of Period microseconds ever holds more than Events of them.
 //
@@ -176,6 +181,30 @@ func (l *Log) Fits(r Reading, cost int64) bool {
 func (l *Log) Spend(h *History, now, cost int64) {
 	l.Trim(h, now)
 	h.add(l.stamp(now), cost)
+}
+
+// Settle records n events at now, whether they fit or not. Beyond the limit
+// itself, more of them make no difference: they all leave together.
+func (l *Log) Settle(h *History, now, n int64) { l.Spend(h, now, min(n, l.Events)) }
+
+// Undo forgets n events that were recorded at m, if they are still there. After a
+// clock that stepped back they cannot be told from others.
+func (l *Log) Undo(h *History, now, n int64, m Mark) {
+	if l.Read(h, now, 1).Count == 0 || l.Moved(h, now) {
+		return
+	}
+	l.Trim(h, now)
+	live := h.live()
+	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r Run, at int64) int { return cmp.Compare(r.At, at) })
+	switch {
+	case !found:
+	case live[i].N > n:
+		live[i].N -= n
+		h.count -= n
+	default:
+		h.count -= live[i].N
+		h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+	}
 }
 
 // Refund forgets the n newest events of the window, or all if there are fewer.

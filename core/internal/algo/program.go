@@ -19,9 +19,63 @@ type Program struct {
 	Bucket Bucket // KindTokenBucket, KindLeakyBucket
 	Window Window // KindFixedWindow
 	Log    Log    // KindSlidingLog, KindSlidingWindow
+	Extra  int64  // how much of the capacity is beyond the limit itself: soft throttling
 }
 
-// Capacity is the largest cost that the rule can ever admit at once.
+// A Shape is what a Program is compiled from. All but Extra and SubWindows, which
+// only a sliding window has, are positive.
+type Shape struct {
+	Events, Period  int64 // so many in so many microseconds
+	Capacity, Extra int64
+	SubWindows      int64
+}
+
+// Compile works out the constants of the algorithm that p.Kind names.
+func (p *Program) Compile(s Shape) (err error) {
+	if max(s.Events, s.Capacity) >= maxCount {
+		return ErrTooMany
+	}
+	p.Extra = s.Extra
+	switch p.Kind {
+	case KindTokenBucket, KindLeakyBucket:
+		p.Bucket, err = NewBucket(s.Events, s.Period, s.Capacity+s.Extra)
+		p.Bucket.Queue = p.Kind == KindLeakyBucket
+	case KindFixedWindow:
+		p.Window, err = NewWindow(s.Events+s.Extra, s.Period)
+	case KindSlidingLog:
+		p.Log, err = NewLog(s.Events+s.Extra, s.Period)
+	case KindSlidingWindow:
+		p.Log, err = NewCounter(s.Events+s.Extra, s.Period, s.SubWindows)
+	}
+	return err
+}
+
+func (p *Program) isBucket() bool { return p.Kind == KindTokenBucket || p.Kind == KindLeakyBucket }
+
+// Soften turns a verdict about the capacity into one about the limit, from which
+// it may differ by Extra.
+func (p *Program) Soften(v *Verdict, cost int64, spent bool) {
+	if p.Extra == 0 {
+		return
+	}
+	v.Remaining -= p.Extra
+	v.Soft = v.Allowed && (v.Remaining < 0 || !spent && v.Remaining < cost)
+	v.Remaining = max(0, v.Remaining)
+	if p.isBucket() && v.Allowed {
+		v.Window = p.Bucket.Span(v.Remaining).ceil()
+	}
+}
+
+// Keep is the mark of a charge of which cost stays when the rest is undone.
+func (p *Program) Keep(m Mark, cost int64) Mark {
+	if p.isBucket() {
+		return p.Bucket.Keep(m, cost)
+	}
+	return m
+}
+
+// Capacity is the largest cost that the rule can ever admit at once, Extra
+// included.
 func (p *Program) Capacity() int64 {
 	switch p.Kind {
 	case KindSlidingLog, KindSlidingWindow:

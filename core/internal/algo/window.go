@@ -43,6 +43,19 @@ func (w *Window) Fits(count, cost int64) bool {
 	return cost <= w.Events && count <= w.Events-cost
 }
 
+// Settle is how many events are used after n more were, whether they fit or not.
+// Beyond the limit itself, more of them make no difference until the window ends.
+func (w *Window) Settle(count, n int64) int64 { return count + min(n, w.Events) }
+
+// Undo is how many events are used after n came back that were charged at m;
+// false if their window is over.
+func (w *Window) Undo(count, now, n int64, m Mark) (left int64, undone bool) {
+	if w.Start(m.At) != w.Start(now) {
+		return count, false
+	}
+	return max(0, count-n), true
+}
+
 // At is the state in which count events are used at now; zero when none is.
 func (w *Window) At(count, now int64) Tally {
 	if count <= 0 {

@@ -38,13 +38,18 @@ if moved_N then
   call('PSETEX', KEYS[I_N], format('%d', (start_N + period_N - now + 1000) / 1000 + slack), format('%d %d', start_N, count_N))
 end
 
---- refund
-local then_N = ARGV[A_N + 4] + 0
-local same_N = then_N - then_N % period_N == start_N -- or its window is over
-if same_N and count_N <= ARGV[A_N + 1] + 0 then
-  call('DEL', KEYS[I_N])
-elseif same_N then
-  call('PSETEX', KEYS[I_N], format('%d', (start_N + period_N - now + 1000) / 1000 + slack), format('%d %d', start_N, count_N - ARGV[A_N + 1]))
+--- settle
+count_N = count_N + ARGV[A_N + 1]
+call('PSETEX', KEYS[I_N], format('%d', (start_N + period_N - now + 1000) / 1000 + slack), format('%d %d', start_N, count_N))
+
+--- undo
+if ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N then -- or its window is over
+  count_N = math.max(0, count_N - ARGV[A_N + 1])
+  if count_N == 0 then
+    call('DEL', KEYS[I_N])
+  else
+    call('PSETEX', KEYS[I_N], format('%d', (start_N + period_N - now + 1000) / 1000 + slack), format('%d %d', start_N, count_N))
+  end
 end
 
 --- give

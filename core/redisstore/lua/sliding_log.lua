@@ -18,6 +18,7 @@
 
 --- functions
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
+local WRAP = 281474976710656 -- running numbers go round at 2^48
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 
 local function log_open(member)
@@ -46,20 +47,22 @@ local function log_time(chunk, i)
   return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
 end
 
--- The time of the event with the running number `number`, by bisection.
-local function log_nth(key, number)
+-- The time of the n-th event of the window, which begins after `left` events of
+-- the member `first`, by bisection.
+local function log_nth(key, first, left, n)
+  local number = left + n
   local low, high = 0, call('ZCARD', key) - 1
   while low < high do
     local middle = math.ceil((low + high) / 2)
     local chunk = log_open(call('ZRANGE', key, middle, middle)[1])
-    if chunk and chunk.before < number then
+    if chunk and (chunk.before - first.before) % WRAP < number then
       low = middle
     else
       high = middle - 1
     end
   end
   local chunk = log_open(call('ZRANGE', key, low, low)[1])
-  return chunk and log_time(chunk, math.max(1, math.min(chunk.n, number - chunk.before)))
+  return chunk and log_time(chunk, math.max(1, math.min(chunk.n, number - (chunk.before - first.before) % WRAP)))
 end
 
 -- Fills in the last chunk, the first one that reaches into the window, and how
@@ -92,7 +95,7 @@ local function log_window(key, plan)
     left = chunk.width == 0 and chunk.n or left + 1
   end
   plan.first, plan.left = chunk, left
-  plan.count = plan.last.before + plan.last.n - chunk.before - left
+  plan.count = (plan.last.before + plan.last.n - chunk.before) % WRAP - left
   return left < chunk.n and plan.count > 0 and log_time(chunk, left + 1) <= plan.newest
 end
 
@@ -113,7 +116,7 @@ local function log_read(key, cost, events, period, width)
       if plan.left + excess <= plan.first.n then
         at_which = log_time(plan.first, plan.left + excess)
       else
-        at_which = log_nth(key, plan.first.before + plan.left + excess)
+        at_which = log_nth(key, plan.first, plan.left, excess)
       end
       plan.retry = math.max(0, math.min(at_which or now, now) + plan.period - now)
     end
@@ -181,7 +184,7 @@ local function log_spend(key, plan)
     log_rebase(key, plan)
   end
   local last = plan.first and plan.last
-  local before = last and last.before + last.n or 0
+  local before = last and (last.before + last.n) % WRAP or 0
   local extended
   if plan.cost > SMALL then
     log_add(key, now, log_header(0, before, now) .. struct.pack('>I6', plan.cost))
@@ -194,7 +197,7 @@ local function log_spend(key, plan)
     for i = 1, plan.cost do
       if #member + width > MEMBER then
         log_add(key, now, member)
-        member, offset = log_header(width, before + i - 1, now), 0
+        member, offset = log_header(width, (before + i - 1) % WRAP, now), 0
       end
       member = member .. struct.pack('>I' .. width, offset)
     end
@@ -208,6 +211,19 @@ local function log_spend(key, plan)
   log_expire(key, plan)
 end
 
+--- telling
+-- Forgets what has left the window. It must not come back when the newest event is
+-- another.
+local function log_trim(key, plan)
+  call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
+  local first, left = plan.first, plan.left
+  if left > 0 then
+    call('ZREM', key, first.bytes)
+    log_add(key, log_time(first, first.n),
+      log_header(first.width, (first.before + left) % WRAP, first.base) .. string.sub(first.bytes, HEADER + 1 + left * first.width))
+  end
+end
+
 -- Takes the n newest events of the window out.
 local function log_give(key, plan, n)
   if not plan.first then
@@ -216,14 +232,7 @@ local function log_give(key, plan, n)
   if plan.newest > now then
     log_rebase(key, plan)
   else
-    -- What has left must not come back when the newest event is another.
-    call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
-    local first, left = plan.first, plan.left
-    if left > 0 then
-      call('ZREM', key, first.bytes)
-      log_add(key, log_time(first, first.n),
-        log_header(first.width, first.before + left, first.base) .. string.sub(first.bytes, HEADER + 1 + left * first.width))
-    end
+    log_trim(key, plan)
   end
   while n > 0 do
     local chunk = log_open(call('ZREVRANGE', key, 0, 0)[1] or '')
@@ -243,43 +252,44 @@ local function log_give(key, plan, n)
   end
 end
 
--- Takes n events that were recorded at `time` out again. If they have left, or
--- the clock was set back and they were moved, there is nothing to take out.
-local function log_refund(key, n, time)
+-- The events of a member but for n that were recorded at `time`, as bytes; their
+-- number; and the time of the newest of them.
+local function log_without(chunk, n, time)
+  if chunk.width == 0 then
+    local count = chunk.base == time and math.max(0, chunk.n - n) or chunk.n
+    return struct.pack('>I6', count), count, chunk.base
+  end
+  local kept, newest = {}, nil
+  for i = 1, chunk.n do
+    local at = log_time(chunk, i)
+    if at ~= time or i - #kept > n then
+      kept[#kept + 1], newest = struct.pack('>I' .. chunk.width, at - chunk.base), at
+    end
+  end
+  return table.concat(kept), #kept, newest
+end
+
+-- Takes n events that were recorded at `time` out again. After a clock that stepped
+-- back they cannot be told from others.
+local function log_undo(key, plan, n, time)
+  if not plan.first or plan.newest > now then
+    return
+  end
+  log_trim(key, plan)
   local removed = 0
   for _, member in ipairs(call('ZRANGEBYSCORE', key, format('%d', time), '+inf')) do
     local chunk = log_open(member)
     if not chunk then
       return
     end
-    local kept, newest = {}, nil
-    if chunk.width == 0 then
-      local count = chunk.n
-      if chunk.base == time then
-        count = math.max(0, count - (n - removed))
-      end
-      if count > 0 then
-        kept[1], newest = struct.pack('>I6', count), chunk.base
-      end
-    else
-      for i = 1, chunk.n do
-        local at = log_time(chunk, i)
-        if at ~= time or removed + i - #kept > n then
-          kept[#kept + 1], newest = struct.pack('>I' .. chunk.width, at - chunk.base), at
-        end
-      end
-    end
-    local header = log_header(chunk.width, chunk.before - removed, chunk.base)
-    if chunk.width == 0 then
-      removed = removed + chunk.n - (newest and (struct.unpack('>I6', kept[1])) or 0)
-    else
-      removed = removed + chunk.n - #kept
-    end
-    if newest and header .. table.concat(kept) ~= member then
+    local rest, count, newest = log_without(chunk, n - removed, time)
+    local header = log_header(chunk.width, (chunk.before - removed) % WRAP, chunk.base)
+    removed = removed + chunk.n - count
+    if count == 0 then
       call('ZREM', key, member)
-      log_add(key, newest, header .. table.concat(kept))
-    elseif not newest then
+    elseif header .. rest ~= member then
       call('ZREM', key, member)
+      log_add(key, newest, header .. rest)
     end
   end
 end
@@ -298,9 +308,14 @@ if plan_N.first and plan_N.newest > now then
   log_expire(KEYS[I_N], plan_N)
 end
 
---- refund
-log_refund(KEYS[I_N], plan_N.cost, ARGV[A_N + 5] + 0)
+--- settle
+log_spend(KEYS[I_N], plan_N)
+plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
+
+--- undo
+log_undo(KEYS[I_N], plan_N, plan_N.cost, ARGV[M_N + 1] + 0)
 log_expire(KEYS[I_N], plan_N)
+plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- give
 log_give(KEYS[I_N], plan_N, plan_N.cost)

@@ -168,6 +168,7 @@ local function counter_spend(key, plan)
   counter_expire(key, plan)
 end
 
+--- telling
 -- Takes the newest events out, as many as the cost.
 local function counter_give(key, plan)
   if plan.count == 0 or not (plan.all or counter_scan(key, plan)) then
@@ -183,8 +184,8 @@ local function counter_give(key, plan)
   counter_expire(key, plan)
 end
 
--- Takes n events out of the sub-window of `time`, if it is still there.
-local function counter_refund(key, plan, time)
+-- Takes the cost out of the sub-window of `time`, if it is still there.
+local function counter_undo(key, plan, time)
   if plan.count == 0 or plan.moved or not (plan.all or counter_scan(key, plan)) then
     return
   end
@@ -211,8 +212,13 @@ if plan_N.moved then
   counter_expire(KEYS[I_N], plan_N)
 end
 
---- refund
-counter_refund(KEYS[I_N], plan_N, ARGV[A_N + 5] + 0)
+--- settle
+counter_spend(KEYS[I_N], plan_N)
+plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
+
+--- undo
+counter_undo(KEYS[I_N], plan_N, ARGV[M_N + 1] + 0)
+plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- give
 counter_give(KEYS[I_N], plan_N)

@@ -4,22 +4,23 @@
 -- script has none that it does not need. It is put together (script.go) for a
 -- given sequence of algorithms and ops, from this file, which tells the time,
 -- and from the sections of the algorithms' files, one after the other for every
--- charge: functions, once; then read; then, if all charges fit, spend, and
--- otherwise touch, which writes only what must not wait. Where the op is another,
--- refund takes back one decision, and give a number of events. A section is written
--- for charge N: _N ends the names of its variables, KEYS[I_N] is its key, and
--- ARGV[A_N + 1] its first argument.
+-- charge: functions, once, and those that serve telling; then read; then, if all
+-- charges fit (in a queue, without too long a wait), spend, and otherwise touch,
+-- which writes only what must not wait. Where the op is another, settle takes
+-- whether it fits or not, undo takes back one charge, and give a number of events. A
+-- section is written for charge N: _N ends the names of its variables, KEYS[I_N] is
+-- its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the first of a mark.
 --
 -- KEYS     one key for every charge
 -- ARGV[1]  now in Unix microseconds; empty for the server's own clock
--- then the arguments of every charge; in a refund, which takes back what one
--- decision has taken and no more, followed by the time of that decision and the
--- reading that it reported
+-- then the arguments of every charge; of one to undo, followed by its mark: the time
+-- at which it was made, and the part of a bucket that was in use before (us,
+-- fraction)
 --
 -- Returns integers only, all of them below 2^53: 1 admitted or 2 denied; how many
 -- states could not be read and were replaced; and for every charge its reading
--- (report), as it was before anything was taken; and, if it may have to be
--- refunded, now. For a single charge an algorithm may put all that into one
+-- (report), as it was before anything was spent; and, if it may have to be
+-- undone, now. For a single charge an algorithm may put all that into one
 -- integer: its brief, or if denied -1 less its brief.
 --
 -- Times and spans are microseconds, TTLs milliseconds. Numbers reach Redis

@@ -1,0 +1,109 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+)
+
+// Elastic returns r as elastic throttling: while resources are free the limit
+// grows, and as they are used up it shrinks back to what it is without.
+//
+// spare says how much is free now: 0 or less is nothing and leaves the limit as it
+// is, 1 or more is everything and makes it upTo times as large, and in between the
+// limit is in between, in steps of a tenth, without fractions of an event. Not a
+// number is nothing. spare is called on every decision, from many goroutines, so it
+// must be quick; package core/load has ready-made ones.
+//
+// The limit follows a rising signal at once. It falls when the signal has fallen by
+// more than half a step, so that a signal between two steps does not make it flap.
+// A bucket that is used by half stays used by half whatever its size is, and what
+// windows and logs have counted beyond a limit that has shrunk leaves them in
+// time: nobody is locked out for longer than Per.
+//
+// Every process follows its own signal. upTo is 1 to 1000.
+func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
+	r.elastic = &elastic{spare: spare, upTo: upTo}
+	r.compile()
+	return r
+}
+
+// elasticSteps is how many steps a limit takes to its largest.
+const elasticSteps = 10
+
+// An elastic is what stretches a rule, and the rule at every step.
+type elastic struct {
+	spare func() float64
+	upTo  float64
+	step  atomic.Int32
+	rules [elasticSteps]Rule // of the steps from 1 on
+}
+
+const maxElastic = 1000
+
+func (r *Rule) checkElastic() *RuleError {
+	switch e := r.elastic; {
+	case e == nil:
+	case e.spare == nil:
+		return r.invalid("elastic", "has no signal: the function is nil")
+	case !(e.upTo >= 1 && e.upTo <= maxElastic):
+		return r.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", e.upTo, maxElastic))
+	}
+	return nil
+}
+
+// stretch compiles the rule at every step. r has been checked.
+func (r *Rule) stretch() {
+	if r.elastic == nil {
+		return
+	}
+	e := &elastic{spare: r.elastic.spare, upTo: r.elastic.upTo} // r may be a copy
+	for i := range e.rules {
+		factor := 1 + (e.upTo-1)*float64(i+1)/elasticSteps
+		rule := *r
+		rule.elastic = nil
+		rule.limit = r.limit.times(factor)
+		if rule.compile(); rule.err != nil {
+			r.err = r.invalid("elastic", fmt.Sprintf("is too far: %s %s", rule.err.Field, rule.err.Reason))
+			return
+		}
+		e.rules[i] = rule
+	}
+	r.elastic = e
+}
+
+// times is l with factor times the events, and as long a burst.
+func (l Limit) times(factor float64) Limit {
+	l.Events = int(share(int64(l.Events), factor*100))
+	l.Burst = int(share(int64(l.Burst), factor*100))
+	return l
+}
+
+// inForce is the rule with the limit of this moment.
+func (r *Rule) inForce() *Rule {
+	if r.elastic == nil {
+		return r
+	}
+	return r.elastic.rule(r)
+}
+
+func (e *elastic) rule(base *Rule) *Rule {
+	at := e.spare()
+	if math.IsNaN(at) {
+		at = 0
+	}
+	at = min(max(at, 0), 1) * elasticSteps
+	step := e.step.Load()
+	switch {
+	case at >= float64(step)+1:
+		step = int32(at)
+		e.step.Store(step)
+	case at < float64(step)-0.5:
+		step = int32(at + 0.5)
+		e.step.Store(step)
+	}
+	if step == 0 {
+		return base
+	}
+	return &e.rules[step-1]
+}

@@ -1,0 +1,194 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// A Reservation is a decision whose price can be corrected when it is known what
+// the event has really cost, or that it does not count. It remembers what was
+// taken and when, so that exactly that is given back. It is safe for concurrent
+// use.
+//
+//	r, err := tokens.Reserve(ctx, user, estimate)
+//	...
+//	if !r.Decision().Allowed { ... }
+//	answer, err := model.Ask(question)
+//	...
+//	err = r.Settle(ctx, answer.Tokens)
+type Reservation struct {
+	decision Decision
+	store    Store
+	asks     []Charge // what was asked, each rule of each key once
+	times    []int    // how often each of asks was asked
+
+	mu    sync.Mutex
+	parts []part // what is charged, the newest last
+	lost  []int  // what is charged but not remembered as a part, by ask
+}
+
+// A part is what one call of the Store took, charge by charge; what took nothing
+// has a cost of zero.
+type part struct {
+	costs []int
+	marks []Mark
+}
+
+// maxParts bounds what a Reservation remembers. What was settled before is not
+// given back any more.
+const maxParts = 16
+
+// Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
+// than n. Of a denied event nothing is reserved. An error says, as it does of
+// AllowN, that it may have been charged, once.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
+	return ReserveAll(ctx, Ask{Limiter: l, Key: key, Cost: n})
+}
+
+// ReserveAll is [AllowAll] for an event that may turn out to cost more or less.
+func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
+	b := batches.Get().(*batch)
+	defer b.free()
+	if err := b.addAll(asks); err != nil {
+		return nil, err
+	}
+	r := &Reservation{store: asks[0].Limiter.store}
+	places := b.merge()
+	r.times = make([]int, len(b.charges))
+	if places == nil {
+		for i := range r.times {
+			r.times[i] = 1
+		}
+	}
+	for _, at := range places {
+		r.times[at]++
+	}
+	first := newPart(len(b.charges))
+	for i := range b.charges {
+		b.charges[i].Mark = &first.marks[i]
+	}
+	if err := b.decide(ctx, r.store, &r.decision); err != nil {
+		return nil, err
+	}
+	for i := range b.charges {
+		c := b.charges[i]
+		if r.decision.Allowed && c.Op == Spend && c.State.Allowed {
+			first.costs[i] = c.Cost
+		}
+		c.Mark = nil
+		r.asks = append(r.asks, c)
+	}
+	r.parts, r.lost = []part{first}, make([]int, len(r.asks))
+	if places != nil {
+		r.decision = r.decision.expand(places)
+	}
+	return r, nil
+}
+
+func newPart(n int) part { return part{costs: make([]int, n), marks: make([]Mark, n)} }
+
+// Decision is what was decided.
+func (r *Reservation) Decision() Decision { return r.decision }
+
+// Refund gives back all that the event took, from every rule of every ask: what
+// has not been forgotten or refilled in the meantime, so that no limit is ever
+// exceeded by it. Doing it again does nothing.
+//
+// A place in the queue of a [LeakyBucket] is given back only while it is the last:
+// those behind it know their turns.
+func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
+
+// Settle makes the event cost what it has really cost. Of every ask, the difference
+// to what it was charged until now is charged, into debt if need be
+// ([Limiter.Settle]), or given back ([Reservation.Refund]). Settling the same cost
+// again does nothing; less than zero is an [ErrNegativeCost].
+//
+// An error says that the difference may have been charged or given back; it is not
+// tried again.
+func (r *Reservation) Settle(ctx context.Context, cost int) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more, less := newPart(len(r.asks)), make([]int, len(r.asks))
+	for i := range r.asks {
+		if r.asks[i].Rule.shadow && !r.asks[i].State.Allowed {
+			continue // it would have refused the event, and so knows nothing of it
+		}
+		target := math.MaxInt
+		if cost <= target/r.times[i] {
+			target = cost * r.times[i]
+		}
+		if charged := r.charged(i); target > charged {
+			more.costs[i] = target - charged
+		} else {
+			less[i] = charged - target
+		}
+	}
+	if err := r.undo(ctx, less); err != nil {
+		return err
+	}
+	return r.charge(ctx, more)
+}
+
+// charged is what the i-th ask is charged now.
+func (r *Reservation) charged(i int) int {
+	sum := r.lost[i]
+	for _, p := range r.parts {
+		sum += p.costs[i]
+	}
+	return sum
+}
+
+// undo gives back, the newest part first.
+func (r *Reservation) undo(ctx context.Context, costs []int) error {
+	for at := len(r.parts) - 1; at >= 0; at-- {
+		p := &r.parts[at]
+		var charges []Charge
+		for i := range costs {
+			back := min(costs[i], p.costs[i])
+			if back == 0 {
+				continue
+			}
+			costs[i] -= back
+			p.costs[i] -= back
+			mark := r.asks[i].Rule.program.Keep(p.marks[i], int64(p.costs[i]))
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Mark: &mark})
+		}
+		if err := r.tell(ctx, charges); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// charge takes more, whether it fits or not.
+func (r *Reservation) charge(ctx context.Context, more part) error {
+	var charges []Charge
+	for i, cost := range more.costs {
+		if cost > 0 {
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Settle, Cost: cost, Mark: &more.marks[i]})
+		}
+	}
+	if charges == nil {
+		return nil
+	}
+	if len(r.parts) == maxParts {
+		for i, cost := range r.parts[0].costs {
+			r.lost[i] += cost
+		}
+		r.parts = r.parts[1:]
+	}
+	r.parts = append(r.parts, more)
+	return r.tell(ctx, charges)
+}
+
+func (r *Reservation) tell(ctx context.Context, charges []Charge) error {
+	if charges == nil {
+		return nil
+	}
+	return r.store.Take(ctx, charges)
+}

@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// The cases of this file are about what is given back of one decision.
+
+func (s *subject) reserve(l *core.Limiter, key string, n int) *core.Reservation {
+	s.Helper()
+	r, err := l.Reserve(context.Background(), key, n)
+	if err != nil {
+		s.fail("Reserve(%q, %d): %v", key, n, err)
+	}
+	return r
+}
+
+func (s *subject) settle(r *core.Reservation, cost int) {
+	s.Helper()
+	if err := r.Settle(context.Background(), cost); err != nil {
+		s.fail("Settle(%d): %v", cost, err)
+	}
+}
+
+func (s *subject) remain(l *core.Limiter, key string, want ...int) {
+	s.Helper()
+	for i, st := range s.peek(l, key).States() {
+		if st.Remaining != want[i] {
+			s.fail("%s of %q has %d left, want %d", st.Rule, key, st.Remaining, want[i])
+		}
+	}
+}
+
+func reservations(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
+	s.admit(l, "k", 3)
+	r := s.reserve(l, "k", 4)
+	s.remain(l, "k", 3, 13)
+	s.settle(r, 6)
+	s.remain(l, "k", 1, 11)
+	s.settle(r, 2)
+	s.remain(l, "k", 5, 15)
+	s.settle(r, 2)
+	s.remain(l, "k", 5, 15)
+	for range 3 {
+		s.settle(r, 0)
+		s.remain(l, "k", 7, 17)
+	}
+	if r := s.reserve(l, "k", 8); r.Decision().Allowed {
+		s.fail("%s: 3 and 8 of 10 were admitted", a.name)
+	} else {
+		s.settle(r, 0)
+		s.remain(l, "k", 7, 17)
+	}
+}
+
+// What has been forgotten or refilled is not given back again: the events of others
+// would be.
+func staleReservations(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
+	r := s.reserve(l, "k", 5)
+	s.Advance(time.Minute + grain)
+	s.admit(l, "k", 10)
+	s.settle(r, 0)
+	s.deny(l, "k", 1)
+}
+
+// Reservations that are given back in any order leave what the others have taken.
+// In a queue only the last can be.
+func manyReservations(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(60)))
+	var all []*core.Reservation
+	for range 30 {
+		all = append(all, s.reserve(l, "k", 1))
+		s.Advance(time.Microsecond)
+	}
+	for i := len(all) - 1; i >= 0; i -= 2 {
+		s.settle(all[i], 0)
+	}
+	want := 45
+	if a.name == "leaky_bucket" {
+		want = 31
+	}
+	s.remain(l, "k", want)
+}
+
+// refundedSuccesses is the promise of counting failures only: whatever succeeds and
+// is given back in between, no more failures than the limit get through at once.
+func refundedSuccesses(s *subject, a algorithm) {
+	l := s.limiter(a.rule(a.name, core.PerMinute(5)))
+	var slow []*core.Reservation
+	for range 5 {
+		slow = append(slow, s.reserve(l, "k", 1))
+	}
+	s.Advance(time.Minute + grain)
+	for range 5 {
+		s.admit(l, "k", 1)
+	}
+	for _, r := range slow {
+		s.settle(r, 0)
+	}
+	s.deny(l, "k", 1)
+	s.Advance(time.Minute + grain)
+	for range 20 {
+		s.settle(s.reserve(l, "k", 1), 0)
+	}
+	for range 5 {
+		s.admit(l, "k", 1)
+	}
+	s.deny(l, "k", 1)
+}
