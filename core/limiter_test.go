@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,9 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
 )
+
+// idle is a signal that all is free.
+func idle() float64 { return 1 }
 
 func TestNewRefuses(t *testing.T) {
 	good := core.PerSecond(1)
@@ -40,6 +44,16 @@ func TestNewRefuses(t *testing.T) {
 		"no sub-windows":            {core.SlidingWindow("r", good).SubWindows(0), "sub-windows"},
 		"too many sub-windows":      {core.SlidingWindow("r", good).SubWindows(core.MaxSubWindows + 1), "sub-windows"},
 		"sub-windows of a bucket":   {core.TokenBucket("r", good).SubWindows(5), "sub-windows"},
+		"softer than soft":          {core.TokenBucket("r", good).Soft(1001), "soft"},
+		"a negative softness":       {core.TokenBucket("r", good).Soft(-1), "soft"},
+		"a softness of no number":   {core.SlidingLog("r", good).Soft(math.NaN()), "soft"},
+		"soft beyond counting":      {core.SlidingLog("r", core.PerSecond(1<<47)).Soft(200), "limit"},
+		"elastic without a signal":  {core.SlidingLog("r", good).Elastic(nil, 2), "elastic"},
+		"elastic that shrinks":      {core.SlidingLog("r", good).Elastic(idle, 0.5), "elastic"},
+		"elastic beyond reason":     {core.SlidingLog("r", good).Elastic(idle, 1001), "elastic"},
+		"elastic to no number":      {core.SlidingLog("r", good).Elastic(idle, math.NaN()), "elastic"},
+		"elastic beyond counting":   {core.SlidingLog("r", core.PerSecond(1<<47)).Elastic(idle, 3), "elastic"},
+		"a shadow of nothing":       {core.TokenBucket("", good).Shadow(), "name"},
 		"events finer than a clock": {core.TokenBucket("r", core.Per(1<<60+1, time.Second).WithBurst(1)), "limit"},
 	} {
 		l, err := core.New(memstore.New(), c.rule)

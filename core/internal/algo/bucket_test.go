@@ -41,7 +41,8 @@ func ceilRat(r *big.Rat) int64 {
 	return -floor(new(big.Rat).Neg(r))
 }
 
-// The bucket answers as the textbook's, in every field, for any rate.
+// The bucket answers as the textbook's, in every field, for any rate, in debt and
+// out of it.
 func TestBucketEqualsTextbook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const second, hour, year = 1_000_000, 3_600_000_000, 31_536_000_000_000
@@ -76,7 +77,7 @@ func TestBucketEqualsTextbook(t *testing.T) {
 			}
 			v := b.Verdict(used, cost, Never, true)
 			missing := new(big.Rat).Sub(big.NewRat(cost, 1), naive.tokens)
-			want := Verdict{Allowed: naive.take(cost), Remaining: floor(naive.tokens)}
+			want := Verdict{Allowed: naive.take(cost), Remaining: max(0, floor(naive.tokens))}
 			want.Reset = ceilRat(new(big.Rat).Quo(new(big.Rat).Sub(naive.burst, naive.tokens), naive.rate))
 			want.Window = ceilRat(new(big.Rat).Quo(big.NewRat(want.Remaining, 1), naive.rate))
 			if !want.Allowed {
@@ -88,6 +89,12 @@ func TestBucketEqualsTextbook(t *testing.T) {
 			}
 			if v.Allowed {
 				state = b.Spend(used, now, cost)
+			}
+			bill := 1 + rng.Int64N(2*limit[2])
+			used, _ = b.Used(state, now)
+			if rng.IntN(8) == 0 && used.Micros+b.Price(bill).Micros < Horizon {
+				state = b.Settle(used, now, bill)
+				naive.tokens.Sub(naive.tokens, big.NewRat(bill, 1))
 			}
 		}
 	}
