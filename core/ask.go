@@ -23,7 +23,7 @@ type Ask struct {
 //
 // All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
 // asks of different keys may be denied together although a moment later each
-// would have been admitted, but never admitted beyond a limit: see redisstore.
+// would have been admitted, but are not admitted beyond a limit: see redisstore.
 func AllowAll(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()

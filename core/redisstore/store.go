@@ -30,7 +30,8 @@
 // Charges of different keys may live in different slots. They are then taken
 // slot by slot, in parallel, and given back if one of them is denied or fails.
 // Between the two, another decision may be denied that would have been admitted
-// a moment later; none is ever admitted beyond a limit.
+// a moment later; none is admitted beyond a limit. (Of a bucket, if decisions that
+// overlap are given back, by what it refills between a charge and its return.)
 package redisstore
 
 import (

@@ -1,0 +1,154 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// 500 an hour and 10 a minute are two rules of one limiter: an event is charged to
+// both or to neither.
+func Example() {
+	api := core.Must(core.New(memstore.New(),
+		core.SlidingLog("hour", core.PerHour(500)),
+		core.TokenBucket("minute", core.PerMinute(10))))
+
+	ctx := context.Background()
+	for range 11 {
+		d, err := api.Allow(ctx, "user:241531")
+		if err != nil {
+			fmt.Println(err) // no decision: whether that is a yes is up to you
+			return
+		}
+		if !d.Allowed {
+			fmt.Println("retry in", d.RetryAfter.Round(time.Second))
+		}
+	}
+	d, _ := api.Peek(ctx, "user:241531")
+	hour, _ := d.StateOf("hour")
+	fmt.Println(hour.Remaining, "left of the hour")
+	// Output:
+	// retry in 6s
+	// 490 left of the hour
+}
+
+// What a customer may do is limited by action: one limiter each, on one store, with
+// the customer as the key.
+func Example_perCustomer() {
+	store := memstore.New()
+	posts := core.Must(core.New(store, core.TokenBucket("posts", core.PerSecond(1))))
+	friends := core.Must(core.New(store, core.SlidingWindow("friends", core.PerDay(150))))
+	likes := core.Must(core.New(store, core.TokenBucket("likes", core.PerSecond(5))))
+
+	ctx := context.Background()
+	for _, action := range []struct {
+		name    string
+		limiter *core.Limiter
+	}{{"post", posts}, {"friend", friends}, {"like", likes}} {
+		admitted := 0
+		for range 200 {
+			if d, err := action.limiter.Allow(ctx, "alice"); err == nil && d.Allowed {
+				admitted++
+			}
+		}
+		fmt.Println(action.name, admitted)
+	}
+	// Output:
+	// post 1
+	// friend 150
+	// like 5
+}
+
+// A limit for the whole system is a limiter with a constant key. Asked together with
+// the customer's, it is not used up by customers who are over their own.
+func Example_global() {
+	store := memstore.New()
+	system := core.Must(core.New(store, core.TokenBucket("system", core.PerSecond(10_000))))
+	customer := core.Must(core.New(store, core.SlidingLog("customer", core.PerHour(5))))
+
+	ctx := context.Background()
+	admitted := 0
+	for range 50 {
+		d, err := core.AllowAll(ctx,
+			core.Ask{Limiter: customer, Key: "alice", Cost: 1},
+			core.Ask{Limiter: system, Key: "all", Cost: 1})
+		if err == nil && d.Allowed {
+			admitted++
+		}
+	}
+	fmt.Println(admitted)
+	// Output: 5
+}
+
+// Tokens of a language model: an estimate is charged before, and what it was
+// afterwards. A bill beyond the limit is a debt, and delays what comes next.
+func ExampleLimiter_Reserve() {
+	tokens := core.Must(core.New(memstore.New(), core.TokenBucket("tokens", core.PerMinute(6000))))
+
+	ctx := context.Background()
+	r, err := tokens.Reserve(ctx, "alice", 500)
+	if err != nil || !r.Decision().Allowed {
+		return
+	}
+	used := 9000 // as the model says
+	if err := r.Settle(ctx, used); err != nil {
+		fmt.Println(err)
+	}
+	d, _ := tokens.AllowN(ctx, "alice", 500)
+	fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second))
+	// Output: false 35s
+}
+
+// 10 percent more than the limit is let through, and flagged.
+func ExampleRule_Soft() {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("hour", core.PerHour(20)).Soft(10)))
+	for n := 1; n <= 23; n++ {
+		if d, err := l.Allow(context.Background(), "alice"); err == nil && (d.Soft() || !d.Allowed) {
+			fmt.Println(n, d.Allowed)
+		}
+	}
+	// Output:
+	// 21 true
+	// 22 true
+	// 23 false
+}
+
+// A limit that doubles while the backup job is not running. Package load has signals
+// for CPU time and for requests in flight.
+func ExampleRule_Elastic() {
+	running := true
+	spare := func() float64 {
+		if running {
+			return 0
+		}
+		return 1
+	}
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("search", core.PerMinute(10)).Elastic(spare, 2)))
+	for range 2 {
+		d, _ := l.Peek(context.Background(), "alice")
+		fmt.Println(d.State(0).Rule.Limit())
+		running = false
+	}
+	// Output:
+	// 10/m
+	// 20/m
+}
+
+// A limit is tried on real traffic before it is enforced.
+func ExampleRule_Shadow() {
+	l := core.Must(core.New(memstore.New(),
+		core.TokenBucket("today", core.PerMinute(100)),
+		core.TokenBucket("tomorrow", core.PerMinute(2)).Shadow()))
+	for range 3 {
+		d, _ := l.Allow(context.Background(), "alice")
+		tomorrow, _ := d.StateOf("tomorrow")
+		fmt.Println(d.Allowed, tomorrow.Allowed)
+	}
+	// Output:
+	// true true
+	// true true
+	// true false
+}
