@@ -100,6 +100,24 @@ func (r *Reservation) Decision() Decision { return r.decision }
 // those behind it know their turns.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
+// Release gives back the places in queues that the event took, and nothing else: for
+// an event that was to be held and whose maker does not wait any more. It stays
+// charged to all rules but those of a [LeakyBucket]. A place that is not the last of
+// its queue passes unused, as in [Reservation.Refund]. Doing it again does nothing.
+//
+// An error says that the places may have been given back; it is not tried again.
+func (r *Reservation) Release(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	places := make([]int, len(r.asks))
+	for i := range r.asks {
+		if r.asks[i].Rule.algorithm == AlgorithmLeakyBucket {
+			places[i] = r.charged(i)
+		}
+	}
+	return r.undo(ctx, places)
+}
+
 // Settle makes the event cost what it has really cost. Of every ask, the difference
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Settle]), or given back ([Reservation.Refund]). Settling the same cost

@@ -96,7 +96,9 @@ func (c *Charge) Patience() int64 {
 // Answer fills in the State from the verdict of an algorithm about [Charge.Asked];
 // spent tells whether that was taken. It serves the stores of this module.
 func (c *Charge) Answer(v algo.Verdict, spent bool) {
-	c.Rule.program.Soften(&v, c.Asked(), spent)
+	if p := &c.Rule.program; p.Extra != 0 {
+		p.Soften(&v, c.Asked(), spent)
+	}
 	s := &c.State
 	s.Rule = c.Rule
 	s.Allowed = v.Allowed

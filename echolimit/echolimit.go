@@ -31,6 +31,10 @@ const adapter = "echolimit"
 // is up to the HTTPErrorHandler of the application. Echo's default one sends the
 // problem document, also where a handler of one's own passes on to it.
 //
+// With [gate.RefundIf], the Writer of c.Response() is wrapped. If the handler returns
+// an error and nothing is written, the request is given back or not when the answer
+// is, as a rule by the HTTPErrorHandler, and not if there never is one.
+//
 // The ctx of key functions is the context of the request, whose Value looks a
 // string up in c.Get first.
 //
@@ -41,11 +45,13 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	g, onDenied := gate.New[func(echo.Context, core.Decision) error](adapter, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
+			r, outcome, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
 			c.SetRequest(r)
 			switch {
-			case refused == nil:
+			case refused == nil && outcome == nil:
 				return next(c)
+			case refused == nil:
+				return run(outcome, c, next)
 			case onDenied != nil && refused.Denied():
 				return onDenied(c, refused.Decision)
 			}

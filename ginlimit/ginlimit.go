@@ -31,6 +31,11 @@ const adapter = "ginlimit"
 // Key functions get the *gin.Context as their ctx, the Store gets
 // c.Request.Context().
 //
+// With [gate.RefundIf], c.Writer is wrapped. If nothing is written and c.Errors is
+// not empty when the handlers have returned, a middleware around this one is taken to
+// choose the status: the request is given back or not when that writes to c.Writer,
+// and not if nothing ever is.
+//
 // The middleware is safe for concurrent use. New panics on arguments that could
 // never work: a nil limiter, key function or option, an option of another
 // adapter, limiters on different Stores.
@@ -39,9 +44,10 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 	// A *gin.Context asks the context of its request only if the engine is told to.
 	gate.RegisterRequestKey(gin.ContextRequestKey)
 	return func(c *gin.Context) {
-		r, refused := g.Admit(c, c.Writer.Header(), c.Request)
+		r, outcome, refused := g.Admit(c, c.Writer.Header(), c.Request)
 		c.Request = r
 		if refused == nil {
+			run(outcome, c)
 			return
 		}
 		c.Abort()

@@ -289,7 +289,21 @@ func TestTwoGates(t *testing.T) {
 	}
 }
 
+// TestStream streams with c.Stream, which needs CloseNotify and Flush, through a
+// writer of Gin and through one of the gate.
 func TestStream(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { testStream(t) })
+	t.Run("refunded", func(t *testing.T) {
+		var statuses []int
+		testStream(t, refund(&statuses))
+		if fmt.Sprint(statuses) != "[200]" {
+			t.Errorf("asked about %v, want [200]", statuses)
+		}
+	})
+}
+
+func testStream(t *testing.T, opts ...gate.Option) {
+	t.Helper()
 	proceed := make(chan struct{})
 	n := 0
 	e := engine(func(c *gin.Context) {
@@ -301,7 +315,7 @@ func TestStream(t *testing.T) {
 			c.SSEvent("tick", n)
 			return n < 3
 		})
-	}, ginlimit.New(times(1), keyfunc.RemoteIP()))
+	}, ginlimit.New(times(1), keyfunc.RemoteIP(), opts...))
 	server := httptest.NewServer(e)
 	defer server.Close()
 	resp, err := server.Client().Get(server.URL)

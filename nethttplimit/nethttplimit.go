@@ -22,7 +22,7 @@ const adapter = "nethttplimit"
 // New returns a middleware that asks l whether the key of a request is within
 // its limits, and runs the next handler if so. The handler finds the decision
 // with [gate.FromContext] in r.Context(). The ResponseWriter is passed on as it
-// is.
+// is, except with [gate.RefundIf].
 //
 // The middleware is safe for concurrent use. New panics on arguments that could
 // never work: a nil limiter, key function or option, an option of another
@@ -34,10 +34,11 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 			panic(adapter + ": New: handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r, refused := g.Admit(r.Context(), w.Header(), r)
+			r, outcome, refused := g.Admit(r.Context(), w.Header(), r)
 			switch {
 			case refused == nil:
-				next.ServeHTTP(w, r)
+				w := outcome.Watch(w)
+				outcome.Run(func() bool { next.ServeHTTP(w, r); return true })
 			case onDenied != nil && refused.Denied():
 				onDenied(w, r, refused.Decision)
 			default:

@@ -70,15 +70,29 @@ func TestOnDeniedIsForDenials(t *testing.T) {
 	}
 }
 
+// TestWriterIsNotWrapped: only RefundIf needs a writer of its own.
 func TestWriterIsNotWrapped(t *testing.T) {
-	w := httptest.NewRecorder()
-	h := build(once(), keyfunc.RemoteIP(), nil, func(got http.ResponseWriter, _ *http.Request) {
-		if got != w {
-			t.Errorf("the handler has a %T of its own", got)
-		}
-	})
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for name, c := range map[string]struct {
+		opt     gate.Option
+		wrapped bool
+	}{
+		"by default": {gate.Expose(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
+		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
+	} {
+		w := httptest.NewRecorder()
+		h := build(once(), keyfunc.RemoteIP(), []gate.Option{c.opt}, func(got http.ResponseWriter, _ *http.Request) {
+			if (got != w) != c.wrapped {
+				t.Errorf("%s: the handler has a %T", name, got)
+			}
+		})
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	}
 }
+
+type counter struct{ begun, ended int }
+
+func (c *counter) Begin() { c.begun++ }
+func (c *counter) End()   { c.ended++ }
 
 func TestNil(t *testing.T) {
 	for name, f := range map[string]func(){

@@ -2,15 +2,16 @@
 // it finds out who is asking, asks the limiter, writes the header fields and
 // makes the answer to a request that is not let through.
 //
-//	request ──▶ Skip? ──▶ key ──▶ Limiter ──▶ fields ──▶ handler
-//	                       │         │           │
-//	                       ▼         ▼           ▼
-//	                    400, 401  pass or 503   429      problem documents
+//	request ──▶ Skip? ──▶ key ──▶ Limiter ──▶ fields ──▶ handler ──▶ RefundIf?
+//	                       │         │           │          │
+//	                       ▼         ▼           ▼          ▼
+//	                    400, 401  pass or 503   429       Settle
+//	                         problem documents
 //
 // Applications use the adapters nethttplimit, ginlimit and echolimit, and from
-// this package the [Option] values, which mean the same in all of them, and
-// [FromContext]. The rest is for adapters: [New], [Denied], [Gate.Admit],
-// [Refusal] and [RegisterRequestKey].
+// this package the [Option] values, which mean the same in all of them,
+// [FromContext] and [Settle]. The rest is for adapters: [New], [Denied],
+// [Gate.Admit], [Outcome], [Refusal] and [RegisterRequestKey].
 //
 // # What a client sees
 //
@@ -25,8 +26,26 @@
 // Retry-After seconds is enough unless others use the same key meanwhile. A cost
 // that can never be admitted has no Retry-After.
 //
+// A request that was let through beyond a soft limit says so, with the names of the
+// rules:
+//
+//	X-RateLimit-Soft: "burst"
+//
+// Of a rule in the shadow ([core.Rule.Shadow]) clients see nothing, neither in fields
+// nor in documents. The handler does: its State is in the decision.
+//
 // The ResponseWriter is not wrapped, so streaming, hijacking and
-// [net/http.ResponseController] work as they do without a gate.
+// [net/http.ResponseController] work as they do without a gate. [RefundIf] has to
+// wrap it, and keeps the optional methods that it has, for those are how they work.
+// Only what net/http keeps to itself is lost there: [net/http.MaxBytesReader] does not
+// close the connection of a client that sends too much.
+//
+// # What a request costs
+//
+// It is charged before its handler runs: 1, or what [Cost] says. Afterwards there are
+// two ways to correct that. RefundIf looks at the status of the answer and gives
+// everything back, and [Settle] makes the request cost what it turned out to: what a
+// handler knows about itself, such as tokens or bytes.
 //
 // # Several gates on one request
 //

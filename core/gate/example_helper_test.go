@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -22,3 +23,9 @@ type userKey struct{}
 func withUser(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, userKey{}, name)
 }
+
+// A gauge counts what is under way.
+type gauge struct{ n atomic.Int64 }
+
+func (g *gauge) Begin() { g.n.Add(1) }
+func (g *gauge) End()   { g.n.Add(-1) }

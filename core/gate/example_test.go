@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -73,6 +74,89 @@ func ExampleCost() {
 	// /search 200 "api";r=10;t=30
 	// /orders 200 "api";r=9;t=27
 	// /search 429 "api";r=9;t=3
+}
+
+// Only failed logins count. The request is taken before the password is looked at,
+// so that no number of attempts at once gets past the limit, and a success gives it
+// back.
+func ExampleRefundIf() {
+	store := memstore.New()
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(2))))
+	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") != "secret" {
+			http.Error(w, "wrong password", http.StatusForbidden)
+		}
+	})
+	succeeded := gate.RefundIf(func(status int) bool { return status < 400 })
+	h := nethttplimit.New(login, keyfunc.RemoteIP(), succeeded)(signIn)
+
+	for _, password := range []string{"secret", "guess", "secret", "guess", "secret"} {
+		fmt.Println(password, do(h, "POST", "/login", "Password", password).Code)
+	}
+	// Output:
+	// secret 200
+	// guess 403
+	// secret 200
+	// guess 403
+	// secret 429
+}
+
+// An answer of a language model costs as many tokens as it has, which is known when
+// it is there. Until then it costs what it will cost at most.
+func ExampleSettle() {
+	store := memstore.New()
+	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerDay(10_000))))
+	estimate := gate.Cost(func(*http.Request) int { return 4000 })
+	ask := func(w http.ResponseWriter, r *http.Request) {
+		const used = 1500 // what the model says
+		if err := gate.Settle(r.Context(), used); err != nil {
+			fmt.Println(err)
+		}
+	}
+	h := nethttplimit.New(tokens, keyfunc.RemoteIP(), estimate)(http.HandlerFunc(ask))
+
+	for range 3 {
+		w := do(h, "POST", "/ask")
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "tokens";r=6000;t=51840
+	// 200 "tokens";r=4500;t=38880
+	// 200 "tokens";r=3000;t=25920
+}
+
+// A queue in which nobody waits for more than two seconds.
+func ExampleMaxDelay() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.LeakyBucket("api", core.PerMinute(1).WithBurst(10))))
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.MaxDelay(2*time.Second))(hello)
+
+	for range 2 {
+		w := do(h, "GET", "/")
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 200 ""
+	// 429 "58"
+}
+
+// A gauge of the requests that are being served, for a limit that depends on them.
+func ExampleCountInFlight() {
+	store := memstore.New()
+	busy := new(gauge)
+	free := func() float64 { return 1 - float64(busy.n.Load())/100 } // 100 at once are full load
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10)).Elastic(free, 2)))
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.CountInFlight(busy))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fmt.Println(busy.n.Load(), "in flight") }))
+
+	fmt.Println(do(h, "GET", "/").Header().Get("RateLimit-Policy"))
+	busy.n.Store(100)
+	fmt.Println(do(h, "GET", "/").Header().Get("RateLimit-Policy"))
+	// Output:
+	// 1 in flight
+	// "api";q=20;w=60
+	// 101 in flight
+	// "api";q=10;w=60
 }
 
 // Health checks and CORS preflight are not limited.

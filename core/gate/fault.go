@@ -32,8 +32,8 @@ func unidentified(r *http.Request, err error) fault {
 	return fault{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
 }
 
-// undecided is the fault of a request for which the Store returned an error.
-func (g *Gate) undecided(r *http.Request, err error) fault {
+// storeFault is the fault of a request for which the Store returned an error.
+func (g *Gate) storeFault(r *http.Request, err error) fault {
 	canceled := errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnavailable)
 	if canceled || r.Context().Err() != nil {
 		return gone

@@ -10,6 +10,11 @@ import (
 )
 
 // A HeaderVersion is a set of fields that tell a client what it has left.
+//
+// Beside any of them, a request that was let through beyond a soft limit
+// ([core.Rule.Soft]) has X-RateLimit-Soft: a List of Strings (RFC 9651) with the
+// names of the rules whose limit that is. The handler finds it in the header of its
+// answer. No field tells about a [core.Rule.Shadow].
 type HeaderVersion uint8
 
 const (
@@ -17,8 +22,8 @@ const (
 	// draft-ietf-httpapi-ratelimit-headers-11, one member for every rule. The
 	// draft may still change; so may this version, in a minor release.
 	//
-	// q is the capacity of the rule and w the time in which that many events come
-	// back, left out if it is less than a second. r is what is left, and t the
+	// q is the capacity of the rule, with the limit that was in force, and w the time
+	// in which that many events come back, left out if it is less than a second. r is what is left, and t the
 	// time that it belongs to (core.State.Window); of a rule that denied, the time
 	// until it admits the same cost. Times are in seconds, rounded up.
 	IETFDraft HeaderVersion = iota + 1
@@ -49,20 +54,36 @@ const maxInteger = 999_999_999_999_999
 
 // A policy is a rule as clients see it, with all that never changes worked out.
 type policy struct {
-	rule   core.Rule
+	rule   *core.Rule
 	name   string // as a String of RFC 9651
 	member string // of RateLimit-Policy
 }
 
-func newPolicy(rule core.Rule) policy {
+func newPolicy(rule *core.Rule) policy {
 	name := appendString(nil, rule.Name())
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
-	if w := fillTime(&rule); w >= time.Second {
+	if w := fillTime(rule); w >= time.Second {
 		member = append(member, ";w="...)
 		member = appendInteger(member, seconds(w))
 	}
 	return policy{rule: rule, name: string(name), member: string(member)}
+}
+
+// tells says whether p is what clients are told about rule.
+func (p *policy) tells(rule *core.Rule) bool {
+	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
+}
+
+// policy is about the rule that was in force for the i-th State, which is not
+// always the one that the limiter was made with: that of an elastic one has another
+// limit.
+func (g *Gate) policy(i int, rule *core.Rule) *policy {
+	if i < len(g.policies) && g.policies[i].tells(rule) {
+		return &g.policies[i]
+	}
+	p := newPolicy(rule)
+	return &p
 }
 
 // fillTime is how long the capacity of a rule takes to come back, rounded up.
@@ -149,7 +170,10 @@ func (r *record) members(list []member, v HeaderVersion) []member {
 	}
 next:
 	for i, s := range r.decision.States() {
-		m := member{&r.gate.policies[i], s}
+		if s.Rule.IsShadow() {
+			continue
+		}
+		m := member{r.gate.policy(i, s.Rule), s}
 		for j := range list {
 			if list[j].policy.name == m.policy.name {
 				if m.stricter(&list[j]) {
@@ -171,20 +195,16 @@ func (r *record) write(h http.Header) {
 	if r.versions.has(Legacy) {
 		r.writeLegacy(h)
 	}
+	if r.versions != 0 {
+		r.writeSoft(h)
+	}
 }
 
 func (r *record) writeDraft(h http.Header) {
 	var room [128]byte
-	b := room[:0]
-	if r.outer == nil && r.gate.distinct {
+	b, known := r.appendKnown(room[:0])
+	if known {
 		r.values[0] = r.gate.policyField
-		for i := range r.decision.Len() {
-			if i > 0 {
-				b = append(b, ", "...)
-			}
-			s := r.decision.State(i)
-			b = appendMember(b, &r.gate.policies[i], &s)
-		}
 	} else {
 		var few [8]member
 		list := r.members(few[:0], IETFDraft)
@@ -203,15 +223,46 @@ func (r *record) writeDraft(h http.Header) {
 			b = appendMember(b, list[i].policy, &list[i].state)
 		}
 	}
+	if len(b) == 0 {
+		return // shadows only
+	}
 	r.values[1] = string(b)
 	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
 	h[fieldPolicy] = r.values[0:1:1]
 	h[fieldRateLimit] = r.values[1:2:2]
 }
 
+// appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with
+// it, as it is but for several gates on a request and rules that are not as they
+// were made. Otherwise it returns false and nothing written.
+func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
+	g := r.gate
+	if r.outer != nil || !g.distinct || r.decision.Len() != len(g.policies) {
+		return b, false
+	}
+	known = b
+	for i := range g.policies {
+		s, p := r.decision.State(i), &g.policies[i]
+		if !p.tells(s.Rule) {
+			return b, false
+		}
+		if s.Rule.IsShadow() {
+			continue
+		}
+		if len(known) > 0 {
+			known = append(known, ", "...)
+		}
+		known = appendMember(known, p, &s)
+	}
+	return known, true
+}
+
 func (r *record) writeLegacy(h http.Header) {
 	var few [8]member
 	list := r.members(few[:0], Legacy)
+	if len(list) == 0 {
+		return // shadows only
+	}
 	m := &list[0]
 	for i := range list[1:] {
 		if o := &list[i+1]; o.nearer(m) {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -34,7 +35,7 @@ func TestPolicyMember(t *testing.T) {
 		if _, err := core.New(memstore.New(), c.rule); err != nil {
 			t.Fatal(err)
 		}
-		if got := newPolicy(c.rule).member; got != c.want {
+		if got := newPolicy(&c.rule).member; got != c.want {
 			t.Errorf("%v is %s, want %s", &c.rule, got, c.want)
 		}
 	}
@@ -91,7 +92,7 @@ func TestInteger(t *testing.T) {
 func TestFieldValuesAreApart(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
-	if _, refused := g.Admit(r.Context(), h, r); refused != nil {
+	if _, _, refused := g.Admit(r.Context(), h, r); refused != nil {
 		t.Fatal(refused)
 	}
 	h.Add("RateLimit-Policy", "more")
@@ -118,12 +119,68 @@ func TestManyRules(t *testing.T) {
 		t.Errorf("alone: %s", got)
 	}
 	outer := newGate("test", once(), anyKey, nil)
-	admitted, _ := outer.Admit(r.Context(), h, r)
+	admitted, _, _ := outer.Admit(r.Context(), h, r)
 	if err := many.asks[0].limiter.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	many.Admit(admitted.Context(), h, admitted)
 	if got := h.Get("RateLimit"); got != `"once";r=0;t=86400, `+strings.Join(want, ", ") {
 		t.Errorf("behind another: %s", got)
+	}
+}
+
+// A substitute is a Store that answers for other rules than it was asked about, as
+// one would whose rules are configured elsewhere.
+type substitute struct {
+	*memstore.Store
+	rules []core.Rule
+}
+
+func (s *substitute) Take(ctx context.Context, charges []core.Charge) error {
+	for i := range charges {
+		charges[i].Rule = &s.rules[i]
+	}
+	return s.Store.Take(ctx, charges)
+}
+
+// TestRulesInForce: the fields are about the rules of the states, whatever the gate
+// was made with.
+func TestRulesInForce(t *testing.T) {
+	a, b := core.SlidingLog("a", core.PerMinute(10)), core.SlidingLog("b", core.PerMinute(20))
+	for _, c := range []struct {
+		name   string
+		rules  []core.Rule // in force
+		policy string
+		limit  string
+	}{
+		{"the same", []core.Rule{a, b}, `"a";q=10;w=60, "b";q=20;w=60`, `"a";r=9;t=60, "b";r=19;t=60`},
+		{
+			"another limit", []core.Rule{a, core.SlidingLog("b", core.PerMinute(30))},
+			`"a";q=10;w=60, "b";q=30;w=60`, `"a";r=9;t=60, "b";r=29;t=60`,
+		},
+		{
+			"another time", []core.Rule{core.SlidingLog("a", core.PerHour(10)), b},
+			`"a";q=10;w=3600, "b";q=20;w=60`, `"a";r=9;t=3600, "b";r=19;t=60`,
+		},
+		{"another name", []core.Rule{core.SlidingLog("c", core.PerMinute(10)), b}, `"c";q=10;w=60, "b";q=20;w=60`, `"c";r=9;t=60, "b";r=19;t=60`},
+		{"a shadow now", []core.Rule{a.Shadow(), b}, `"b";q=20;w=60`, `"b";r=19;t=60`},
+		{"shadows now", []core.Rule{a.Shadow(), b.Shadow()}, "", ""},
+	} {
+		store := &substitute{memstore.New(), c.rules}
+		g := newGate("test", core.Must(core.New(store, a, b)), anyKey, nil)
+		h, r := header(), get("/")
+		g.Admit(r.Context(), h, r)
+		if h.Get("RateLimit-Policy") != c.policy || h.Get("RateLimit") != c.limit {
+			t.Errorf("%s: %s and %s\n\twant %s and %s", c.name, h.Get("RateLimit-Policy"), h.Get("RateLimit"), c.policy, c.limit)
+		}
+	}
+}
+
+// TestPolicyOfAnUnknownState: there may be more states than the gate has rules.
+func TestPolicyOfAnUnknownState(t *testing.T) {
+	rule := core.SlidingLog("new", core.PerMinute(3))
+	g := newGate("test", once(), anyKey, nil)
+	if p := g.policy(7, &rule); p.member != `"new";q=3;w=60` || p.rule != &rule {
+		t.Errorf("the policy is %+v", p)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -17,7 +16,8 @@ type Gate struct {
 	config
 	policies    []policy // of the rules of all asks, in the order of the States
 	policyField string   // the RateLimit-Policy of this gate alone
-	distinct    bool     // no two policies have the same name
+	distinct    bool     // no two policies that clients see have the same name
+	reserves    bool     // what a request took can be given back
 	exposed     []string // the names for Access-Control-Expose-Headers
 	journal     journal
 }
@@ -55,25 +55,30 @@ func newGate(adapter string, l *core.Limiter, key keyfunc.Func, opts []Option) *
 		if !a.limiter.SharesStore(l) {
 			panic(adapter + ": New: gate.And: the limiters are on different stores, which cannot decide together")
 		}
-		for _, rule := range a.limiter.Rules() {
-			g.addPolicy(newPolicy(rule))
+		rules := a.limiter.Rules()
+		for i := range rules {
+			g.addPolicy(newPolicy(&rules[i]))
+			g.reserves = g.reserves || rules[i].Algorithm() == core.AlgorithmLeakyBucket
 		}
 	}
+	g.reserves = g.reserves || g.refundIf != nil || g.cost != nil
 	g.exposed = g.exposedFields()
 	g.journal.start()
 	return g
 }
 
 func (g *Gate) addPolicy(p policy) {
-	for i := range g.policies {
-		if g.policies[i].name == p.name {
-			g.distinct = false
+	if !p.rule.IsShadow() {
+		for i := range g.policies {
+			if g.policies[i].name == p.name && !g.policies[i].rule.IsShadow() {
+				g.distinct = false
+			}
 		}
+		if g.policyField != "" {
+			g.policyField += ", "
+		}
+		g.policyField += p.member
 	}
-	if len(g.policies) > 0 {
-		g.policyField += ", "
-	}
-	g.policyField += p.member
 	g.policies = append(g.policies, p)
 }
 
@@ -81,48 +86,37 @@ func (g *Gate) addPolicy(p policy) {
 // the framework, for the key functions; the Store gets r.Context().
 //
 // A request with a Delay (of a leaky bucket) is held until its turn, or until its
-// client hangs up, which leaves its turn unused.
+// client hangs up. Its place is then given back while it is the last; otherwise the
+// turn passes unused, for those behind have been told theirs.
 //
-// Without a Refusal the handler is to run, with the request that is returned. It
-// is r, or a copy whose context knows the decision. With one the adapter answers
-// what the Refusal says.
-func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Refusal) {
+// Without a Refusal the handler is to run, by [Outcome.Run] unless the Outcome is
+// nil, and with the request that is returned. It is r, or a copy whose context knows
+// the decision. With a Refusal the adapter answers what that says.
+func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *Refusal) {
 	if g.skip != nil && g.skip(r) {
-		return r, nil
+		return g.undecided(r), nil, nil
 	}
 	if g.expose {
 		g.exposeFields(h)
 	}
 	rec := newRecord(r.Context(), g)
-	if refused, decided := g.decide(ctx, h, r, rec); !decided {
-		return r, refused
+	refused, decided := g.decide(ctx, h, r, rec)
+	switch {
+	case refused != nil:
+		return r, nil, refused
+	case !decided:
+		return g.undecided(r), g.outcome(nil), nil
 	}
 	r = r.WithContext(rec)
 	rec.write(h)
 	if !rec.decision.Allowed {
-		return r, g.deny(h, r, rec.decision)
+		return r, nil, g.deny(h, r, rec.decision)
 	}
-	if err := hold(r.Context(), rec.decision.Delay); err != nil {
-		return r, g.fail(h, r, err, gone)
+	if err := hold(rec, rec.decision.Delay); err != nil {
+		rec.leave()
+		return r, nil, g.fail(h, r, err, gone)
 	}
-	return r, nil
-}
-
-// hold waits for the turn of a request, or until nobody waits for its answer any
-// more. The place in the queue then passes unused: those behind have been told
-// their times.
-func hold(ctx context.Context, delay time.Duration) error {
-	if delay <= 0 {
-		return nil
-	}
-	turn := time.NewTimer(delay)
-	defer turn.Stop()
-	select {
-	case <-turn.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return r, g.outcome(rec), nil
 }
 
 // decide asks the Store, and fills in the decision of rec. If there is none, it
@@ -139,7 +133,7 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 		if err != nil {
 			return g.fail(h, r, err, unidentified(r, err)), false
 		}
-		asks = append(asks, core.Ask{Limiter: g.asks[i].limiter, Key: key, Cost: 1})
+		asks = append(asks, core.Ask{Limiter: g.asks[i].limiter, Key: key, Cost: 1, MaxDelay: g.maxDelay})
 	}
 	if g.cost != nil {
 		cost := g.cost(r)
@@ -151,16 +145,31 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 			asks[i].Cost = cost
 		}
 	}
-	var err error
-	if len(asks) == 1 {
-		rec.decision, err = asks[0].Limiter.AllowN(r.Context(), asks[0].Key, asks[0].Cost)
-	} else {
-		rec.decision, err = core.AllowAll(r.Context(), asks...)
-	}
-	if err != nil {
-		return g.fail(h, r, err, g.undecided(r, err)), false
+	if err := rec.take(r.Context(), asks); err != nil {
+		return g.fail(h, r, err, g.storeFault(r, err)), false
 	}
 	return nil, true
+}
+
+// take asks the Store.
+func (r *record) take(ctx context.Context, asks []core.Ask) (err error) {
+	if r.gate.reserves {
+		r.reservation, err = core.ReserveAll(ctx, asks...)
+		if err == nil {
+			r.decision = r.reservation.Decision()
+		}
+		return err
+	}
+	r.key = asks[0].Key
+	for _, a := range asks[1:] {
+		r.more = append(r.more, a.Key)
+	}
+	if len(asks) == 1 && r.gate.maxDelay == 0 {
+		r.decision, err = asks[0].Limiter.Allow(ctx, r.key)
+	} else {
+		r.decision, err = core.AllowAll(ctx, asks...)
+	}
+	return err
 }
 
 // errEmptyKey: an empty key would be one bucket for everybody it happens to.
@@ -174,7 +183,7 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *Refusal {
 		h.Del("Retry-After")
 	}
 	h.Set("Cache-Control", "no-store")
-	return &Refusal{Problem: quotaProblem(r, g.policies, d, retry), Decision: d, cause: ErrDenied}
+	return &Refusal{Problem: quotaProblem(r, d, retry), Decision: d, cause: ErrDenied}
 }
 
 // RetryAfter is the Retry-After of a denied decision in seconds, for an OnDenied
@@ -196,7 +205,7 @@ func retrySeconds(d core.Decision) int64 {
 	}
 	retry := max(1, seconds(d.RetryAfter))
 	for _, s := range d.States() {
-		if !s.Allowed {
+		if !s.Allowed && !s.Rule.IsShadow() {
 			retry = max(retry, seconds(s.Window))
 		}
 	}

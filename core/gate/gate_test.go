@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
@@ -40,11 +41,23 @@ func TestOptionsPanic(t *testing.T) {
 	mustPanic(t, "gate: And: key function is nil", func() { And(once(), nil) })
 	mustPanic(t, "gate: Cost: function is nil", func() { Cost(nil) })
 	mustPanic(t, "gate: Skip: function is nil", func() { Skip(nil) })
+	mustPanic(t, "gate: RefundIf: function is nil", func() { RefundIf(nil) })
+	mustPanic(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(0) })
+	mustPanic(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(-time.Second) })
+	mustPanic(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(nil) })
+	var none *nobody
+	mustPanic(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(none) })
 	mustPanic(t, "gate: OnError: function is nil", func() { OnError(nil) })
 	mustPanic(t, "gate: Headers: unknown version 0", func() { Headers(0) })
 	mustPanic(t, "gate: Headers: unknown version 9", func() { Headers(Legacy, 9) })
 	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
+
+// nobody counts nothing.
+type nobody struct{}
+
+func (*nobody) Begin() {}
+func (*nobody) End()   {}
 
 // TestDenied hands the function of an adapter back to it, and to no other.
 func TestDenied(t *testing.T) {
@@ -69,14 +82,14 @@ func TestDenied(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	g := newGate("test", once(), anyKey, nil)
 	r := get("/path")
-	admitted, refused := g.Admit(r.Context(), header(), r)
+	admitted, _, refused := g.Admit(r.Context(), header(), r)
 	if refused != nil {
 		t.Fatal(refused)
 	}
 	if _, decided := FromContext(admitted.Context()); !decided {
 		t.Error("the admitted request has no decision")
 	}
-	_, refused = g.Admit(r.Context(), header(), r)
+	_, _, refused = g.Admit(r.Context(), header(), r)
 	if refused == nil || !refused.Denied() || !errors.Is(refused, ErrDenied) || refused.Decision.Len() != 1 {
 		t.Fatalf("the refusal is %+v", refused)
 	}
@@ -88,7 +101,7 @@ func TestRefusal(t *testing.T) {
 	failing := func(context.Context, *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
 	}
-	_, refused = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
+	_, _, refused = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
 	if refused == nil || refused.Denied() || !errors.Is(refused, secret) || errors.Is(refused, ErrDenied) || refused.Decision.Len() != 0 {
 		t.Fatalf("the refusal is %+v", refused)
 	}
@@ -105,7 +118,7 @@ func TestErrDeniedFromOutside(t *testing.T) {
 	}
 	quiet := OnError(func(_ *http.Request, _ error, status int) int { return status })
 	r := get("/")
-	_, refused := newGate("test", once(), failing, []Option{quiet}).Admit(r.Context(), header(), r)
+	_, _, refused := newGate("test", once(), failing, []Option{quiet}).Admit(r.Context(), header(), r)
 	if refused == nil || refused.Denied() || refused.Problem.Status != 500 {
 		t.Errorf("the refusal is %+v", refused)
 	}

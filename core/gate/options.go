@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -22,6 +23,9 @@ type config struct {
 	asks       []ask
 	cost       func(*http.Request) int
 	skip       func(*http.Request) bool
+	refundIf   func(status int) bool
+	maxDelay   time.Duration // zero is no bound
+	inFlight   InFlightCounter
 	onError    func(*http.Request, error, int) int
 	versions   versions
 	inherits   bool // no Headers option: add what the gates around this one send
@@ -57,13 +61,71 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 // left. More than the capacity of a rule is denied without a Retry-After. A
 // negative weight is a fault: the answer is 500 unless [OnError] says otherwise.
 //
-// f runs before the handler, so it must not read the body. Cost panics if f is
-// nil.
+// f runs before the handler, so it must not read the body. What a request has cost
+// in the end, [Settle] says. Cost panics if f is nil.
 func Cost(f func(r *http.Request) int) Option {
 	if f == nil {
 		panic("gate: Cost: function is nil")
 	}
 	return option(func(c *config) { c.cost = f })
+}
+
+// RefundIf gives back what a request took if f says so, given the status of its
+// answer: to count only failed logins, say, or only requests that succeeded. While
+// its handler runs a request counts, so that of many logins at once no more than
+// the limit reach the handler. The fields of the answer say what is left with the
+// request counted. What comes back is what the request costs by then, [Settle]
+// included; it takes another call of the Store.
+//
+// It happens when the handler has returned, so before a client has seen an answer
+// that is small and was not flushed. A handler that panics counts as 500, whatever
+// it wrote; a connection that was taken over counts as 101; and no answer at all is
+// 200. Informational answers do not count. Where the error handler of Echo, or an
+// error middleware around a gate in Gin, writes the answer later, it is decided
+// then, and if nobody writes one, nothing is given back.
+//
+// Nothing is given back either to a client that has gone when the handler returns,
+// or whose request is out of time: otherwise sending and hanging up would be a way
+// past the limit. What has refilled or been forgotten meanwhile does not come back
+// twice. If the Store fails, that is logged, what was taken stays taken, and the
+// answer is as it is; [OnError] is not told.
+//
+// Only with RefundIf is the ResponseWriter wrapped: see the package comment. f is
+// called concurrently. RefundIf panics if f is nil.
+func RefundIf(f func(status int) bool) Option {
+	if f == nil {
+		panic("gate: RefundIf: function is nil")
+	}
+	return option(func(c *config) { c.refundIf = f })
+}
+
+// MaxDelay answers 429, at once, to a request that a leaky bucket would hold for
+// longer than d, and takes nothing for it. Its Retry-After is the time until the wait
+// would be short enough. The Store sees to it, so it holds for many requests at once.
+// Without MaxDelay a request is held for as long as the queue lasts. Other rules have
+// no delay. Less than a microsecond accepts none at all.
+//
+// MaxDelay panics if d is not positive.
+func MaxDelay(d time.Duration) Option {
+	if d <= 0 {
+		panic("gate: MaxDelay: duration is not positive")
+	}
+	return option(func(c *config) { c.maxDelay = d })
+}
+
+// CountInFlight tells c about every request that this gate lets through: Begin when
+// its turn has come and the handler is about to run, End when the handler has
+// returned or panicked. Requests that the Store could not decide are counted if they
+// are let through, for they are work as well; skipped ones are not. It is for a
+// limit that depends on the load, such as one with [core.Rule.Elastic]. Of several
+// gates on a request, give it to one.
+//
+// CountInFlight panics if c is nil.
+func CountInFlight(c InFlightCounter) Option {
+	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("gate: CountInFlight: counter is nil")
+	}
+	return option(func(cfg *config) { cfg.inFlight = c })
 }
 
 // Skip lets requests through that f returns true for, as if there were no gate:
@@ -79,8 +141,8 @@ func Skip(f func(r *http.Request) bool) Option {
 
 // Headers selects the fields that tell a client what it has left. The default
 // is [IETFDraft], and whatever else the gates around this one send, so that what
-// they tell stays true; with no versions there are none. Retry-After is sent with
-// a denial in any case. Headers panics on an unknown version.
+// they tell stays true; with no versions there are none, and no X-RateLimit-Soft.
+// Retry-After is sent with a denial in any case. Headers panics on an unknown version.
 func Headers(v ...HeaderVersion) Option {
 	var set versions
 	for _, v := range v {
@@ -119,8 +181,9 @@ func FailClosed() Option {
 //
 // Nothing of err reaches the client. Without OnError, faults of the Store and
 // of the application are logged through [log/slog.Default] at level Warn, at
-// most one line a second for each gate; with it, nothing is logged. f is called concurrently.
-// OnError panics if f is nil.
+// most one line a second for each gate. With it, only what is too late to choose an
+// answer for is logged: that something could not be given back. f is called
+// concurrently. OnError panics if f is nil.
 func OnError(f func(r *http.Request, err error, status int) int) Option {
 	if f == nil {
 		panic("gate: OnError: function is nil")

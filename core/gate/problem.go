@@ -81,23 +81,23 @@ func newProblem(r *http.Request, status int) *Problem {
 
 // quotaProblem is the answer to a denied request. retry is in seconds, zero if
 // there is no use in waiting.
-func quotaProblem(r *http.Request, policies []policy, d core.Decision, retry int64) *Problem {
+func quotaProblem(r *http.Request, d core.Decision, retry int64) *Problem {
 	p := newProblem(r, http.StatusTooManyRequests)
 	p.Type = TypeQuotaExceeded
 	p.Title = "Request cannot be satisfied as assigned quota has been exceeded"
-	named := -1
-	for i, s := range d.States() {
-		if s.Allowed {
+	var named core.State
+	for _, s := range d.States() {
+		if s.Allowed || s.Rule.IsShadow() {
 			continue
 		}
 		// The text is about the rule that the retry is of.
-		if named < 0 || s.RetryAfter > d.State(named).RetryAfter {
-			named = i
+		if named.Rule == nil || s.RetryAfter > named.RetryAfter {
+			named = s
 		}
-		p.violate(policies[i].rule.Name())
+		p.violate(s.Rule.Name())
 	}
-	if named >= 0 {
-		p.Detail = describe(&policies[named].rule, retry)
+	if named.Rule != nil {
+		p.Detail = describe(named.Rule, retry)
 	}
 	return p
 }

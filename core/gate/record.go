@@ -12,13 +12,24 @@ import (
 
 // A record is the context of a request that a gate has decided. It is one
 // allocation for the context, the decision and the room for the field values.
+//
+// One without a decision stands for a gate that has let the request through
+// undecided.
 type record struct {
 	context.Context
 	outer    *record // of the gate around this one
 	gate     *Gate
 	versions versions // of the fields that tell about the decision
 	decision core.Decision
-	values   [2]string
+
+	// What [Settle] goes by: a reservation, or the key of each ask and what was
+	// charged to it beyond 1.
+	reservation *core.Reservation
+	key         string
+	more        []string // from the second ask on
+	extra       atomic.Int64
+
+	values [2]string
 }
 
 func newRecord(ctx context.Context, g *Gate) *record {
@@ -27,6 +38,16 @@ func newRecord(ctx context.Context, g *Gate) *record {
 		r.versions |= r.outer.versions
 	}
 	return r
+}
+
+// undecided is r, or a copy that keeps what is between it and the gates around this
+// one. Without that, [Settle] in the handler would charge one of those.
+func (g *Gate) undecided(r *http.Request) *http.Request {
+	outer := recordOf(r.Context())
+	if outer == nil {
+		return r
+	}
+	return r.WithContext(&record{Context: r.Context(), outer: outer, gate: g, versions: outer.versions})
 }
 
 type recordKey struct{}
@@ -45,19 +66,25 @@ func recordOf(ctx context.Context) *record {
 
 // FromContext returns the decision about the request whose context ctx is:
 // r.Context(), or a context made from it, or a *gin.Context. With several gates
-// on the request it is that of the innermost.
+// on the request it is that of the innermost that has decided.
 //
-// It returns false if no gate has decided: the request was skipped, or let
-// through because the Store failed.
+// It returns false if no gate has: the request was skipped, or let through because
+// the Store failed.
 func FromContext(ctx context.Context) (core.Decision, bool) {
-	r := recordOf(ctx)
-	if r == nil {
-		r = recordOfRequest(ctx)
+	for r := find(ctx); r != nil; r = r.outer {
+		if r.decision.Len() > 0 {
+			return r.decision, true
+		}
 	}
-	if r == nil {
-		return core.Decision{}, false
+	return core.Decision{}, false
+}
+
+// find returns the record of the innermost gate, or nil.
+func find(ctx context.Context) *record {
+	if r := recordOf(ctx); r != nil {
+		return r
 	}
-	return r.decision, true
+	return recordOfRequest(ctx)
 }
 
 // requestKeys holds what adapters registered. It is a handful at most.

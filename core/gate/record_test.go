@@ -19,7 +19,7 @@ func TestRecordIsTransparent(t *testing.T) {
 	type own struct{}
 	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), own{}, "value"))
 	r := get("/").WithContext(parent)
-	admitted, refused := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
+	admitted, _, refused := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
 	if refused != nil {
 		t.Fatal(refused)
 	}
@@ -60,7 +60,7 @@ func (c carrier) Value(key any) any {
 func TestRegisterRequestKey(t *testing.T) {
 	a, b := new(int), new(int) // nobody has used these before
 	r := get("/")
-	admitted, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
+	admitted, _, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
 	if refused != nil {
 		t.Fatal(refused)
 	}

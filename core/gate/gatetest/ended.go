@@ -33,9 +33,6 @@ func (s *slow) Take(ctx context.Context, _ []core.Charge) error {
 	return ctx.Err()
 }
 
-// handlerFunc makes closures of handlers readable as handlers.
-type handlerFunc = http.HandlerFunc
-
 // quiet keeps expected faults out of the log and changes nothing.
 var quiet = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 

@@ -1,6 +1,8 @@
 package gatetest
 
 import (
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +20,15 @@ type layer struct {
 
 func one(rule core.Rule, state core.State, opts ...gate.Option) layer {
 	return layer{rules: []core.Rule{rule}, states: states{rule.Name(): state}, opts: opts}
+}
+
+// stack puts h behind layers, the outermost first.
+func (s *suite) stack(layers []layer, h http.HandlerFunc) http.Handler {
+	for _, l := range slices.Backward(layers) {
+		store := &script{states: l.states, err: l.err}
+		h = s.build(core.Must(core.New(store, l.rules...)), constant("k"), l.opts, h).ServeHTTP
+	}
+	return h
 }
 
 func (s *suite) testGates(t *testing.T) {
@@ -186,13 +197,7 @@ func (s *suite) testGates(t *testing.T) {
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := new(probe)
-			h := p.ServeHTTP
-			for i := len(c.layers) - 1; i >= 0; i-- {
-				l := c.layers[i]
-				store := &script{states: l.states, err: l.err}
-				h = s.build(core.Must(core.New(store, l.rules...)), constant("k"), l.opts, h).ServeHTTP
-			}
-			got := record(t, handlerFunc(h), request("GET", "/"))
+			got := record(t, s.stack(c.layers, p.ServeHTTP), request("GET", "/"))
 			for field, want := range map[string]string{
 				"RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Remaining": c.legacy,
 			} {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -48,6 +49,13 @@ func (s *script) charges() []core.Charge {
 	return slices.Clone(s.asked)
 }
 
+// fail makes the Store fail with err from now on, or not any more.
+func (s *script) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
 func (s *script) called() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,4 +80,20 @@ func header(name string) keyfunc.Func {
 		}
 		return "", keyfunc.ErrNoKey
 	}
+}
+
+// A forgetful Store runs f before it is told to give something back, and fails if
+// that does.
+type forgetful struct {
+	*memstore.Store
+	f func(ctx context.Context) error
+}
+
+func (s *forgetful) Take(ctx context.Context, charges []core.Charge) error {
+	if charges[0].Op == core.Undo {
+		if err := s.f(ctx); err != nil {
+			return err
+		}
+	}
+	return s.Store.Take(ctx, charges)
 }

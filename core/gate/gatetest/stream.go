@@ -7,20 +7,34 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
 
 // testStreams checks that a gate is not in the way of a handler that does more
-// with its connection than write an answer.
+// with its connection than write an answer, whether or not it has to know how that
+// ends.
 func (s *suite) testStreams(t *testing.T) {
+	s.testStream(t, "[]", new(judge))
+	t.Run("refunded", func(t *testing.T) {
+		j := new(judge)
+		s.testStream(t, "[200 200 101 101 200]", j, j.option(), gate.CountInFlight(new(inFlight)))
+	})
+	t.Run("optional methods", s.testMethods)
+}
+
+// testStream has every kind of stream behind a gate with opts, and then compares
+// the statuses that j was asked about.
+func (s *suite) testStream(t *testing.T, statuses string, j *judge, opts ...gate.Option) {
 	l := core.Must(core.New(memstore.New(), burst))
 	serve := func(t *testing.T, h http.HandlerFunc) *httptest.Server {
-		server := httptest.NewServer(s.build(l, constant("k"), nil, h))
+		server := httptest.NewServer(s.build(l, constant("k"), opts, h))
 		t.Cleanup(server.Close)
 		return server
 	}
@@ -50,28 +64,30 @@ func (s *suite) testStreams(t *testing.T) {
 		})
 		send(t, server, request("GET", "/"))
 	})
-	t.Run("hijack", func(t *testing.T) {
-		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			conn, rw, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Errorf("Hijack: %v", err)
-				return
-			}
-			defer conn.Close()
-			line, _ := rw.ReadString('\n')
-			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n%s", strings.ToUpper(line))
+	for name, switched := range map[string]bool{"hijack": false, "hijack after 101": true} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if switched {
+					w.WriteHeader(http.StatusSwitchingProtocols)
+					if w, ok := w.(interface{ WriteHeaderNow() }); ok {
+						w.WriteHeaderNow() // what libraries for websockets do on Gin
+					}
+				}
+				conn, rw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Errorf("Hijack: %v", err)
+					return
+				}
+				defer conn.Close()
+				line, _ := rw.ReadString('\n')
+				if !switched {
+					fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+				}
+				fmt.Fprint(conn, strings.ToUpper(line))
+			})
+			shout(t, server)
 		})
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nhello\n")
-		got, err := io.ReadAll(conn)
-		if err != nil || !strings.HasSuffix(string(got), "\r\n\r\nHELLO\n") {
-			t.Errorf("the connection says %q, %v; want it to shout", got, err)
-		}
-	})
+	}
 	t.Run("deadlines", func(t *testing.T) {
 		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			rc := http.NewResponseController(w)
@@ -86,7 +102,83 @@ func (s *suite) testStreams(t *testing.T) {
 			}
 		})
 		send(t, server, request("GET", "/"))
+		server.Close() // all handlers have returned now
+		if got := j.asked(); got != statuses {
+			t.Errorf("asked about %s, want %s: a connection that was taken over counts as 101", got, statuses)
+		}
 	})
+}
+
+// shout upgrades a connection, and wants to hear HELLO.
+func shout(t *testing.T, server *httptest.Server) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nhello\n")
+	got, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 101 ") || !strings.HasSuffix(string(got), "\r\n\r\nHELLO\n") {
+		t.Errorf("the connection says %q, %v; want it to shout", got, err)
+	}
+}
+
+// testMethods compares the optional methods that a handler finds with RefundIf and
+// without, over HTTP/1.1, HTTP/2 and in a test.
+func (s *suite) testMethods(t *testing.T) {
+	methods := func(opts []gate.Option, serve func(http.Handler)) (found []string) {
+		l := core.Must(core.New(memstore.New(), burst))
+		serve(s.build(l, constant("k"), opts, func(w http.ResponseWriter, _ *http.Request) { found = methodsOf(w) }))
+		return found
+	}
+	for name, serve := range map[string]func(http.Handler){
+		"HTTP/1.1": func(h http.Handler) { exchange(t, h, request("GET", "/")) },
+		"recorder": func(h http.Handler) { record(t, h, request("GET", "/")) },
+		"nothing":  func(h http.Handler) { h.ServeHTTP(&sink{header: http.Header{}}, request("GET", "/")) },
+		"HTTP/2": func(h http.Handler) {
+			server := httptest.NewUnstartedServer(h)
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			defer server.Close()
+			resp, err := server.Client().Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.ProtoMajor != 2 {
+				t.Errorf("the protocol is %s", resp.Proto)
+			}
+		},
+	} {
+		with, without := methods([]gate.Option{new(judge).option()}, serve), methods(nil, serve)
+		if !slices.Equal(with, without) {
+			t.Errorf("%s: with RefundIf there are %v, without it %v", name, with, without)
+		}
+	}
+}
+
+func methodsOf(w http.ResponseWriter) (found []string) {
+	add := func(name string, has bool) {
+		if has {
+			found = append(found, name)
+		}
+	}
+	_, ok := w.(http.Flusher)
+	add("Flush", ok)
+	_, ok = w.(interface{ FlushError() error })
+	add("FlushError", ok)
+	_, ok = w.(http.Hijacker)
+	add("Hijack", ok)
+	_, ok = w.(http.Pusher)
+	add("Push", ok)
+	_, ok = w.(io.ReaderFrom)
+	add("ReadFrom", ok)
+	_, ok = w.(io.StringWriter)
+	add("WriteString", ok)
+	_, ok = w.(interface{ CloseNotify() <-chan bool })
+	add("CloseNotify", ok)
+	return found
 }
 
 // checkEvents reads three events, the next only after the one before.

@@ -16,10 +16,10 @@ const (
 // A Program is a rule compiled for execution: one algorithm and its constants.
 type Program struct {
 	Kind   Kind
+	Extra  int64  // how much of the capacity is beyond the limit itself: soft throttling
 	Bucket Bucket // KindTokenBucket, KindLeakyBucket
 	Window Window // KindFixedWindow
 	Log    Log    // KindSlidingLog, KindSlidingWindow
-	Extra  int64  // how much of the capacity is beyond the limit itself: soft throttling
 }
 
 // A Shape is what a Program is compiled from. All but Extra and SubWindows, which
@@ -55,9 +55,6 @@ func (p *Program) isBucket() bool { return p.Kind == KindTokenBucket || p.Kind =
 // Soften turns a verdict about the capacity into one about the limit, from which
 // it may differ by Extra.
 func (p *Program) Soften(v *Verdict, cost int64, spent bool) {
-	if p.Extra == 0 {
-		return
-	}
 	v.Remaining -= p.Extra
 	v.Soft = v.Allowed && (v.Remaining < 0 || !spent && v.Remaining < cost)
 	v.Remaining = max(0, v.Remaining)

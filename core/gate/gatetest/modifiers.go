@@ -1,0 +1,237 @@
+package gatetest
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// soft is a state beyond the limit itself.
+func soft(window time.Duration) core.State {
+	return core.State{Allowed: true, Soft: true, Window: window, ResetAfter: window}
+}
+
+func (s *suite) testModifiers(t *testing.T) {
+	t.Run("soft", s.testSoft)
+	t.Run("shadow", s.testShadow)
+	t.Run("elastic", s.testElastic)
+}
+
+func (s *suite) testSoft(t *testing.T) {
+	lenient := core.SlidingLog("burst", core.PerMinute(100)).Soft(10)
+	both := []core.Rule{lenient, core.SlidingLog(`"\`, core.PerDay(1000)).Soft(5)}
+	s.table(t, []row{{
+		name:   "within",
+		why:    "a request within its limits has no such field",
+		rules:  []core.Rule{lenient},
+		states: states{"burst": allowed(3, 12*time.Second, 0)},
+		header: map[string]string{"X-RateLimit-Soft": "", "RateLimit": `"burst";r=3;t=12`},
+	}, {
+		name:   "beyond",
+		why:    "the rule beyond whose limit a request is let through is named",
+		rules:  both,
+		states: states{"burst": soft(12 * time.Second), `"\`: allowed(840, 36000*time.Second, 0)},
+		header: map[string]string{"X-RateLimit-Soft": `"burst"`, "RateLimit": `"burst";r=0;t=12, "\"\\";r=840;t=36000`, "Retry-After": ""},
+	}, {
+		name:   "beyond two",
+		why:    "the field is a List of Strings",
+		rules:  both,
+		states: states{"burst": soft(12 * time.Second), `"\`: soft(36000 * time.Second)},
+		header: map[string]string{"X-RateLimit-Soft": `"burst", "\"\\"`},
+	}, {
+		name:   "beyond twice",
+		why:    "no name is there twice",
+		rules:  []core.Rule{lenient},
+		second: constant("other"),
+		states: states{"burst": soft(12 * time.Second)},
+		header: map[string]string{"X-RateLimit-Soft": `"burst"`},
+	}, {
+		name:   "denied",
+		why:    "a request that is not let through is not beyond a limit; the answer is as ever",
+		rules:  both,
+		states: states{"burst": denied(12 * time.Second), `"\`: soft(36000 * time.Second)},
+		status: 429,
+		header: map[string]string{"X-RateLimit-Soft": "", "Retry-After": "12"},
+		body:   document(retry12, `"burst"`),
+	}, {
+		name:   "no headers",
+		why:    "Headers() sends no field at all",
+		rules:  []core.Rule{lenient},
+		opts:   []gate.Option{gate.Headers(), gate.Expose()},
+		states: states{"burst": soft(12 * time.Second)},
+		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "Retry-After"},
+	}, {
+		name:   "legacy headers",
+		why:    "the field goes with every version",
+		rules:  []core.Rule{lenient},
+		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		states: states{"burst": soft(12 * time.Second)},
+		header: map[string]string{"X-RateLimit-Soft": `"burst"`, "X-RateLimit-Remaining": "0", "RateLimit": ""},
+	}, {
+		name:   "exposed",
+		why:    "where a rule is soft, scripts may read the field",
+		rules:  []core.Rule{burst, core.SlidingLog("soft", core.PerDay(10)).Soft(50)},
+		opts:   []gate.Option{gate.Expose()},
+		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Soft"},
+	}})
+	t.Run("several gates", s.testSoftGates)
+	t.Run("handler", func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerHour(10)).Soft(20)))
+		h := s.build(l, constant("k"), nil, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, w.Header().Get("X-RateLimit-Soft"))
+		})
+		for i, want := range append(make([]string, 10), `"ten"`, `"ten"`) {
+			if got := record(t, h, request("GET", "/")); got.status != 200 || got.body != want {
+				t.Errorf("in request %d the handler sees %q (%d), want %q", i, got.body, got.status, want)
+			}
+		}
+		if got := record(t, h, request("GET", "/")); got.status != 429 || got.header.Get("X-RateLimit-Soft") != "" {
+			t.Errorf("beyond the 20 percent: %d, %v", got.status, got.header)
+		}
+	})
+}
+
+// testSoftGates merges the names of several gates.
+func (s *suite) testSoftGates(t *testing.T) {
+	a, b := core.SlidingLog("a", core.PerHour(100)).Soft(10), core.SlidingLog("b", core.PerHour(100)).Soft(10)
+	for _, c := range []struct {
+		name   string
+		layers []layer // outermost first
+		want   string
+	}{
+		{"outer", []layer{one(a, soft(1)), one(b, allowed(1, 1, 0))}, `"a"`},
+		{"inner", []layer{one(a, allowed(1, 1, 0)), one(b, soft(1))}, `"b"`},
+		{"both", []layer{one(a, soft(1)), one(b, soft(1))}, `"a", "b"`},
+		{"one name", []layer{one(a, soft(1)), one(a, soft(1))}, `"a"`},
+		{"outer silent", []layer{one(a, soft(1), gate.Headers()), one(b, soft(1))}, `"b"`},
+		{"inner silent", []layer{one(a, soft(1)), one(b, soft(1), gate.Headers())}, `"a"`},
+		{"none", []layer{one(a, allowed(1, 1, 0)), one(b, allowed(1, 1, 0))}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := record(t, s.stack(c.layers, new(probe).ServeHTTP), request("GET", "/"))
+			if v := strings.Join(got.header.Values("X-RateLimit-Soft"), "; "); v != c.want {
+				t.Errorf("X-RateLimit-Soft is %s, want %s", v, c.want)
+			}
+		})
+	}
+}
+
+func (s *suite) testShadow(t *testing.T) {
+	dark := core.SlidingLog("dark", core.PerDay(5)).Shadow()
+	none := map[string]string{
+		"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "", "X-RateLimit-Remaining": "",
+		"X-RateLimit-Reset": "", "X-RateLimit-Soft": "", "Retry-After": "", "Access-Control-Expose-Headers": "Retry-After",
+	}
+	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.Legacy), gate.Expose()}
+	s.table(t, []row{{
+		name:   "would deny",
+		why:    "what a shadow would have done, no client is told",
+		rules:  []core.Rule{dark, burst},
+		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
+		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": ""},
+	}, {
+		name:   "nearest to exhaustion",
+		why:    "the legacy fields are about what is enforced",
+		rules:  []core.Rule{dark, burst},
+		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
+		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
+	}, {
+		name:   "denied by another",
+		why:    "Retry-After and the document are about what has denied",
+		rules:  []core.Rule{dark, burst},
+		states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
+		status: 429,
+		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
+		body:   document(retry12, `"burst"`),
+	}, {
+		name:   "soft",
+		why:    "a shadow has no limit that a request could be beyond",
+		rules:  []core.Rule{dark.Soft(100), burst},
+		opts:   []gate.Option{gate.Expose()},
+		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": soft(time.Hour)},
+		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
+	}, {
+		name:   "soft beside another",
+		why:    "a shadow is not named where another rule is",
+		rules:  []core.Rule{dark.Soft(100), burst.Soft(10)},
+		states: states{"burst": soft(12 * time.Second), "dark": soft(time.Hour)},
+		header: map[string]string{"X-RateLimit-Soft": `"burst"`},
+	}, {
+		name:   "all in the shadow",
+		why:    "a limiter of shadows sends no field at all",
+		rules:  []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()},
+		opts:   all,
+		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}},
+		header: none,
+	}})
+	t.Run("handler", func(t *testing.T) {
+		store := &script{states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}}
+		p := new(probe)
+		exchange(t, s.build(core.Must(core.New(store, burst, dark)), constant("k"), nil, p.ServeHTTP), request("GET", "/"))
+		d, ok := p.saw()
+		if state, found := d.StateOf("dark"); !ok || !d.Allowed || !found || state.Allowed || state.RetryAfter != time.Hour {
+			t.Errorf("the handler sees %+v, %v; want what the shadow would have done", d, ok)
+		}
+	})
+	t.Run("several gates", func(t *testing.T) {
+		h := s.stack([]layer{one(dark, denied(time.Hour)), one(burst, allowed(3, 12*time.Second, 0)), one(dark, denied(time.Hour))}, new(probe).ServeHTTP)
+		got := record(t, h, request("GET", "/"))
+		if got.status != 200 || got.header.Get("RateLimit") != `"burst";r=3;t=12` || got.header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
+			t.Errorf("got %d, %v", got.status, got.header)
+		}
+	})
+}
+
+func (s *suite) testElastic(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		rule   core.Rule
+		spare  float64
+		policy string
+		legacy string
+		detail string
+	}{
+		{"at rest", burst, 0, `"burst";q=100;w=60`, "100", `allows 100 requests per 60 s`},
+		{"stretched", burst, 1, `"burst";q=300;w=60`, "300", `allows 300 requests per 60 s`},
+		{"half way", burst, 0.5, `"burst";q=200;w=60`, "200", `allows 200 requests per 60 s`},
+		{
+			"bucket", core.TokenBucket("burst", core.PerMinute(10).WithBurst(20)), 1,
+			`"burst";q=60;w=120`, "60", `allows 30 requests per 60 s, 60 at once`,
+		},
+		{
+			"another rate", core.TokenBucket("burst", core.PerMinute(10).WithBurst(1)), 0.3,
+			`"burst";q=1;w=4`, "1", `allows 16 requests per 60 s, 1 at once`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := c.rule.Elastic(func() float64 { return c.spare }, 3)
+			for _, gates := range []int{1, 2} {
+				store := &script{states: states{"burst": denied(12 * time.Second)}}
+				opts := []gate.Option{gate.Headers(gate.IETFDraft, gate.Legacy)}
+				h := s.build(core.Must(core.New(store, rule)), constant("k"), opts, new(probe).ServeHTTP)
+				want := c.policy
+				if gates == 2 {
+					h = s.stack([]layer{one(daily, allowed(1000, time.Hour, 0))}, h.ServeHTTP)
+					want = `"daily";q=1000;w=86400, ` + want
+				}
+				got := record(t, h, request("GET", "/"))
+				if v := got.header.Get("RateLimit-Policy"); v != want {
+					t.Errorf("RateLimit-Policy is %s, want %s: it tells the limit in force", v, want)
+				}
+				if v := got.header.Get("X-RateLimit-Limit"); v != c.legacy {
+					t.Errorf("X-RateLimit-Limit is %s, want %s", v, c.legacy)
+				}
+				if !strings.Contains(got.body, c.detail) {
+					t.Errorf("the document is %s, want it to say %s", got.body, c.detail)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"sync"
+)
+
+// An InFlightCounter counts the requests that are being served. Both methods are
+// called concurrently, and must be quick.
+type InFlightCounter interface {
+	Begin() // a handler is about to run
+	End()   // it has returned, or panicked
+}
+
+// An Outcome is how the handler of an admitted request ends, for what a gate does
+// about it: [RefundIf] and [CountInFlight]. [Gate.Admit] makes one where there is
+// something to do. Run and Watch may be called on nil; otherwise an Outcome is safe
+// for concurrent use.
+type Outcome struct {
+	gate   *Gate
+	record *record // nil unless the status decides about a refund
+
+	mu      sync.Mutex
+	status  int  // of the answer, or 0 while it is not known
+	pending bool // the handler has returned, and somebody else is to answer
+}
+
+// outcome is nil if the gate does nothing after a request that was let through. r
+// is nil if the Store could not decide about it: then nothing was taken that could
+// come back.
+func (g *Gate) outcome(r *record) *Outcome {
+	if g.refundIf == nil {
+		r = nil
+	}
+	if r == nil && g.inFlight == nil {
+		return nil
+	}
+	return &Outcome{gate: g, record: r}
+}
+
+// NeedsStatus says whether the status of the answer matters. If not, there is no
+// need to find it out.
+func (o *Outcome) NeedsStatus() bool { return o != nil && o.record != nil }
+
+// Run runs the handler once and then does what the gate has to do, also if the
+// handler panics, which counts as 500.
+//
+// handle returns false if somebody else answers where the handler has not, as the
+// error handler of a framework does. Then the first [Outcome.Answer] decides, and if
+// there is none, nothing is given back. Otherwise no answer is 200, as in net/http.
+func (o *Outcome) Run(handle func() (answered bool)) {
+	if o == nil {
+		handle()
+		return
+	}
+	counter := o.gate.inFlight
+	if counter != nil {
+		counter.Begin()
+	}
+	answered, returned := false, false
+	if o.record != nil {
+		defer func() { o.returned(answered, !returned) }()
+	}
+	if counter != nil {
+		defer counter.End()
+	}
+	answered = handle()
+	returned = true
+}
+
+// returned settles the request, unless its status is not known yet.
+//
+// Whether the client has gone is asked now: what ends a context after its handler,
+// such as the timeout of another middleware, is nobody hanging up.
+func (o *Outcome) returned(answered, panicked bool) {
+	if o.record.Err() != nil {
+		return
+	}
+	o.mu.Lock()
+	status := o.status
+	switch {
+	case panicked:
+		status = http.StatusInternalServerError
+	case status == 0 && answered:
+		status = http.StatusOK
+	}
+	o.pending = status == 0
+	o.mu.Unlock()
+	if status != 0 {
+		o.refund(status)
+	}
+}
+
+// Answer tells that the answer is about to be written, with this status. The first
+// one counts; informational ones (RFC 9110 section 15.2) are not the answer, but for
+// 101.
+func (o *Outcome) Answer(status int) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	o.mu.Lock()
+	if o.status == 0 {
+		o.status = status
+	}
+	pending := o.pending
+	o.pending = false
+	o.mu.Unlock()
+	if pending {
+		o.refund(status)
+	}
+}
+
+// Hijacked tells that the handler has taken over the connection. That counts as 101,
+// whatever was written before.
+func (o *Outcome) Hijacked() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.status = http.StatusSwitchingProtocols
+}
+
+// refund gives back what the request took if its status says so. The answer does
+// not depend on whether that works.
+func (o *Outcome) refund(status int) {
+	if !o.gate.refundIf(status) {
+		return
+	}
+	ctx := context.WithoutCancel(o.record.Context)
+	if err := o.record.reservation.Refund(ctx); err != nil {
+		o.gate.journal.warn(ctx, "weir: what a request took could not be given back", err, status)
+	}
+}

@@ -1,0 +1,73 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-go/weir/core"
+)
+
+var (
+	// ErrNotAdmitted: no gate has admitted the request. It was skipped or denied, or
+	// let through because the Store failed, or there is no gate.
+	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
+	// ErrNotReserved: a request cannot be made to cost less than it was charged,
+	// because its gate does not remember how that is undone. Use [Cost] or
+	// [RefundIf] there.
+	ErrNotReserved = errors.New("weir: a request of this gate cannot be made cheaper")
+)
+
+// Settle makes the request whose context ctx is cost what it has really cost: bytes,
+// or tokens of a language model. ctx is as for [FromContext]. cost is the total, in
+// place of what was charged before; the difference is charged to every limiter of
+// the innermost gate, into debt if need be, or given back. Settling the same cost
+// again does nothing.
+//
+// A gate with [Cost], [RefundIf] or a leaky bucket goes both ways, as
+// [core.Reservation.Settle] does. Others charge 1 at first, and remember no more than
+// that: there a cost below what was charged is an [ErrNotReserved].
+//
+// If the innermost gate has not admitted the request, the error is
+// [ErrNotAdmitted], and no gate around it is charged instead. Less than zero is a
+// [core.ErrNegativeCost]. An error of the Store says that the difference may have
+// been charged or given back; it is not tried again.
+//
+// Settle may be called from several goroutines, and after the request has ended:
+// ctx only says which request it is, and the time that Settle takes is bounded by
+// the Store. Of a *gin.Context, which Gin uses again, pass a copy then.
+func Settle(ctx context.Context, cost int) error {
+	r := find(ctx)
+	if r == nil || !r.decision.Allowed {
+		return ErrNotAdmitted
+	}
+	if r.reservation != nil {
+		return r.reservation.Settle(context.WithoutCancel(r.Context), cost)
+	}
+	if cost < 0 {
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, cost)
+	}
+	for {
+		extra := r.extra.Load()
+		charged := extra + 1
+		switch {
+		case int64(cost) == charged:
+			return nil
+		case int64(cost) < charged:
+			return fmt.Errorf("%w: it was charged %d, and %d is less", ErrNotReserved, charged, cost)
+		}
+		if r.extra.CompareAndSwap(extra, int64(cost)-1) {
+			return r.charge(cost - int(charged))
+		}
+	}
+}
+
+// charge charges n to every ask.
+func (r *record) charge(n int) error {
+	ctx := context.WithoutCancel(r.Context)
+	err := r.gate.asks[0].limiter.Settle(ctx, r.key, n)
+	for i, key := range r.more {
+		err = errors.Join(err, r.gate.asks[i+1].limiter.Settle(ctx, key, n))
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package gate
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/felixge/httpsnoop"
+)
+
+// Watch returns a ResponseWriter that tells o the status of the answer, for a
+// handler that is about to run. It has the optional methods that w has, and no
+// others, and unwraps for [http.ResponseController]. Where no status is needed it is
+// w.
+func (o *Outcome) Watch(w http.ResponseWriter) http.ResponseWriter {
+	if !o.NeedsStatus() {
+		return w
+	}
+	// Whatever sends a header that was not written sends 200.
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) { o.Answer(status); next(status) }
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) { o.Answer(http.StatusOK); return next(b) }
+		},
+		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
+			return func(s string) (int, error) { o.Answer(http.StatusOK); return next(s) }
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) {
+				n, err := next(src)
+				if n > 0 { // an empty source sends nothing
+					o.Answer(http.StatusOK)
+				}
+				return n, err
+			}
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { o.Answer(http.StatusOK); next() }
+		},
+		FlushError: func(next httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
+			return func() error { o.Answer(http.StatusOK); return next() }
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := next()
+				if err == nil {
+					o.Hijacked()
+				}
+				return conn, rw, err
+			}
+		},
+	})
+}

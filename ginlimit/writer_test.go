@@ -1,0 +1,274 @@
+package ginlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// refund gives everything back, and notes what statuses it was asked about.
+func refund(statuses *[]int) gate.Option {
+	return gate.RefundIf(func(status int) bool { *statuses = append(*statuses, status); return true })
+}
+
+// client is the key of every request, from wherever it comes.
+func client(context.Context, *http.Request) (string, error) { return "192.0.2.1", nil }
+
+// left is what the client has left.
+func left(t *testing.T, l *core.Limiter) int {
+	t.Helper()
+	d, err := l.Peek(t.Context(), "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.State(0).Remaining
+}
+
+// A header is a writer as other middlewares put them in.
+type header struct{ gin.ResponseWriter }
+
+func (w header) Write(b []byte) (int, error) { return w.ResponseWriter.Write(b) }
+
+// TestRefundIf has all the ways in which a request of Gin ends.
+func TestRefundIf(t *testing.T) {
+	problem := errors.New("problem")
+	// An error middleware that answers in place of the handlers.
+	answers := func(f func(c *gin.Context)) gin.HandlerFunc {
+		return func(c *gin.Context) {
+			c.Next()
+			if len(c.Errors) > 0 && !c.Writer.Written() {
+				f(c)
+			}
+		}
+	}
+	asJSON := answers(func(c *gin.Context) { c.JSON(http.StatusUnprocessableEntity, gin.H{"error": "x"}) })
+	for _, c := range []struct {
+		name    string
+		outer   gin.HandlerFunc // around the gate
+		inner   gin.HandlerFunc // behind it
+		handler gin.HandlerFunc
+		status  int    // what the client gets
+		asked   string // what RefundIf is asked; nothing is given back if empty
+	}{
+		{name: "nothing", handler: func(*gin.Context) {}, status: 200, asked: "[200]"},
+		{name: "a status only", handler: func(c *gin.Context) { c.Status(401) }, status: 401, asked: "[401]"},
+		{name: "JSON", handler: func(c *gin.Context) { c.JSON(403, gin.H{}) }, status: 403, asked: "[403]"},
+		{name: "a string", handler: func(c *gin.Context) { c.String(201, "x") }, status: 201, asked: "[201]"},
+		{name: "a redirect", handler: func(c *gin.Context) { c.Redirect(302, "/there") }, status: 302, asked: "[302]"},
+		{name: "abort", handler: func(c *gin.Context) { c.AbortWithStatus(403) }, status: 403, asked: "[403]"},
+		{name: "abort before the handler", inner: func(c *gin.Context) { c.AbortWithStatus(401) }, handler: ok, status: 401, asked: "[401]"},
+		{name: "abort with an error", handler: func(c *gin.Context) { _ = c.AbortWithError(409, problem) }, status: 409, asked: "[409]"},
+		{name: "an error after an answer", handler: func(c *gin.Context) { ok(c); _ = c.Error(problem) }, outer: asJSON, status: 200, asked: "[200]"},
+		{name: "an error for another to answer", handler: func(c *gin.Context) { _ = c.Error(problem) }, outer: asJSON, status: 422, asked: "[422]"},
+		{
+			name: "an error for another to flush", handler: func(c *gin.Context) { _ = c.Error(problem) },
+			outer: answers(func(c *gin.Context) { c.Status(418); c.Writer.Flush() }), status: 418, asked: "[418]",
+		},
+		{
+			name: "an error for another to abort", handler: func(c *gin.Context) { _ = c.Error(problem) },
+			outer: answers(func(c *gin.Context) { c.AbortWithStatus(502) }), status: 502, asked: "[502]",
+		},
+		{
+			name: "an error for another to write as text", handler: func(c *gin.Context) { _ = c.Error(problem) },
+			outer: answers(func(c *gin.Context) { c.Status(500); _, _ = c.Writer.WriteString("x") }), status: 500, asked: "[500]",
+		},
+		{name: "an error that nobody answers", handler: func(c *gin.Context) { _ = c.Error(problem) }, status: 200},
+		{name: "an error with a status", handler: func(c *gin.Context) { _ = c.Error(problem); c.Status(400) }, status: 400},
+		{name: "a panic", handler: func(c *gin.Context) { c.Status(204); panic(problem) }, outer: gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) {
+			c.AbortWithStatus(503)
+		}), status: 503, asked: "[500]"},
+		{
+			name: "a panic recovered behind the gate", handler: func(*gin.Context) { panic(problem) },
+			inner:  gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.AbortWithStatus(503) }),
+			status: 503, asked: "[503]",
+		},
+		{name: "another writer", inner: func(c *gin.Context) { c.Writer = header{c.Writer} }, handler: func(c *gin.Context) { c.String(404, "x") }, status: 404, asked: "[404]"},
+		{
+			name: "another writer and an error", inner: func(c *gin.Context) { c.Writer = header{c.Writer} },
+			handler: func(c *gin.Context) { _ = c.Error(problem) }, outer: asJSON, status: 422, asked: "[422]",
+		},
+		{name: "early hints", handler: func(c *gin.Context) { c.Writer.WriteHeader(103); c.Writer.WriteHeaderNow(); c.String(200, "x") }, status: 200, asked: "[200]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pass := func(*gin.Context) {}
+			if c.outer == nil {
+				c.outer = pass
+			}
+			if c.inner == nil {
+				c.inner = pass
+			}
+			l := times(5)
+			var statuses []int
+			server := httptest.NewServer(engine(c.handler, c.outer, ginlimit.New(l, client, refund(&statuses)), c.inner))
+			browser := *server.Client()
+			browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			resp, err := browser.Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			server.Close()
+			want, remaining := c.asked, 5
+			if want == "" {
+				want, remaining = "[]", 4
+			}
+			if resp.StatusCode != c.status || fmt.Sprint(statuses) != want || left(t, l) != remaining {
+				t.Errorf("status %d, asked about %v, %d left; want %d, %s and %d", resp.StatusCode, statuses, left(t, l), c.status, want, remaining)
+			}
+		})
+	}
+}
+
+// TestRefundBeforeTheAnswer: what an error middleware answers has come back when the
+// client sees it.
+func TestRefundBeforeTheAnswer(t *testing.T) {
+	l := times(1)
+	succeeded := gate.RefundIf(func(status int) bool { return status < 400 })
+	e := engine(func(c *gin.Context) { _ = c.Error(errors.New("try again")) },
+		func(c *gin.Context) {
+			c.Next()
+			if !c.Writer.Written() {
+				c.String(http.StatusAccepted, "later")
+			}
+		},
+		ginlimit.New(l, keyfunc.RemoteIP(), succeeded))
+	server := httptest.NewServer(e)
+	defer server.Close()
+	for i := range 20 {
+		resp, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusAccepted {
+			t.Fatalf("request %d has status %d", i, resp.StatusCode)
+		}
+	}
+}
+
+// TestErrorsDoNotOpen: failures that are only in c.Errors count, whoever answers.
+func TestErrorsDoNotOpen(t *testing.T) {
+	succeeded := gate.RefundIf(func(status int) bool { return status < 400 })
+	for name, outer := range map[string]gin.HandlerFunc{
+		"answered": func(c *gin.Context) {
+			c.Next()
+			if !c.Writer.Written() && len(c.Errors) > 0 && !errors.Is(c.Errors.Last(), gate.ErrDenied) {
+				c.String(http.StatusUnauthorized, "no")
+			}
+		},
+		"not answered": func(*gin.Context) {},
+	} {
+		var mu sync.Mutex
+		ran := 0
+		e := engine(func(c *gin.Context) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran++
+			_ = c.Error(errors.New("wrong password"))
+		}, outer, ginlimit.New(times(5), keyfunc.RemoteIP(), succeeded))
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { get(e) })
+		}
+		wg.Wait()
+		if ran != 5 {
+			t.Errorf("%s: the handler ran %d times, want 5", name, ran)
+		}
+	}
+}
+
+func TestRefundNoRoute(t *testing.T) {
+	l := times(5)
+	var statuses []int
+	e := gin.New()
+	e.Use(ginlimit.New(l, keyfunc.RemoteIP(), refund(&statuses)))
+	if got := get(e); got.Code != 404 || fmt.Sprint(statuses) != "[404]" || left(t, l) != 5 {
+		t.Errorf("status %d, asked about %v, %d left", got.Code, statuses, left(t, l))
+	}
+}
+
+// TestHijackOfGin takes over the connection with Gin's own method, and with an
+// answer that nobody could write after it.
+func TestHijackOfGin(t *testing.T) {
+	l := times(5)
+	var statuses []int
+	done := make(chan struct{})
+	e := engine(func(c *gin.Context) {
+		conn, _, err := c.Writer.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+	}, func(c *gin.Context) { defer close(done); c.Next() }, ginlimit.New(l, client, refund(&statuses)))
+	server := httptest.NewServer(e)
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	<-done
+	if fmt.Sprint(statuses) != "[101]" || left(t, l) != 5 {
+		t.Errorf("asked about %v, %d left; want [101] and 5", statuses, left(t, l))
+	}
+}
+
+// TestWriterIsNotWrapped: only RefundIf needs a writer of its own.
+func TestWriterIsNotWrapped(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt     gate.Option
+		wrapped bool
+	}{
+		"by default": {gate.Expose(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
+		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
+	} {
+		var before, behind gin.ResponseWriter
+		e := engine(func(c *gin.Context) { behind = c.Writer },
+			func(c *gin.Context) { before = c.Writer }, ginlimit.New(times(1), keyfunc.RemoteIP(), c.opt))
+		if get(e); (before != behind) != c.wrapped {
+			t.Errorf("%s: the writer is a %T before the gate and a %T behind it", name, before, behind)
+		}
+	}
+}
+
+type counter struct{ begun, ended int }
+
+func (c *counter) Begin() { c.begun++ }
+func (c *counter) End()   { c.ended++ }
+
+// TestSettleByGin settles with every context that a handler may pass on, and with a
+// copy after the request.
+func TestSettleByGin(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		l := times(100)
+		var kept *gin.Context
+		e := engine(func(c *gin.Context) {
+			kept = c.Copy()
+			if err := gate.Settle(c, 10); err != nil || left(t, l) != 90 {
+				t.Errorf("fallback %v: %v, %d left, want 90", fallback, err, left(t, l))
+			}
+			if err := gate.Settle(c.Request.Context(), 20); err != nil || left(t, l) != 80 {
+				t.Errorf("fallback %v: %v, %d left, want 80", fallback, err, left(t, l))
+			}
+		}, ginlimit.New(l, keyfunc.RemoteIP()))
+		e.ContextWithFallback = fallback
+		get(e)
+		get(engine(ok)) // another request
+		if err := gate.Settle(kept, 30); err != nil || left(t, l) != 70 {
+			t.Errorf("fallback %v: after the request %v, %d left, want 70", fallback, err, left(t, l))
+		}
+	}
+}
