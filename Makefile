@@ -64,6 +64,11 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 		WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}"; \
 	done
 
+# 4000 histories of 250 calls are a million; on Redis that takes some minutes.
+.PHONY: histories
+histories: deps ## compare a million random calls on each store with the model
+	WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
+
 .PHONY: bench
 bench: deps ## measure this library beside its peers
 	@if [ ! -d _benchmarks ]; then echo "no _benchmarks here"; exit 0; fi; \

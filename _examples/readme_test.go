@@ -15,6 +15,7 @@ const fragment = `package main
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ import (
 
 var (
 	_ = http.NotFound
+	_ = time.Second
 	_ = redis.NewClient
 	_ = core.New
 	_ = gate.And
@@ -41,7 +43,8 @@ var (
 func main() {
 	var store core.Store = memstore.New()
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
-	_, _ = store, publicKey
+	ip, user := keyfunc.RemoteIP(), keyfunc.ContextSubject("user")
+	_, _, _, _ = store, publicKey, ip, user
 	{
 %s
 		%s
