@@ -11,7 +11,8 @@ import (
 //
 // spare says how much is free now: 0 or less is nothing and leaves the limit as it
 // is, 1 or more is everything and makes it upTo times as large, and in between the
-// limit is in between, in steps of a tenth, without fractions of an event. Not a
+// limit is in between, in steps of a tenth (a hundredth may be missing to a step),
+// without fractions of an event. Not a
 // number is nothing. spare is called on every decision, from many goroutines, so it
 // must be quick; package core/load has ready-made ones.
 //
@@ -28,8 +29,12 @@ func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r
 }
 
-// elasticSteps is how many steps a limit takes to its largest.
-const elasticSteps = 10
+const (
+	// elasticSteps is how many steps a limit takes to its largest.
+	elasticSteps = 10
+	// nearly is the part of a step that may be missing: no machine is ever quite idle.
+	nearly = 0.1
+)
 
 // An elastic is what stretches a rule, and the rule at every step.
 type elastic struct {
@@ -95,8 +100,8 @@ func (e *elastic) rule(base *Rule) *Rule {
 	at = min(max(at, 0), 1) * elasticSteps
 	step := e.step.Load()
 	switch {
-	case at >= float64(step)+1:
-		step = int32(at)
+	case at+nearly >= float64(step)+1:
+		step = int32(at + nearly)
 		e.step.Store(step)
 	case at < float64(step)-0.5:
 		step = int32(at + 0.5)

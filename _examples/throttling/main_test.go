@@ -130,7 +130,7 @@ func TestSettle(t *testing.T) {
 }
 
 func TestHints(t *testing.T) {
-	demotest.RunHints(t, demotest.Start(t), "X-Ratelimit-Soft: \"soft\"", "q=20", "q=5", "200 after 0.5", "200 429", "Retry-After: ")
+	demotest.RunHints(t, demotest.Start(t), "X-Ratelimit-Soft: \"soft\"", "q=20", "q=5", "200 after ", "429 after ", "200 429", "Retry-After: ")
 }
 
 func TestPolicies(t *testing.T) {

@@ -1,65 +1,64 @@
 package load
 
 import (
-	"errors"
-	"math"
 	"runtime"
 	"time"
 )
 
-// How often the CPU is looked at, and how fast what was is forgotten.
+// A sample is the mean of the time since the one before, so few are enough.
 const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
 )
 
-// IdleCPU is the part of the CPU that is idle, as an average over some seconds.
+// IdleCPU returns a signal for the share of CPU time that is idle, from 0 to 1.
 //
-// On Linux that is the smaller of two: what the machine has left (/proc/stat), and
-// what this process has left of the CPUs it may use (/proc/self/stat, GOMAXPROCS). In
-// a container with a quota the machine may look idle while the process is throttled;
-// Go sets GOMAXPROCS to the quota. Elsewhere it is what the Go runtime says
-// (runtime/metrics), which moves only when garbage has been collected.
+// On Linux it is the smallest of
 //
-// Until there are two samples, and where there is nothing to read, it is 0: what is
-// not known to be free is not.
+//   - the idle share of the machine, waiting for input and output included (from
+//     /proc/stat);
+//   - what this process leaves of the time that GOMAXPROCS processors have (from
+//     /proc/self/stat);
+//   - what is left of the CPU quota of the control group that the process was in
+//     when IdleCPU was called, and of every group above it that can be seen
+//     (version 2, below /sys/fs/cgroup).
+//
+// The last two are for containers, where a process is held back by its quota while
+// the machine looks idle. GOMAXPROCS follows the quota, but is not set below 2
+// for it. Version 1 of control groups is not read: a quota below GOMAXPROCS is not
+// seen there.
+//
+// A call that finds the last sample older than 250 ms takes a new one, which costs
+// it some tens of microseconds, and more on a machine with many CPUs; all others
+// read the value at hand. A sample is the mean since the one before, and is smoothed
+// with a half-life of one second, see [Smooth]. After a pause in which nobody asked,
+// the first answer is the mean of the pause.
+//
+// IdleCPU takes the first sample itself. Until there is a second one the answer is
+// 0, and from there it climbs. A file that cannot be read or understood counts as
+// nothing free, and so does a /proc/stat that stands still, which some sandboxes
+// have.
+//
+// Elsewhere than on Linux it is the idle share of GOMAXPROCS as runtime/metrics
+// knows it (/cpu/classes/idle:cpu-seconds). The runtime renews it when a garbage
+// collection ends, which happens at least every two minutes, so the signal is that
+// old at times. It is 0 until two collections have been seen. It knows nothing of
+// other processes, and takes time in C code for idle.
+//
+// The signal is safe for concurrent use. One is enough for a process; each has its
+// own samples.
 func IdleCPU() func() float64 {
-	return newSampler(newCPU(readTimes).idle, cpuEvery, cpuHalfLife).spare
+	if runtime.GOOS == "linux" {
+		return idleCPU(newProcCPU(readFile, maxProcs).free)
+	}
+	return idleCPU(newRuntimeCPU().free)
 }
 
-// times are counters of CPU time that only grow, each in a unit of its own.
-type times struct {
-	idle, total float64 // of the machine; or, without a process, of the runtime
-	process     float64 // seconds that this process has used; NaN if not known
-	at          time.Time
-}
+func maxProcs() int { return runtime.GOMAXPROCS(0) }
 
-var errNoTimes = errors.New("load: cannot read CPU times")
-
-// A cpu turns counters into shares.
-type cpu struct {
-	read func() (times, error)
-	last times
-	seen bool
-}
-
-func newCPU(read func() (times, error)) *cpu { return &cpu{read: read} }
-
-// idle is the share that was idle since the last call.
-func (c *cpu) idle() (share float64, ok bool) {
-	now, err := c.read()
-	if err != nil {
-		c.seen = false
-		return 0, false
-	}
-	last, seen := c.last, c.seen
-	c.last, c.seen = now, true
-	if !seen || now.total <= last.total {
-		return 0, false
-	}
-	share = (now.idle - last.idle) / (now.total - last.total)
-	if used, wall := now.process-last.process, now.at.Sub(last.at).Seconds(); !math.IsNaN(used) && wall > 0 {
-		share = min(share, 1-used/(wall*float64(runtime.GOMAXPROCS(0))))
-	}
-	return share, true
+// idleCPU smooths free, and asks it for the first time.
+func idleCPU(free func() float64) func() float64 {
+	a := newAverage(free, cpuHalfLife, cpuEvery)
+	a.now()
+	return a.now
 }

@@ -1,32 +1,24 @@
-// Package load has signals of how much of a resource is free, for
-// [core.Rule.Elastic]: functions that return 1 when all of it is, 0 when none is.
-//
-//	limit := core.TokenBucket("search", core.PerSecond(100)).Elastic(load.IdleCPU(), 2)
+// Package load has signals for elastic throttling: functions that say which share
+// of a resource is free now, 1 all of it and 0 none. A rule takes one with
+// [github.com/weir-go/weir/core.Rule.Elastic], and its limit grows while there is
+// room:
 //
 //	busy := load.NewInFlight(500) // with gate.CountInFlight(busy) on the routes that count
-//	limit := core.TokenBucket("search", core.PerSecond(100)).Elastic(load.Min(load.IdleCPU(), busy.Spare), 2)
+//	spare := load.Min(load.IdleCPU(), busy.Spare)
+//	rule := core.TokenBucket("search", core.PerSecond(100)).Elastic(spare, 3)
 //
-// Signals are safe for concurrent use, and cheap: a decision asks for them. None of
-// them needs a goroutine. Whoever finds the last sample too old takes the next one,
-// and the others go on with the one at hand.
+//	IdleCPU ─────────┐
+//	InFlight.Spare ──┼──▶ Min ──▶ Elastic: 100/s ... 300/s
+//	Smooth(own) ─────┘
+//
+// [IdleCPU] and [InFlight] are ready to use, [Smooth] keeps a signal of your own
+// from jumping, and [Min] lets the scarcest resource count.
+//
+// What is not known to be free is not free: a signal that cannot tell answers 0,
+// and the limit stays as it was written. Signals are asked on every decision, from
+// many goroutines. They are safe for that, allocate nothing while they have a value
+// at hand, start no goroutine and need no closing. Time is the monotonic clock,
+// which testing/synctest drives.
+//
+// The package depends on the standard library only, and not on net/http.
 package load
-
-// Min is the scarcest of several resources: the least of what the signals say. It
-// panics if there are none, or if one is nil.
-func Min(signals ...func() float64) func() float64 {
-	if len(signals) == 0 {
-		panic("load: Min: no signals")
-	}
-	for _, f := range signals {
-		if f == nil {
-			panic("load: Min: a signal is nil")
-		}
-	}
-	return func() float64 {
-		least := signals[0]()
-		for _, f := range signals[1:] {
-			least = min(least, f())
-		}
-		return least
-	}
-}

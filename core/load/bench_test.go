@@ -1,0 +1,57 @@
+package load
+
+import (
+	"testing"
+	"time"
+)
+
+func benchmark(b *testing.B, signal func() float64) {
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			signal()
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				signal()
+			}
+		})
+	})
+}
+
+func BenchmarkIdleCPU(b *testing.B) { benchmark(b, IdleCPU()) }
+
+func BenchmarkSmooth(b *testing.B) {
+	benchmark(b, Smooth(func() float64 { return 0.5 }, time.Second))
+}
+
+func BenchmarkInFlight(b *testing.B) {
+	f := NewInFlight(100)
+	benchmark(b, func() float64 {
+		f.Begin()
+		defer f.End()
+		return f.Spare()
+	})
+}
+
+func BenchmarkMin(b *testing.B) {
+	benchmark(b, Min(IdleCPU(), NewInFlight(100).Spare))
+}
+
+// What the caller pays that takes a sample, four times a second.
+func BenchmarkSample(b *testing.B) {
+	b.Run("proc", func(b *testing.B) {
+		cpu := newProcCPU(readFile, maxProcs)
+		for b.Loop() {
+			cpu.free()
+		}
+	})
+	b.Run("runtime", func(b *testing.B) {
+		cpu := newRuntimeCPU()
+		for b.Loop() {
+			cpu.free()
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package load_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/weir-go/weir/core/load"
+)
+
+func constant(x float64) func() float64 { return func() float64 { return x } }
+
+func mustPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != want {
+			t.Errorf("panic %v, want %q", got, want)
+		}
+	}()
+	f()
+}
+
+func TestMinIsTheScarcest(t *testing.T) {
+	for _, c := range []struct {
+		signals []float64
+		want    float64
+	}{
+		{[]float64{0.3}, 0.3},
+		{[]float64{0.3, 0.2, 0.9}, 0.2},
+		{[]float64{1, 1}, 1},
+		{[]float64{2, 7}, 1},
+		{[]float64{0.5, -3}, 0},
+		{[]float64{0.5, math.NaN()}, 0},
+		{[]float64{math.NaN(), 0.5}, 0},
+		{[]float64{math.Inf(1), 0.5}, 0.5},
+		{[]float64{math.Inf(-1), 0.5}, 0},
+	} {
+		var signals []func() float64
+		for _, x := range c.signals {
+			signals = append(signals, constant(x))
+		}
+		if got := load.Min(signals...)(); got != c.want {
+			t.Errorf("Min of %v is %v, want %v", c.signals, got, c.want)
+		}
+	}
+}
+
+func TestMinAsksEverySignal(t *testing.T) {
+	asked := 0
+	count := func() float64 { asked++; return 0 }
+	load.Min(count, count, count)()
+	if asked != 3 {
+		t.Errorf("%d of 3 signals were asked", asked)
+	}
+}
+
+func TestMinKeepsItsOwnList(t *testing.T) {
+	signals := []func() float64{constant(0.5)}
+	least := load.Min(signals...)
+	signals[0] = constant(0.1)
+	if got := least(); got != 0.5 {
+		t.Errorf("after the caller's slice changed: %v, want 0.5", got)
+	}
+}
+
+func TestMinPanics(t *testing.T) {
+	mustPanic(t, "load: Min: no signals", func() { load.Min() })
+	mustPanic(t, "load: Min: a signal is nil", func() { load.Min(constant(1), nil) })
+}
