@@ -103,25 +103,38 @@ func bucketPoisons(now time.Time) []poisoning {
 }
 
 func windowPoisons(now time.Time) []poisoning {
-	from := func(start time.Time, count int64) writer { return text(fmt.Sprintf("%d %d", start.UnixMicro(), count)) }
+	state := func(start, count int64) writer {
+		var eight [8]byte
+		binary.BigEndian.PutUint64(eight[:], uint64(start))
+		value := append([]byte(nil), eight[1:]...)
+		binary.BigEndian.PutUint64(eight[:], uint64(count))
+		if count < 1<<40 {
+			return text(string(append(value, eight[3:]...)))
+		}
+		return text(string(append(value, eight[1:]...)))
+	}
+	from := func(start time.Time, count int64) writer { return state(start.UnixMicro(), count) }
 	return append(foreign("string"),
 		poisoning{"a window that has ended", 0, from(now.Add(-time.Hour), 10)},
-		poisoning{"1970", 0, text("0 10")},
+		poisoning{"1970", 0, state(0, 10)},
 		poisoning{"a window that began by another clock", 0, from(now.Add(-time.Millisecond), 3)},
 		poisoning{"a year from now", 0, from(now.AddDate(1, 0, 0), 3)},
 		poisoning{"a year from now, and spent", 0, from(now.AddDate(1, 0, 0), 1<<50)},
 		poisoning{"more than the limit", 0, from(now, 1<<50)},
 		poisoning{"the largest count", either, from(now, 1<<53)},
-		poisoning{"the largest time", either, text("9999999999999999 3")},
-		poisoning{"a start without a count", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
-		poisoning{"a bucket with a fraction", 0, text(fmt.Sprintf("%d 7", now.Add(time.Minute).UnixMicro()))},
+		poisoning{"the largest time", 1, state(1<<53, 3)},
+		poisoning{"a count of 2^56", 1, from(now, 1<<56-1)},
+		poisoning{"a start without a count", 1, text("\x06\x47\x00\x00\x00\x00\x00")},
+		poisoning{"twelve letters", 1, text("abcdefghijkl")},
+		poisoning{"fourteen digits", 1, text("17672256000000")},
+		poisoning{"a bucket", 1, text(strconv.FormatInt(now.UnixMicro(), 10))},
 	)
 }
 
 func counterPoisons(now time.Time) []poisoning {
 	const grain = int64(time.Minute / time.Microsecond) // of an hour in 60
 	current := now.UnixMicro() / grain
-	slot := func(n int64) string { return strconv.FormatInt((current+n)%8192, 10) }
+	slot := func(n int64) string { return strconv.FormatInt((current+n)%128, 10) }
 	state := func(changes ...any) writer {
 		return func(ctx context.Context, rdb *redis.Client, key string) error {
 			whole := []any{"g", grain, "o", current - 1, "l", current, "t", 5, slot(-1), 3, slot(0), 2}
@@ -138,7 +151,8 @@ func counterPoisons(now time.Time) []poisoning {
 		poisoning{"another length", either, state("g", 7)},
 		poisoning{"no length", 1, state("g", 0)},
 		poisoning{"a foreign field", either, state("user", "mallory")},
-		poisoning{"a slot beyond the last", either, state("8192", 1)},
+		poisoning{"a slot beyond the last", either, state("128", 1)},
+		poisoning{"as many slots as of many sub-windows", either, state("m", 8192)},
 		poisoning{"a negative slot", either, state("-1", 1)},
 		poisoning{"more slots than there are", either, state("7", 3, "8", 3, "9", 3)},
 		poisoning{"a total that is too small", either, state("t", 1)},
@@ -152,7 +166,7 @@ func counterPoisons(now time.Time) []poisoning {
 		poisoning{"the newest in a year", either, state("l", current+365*24*60)},
 		poisoning{"the largest newest", 1, state("l", 1<<53-1)},
 	)
-	for _, field := range []string{"g", "o", "l", "t"} {
+	for _, field := range []string{"g", "o", "l", "t", "m"} {
 		for _, value := range []string{"nan", "inf", "-1", "1.5", "text", "", "1e400", "9007199254740992"} {
 			all = append(all, poisoning{field + " is " + value, 1, state(field, value)})
 		}

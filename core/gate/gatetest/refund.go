@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,11 +34,11 @@ func (j *judge) option() gate.Option {
 	})
 }
 
-// asked is a text, so that it can be compared.
+// asked is a text, so that it can be compared, in order of size.
 func (j *judge) asked() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return fmt.Sprint(j.statuses)
+	return fmt.Sprint(slices.Sorted(slices.Values(j.statuses)))
 }
 
 // hundred admits a hundred requests an hour.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func (s *suite) testStreams(t *testing.T) {
 	s.testStream(t, "[]", new(judge))
 	t.Run("refunded", func(t *testing.T) {
 		j := new(judge)
-		s.testStream(t, "[200 200 101 101 200]", j, j.option(), gate.CountInFlight(new(inFlight)))
+		s.testStream(t, "[101 101 200 200 200]", j, j.option(), gate.CountInFlight(new(inFlight)))
 	})
 	t.Run("optional methods", s.testMethods)
 }
@@ -33,8 +34,14 @@ func (s *suite) testStreams(t *testing.T) {
 // the statuses that j was asked about.
 func (s *suite) testStream(t *testing.T, statuses string, j *judge, opts ...gate.Option) {
 	l := core.Must(core.New(memstore.New(), burst))
+	var handlers sync.WaitGroup // a server does not wait for those that took over a connection
 	serve := func(t *testing.T, h http.HandlerFunc) *httptest.Server {
-		server := httptest.NewServer(s.build(l, constant("k"), opts, h))
+		app := s.build(l, constant("k"), opts, h)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handlers.Add(1)
+			defer handlers.Done()
+			app.ServeHTTP(w, r)
+		}))
 		t.Cleanup(server.Close)
 		return server
 	}
@@ -102,7 +109,7 @@ func (s *suite) testStream(t *testing.T, statuses string, j *judge, opts ...gate
 			}
 		})
 		send(t, server, request("GET", "/"))
-		server.Close() // all handlers have returned now
+		handlers.Wait()
 		if got := j.asked(); got != statuses {
 			t.Errorf("asked about %s, want %s: a connection that was taken over counts as 101", got, statuses)
 		}
@@ -196,6 +203,9 @@ func checkEvents(t *testing.T, server *httptest.Server, proceed chan<- struct{})
 		}
 		lines.Scan() // the empty line
 		proceed <- struct{}{}
+	}
+	if lines.Scan() { // to the end: who closes earlier hangs up
+		t.Errorf("after the events there is %q", lines.Text())
 	}
 	if got := resp.Header.Get("RateLimit"); got == "" {
 		t.Error("a stream has no RateLimit field")

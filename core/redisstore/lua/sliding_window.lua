@@ -1,8 +1,9 @@
 -- sliding_window: counts the events of sub-windows, of which the oldest counts
 -- in full until all of it has left.
 --
--- State     a hash: for every sub-window its number modulo 8192 and its count
---           (small numbers, which Redis packs in two or three bytes each), and
+-- State     a hash: for every sub-window its number modulo m and its count (small
+--           numbers, which Redis packs in two to four bytes each), and
+--             m  8192; left out if it is 128, which is enough for 100 sub-windows
 --             g  the length of a sub-window (us)
 --             o  the number of the oldest sub-window; numbers count from 1970
 --             l  the number of the newest
@@ -21,18 +22,21 @@ local function counter_integer(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n
 end
 
+-- Whether a field is that of a sub-window.
+local COUNTER_META = { g = true, m = true, o = true, l = true, t = true }
+
 -- All sub-windows that have not left, oldest first; nil if they cannot be read.
 local function counter_scan(key, plan)
   local fields = call('HGETALL', key)
   local all, gone, total = {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
-    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+    if not COUNTER_META[name] then
       local slot, n = counter_integer(name), counter_integer(fields[i + 1])
-      if not slot or not n or slot >= 8192 then
+      if not slot or not n or slot >= plan.kept then
         return nil
       end
-      local number = plan.newest - (plan.newest - slot) % 8192
+      local number = plan.newest - (plan.newest - slot) % plan.kept
       if (number + 1) * plan.grain - 1 > plan.cutoff then
         all[#all + 1] = { number = number, n = n }
         total = total + n
@@ -53,8 +57,13 @@ local function counter_leaves(plan, number)
   return math.min((number + 1) * plan.grain - 1, plan.stamp) + plan.period - now
 end
 
+-- Whether the sub-windows that are stored are those of the rule.
+local function counter_fits(plan)
+  return plan.grain == plan.length and plan.kept == plan.slots
+end
+
 local function counter_load(key, plan)
-  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', format('%d', plan.current % 8192))
+  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', 'm', format('%d', plan.current % plan.slots))
   if meta.err then
     return false
   end
@@ -62,7 +71,8 @@ local function counter_load(key, plan)
     return call('EXISTS', key) == 0
   end
   local grain, oldest, newest, total = counter_integer(meta[1]), counter_integer(meta[2]), counter_integer(meta[3]), counter_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+  plan.kept = counter_integer(meta[5] or '128')
+  if not ((plan.kept == 128 or plan.kept == 8192) and grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   plan.grain, plan.newest, plan.known = grain, newest, true
@@ -74,9 +84,9 @@ local function counter_load(key, plan)
   end
   plan.moved = (newest + 1) * grain - 1 > plan.stamp
   local excess = total + plan.cost - plan.events
-  if not plan.moved and grain == plan.length and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
+  if not plan.moved and counter_fits(plan) and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
     plan.count, plan.oldest = total, oldest
-    plan.here = newest == plan.current and counter_integer(meta[5]) or 0
+    plan.here = newest == plan.current and counter_integer(meta[6]) or 0
     plan.first, plan.last = counter_leaves(plan, oldest), counter_leaves(plan, newest)
     plan.retry = excess > 0 and plan.first or 0
     return total > 0
@@ -106,6 +116,7 @@ local function counter_read(key, cost, events, period, length)
   }
   plan.current = (now - now % plan.length) / plan.length
   plan.stamp = (plan.current + 1) * plan.length - 1
+  plan.slots = plan.period <= 100 * plan.length and 128 or 8192
   if not counter_load(key, plan) then
     plan.corrupt, plan.known, plan.moved, plan.all, plan.count, plan.retry, plan.oldest = 1, true, false, nil, 0, 0, nil
   end
@@ -128,19 +139,24 @@ local function counter_rewrite(key, plan, cost)
     put((last - last % plan.length) / plan.length, sub.n)
   end
   put(plan.current, cost)
-  call('DEL', key)
+  if plan.known then
+    call('DEL', key)
+  end
   if #order == 0 then
     return
   end
   table.sort(order)
   local args, total = {}, 0
   for _, number in ipairs(order) do
-    args[#args + 1] = format('%d', number % 8192)
+    args[#args + 1] = format('%d', number % plan.slots)
     args[#args + 1] = format('%d', subs[number])
     total = total + subs[number]
   end
   call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', order[1]), 'l', format('%d', order[#order]),
     't', format('%d', total), unpack(args))
+  if plan.slots ~= 128 then
+    call('HSET', key, 'm', format('%d', plan.slots))
+  end
 end
 
 local function counter_expire(key, plan)
@@ -150,17 +166,16 @@ end
 local function counter_spend(key, plan)
   if plan.oldest then
     call('HSET', key, 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % 8192), format('%d', plan.here + plan.cost))
-  elseif plan.known and (plan.moved or not plan.all or plan.grain ~= plan.length) then
+      format('%d', plan.current % plan.slots), format('%d', plan.here + plan.cost))
+  elseif plan.moved or not plan.all or not counter_fits(plan) then
     counter_rewrite(key, plan, plan.cost)
   else
-    local all = plan.all or {}
-    local here = #all > 0 and all[#all].number == plan.current and all[#all].n or 0
-    call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', #all > 0 and all[1].number or plan.current),
-      'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % 8192), format('%d', here + plan.cost))
-    for _, name in ipairs(plan.gone or {}) do
-      if name + 0 ~= plan.current % 8192 then
+    local all = plan.all
+    local here = all[#all].number == plan.current and all[#all].n or 0
+    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
+      format('%d', plan.current % plan.slots), format('%d', here + plan.cost))
+    for _, name in ipairs(plan.gone) do
+      if name + 0 ~= plan.current % plan.slots then
         call('HDEL', key, name)
       end
     end
