@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -174,6 +175,7 @@ func served(t *testing.T, h http.Handler) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, _ = io.Copy(io.Discard, resp.Body) // who closes earlier hangs up
 	resp.Body.Close()
 	return resp.StatusCode
 }

@@ -334,6 +334,9 @@ func testStream(t *testing.T, opts ...gate.Option) {
 			proceed <- struct{}{}
 		}
 	}
+	if lines.Scan() { // to the end: who closes earlier hangs up
+		t.Errorf("after the events there is %q", lines.Text())
+	}
 }
 
 func TestNil(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -117,6 +118,7 @@ func TestRefundIf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			_, _ = io.Copy(io.Discard, resp.Body) // who closes earlier hangs up
 			resp.Body.Close()
 			server.Close()
 			want, remaining := c.asked, 5

@@ -36,6 +36,8 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r, outcome, refused := g.Admit(r.Context(), w.Header(), r)
 			switch {
+			case refused == nil && outcome == nil:
+				next.ServeHTTP(w, r)
 			case refused == nil:
 				w := outcome.Watch(w)
 				outcome.Run(func() bool { next.ServeHTTP(w, r); return true })

@@ -9,12 +9,7 @@ const fieldExpose = "Access-Control-Expose-Headers"
 
 // exposedFields lists the fields that this gate can send.
 func (g *Gate) exposedFields() []string {
-	visible, soft := false, false
-	for i := range g.policies {
-		if rule := g.policies[i].rule; !rule.IsShadow() {
-			visible, soft = true, soft || rule.SoftPercent() > 0
-		}
-	}
+	visible := g.policyField != "" // or there are shadows only
 	var names []string
 	if visible && g.versions.has(IETFDraft) {
 		names = append(names, "RateLimit", "RateLimit-Policy")
@@ -23,7 +18,7 @@ func (g *Gate) exposedFields() []string {
 	if visible && g.versions.has(Legacy) {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 	}
-	if soft && g.versions != 0 {
+	if g.soft && g.versions != 0 {
 		names = append(names, "X-RateLimit-Soft")
 	}
 	return names

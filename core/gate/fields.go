@@ -72,7 +72,8 @@ func newPolicy(rule *core.Rule) policy {
 
 // tells says whether p is what clients are told about rule.
 func (p *policy) tells(rule *core.Rule) bool {
-	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
+	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() &&
+		p.rule.IsShadow() == rule.IsShadow() && p.rule.SoftPercent() == rule.SoftPercent()
 }
 
 // policy is about the rule that was in force for the i-th State, which is not
@@ -189,18 +190,20 @@ next:
 
 // write sets the fields of every version of r.
 func (r *record) write(h http.Header) {
+	known := false
 	if r.versions.has(IETFDraft) {
-		r.writeDraft(h)
+		known = r.writeDraft(h)
 	}
 	if r.versions.has(Legacy) {
 		r.writeLegacy(h)
 	}
-	if r.versions != 0 {
+	if r.versions != 0 && (r.gate.soft || !known) {
 		r.writeSoft(h)
 	}
 }
 
-func (r *record) writeDraft(h http.Header) {
+// writeDraft says whether the rules are known to be as they were made.
+func (r *record) writeDraft(h http.Header) (known bool) {
 	var room [128]byte
 	b, known := r.appendKnown(room[:0])
 	if known {
@@ -224,12 +227,13 @@ func (r *record) writeDraft(h http.Header) {
 		}
 	}
 	if len(b) == 0 {
-		return // shadows only
+		return known // shadows only
 	}
 	r.values[1] = string(b)
 	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
 	h[fieldPolicy] = r.values[0:1:1]
 	h[fieldRateLimit] = r.values[1:2:2]
+	return known
 }
 
 // appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with

@@ -163,6 +163,7 @@ func TestRulesInForce(t *testing.T) {
 			`"a";q=10;w=3600, "b";q=20;w=60`, `"a";r=9;t=3600, "b";r=19;t=60`,
 		},
 		{"another name", []core.Rule{core.SlidingLog("c", core.PerMinute(10)), b}, `"c";q=10;w=60, "b";q=20;w=60`, `"c";r=9;t=60, "b";r=19;t=60`},
+		{"soft now", []core.Rule{a.Soft(10), b}, `"a";q=10;w=60, "b";q=20;w=60`, `"a";r=9;t=60, "b";r=19;t=60`},
 		{"a shadow now", []core.Rule{a.Shadow(), b}, `"b";q=20;w=60`, `"b";r=19;t=60`},
 		{"shadows now", []core.Rule{a.Shadow(), b.Shadow()}, "", ""},
 	} {
@@ -172,6 +173,20 @@ func TestRulesInForce(t *testing.T) {
 		g.Admit(r.Context(), h, r)
 		if h.Get("RateLimit-Policy") != c.policy || h.Get("RateLimit") != c.limit {
 			t.Errorf("%s: %s and %s\n\twant %s and %s", c.name, h.Get("RateLimit-Policy"), h.Get("RateLimit"), c.policy, c.limit)
+		}
+	}
+}
+
+// TestSoftInForce: a rule that has become soft says so.
+func TestSoftInForce(t *testing.T) {
+	hard := core.SlidingLog("a", core.PerMinute(1))
+	store := &substitute{memstore.New(), []core.Rule{hard.Soft(100)}}
+	g := newGate("test", core.Must(core.New(store, hard)), anyKey, nil)
+	for i, want := range []string{"", `"a"`} {
+		h, r := header(), get("/")
+		g.Admit(r.Context(), h, r)
+		if got := h.Get("X-RateLimit-Soft"); got != want {
+			t.Errorf("request %d has X-RateLimit-Soft %s, want %s", i, got, want)
 		}
 	}
 }

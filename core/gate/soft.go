@@ -10,7 +10,7 @@ const fieldSoft = "X-Ratelimit-Soft"
 // writeSoft names the rules beyond whose limit the request was let through. If it is
 // none of this gate's, what the gates around it have written stays.
 func (r *record) writeSoft(h http.Header) {
-	if !r.soft() {
+	if !r.decision.Soft() {
 		return
 	}
 	var list []byte
@@ -21,17 +21,6 @@ func (r *record) writeSoft(h http.Header) {
 		list = appendString(list, name)
 	}
 	h[fieldSoft] = []string{string(list)}
-}
-
-// soft is core.Decision.Soft without a copy of the decision, which every request
-// would pay for.
-func (r *record) soft() bool {
-	for i := range r.decision.Len() {
-		if s := r.decision.State(i); s.Soft && r.decision.Allowed && !s.Rule.IsShadow() {
-			return true
-		}
-	}
-	return false
 }
 
 // softNames collects from all gates up to r that send fields, the outermost first and
