@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,29 @@ func eventually(t testing.TB, check func() error) {
 			t.Fatalf("still after %v: %v", patience, err)
 		}
 		<-tick.C
+	}
+}
+
+// underLoad calls f from so many goroutines, again and again, until it is told to
+// stop; then it waits for the calls that are under way.
+func underLoad(goroutines int, f func()) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					f()
+				}
+			}
+		})
+	}
+	return func() {
+		close(done)
+		wg.Wait()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -39,31 +38,20 @@ func TestLoading(t *testing.T) {
 			}
 			server.Stop()
 
-			stop := make(chan struct{})
 			var admitted, loading, failed atomic.Int64
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						d, err := l.Allow(t.Context(), "k")
-						switch {
-						case err == nil && d.Allowed:
-							admitted.Add(1)
-						case !errors.Is(err, core.ErrUnavailable):
-							t.Errorf("%+v, %v", d, err)
-						case strings.Contains(err.Error(), "LOADING"):
-							loading.Add(1)
-						default:
-							failed.Add(1)
-						}
-					}
-				})
-			}
+			stop := underLoad(4, func() {
+				d, err := l.Allow(t.Context(), "k")
+				switch {
+				case err == nil && d.Allowed:
+					admitted.Add(1)
+				case !errors.Is(err, core.ErrUnavailable):
+					t.Errorf("%+v, %v", d, err)
+				case strings.Contains(err.Error(), "LOADING"):
+					loading.Add(1)
+				default:
+					failed.Add(1)
+				}
+			})
 			server.Start()
 			eventually(t, func() error {
 				if admitted.Load() < 100 {
@@ -71,8 +59,7 @@ func TestLoading(t *testing.T) {
 				}
 				return nil
 			})
-			close(stop)
-			wg.Wait()
+			stop()
 			n, unknown := int(admitted.Load())+before, int(failed.Load())
 			t.Logf("%d were admitted, %d failed because the server was loading, %d otherwise", n, loading.Load(), unknown)
 			if loading.Load() == 0 {

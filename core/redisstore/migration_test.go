@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,29 +27,18 @@ func TestClusterMigration(t *testing.T) {
 			identity := identityOn(t, from, s, "k")
 			spend(t, l, identity, 1)
 
-			stop := make(chan struct{})
 			var admitted, calls, failed atomic.Int64
-			var wg sync.WaitGroup
-			for range goroutines {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						calls.Add(1)
-						d, err := l.Allow(t.Context(), identity)
-						switch {
-						case err != nil:
-							failed.Add(1)
-							t.Logf("a decision failed: %v", err)
-						case d.Allowed:
-							admitted.Add(1)
-						}
-					}
-				})
-			}
+			stop := underLoad(goroutines, func() {
+				calls.Add(1)
+				d, err := l.Allow(t.Context(), identity)
+				switch {
+				case err != nil:
+					failed.Add(1)
+					t.Logf("a decision failed: %v", err)
+				case d.Allowed:
+					admitted.Add(1)
+				}
+			})
 			var keys []string
 			for i := range rules {
 				keys = append(keys, s.Key(identity, &rules[i]))
@@ -66,8 +54,7 @@ func TestClusterMigration(t *testing.T) {
 				migrate(t, cluster, from, to, keys...)
 				from, to = to, from
 			}
-			close(stop)
-			wg.Wait()
+			stop()
 			n, lost := int(admitted.Load())+1, int(failed.Load())
 			t.Logf("%d decisions during %d migrations: %d failed (%.4f %%), %d were sent again",
 				calls.Load(), rounds, lost, 100*float64(lost)/float64(calls.Load()), s.Stats().Retried)

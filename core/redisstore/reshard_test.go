@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,36 +29,24 @@ func TestClusterReshard(t *testing.T) {
 				spend(t, l, fmt.Sprint("user ", u), 1)
 				counts[u].admitted.Add(1)
 			}
-			stop := make(chan struct{})
 			var calls atomic.Int64
-			var wg sync.WaitGroup
-			for range goroutines {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						calls.Add(1)
-						u := rand.IntN(users)
-						switch d, err := l.Allow(t.Context(), fmt.Sprint("user ", u)); {
-						case errors.Is(err, core.ErrUnavailable):
-							counts[u].failed.Add(1)
-							t.Logf("a decision failed: %v", err)
-						case err != nil || !d.Allowed:
-							t.Errorf("%+v, %v", d, err)
-						default:
-							counts[u].admitted.Add(1)
-						}
-					}
-				})
-			}
+			stop := underLoad(goroutines, func() {
+				calls.Add(1)
+				u := rand.IntN(users)
+				switch d, err := l.Allow(t.Context(), fmt.Sprint("user ", u)); {
+				case errors.Is(err, core.ErrUnavailable):
+					counts[u].failed.Add(1)
+					t.Logf("a decision failed: %v", err)
+				case err != nil || !d.Allowed:
+					t.Errorf("%+v, %v", d, err)
+				default:
+					counts[u].admitted.Add(1)
+				}
+			})
 			began := time.Now()
 			cluster.Reshard(cluster.Nodes[m], cluster.Nodes[m+1], slots)
 			took := time.Since(began)
-			close(stop)
-			wg.Wait()
+			stop()
 			var lost int64
 			for u := range users {
 				n, failed := counts[u].admitted.Load(), counts[u].failed.Load()

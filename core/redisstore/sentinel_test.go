@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,23 +58,13 @@ func TestSentinel(t *testing.T) {
 	}
 	replicated(t, set.Master.Client())
 
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
+	var stops []func()
 	for _, u := range all {
-		for range 2 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if d, err := u.busy.Allow(t.Context(), "k"); err == nil && d.Allowed {
-						u.once.Add(1)
-					}
-				}
-			})
-		}
+		stops = append(stops, underLoad(2, func() {
+			if d, err := u.busy.Allow(t.Context(), "k"); err == nil && d.Allowed {
+				u.once.Add(1)
+			}
+		}))
 	}
 	eventually(t, func() error {
 		for _, u := range all {
@@ -119,8 +108,9 @@ func TestSentinel(t *testing.T) {
 			return err
 		})
 	}
-	close(stop)
-	wg.Wait()
+	for _, stop := range stops {
+		stop()
+	}
 	for _, u := range all {
 		n := u.once.Load()
 		t.Logf("%s: %d of %d were admitted across the failover, %d until the first decision after it", u.name, n, limit, atFailover[u.name])
