@@ -112,8 +112,8 @@ func eventually(t testing.TB, check func() error) {
 }
 
 // underLoad calls f from so many goroutines, again and again, until it is told to
-// stop; then it waits for the calls that are under way.
-func underLoad(goroutines int, f func()) (stop func()) {
+// stop or the test ends; then it waits for the calls that are under way.
+func underLoad(t testing.TB, goroutines int, f func()) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -128,10 +128,12 @@ func underLoad(goroutines int, f func()) (stop func()) {
 			}
 		})
 	}
-	return func() {
+	stop = sync.OnceFunc(func() {
 		close(done)
 		wg.Wait()
-	}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // through dials the proxy of an address that has one.

@@ -39,7 +39,7 @@ func TestLoading(t *testing.T) {
 			server.Stop()
 
 			var admitted, loading, failed atomic.Int64
-			stop := underLoad(4, func() {
+			stop := underLoad(t, 4, func() {
 				d, err := l.Allow(t.Context(), "k")
 				switch {
 				case err == nil && d.Allowed:

@@ -28,7 +28,7 @@ func TestClusterMigration(t *testing.T) {
 			spend(t, l, identity, 1)
 
 			var admitted, calls, failed atomic.Int64
-			stop := underLoad(goroutines, func() {
+			stop := underLoad(t, goroutines, func() {
 				calls.Add(1)
 				d, err := l.Allow(t.Context(), identity)
 				switch {

@@ -22,7 +22,7 @@ func TestClusterReshard(t *testing.T) {
 	cluster := redistest.Cluster(t)
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(20 * short)}, mode.opts...)...)
+			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
 			l := limiter(t, s, core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit)))
 			counts := make([]struct{ admitted, failed atomic.Int64 }, users)
 			for u := range users {
@@ -30,7 +30,7 @@ func TestClusterReshard(t *testing.T) {
 				counts[u].admitted.Add(1)
 			}
 			var calls atomic.Int64
-			stop := underLoad(goroutines, func() {
+			stop := underLoad(t, goroutines, func() {
 				calls.Add(1)
 				u := rand.IntN(users)
 				switch d, err := l.Allow(t.Context(), fmt.Sprint("user ", u)); {

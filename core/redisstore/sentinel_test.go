@@ -60,7 +60,7 @@ func TestSentinel(t *testing.T) {
 
 	var stops []func()
 	for _, u := range all {
-		stops = append(stops, underLoad(2, func() {
+		stops = append(stops, underLoad(t, 2, func() {
 			if d, err := u.busy.Allow(t.Context(), "k"); err == nil && d.Allowed {
 				u.once.Add(1)
 			}
