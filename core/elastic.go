@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"sync/atomic"
 )
 
@@ -72,15 +73,18 @@ func (r *Rule) stretch() {
 			r.err = r.invalid("elastic", fmt.Sprintf("is too far: %s %s", rule.err.Field, rule.err.Reason))
 			return
 		}
+		rule.program.AsLong(&r.program)
 		e.rules[i] = rule
 	}
 	r.elastic = e
 }
 
-// times is l with factor times the events, and as long a burst.
+// times is l with factor times the events, and a burst that refills in the same time.
 func (l Limit) times(factor float64) Limit {
-	l.Events = int(share(int64(l.Events), factor*100))
-	l.Burst = int(share(int64(l.Burst), factor*100))
+	events := int(share(int64(l.Events), factor*100))
+	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
+	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
+	l.Events, l.Burst = events, int(burst)
 	return l
 }
 

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -34,6 +36,7 @@ type Reservation struct {
 type part struct {
 	costs []int
 	marks []Mark
+	rules []*Rule // as the Store has counted them, which is what the marks are about
 }
 
 // maxParts bounds what a Reservation remembers. What was settled before is not
@@ -77,6 +80,7 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 		if r.decision.Allowed && c.Op == Spend && c.State.Allowed {
 			first.costs[i] = c.Cost
 		}
+		first.rules[i] = cmp.Or(c.State.Rule, c.Rule)
 		c.Mark = nil
 		r.asks = append(r.asks, c)
 	}
@@ -87,7 +91,9 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	return r, nil
 }
 
-func newPart(n int) part { return part{costs: make([]int, n), marks: make([]Mark, n)} }
+func newPart(n int) part {
+	return part{costs: make([]int, n), marks: make([]Mark, n), rules: make([]*Rule, n)}
+}
 
 // Decision is what was decided.
 func (r *Reservation) Decision() Decision { return r.decision }
@@ -173,8 +179,11 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			}
 			costs[i] -= back
 			p.costs[i] -= back
-			mark := r.asks[i].Rule.program.Keep(p.marks[i], int64(p.costs[i]))
+			mark := p.rules[i].program.Keep(p.marks[i], int64(p.costs[i]))
 			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Mark: &mark})
+		}
+		if !p.charged() {
+			r.parts = slices.Delete(r.parts, at, at+1)
 		}
 		if err := r.tell(ctx, charges); err != nil {
 			return err
@@ -182,6 +191,9 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 	}
 	return nil
 }
+
+// charged says whether anything of p is left.
+func (p *part) charged() bool { return slices.ContainsFunc(p.costs, func(c int) bool { return c > 0 }) }
 
 // charge takes more, whether it fits or not.
 func (r *Reservation) charge(ctx context.Context, more part) error {
@@ -200,8 +212,18 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 		}
 		r.parts = r.parts[1:]
 	}
+	err := r.tell(ctx, charges)
+	for i, at := 0, 0; i < len(more.costs); i++ {
+		more.rules[i] = r.asks[i].Rule
+		if more.costs[i] > 0 {
+			if err == nil {
+				more.rules[i] = cmp.Or(charges[at].State.Rule, r.asks[i].Rule)
+			}
+			at++
+		}
+	}
 	r.parts = append(r.parts, more)
-	return r.tell(ctx, charges)
+	return err
 }
 
 func (r *Reservation) tell(ctx context.Context, charges []Charge) error {

@@ -41,8 +41,8 @@ const (
 	// State is what is left after it.
 	Refund
 	// Settle takes Cost whether it fits or not, into debt if need be. A bucket
-	// takes all of it, and pays its debt back at its rate; windows and logs, which
-	// forget, take what fills them up. State is what is left after it.
+	// takes all of it, and pays its debt back at its rate; windows and logs count it
+	// until they forget. State is what is left after it.
 	Settle
 	// Undo gives back Cost of what the Spend or Settle took that left the Mark, or
 	// as much of it as still counts. It always fits, and State is what is left

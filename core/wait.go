@@ -13,7 +13,8 @@ const MaxWaiters = 10_000
 // Wait blocks until an event of key is admitted and its Delay is over, and takes
 // it. It returns an error, having taken nothing, when
 //
-//   - ctx ends: the error of ctx;
+//   - ctx ends: the error of ctx. What an event took that was being held is given
+//     back, as in [Reservation.Refund];
 //   - the event can never be admitted: [ErrNeverAdmitted];
 //   - it cannot be admitted before the deadline of ctx: [ErrDeadlineTooNear], at
 //     once and not when the deadline comes;
@@ -31,7 +32,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	if _, err := l.ask(ctx, key, n, Peek); err != nil {
+	d, err := l.decide(ctx, l.patient(ctx, key, n), Peek)
+	if err == nil {
+		err = hopeless(ctx, d)
+	}
+	if err != nil {
 		return err
 	}
 	turn, err := l.line.join(key)
@@ -45,12 +50,20 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return ctx.Err()
 	}
 	for {
-		d, err := l.ask(ctx, key, n, Spend)
-		switch {
-		case err != nil:
+		r, err := ReserveAll(ctx, l.patient(ctx, key, n))
+		if err != nil {
 			return err
-		case d.Allowed:
-			return sleep(ctx, d.Delay)
+		}
+		d := r.Decision()
+		if d.Allowed {
+			if err = sleep(ctx, d.Delay); err != nil {
+				// What cannot be given back stays taken.
+				_ = r.Refund(context.WithoutCancel(ctx))
+			}
+			return err
+		}
+		if err := hopeless(ctx, d); err != nil {
+			return err
 		}
 		if err := sleep(ctx, d.RetryAfter); err != nil {
 			return err
@@ -58,16 +71,27 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 }
 
-// ask decides, and says at once what waiting within ctx could not change.
-func (l *Limiter) ask(ctx context.Context, key string, n int, op Op) (d Decision, err error) {
-	left := time.Duration(Never)
+// patient is the question whether n events can go before ctx ends.
+func (l *Limiter) patient(ctx context.Context, key string, n int) Ask {
 	a := Ask{Limiter: l, Key: key, Cost: n}
-	if deadline, ok := ctx.Deadline(); ok {
-		left = max(1, time.Until(deadline))
+	if left := left(ctx); left != Never {
 		a.MaxDelay = left
 	}
-	if d, err = l.decide(ctx, a, op); err != nil || d.Allowed {
-		return d, err
+	return a
+}
+
+// left is the time until the deadline of ctx.
+func left(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(1, time.Until(deadline))
+	}
+	return Never
+}
+
+// hopeless says at once what waiting within ctx could not change about d.
+func hopeless(ctx context.Context, d Decision) error {
+	if d.Allowed {
+		return nil
 	}
 	wait := d.RetryAfter
 	for _, s := range d.States() {
@@ -78,11 +102,11 @@ func (l *Limiter) ask(ctx context.Context, key string, n int, op Op) (d Decision
 	}
 	switch {
 	case d.RetryAfter == Never:
-		return d, ErrNeverAdmitted
-	case wait >= left:
-		return d, fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
+		return ErrNeverAdmitted
+	case wait >= left(ctx):
+		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
 	}
-	return d, nil
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

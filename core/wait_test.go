@@ -155,3 +155,28 @@ func TestWaitIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Who leaves while its event is held leaves nothing taken, as long as it is the last
+// of the queue.
+func TestWaitGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting(core.LeakyBucket("queue", core.PerSecond(1).WithBurst(10)), core.SlidingLog("day", core.PerDay(100)))
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				time.Sleep(time.Millisecond)
+				cancel()
+			}()
+			if err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+				t.Errorf("Wait: %v", err)
+			}
+		}
+		d, err := l.Peek(t.Context(), "k")
+		if err != nil || d.State(0).Remaining != 9 || d.State(1).Remaining != 99 {
+			t.Errorf("%+v, %v: want 9 places and 99 events left", d, err)
+		}
+	})
+}

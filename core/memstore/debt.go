@@ -46,9 +46,12 @@ func (s *shard) setBucket(p place, l algo.Level, b *algo.Bucket, now int64) {
 	if l.Since != 0 {
 		l = b.At(b.Full, now)
 	}
-	if s.indebted {
+	if s.indebted && s.debts.find(p.own) != nil {
+		// It has a place of its own, and must not be written to a spillway.
 		forget(s, &s.debts, p.own)
 		s.indebted = s.debts.used > 0
+		insert(s, &s.cells, p.own, now).set(l.Until, tolerance(b))
+		return
 	}
 	hold(s, &s.cells, p, now).set(l.Until, tolerance(b))
 }

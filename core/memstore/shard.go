@@ -127,9 +127,9 @@ func (s *shard) change(p place, r *record, now int64, f func(h *algo.History)) {
 	}
 }
 
-// spendLog records cost events at p.
-func (s *shard) spendLog(p place, l *algo.Log, now, cost int64) {
+// changeLog does f to the log at p, a new one if there is none.
+func (s *shard) changeLog(p place, l *algo.Log, now int64, f func(h *algo.History)) {
 	r := hold(s, &s.logs, p, now)
 	r.rule = l
-	s.change(p, r, now, func(h *algo.History) { l.Spend(h, now, cost) })
+	s.change(p, r, now, f)
 }

@@ -157,7 +157,7 @@ func (st *step) spend(c *core.Charge, now int64) {
 		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		st.mark(c, now)
-		st.shard.spendLog(st.place, &p.Log, now, cost)
+		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Spend(h, now, cost) })
 	}
 }
 

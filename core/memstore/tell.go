@@ -21,6 +21,9 @@ func (st *step) tell(c *core.Charge, now int64) {
 
 // settle takes the cost, fit or not.
 func (st *step) settle(c *core.Charge, now int64) {
+	if st.shard.spilled {
+		st.read(c, now) // another charge of the decision may share the spillway
+	}
 	st.mark(c, now)
 	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
@@ -28,7 +31,7 @@ func (st *step) settle(c *core.Charge, now int64) {
 	case algo.KindFixedWindow:
 		st.shard.setWindow(st.place, p.Window.At(p.Window.Settle(st.count, cost), now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		st.shard.spendLog(st.place, &p.Log, now, min(cost, p.Log.Events))
+		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Settle(h, now, cost) })
 	}
 }
 

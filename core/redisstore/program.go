@@ -79,6 +79,7 @@ type price struct {
 	limit      core.Limit
 	subWindows int
 	capacity   int64
+	full       algo.Span // of a bucket; of an elastic one not what follows from the rest
 	cost       int64
 	patience   int64
 }
@@ -88,7 +89,7 @@ type price struct {
 // may choose at will.
 func (s *Store) arguments(args []any, c *core.Charge) []any {
 	rule := c.Rule
-	p := price{rule.Algorithm(), rule.Limit(), rule.SubWindowCount(), rule.Program().Capacity(), cost(c), c.Patience()}
+	p := price{rule.Algorithm(), rule.Limit(), rule.SubWindowCount(), rule.Program().Capacity(), rule.Program().Bucket.Full, cost(c), c.Patience()}
 	work := func(price) []any { return programs[p.algorithm].argue(rule.Program(), p) }
 	if p.cost == 1 && p.patience == algo.Never {
 		args = append(args, s.prices.get(p, work)...)
@@ -109,13 +110,11 @@ const maxCost = 1 << 48
 // that is above the capacity is the same to a rule that is asked.
 func cost(c *core.Charge) int64 {
 	capacity := c.Rule.Program().Capacity()
-	switch a := c.Rule.Algorithm(); {
+	switch {
 	case c.Op.Asks():
 		return min(int64(c.Cost), capacity+1)
 	case c.Op == core.Reset:
 		return 1
-	case c.Op == core.Settle && a != core.AlgorithmTokenBucket && a != core.AlgorithmLeakyBucket:
-		return min(int64(c.Cost), capacity)
 	}
 	return min(int64(c.Cost), maxCost)
 }

@@ -63,6 +63,11 @@ func cases() []testCase {
 			eachAlgorithm(settle),
 		},
 		{
+			"SettleMost",
+			"A bill of any size, and any number of them, denies what comes next.",
+			eachAlgorithm(settleMost),
+		},
+		{
 			"DebtAndClock",
 			"A clock that steps back makes no debt longer.",
 			eachAlgorithm(debtAndClock),
@@ -96,6 +101,11 @@ func cases() []testCase {
 			"Elastic",
 			"An elastic limit grows while resources are free, and shrinks back without locking anyone out.",
 			eachAlgorithm(elastic),
+		},
+		{
+			"ElasticFlaps",
+			"A limit that stretches and shrinks all the time admits no more than its largest.",
+			elasticFlaps,
 		},
 		{
 			"Shadow",

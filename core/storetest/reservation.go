@@ -49,6 +49,18 @@ func reservations(s *subject, a algorithm) {
 		s.settle(r, 0)
 		s.remain(l, "k", 7, 17)
 	}
+	// Up beyond the limit and down again leaves what others have.
+	r = s.reserve(l, "k", 1)
+	s.settle(r, 25)
+	s.deny(l, "k", 1)
+	s.settle(r, 2)
+	s.remain(l, "k", 5, 15)
+	s.settle(r, 0)
+	for range 20 {
+		s.settle(r, 1)
+		s.settle(r, 0)
+	}
+	s.remain(l, "k", 7, 17)
 	if r := s.reserve(l, "k", 8); r.Decision().Allowed {
 		s.fail("%s: 3 and 8 of 10 were admitted", a.name)
 	} else {

@@ -135,6 +135,55 @@ func settle(s *subject, a algorithm) {
 	s.admit(l, "k", 10)
 }
 
+// Bills of any size, and any number of them, deny: no counter goes round.
+func settleMost(s *subject, a algorithm) {
+	for _, limit := range []int{3, 1 << 40, 1 << 47} {
+		rule := a.rule(fmt.Sprint(a.name, limit), core.PerMinute(limit))
+		l, err := core.New(s.Store, rule)
+		if err != nil {
+			continue // a bucket that no clock can fill
+		}
+		for n := range 70 {
+			if err := l.Settle(context.Background(), "k", 1<<63-1); err != nil {
+				s.fail("%s: Settle: %v", a.name, err)
+			}
+			if d := s.deny(l, "k", 1); d.State(0).Remaining != 0 || d.RetryAfter == core.Never {
+				s.fail("%s %d: after %d bills: %+v", a.name, limit, n+1, d)
+			}
+		}
+	}
+}
+
+// Who makes a limit stretch and shrink gains nothing by it: never more than the
+// largest limit would admit all the time.
+func elasticFlaps(s *subject) {
+	for i, limit := range []core.Limit{
+		core.PerSecond(1).WithBurst(100), core.PerSecond(1), core.PerMinute(7).WithBurst(7), core.PerSecond(3).WithBurst(10),
+	} {
+		const upTo = 1.9
+		var spare float64
+		l := s.limiter(core.TokenBucket(fmt.Sprint("flap", i), limit).Elastic(func() float64 { return spare }, upTo))
+		spare = 1
+		s.peek(l, "k")
+		admitted, begin := 0, s.Now()
+		for step := range 200 {
+			spare = float64(1 - step%2)
+			for s.ask(l, "k", 1).Allowed {
+				admitted++
+			}
+			s.Advance(250 * time.Millisecond)
+		}
+		burst := limit.Burst
+		if burst == 0 {
+			burst = limit.Events
+		}
+		most := upTo * (float64(burst) + float64(limit.Events)*s.Now().Sub(begin).Seconds()/limit.Per.Seconds())
+		if float64(admitted) > most {
+			s.fail("%v: %d were admitted, and the largest limit would have admitted %.0f", limit, admitted, most)
+		}
+	}
+}
+
 func isBucket(a algorithm) bool { return a.name == "token_bucket" || a.name == "leaky_bucket" }
 
 // A debt is one thing, a clock that stepped back is another.

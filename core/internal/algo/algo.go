@@ -52,6 +52,9 @@ var (
 // of them are far below 2^53.
 const maxCount = 1 << 48
 
+// settled is how much of n is counted when count are counted already.
+func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
+
 // Micros converts a period to microseconds, exactly or with an error.
 func Micros(d time.Duration) (int64, error) {
 	if d%time.Microsecond != 0 {

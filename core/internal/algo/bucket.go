@@ -13,7 +13,7 @@ import "math/bits"
 type Bucket struct {
 	Burst int64 // capacity in tokens
 	Unit  Span  // one token
-	Full  Span  // Burst tokens
+	Full  Span  // Burst tokens, or up to one more: see Program.AsLong
 	Queue bool  // a leaky bucket: what is admitted waits for what is in it
 
 	num, den int64 // one token lasts num/den microseconds, in lowest terms
@@ -62,6 +62,14 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
+}
+
+// holdFor makes b hold what refills in full, the fraction of which is in parts of den.
+func (b *Bucket) holdFor(full Span, den int64) {
+	hi, lo := bits.Mul64(uint64(full.Frac), uint64(b.den))
+	frac, _ := bits.Div64(hi, lo, uint64(den))
+	b.Full = Span{full.Micros, int64(frac)}
+	b.Burst, _ = b.tokens(b.Full)
 }
 
 // Den is the denominator of the bucket's fractions.

@@ -183,9 +183,13 @@ func (l *Log) Spend(h *History, now, cost int64) {
 	h.add(l.stamp(now), cost)
 }
 
-// Settle records n events at now, whether they fit or not. Beyond the limit
-// itself, more of them make no difference: they all leave together.
-func (l *Log) Settle(h *History, now, n int64) { l.Spend(h, now, min(n, l.Events)) }
+// Settle records n events at now, whether they fit or not. What is beyond the limit
+// makes no difference but to an Undo, which has to find it.
+func (l *Log) Settle(h *History, now, n int64) {
+	if n = settled(l.Read(h, now, 1).Count, n); n > 0 {
+		l.Spend(h, now, n)
+	}
+}
 
 // Undo forgets n events that were recorded at m, if they are still there. After a
 // clock that stepped back they cannot be told from others.

@@ -50,6 +50,19 @@ func (p *Program) Compile(s Shape) (err error) {
 	return err
 }
 
+// AsLong makes a bucket hold what refills in the time in which o does. So a state
+// that one of them wrote is never cut short by the other: who can make the limit
+// change would get something for nothing every time. The rest of a token that does
+// not fit stays unused.
+func (p *Program) AsLong(o *Program) {
+	if !p.isBucket() {
+		return
+	}
+	limit := p.Bucket.Burst - p.Extra
+	p.Bucket.holdFor(o.Bucket.Full, o.Bucket.den)
+	p.Extra = p.Bucket.Burst - limit
+}
+
 func (p *Program) isBucket() bool { return p.Kind == KindTokenBucket || p.Kind == KindLeakyBucket }
 
 // Soften turns a verdict about the capacity into one about the limit, from which

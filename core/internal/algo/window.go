@@ -44,8 +44,8 @@ func (w *Window) Fits(count, cost int64) bool {
 }
 
 // Settle is how many events are used after n more were, whether they fit or not.
-// Beyond the limit itself, more of them make no difference until the window ends.
-func (w *Window) Settle(count, n int64) int64 { return count + min(n, w.Events) }
+// What is beyond the limit makes no difference but to an Undo, which has to find it.
+func (w *Window) Settle(count, n int64) int64 { return count + settled(count, n) }
 
 // Undo is how many events are used after n came back that were charged at m;
 // false if their window is over.

@@ -46,7 +46,7 @@ if moved_N then
 end
 
 --- settle
-count_N = count_N + ARGV[A_N + 1]
+count_N = math.max(count_N, math.min(count_N + ARGV[A_N + 1], 281474976710655)) -- no more than 2^48 - 1
 window_write(KEYS[I_N], start_N, left_N, count_N)
 
 --- telling

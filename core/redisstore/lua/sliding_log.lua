@@ -147,6 +147,7 @@ local function log_rebase(key, plan)
       if chunk.base > now then
         late = late + chunk.n
       else
+        plan.last = { width = 0, before = before, base = chunk.base, n = chunk.n }
         log_add(key, chunk.base, log_header(0, before, chunk.base) .. struct.pack('>I6', chunk.n))
         before = before + chunk.n
       end
@@ -162,8 +163,9 @@ local function log_rebase(key, plan)
         end
       end
       if newest then
-        log_add(key, newest, log_header(chunk.width, before, chunk.base) .. table.concat(kept))
-        before = before + #kept
+        local member = log_header(chunk.width, before, chunk.base) .. table.concat(kept)
+        log_add(key, newest, member)
+        before, plan.last = before + #kept, log_open(member)
       end
     end
   end
@@ -180,7 +182,7 @@ end
 local function log_spend(key, plan)
   if plan.corrupt > 0 then
     call('DEL', key)
-  elseif plan.first and plan.newest > now then
+  elseif plan.first and (plan.newest > now or plan.last.before + plan.last.n + plan.cost >= WRAP) then
     log_rebase(key, plan)
   end
   local last = plan.first and plan.last
@@ -309,7 +311,10 @@ if plan_N.first and plan_N.newest > now then
 end
 
 --- settle
-log_spend(KEYS[I_N], plan_N)
+plan_N.cost = math.min(plan_N.cost, WRAP - 1 - plan_N.count)
+if plan_N.cost > 0 then
+  log_spend(KEYS[I_N], plan_N)
+end
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- undo

@@ -228,7 +228,10 @@ if plan_N.moved then
 end
 
 --- settle
-counter_spend(KEYS[I_N], plan_N)
+plan_N.cost = math.min(plan_N.cost, 281474976710655 - plan_N.count) -- no more than 2^48 - 1
+if plan_N.cost > 0 then
+  counter_spend(KEYS[I_N], plan_N)
+end
 plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- undo
