@@ -18,6 +18,7 @@ var allowed = map[string][]string{
 	"core/redisstore":         {"core", "core/internal/algo", "github.com/redis/go-redis/v9"},
 	"core/storetest":          {"core", "core/internal/algo"},
 	"core/load":               {},
+	"core/failover":           {"core", "core/internal/algo"},
 	"core/gate":               {"core", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":      {"core", "core/memstore", "core/gate", "keyfunc"},
 	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},

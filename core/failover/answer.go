@@ -1,0 +1,63 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// An Answer is a Store that keeps nothing and always says the same. It is a backup
+// for [New]; for single rules there are [OpenFor] and [ClosedFor].
+type Answer uint8
+
+const (
+	// Closed decides nothing: every decision is a [core.ErrUnavailable]. It is not a
+	// denial, because an outage is nobody's fault: gate.FailClosed makes a 503 of it,
+	// and without that gate lets the request through, so give both. A decision of
+	// nothing but [core.Rule.Shadow] rules, which are never enforced, is admitted.
+	Closed Answer = iota
+	// Open admits everything, and says that nothing is used.
+	Open
+)
+
+var errClosed = fmt.Errorf("%w: closed while the primary is away", core.ErrUnavailable)
+
+// Take implements [core.Store].
+func (a Answer) Take(ctx context.Context, charges []core.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckCharges(charges); err != nil {
+		return err
+	}
+	if a != Open {
+		for i := range charges {
+			if !charges[i].Rule.IsShadow() {
+				return errClosed
+			}
+		}
+	}
+	for i := range charges {
+		admit(&charges[i])
+	}
+	return nil
+}
+
+// admit answers c as an untouched key would, but with a yes to any cost.
+func admit(c *core.Charge) {
+	now := time.Now().UnixMicro()
+	var v algo.Verdict
+	switch p := c.Rule.Program(); p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		v = p.Bucket.Verdict(algo.Span{}, 1, algo.Never, false)
+	case algo.KindFixedWindow:
+		v = p.Window.Verdict(0, p.Window.Left(now), 1, false)
+	default:
+		v = p.Log.Verdict(algo.Reading{}, 1, false)
+	}
+	c.Answer(v, false)
+	c.State.Allowed, c.State.RetryAfter, c.State.Soft = true, 0, false
+}

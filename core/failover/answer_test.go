@@ -1,0 +1,153 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+var kinds = []struct {
+	name string
+	rule func(name string, l core.Limit) core.Rule
+}{
+	{"token_bucket", core.TokenBucket},
+	{"leaky_bucket", core.LeakyBucket},
+	{"fixed_window", core.FixedWindow},
+	{"sliding_window", core.SlidingWindow},
+	{"sliding_log", core.SlidingLog},
+}
+
+// Open says what a store says about an untouched key.
+func TestOpen(t *testing.T) {
+	for _, kind := range kinds {
+		for _, rule := range []core.Rule{
+			kind.rule("plain", core.PerMinute(7)), kind.rule("soft", core.PerMinute(7)).Soft(50), kind.rule("shadow", core.PerMinute(7)).Shadow(),
+		} {
+			open, real := limiter(t, failover.Open, rule), limiter(t, memstore.New(), rule)
+			want, err := real.Peek(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				for _, cost := range []int{0, 1, 7, 1 << 60} {
+					got, err := open.AllowN(t.Context(), "k", cost)
+					if err != nil || !got.Allowed {
+						t.Fatalf("%v, cost %d: %+v, %v", rule, cost, got, err)
+					}
+					a, b := got.State(0), want.State(0)
+					a.Rule, b.Rule, a.Window, b.Window = nil, nil, a.Window/time.Minute, b.Window/time.Minute // windows begin at any time
+					if a != b {
+						t.Fatalf("%v, cost %d:\n\t%+v, want\n\t%+v", rule, cost, a, b)
+					}
+				}
+			}
+			if err := errors.Join(open.Refund(t.Context(), "k", 1), open.Settle(t.Context(), "k", 1), open.Reset(t.Context(), "k")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestClosed(t *testing.T) {
+	rule := core.TokenBucket("r", core.PerMinute(7))
+	l := limiter(t, failover.Closed, rule)
+	for name, err := range map[string]error{
+		"Refund": l.Refund(t.Context(), "k", 1), "Settle": l.Settle(t.Context(), "k", 1), "Reset": l.Reset(t.Context(), "k"),
+	} {
+		if !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) || d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+	shadow := limiter(t, failover.Closed, rule.Shadow())
+	if d, err := shadow.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+		t.Errorf("a rule that is not enforced: %+v, %v", d, err)
+	}
+	for _, a := range []failover.Answer{failover.Open, failover.Closed} {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := limiter(t, a, rule).Allow(ended, "k"); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		if err := a.Take(t.Context(), []core.Charge{{Key: "k"}}); !errors.Is(err, core.ErrInvalidCharge) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Each rule has its own backup, and they are still decided together.
+func TestAnswersByRule(t *testing.T) {
+	backup := memstore.New()
+	s := failover.New(absent{}, backup, failover.ClosedFor("login", "trial"), failover.OpenFor("search", "image"))
+	defer s.Close()
+	per := core.PerHour(3)
+	api := limiter(t, s, core.SlidingLog("api", per))
+	login := limiter(t, s, core.SlidingLog("login", per))
+	search := limiter(t, s, core.SlidingLog("search", per), core.TokenBucket("image", per))
+	trial := limiter(t, s, core.SlidingLog("trial", per).Shadow())
+	ask := func(l ...*core.Limiter) (core.Decision, error) {
+		var asks []core.Ask
+		for _, l := range l {
+			asks = append(asks, core.Ask{Limiter: l, Key: "k", Cost: 1})
+		}
+		return core.AllowAll(t.Context(), asks...)
+	}
+	for range 10 {
+		for _, l := range [][]*core.Limiter{{login}, {login, search}, {api, login}, {trial, login, api}} {
+			if d, err := ask(l...); !errors.Is(err, core.ErrUnavailable) || d.Allowed {
+				t.Fatalf("with a closed rule: %+v, %v", d, err)
+			}
+		}
+		if d, err := ask(search); err != nil || !d.Allowed {
+			t.Fatalf("open: %+v, %v", d, err)
+		}
+	}
+	for i := range 5 {
+		d, err := ask(search, api, trial)
+		if err != nil || d.Allowed != (i < 3) {
+			t.Fatalf("event %d of 3: %+v, %v", i, d, err)
+		}
+		for j, want := range []int{3, 3, max(0, 2-i), 3} {
+			if got := d.State(j); got.Remaining != want || got.Allowed != (j != 2 || i < 3) {
+				t.Errorf("event %d, %v: %+v", i, got.Rule, got)
+			}
+		}
+	}
+}
+
+// Closed is a 503 where the gate fails closed, and lets requests through elsewhere.
+func TestClosedAndTheGate(t *testing.T) {
+	s := failover.New(absent{}, memstore.New(), failover.ClosedFor("login"))
+	defer s.Close()
+	login := limiter(t, s, core.TokenBucket("login", core.PerMinute(1)))
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
+	for _, c := range []struct {
+		opts []gate.Option
+		want int
+	}{
+		{[]gate.Option{quiet}, http.StatusNoContent},
+		{[]gate.Option{quiet, gate.FailClosed()}, http.StatusServiceUnavailable},
+	} {
+		h := nethttplimit.New(login, keyfunc.RemoteIP(), c.opts...)(ok)
+		for range 20 {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if w.Code != c.want {
+				t.Fatalf("status %d, want %d", w.Code, c.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package failover_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// Usually, the primary is a redisstore.
+func Example() {
+	primary, backup := memstore.New(), memstore.New()
+	store := failover.New(primary, backup, failover.Share(4), failover.ClosedFor("login"))
+	defer store.Close()
+
+	api := core.Must(core.New(store, core.TokenBucket("second", core.PerSecond(10))))
+	d, err := api.Allow(context.Background(), "203.0.113.7")
+	fmt.Println(d.Allowed, err, store.State())
+	// Output: true <nil> primary
+}
+
+// While the primary is away, each of four processes admits a fourth.
+func ExampleShare() {
+	store := failover.New(absent{}, memstore.New(), failover.Share(4))
+	defer store.Close()
+
+	api := core.Must(core.New(store, core.SlidingLog("hour", core.PerHour(500))))
+	d, err := api.Allow(context.Background(), "203.0.113.7")
+	fmt.Println(d.State(0).Rule.Limit(), d.State(0).Remaining, err)
+	// Output: 125/h 124 <nil>
+}
+
+// A health handler. That the backup decides is worth knowing, but no reason to take
+// the process out of service.
+func ExampleStore_Stats() {
+	store := failover.New(absent{}, memstore.New())
+	defer store.Close()
+
+	health := func(w http.ResponseWriter, _ *http.Request) {
+		stats := store.Stats()
+		report := map[string]any{"limits": store.State().String(), "outages": stats.Outages}
+		if store.State() != failover.Primary {
+			report["cause"] = stats.Cause.Error()
+		}
+		_ = json.NewEncoder(w).Encode(report)
+	}
+
+	api := core.Must(core.New(store, core.TokenBucket("second", core.PerSecond(1000))))
+	for range 5 {
+		_, _ = api.Allow(context.Background(), "203.0.113.7")
+	}
+	w := httptest.NewRecorder()
+	health(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+	fmt.Print(w.Body)
+	// Output: {"cause":"connection refused","limits":"backup","outages":1}
+}

@@ -1,0 +1,68 @@
+package failover
+
+import "time"
+
+// DefaultDeadline is the deadline of the primary when [Deadline] is not given.
+const DefaultDeadline = 100 * time.Millisecond
+
+// An Option changes what New makes.
+type Option func(*config)
+
+type config struct {
+	deadline time.Duration
+	share    int
+	onChange func(from, to State, cause error)
+	answers  map[string]Answer // by the name of the rule
+}
+
+// Deadline is how long the primary may take for one decision, [DefaultDeadline] by
+// default. When it passes, the backup decides. It is the most that a call takes
+// longer because of an outage. Deadline panics if d is not positive.
+func Deadline(d time.Duration) Option {
+	if d <= 0 {
+		panic("failover: Deadline: it is not positive")
+	}
+	return func(c *config) { c.deadline = d }
+}
+
+// Share divides every limit by n, the number of processes that share the primary,
+// while the backup decides: see [core.Rule.Share]. The States of such a decision
+// have the divided rule and its figures. Without it every process enforces the whole
+// limit. Share panics if n is less than 1.
+func Share(n int) Option {
+	if n < 1 {
+		panic("failover: Share: n is less than 1")
+	}
+	return func(c *config) { c.share = n }
+}
+
+// ClosedFor makes [Closed] the backup of the rules of these names: without the
+// primary, a decision that one of them takes part in is an error.
+func ClosedFor(rules ...string) Option { return answerFor(Closed, rules) }
+
+// OpenFor makes [Open] the backup of the rules of these names: without the primary,
+// they admit everything, and the other rules decide.
+func OpenFor(rules ...string) Option { return answerFor(Open, rules) }
+
+// A later option about a rule wins over an earlier one.
+func answerFor(a Answer, rules []string) Option {
+	rules = append([]string(nil), rules...)
+	return func(c *config) {
+		if c.answers == nil {
+			c.answers = make(map[string]Answer)
+		}
+		for _, name := range rules {
+			c.answers[name] = a
+		}
+	}
+}
+
+// OnChange calls f after every change of the State, one after the other and in
+// order, on a goroutine of its own that holds no lock. cause is why the primary was
+// left; it is nil for other changes. While f runs, up to 64 changes wait for it, and
+// what comes on top is told as one.
+//
+// f may use the Store, but not close it.
+func OnChange(f func(from, to State, cause error)) Option {
+	return func(c *config) { c.onChange = f }
+}

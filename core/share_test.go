@@ -1,0 +1,88 @@
+package core_test
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		rule core.Rule
+		n    int
+		want string
+	}{
+		{core.TokenBucket("r", core.PerSecond(10)), 1, `token_bucket "r" 10/s`},
+		{core.TokenBucket("r", core.PerSecond(10)), 0, `token_bucket "r" 10/s`},
+		{core.TokenBucket("r", core.PerSecond(10)), -3, `token_bucket "r" 10/s`},
+		{core.TokenBucket("r", core.PerSecond(10)), 5, `token_bucket "r" 2/s`},
+		{core.TokenBucket("r", core.PerSecond(10)), 3, `token_bucket "r" 10/3s burst 3`},
+		{core.TokenBucket("r", core.PerSecond(10)), 4, `token_bucket "r" 5/2s burst 2`},
+		{core.LeakyBucket("r", core.PerSecond(1).WithBurst(100)), 8, `leaky_bucket "r" 1/8s burst 12`},
+		{core.TokenBucket("r", core.PerMinute(5)), 20, `token_bucket "r" 1/4m`},
+		{core.FixedWindow("r", core.PerMinute(100)), 8, `fixed_window "r" 12/m`},
+		{core.SlidingLog("r", core.PerMinute(5)), 8, `sliding_log "r" 1/m`},
+		{core.SlidingWindow("r", core.PerHour(500)).SubWindows(7).Soft(10).Shadow(), 2, `sliding_window "r" 250/h in 7 sub-windows soft 10% shadow`},
+		{core.TokenBucket("r", core.PerSecond(10)).Elastic(func() float64 { return 1 }, 3), 2, `token_bucket "r" 5/s elastic up to 3`},
+		// A period of centuries cannot be run.
+		{core.TokenBucket("r", core.Per(1, 50*365*24*time.Hour)), 4, `token_bucket "r" 1/18250d burst 1`},
+		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), 1 << 40, `token_bucket "r" 1/36135d burst 1`},
+		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), 1 << 62, `token_bucket "r" 1/36135d burst 1`},
+	} {
+		got := c.rule.Share(c.n)
+		if got.String() != c.want || got.ID() != c.rule.ID() {
+			t.Errorf("1/%d of %v is %v, want %s", c.n, c.rule, got, c.want)
+		}
+		if err := core.CheckCharges([]core.Charge{{Rule: &got, Cost: 1}}); err != nil {
+			t.Errorf("1/%d of %v cannot be run: %v", c.n, c.rule, err)
+		}
+	}
+	if got := (core.Rule{}).Share(2); got != (core.Rule{}) {
+		t.Errorf("a share of nothing is %v", got)
+	}
+	broken := core.TokenBucket("", core.PerSecond(10))
+	if got := broken.Share(2); got != broken {
+		t.Errorf("a share of a broken rule is %v", got)
+	}
+}
+
+// Shares together are never more than the whole, but for the one event that each
+// admits at least, and never much less.
+func TestSharesAddUp(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		limit := core.Limit{Events: 1 + rng.IntN(1<<rng.IntN(30)), Per: time.Duration(1+rng.IntN(1<<rng.IntN(30))) * time.Microsecond}
+		n := 1 + rng.IntN(1<<rng.IntN(12))
+		bucket := rng.IntN(2) == 0
+		rule := core.FixedWindow("r", limit)
+		if bucket {
+			limit.Burst = rng.IntN(1 << rng.IntN(20))
+			rule = core.TokenBucket("r", limit)
+		}
+		if core.CheckCharges([]core.Charge{{Rule: &rule, Cost: 1}}) != nil {
+			continue
+		}
+		share := rule.Share(n)
+		what := fmt.Sprintf("%d times %v, of %v", n, share, rule)
+		sum, whole := n*share.Capacity(), rule.Capacity()
+		if sum > max(whole, n) || whole-sum >= n {
+			t.Fatalf("%s: %d at once", what, sum)
+		}
+		switch got := share.Limit(); {
+		case bucket && rate(got, n).Cmp(rate(limit, 1)) != 0:
+			t.Fatalf("%s: another rate", what)
+		case !bucket && got.Per != limit.Per:
+			t.Fatalf("%s: another window", what)
+		}
+	}
+}
+
+// rate is n times the events of l in a nanosecond.
+func rate(l core.Limit, n int) *big.Rat {
+	r := big.NewRat(int64(l.Events), int64(l.Per))
+	return r.Mul(r, big.NewRat(int64(n), 1))
+}
