@@ -21,6 +21,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
@@ -33,6 +35,8 @@ var (
 	_ = time.Second
 	_ = redis.NewClient
 	_ = core.New
+	_ = denycache.New
+	_ = failover.New
 	_ = gate.And
 	_ = memstore.New
 	_ = redisstore.New
@@ -43,8 +47,9 @@ var (
 func main() {
 	var store core.Store = memstore.New()
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
+	rdb := redis.NewClient(&redis.Options{})
 	ip, user := keyfunc.RemoteIP(), keyfunc.ContextSubject("user")
-	_, _, _, _ = store, publicKey, ip, user
+	_, _, _, _, _ = store, publicKey, rdb, ip, user
 	{
 %s
 		%s

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/examples/internal/demotest"
+	"github.com/weir-go/weir/examples/internal/localredis"
+)
+
+func TestMain(m *testing.M) { demotest.Main(m, main) }
+
+// patient is a deadline that a busy machine meets too.
+const patient = "REDIS_TIMEOUT=2s"
+
+func start(t *testing.T, redis *localredis.Server) *demotest.Process {
+	t.Helper()
+	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr()+"/0", patient)
+}
+
+// healthz is what p says about its limits.
+func healthz(t *testing.T, p *demotest.Process) (report struct {
+	Limits          string
+	Outages         int
+	DecidedInMemory int    `json:"decided_in_memory"`
+	FailedInRedis   int    `json:"failed_in_redis"`
+	LastCause       string `json:"last_cause"`
+}) {
+	t.Helper()
+	a := p.Do(t, "GET", "/healthz")
+	a.WantStatus(t, 200)
+	if err := json.Unmarshal([]byte(a.Body), &report); err != nil {
+		t.Fatalf("%v: %s", err, a.Body)
+	}
+	return report
+}
+
+const (
+	wholePolicy = `"minute";q=20;w=60`
+	sharePolicy = `"minute";q=10;w=60`
+)
+
+// exhaust asks for / until it is denied, which must be after n requests or a few more.
+func exhaust(t *testing.T, p *demotest.Process, n int) *demotest.Answer {
+	t.Helper()
+	a := demotest.Exhaust(t, core.PerMinute(n), func() *demotest.Answer { return p.Do(t, "GET", "/") })
+	a.WantDenied(t, "minute")
+	return a
+}
+
+func TestRedisDiesAndComesBack(t *testing.T) {
+	redis := demotest.Redis(t)
+	demotest.StartRedis(t, redis)
+	one, two := start(t, redis), start(t, redis)
+	exhaust(t, one, 20).WantField(t, "RateLimit-Policy", wholePolicy)
+	two.Do(t, "GET", "/").WantDenied(t, "minute")
+	if h := healthz(t, one); h.Limits != "primary" || h.Outages != 0 || h.DecidedInMemory != 0 || h.LastCause != "" {
+		t.Errorf("%+v", h)
+	}
+
+	redis.Stop()
+	for _, p := range []*demotest.Process{one, two} {
+		exhaust(t, p, 10).WantField(t, "RateLimit-Policy", sharePolicy)
+		a := p.Do(t, "POST", "/login")
+		a.WantProblem(t, 503, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity")
+		a.RetryAfter(t)
+		demotest.Until(t, "Redis is left", func() bool { return healthz(t, p).Limits == "backup" })
+		if h := healthz(t, p); h.Outages != 1 || h.DecidedInMemory < 11 || h.FailedInRedis == 0 || h.LastCause == "" {
+			t.Errorf("%+v", h)
+		}
+		demotest.Until(t, "the change is logged", func() bool {
+			return strings.Contains(p.Output(), "limits: from primary to backup, because weir: store unavailable: ")
+		})
+	}
+
+	demotest.StartRedis(t, redis) // empty
+	for _, p := range []*demotest.Process{one, two} {
+		demotest.Until(t, "Redis decides", func() bool { return healthz(t, p).Limits == "primary" })
+		demotest.Until(t, "the change is logged", func() bool {
+			return strings.Contains(p.Output(), "limits: from recovering to primary\n")
+		})
+	}
+	demotest.Exhaust(t, core.Per(5, 15*time.Minute), func() *demotest.Answer { return one.Do(t, "POST", "/login") }).WantDenied(t, "login")
+	two.Do(t, "POST", "/login").WantDenied(t, "login")
+	exhaust(t, one, 20).WantField(t, "RateLimit-Policy", wholePolicy)
+}
+
+func TestRedisAbsentAtStart(t *testing.T) {
+	redis := demotest.Redis(t)
+	p := start(t, redis)
+	exhaust(t, p, 10)
+	p.Do(t, "POST", "/login").WantStatus(t, 503)
+	demotest.StartRedis(t, redis)
+	demotest.Until(t, "Redis decides", func() bool { return healthz(t, p).Limits == "primary" })
+	exhaust(t, p, 20)
+}
+
+// Without REDIS_URL the example brings its own Redis, and revives it.
+func TestHints(t *testing.T) {
+	demotest.NeedRedis(t)
+	p := demotest.Start(t, "REDIS_URL=", patient)
+	demotest.RunHints(t, p, `"limits":"primary"`, strings.Repeat("200 ", 20)+"429",
+		`"limits":"backup"`, strings.Repeat("200 ", 10)+"429", sharePolicy, "HTTP/1.1 503", "HTTP/1.1 200 OK")
+	killed := regexp.MustCompile(`kill -9 (\d+)`).FindStringSubmatch(p.Output())
+	revived := regexp.MustCompile(`Redis runs again, as process (\d+)`).FindStringSubmatch(p.Output())
+	if killed == nil || revived == nil || killed[1] == revived[1] {
+		t.Errorf("killed %q, revived %q", killed, revived)
+	}
+}
