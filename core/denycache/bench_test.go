@@ -1,0 +1,125 @@
+package denycache_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// callers is how many goroutines there are for each core, so that two cores have 64.
+const callers = 32
+
+// BenchmarkDenied is a key that is denied, and 64 callers of it on two cores.
+func BenchmarkDenied(b *testing.B) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name  string
+		rules []core.Rule
+	}{
+		{"bucket", []core.Rule{core.TokenBucket("h", core.PerHour(1))}},
+		{"log", []core.Rule{core.SlidingLog("h", core.PerHour(1))}},
+		{"two-rules", []core.Rule{core.TokenBucket("s", core.PerSecond(10)), core.SlidingLog("h", core.PerHour(1))}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := denycache.New(memstore.New())
+			l := core.Must(core.New(s, c.rules...))
+			for range 2 {
+				_, _ = l.Allow(ctx, "one")
+			}
+			b.SetParallelism(callers)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					_, _ = l.Allow(ctx, "one")
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "denials/s")
+			b.ReportMetric(float64(s.Stats().Misses), "asked")
+		})
+	}
+}
+
+// yes admits everything at no cost.
+type yes struct{}
+
+func (*yes) Take(_ context.Context, charges []core.Charge) error {
+	for i := range charges {
+		charges[i].State = core.State{Rule: charges[i].Rule, Allowed: true}
+	}
+	return nil
+}
+
+// BenchmarkAdmitted is what a decision costs more that is not denied: to look, and
+// to find nothing.
+func BenchmarkAdmitted(b *testing.B) {
+	ctx := context.Background()
+	rule := core.TokenBucket("h", core.PerHour(1))
+	keys := make([]string, 100_000)
+	for i := range keys {
+		keys[i] = "user:" + strconv.Itoa(i)
+	}
+	for name, s := range map[string]core.Store{"behind": new(yes), "through": denycache.New(new(yes))} {
+		b.Run(name, func(b *testing.B) {
+			l := core.Must(core.New(s, rule))
+			var start atomic.Uint64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := start.Add(7919); pb.Next(); i++ {
+					_, _ = l.Allow(ctx, keys[i%uint64(len(keys))])
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkFlood is denials of keys that were never seen before.
+func BenchmarkFlood(b *testing.B) {
+	ctx := context.Background()
+	s := denycache.New(new(no))
+	l := core.Must(core.New(s, core.TokenBucket("h", core.PerHour(1))))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		_, _ = l.Allow(ctx, strconv.Itoa(i))
+	}
+}
+
+// no denies everything for an hour at no cost.
+type no struct{}
+
+func (*no) Take(_ context.Context, charges []core.Charge) error {
+	for i := range charges {
+		charges[i].State = core.State{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
+	}
+	return nil
+}
+
+// BenchmarkHeap is what a denied key takes.
+func BenchmarkHeap(b *testing.B) {
+	ctx := context.Background()
+	const keys = denycache.DefaultMaxKeys / 2
+	for b.Loop() {
+		before := heap()
+		s := denycache.New(new(no))
+		l := core.Must(core.New(s, core.TokenBucket("h", core.PerHour(1))))
+		empty := heap()
+		for i := range keys {
+			_, _ = l.Allow(ctx, "user:"+strconv.Itoa(i))
+		}
+		b.ReportMetric(float64(heap()-empty)/float64(s.Stats().Keys), "B/key")
+		b.ReportMetric(float64(empty-before), "B/store")
+		runtime.KeepAlive(s)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

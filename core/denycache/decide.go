@@ -1,0 +1,188 @@
+package denycache
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A view is what is known about one charge of a decision.
+type view struct {
+	place      place
+	entry      *entry  // nil if nothing is
+	denial     *answer // what denies it, or nil
+	generation uint64  // of the stripe, before the Store is asked
+}
+
+// decide decides charges that ask, here or behind.
+func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
+	var room [4]view
+	views := room[:]
+	if len(charges) > len(room) {
+		views = make([]view, len(charges))
+	}
+	views = views[:len(charges)]
+	for i := range views {
+		views[i].place = placeOf(&charges[i])
+	}
+	denied, stale := s.look(charges, views)
+	if denied {
+		s.hits.Add(1)
+		return nil
+	}
+	if stale < 0 {
+		return s.ask(ctx, charges, views)
+	}
+	p, denied, err := s.wait(ctx, charges, views, stale)
+	switch {
+	case err != nil:
+		return err
+	case denied:
+		s.hits.Add(1)
+		return nil
+	case p == nil:
+		return s.ask(ctx, charges, views)
+	}
+	answered := false
+	at := &views[stale].place
+	defer func() { s.stripe(at).land(*at, p, answered) }() // even if the Store panics
+	err = s.ask(ctx, charges, views)
+	answered = err == nil
+	return err
+}
+
+// look denies charges if a rule of them is known to deny. If not, stale is the
+// charge about which that was known until just now, or -1.
+func (s *Store) look(charges []core.Charge, views []view) (denied bool, stale int) {
+	var now int64
+	unknown := false
+	stale = -1
+	for i := range views {
+		c, v := &charges[i], &views[i]
+		v.denial = nil
+		if v.entry, _ = s.entries.GetIfPresent(v.place); v.entry == nil {
+			continue
+		}
+		if now == 0 {
+			now = s.now()
+		}
+		if c.Rule.IsShadow() || !v.entry.about(c.Rule) {
+			continue
+		}
+		d, was := v.entry.denial(c, now)
+		switch {
+		case d != nil:
+			v.denial, denied = d, true
+			unknown = unknown || !v.entry.tell(c, d, now)
+		case was && stale < 0:
+			stale = i
+		}
+	}
+	if !denied {
+		return false, stale
+	}
+	if unknown {
+		return false, -1
+	}
+	for i := range views {
+		if views[i].denial == nil {
+			views[i].entry.guess(&charges[i], now)
+		}
+	}
+	return true, -1
+}
+
+// patience bounds how long a decision waits for the answer to another.
+const patience = 10 * time.Millisecond
+
+// wait returns a probe if the caller is to fly, nil if it is to go without one. Or
+// the charges are denied here, or ctx ends, while it waits.
+func (s *Store) wait(ctx context.Context, charges []core.Charge, views []view, stale int) (p *probe, denied bool, err error) {
+	at := views[stale].place
+	st := s.stripe(&at)
+	p, flies, changed := st.enter(at, nil)
+	if flies {
+		return p, false, nil
+	}
+	s.waits.Add(1)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-changed:
+			if denied, _ = s.look(charges, views); denied {
+				st.quit(at, p)
+				return nil, true, nil
+			}
+			if _, flies, changed = st.enter(at, p); flies {
+				return p, false, nil
+			}
+		case <-timer.C:
+			st.quit(at, p)
+			return nil, false, nil
+		case <-ctx.Done():
+			st.quit(at, p)
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// ask asks the Store behind, and remembers what it denies.
+func (s *Store) ask(ctx context.Context, charges []core.Charge, views []view) error {
+	for i := range views {
+		views[i].generation = s.stripe(&views[i].place).generation.Load()
+	}
+	s.misses.Add(1)
+	sent := s.now()
+	if err := s.next.Take(ctx, charges); err != nil {
+		return err
+	}
+	denied, foreseen := false, false
+	for i := range charges {
+		c := &charges[i]
+		if c.Rule.IsShadow() {
+			continue
+		}
+		denied = denied || !c.State.Allowed
+		if _, ok := foresee(c); ok {
+			foreseen = true
+		}
+	}
+	var heard int64
+	if denied || foreseen {
+		heard = s.now()
+	}
+	for i := range charges {
+		c, v := &charges[i], &views[i]
+		switch {
+		case denied:
+			s.learn(c, v, answerTo(c).believed(sent, heard, s.maxAge), false)
+		case foreseen:
+			a, ok := foresee(c)
+			if !ok {
+				a = answerTo(c)
+			}
+			s.learn(c, v, a.believed(sent, heard, s.maxAge), true)
+		case v.entry != nil:
+			s.forget(c) // all times that were known are later now
+		}
+	}
+	return nil
+}
+
+// learn remembers what the Store has said about c, unless room was made on the
+// key while it was asked. If something was taken, nothing else is known any more.
+func (s *Store) learn(c *core.Charge, v *view, a answer, taken bool) {
+	st := s.stripe(&v.place)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.generation.Load() != v.generation {
+		return
+	}
+	var e *entry
+	if !taken {
+		e, _ = s.entries.GetIfPresent(v.place)
+	}
+	s.entries.Set(v.place.owned(), e.with(c.Rule, a))
+}

@@ -1,0 +1,148 @@
+package denycache
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// An entry is what the Store has said about one rule of one key. It never changes;
+// another takes its place.
+type entry struct {
+	rule    *core.Rule
+	answers []answer // in ascending order of their costs
+}
+
+// An answer is what the Store has said about one cost.
+type answer struct {
+	cost  int64
+	wait  int64 // how long the event could be held, in microseconds
+	heard int64 // when it was said
+	// until is when it is not believed any more: the end of the denial, or of
+	// MaxAge. Zero for what was not denied, or was over when it was heard.
+	until int64
+	state core.State
+}
+
+// answerTo is what the Store has said about c. What is more than a rule ever admits
+// is one cost: clients may make up as many as they like.
+func answerTo(c *core.Charge) answer {
+	a := answer{cost: c.Asked(), wait: wait(c), state: c.State}
+	if c.State.RetryAfter == core.Never {
+		a.cost, a.wait = c.Rule.Program().Capacity()+1, algo.Never
+	}
+	return a
+}
+
+// foresee is the answer that the Store would give next, after c was admitted and
+// took so much that the same does not fit again. It returns false if more is left,
+// or if that cannot be told to the microsecond: not from the State of a bucket with
+// tokens of a fraction of one, or of a soft rule.
+func foresee(c *core.Charge) (a answer, foreseen bool) {
+	p, st := c.Rule.Program(), c.State
+	if c.Op != core.Spend || !st.Allowed || st.Remaining >= c.Cost || p.Extra > 0 {
+		return a, false
+	}
+	a.cost, a.wait = int64(st.Remaining)+1, algo.Never
+	st.Allowed = false
+	st.RetryAfter = st.Window // the first that is in it leaves, or all
+	if isBucket(c.Rule) {
+		if p.Bucket.Den() != 1 {
+			return a, false
+		}
+		v := p.Bucket.Verdict(algo.Span{Micros: st.ResetAfter.Microseconds()}, a.cost, algo.Never, false)
+		if v.Allowed {
+			return a, false
+		}
+		st.RetryAfter = algo.Duration(v.Retry)
+	}
+	a.state = st
+	return a, true
+}
+
+// believed is a, to a question that was sent and heard then, and how long it is
+// believed. The Store decided after it was sent, and its clock counts whole
+// microseconds.
+func (a answer) believed(sent, heard, maxAge int64) answer {
+	a.heard = heard
+	if a.state.Allowed {
+		return a
+	}
+	if until := sent + min(int64(a.state.RetryAfter-time.Microsecond), maxAge); until > heard {
+		a.until = until
+	}
+	return a
+}
+
+// maxAnswers bounds the costs that are remembered apart.
+const maxAnswers = 4
+
+// about says whether e is about rule as it is defined. Another limit admits
+// something else.
+func (e *entry) about(rule *core.Rule) bool {
+	return e.rule == rule || *e.rule.Program() == *rule.Program()
+}
+
+// wait is how long the event of c may be held. It matters to a leaky bucket only.
+func wait(c *core.Charge) int64 {
+	if c.Rule.Algorithm() != core.AlgorithmLeakyBucket {
+		return algo.Never
+	}
+	return c.Patience()
+}
+
+// denial finds the answer that denies c at now, that of the nearest cost. If there
+// is none, stale says that there was one until just now.
+func (e *entry) denial(c *core.Charge, now int64) (d *answer, stale bool) {
+	cost, wait := c.Asked(), wait(c)
+	for i := range e.answers {
+		switch a := &e.answers[i]; {
+		case a.until == 0 || a.cost > cost || a.wait < wait:
+		case now < a.until:
+			d = a
+		case now-a.until < justNow:
+			stale = true
+		}
+	}
+	return d, stale
+}
+
+// justNow is how long it is remembered that a denial is over. Longer than that,
+// nobody has asked.
+const justNow = int64(time.Second)
+
+// with is e and another answer. e may be nil.
+func (e *entry) with(rule *core.Rule, a answer) *entry {
+	next := &entry{rule: rule}
+	if e != nil && e.about(rule) {
+		next.answers = make([]answer, 0, len(e.answers)+1)
+		for _, old := range e.answers {
+			if !old.replacedBy(&a) {
+				next.answers = append(next.answers, old)
+			}
+		}
+	}
+	at, _ := slices.BinarySearchFunc(next.answers, a.cost, func(o answer, cost int64) int { return cmp.Compare(o.cost, cost) })
+	next.answers = slices.Insert(next.answers, at, a)
+	if len(next.answers) > maxAnswers {
+		// The least and the largest say most about the others.
+		between := 2
+		if between == at {
+			between--
+		}
+		next.answers = slices.Delete(next.answers, between, between+1)
+	}
+	return next
+}
+
+// replacedBy says whether next is about the same as a, or contradicts it: what fits
+// now says that less would fit too.
+func (a *answer) replacedBy(next *answer) bool {
+	if a.cost == next.cost && a.wait == next.wait {
+		return true
+	}
+	return next.state.Allowed && a.until != 0 && a.cost <= next.cost && a.wait >= next.wait
+}

@@ -1,0 +1,122 @@
+package denycache_test
+
+import (
+	"crypto/sha256"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+)
+
+// A flood of denied keys stays within MaxKeys, and does not push out the one that is
+// asked for most.
+func TestFlood(t *testing.T) {
+	const maxKeys, flood = 1000, 20_000
+	b := newBench(t, denycache.MaxKeys(maxKeys))
+	l := limiter(t, b.cache, core.TokenBucket("r", core.PerHour(1)))
+	for range 20 {
+		ask(t, l, "hot", 1)
+	}
+	missed, most := 0, 0
+	for i := range flood {
+		key := strconv.Itoa(i)
+		ask(t, l, key, 1)
+		ask(t, l, key, 1)
+		if i%10 == 0 {
+			asked := b.behind.asked()
+			ask(t, l, "hot", 1)
+			missed += b.behind.asked() - asked
+		}
+		most = max(most, b.cache.Stats().Keys)
+	}
+	if most > maxKeys+maxKeys/10 {
+		t.Errorf("%d keys were remembered, MaxKeys is %d", most, maxKeys)
+	}
+	if missed > flood/10/100 {
+		t.Errorf("a hot key was asked for %d of %d times", missed, flood/10)
+	}
+}
+
+// Costs are as many as clients make them.
+func TestManyCosts(t *testing.T) {
+	b := newBench(t)
+	l := limiter(t, b.cache, core.SlidingLog("r", core.PerHour(10_000)))
+	b.elsewhere(l, "k", 10_000)
+	for cost := 1; cost <= 1000; cost++ {
+		b.there(l, "k", cost) // when there is room for one more, only the Store knows
+	}
+	for cost := 1; cost <= 1000; cost++ {
+		b.here(l, "k", cost)
+	}
+	if d := b.there(l, "fresh", 1<<62); d.RetryAfter != core.Never {
+		t.Errorf("more than it ever admits: %+v", d)
+	}
+	for cost := 1 << 61; cost > 10_000; cost /= 2 {
+		if d := b.here(l, "fresh", cost); d.RetryAfter != core.Never || d.State(0).Remaining != 10_000 {
+			t.Errorf("%d, more than it ever admits: %+v", cost, d)
+		}
+	}
+	if n := b.cache.MostAnswers(); n != 4 {
+		t.Errorf("%d costs are remembered", n)
+	}
+}
+
+// Keys are as long as clients make them; what is kept of them is not.
+func TestLongKeys(t *testing.T) {
+	b := newBench(t)
+	l := limiter(t, b.cache, core.TokenBucket("r", core.PerHour(1)))
+	long := strings.Repeat("x", 1<<20)
+	before := heap()
+	for i := range 100 {
+		key := long + strconv.Itoa(i)
+		ask(t, l, key, 1)
+		ask(t, l, key, 1)
+		b.here(l, key, 1)
+		delete(b.behind.buckets, [2]string{key, "r"}) // the reference keeps what it is given
+	}
+	if grown := int64(heap()) - int64(before); grown > 10<<20 {
+		t.Errorf("100 keys of 1 MB take %d bytes", grown)
+	}
+	runtime.KeepAlive(b.cache)
+	if s := b.cache.Stats(); s.Keys != 100 {
+		t.Errorf("%d keys are remembered", s.Keys)
+	}
+}
+
+// A key is not a part of a string that is kept with it.
+func TestKeysAreCopied(t *testing.T) {
+	b := newBench(t)
+	l := limiter(t, b.cache, core.TokenBucket("r", core.PerHour(1)))
+	before := heap()
+	for i := range 100 {
+		key := (strings.Repeat("x", 1<<20) + strconv.Itoa(i))[1<<20:]
+		ask(t, l, key, 1)
+		ask(t, l, key, 1)
+	}
+	clear(b.behind.buckets)
+	if grown := int64(heap()) - int64(before); grown > 10<<20 {
+		t.Errorf("100 short parts of long strings take %d bytes", grown)
+	}
+	runtime.KeepAlive(b.cache)
+}
+
+// A digest of a key and a key that is those bytes are two.
+func TestDigestIsNoKey(t *testing.T) {
+	b := newBench(t)
+	l := limiter(t, b.cache, core.TokenBucket("r", core.PerHour(1)))
+	long := strings.Repeat("a", 1000)
+	for _, key := range []string{long, long[1:], long[:128], long[:129], digest(long)} {
+		if !b.there(l, key, 1).Allowed {
+			t.Fatalf("a key of %d bytes is not its own", len(key))
+		}
+		b.here(l, key, 1)
+	}
+}
+
+func digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return string(sum[:])
+}

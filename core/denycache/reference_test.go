@@ -1,0 +1,205 @@
+package denycache_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A reference is a Store in its simplest form: a map, a lock, the algorithms. Its
+// clock is in microseconds.
+type reference struct {
+	clock func() int64
+
+	mu      sync.Mutex
+	buckets map[[2]string]algo.Level
+	windows map[[2]string]algo.Tally
+	logs    map[[2]string]*algo.History
+	calls   int
+}
+
+func newReference(clock func() int64) *reference {
+	return &reference{
+		clock:   clock,
+		buckets: make(map[[2]string]algo.Level),
+		windows: make(map[[2]string]algo.Tally),
+		logs:    make(map[[2]string]*algo.History),
+	}
+}
+
+func (r *reference) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls
+}
+
+func (r *reference) Take(ctx context.Context, charges []core.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckCharges(charges); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	now := r.clock()
+	admitted := !slices.ContainsFunc(charges, func(c core.Charge) bool {
+		return c.Op.Asks() && !c.Rule.IsShadow() && !r.verdict(&c, now, false).Allowed
+	})
+	for i := range charges {
+		c := &charges[i]
+		spent := false
+		if c.Op.Asks() {
+			v := r.verdict(c, now, false)
+			if spent = admitted && v.Allowed && c.Op == core.Spend; spent {
+				v = r.verdict(c, now, true)
+			}
+			c.Answer(v, spent)
+			if c.Op == core.Peek {
+				continue
+			}
+		}
+		r.change(c, now, spent)
+		if !c.Op.Asks() {
+			c.Answer(r.verdict(c, now, false), false)
+		}
+	}
+	return nil
+}
+
+func at(c *core.Charge) [2]string { return [2]string{c.Key, c.Rule.Name()} }
+
+func (r *reference) log(c *core.Charge) *algo.History {
+	if r.logs[at(c)] == nil {
+		r.logs[at(c)] = new(algo.History)
+	}
+	return r.logs[at(c)]
+}
+
+func (r *reference) verdict(c *core.Charge, now int64, spent bool) algo.Verdict {
+	switch p := c.Rule.Program(); p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		used, _ := p.Bucket.Used(r.buckets[at(c)], now)
+		return p.Bucket.Verdict(used, c.Asked(), c.Patience(), spent)
+	case algo.KindFixedWindow:
+		count, _ := p.Window.Used(r.windows[at(c)], now)
+		return p.Window.Verdict(count, p.Window.Left(now), c.Asked(), spent)
+	default:
+		return p.Log.Verdict(p.Log.Read(r.log(c), now, c.Asked()), c.Asked(), spent)
+	}
+}
+
+// change does what c says, or writes back what the clock has left behind.
+func (r *reference) change(c *core.Charge, now int64, spent bool) {
+	p, cost := c.Rule.Program(), int64(c.Cost)
+	used, late := p.Bucket.Used(r.buckets[at(c)], now)
+	count := int64(0)
+	switch p.Kind {
+	case algo.KindFixedWindow:
+		count, late = p.Window.Used(r.windows[at(c)], now)
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
+		late = p.Log.Moved(r.log(c), now)
+	}
+	if c.Mark != nil && (spent || c.Op == core.Settle) {
+		*c.Mark = core.Mark{At: now}
+		if p.Kind == algo.KindTokenBucket || p.Kind == algo.KindLeakyBucket {
+			c.Mark.Used = used
+		}
+	}
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindLeakyBucket:
+		level, changed := p.Bucket.At(used, now), late
+		switch {
+		case spent:
+			level, changed = p.Bucket.Spend(used, now, cost), true
+		case c.Op == core.Reset:
+			level, changed = algo.Level{}, true
+		case c.Op == core.Refund:
+			level, changed = p.Bucket.Refund(used, now, cost), true
+		case c.Op == core.Settle:
+			level, changed = p.Bucket.Settle(used, now, cost), true
+		case c.Op == core.Undo:
+			level, changed = p.Bucket.Undo(used, now, cost, *c.Mark)
+		}
+		if changed {
+			r.buckets[at(c)] = level
+		}
+	case algo.KindFixedWindow:
+		changed := late
+		switch {
+		case spent:
+			count, changed = count+cost, true
+		case c.Op == core.Reset:
+			count, changed = 0, true
+		case c.Op == core.Refund:
+			count, changed = max(0, count-cost), true
+		case c.Op == core.Settle:
+			count, changed = p.Window.Settle(count, cost), true
+		case c.Op == core.Undo:
+			count, changed = p.Window.Undo(count, now, cost, *c.Mark)
+		}
+		if changed {
+			r.windows[at(c)] = p.Window.At(count, now)
+		}
+	default:
+		h := r.log(c)
+		switch {
+		case spent:
+			p.Log.Spend(h, now, cost)
+		case c.Op == core.Reset:
+			*h = algo.History{}
+		case c.Op == core.Refund:
+			p.Log.Refund(h, now, cost)
+		case c.Op == core.Settle:
+			p.Log.Settle(h, now, cost)
+		case c.Op == core.Undo:
+			p.Log.Undo(h, now, cost, *c.Mark)
+		case late:
+			p.Log.Trim(h, now)
+		}
+	}
+}
+
+// A pair is the two clocks: the reference's, which counts whole microseconds and
+// can be set back, and that of this process.
+type pair struct {
+	mu    sync.Mutex
+	local int64 // nanoseconds
+	ahead int64 // of the reference's clock, in nanoseconds
+}
+
+func newPair() *pair {
+	return &pair{local: 1000, ahead: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()}
+}
+
+func (p *pair) now() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return (p.local + p.ahead) / 1000
+}
+
+func (p *pair) localNow() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.local
+}
+
+// pass lets d pass.
+func (p *pair) pass(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.local += int64(d)
+}
+
+// setBack sets the reference's clock back by d, and lets later pass here.
+func (p *pair) setBack(d, later time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.local += int64(later)
+	p.ahead -= int64(d + later)
+}

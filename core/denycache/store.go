@@ -1,0 +1,114 @@
+package denycache
+
+import (
+	"context"
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A Store remembers what the Store behind it has denied. It is made by [New], is
+// safe for concurrent use, and needs no closing: it has no goroutine.
+type Store struct {
+	next    core.Store
+	maxAge  int64
+	start   time.Time
+	clock   func() int64
+	entries *otter.Cache[place, *entry]
+	seed    maphash.Seed
+	stripes [stripes]stripe
+
+	hits, misses, waits atomic.Uint64
+}
+
+// New returns a Store over next that remembers nothing yet. It panics if next is
+// nil.
+func New(next core.Store, opts ...Option) *Store {
+	if next == nil {
+		panic("denycache: New: next is nil")
+	}
+	c := config{maxKeys: DefaultMaxKeys, maxAge: DefaultMaxAge}
+	for _, o := range opts {
+		o(&c)
+	}
+	return &Store{
+		next:   next,
+		maxAge: int64(c.maxAge),
+		start:  time.Now(),
+		seed:   maphash.MakeSeed(),
+		entries: otter.Must(&otter.Options[place, *entry]{
+			MaximumSize: c.maxKeys,
+			Executor:    func(f func()) { f() }, // its default is a goroutine that nobody owns
+		}),
+	}
+}
+
+// Declare implements [core.Declarer] if the Store behind does, and passes the rules
+// on to it. Otherwise it does nothing.
+func (s *Store) Declare(rules ...core.Rule) error {
+	if d, ok := s.next.(core.Declarer); ok {
+		return d.Declare(rules...)
+	}
+	return nil
+}
+
+// Stats counts what a Store has met since it was made.
+type Stats struct {
+	Hits   uint64 // decisions that were denied here
+	Misses uint64 // decisions that the Store behind was asked for
+	Waits  uint64 // decisions that waited for the answer to another
+	Keys   int    // rules of keys that are remembered now; an estimate
+}
+
+// Stats returns the counts so far.
+func (s *Store) Stats() Stats {
+	return Stats{Hits: s.hits.Load(), Misses: s.misses.Load(), Waits: s.waits.Load(), Keys: s.entries.EstimatedSize()}
+}
+
+// now is the time in nanoseconds since any fixed origin; it never steps.
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return int64(time.Since(s.start))
+}
+
+func (s *Store) stripe(p *place) *stripe {
+	return &s.stripes[maphash.String(s.seed, p.key)%stripes]
+}
+
+// Take implements [core.Store]. What is not denied here is passed on, and its
+// errors are those of the Store behind; a ctx that is done, and charges that break
+// the contract, are an error here too.
+func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckCharges(charges); err != nil {
+		return err
+	}
+	if len(charges) > 0 && !charges[0].Op.Asks() {
+		defer func() { // it may have been done whatever is returned
+			for i := range charges {
+				s.forget(&charges[i])
+			}
+		}()
+		return s.next.Take(ctx, charges)
+	}
+	return s.decide(ctx, charges)
+}
+
+// forget forgets all about c, and sees to it that no answer from before is
+// remembered.
+func (s *Store) forget(c *core.Charge) {
+	p := placeOf(c)
+	st := s.stripe(&p)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.generation.Add(1)
+	s.entries.Invalidate(p)
+}

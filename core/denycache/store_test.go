@@ -1,0 +1,99 @@
+package denycache_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+)
+
+// An error is passed on and teaches nothing.
+func TestErrors(t *testing.T) {
+	broken := errors.New("broken")
+	b := newBench(t)
+	var fail error
+	s := denycache.New(hook(func(ctx context.Context, charges []core.Charge) error {
+		err := b.behind.Take(ctx, charges)
+		return errors.Join(err, fail)
+	}))
+	l := limiter(t, s, core.TokenBucket("r", core.PerHour(1)))
+	b.elsewhere(l, "k", 1)
+	fail = broken
+	for range 3 {
+		if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, broken) || d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	fail = nil
+	ask(t, l, "k", 1)
+	fail = broken
+	if d := ask(t, l, "k", 1); d.Allowed {
+		t.Error("admitted")
+	}
+	if err := l.Reset(t.Context(), "k"); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	fail = nil
+	if !ask(t, l, "k", 1).Allowed {
+		t.Error("a Reset that may have happened is not believed to have happened")
+	}
+}
+
+// What is denied here is denied under the contract of a Store.
+func TestContractOfWhatIsDeniedHere(t *testing.T) {
+	b := newBench(t)
+	l, key := b.spent(10)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Allow(ctx, key); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	rule := l.Rules()[0]
+	bad := []core.Charge{{Key: key, Rule: &rule, Cost: 1}, {Key: key, Rule: &rule, Cost: 1}}
+	if err := b.cache.Take(t.Context(), bad); !errors.Is(err, core.ErrInvalidCharge) {
+		t.Errorf("a duplicate: %v", err)
+	}
+	if err := b.cache.Take(t.Context(), nil); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+	if _, err := core.New(b.cache, core.TokenBucket("hour", core.PerHour(11))); err != nil {
+		t.Errorf("a Store that does not declare: %v", err)
+	}
+	if d := b.here(l, key, math.MaxInt); d.RetryAfter != core.Never {
+		t.Errorf("more than it holds: %+v", d)
+	}
+}
+
+func TestDeclarePassesOn(t *testing.T) {
+	behind := &declarer{reference: newReference(newPair().now)}
+	s := denycache.New(behind)
+	limiter(t, s, core.TokenBucket("r", core.PerHour(1)))
+	if _, err := core.New(s, core.TokenBucket("r", core.PerHour(2))); !errors.Is(err, core.ErrRuleConflict) {
+		t.Errorf("the same name with another limit: %v", err)
+	}
+}
+
+type declarer struct {
+	*reference
+	core.Namespace
+}
+
+func TestPanics(t *testing.T) {
+	for want, f := range map[string]func(){
+		"denycache: New: next is nil":          func() { denycache.New(nil) },
+		"denycache: MaxKeys: n is less than 1": func() { denycache.MaxKeys(0) },
+		"denycache: MaxAge: not positive":      func() { denycache.MaxAge(0) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic %v, want %v", got, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
