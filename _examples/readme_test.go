@@ -21,7 +21,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
@@ -35,7 +34,6 @@ var (
 	_ = time.Second
 	_ = redis.NewClient
 	_ = core.New
-	_ = denycache.New
 	_ = failover.New
 	_ = gate.And
 	_ = memstore.New
