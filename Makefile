@@ -74,6 +74,11 @@ bench: deps ## measure this library beside its peers
 	@if [ ! -d _benchmarks ]; then echo "no _benchmarks here"; exit 0; fi; \
 	cd _benchmarks && WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -bench . $(BENCHFLAGS) -timeout 60m ./...
 
+# CHAOSFLAGS=-long takes some minutes and tries a Cluster too; _benchmarks/CHAOS.md has its tables.
+.PHONY: chaos
+chaos: deps ## break what an application under load stands on, and see what its users notice
+	cd _benchmarks && $(GO) run ./chaos $(CHAOSFLAGS)
+
 .PHONY: examples
 examples: deps ## vet and test the example programs
 	@if [ ! -d _examples ]; then echo "no _examples here"; exit 0; fi; \

@@ -39,8 +39,7 @@ type part struct {
 	rules []*Rule // as the Store has counted them, which is what the marks are about
 }
 
-// maxParts bounds what a Reservation remembers. What was settled before is not
-// given back any more.
+// maxParts bounds what a Reservation remembers.
 const maxParts = 16
 
 // Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
@@ -127,7 +126,8 @@ func (r *Reservation) Release(ctx context.Context) error {
 // Settle makes the event cost what it has really cost. Of every ask, the difference
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Settle]), or given back ([Reservation.Refund]). Settling the same cost
-// again does nothing; less than zero is an [ErrNegativeCost].
+// again does nothing; less than zero is an [ErrNegativeCost]. The last 16 differences
+// that were charged are remembered; those before stay charged.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again.

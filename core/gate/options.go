@@ -86,8 +86,9 @@ func Cost(f func(r *http.Request) int) Option {
 //
 // Nothing is given back either to a client that has gone when the handler returns,
 // or whose request is out of time: otherwise sending and hanging up would be a way
-// past the limit. What has refilled or been forgotten meanwhile does not come back
-// twice. If the Store fails, that is logged, what was taken stays taken, and the
+// past the limit. To count failures, use a [core.SlidingLog] or [core.SlidingWindow]:
+// of a bucket, a client that holds many requests open and chooses which succeed can keep
+// what refills meanwhile (see [core.Reservation.Refund]). If the Store fails, that is logged, what was taken stays taken, and the
 // answer is as it is; [OnError] is not told.
 //
 // Only with RefundIf is the ResponseWriter wrapped: see the package comment. f is

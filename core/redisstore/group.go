@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"slices"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
@@ -105,6 +107,23 @@ func (g *group) reading(i int) []int64 {
 		from += programs[g.charges[j].Rule.Algorithm()].readings
 	}
 	return g.readings[from : from+programs[g.charges[i].Rule.Algorithm()].readings]
+}
+
+// queues says whether g takes places in queues.
+func (g *group) queues() bool {
+	return slices.ContainsFunc(g.charges, func(c core.Charge) bool {
+		return c.Op == core.Spend && programs[c.Rule.Algorithm()].queue
+	})
+}
+
+// peek is g as a group that takes nothing.
+func (g *group) peek() *group {
+	look := *g
+	look.charges = slices.Clone(g.charges)
+	for i := range look.charges {
+		look.charges[i].Op = core.Peek
+	}
+	return &look
 }
 
 // undo is a group that takes back what g has taken, or nil if that is nothing.

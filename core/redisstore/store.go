@@ -30,8 +30,10 @@
 // Charges of different keys may live in different slots. They are then taken
 // slot by slot, in parallel, and given back if one of them is denied or fails.
 // Between the two, another decision may be denied that would have been admitted
-// a moment later; none is admitted beyond a limit. (Of a bucket, if decisions that
-// overlap are given back, by what it refills between a charge and its return.)
+// a moment later; none is admitted beyond a limit. (Of a bucket, as many more at one
+// moment as are under way that are then given back; in the long run never.) A place in
+// the queue of a leaky bucket is taken when the other slots have said yes, which costs
+// a second round trip: it could not be given back once others stand behind it.
 package redisstore
 
 import (

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,16 +19,7 @@ func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Cha
 		}
 		return g.answer(g.admitted)
 	}
-	groups := s.split(charges)
-	s.each(groups, func(g *group) { s.run(ctx, deadline, g) })
-	admitted := true
-	var failed error
-	for _, g := range groups {
-		admitted = admitted && g.admitted
-		if g.err != nil {
-			failed = g.err
-		}
-	}
+	groups, admitted, failed := s.runAll(ctx, deadline, s.split(charges))
 	if failed != nil || !admitted {
 		s.giveBack(ctx, deadline, groups)
 	}
@@ -43,6 +35,38 @@ func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Cha
 		}
 	}
 	return nil
+}
+
+// runAll decides groups, all at once, and returns what each of them did. A place in a
+// queue can be given back only while it is the last, so groups that would take one
+// only look at first, and take it when all others have said yes.
+func (s *Store) runAll(ctx context.Context, deadline time.Time, groups []*group) (done []*group, admitted bool, failed error) {
+	done = slices.Clone(groups)
+	for i, g := range groups {
+		if len(groups) > 1 && g.queues() {
+			done[i] = g.peek()
+		}
+	}
+	s.each(done, func(g *group) { s.run(ctx, deadline, g) })
+	admitted, failed = outcome(done)
+	for i, g := range groups {
+		if done[i] != g && admitted && failed == nil {
+			s.run(ctx, deadline, g)
+			done[i], admitted, failed = g, g.admitted, g.err
+		}
+	}
+	return done, admitted, failed
+}
+
+func outcome(groups []*group) (admitted bool, failed error) {
+	admitted = true
+	for _, g := range groups {
+		admitted = admitted && g.admitted
+		if g.err != nil {
+			failed = g.err
+		}
+	}
+	return admitted, failed
 }
 
 // each calls f for all groups at once.

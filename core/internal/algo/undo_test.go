@@ -6,8 +6,8 @@ import (
 )
 
 // Among the events that are not undone, no more ever fall into a span than the
-// bucket holds and refills in it, if what is undone does not overlap. If it does,
-// at most one burst more.
+// bucket holds and refills in it, if what is undone does not overlap. If it does, what
+// refills while marks are open can be kept: these walks find less than a burst more.
 func TestUndoNeverOpensABucket(t *testing.T) {
 	b, err := NewBucket(3, 1000, 5)
 	if err != nil {

@@ -61,7 +61,7 @@ local function window_give(key, start, left, count, back)
 end
 
 --- undo
-if ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N then -- or its window is over
+if ARGV[M_N + 1] ~= '0' and ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N then -- or its window is over
   count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
 end
 

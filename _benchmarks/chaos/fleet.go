@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core/failover"
+)
+
+// A fleet is the instances of the application, on one Redis or one Cluster.
+type fleet struct {
+	config  appConfig
+	servers []*server
+	all     []*instance
+}
+
+// An instance is one process of the application, or the place for one. Its fields
+// change when it is started, so others read its URL.
+type instance struct {
+	url   atomic.Value // string; of a process that has gone, as long as there is no other
+	child *child
+}
+
+// startFleet starts Redis and the application. On an error nothing is left.
+func startFleet(cluster bool, fault string) (*fleet, error) {
+	servers, err := startRedis(cluster)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{config: appConfig{Cluster: cluster, Fault: fault}, servers: servers}
+	for _, s := range servers {
+		f.config.Redis = append(f.config.Redis, loopback(s.proxy.port))
+	}
+	for range instances {
+		i := new(instance)
+		if err := i.start(f.config); err != nil {
+			f.close()
+			return nil, err
+		}
+		f.all = append(f.all, i)
+	}
+	return f, nil
+}
+
+func (f *fleet) close() {
+	for _, i := range f.all {
+		i.child.end()
+	}
+	closeAll(f.servers)
+}
+
+func (i *instance) start(c appConfig) error {
+	config, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), appEnv+"="+string(config))
+	if i.child, err = spawn(cmd); err != nil {
+		return err
+	}
+	i.url.Store(i.child.first)
+	return nil
+}
+
+func (i *instance) at() string { return i.url.Load().(string) }
+
+// newClient is an HTTP client that keeps up to n connections open to each instance.
+func newClient(n int, patience time.Duration) *http.Client {
+	return &http.Client{
+		Timeout: patience,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
+			MaxIdleConns:        n * instances,
+			MaxIdleConnsPerHost: n,
+		},
+	}
+}
+
+// gone is the state of an instance that does not answer.
+const gone failover.State = -1
+
+// A sample is what the instances said at a time.
+type sample struct {
+	at     time.Time
+	states [instances]health
+}
+
+// healthy says whether Redis decides in every instance.
+func (s *sample) healthy() bool {
+	for _, h := range s.states {
+		if h.State != failover.Primary {
+			return false
+		}
+	}
+	return true
+}
+
+// away says whether no instance asks Redis.
+func (s *sample) away() bool {
+	for _, h := range s.states {
+		if h.State != failover.Backup {
+			return false
+		}
+	}
+	return true
+}
+
+// A watcher samples the fleet until it is stopped.
+type watcher struct {
+	fleet  *fleet
+	client *http.Client
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	samples []sample
+}
+
+// pace is how often the instances are asked for their state.
+const pace = 20 * time.Millisecond
+
+func watch(f *fleet) *watcher {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watcher{fleet: f, client: newClient(1, time.Second), cancel: cancel, done: make(chan struct{})}
+	go w.run(ctx)
+	return w
+}
+
+func (w *watcher) run(ctx context.Context) {
+	defer close(w.done)
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		s := w.fleet.look(ctx, w.client)
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		w.samples = append(w.samples, s)
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look asks all instances. The time of a sample is when all had answered: what it
+// says has been so before.
+func (f *fleet) look(ctx context.Context, client *http.Client) sample {
+	var s sample
+	var wg sync.WaitGroup
+	for n, i := range f.all {
+		wg.Go(func() {
+			if err := i.ask(ctx, client, &s.states[n]); err != nil {
+				s.states[n] = health{State: gone}
+			}
+		})
+	}
+	wg.Wait()
+	s.at = time.Now()
+	return s
+}
+
+func (i *instance) ask(ctx context.Context, client *http.Client, h *health) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, i.at()+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return json.NewDecoder(resp.Body).Decode(h)
+}
+
+// latest is the newest sample.
+func (w *watcher) latest() sample {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.samples) == 0 {
+		return sample{states: [instances]health{{State: gone}}}
+	}
+	return w.samples[len(w.samples)-1]
+}
+
+// well is nil if Redis decides in every instance.
+func (w *watcher) well() error {
+	if s := w.latest(); !s.healthy() {
+		return fmt.Errorf("the instances say %+v", s.states)
+	}
+	return nil
+}
+
+// stop ends the watch and returns what was seen.
+func (w *watcher) stop() []sample {
+	w.cancel()
+	<-w.done
+	w.client.CloseIdleConnections()
+	return w.samples
+}

@@ -1,0 +1,174 @@
+// Chaos puts an application of three instances under load and breaks what it stands
+// on: its Redis, the network to it, one of the instances. It prints a table of what its
+// users have noticed, and fails if a promise of package failover was broken:
+//
+//   - no request of a default route fails because of Redis,
+//   - nothing is admitted above the bound that is stated, and nothing at all by a route
+//     that fails closed while Redis is away,
+//   - Redis decides again soon after it has returned,
+//   - and nothing is left of it in the processes.
+//
+// Short, on one Redis, or long, on one Redis and then on a Cluster:
+//
+//	go run -C _benchmarks ./chaos
+//	go run -C _benchmarks ./chaos -long
+//
+// Everything is a process on this machine, on ports of its own, and ends with this one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+func main() {
+	if os.Getenv(appEnv) != "" {
+		appMain()
+		return
+	}
+	logging.Disable() // go-redis logs every attempt to connect
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+var pacings = map[form]pacing{
+	short:   {calm: 700 * time.Millisecond, fault: 1500 * time.Millisecond, after: 500 * time.Millisecond},
+	long:    {calm: 3 * time.Second, fault: 6 * time.Second, after: 2 * time.Second},
+	cluster: {calm: 3 * time.Second, fault: 6 * time.Second, after: 2 * time.Second},
+}
+
+// A plan is what is to be run.
+type plan struct {
+	forms []form
+	rate  int
+	only  *regexp.Regexp
+	wrong string // what is wrong with the application
+}
+
+func run(ctx context.Context, w io.Writer, args []string) error {
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	isLong := flags.Bool("long", false, "take some minutes, and try a Cluster too")
+	rate := flags.Int("rate", 0, "requests a second, 600 by default, 1500 if -long")
+	only := flags.String("only", "", "only faults that match this regular expression")
+	wrong := flags.String("break", "", `break the application, to see that it is found: "share" or "failover"`)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *rate == 0 {
+		*rate = 600
+		if *isLong {
+			*rate = 1500
+		}
+	}
+	if *rate < 400 || *rate > 5000 {
+		return errors.New("-rate is not from 400 to 5000")
+	}
+	if *wrong != "" && *wrong != noShare && *wrong != noFailover {
+		return fmt.Errorf("-break is neither %s nor %s", noShare, noFailover)
+	}
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return errors.New("redis-server is not in PATH: make deps installs it")
+	}
+	p := plan{forms: []form{short}, rate: *rate, only: match, wrong: *wrong}
+	if *isLong {
+		p.forms = []form{long, cluster}
+	}
+	if !slices.ContainsFunc(p.forms, p.has) {
+		return fmt.Errorf("no fault matches %q", match)
+	}
+	return p.run(ctx, w)
+}
+
+// has says whether there is anything to do in the form.
+func (p plan) has(f form) bool {
+	return slices.ContainsFunc(faults, func(ft fault) bool { return p.includes(&ft, f) })
+}
+
+func (p plan) includes(ft *fault, f form) bool {
+	return ft.forms&f != 0 && p.only.MatchString(ft.name)
+}
+
+// run runs all forms, and says at the end which promises were broken.
+func (p plan) run(ctx context.Context, w io.Writer) error {
+	var broken []error
+	for _, f := range p.forms {
+		if !p.has(f) {
+			continue
+		}
+		if len(p.forms) > 1 {
+			title := "One Redis"
+			if f == cluster {
+				title = "A Cluster of three masters"
+			}
+			fmt.Fprintf(w, "\n## %s\n\n", title)
+		}
+		found, err := p.runForm(ctx, w, f)
+		for _, b := range found {
+			broken = append(broken, errors.New(b))
+		}
+		if err != nil {
+			return errors.Join(append(broken, err)...)
+		}
+	}
+	return errors.Join(broken...)
+}
+
+// warmUp is for connections and scripts, before anything is measured.
+const warmUp = 500 * time.Millisecond
+
+func (p plan) runForm(ctx context.Context, w io.Writer, f form) (broken []string, err error) {
+	fl, err := startFleet(f == cluster, p.wrong)
+	if err != nil {
+		return nil, err
+	}
+	defer fl.close()
+	pace := pacings[f]
+	pace.rate = p.rate
+	l := drive(fl, "warm up", p.rate)
+	time.Sleep(warmUp)
+	l.stop()
+	idle := newResidue(fl)
+	fmt.Fprint(w, head)
+	for i := range faults {
+		ft := &faults[i]
+		if !p.includes(ft, f) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return broken, ctx.Err()
+		}
+		t, err := try(fl, ft, pace, fmt.Sprint("trial ", i))
+		if err != nil {
+			return broken, err
+		}
+		busiest, found := t.judge()
+		t.writeRow(w, busiest)
+		broken = append(broken, found...)
+	}
+	report, err := idle.compare(fl)
+	if err != nil {
+		broken = append(broken, err.Error())
+	}
+	fmt.Fprintf(w, "\n%s\n", report)
+	return broken, nil
+}

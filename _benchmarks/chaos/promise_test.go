@@ -1,0 +1,281 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
+)
+
+var epoch = time.Unix(1_700_000_000, 0)
+
+func at(d time.Duration) time.Time { return epoch.Add(d) }
+
+// Of 100 events at once and one a second, none is too many; of one more, one is.
+func TestWorst(t *testing.T) {
+	l := core.Limit{Events: 1, Per: time.Second, Burst: 100}
+	var spans []span
+	for i := range 100 {
+		spans = append(spans, span{at(0), at(time.Duration(i) * time.Millisecond)})
+	}
+	for i := 1; i <= 30; i++ {
+		d := time.Duration(i) * time.Second
+		spans = append(spans, span{at(d), at(d + time.Millisecond)})
+	}
+	if n, allowed, d := worst(spans, l); n > allowed {
+		t.Errorf("%d are too many in %v, where %d are allowed", n, d, allowed)
+	}
+	spans = append(spans, span{at(4 * time.Second), at(4100 * time.Millisecond)})
+	if n, allowed, d := worst(spans, l); n != allowed+1 {
+		t.Errorf("%d in %v, where %d are allowed: want one too many", n, d, allowed)
+	}
+	// One that may have been decided before or after all of these says nothing.
+	spans[len(spans)-1] = span{at(-time.Hour), at(time.Hour)}
+	if n, allowed, d := worst(spans, l); n > allowed {
+		t.Errorf("%d are too many in %v, where %d are allowed", n, d, allowed)
+	}
+}
+
+// An era is a time in which one store decides, and admits as much as it may: a burst
+// at once, and then at the rate.
+type era struct {
+	store    store
+	from, to time.Duration
+	extra    int // admitted at its end, on top
+}
+
+// A story is a trial of 2 s, a fault of 2 s in which every instance leaves Redis after
+// 100 ms, and 2 s more. Everybody asks often, and answers take no time.
+type story struct {
+	trial
+	eras    []era
+	spoiled func(*record)
+}
+
+func newStory() *story {
+	s := &story{eras: []era{
+		{store: byRedis, from: 0, to: 2 * time.Second},
+		{store: byMemory, from: 2 * time.Second, to: 4 * time.Second},
+		{store: byRedis, from: 4 * time.Second, to: 6 * time.Second},
+	}}
+	s.fault = &fault{name: "story"}
+	s.start, s.begun, s.struck = at(0), at(2*time.Second), at(2*time.Second)
+	s.ended, s.stop = at(4*time.Second), at(6*time.Second)
+	s.returned, s.back, s.recovered = s.ended, at(4500*time.Millisecond), true
+	for d := time.Duration(0); d < 6*time.Second; d += pace {
+		sample := sample{at: at(d)}
+		for i := range sample.states {
+			if d >= 2100*time.Millisecond && d < 4500*time.Millisecond {
+				sample.states[i] = health{State: failover.Backup, Outages: 1}
+			}
+		}
+		s.samples = append(s.samples, sample)
+	}
+	return s
+}
+
+// tell writes down what the story says.
+func (s *story) tell() *trial {
+	add := func(r record, when time.Duration, n int) {
+		r.due, r.begun, r.end = at(when), at(when), at(when)
+		for range n {
+			s.records = append(s.records, r)
+		}
+	}
+	step := time.Second/15 + 1
+	for user := range busyUsers {
+		yes := record{kind: busy, user: user, status: http.StatusOK}
+		for _, e := range s.eras {
+			yes.store = e.store
+			add(yes, e.from, 15)
+			last := e.from
+			for when := e.from + step; when < e.to; when += step {
+				add(yes, when, 1)
+				last = when
+			}
+			add(yes, last, e.extra)
+		}
+		for when := time.Duration(0); when <= 6*time.Second; when += 100 * time.Millisecond {
+			add(record{kind: busy, user: user, status: http.StatusTooManyRequests, store: byRedis}, when, 1)
+		}
+	}
+	for second := range 6 {
+		when := time.Duration(second)*time.Second + 500*time.Millisecond
+		r := record{kind: login, status: http.StatusOK, store: byRedis}
+		if second == 2 || second == 3 {
+			r.status, r.store = http.StatusServiceUnavailable, nobody
+		}
+		add(r, when, 5)
+		add(record{kind: calm, status: http.StatusOK, store: byRedis}, when, 1)
+	}
+	if s.spoiled != nil {
+		s.spoiled(&s.records[len(s.records)-1])
+	}
+	return &s.trial
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*story)
+		want  string // part of the only complaint; none if empty
+	}{
+		{"a good story", func(*story) {}, ""},
+		{"an error", func(s *story) {
+			s.spoiled = func(r *record) { r.kind, r.status = calm, http.StatusInternalServerError }
+		}, "1 requests failed"},
+		{"no answer", func(s *story) { s.spoiled = func(r *record) { r.kind, r.status = calm, 0 } }, "1 requests failed"},
+		{"a request that nobody decides", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store = calm, nobody } }, "1 requests failed"},
+		{"a denial below the limit", func(s *story) { s.spoiled = func(r *record) { r.kind, r.status = calm, http.StatusTooManyRequests } }, "keep the limit"},
+		{"Redis admits too much", func(s *story) { s.eras[0].extra = 1 }, "Redis has admitted"},
+		{"memory admits too much", func(s *story) { s.eras[1].extra = 1 }, "the memory of all instances has admitted"},
+		{"hardly anything is admitted", func(s *story) { s.eras = s.eras[:1] }, "less than half"},
+		{"nobody is busy", func(s *story) { s.spoiled = func(*record) { drop0(s) } }, "asked for nothing"},
+		{"a login in memory", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store, r.user = login, byMemory, 0 } }, "memory has admitted 1 to the closed route"},
+		{"a login without Redis", func(s *story) {
+			s.spoiled = func(r *record) {
+				r.kind, r.begun, r.end = login, at(3*time.Second), at(3*time.Second)
+			}
+		}, "somebody without Redis"},
+		{"too many logins", func(s *story) {
+			s.spoiled = func(*record) {
+				for i := range s.records {
+					if r := &s.records[i]; r.kind == login && r.begun.Before(at(2*time.Second)) {
+						r.begun, r.end = at(0), at(0)
+					}
+				}
+				s.records = append(s.records, record{kind: login, status: http.StatusOK, store: byRedis, begun: at(0), end: at(0)})
+			}
+		}, "the closed route has admitted 11 within 2s"},
+		{"late", func(s *story) { s.back = s.returned.Add(mostRecovery + time.Second) }, "did not decide"},
+		{"lost", func(s *story) { s.recovered = false }, "did not decide"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStory()
+			c.spoil(s)
+			_, broken := s.tell().judge()
+			all := strings.Join(broken, "\n")
+			if c.want == "" && all != "" || !strings.Contains(all, c.want) || strings.Count(all, "\n") >= busyUsers {
+				t.Errorf("the complaints are %q, want %q", all, c.want)
+			}
+		})
+	}
+}
+
+// drop0 takes out what the first user asked.
+func drop0(s *story) {
+	var rest []record
+	for _, r := range s.records {
+		if r.kind != busy || r.user != 0 {
+			rest = append(rest, r)
+		}
+	}
+	s.records = rest
+}
+
+// Of a fault in which Redis is left and forgets nothing, the bound is a burst and what
+// comes back, before, meanwhile and afterwards; without leaving it is that of one store.
+func TestBound(t *testing.T) {
+	const burst, perSecond, admitted = 15, 15, 3*15 + 3*29
+	whole := burst + 6*perSecond
+	for _, c := range []struct {
+		name  string
+		spoil func(*story)
+		want  int
+	}{
+		{"left after 100 ms", func(*story) {}, burst + 31 + (burst + 29) + (burst + 2*perSecond)},
+		{"killed", func(s *story) { s.fault = &fault{forgets: true} }, burst + 30 + (burst + 29) + (burst + 2*perSecond)},
+		{"one killed", func(s *story) { s.fault = &fault{forgets: true, partial: true} }, whole + burst + 29},
+		{"an instance killed", func(s *story) { s.fault = &fault{restarts: true} }, burst + 31 + (burst + 29) + (burst + 2*perSecond) + burst/3},
+		{"flapping", func(s *story) { s.samples[150].states[0].Outages = 2 }, whole + burst + 29},
+	} {
+		s := newStory()
+		c.spoil(s)
+		if a, broken := s.tell().judge(); a != (account{admitted, whole, c.want}) || broken != nil {
+			t.Errorf("%s: %+v, %v, want a bound of %d", c.name, a, broken, c.want)
+		}
+	}
+	// Without leaving Redis, the bound is the limit.
+	s := newStory()
+	for i := range s.samples {
+		clear(s.samples[i].states[:])
+	}
+	s.eras = []era{{store: byRedis, from: 0, to: 6 * time.Second}}
+	if a, broken := s.tell().judge(); a != (account{15 + 89, whole, whole}) || broken != nil {
+		t.Errorf("%+v, %v", a, broken)
+	}
+}
+
+func TestLeft(t *testing.T) {
+	s := newStory()
+	left := s.left()
+	if left != at(2100*time.Millisecond) || !s.keptAway(left) {
+		t.Errorf("left at %v", left.Sub(epoch))
+	}
+	for i := range s.samples {
+		if smp := &s.samples[i]; smp.at == at(3*time.Second) {
+			smp.states[2].State = failover.Recovering
+		}
+	}
+	if s.keptAway(s.left()) {
+		t.Error("an instance was back meanwhile")
+	}
+	for i := range s.samples {
+		s.samples[i].states[1].State = failover.Primary
+	}
+	if left := s.left(); !left.IsZero() || s.keptAway(left) {
+		t.Errorf("one instance never left, and all did at %v", left)
+	}
+}
+
+func TestP99(t *testing.T) {
+	var tr trial
+	for i := range 100 {
+		due := at(time.Duration(i) * time.Millisecond)
+		tr.records = append(tr.records, record{due: due, end: due.Add(time.Duration(i) * time.Second)})
+	}
+	if took, ok := tr.p99(at(0), at(time.Second)); took != 99*time.Second || !ok {
+		t.Error(took, ok)
+	}
+	if _, ok := tr.p99(at(0), at(19*time.Millisecond)); ok {
+		t.Error("19 requests have a p99")
+	}
+}
+
+func TestTurn(t *testing.T) {
+	for _, rate := range []int{400, 600, 1500, 4999} {
+		n := 0
+		for i := range 10 * rate {
+			if turn(i, busyRate, rate) {
+				n++
+			}
+		}
+		if n != 10*busyRate {
+			t.Errorf("of %d requests, %d are those of busy users, want %d", 10*rate, n, 10*busyRate)
+		}
+	}
+}
+
+func TestStoreOf(t *testing.T) {
+	for policy, want := range map[string]store{
+		`"api";q=15;w=1`: byRedis, `"api";q=5;w=1`: byMemory, `"login";q=10;w=2`: byRedis, "": nobody, `"api";q=9;w=1`: nobody,
+	} {
+		if got := storeOf(policy); got != want {
+			t.Errorf("%q: %v, want %v", policy, got, want)
+		}
+	}
+	// The fields are what the application really sends.
+	for l, want := range map[core.Limit]string{apiLimit: redisPolicy} {
+		share := core.TokenBucket("api", l).Share(instances)
+		if got := fmt.Sprintf(`"api";q=%d;w=1`, l.Events); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := fmt.Sprintf(`"api";q=%d;w=%d`, share.Limit().Events, share.Limit().Per/time.Second); got != memoryPolicy {
+			t.Errorf("the share is %q, want %q", got, memoryPolicy)
+		}
+	}
+}

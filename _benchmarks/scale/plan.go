@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// A way is how decisions reach Redis.
+type way struct {
+	name  string
+	calls float64 // of Redis a decision
+	us    float64 // of Redis a call
+}
+
+// plan prints what the load takes.
+func plan(c config, m measures, denied [2]float64) {
+	rows := [][]string{{"", "calls of Redis a second", "Redis processes"}}
+	one, two := m["token bucket"], m["2 token buckets"]
+	for _, w := range []way{
+		{"strict, one rule", 1, one.strict},
+		{"strict, two rules", 1, two.strict},
+		{"`Pipelined()`, one rule", 1, one.pipelined},
+		{"`Pipelined()`, two rules", 1, two.pipelined},
+		{fmt.Sprintf("`Pipelined()`, %v a second, denycache, each user at one process", c.limit), denied[0], one.pipelined},
+		{fmt.Sprintf("`Pipelined()`, %v a second, denycache, each user at %d processes", c.limit, c.nodes), denied[1], one.pipelined},
+		{fmt.Sprintf("`Pipelined()`, one rule, lease of the keys of %.0f %% of the decisions", 100*c.hot), leased(c.hot, c.lease), one.pipelined},
+	} {
+		calls := float64(c.users) * c.rate * w.calls
+		rows = append(rows, []string{w.name, count(calls), fmt.Sprint(shards(calls, w.us, c.busy))})
+	}
+	table(fmt.Sprintf("%s users with %v requests a second each, %.0f %% of a core a Redis process", count(float64(c.users)), c.rate, 100*c.busy), rows...)
+
+	rows = [][]string{{"", "memory of all Redis processes"}}
+	for _, sub := range subjects(c) {
+		if sub.asks > 0 {
+			continue // the same state
+		}
+		rows = append(rows, []string{sub.name, fmt.Sprintf("%.2g GB", float64(c.users)*m[sub.name].bytes/1e9)})
+	}
+	table(fmt.Sprintf("%s users at once", count(float64(c.users))), rows...)
+}
+
+// leased is how many calls a decision costs if the share hot of them costs lease
+// calls each, and the others one.
+func leased(hot, lease float64) float64 { return 1 - hot + hot*lease }
+
+// shards is how many processes keep up with so many calls a second that take us
+// microseconds each, if none is to be busier than busy.
+func shards(calls, us, busy float64) int { return int(math.Ceil(calls * us / 1e6 / busy)) }
+
+// count is n as people write it.
+func count(n float64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.3g M", n/1e6)
+	case n >= 1e4:
+		return fmt.Sprintf("%.3g k", n/1e3)
+	}
+	return fmt.Sprintf("%.0f", n)
+}

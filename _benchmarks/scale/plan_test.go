@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+func TestShards(t *testing.T) {
+	for _, c := range []struct {
+		calls, us, busy float64
+		want            int
+	}{
+		{0, 13.2, 0.7, 0},
+		{1, 13.2, 0.7, 1},
+		{1e6, 1, 1, 1},
+		{1e6 + 1, 1, 1, 2},
+		{15e6, 13.2, 0.7, 283},
+		{15e6, 6.6, 0.7, 142},
+	} {
+		if got := shards(c.calls, c.us, c.busy); got != c.want {
+			t.Errorf("%v calls of %v us at %v: %d, want %d", c.calls, c.us, c.busy, got, c.want)
+		}
+	}
+}
+
+func TestLeased(t *testing.T) {
+	for _, c := range [][3]float64{{0, 0.01, 1}, {1, 0.01, 0.01}, {0.5, 0, 0.5}} {
+		if got := leased(c[0], c[1]); math.Abs(got-c[2]) > 1e-9 {
+			t.Errorf("%v of the decisions with %v calls each: %v, want %v", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// A crowd far over its limit costs hardly a call, one below it a call a decision.
+func TestCrowd(t *testing.T) {
+	for _, c := range []struct {
+		limit       core.Limit
+		warm        int
+		least, most float64
+	}{
+		{core.PerSecond(1_000_000), 0, 1, 1},
+		{core.PerHour(1), 1, 0, 0.1},
+	} {
+		w := crowd{[]core.Rule{core.TokenBucket("r", c.limit)}, 1000, 1, 200 * time.Millisecond, c.warm}
+		got, err := w.run(context.Background())
+		if err != nil || got.asked == 0 {
+			t.Fatal(got, err)
+		}
+		if calls := got.perDecision(); calls < c.least || calls > c.most {
+			t.Errorf("%v: %v calls a decision, of %v", c.limit, calls, got.asked)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-busy", "0"}, {"-hot", "2"}, {"-users", "0"}, {"-rate", "-1"}, {"-decisions", "1"}, {"-nonsense"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+	if c, err := parse([]string{"-quick"}); err != nil || c.keys != 10_000 || c.users != 1_000_000 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
