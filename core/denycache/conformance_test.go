@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -25,7 +26,7 @@ const age = 400 * 24 * time.Hour
 type witness struct {
 	t      *testing.T
 	clocks *pair
-	behind *reference
+	behind *reference.Store
 	cache  *denycache.Store
 	there  time.Duration // at most
 	rng    *rand.Rand
@@ -35,7 +36,7 @@ type witness struct {
 
 func newWitness(t *testing.T, there time.Duration) *witness {
 	w := &witness{t: t, clocks: newPair(), there: there, rng: rand.New(rand.NewPCG(3, 3))}
-	w.behind = newReference(w.clocks.now)
+	w.behind = reference.New(w.clocks.now)
 	w.cache = denycache.New(way{w}, denycache.MaxAge(age))
 	w.cache.SetClock(w.clocks.localNow)
 	return w
@@ -60,8 +61,8 @@ func (w *witness) Declare(rules ...core.Rule) error { return w.cache.Declare(rul
 
 func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
 	w.t.Helper()
-	asked := w.behind.asked()
-	if err := w.cache.Take(ctx, charges); err != nil || w.behind.asked() != asked {
+	asked := w.behind.Calls()
+	if err := w.cache.Take(ctx, charges); err != nil || w.behind.Calls() != asked {
 		return err
 	}
 	w.hits++

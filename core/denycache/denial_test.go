@@ -42,9 +42,9 @@ func TestForeseen(t *testing.T) {
 					b.clocks.pass(1234 * time.Microsecond)
 				}
 				ask(t, l, "k", 1)
-				asked := b.behind.asked()
+				asked := b.behind.Calls()
 				got := ask(t, l, "k", 1).State(0)
-				here := b.behind.asked() == asked
+				here := b.behind.Calls() == asked
 				bucket := rule.Algorithm() == core.AlgorithmTokenBucket || rule.Algorithm() == core.AlgorithmLeakyBucket
 				if want := soft == 0 && (!bucket || events == 6); here != want {
 					t.Errorf("%v: foreseen %v, want %v", rule, here, want)
@@ -115,12 +115,12 @@ func TestMaxDelay(t *testing.T) {
 	b := newBench(t, denycache.MaxAge(age))
 	rule := core.LeakyBucket("r", core.PerSecond(10))
 	ask := func(wait time.Duration) (core.State, bool) {
-		asked := b.behind.asked()
+		asked := b.behind.Calls()
 		charges := []core.Charge{{Key: "k", Rule: &rule, Cost: 1, MaxDelay: wait}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
-		return charges[0].State, b.behind.asked() == asked
+		return charges[0].State, b.behind.Calls() == asked
 	}
 	for range 5 {
 		ask(0)
@@ -147,9 +147,9 @@ func TestMaxDelayOfOthers(t *testing.T) {
 	b := newBench(t)
 	l, key := b.spent(10)
 	for _, wait := range []time.Duration{time.Millisecond, time.Microsecond, time.Hour} {
-		asked := b.behind.asked()
+		asked := b.behind.Calls()
 		d, err := core.AllowAll(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 1, MaxDelay: wait})
-		if err != nil || d.Allowed || b.behind.asked() != asked {
+		if err != nil || d.Allowed || b.behind.Calls() != asked {
 			t.Errorf("with %v: %+v, %v", wait, d, err)
 		}
 	}
@@ -183,12 +183,12 @@ func TestLimitChanges(t *testing.T) {
 	small, large := core.FixedWindow("w", core.PerHour(3)), core.FixedWindow("w", core.PerHour(5))
 	same := core.FixedWindow("w", core.PerHour(3))
 	take := func(r *core.Rule) (allowed, here bool) {
-		asked := b.behind.asked()
+		asked := b.behind.Calls()
 		charges := []core.Charge{{Key: "k", Rule: r, Cost: 1}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
-		return charges[0].State.Allowed, b.behind.asked() == asked
+		return charges[0].State.Allowed, b.behind.Calls() == asked
 	}
 	for range 4 {
 		take(&small)

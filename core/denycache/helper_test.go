@@ -6,19 +6,20 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // A bench is a denycache over a reference, with clocks that stand still.
 type bench struct {
 	*testing.T
 	clocks *pair
-	behind *reference
+	behind *reference.Store
 	cache  *denycache.Store
 }
 
 func newBench(t *testing.T, opts ...denycache.Option) *bench {
 	b := &bench{T: t, clocks: newPair()}
-	b.behind = newReference(b.clocks.now)
+	b.behind = reference.New(b.clocks.now)
 	b.cache = denycache.New(b.behind, opts...)
 	b.cache.SetClock(b.clocks.localNow)
 	return b
@@ -45,10 +46,10 @@ func ask(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
 // here asks for what has to be denied without the Store behind.
 func (b *bench) here(l *core.Limiter, key string, n int) core.Decision {
 	b.Helper()
-	asked := b.behind.asked()
+	asked := b.behind.Calls()
 	d := ask(b, l, key, n)
-	if d.Allowed || b.behind.asked() != asked {
-		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.asked()-asked)
+	if d.Allowed || b.behind.Calls() != asked {
+		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.Calls()-asked)
 	}
 	return d
 }
@@ -56,10 +57,10 @@ func (b *bench) here(l *core.Limiter, key string, n int) core.Decision {
 // there asks for what the Store behind has to be asked about, and says what it said.
 func (b *bench) there(l *core.Limiter, key string, n int) core.Decision {
 	b.Helper()
-	asked := b.behind.asked()
+	asked := b.behind.Calls()
 	d := ask(b, l, key, n)
-	if b.behind.asked() != asked+1 {
-		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.asked()-asked)
+	if b.behind.Calls() != asked+1 {
+		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.Calls()-asked)
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // trip is how long it takes to the Store, and back.
@@ -17,8 +18,8 @@ const trip = 500 * time.Microsecond
 
 // far is a reference that is a trip away, by the clock of the bubble. What is told
 // to the reference is told at once.
-func far() (*reference, core.Store) {
-	r := newReference(func() int64 { return time.Now().UnixMicro() })
+func far() (*reference.Store, core.Store) {
+	r := reference.New(func() int64 { return time.Now().UnixMicro() })
 	return r, hook(func(ctx context.Context, charges []core.Charge) error {
 		if !charges[0].Op.Asks() {
 			return r.Take(ctx, charges)
@@ -57,13 +58,13 @@ func TestHerd(t *testing.T) {
 			t.Errorf("%d were admitted, want %d", n, rate+rate*seconds)
 		}
 		// All come at once when nothing is known yet.
-		if calls := behind.asked(); calls > callers+3*rate*seconds/2 {
+		if calls := behind.Calls(); calls > callers+3*rate*seconds/2 {
 			t.Errorf("%d denials and %d tokens cost %d calls", denied.Load(), admitted.Load(), calls)
 		}
 		if s.Probes() != 0 {
 			t.Errorf("%d keys are still waited for", s.Probes())
 		}
-		t.Logf("%d denials and %d tokens cost %d calls, %+v", denied.Load(), admitted.Load(), behind.asked(), s.Stats())
+		t.Logf("%d denials and %d tokens cost %d calls, %+v", denied.Load(), admitted.Load(), behind.Calls(), s.Stats())
 	})
 }
 

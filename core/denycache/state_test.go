@@ -26,7 +26,7 @@ func TestOneRuleIsEnough(t *testing.T) {
 		both("alice")
 	}
 	want := both("alice")
-	asked := b.behind.asked()
+	asked := b.behind.Calls()
 	got := both("alice")
 	for i := range 3 {
 		if got.State(i) != want.State(i) && (i > 0 || got.State(i).Allowed) {
@@ -43,8 +43,8 @@ func TestOneRuleIsEnough(t *testing.T) {
 			t.Fatalf("a user of whom nothing is known: %+v", d)
 		}
 	}
-	if b.behind.asked() != asked {
-		t.Errorf("%d calls", b.behind.asked()-asked)
+	if b.behind.Calls() != asked {
+		t.Errorf("%d calls", b.behind.Calls()-asked)
 	}
 	if s := b.cache.Stats(); s.Keys != 3 {
 		t.Errorf("%d are remembered, want the three of the denied decision", s.Keys)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // An error is passed on and teaches nothing.
@@ -68,7 +69,7 @@ func TestContractOfWhatIsDeniedHere(t *testing.T) {
 }
 
 func TestDeclarePassesOn(t *testing.T) {
-	behind := &declarer{reference: newReference(newPair().now)}
+	behind := &declarer{Store: reference.New(newPair().now)}
 	s := denycache.New(behind)
 	limiter(t, s, core.TokenBucket("r", core.PerHour(1)))
 	if _, err := core.New(s, core.TokenBucket("r", core.PerHour(2))); !errors.Is(err, core.ErrRuleConflict) {
@@ -77,7 +78,7 @@ func TestDeclarePassesOn(t *testing.T) {
 }
 
 type declarer struct {
-	*reference
+	*reference.Store
 	core.Namespace
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // An answer that is on its way when the key is reset is from before: a denial, and
@@ -30,7 +31,7 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 				}
 			})
 			time.Sleep(trip + trip/2) // it is decided, and on its way back
-			if asked := behind.asked(); asked != 1+used {
+			if asked := behind.Calls(); asked != 1+used {
 				t.Fatalf("%d calls", asked)
 			}
 			if err := l.Reset(t.Context(), "k"); err != nil {
@@ -47,7 +48,7 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 // Nothing that one process does is admitted differently, however many do it.
 func TestTogether(t *testing.T) {
 	clocks := newPair()
-	behind := newReference(clocks.now)
+	behind := reference.New(clocks.now)
 	type askedKey struct{}
 	s := denycache.New(hook(func(ctx context.Context, charges []core.Charge) error {
 		*ctx.Value(askedKey{}).(*bool) = true
@@ -100,7 +101,7 @@ func TestTogether(t *testing.T) {
 
 // Who resets a key finds it free, whoever else is asking.
 func TestResetAmongOthers(t *testing.T) {
-	behind := newReference(newPair().now)
+	behind := reference.New(newPair().now)
 	s := denycache.New(behind)
 	l := limiter(t, s, core.SlidingLog("r", core.PerHour(5)))
 	ctx, cancel := context.WithCancel(t.Context())

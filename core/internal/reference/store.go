@@ -1,18 +1,19 @@
-package denycache_test
+// Package reference is a [core.Store] for tests of Stores over Stores: maps, one lock,
+// the algorithms, and a clock that the test moves.
+package reference
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// A reference is a Store in its simplest form: a map, a lock, the algorithms. Its
-// clock is in microseconds.
-type reference struct {
+// A Store is a [core.Store] in its simplest form.
+type Store struct {
 	clock func() int64
 
 	mu      sync.Mutex
@@ -22,8 +23,9 @@ type reference struct {
 	calls   int
 }
 
-func newReference(clock func() int64) *reference {
-	return &reference{
+// New returns a Store that reads microseconds from clock.
+func New(clock func() int64) *Store {
+	return &Store{
 		clock:   clock,
 		buckets: make(map[[2]string]algo.Level),
 		windows: make(map[[2]string]algo.Tally),
@@ -31,13 +33,24 @@ func newReference(clock func() int64) *reference {
 	}
 }
 
-func (r *reference) asked() int {
+// Calls is how often the Store was asked.
+func (r *Store) Calls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls
 }
 
-func (r *reference) Take(ctx context.Context, charges []core.Charge) error {
+// Forget forgets all states of key.
+func (r *Store) Forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.buckets, func(at [2]string, _ algo.Level) bool { return at[0] == key })
+	maps.DeleteFunc(r.windows, func(at [2]string, _ algo.Tally) bool { return at[0] == key })
+	maps.DeleteFunc(r.logs, func(at [2]string, _ *algo.History) bool { return at[0] == key })
+}
+
+// Take implements [core.Store].
+func (r *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -74,14 +87,24 @@ func (r *reference) Take(ctx context.Context, charges []core.Charge) error {
 
 func at(c *core.Charge) [2]string { return [2]string{c.Key, c.Rule.Name()} }
 
-func (r *reference) log(c *core.Charge) *algo.History {
+// put keeps a state, if there is anything to it.
+func put[S comparable](states map[[2]string]S, c *core.Charge, state S) {
+	var none S
+	if state == none {
+		delete(states, at(c))
+		return
+	}
+	states[at(c)] = state
+}
+
+func (r *Store) log(c *core.Charge) *algo.History {
 	if r.logs[at(c)] == nil {
 		r.logs[at(c)] = new(algo.History)
 	}
 	return r.logs[at(c)]
 }
 
-func (r *reference) verdict(c *core.Charge, now int64, spent bool) algo.Verdict {
+func (r *Store) verdict(c *core.Charge, now int64, spent bool) algo.Verdict {
 	switch p := c.Rule.Program(); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
 		used, _ := p.Bucket.Used(r.buckets[at(c)], now)
@@ -95,7 +118,7 @@ func (r *reference) verdict(c *core.Charge, now int64, spent bool) algo.Verdict 
 }
 
 // change does what c says, or writes back what the clock has left behind.
-func (r *reference) change(c *core.Charge, now int64, spent bool) {
+func (r *Store) change(c *core.Charge, now int64, spent bool) {
 	p, cost := c.Rule.Program(), int64(c.Cost)
 	used, late := p.Bucket.Used(r.buckets[at(c)], now)
 	count := int64(0)
@@ -127,7 +150,7 @@ func (r *reference) change(c *core.Charge, now int64, spent bool) {
 			level, changed = p.Bucket.Undo(used, now, cost, *c.Mark)
 		}
 		if changed {
-			r.buckets[at(c)] = level
+			put(r.buckets, c, level)
 		}
 	case algo.KindFixedWindow:
 		changed := late
@@ -144,7 +167,7 @@ func (r *reference) change(c *core.Charge, now int64, spent bool) {
 			count, changed = p.Window.Undo(count, now, cost, *c.Mark)
 		}
 		if changed {
-			r.windows[at(c)] = p.Window.At(count, now)
+			put(r.windows, c, p.Window.At(count, now))
 		}
 	default:
 		h := r.log(c)
@@ -152,7 +175,7 @@ func (r *reference) change(c *core.Charge, now int64, spent bool) {
 		case spent:
 			p.Log.Spend(h, now, cost)
 		case c.Op == core.Reset:
-			*h = algo.History{}
+			delete(r.logs, at(c))
 		case c.Op == core.Refund:
 			p.Log.Refund(h, now, cost)
 		case c.Op == core.Settle:
@@ -163,43 +186,4 @@ func (r *reference) change(c *core.Charge, now int64, spent bool) {
 			p.Log.Trim(h, now)
 		}
 	}
-}
-
-// A pair is the two clocks: the reference's, which counts whole microseconds and
-// can be set back, and that of this process.
-type pair struct {
-	mu    sync.Mutex
-	local int64 // nanoseconds
-	ahead int64 // of the reference's clock, in nanoseconds
-}
-
-func newPair() *pair {
-	return &pair{local: 1000, ahead: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()}
-}
-
-func (p *pair) now() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return (p.local + p.ahead) / 1000
-}
-
-func (p *pair) localNow() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.local
-}
-
-// pass lets d pass.
-func (p *pair) pass(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.local += int64(d)
-}
-
-// setBack sets the reference's clock back by d, and lets later pass here.
-func (p *pair) setBack(d, later time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.local += int64(later)
-	p.ahead -= int64(d + later)
 }
