@@ -21,8 +21,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/keyfunc"
@@ -34,8 +36,10 @@ var (
 	_ = time.Second
 	_ = redis.NewClient
 	_ = core.New
+	_ = denycache.New
 	_ = failover.New
 	_ = gate.And
+	_ = lease.New
 	_ = memstore.New
 	_ = redisstore.New
 	_ = keyfunc.Join

@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"core/storetest":          {"core", "core/internal/algo"},
 	"core/load":               {},
 	"core/failover":           {"core", "core/internal/algo"},
+	"core/lease":              {"core", "core/internal/algo"},
 	"core/denycache":          {"core", "core/internal/algo", "github.com/maypok86/otter/v2"},
 	"core/gate":               {"core", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":      {"core", "core/memstore", "core/gate", "keyfunc"},

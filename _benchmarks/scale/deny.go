@@ -13,14 +13,26 @@ import (
 )
 
 // A crowd is users who come at random moments, each of them so often, and whose
-// requests are spread over so many processes. Every process has a denycache, and
-// all share one Store.
+// requests are spread over so many processes. Every process has a layer of its own
+// over the Store that all of them share.
 type crowd struct {
+	over  func(core.Store) layer
 	rules []core.Rule
 	rate  float64 // requests a second of a user
 	nodes int
 	span  time.Duration
 	warm  int // events that a user has used before
+}
+
+// A layer is a Store over a Store, and how often it has called that, when it is done.
+type layer struct {
+	store core.Store
+	calls func() float64
+}
+
+func denying(behind core.Store) layer {
+	s := denycache.New(behind)
+	return layer{s, func() float64 { return float64(s.Stats().Misses) }}
 }
 
 // A tally is what became of the requests of a crowd.
@@ -30,13 +42,13 @@ type tally struct{ asked, denied, calls float64 }
 // is calls, not how long they take.
 func (w crowd) run(ctx context.Context) (tally, error) {
 	behind := memstore.New()
-	caches := make([]*denycache.Store, w.nodes)
+	layers := make([]layer, w.nodes)
 	limiters := make([]*core.Limiter, w.nodes)
-	for i := range caches {
-		caches[i] = denycache.New(behind)
-		limiters[i] = core.Must(core.New(caches[i], w.rules...))
+	for i := range layers {
+		layers[i] = w.over(behind)
+		limiters[i] = core.Must(core.New(layers[i].store, w.rules...))
 	}
-	users := int(max(2, min(200, 20_000/w.rate)))
+	users := int(max(1, min(200, 20_000/w.rate)))
 	tallies, errs := make([]tally, users), make([]error, users)
 	var wg sync.WaitGroup
 	for u := range users {
@@ -55,8 +67,8 @@ func (w crowd) run(ctx context.Context) (tally, error) {
 		}
 		sum.asked, sum.denied = sum.asked+t.asked, sum.denied+t.denied
 	}
-	for _, s := range caches {
-		sum.calls += float64(s.Stats().Misses)
+	for _, l := range layers {
+		sum.calls += l.calls()
 	}
 	return sum, nil
 }
@@ -90,16 +102,9 @@ func (w crowd) come(ctx context.Context, key string, limiters []*core.Limiter) (
 // returns those of the load that the plan is for: from one process, and from as many
 // as a user's requests are spread over.
 func denials(ctx context.Context, c config) (calls [2]float64, err error) {
-	const span = 5 * time.Second
 	second := []core.Rule{core.TokenBucket("second", core.PerSecond(10))}
 	hour := []core.Rule{core.TokenBucket("hour", core.PerHour(500))}
-	rows := [][]string{{"a user", "denied", "1 process", "4 processes", "16 processes"}}
-	for _, load := range []struct {
-		name  string
-		rules []core.Rule
-		rate  float64
-		warm  int
-	}{
+	rows, err := crowds(ctx, "a user", denying, []crowdOf{
 		{"8 a second, limit 10 a second", second, 8, 10},
 		{"15 a second, limit 10 a second", second, 15, 10},
 		{"100 a second, limit 10 a second", second, 100, 10},
@@ -107,12 +112,44 @@ func denials(ctx context.Context, c config) (calls [2]float64, err error) {
 		{"15 a second, limit 500 an hour", hour, 15, 500},
 		{"100 a second, limit 500 an hour", hour, 100, 500},
 		{"1000 a second, limit 500 an hour", hour, 1000, 500},
-	} {
+	})
+	if err != nil {
+		return calls, err
+	}
+	table("Calls of Redis a decision behind a denycache", rows...)
+	// A limit of a thousand seconds has a whole number of events.
+	burst := max(1, int(c.limit))
+	rule := []core.Rule{core.TokenBucket("own", core.Per(max(1, int(c.limit*1000)), 1000*time.Second).WithBurst(burst))}
+	for i, nodes := range []int{1, c.nodes} {
+		t, err := crowd{denying, rule, c.rate, nodes, span, burst}.run(ctx)
+		if err != nil {
+			return calls, err
+		}
+		calls[i] = t.perDecision()
+	}
+	return calls, nil
+}
+
+// span is how long a crowd comes.
+const span = 5 * time.Second
+
+// A crowdOf is one row of a table.
+type crowdOf struct {
+	name  string
+	rules []core.Rule
+	rate  float64
+	warm  int
+}
+
+// crowds lets each crowd come, from one, four and sixteen processes.
+func crowds(ctx context.Context, who string, over func(core.Store) layer, loads []crowdOf) ([][]string, error) {
+	rows := [][]string{{who, "denied", "1 process", "4 processes", "16 processes"}}
+	for _, load := range loads {
 		row := []string{load.name}
 		for _, nodes := range []int{1, 4, 16} {
-			t, err := crowd{load.rules, load.rate, nodes, span, load.warm}.run(ctx)
+			t, err := crowd{over, load.rules, load.rate, nodes, span, load.warm}.run(ctx)
 			if err != nil {
-				return calls, err
+				return nil, err
 			}
 			if nodes == 1 {
 				row = append(row, fmt.Sprintf("%.0f %%", 100*t.denied/t.asked))
@@ -121,18 +158,7 @@ func denials(ctx context.Context, c config) (calls [2]float64, err error) {
 		}
 		rows = append(rows, row)
 	}
-	table("Calls of Redis a decision behind a denycache", rows...)
-	// A limit of a thousand seconds has a whole number of events.
-	burst := max(1, int(c.limit))
-	rule := []core.Rule{core.TokenBucket("own", core.Per(max(1, int(c.limit*1000)), 1000*time.Second).WithBurst(burst))}
-	for i, nodes := range []int{1, c.nodes} {
-		t, err := crowd{rule, c.rate, nodes, span, burst}.run(ctx)
-		if err != nil {
-			return calls, err
-		}
-		calls[i] = t.perDecision()
-	}
-	return calls, nil
+	return rows, nil
 }
 
 func (t tally) perDecision() float64 { return t.calls / t.asked }

@@ -105,6 +105,9 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	if err := leases(ctx); err != nil {
+		return err
+	}
 	plan(c, m, calls)
 	return nil
 }

@@ -45,7 +45,7 @@ func TestCrowd(t *testing.T) {
 		{core.PerSecond(1_000_000), 0, 1, 1},
 		{core.PerHour(1), 1, 0, 0.1},
 	} {
-		w := crowd{[]core.Rule{core.TokenBucket("r", c.limit)}, 1000, 1, 200 * time.Millisecond, c.warm}
+		w := crowd{denying, []core.Rule{core.TokenBucket("r", c.limit)}, 1000, 1, 200 * time.Millisecond, c.warm}
 		got, err := w.run(context.Background())
 		if err != nil || got.asked == 0 {
 			t.Fatal(got, err)

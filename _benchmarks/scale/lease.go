@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/lease"
+)
+
+func leasing(behind core.Store) layer {
+	s := lease.New(behind)
+	return layer{s, func() float64 {
+		_ = s.Close() // what goes back is a call too
+		return float64(s.Stats().Calls)
+	}}
+}
+
+// leases prints how many calls of Redis a decision costs behind a lease.
+func leases(ctx context.Context) error {
+	of := func(limit core.Limit) []core.Rule { return []core.Rule{core.TokenBucket("r", limit)} }
+	rows, err := crowds(ctx, "a key", leasing, []crowdOf{
+		{"15 a second, limit 1000 a second", of(core.PerSecond(1000)), 15, 0},
+		{"100 a second, limit 1000 a second", of(core.PerSecond(1000)), 100, 0},
+		{"1000 a second, limit 10 000 a second", of(core.PerSecond(10_000)), 1000, 0},
+		{"10 000 a second, limit 100 000 a second", of(core.PerSecond(100_000)), 10_000, 0},
+		{"10 000 a second, limit 12 000 a second", of(core.PerSecond(12_000)), 10_000, 0},
+		{"10 000 a second, limit 5000 a second", of(core.PerSecond(5000)), 10_000, 5000},
+		{"1000 a second, limit 10 M a day", []core.Rule{core.FixedWindow("day", core.PerDay(10_000_000))}, 1000, 0},
+	})
+	if err != nil {
+		return err
+	}
+	table("Calls of Redis a decision behind a lease", rows...)
+	return nil
+}

@@ -1,0 +1,32 @@
+//go:build !race
+
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// The race detector makes sync.Pool drop what it is given, hence the build tag.
+
+func TestNoAllocation(t *testing.T) {
+	ctx := t.Context()
+	s := lease.New(memstore.New())
+	defer s.Close()
+	for _, rule := range []core.Rule{
+		core.TokenBucket("b", core.PerSecond(100_000_000)), core.FixedWindow("w", core.Per(1<<46, 24*time.Hour)),
+		core.TokenBucket("denied", core.Per(128, 24*time.Hour)),
+	} {
+		l := core.Must(core.New(s, rule))
+		for range 20_000 { // the blocks grow
+			_, _ = l.Allow(ctx, "k")
+		}
+		if n := testing.AllocsPerRun(2000, func() { _, _ = l.Allow(ctx, "k") }); n > 0 {
+			t.Errorf("%v: a decision here allocates %v times", &rule, n)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package lease_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// What is not worth leasing goes straight, and so do the limits of the suite.
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		var us, passed atomic.Int64 // a clock that is set back leaves the one here alone
+		us.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+		s := lease.New(reference.New(us.Load))
+		s.SetClock(func() int64 { return passed.Load() * 1000 })
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return &storetest.Harness{
+			Store: s,
+			Now:   func() time.Time { return time.UnixMicro(us.Load()) },
+			Advance: func(d time.Duration) {
+				s.EndAll()
+				us.Add(d.Microseconds())
+				passed.Add(max(0, d.Microseconds()))
+			},
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/core"
+)
+
+// decide decides one charge that asks.
+func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
+	c := &charges[0]
+	if c.Op == core.Peek {
+		if err := s.call(ctx, charges); err != nil {
+			return err
+		}
+		s.reveal(c)
+		return nil
+	}
+	if !s.leasable(c) {
+		return s.call(ctx, charges)
+	}
+	t, o, err := s.acquire(ctx, c, true)
+	switch {
+	case err != nil:
+		return err
+	case o == straight:
+		return s.call(ctx, charges)
+	case o == granted && c.Mark != nil:
+		*c.Mark = t.mark
+	}
+	return nil
+}
+
+// longest is the longest key that is watched. A hot key is not that long.
+const longest = 256
+
+// leasable says whether c may be decided here; [newMeter] knows the rest.
+func (s *Store) leasable(c *core.Charge) bool {
+	return leasable(c.Rule) && len(c.Key) <= longest
+}
+
+// acquire takes the cost of c out of a lease, or denies it, and fills in its State. If
+// patient is not set, a key that is asked for seldom goes straight.
+func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (taken, outcome, error) {
+	sh := s.shard(c.Key)
+	sh.mu.Lock()
+	if sh.closed {
+		sh.mu.Unlock()
+		return taken{}, straight, nil
+	}
+	cell, old := sh.cell(s, c)
+	now, cost := s.clock(), int64(c.Cost)
+	if old != nil {
+		s.payLater(sh, old.end(now, true))
+	}
+	switch {
+	case cell == nil:
+		sh.mu.Unlock()
+		return taken{}, straight, nil
+	case cell.held(now) >= cost:
+		v := cell.verdict(now, 0, cost, true)
+		t := cell.spend(now, cost)
+		if cell.low(now) {
+			cell.first = 0 // once is enough
+			s.launch(sh, cell, now)
+		}
+		sh.hits++
+		sh.mu.Unlock()
+		c.Answer(v, true)
+		return t, granted, nil
+	case cell.refuses(now, cost, int64(s.config.maxAge)):
+		v := cell.denial(now, 0, cost)
+		sh.hits++
+		sh.mu.Unlock()
+		c.Answer(v, false)
+		return taken{}, denied, nil
+	case !patient && cell.held(now) == 0 && cell.extra(now, cost) == 0:
+		cell.spent += cost
+		sh.mu.Unlock()
+		return taken{}, straight, nil
+	}
+	w := &waiter{cost: cost, done: make(chan struct{})}
+	cell.queue = append(cell.queue, w)
+	if !cell.flying {
+		s.launch(sh, cell, now)
+	}
+	sh.mu.Unlock()
+	return s.await(ctx, sh, w, c)
+}
+
+// await waits for the answer to w.
+func (s *Store) await(ctx context.Context, sh *shard, w *waiter, c *core.Charge) (taken, outcome, error) {
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		sh.mu.Lock()
+		w.left = true
+		settled := w.settled
+		sh.mu.Unlock()
+		if !settled {
+			return taken{}, straight, ctx.Err()
+		}
+	}
+	if w.err == nil && w.outcome != straight {
+		c.Answer(w.verdict, w.outcome == granted)
+	}
+	return w.taken, w.outcome, w.err
+}
+
+// reveal adds what is held here to the answer to a Peek.
+func (s *Store) reveal(c *core.Charge) {
+	if !s.leasable(c) {
+		return
+	}
+	sh := s.shard(c.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	cell := sh.find(c)
+	if cell == nil || !cell.m.measures(c.Rule) {
+		return
+	}
+	now := s.clock()
+	held := cell.held(now)
+	if held == 0 {
+		return
+	}
+	if r := newReport(cell.m, c, now, now, false, core.Mark{}); r.known {
+		c.Answer(cell.m.verdict(r.used-held*cell.m.unit, r.left, int64(c.Cost), false), false)
+	}
+}
+
+// tell passes on what does not ask, after which nobody here knows what the Store has.
+// What was leased before a Reset is not worth anything after it, and when a bill has
+// left nothing, nothing is kept back from it either.
+func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
+	err := s.call(ctx, charges)
+	for i := range charges {
+		c := &charges[i]
+		if !s.leasable(c) {
+			continue
+		}
+		sh := s.shard(c.Key)
+		sh.mu.Lock()
+		if cell := sh.find(c); cell != nil {
+			cell.forget()
+			switch {
+			case c.Op == core.Reset && err == nil:
+				cell.blocks = [2]block{}
+			case c.Op == core.Reset || c.Op == core.Settle && c.State.Remaining == 0:
+				s.payLater(sh, cell.end(s.clock(), true))
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A waiter waits for the answer to a flight.
+type waiter struct {
+	cost  int64
+	tries int
+	done  chan struct{}
+
+	settled bool // what follows is the answer
+	left    bool // nobody waits any more
+	outcome outcome
+	verdict algo.Verdict
+	taken   taken
+	err     error
+}
+
+// An outcome is how a try to take tokens from a lease ended.
+type outcome uint8
+
+const (
+	straight outcome = iota // the Store itself has to be asked
+	granted
+	denied
+)
+
+// After maxTries flights for several have come back with nothing, because other
+// processes took meanwhile what there was, there is one for a single waiter.
+const maxTries = 2
+
+func (w *waiter) settle(o outcome, v algo.Verdict, t taken, err error) {
+	w.settled, w.outcome, w.verdict, w.taken, w.err = true, o, v, t, err
+	close(w.done)
+}
+
+// A flight is a call that takes tokens for those who wait, and a block. There is one
+// for a place at a time.
+type flight struct {
+	cell    *cell
+	waiters []*waiter
+	want, n int64 // for those, and altogether
+	resets  uint64
+
+	sent, heard int64
+	charge      [1]core.Charge
+	mark        core.Mark
+}
+
+// launch sends a flight for all who wait for c. The shard is locked, and not closed.
+func (s *Store) launch(sh *shard, c *cell, now int64) {
+	f := &flight{cell: c, resets: c.resets}
+	held, capacity := c.held(now), c.m.capacity()
+	for len(c.queue) > 0 {
+		w := c.queue[0]
+		if len(f.waiters) > 0 && max(w.tries, f.waiters[0].tries) >= maxTries {
+			break
+		}
+		if c.queue = c.queue[1:]; !w.left {
+			f.waiters = append(f.waiters, w)
+			f.want = min(f.want+w.cost, capacity+held)
+		}
+	}
+	if len(f.waiters) > 0 {
+		first := f.waiters[0].cost
+		if c.said.known {
+			f.want = min(f.want, max(first, c.free(now)+held))
+		}
+		f.want = max(f.want, first) - held
+	}
+	extra := int64(0)
+	if len(f.waiters) == 0 || f.waiters[0].tries < maxTries {
+		extra = c.extra(now, f.want)
+	}
+	if f.n = f.want + extra; f.n <= 0 {
+		return
+	}
+	sh.leased += uint64(extra)
+	c.flying, c.dry = true, false
+	s.background.Add(1)
+	go s.fly(sh, f)
+}
+
+func (s *Store) fly(sh *shard, f *flight) {
+	defer s.background.Done()
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+	defer cancel()
+	f.charge[0] = core.Charge{Key: f.cell.key, Rule: &f.cell.m.rule, Cost: int(f.n), Mark: &f.mark}
+	f.sent = s.clock()
+	err := s.call(ctx, f.charge[:])
+	f.heard = s.clock()
+
+	sh.mu.Lock()
+	f.cell.flying = false
+	var debts []debt
+	switch {
+	case err != nil:
+		for _, w := range f.waiters {
+			w.settle(straight, algo.Verdict{}, taken{}, err)
+		}
+	case f.charge[0].State.Allowed:
+		debts = s.land(sh, f)
+	default:
+		f.bounce()
+	}
+	s.serve(sh, f.cell, f.heard)
+	sh.mu.Unlock()
+	s.pay(ctx, debts)
+}
+
+// land hands out what a flight has brought. What was wanted when the Store gave it is
+// spent as of then; the rest is a block.
+func (s *Store) land(sh *shard, f *flight) (debts []debt) {
+	c := f.cell
+	m := c.m
+	report := newReport(m, &f.charge[0], f.sent, f.heard, true, f.mark)
+	if c.resets == f.resets {
+		c.said = report
+	}
+	sh.serial++
+	first := m.count(f.mark.Used)
+	b := block{
+		serial: sh.serial, at: f.mark.At, origin: f.mark.Origin, asked: f.sent,
+		ends: f.sent + min(m.life, report.left), over: f.sent + report.left,
+		bottom: first, front: first, limit: first + f.n*m.unit,
+	}
+	var again []*waiter
+	for _, w := range f.waiters {
+		fresh := (b.limit - b.front) / m.unit
+		k := min(w.cost, fresh)
+		switch {
+		case w.left:
+			continue
+		case w.cost-k > c.held(f.heard):
+			again = append(again, w)
+			continue
+		}
+		used := report.most(m, f.heard) - (c.held(f.heard)+fresh)*m.unit
+		v := m.verdict(used, report.lasts(f.heard), w.cost, true)
+		t := b.slots(m, b.front)
+		if b.front += k * m.unit; k < w.cost {
+			c.spend(f.heard, w.cost-k)
+			t.serial = 0
+		}
+		c.spent += k
+		w.settle(granted, v, t, nil)
+	}
+	c.queue = append(again, c.queue...)
+	if b.front == b.limit {
+		return nil
+	}
+	if c.resets != f.resets {
+		return nil // the state that it was taken from may be gone
+	}
+	debts = c.end(f.heard, false)
+	old := b
+	if !sh.closed && !c.gone {
+		old = c.keep(b, f.heard)
+		s.tick(sh, c, f.heard)
+	}
+	if d, ok := c.owes(&old, f.heard); ok {
+		debts = append(debts, d)
+	}
+	return debts
+}
+
+// bounce is for a flight that the Store has denied. Who would do with what there is
+// goes on waiting; what cannot be told here, the Store is asked for.
+func (f *flight) bounce() {
+	c := f.cell
+	c.said, c.dry = newReport(c.m, &f.charge[0], f.sent, f.heard, false, core.Mark{}), true
+	budget, claims := int64(f.charge[0].State.Remaining)+c.held(f.heard), int64(0)
+	var again []*waiter
+	for _, w := range f.waiters {
+		w.tries++
+		switch {
+		case w.left:
+		case !c.said.known || w.cost <= budget-claims && w.tries > maxTries:
+			w.settle(straight, algo.Verdict{}, taken{}, nil)
+		case w.cost <= budget-claims:
+			claims += w.cost
+			again = append(again, w)
+		default:
+			w.settle(denied, c.denial(f.heard, claims, w.cost), taken{}, nil)
+		}
+	}
+	c.queue = append(again, c.queue...)
+	if c.resets != f.resets {
+		c.forget()
+	}
+}
+
+// serve answers those who wait for c and can be answered without the Store, and sends
+// a flight for the others.
+func (s *Store) serve(sh *shard, c *cell, now int64) {
+	waiting := c.queue[:0]
+	for _, w := range c.queue {
+		switch {
+		case w.left:
+		case sh.closed:
+			w.settle(straight, algo.Verdict{}, taken{}, nil)
+		case c.held(now) >= w.cost:
+			v := c.verdict(now, 0, w.cost, true)
+			sh.hits++
+			w.settle(granted, v, c.spend(now, w.cost), nil)
+		case c.refuses(now, w.cost, int64(s.config.maxAge)):
+			sh.hits++
+			w.settle(denied, c.denial(now, 0, w.cost), taken{}, nil)
+		default:
+			waiting = append(waiting, w)
+		}
+	}
+	c.queue = waiting
+	if len(c.queue) > 0 {
+		s.launch(sh, c, now)
+	}
+}
+
+// tick sees to it that the blocks of c end in time.
+func (s *Store) tick(sh *shard, c *cell, now int64) {
+	if c.ticking {
+		return
+	}
+	next := int64(forever)
+	for i := range c.blocks {
+		if b := &c.blocks[i]; b.serial != 0 {
+			next = min(next, b.ends)
+		}
+	}
+	if next == forever {
+		return
+	}
+	c.ticking = true
+	wait := time.Duration(max(0, next-now))
+	if c.timer == nil {
+		c.timer = time.AfterFunc(wait, func() { s.lapse(sh, c) })
+		return
+	}
+	c.timer.Reset(wait)
+}

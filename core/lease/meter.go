@@ -1,0 +1,124 @@
+package lease
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A meter counts a rule in whole numbers. What a bucket holds is counted as the time
+// in which it refills, in parts of a microsecond; what a window holds in events.
+type meter struct {
+	rule  core.Rule
+	unit  int64 // one token
+	full  int64 // all that the rule holds
+	flow  int64 // what refills in a microsecond; a window does not
+	life  int64 // how long tokens are held (ns)
+	guard int64 // how long any process may hold tokens of a bucket (us)
+	soon  int64 // the tokens that refill in a rest
+}
+
+const (
+	// minCapacity is the smallest limit that is leased: of less, no share would be
+	// worth a lease.
+	minCapacity = share * minBlock
+	// share is the part of what the Store has left that is leased at most.
+	share = 16
+	// minBlock is the smallest block: to take one is a call, and to give it back
+	// another.
+	minBlock = 8
+	// part of the time in which a bucket fills up is how long its tokens are held at
+	// most. For so long, what is given back of it is not trusted to be free.
+	part = 8
+	// shortest is the shortest time for which it is worth holding anything (us).
+	shortest = int64(time.Millisecond / time.Microsecond)
+	// rest is how long an empty bucket is left alone, so that a call is worth it.
+	rest = 10 * time.Millisecond
+)
+
+// newMeter returns nil for a rule that is not leased.
+func newMeter(r *core.Rule, lifetime time.Duration) *meter {
+	p := r.Program()
+	m := &meter{rule: *r, life: int64(lifetime)}
+	switch {
+	case !leasable(r):
+		return nil
+	case p.Kind == algo.KindFixedWindow:
+		if p.Window.Period < 2*shortest {
+			return nil
+		}
+		m.unit, m.full = 1, p.Window.Events
+		return m
+	}
+	b := &p.Bucket
+	m.guard = min(int64(MaxLifetime/time.Microsecond), b.Full.Micros/part)
+	if m.guard < shortest || tooFine(b) {
+		return nil
+	}
+	m.flow = b.Den()
+	m.unit, m.full = m.count(b.Unit), m.count(b.Full)
+	m.life = min(m.life, m.guard*1000)
+	m.soon = min(int64(rest/time.Microsecond)*m.flow/m.unit, p.Capacity()/share)
+	return m
+}
+
+// leasable says whether tokens of r mean the same a moment later: see the package
+// comment. It is the quick part of the answer.
+func leasable(r *core.Rule) bool {
+	p := r.Program()
+	switch p.Kind {
+	case algo.KindTokenBucket, algo.KindFixedWindow:
+		return p.Extra == 0 && !r.IsShadow() && p.Capacity() >= minCapacity
+	}
+	return false
+}
+
+// tooFine says whether twice what b holds, and some seconds, would overflow.
+func tooFine(b *algo.Bucket) bool {
+	hi, lo := bits.Mul64(uint64(2*b.Full.Micros+4_000_000), uint64(b.Den()))
+	return hi > 0 || lo >= 1<<61
+}
+
+func (m *meter) capacity() int64 { return m.rule.Program().Capacity() }
+
+// measures says whether m is the meter of r.
+func (m *meter) measures(r *core.Rule) bool { return *m.rule.Program() == *r.Program() }
+
+func (m *meter) count(s algo.Span) int64 { return s.Micros*m.flow + s.Frac }
+
+func (m *meter) span(x int64) algo.Span {
+	switch m.flow {
+	case 0:
+		return algo.Span{}
+	case 1:
+		return algo.Span{Micros: x}
+	}
+	return algo.Span{Micros: x / m.flow, Frac: x % m.flow}
+}
+
+// refill is what refills in so many microseconds, if it is not much more than all.
+func (m *meter) refill(us int64) int64 {
+	if m.flow == 0 {
+		return 0
+	}
+	return min(us, 2*m.full/m.flow+1) * m.flow
+}
+
+// verdict is what the rule says about cost when so much is in use, before it is
+// spent, and the window lasts for left (ns).
+func (m *meter) verdict(used, left, cost int64, spent bool) algo.Verdict {
+	used = max(0, used)
+	if spent {
+		used = min(used, m.full-cost*m.unit)
+	}
+	p := m.rule.Program()
+	if m.flow == 0 {
+		return p.Window.Verdict(used, max(1, micros(left)), cost, spent)
+	}
+	return p.Bucket.Verdict(m.span(used), cost, algo.Never, spent)
+}
+
+// micros is ns in microseconds, rounded up.
+func micros(ns int64) int64 { return (max(0, ns) + 999) / 1000 }

@@ -1,0 +1,71 @@
+package lease
+
+import "time"
+
+// An Option changes what New makes.
+type Option func(*config)
+
+type config struct {
+	maxKeys  int
+	lifetime time.Duration
+	maxAge   time.Duration
+	timeout  time.Duration
+}
+
+// The defaults of the options.
+const (
+	DefaultMaxKeys  = 1 << 16
+	DefaultLifetime = 500 * time.Millisecond
+	DefaultMaxAge   = time.Second
+	DefaultTimeout  = time.Second
+)
+
+// MaxLifetime is the longest [Lifetime]. No process that leases from a Store holds a
+// token for longer, which is what makes giving tokens back safe.
+const MaxLifetime = time.Second
+
+// MaxKeys bounds the number of keys that are watched here, [DefaultMaxKeys] by
+// default; every rule of a key counts as one. The least recently used gives way, and
+// what it had leased goes back. One takes about 500 bytes and its key. It panics
+// if n is less than 1.
+func MaxKeys(n int) Option {
+	if n < 1 {
+		panic("lease: MaxKeys: n is less than 1")
+	}
+	return func(c *config) { c.maxKeys = n }
+}
+
+// Lifetime is how long tokens are held here before they go back, [DefaultLifetime] by
+// default. A longer one saves calls on keys of some hundred decisions a second; a
+// shorter one gives other processes sooner what is not used here. Of a bucket it is
+// never longer than an eighth of the time in which the bucket fills up, and of a
+// window not longer than the window. Processes that share a Store may have different
+// ones. It panics if d is less than a millisecond or more than [MaxLifetime].
+func Lifetime(d time.Duration) Option {
+	if d < time.Millisecond || d > MaxLifetime {
+		panic("lease: Lifetime: not between a millisecond and a second")
+	}
+	return func(c *config) { c.lifetime = d }
+}
+
+// MaxAge bounds how long a key is denied here on the word of the Store,
+// [DefaultMaxAge] by default, however far its RetryAfter is. So long can it take until
+// a Reset, a Refund or a raised limit of another process gets through, and so often
+// is the Store asked about a key that stays denied. It panics if d is not positive.
+func MaxAge(d time.Duration) Option {
+	if d <= 0 {
+		panic("lease: MaxAge: not positive")
+	}
+	return func(c *config) { c.maxAge = d }
+}
+
+// Timeout bounds the calls that are made here for many callers at once, to take a
+// block or to give it back, and how long Close takes to give back; [DefaultTimeout]
+// by default. It is for Stores without a deadline of their own. It panics if d is not
+// positive.
+func Timeout(d time.Duration) Option {
+	if d <= 0 {
+		panic("lease: Timeout: not positive")
+	}
+	return func(c *config) { c.timeout = d }
+}

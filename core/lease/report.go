@@ -1,0 +1,68 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A report is what the Store has said last about a rule of a key. The Store decided at
+// some moment between sent, when it was asked, and heard, when its answer was here.
+// What may still be used is reckoned from the one, what is told from the other: so
+// nothing is admitted too early, and who waits as long as he was told is not too early
+// either.
+type report struct {
+	known       bool
+	sent, heard int64 // ns
+	used        int64 // then, with all that was leased
+	left        int64 // how long the window lasted from then on (ns)
+}
+
+// forever is how long the window of a bucket lasts.
+const forever = 1 << 62
+
+// newReport reads the answer to a charge. mark is where it was granted, if it was.
+func newReport(m *meter, c *core.Charge, sent, heard int64, granted bool, mark core.Mark) report {
+	st := &c.State
+	r := report{known: true, sent: sent, heard: heard, left: forever}
+	if m.flow == 0 {
+		r.used, r.left = m.full-int64(st.Remaining), int64(st.Window)
+		return r
+	}
+	if granted {
+		r.used = m.count(mark.Used) + int64(c.Cost)*m.unit
+		return r
+	}
+	reset := int64(st.ResetAfter / time.Microsecond)
+	if reset > 2*m.full/m.flow {
+		return report{} // deep in debt
+	}
+	if r.used = reset * m.flow; st.Remaining > 0 { // it was rounded up, but what remained was there
+		r.used = min(r.used, m.full-int64(st.Remaining)*m.unit)
+	}
+	return r
+}
+
+// most is what can be in use at now, if nobody else takes anything.
+func (r *report) most(m *meter, now int64) int64 {
+	if now-r.heard >= r.left {
+		return 0
+	}
+	return max(0, r.used-m.refill(max(0, now-r.heard)/1000))
+}
+
+// least is what can be in use at now, unless somebody gives back.
+func (r *report) least(m *meter, now int64) int64 {
+	if now-r.sent >= r.left {
+		return 0
+	}
+	return max(0, r.used-m.refill(micros(now-r.sent)))
+}
+
+// lasts is how long the window lasts at most, after now.
+func (r *report) lasts(now int64) int64 {
+	if r.left == forever {
+		return forever
+	}
+	return max(0, r.heard+r.left-now)
+}

@@ -1,0 +1,83 @@
+package lease
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A shard is a part of the cells, in a list by when they were used.
+type shard struct {
+	mu     sync.Mutex
+	cells  map[place]*cell
+	meters map[uint64]*meter // by the ID of the rule
+	limit  int
+	list   cell // next is the latest, prev the oldest
+	serial uint64
+	closed bool
+
+	hits, leased uint64
+	_            [64]byte // the next shard's lock is on another cache line
+}
+
+func (sh *shard) init(limit int) {
+	sh.cells, sh.meters, sh.limit = make(map[place]*cell), make(map[uint64]*meter), limit
+	sh.list.prev, sh.list.next = &sh.list, &sh.list
+}
+
+// find returns the cell of c, nil if there is none.
+func (sh *shard) find(c *core.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
+
+// cell returns the cell of c, a new one if need be, and nil if its rule is not leased.
+// old is what gave way for it: another cell, or what is here about another limit.
+func (sh *shard) cell(s *Store, c *core.Charge) (found, old *cell) {
+	found = sh.find(c)
+	if found != nil && found.m.measures(c.Rule) {
+		if sh.list.next != found {
+			found.unlink()
+			found.link(&sh.list)
+		}
+		return found, nil
+	}
+	m := sh.meter(s, c.Rule)
+	if found != nil {
+		sh.drop(found)
+		old = found
+	}
+	if m == nil {
+		return nil, old
+	}
+	if old == nil && len(sh.cells) >= sh.limit {
+		old = sh.list.prev
+		sh.drop(old)
+	}
+	found = &cell{place: place{c.Rule.ID(), strings.Clone(c.Key)}, m: m}
+	sh.cells[found.place] = found
+	found.link(&sh.list)
+	return found, old
+}
+
+func (sh *shard) drop(c *cell) {
+	c.gone = true
+	c.unlink()
+	delete(sh.cells, c.place)
+}
+
+// meter returns the meter of r, nil if r is not leased.
+func (sh *shard) meter(s *Store, r *core.Rule) *meter {
+	m := sh.meters[r.ID()]
+	if m == nil || !m.measures(r) {
+		if m = newMeter(r, s.config.lifetime); m != nil {
+			sh.meters[r.ID()] = m
+		}
+	}
+	return m
+}
+
+func (c *cell) link(list *cell) {
+	c.prev, c.next = list, list.next
+	c.prev.next, c.next.prev = c, c
+}
+
+func (c *cell) unlink() { c.prev.next, c.next.prev = c.next, c.prev }

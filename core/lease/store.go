@@ -1,0 +1,135 @@
+package lease
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A Store spends in this process what it has taken from another Store in blocks. It
+// is made by [New], is safe for concurrent use, and is to be closed.
+type Store struct {
+	next   core.Store
+	config config
+	clock  func() int64 // nanoseconds that never step
+	seed   maphash.Seed
+	shards []shard
+
+	calls, returned, lost atomic.Uint64
+
+	background sync.WaitGroup
+	paying     chan struct{} // bounds how many calls give back at a time
+}
+
+const (
+	maxShards = 64
+	// minShard is the smallest part of the cells. Of less, one part would fill up by
+	// chance long before the others.
+	minShard = 64
+	// payers is how many calls give back at a time.
+	payers = 16
+)
+
+// New returns a Store over next, which stays the caller's. It panics if next is nil.
+func New(next core.Store, opts ...Option) *Store {
+	if next == nil {
+		panic("lease: New: next is nil")
+	}
+	c := config{
+		maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, maxAge: DefaultMaxAge, timeout: DefaultTimeout,
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	start := time.Now()
+	s := &Store{
+		next: next, config: c, seed: maphash.MakeSeed(), paying: make(chan struct{}, payers),
+		clock: func() int64 { return int64(time.Since(start)) },
+	}
+	n := 1
+	for n < maxShards && c.maxKeys/(2*n) >= minShard {
+		n *= 2
+	}
+	s.shards = make([]shard, n)
+	for i := range s.shards {
+		s.shards[i].init((c.maxKeys + n - 1) / n)
+	}
+	return s
+}
+
+// Declare implements [core.Declarer] if the Store behind does, and passes the rules
+// on to it. Otherwise it does nothing.
+func (s *Store) Declare(rules ...core.Rule) error {
+	if d, ok := s.next.(core.Declarer); ok {
+		return d.Declare(rules...)
+	}
+	return nil
+}
+
+// Stats counts what a Store has met since it was made.
+type Stats struct {
+	Hits     uint64 // rules of decisions that were decided here
+	Calls    uint64 // calls of the Store behind: for decisions, blocks and returns
+	Leased   uint64 // tokens taken in blocks, beyond what was wanted at that moment
+	Returned uint64 // tokens of these that were given back
+	Lost     uint64 // tokens of these that could not be given back, because the Store failed
+	Keys     int    // rules of keys that are watched now
+	Held     uint64 // tokens that are held now
+}
+
+// Stats returns the counts so far. What was leased, and is neither returned, lost nor
+// held, was spent, or is worth nothing any more.
+func (s *Store) Stats() Stats {
+	sum := Stats{Calls: s.calls.Load(), Returned: s.returned.Load(), Lost: s.lost.Load()}
+	now := s.clock()
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sum.Hits += sh.hits
+		sum.Leased += sh.leased
+		sum.Keys += len(sh.cells)
+		for _, c := range sh.cells {
+			sum.Held += uint64(c.held(now))
+		}
+		sh.mu.Unlock()
+	}
+	return sum
+}
+
+// Take implements [core.Store]. Its errors are those of the Store behind, that of a
+// ctx that is done, and that of charges that break the contract. When the Store
+// behind fails, what is held is spent still.
+func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckCharges(charges); err != nil {
+		return err
+	}
+	switch {
+	case len(charges) == 0:
+		return s.call(ctx, charges)
+	case !charges[0].Op.Asks():
+		return s.tell(ctx, charges)
+	case len(charges) == 1:
+		return s.decide(ctx, charges)
+	}
+	return s.together(ctx, charges)
+}
+
+// call asks the Store behind.
+func (s *Store) call(ctx context.Context, charges []core.Charge) error {
+	s.calls.Add(1)
+	return s.next.Take(ctx, charges)
+}
+
+func (s *Store) shard(key string) *shard {
+	if len(s.shards) == 1 {
+		return &s.shards[0]
+	}
+	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+}

@@ -1,0 +1,141 @@
+package lease
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// A piece is what is known of one charge of a decision.
+type piece struct {
+	taken   taken
+	outcome outcome
+}
+
+// together decides several charges that ask: all or none. What leases cover is taken
+// from these; all the rest goes to the Store in one call. If that denies, what was
+// taken here goes back to where it was.
+func (s *Store) together(ctx context.Context, charges []core.Charge) error {
+	var room [4]piece
+	parts := room[:0]
+	refused := false
+	for i := range charges {
+		c, p := &charges[i], piece{}
+		if c.Op == core.Spend && !refused && s.leasable(c) {
+			var err error
+			if p.taken, p.outcome, err = s.acquire(ctx, c, false); err != nil {
+				s.restore(charges, parts)
+				return err
+			}
+			refused = p.outcome == denied
+		}
+		parts = append(parts, p)
+	}
+	if slices.ContainsFunc(parts, func(p piece) bool { return p.outcome == straight }) {
+		if err := s.rest(ctx, charges, parts, refused); err != nil {
+			s.restore(charges, parts)
+			return err
+		}
+	}
+	if refused || deniedBy(charges) {
+		s.restore(charges, parts)
+		return nil
+	}
+	for i := range parts {
+		if c := &charges[i]; parts[i].outcome == granted && c.Mark != nil {
+			*c.Mark = parts[i].taken.mark
+		}
+	}
+	return nil
+}
+
+// rest asks the Store about the charges that leases do not cover; if the decision has
+// been refused, only to be told what they would be.
+func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, refused bool) error {
+	asked := make([]core.Charge, 0, len(charges))
+	for i := range parts {
+		if parts[i].outcome == straight {
+			c := charges[i]
+			if refused {
+				c.Op = core.Peek
+			}
+			asked = append(asked, c)
+		}
+	}
+	sent := s.clock()
+	if err := s.call(ctx, asked); err != nil {
+		return err
+	}
+	heard := s.clock()
+	for i := range parts {
+		if parts[i].outcome != straight {
+			continue
+		}
+		c := &charges[i]
+		c.State = asked[0].State
+		asked = asked[1:]
+		s.learn(c, sent, heard)
+		if c.Op == core.Peek || refused {
+			s.reveal(c)
+		}
+	}
+	return nil
+}
+
+// deniedBy says whether a charge denies the decision.
+func deniedBy(charges []core.Charge) bool {
+	for i := range charges {
+		if c := &charges[i]; !c.State.Allowed && !c.Rule.IsShadow() {
+			return true
+		}
+	}
+	return false
+}
+
+// learn remembers what the Store said about a charge that went straight.
+func (s *Store) learn(c *core.Charge, sent, heard int64) {
+	if !s.leasable(c) {
+		return
+	}
+	sh := s.shard(c.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	cell := sh.find(c)
+	if cell == nil || !cell.m.measures(c.Rule) || cell.said.known && heard < cell.said.heard {
+		return
+	}
+	cell.said = newReport(cell.m, c, sent, heard, false, core.Mark{})
+}
+
+// restore gives back what the parts of a decision took that was denied or failed, and
+// says in their States what is left with nothing taken.
+func (s *Store) restore(charges []core.Charge, parts []piece) {
+	for i := range parts {
+		p, c := &parts[i], &charges[i]
+		if p.outcome != granted {
+			continue
+		}
+		sh := s.shard(c.Key)
+		sh.mu.Lock()
+		cell, n, now := sh.find(c), int64(c.Cost), s.clock()
+		if cell == nil || !cell.m.measures(c.Rule) {
+			cell = nil
+			if m := sh.meter(s, c.Rule); m != nil {
+				s.payLater(sh, []debt{p.taken.owed(m, c.Key, n)})
+			}
+		} else if !cell.unspend(now, n, p.taken) {
+			cell.said.used -= n * cell.m.unit
+			s.payLater(sh, []debt{p.taken.owed(cell.m, c.Key, n)})
+		}
+		var v algo.Verdict
+		if cell != nil {
+			v = cell.verdict(now, 0, n, false)
+		}
+		sh.mu.Unlock()
+		if cell != nil {
+			c.Answer(v, false)
+		}
+	}
+}
