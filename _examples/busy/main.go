@@ -1,0 +1,126 @@
+// Busy: a limit of thousands that all instances share, with one round trip to Redis
+// for dozens of requests; and a client over its own limit, who costs none.
+//
+//	go run -C _examples ./busy
+//
+// REDIS_URL says which Redis. Without it the program starts a redis-server of its
+// own, which ends with it. REDIS_TIMEOUT is how long Redis may take for a decision,
+// 100ms by default.
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/examples/internal/demo"
+	"github.com/weir-go/weir/examples/internal/localredis"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+// stores are one over the other: what the first cannot decide, it asks the next.
+type stores struct {
+	leased *lease.Store     // takes from large limits in blocks, and spends them here
+	denied *denycache.Store // knows who is over a limit until it has room again
+}
+
+func newStores(rdb redis.UniversalClient, timeout time.Duration) stores {
+	denied := denycache.New(redisstore.New(rdb, redisstore.Timeout(timeout)))
+	return stores{lease.New(denied), denied}
+}
+
+func newHandler(s stores) http.Handler {
+	store := s.leased
+	// What all clients together may ask for, at all instances: large, so it is leased.
+	all := core.Must(core.New(store, core.TokenBucket("all", core.PerMinute(6000))))
+	// What one client may: small, so every request is a call, until it is denied.
+	each := core.Must(core.New(store, core.SlidingLog("each", core.PerMinute(20))))
+
+	one := keyfunc.Constant("all")
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", nethttplimit.New(all, one)(http.HandlerFunc(hello)))
+	// Both in one decision: who is over his own limit takes nothing from all.
+	mux.Handle("GET /search", nethttplimit.New(each, keyfunc.RemoteIP(), gate.And(all, one))(http.HandlerFunc(hello)))
+	mux.HandleFunc("GET /stats", stats(s))
+	return mux
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "Hello!") }
+
+func stats(s stores) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		leased, denied := s.leased.Stats(), s.denied.Stats()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"held": leased.Held, "spent_or_denied_from_leases": leased.Hits,
+			"known_to_be_denied": denied.Hits, "asked_redis": denied.Misses,
+		})
+	}
+}
+
+const try = `
+  # a thousand requests, and how many calls they took
+  curl -s -o /dev/null -w '%{http_code}\n' 'http://ADDR/?[1-1000]' | sort | uniq -c
+  curl -s http://ADDR/stats
+  # a client over its own limit: nothing is asked, and nothing taken from all
+  curl -s -o /dev/null -w '%{http_code}\n' 'http://ADDR/search?[1-200]' | sort | uniq -c
+  curl -s http://ADDR/stats
+  # what is left of the 6000 of all, at this instance or another
+  curl -si http://ADDR/ | grep -i ratelimit
+`
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	timeout, err := time.ParseDuration(cmp.Or(os.Getenv("REDIS_TIMEOUT"), "100ms"))
+	if err != nil || timeout <= 0 {
+		return fmt.Errorf("REDIS_TIMEOUT is not a positive duration like 100ms: %q", os.Getenv("REDIS_TIMEOUT"))
+	}
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		if !localredis.Installed() {
+			return errors.New("REDIS_URL is not set, and redis-server is not in PATH")
+		}
+		server, err := localredis.New()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		if err := server.Start(); err != nil {
+			return err
+		}
+		url = "redis://" + server.Addr() + "/0"
+		fmt.Printf("For a second instance:\n\n  REDIS_URL=%s ADDR=127.0.0.1:8081 go run -C _examples ./busy\n\n", url)
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	options.DialerRetries = 1
+	logging.Disable() // go-redis logs every attempt to connect
+	rdb := redis.NewClient(options)
+	defer rdb.Close()
+
+	s := newStores(rdb, timeout)
+	err = demo.Serve(newHandler(s), try)
+	// Gives back what is leased, so that other instances have it.
+	return errors.Join(err, s.leased.Close())
+}
