@@ -95,15 +95,16 @@ func (c *cell) keep(b block, now int64) (old block) {
 }
 
 // refuses says whether the Store cannot have enough for cost even with what is held
-// here. When there was not enough once, there has to be some more.
-func (c *cell) refuses(now, cost, maxAge int64) bool {
+// here, when claims are to be served before. When there was not enough once, there has
+// to be some more.
+func (c *cell) refuses(now, claims, cost, maxAge int64) bool {
 	if !c.said.known || now-c.said.sent >= maxAge || now-c.said.sent >= c.said.left {
 		return false
 	}
-	if c.free(now)+c.held(now) >= c.need(cost) {
+	if c.free(now)+c.held(now)-claims >= c.need(cost) {
 		return false
 	}
-	c.dry = true
+	c.dry = c.dry || claims == 0
 	return true
 }
 

@@ -54,7 +54,7 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		s.payLater(sh, old.end(now, true))
 	}
 	switch {
-	case cell == nil:
+	case cell == nil || cost > cell.m.capacity():
 		sh.mu.Unlock()
 		return taken{}, straight, nil
 	case cell.held(now) >= cost:
@@ -68,7 +68,7 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		sh.mu.Unlock()
 		c.Answer(v, true)
 		return t, granted, nil
-	case cell.refuses(now, cost, int64(s.config.maxAge)):
+	case cell.refuses(now, 0, cost, int64(s.config.maxAge)):
 		v := cell.denial(now, 0, cost)
 		sh.hits++
 		sh.mu.Unlock()

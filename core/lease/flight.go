@@ -53,35 +53,37 @@ type flight struct {
 	mark        core.Mark
 }
 
-// launch sends a flight for all who wait for c. The shard is locked, and not closed.
+// launch sends a flight for those who wait for c, as far as the Store can have enough
+// for them, and for the next block. The shard is locked, and not closed.
 func (s *Store) launch(sh *shard, c *cell, now int64) {
 	f := &flight{cell: c, resets: c.resets}
-	held, capacity := c.held(now), c.m.capacity()
+	free := c.m.capacity()
+	if c.said.known {
+		free = c.free(now)
+	}
+	alone := false
 	for len(c.queue) > 0 {
 		w := c.queue[0]
-		if len(f.waiters) > 0 && max(w.tries, f.waiters[0].tries) >= maxTries {
+		if len(f.waiters) > 0 && (alone || w.tries >= maxTries || w.cost > free-f.want) {
 			break
 		}
 		if c.queue = c.queue[1:]; !w.left {
 			f.waiters = append(f.waiters, w)
-			f.want = min(f.want+w.cost, capacity+held)
+			f.want += w.cost
+			alone = w.tries >= maxTries
 		}
 	}
-	if len(f.waiters) > 0 {
-		first := f.waiters[0].cost
-		if c.said.known {
-			f.want = min(f.want, max(first, c.free(now)+held))
-		}
-		f.want = max(f.want, first) - held
+	// What is held melts until the flight is back, unless there is little left.
+	if f.want > free {
+		f.want -= c.held(now)
 	}
-	extra := int64(0)
-	if len(f.waiters) == 0 || f.waiters[0].tries < maxTries {
-		extra = c.extra(now, f.want)
+	f.n = f.want
+	if !alone {
+		f.n += c.extra(now, f.want)
 	}
-	if f.n = f.want + extra; f.n <= 0 {
+	if f.n <= 0 {
 		return
 	}
-	sh.leased += uint64(extra)
 	c.flying, c.dry = true, false
 	s.background.Add(1)
 	go s.fly(sh, f)
@@ -138,6 +140,10 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		case w.left:
 			continue
 		case w.cost-k > c.held(f.heard):
+			if w.tries++; w.tries > maxTries {
+				w.settle(straight, algo.Verdict{}, taken{}, nil)
+				continue
+			}
 			again = append(again, w)
 			continue
 		}
@@ -158,6 +164,7 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 	if c.resets != f.resets {
 		return nil // the state that it was taken from may be gone
 	}
+	sh.leased += uint64(b.left(m, f.sent))
 	debts = c.end(f.heard, false)
 	old := b
 	if !sh.closed && !c.gone {
@@ -199,7 +206,7 @@ func (f *flight) bounce() {
 // serve answers those who wait for c and can be answered without the Store, and sends
 // a flight for the others.
 func (s *Store) serve(sh *shard, c *cell, now int64) {
-	waiting := c.queue[:0]
+	waiting, claims := c.queue[:0], int64(0)
 	for _, w := range c.queue {
 		switch {
 		case w.left:
@@ -209,10 +216,11 @@ func (s *Store) serve(sh *shard, c *cell, now int64) {
 			v := c.verdict(now, 0, w.cost, true)
 			sh.hits++
 			w.settle(granted, v, c.spend(now, w.cost), nil)
-		case c.refuses(now, w.cost, int64(s.config.maxAge)):
+		case c.refuses(now, claims, w.cost, int64(s.config.maxAge)):
 			sh.hits++
-			w.settle(denied, c.denial(now, 0, w.cost), taken{}, nil)
+			w.settle(denied, c.denial(now, claims, w.cost), taken{}, nil)
 		default:
+			claims += w.cost
 			waiting = append(waiting, w)
 		}
 	}

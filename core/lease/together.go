@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // A piece is what is known of one charge of a decision.
@@ -112,30 +111,33 @@ func (s *Store) learn(c *core.Charge, sent, heard int64) {
 // restore gives back what the parts of a decision took that was denied or failed, and
 // says in their States what is left with nothing taken.
 func (s *Store) restore(charges []core.Charge, parts []piece) {
+	var debts []debt
 	for i := range parts {
 		p, c := &parts[i], &charges[i]
 		if p.outcome != granted {
 			continue
 		}
-		sh := s.shard(c.Key)
+		sh, n := s.shard(c.Key), int64(c.Cost)
 		sh.mu.Lock()
-		cell, n, now := sh.find(c), int64(c.Cost), s.clock()
-		if cell == nil || !cell.m.measures(c.Rule) {
+		now, m := s.clock(), sh.meter(s, c.Rule)
+		cell := sh.find(c)
+		if cell != nil && !cell.m.measures(c.Rule) {
 			cell = nil
-			if m := sh.meter(s, c.Rule); m != nil {
-				s.payLater(sh, []debt{p.taken.owed(m, c.Key, n)})
-			}
-		} else if !cell.unspend(now, n, p.taken) {
-			cell.said.used -= n * cell.m.unit
-			s.payLater(sh, []debt{p.taken.owed(cell.m, c.Key, n)})
 		}
-		var v algo.Verdict
+		if m != nil && (cell == nil || !cell.unspend(now, n, p.taken)) {
+			debts = append(debts, p.taken.owed(m, c.Key, n))
+			if cell != nil {
+				cell.said.used -= n * m.unit
+			}
+		}
 		if cell != nil {
-			v = cell.verdict(now, 0, n, false)
+			c.Answer(cell.verdict(now, 0, n, false), false)
 		}
 		sh.mu.Unlock()
-		if cell != nil {
-			c.Answer(v, false)
-		}
+	}
+	if len(debts) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
+		defer cancel()
+		s.pay(ctx, debts)
 	}
 }
