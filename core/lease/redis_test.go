@@ -80,3 +80,64 @@ func TestFourProcessesOnRedis(t *testing.T) {
 		})
 	}
 }
+
+// A Redis that dies and comes back empty, and one that hangs: whoever waits has an
+// error within the deadline, what is held is spent meanwhile, and then it goes on.
+func TestRedisDies(t *testing.T) {
+	for name, away := range map[string][2]func(*redistest.Server){
+		"killed": {(*redistest.Server).Stop, (*redistest.Server).Start},
+		"frozen": {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Single(t)
+			const deadline = 200 * time.Millisecond
+			s := lease.New(redisstore.New(server.Client(), redisstore.Timeout(deadline)))
+			l := core.Must(core.New(s, core.TokenBucket("b", core.PerSecond(20_000))))
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			var admitted, failed, slow atomic.Int64
+			var wg sync.WaitGroup
+			for range 32 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						begun := time.Now()
+						d, err := l.Allow(context.Background(), "one")
+						if time.Since(begun) > 10*deadline {
+							slow.Add(1)
+						}
+						switch {
+						case err != nil:
+							failed.Add(1)
+						case d.Allowed:
+							admitted.Add(1)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			grow := func(what string, n *atomic.Int64) {
+				t.Helper()
+				from := n.Load()
+				for begun := time.Now(); n.Load() < from+100; time.Sleep(time.Millisecond) {
+					if time.Since(begun) > 20*time.Second {
+						t.Fatalf("%s: no more than %d", what, n.Load()-from)
+					}
+				}
+			}
+			grow("admitted before", &admitted)
+			away[0](server)
+			grow("failed meanwhile", &failed)
+			away[1](server)
+			grow("admitted after", &admitted)
+			stop()
+			wg.Wait()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := slow.Load(); n > 0 {
+				t.Errorf("%d decisions took longer than ten deadlines", n)
+			}
+			t.Logf("%d admitted, %d failed, %+v", admitted.Load(), failed.Load(), s.Stats())
+		})
+	}
+}
