@@ -22,6 +22,7 @@ type block struct {
 	bottom int64 // where the slots of the whole lease began, from at on
 	front  int64 // the slots from here ...
 	limit  int64 // ... to here are left
+	undone int64 // of those before front, how many came back that were not the last
 }
 
 // A taken says which slots were spent here.
@@ -30,6 +31,9 @@ type taken struct {
 	first  int64
 	bottom int64
 	mark   core.Mark
+
+	watched bool   // none was taken, and the answer of the Store is of interest
+	changes uint64 // of the cell, then
 }
 
 // begin is where the slots begin that are still worth something.
@@ -65,13 +69,20 @@ func (b *block) slots(m *meter, first int64) taken {
 }
 
 // unspend takes back n tokens that were spent as t. Events that were spent above them
-// have, in effect, slots that are lower by so much. None of these is earlier than
-// first, and if that has not begun, none of the events is later.
+// have, in effect, slots that are lower by so much, as these may have by what came back
+// before. None of those slots is earlier than the first, and if that has not begun, none
+// of the events is later.
 func (b *block) unspend(m *meter, now, n int64, t taken) bool {
-	if t.serial == 0 || t.serial != b.serial || now >= b.ends || m.refill(micros(now-b.asked)) > t.first {
+	last := b.front == t.first+n*m.unit
+	switch {
+	case t.serial == 0 || t.serial != b.serial || now >= b.ends:
+		return false
+	case m.flow > 0 && m.refill(micros(now-b.asked)) > t.first-b.undone:
 		return false
 	}
-	b.front -= n * m.unit
+	if b.front -= n * m.unit; !last {
+		b.undone += n * m.unit
+	}
 	return true
 }
 

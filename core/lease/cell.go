@@ -23,9 +23,10 @@ type cell struct {
 	first  int64    // what the last lease had at first
 	dry    bool     // an empty bucket is left to rest
 
-	flying bool      // the Store is asked
-	queue  []*waiter // who waits for the next answer
-	resets uint64    // how often the state has changed in ways that nobody tells
+	flying  bool      // the Store is asked
+	queue   []*waiter // who waits for the next answer
+	resets  uint64    // how often it was reset
+	changes uint64    // how often the state has changed in other ways than by a lease
 
 	used  float64 // how much was used of late, half of what was a lifetime ago
 	since int64   // when that was reckoned
@@ -98,7 +99,7 @@ func (c *cell) keep(b block, now int64) (old block) {
 // here, when claims are to be served before. When there was not enough once, there has
 // to be some more.
 func (c *cell) refuses(now, claims, cost, maxAge int64) bool {
-	if !c.said.known || now-c.said.sent >= maxAge || now-c.said.sent >= c.said.left {
+	if !c.said.known || now-c.said.sent >= min(maxAge, c.said.surely()) {
 		return false
 	}
 	if c.free(now)+c.held(now)-claims >= c.need(cost) {
@@ -131,8 +132,10 @@ func (c *cell) verdict(now, claims, cost int64, spent bool) algo.Verdict {
 // denial is the verdict about a cost that is refused.
 func (c *cell) denial(now, claims, cost int64) algo.Verdict {
 	v := c.verdict(now, claims, cost, false)
-	if need := c.need(cost); need > cost && v.Retry != algo.Never {
-		v.Allowed, v.Retry = false, c.verdict(now, claims, need, false).Retry
+	if v.Retry != algo.Never {
+		// What is held may be gone by then.
+		used := c.said.most(c.m, now) + claims*c.m.unit
+		v.Allowed, v.Retry = false, c.m.verdict(used, c.said.lasts(now), c.need(cost), false).Retry
 		v.Window = v.Retry
 	}
 	return v
@@ -167,10 +170,12 @@ func (c *cell) low(now int64) bool {
 	return !c.flying && c.first >= 8*minBlock && c.held(now)*4 < c.first
 }
 
-// forget is for when the state has changed in ways that nobody tells.
-func (c *cell) forget() {
-	c.resets++
-	c.said, c.dry = report{}, false
+// change is for when the state has changed in other ways than by a lease. What is
+// under way says nothing about it.
+func (c *cell) change() {
+	c.changes++
+	c.said.doubt()
+	c.dry = false
 }
 
 // owes is what goes back of b. What is told about the Store heeds it from now on.

@@ -48,11 +48,9 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		sh.mu.Unlock()
 		return taken{}, straight, nil
 	}
-	cell, old := sh.cell(s, c)
 	now, cost := s.clock(), int64(c.Cost)
-	if old != nil {
-		s.payLater(sh, old.end(now, true))
-	}
+	cell, debts := sh.cell(s, c, now)
+	s.payLater(sh, debts)
 	switch {
 	case cell == nil || cost > cell.m.capacity():
 		sh.mu.Unlock()
@@ -76,8 +74,9 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		return taken{}, denied, nil
 	case !patient && cell.held(now) == 0 && cell.extra(now, cost) == 0:
 		cell.spent += cost
+		t := taken{watched: true, changes: cell.changes}
 		sh.mu.Unlock()
-		return taken{}, straight, nil
+		return t, straight, nil
 	}
 	w := &waiter{cost: cost, done: make(chan struct{})}
 	cell.queue = append(cell.queue, w)
@@ -129,11 +128,12 @@ func (s *Store) reveal(c *core.Charge) {
 	}
 }
 
-// tell passes on what does not ask, after which nobody here knows what the Store has.
-// What was leased before a Reset is not worth anything after it, and when a bill has
+// tell passes on what does not ask. What was leased before a Reset is not worth anything after it, and when a bill has
 // left nothing, nothing is kept back from it either.
 func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
+	sent := s.clock()
 	err := s.call(ctx, charges)
+	heard := s.clock()
 	for i := range charges {
 		c := &charges[i]
 		if !s.leasable(c) {
@@ -142,9 +142,12 @@ func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 		sh := s.shard(c.Key)
 		sh.mu.Lock()
 		if cell := sh.find(c); cell != nil {
-			cell.forget()
+			if cell.change(); err == nil && cell.m.measures(c.Rule) {
+				cell.said = newReport(cell.m, c, sent, heard, false, core.Mark{})
+			}
 			switch {
 			case c.Op == core.Reset && err == nil:
+				cell.resets++
 				cell.blocks = [2]block{}
 			case c.Op == core.Reset || c.Op == core.Settle && c.State.Remaining == 0:
 				s.payLater(sh, cell.end(s.clock(), true))

@@ -47,6 +47,7 @@ type flight struct {
 	waiters []*waiter
 	want, n int64 // for those, and altogether
 	resets  uint64
+	changes uint64
 
 	sent, heard int64
 	charge      [1]core.Charge
@@ -56,7 +57,7 @@ type flight struct {
 // launch sends a flight for those who wait for c, as far as the Store can have enough
 // for them, and for the next block. The shard is locked, and not closed.
 func (s *Store) launch(sh *shard, c *cell, now int64) {
-	f := &flight{cell: c, resets: c.resets}
+	f := &flight{cell: c, resets: c.resets, changes: c.changes}
 	free := c.m.capacity()
 	if c.said.known {
 		free = c.free(now)
@@ -122,14 +123,14 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 	c := f.cell
 	m := c.m
 	report := newReport(m, &f.charge[0], f.sent, f.heard, true, f.mark)
-	if c.resets == f.resets {
-		c.said = report
+	if c.said = report; c.changes != f.changes {
+		c.said.doubt()
 	}
 	sh.serial++
 	first := m.count(f.mark.Used)
 	b := block{
 		serial: sh.serial, at: f.mark.At, origin: f.mark.Origin, asked: f.sent,
-		ends: f.sent + min(m.life, report.left), over: f.sent + report.left,
+		ends: f.sent + min(m.life, report.surely()), over: f.sent + report.surely(),
 		bottom: first, front: first, limit: first + f.n*m.unit,
 	}
 	var again []*waiter
@@ -162,7 +163,7 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		return nil
 	}
 	if c.resets != f.resets {
-		return nil // the state that it was taken from may be gone
+		return nil // what it was taken from is gone
 	}
 	sh.leased += uint64(b.left(m, f.sent))
 	debts = c.end(f.heard, false)
@@ -198,8 +199,8 @@ func (f *flight) bounce() {
 		}
 	}
 	c.queue = append(again, c.queue...)
-	if c.resets != f.resets {
-		c.forget()
+	if c.changes != f.changes {
+		c.said.doubt()
 	}
 }
 

@@ -18,6 +18,8 @@ type meter struct {
 	life  int64 // how long tokens are held (ns)
 	guard int64 // how long any process may hold tokens of a bucket (us)
 	soon  int64 // the tokens that refill in a rest
+
+	longest int64 // the longest time of which refill is counted (us)
 }
 
 const (
@@ -57,7 +59,7 @@ func newMeter(r *core.Rule, lifetime time.Duration) *meter {
 	if m.guard < shortest || tooFine(b) {
 		return nil
 	}
-	m.flow = b.Den()
+	m.flow, m.longest = b.Den(), most/b.Den()
 	m.unit, m.full = m.count(b.Unit), m.count(b.Full)
 	m.life = min(m.life, m.guard*1000)
 	m.soon = min(int64(rest/time.Microsecond)*m.flow/m.unit, p.Capacity()/share)
@@ -78,7 +80,7 @@ func leasable(r *core.Rule) bool {
 // tooFine says whether twice what b holds, and some seconds, would overflow.
 func tooFine(b *algo.Bucket) bool {
 	hi, lo := bits.Mul64(uint64(2*b.Full.Micros+4_000_000), uint64(b.Den()))
-	return hi > 0 || lo >= 1<<61
+	return hi > 0 || lo >= most
 }
 
 func (m *meter) capacity() int64 { return m.rule.Program().Capacity() }
@@ -98,13 +100,8 @@ func (m *meter) span(x int64) algo.Span {
 	return algo.Span{Micros: x / m.flow, Frac: x % m.flow}
 }
 
-// refill is what refills in so many microseconds, if it is not much more than all.
-func (m *meter) refill(us int64) int64 {
-	if m.flow == 0 {
-		return 0
-	}
-	return min(us, 2*m.full/m.flow+1) * m.flow
-}
+// refill is what refills in so many microseconds.
+func (m *meter) refill(us int64) int64 { return min(us, m.longest) * m.flow }
 
 // verdict is what the rule says about cost when so much is in use, before it is
 // spent, and the window lasts for left (ns).

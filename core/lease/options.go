@@ -25,9 +25,9 @@ const (
 const MaxLifetime = time.Second
 
 // MaxKeys bounds the number of keys that are watched here, [DefaultMaxKeys] by
-// default; every rule of a key counts as one. The least recently used gives way, and
-// what it had leased goes back. One takes about 500 bytes and its key. It panics
-// if n is less than 1.
+// default; every rule of a key counts as one, and those for which calls are under way come
+// on top. The least recently used gives way, and what it had leased goes back. One takes
+// about 600 bytes and its key. It panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")

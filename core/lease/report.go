@@ -18,8 +18,12 @@ type report struct {
 	left        int64 // how long the window lasted from then on (ns)
 }
 
-// forever is how long the window of a bucket lasts.
-const forever = 1 << 62
+const (
+	// forever is how long the window of a bucket lasts.
+	forever = 1 << 62
+	// most is the most that is counted of a bucket: sums of two do not overflow.
+	most = 1 << 61
+)
 
 // newReport reads the answer to a charge. mark is where it was granted, if it was.
 func newReport(m *meter, c *core.Charge, sent, heard int64, granted bool, mark core.Mark) report {
@@ -34,8 +38,8 @@ func newReport(m *meter, c *core.Charge, sent, heard int64, granted bool, mark c
 		return r
 	}
 	reset := int64(st.ResetAfter / time.Microsecond)
-	if reset > 2*m.full/m.flow {
-		return report{} // deep in debt
+	if reset > most/m.flow {
+		return report{} // in debt for longer than can be counted here
 	}
 	if r.used = reset * m.flow; st.Remaining > 0 { // it was rounded up, but what remained was there
 		r.used = min(r.used, m.full-int64(st.Remaining)*m.unit)
@@ -53,11 +57,18 @@ func (r *report) most(m *meter, now int64) int64 {
 
 // least is what can be in use at now, unless somebody gives back.
 func (r *report) least(m *meter, now int64) int64 {
-	if now-r.sent >= r.left {
+	if now-r.sent >= r.surely() {
 		return 0
 	}
 	return max(0, r.used-m.refill(micros(now-r.sent)))
 }
+
+// surely is how long after sent the window lasts at least. The Store's clock counts whole
+// microseconds.
+func (r *report) surely() int64 { return r.left - int64(time.Microsecond) }
+
+// doubt makes r say nothing any more about what the Store cannot have.
+func (r *report) doubt() { r.sent = -forever / 2 }
 
 // lasts is how long the window lasts at most, after now.
 func (r *report) lasts(now int64) int64 {

@@ -29,9 +29,10 @@ func (sh *shard) init(limit int) {
 // find returns the cell of c, nil if there is none.
 func (sh *shard) find(c *core.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
 
-// cell returns the cell of c, a new one if need be, and nil if its rule is not leased.
-// old is what gave way for it: another cell, or what is here about another limit.
-func (sh *shard) cell(s *Store, c *core.Charge) (found, old *cell) {
+// cell returns the cell of c, a new one if need be, and nil if its rule is not leased;
+// and what has to be given back of what gave way for it: other cells, or what is here
+// about another limit.
+func (sh *shard) cell(s *Store, c *core.Charge, now int64) (found *cell, debts []debt) {
 	found = sh.find(c)
 	if found != nil && found.m.measures(c.Rule) {
 		if sh.list.next != found {
@@ -43,19 +44,37 @@ func (sh *shard) cell(s *Store, c *core.Charge) (found, old *cell) {
 	m := sh.meter(s, c.Rule)
 	if found != nil {
 		sh.drop(found)
-		old = found
+		debts = found.end(now, true)
 	}
 	if m == nil {
-		return nil, old
+		return nil, debts
 	}
-	if old == nil && len(sh.cells) >= sh.limit {
-		old = sh.list.prev
-		sh.drop(old)
+	for range 2 { // there may be some too many, because of calls under way
+		if old := sh.oldest(); old != nil && len(sh.cells) >= sh.limit {
+			sh.drop(old)
+			debts = append(debts, old.end(now, true)...)
+		}
 	}
 	found = &cell{place: place{c.Rule.ID(), strings.Clone(c.Key)}, m: m}
 	sh.cells[found.place] = found
 	found.link(&sh.list)
-	return found, old
+	return found, debts
+}
+
+// oldest is what gives way: the least recently used for which no call is under way, if
+// there is one among the last few.
+func (sh *shard) oldest() *cell {
+	c := sh.list.prev
+	for range 8 {
+		if c == &sh.list {
+			break
+		}
+		if !c.flying {
+			return c
+		}
+		c = c.prev
+	}
+	return nil
 }
 
 func (sh *shard) drop(c *cell) {
@@ -68,6 +87,9 @@ func (sh *shard) drop(c *cell) {
 func (sh *shard) meter(s *Store, r *core.Rule) *meter {
 	m := sh.meters[r.ID()]
 	if m == nil || !m.measures(r) {
+		if len(sh.meters) >= sh.limit {
+			clear(sh.meters) // the cells have theirs
+		}
 		if m = newMeter(r, s.config.lifetime); m != nil {
 			sh.meters[r.ID()] = m
 		}

@@ -68,6 +68,7 @@ func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, 
 		return err
 	}
 	heard := s.clock()
+	looking := refused || !slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Op == core.Spend })
 	for i := range parts {
 		if parts[i].outcome != straight {
 			continue
@@ -75,8 +76,8 @@ func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, 
 		c := &charges[i]
 		c.State = asked[0].State
 		asked = asked[1:]
-		s.learn(c, sent, heard)
-		if c.Op == core.Peek || refused {
+		s.learn(c, &parts[i].taken, sent, heard)
+		if looking { // nothing depends on it
 			s.reveal(c)
 		}
 	}
@@ -94,15 +95,15 @@ func deniedBy(charges []core.Charge) bool {
 }
 
 // learn remembers what the Store said about a charge that went straight.
-func (s *Store) learn(c *core.Charge, sent, heard int64) {
-	if !s.leasable(c) {
+func (s *Store) learn(c *core.Charge, t *taken, sent, heard int64) {
+	if !t.watched {
 		return
 	}
 	sh := s.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	cell := sh.find(c)
-	if cell == nil || !cell.m.measures(c.Rule) || cell.said.known && heard < cell.said.heard {
+	if cell == nil || cell.changes != t.changes || !cell.m.measures(c.Rule) || cell.said.known && heard < cell.said.heard {
 		return
 	}
 	cell.said = newReport(cell.m, c, sent, heard, false, core.Mark{})

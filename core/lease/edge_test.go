@@ -1,0 +1,251 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A Peek that the Store denies is not made allowed by what is held here if a Spend
+// depends on it: nothing was taken.
+func TestPeekBesideSpend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := core.FixedWindow("a", core.Per(1600, 24*time.Hour))
+		b := core.FixedWindow("b", core.Per(10, 24*time.Hour))
+		mem := memstore.New()
+		s := New(mem)
+		defer s.Close()
+		warm(t, s, &a)
+		for take(t, mem, &a, core.Spend, 1).Allowed { // others take the rest
+		}
+		n := 0
+		for range 100 {
+			ch := []core.Charge{{Key: "k", Rule: &a, Op: core.Peek, Cost: 1}, {Key: "k", Rule: &b, Cost: 1}}
+			if err := s.Take(bg, ch); err != nil {
+				t.Fatal(err)
+			}
+			if ch[0].State.Allowed && ch[1].State.Allowed {
+				n++
+			}
+		}
+		if n > 10 {
+			t.Errorf("%d decisions were allowed of a rule of 10", n)
+		}
+	})
+}
+
+// Two decisions that fail take back their tokens while others spend: what comes back
+// last may lie below what has been spent since.
+func TestUnspendBelowSpent(t *testing.T) {
+	rule := core.TokenBucket("r", core.PerSecond(1000))
+	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
+	y.m = newMeter(&rule, time.Second)
+	c := &cell{m: y.m}
+	y.take(100)
+	y.admit(100)
+	c.keep(y.block(c, y.take(60), 0, 60), 0)
+	x, z := c.spend(0, 20), c.spend(0, 20)
+	y.now = 99e6
+	c.unspend(y.now, 20, x)
+	y.now = 118e6
+	c.spend(y.now, 20)
+	y.admit(20)
+	if c.unspend(y.now, 20, z) {
+		t.Error("what is below an event was taken back when that slot had begun for it")
+	}
+	y.cells = []*cell{c}
+	y.storm()
+	if over := y.over(); over > 0 {
+		t.Errorf("%d over", over)
+	}
+}
+
+// RetryAfter does not count on what is held: it melts, or goes back.
+func TestRetryAfterWithoutHeld(t *testing.T) {
+	for _, used := range []int{0, 500} {
+		synctest.Test(t, func(t *testing.T) {
+			r := core.TokenBucket("r", core.PerSecond(1000))
+			mem := memstore.New()
+			s := New(mem)
+			defer s.Close()
+			if used > 0 {
+				take(t, mem, &r, core.Spend, used)
+			}
+			warm(t, s, &r)
+			for take(t, mem, &r, core.Spend, 1).Allowed {
+			}
+			held := int(s.Stats().Held)
+			if held == 0 {
+				t.Fatal("none held")
+			}
+			st := take(t, s, &r, core.Spend, held+200)
+			if st.Allowed {
+				t.Fatal("allowed")
+			}
+			for i := range 10 {
+				time.Sleep(st.RetryAfter)
+				if st = take(t, s, &r, core.Spend, held+200); st.Allowed {
+					if i > 0 {
+						t.Errorf("used %d: admitted after %d waits", used, i+1)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// The Store's clock counts whole microseconds, so its window may end almost one earlier
+// than it says.
+func TestWindowEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := core.FixedWindow("w", core.PerSecond(1600))
+		mem := memstore.New()
+		s := New(mem)
+		defer s.Close()
+		time.Sleep(700*time.Millisecond + 900*time.Nanosecond)
+		warm(t, s, &r)
+		// Half a microsecond into the next window, by a finer clock than the Store's.
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + 500*time.Nanosecond)
+		n := 0
+		for take(t, mem, &r, core.Spend, 1).Allowed {
+			n++
+		}
+		m := 0
+		for m < 2000 && take(t, s, &r, core.Spend, 1).Allowed {
+			m++
+		}
+		if n+m > 1600 {
+			t.Errorf("%d admitted in one window of 1600", n+m)
+		}
+	})
+}
+
+// However many rules there are, what is known of them is bounded.
+func TestManyRules(t *testing.T) {
+	s := New(memstore.New(), MaxKeys(1))
+	defer s.Close()
+	for i := range 1000 {
+		r := core.TokenBucket(fmt.Sprint("tenant", i), core.PerSecond(1000))
+		take(t, s, &r, core.Spend, 1)
+	}
+	if n := len(s.shards[0].meters); n > 2 {
+		t.Errorf("%d meters for %d keys", n, s.Stats().Keys)
+	}
+}
+
+// After a Refund that is passed on, what is told here is still right.
+func TestRemainingAfterRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := core.FixedWindow("w", core.Per(1600, 24*time.Hour))
+		s := New(memstore.New())
+		defer s.Close()
+		take(t, s, &r, core.Spend, 1000)
+		warm(t, s, &r)
+		a := take(t, s, &r, core.Spend, 1)
+		take(t, s, &r, core.Refund, 1)
+		if s.Stats().Held == 0 {
+			t.Fatal("nothing held")
+		}
+		b := take(t, s, &r, core.Spend, 1)
+		if b.Remaining > a.Remaining+1 || b.Window < time.Hour {
+			t.Errorf("%d remain, then %d; window %v, reset %v", a.Remaining, b.Remaining, b.Window, b.ResetAfter)
+		}
+	})
+}
+
+// A cost that can never be admitted counts for nothing.
+func TestHugeCostIsNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := core.FixedWindow("a", core.Per(1_600_000, 24*time.Hour))
+		b := core.FixedWindow("b", core.Per(10, 24*time.Hour))
+		for _, times := range []int{1, 2} {
+			s := New(memstore.New())
+			for range times {
+				ch := []core.Charge{{Key: "k", Rule: &a, Cost: math.MaxInt}, {Key: "k", Rule: &b, Cost: 1}}
+				if err := s.Take(bg, ch); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(1100 * time.Millisecond) // MaxAge: the denial is forgotten
+			}
+			var c *cell
+			for i := range s.shards {
+				for _, x := range s.shards[i].cells {
+					if x.m.full == 1_600_000 {
+						c = x
+					}
+				}
+			}
+			spent := c.spent
+			take(t, s, &a, core.Spend, 1)
+			if spent > 1_600_000 || spent < 0 || s.Stats().Held > 10 {
+				t.Errorf("times %d: spent %d, held %d", times, spent, s.Stats().Held)
+			}
+			s.Close()
+		}
+	})
+}
+
+// A cost above the capacity takes nothing, whatever is held and free.
+func TestOverCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, r := range []core.Rule{core.FixedWindow("w", core.Per(1600, 24*time.Hour)), core.TokenBucket("r", core.Per(1600, 24*time.Hour))} {
+			mem := memstore.New()
+			s := New(mem)
+			take(t, s, &r, core.Spend, 100)
+			warm(t, s, &r)
+			held := int(s.Stats().Held)
+			take(t, s, &r, core.Refund, 1600)
+			st := take(t, s, &r, core.Spend, 1600+held/2)
+			p := take(t, mem, &r, core.Peek, 1)
+			if st.Allowed || p.Remaining < 1000 {
+				t.Errorf("%v: allowed %v, %d left", &r, st.Allowed, p.Remaining)
+			}
+			s.Close()
+		}
+	})
+}
+
+// What the Store has not given is not counted as leased.
+func TestLeasedIsWhatWasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := core.FixedWindow("w", core.Per(1600, 24*time.Hour))
+		mem := memstore.New()
+		fail := false
+		l := &link{Store: mem}
+		l.before = func([]core.Charge) error {
+			if fail {
+				return errors.New("down")
+			}
+			return nil
+		}
+		s := New(l)
+		warm(t, s, &r)
+		for s.Stats().Held > 0 {
+			take(t, s, &r, core.Spend, 1)
+			synctest.Wait()
+			if s.Stats().Held < 20 {
+				fail = true
+			}
+			if fail {
+				break
+			}
+		}
+		before := s.Stats().Leased
+		for range 500 {
+			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1}}
+			_ = s.Take(bg, ch)
+		}
+		if after := s.Stats().Leased; after > before {
+			t.Errorf("leased %d, then %d from a store that is down", before, after)
+		}
+		s.Close()
+	})
+}
