@@ -41,7 +41,6 @@ type world struct {
 type event struct {
 	us   int64
 	cost int64
-	mark core.Mark
 }
 
 func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
@@ -136,7 +135,7 @@ func (w *world) take(s core.Store, cost int) (admitted bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, event{at, int64(cost), mark})
+	w.events = append(w.events, event{at, int64(cost)})
 	return true
 }
 
@@ -241,13 +240,6 @@ func (w *world) over() (most int64) {
 		most = max(most, (used-full+unit-1)/unit)
 	}
 	return most
-}
-
-func (w *world) count() (n int64) {
-	for _, e := range w.events {
-		n += e.cost
-	}
-	return n
 }
 
 var worldRules = []core.Rule{
