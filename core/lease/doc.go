@@ -76,10 +76,11 @@
 //
 // # What is told
 //
-// RetryAfter heeds that rest, and is too long by a round trip at most: who waits that
-// long finds room, if nobody else comes. Remaining, ResetAfter and Window are those of
-// the Store's last answer, made older, with what is held here counted as free; they do
-// not know what other processes have taken since.
+// RetryAfter heeds that rest, and does not count on what is held here, which may be gone
+// by then. It is too long by these and by a round trip at most, and never too short: who
+// waits that long finds room, if nobody else comes. Remaining, ResetAfter and Window are
+// those of the Store's last answer, made older, with what is held here counted as free;
+// they do not know what other processes have taken since.
 //
 // An error of the Store reaches those who wait for that call. What is held is spent
 // without it. In front of a failover Store, what is leased belongs to the side that

@@ -159,11 +159,8 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		w.settle(granted, v, t, nil)
 	}
 	c.queue = append(again, c.queue...)
-	if b.front == b.limit {
-		return nil
-	}
-	if c.resets != f.resets {
-		return nil // what it was taken from is gone
+	if b.front == b.limit || c.resets != f.resets {
+		return nil // of what was reset meanwhile, nothing is left
 	}
 	sh.leased += uint64(b.left(m, f.sent))
 	debts = c.end(f.heard, false)
