@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -327,3 +328,17 @@ func TestFastBucket(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A panic of the Store is an error for those who wait, and not the end of the process.
+func TestStorePanics(t *testing.T) {
+	s := lease.New(new(panicking))
+	defer s.Close()
+	l := core.Must(core.New(s, hourly[0]))
+	if _, err := l.Allow(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "oh no") {
+		t.Errorf("got %v", err)
+	}
+}
+
+type panicking struct{ _ int }
+
+func (*panicking) Take(context.Context, []core.Charge) error { panic("oh no") }

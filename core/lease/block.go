@@ -1,6 +1,11 @@
 package lease
 
-import "github.com/weir-go/weir/core"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-go/weir/core"
+)
 
 // A block is what is left of a lease.
 //
@@ -20,30 +25,39 @@ type block struct {
 	over   int64  // when its window has ended for sure
 
 	bottom int64 // where the slots of the whole lease began, from at on
+	broken bool  // some of them went back to the Store before
 	front  int64 // the slots from here ...
 	limit  int64 // ... to here are left
-	undone int64 // of those before front, how many came back that were not the last
+	holes  []hole
 }
+
+// A hole is slots below the front that came back. They are in order.
+type hole struct{ first, limit int64 }
+
+// maxHoles bounds the holes of a block; what comes back beyond goes to the Store.
+const maxHoles = 64
 
 // A taken says which slots were spent here.
 type taken struct {
-	serial uint64 // of the block; zero if they were of more than one, or of none
+	serial uint64 // of the block; zero if they were not in one piece
 	first  int64
-	bottom int64
 	mark   core.Mark
 
 	watched bool   // none was taken, and the answer of the Store is of interest
 	changes uint64 // of the cell, then
 }
 
-// begin is where the slots begin that are still worth something.
-func (b *block) begin(m *meter, now int64) int64 {
-	return max(b.front, m.refill(micros(now-b.asked)))
+// melted is where the slots begin that are still worth something.
+func (b *block) melted(m *meter, now int64) int64 { return m.refill(micros(now - b.asked)) }
+
+// rest is how many tokens from the front on have not melted.
+func (b *block) rest(m *meter, now int64) int64 {
+	return m.tokens(hole{b.front, b.limit}, b.melted(m, now))
 }
 
-// left is how many tokens have not been spent and not melted.
-func (b *block) left(m *meter, now int64) int64 {
-	return max(0, b.limit-b.begin(m, now)) / m.unit
+// tokens is how many of h are left from melted on.
+func (m *meter) tokens(h hole, melted int64) int64 {
+	return max(0, h.limit-max(h.first, melted)) / m.unit
 }
 
 // held is how many tokens can be spent.
@@ -51,37 +65,93 @@ func (b *block) held(m *meter, now int64) int64 {
 	if now >= b.ends {
 		return 0
 	}
-	return b.left(m, now)
+	n := b.rest(m, now)
+	for _, h := range b.holes {
+		n += m.tokens(h, b.melted(m, now))
+	}
+	return n
 }
 
-// spend takes n tokens, which are held.
+// spend takes n tokens, which are held: in one piece if there is one, holes first.
 func (b *block) spend(m *meter, now, n int64) taken {
-	first := b.begin(m, now)
+	melted := b.melted(m, now)
+	for i, h := range b.holes {
+		if m.tokens(h, melted) >= n {
+			return b.fill(m, i, melted, n)
+		}
+	}
+	if b.rest(m, now) >= n || len(b.holes) == 0 {
+		return b.advance(m, melted, n)
+	}
+	t, none := taken{}, true
+	add := func(piece taken, k int64) {
+		if n -= k; none {
+			t, none = piece, false
+			return
+		}
+		t = t.with(m, piece)
+	}
+	for n > 0 && len(b.holes) > 0 {
+		k := min(n, m.tokens(b.holes[0], melted))
+		if k == 0 {
+			b.holes = b.holes[1:]
+			continue
+		}
+		add(b.fill(m, 0, melted, k), k)
+	}
+	if n > 0 {
+		add(b.advance(m, melted, n), n)
+	}
+	return t
+}
+
+// fill takes n tokens of hole i.
+func (b *block) fill(m *meter, i int, melted, n int64) taken {
+	h := &b.holes[i]
+	first := max(h.first, melted)
+	if h.first = first + n*m.unit; h.limit-h.first < m.unit {
+		b.holes = append(b.holes[:i], b.holes[i+1:]...)
+	}
+	return b.slots(m, first)
+}
+
+// advance takes n tokens from the front.
+func (b *block) advance(m *meter, melted, n int64) taken {
+	first := max(b.front, melted)
 	b.front = first + n*m.unit
 	return b.slots(m, first)
 }
 
 func (b *block) slots(m *meter, first int64) taken {
-	return taken{
-		serial: b.serial, first: first, bottom: b.bottom,
-		mark: core.Mark{At: b.at, Used: m.span(first), Origin: b.origin},
-	}
+	return taken{serial: b.serial, first: first, mark: core.Mark{At: b.at, Used: m.span(first), Origin: b.origin}}
 }
 
-// unspend takes back n tokens that were spent as t. Events that were spent above them
-// have, in effect, slots that are lower by so much, as these may have by what came back
-// before. None of those slots is earlier than the first, and if that has not begun, none
-// of the events is later.
-func (b *block) unspend(m *meter, now, n int64, t taken) bool {
-	last := b.front == t.first+n*m.unit
-	switch {
-	case t.serial == 0 || t.serial != b.serial || now >= b.ends:
-		return false
-	case m.flow > 0 && m.refill(micros(now-b.asked)) > t.first-b.undone:
-		return false
+// with is t and slots of another piece, as far as it is to be given back: all of them are
+// taken to begin where the first of them does.
+func (t taken) with(m *meter, other taken) taken {
+	t.serial = 0
+	if m.flow > 0 {
+		t.first = min(t.first, max(0, other.first+(other.mark.At-t.mark.At)*m.flow))
+		t.mark.Used = m.span(t.first)
 	}
-	if b.front -= n * m.unit; !last {
-		b.undone += n * m.unit
+	return t
+}
+
+// unspend puts n tokens that were spent as t back where they were, if they can be spent
+// there still.
+func (b *block) unspend(m *meter, now, n int64, t taken) bool {
+	switch {
+	case t.serial == 0 || t.serial != b.serial || now >= b.ends || b.melted(m, now) > t.first:
+		return false
+	case m.flow == 0: // one event of a window is as good as another
+		b.front -= n
+	case b.front == t.first+n*m.unit:
+		b.front = t.first
+	case len(b.holes) < maxHoles:
+		i, _ := slices.BinarySearchFunc(b.holes, t.first, func(h hole, first int64) int { return cmp.Compare(h.first, first) })
+		b.holes = slices.Insert(b.holes, i, hole{t.first, t.first + n*m.unit})
+	default:
+		return false
 	}
 	return true
 }
@@ -94,7 +164,7 @@ type debt struct {
 	mark core.Mark
 }
 
-// owed is what to tell the Store to give back n tokens from first on.
+// owed is what to tell the Store to give back n tokens from the slot at t on.
 //
 // Giving back moves the Store's instant back, and with it, in effect, all slots above
 // those that come back. Who holds one of those does not know. So a slot comes back
@@ -104,8 +174,9 @@ type debt struct {
 //
 // For the same reason the slots that come back may begin earlier than they did: others
 // have given back what was below. But they heeded the guard, so what was taken at a
-// time begins no earlier than the guard after that, if it did not at once.
-func (t *taken) owed(m *meter, key string, n int64) debt {
-	moved := max(0, t.bottom-m.refill(m.guard))
+// time begins no earlier than the guard after that, if it did not at once. That goes for
+// whole, the first slot of all that moves together: those from there to t are one piece.
+func (t *taken) owed(m *meter, key string, n, whole int64) debt {
+	moved := max(0, whole-m.refill(m.guard))
 	return debt{&m.rule, key, n, core.Mark{At: t.mark.At - m.guard, Used: m.span(t.first - moved), Origin: t.mark.Origin}}
 }

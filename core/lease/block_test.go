@@ -126,8 +126,12 @@ func (y *yard) lease(c *cell) {
 	y.later(func() {
 		c.flying = false
 		old := c.keep(b, y.now)
-		if d, ok := c.owes(&old, y.now); ok {
-			y.later(func() { y.undo(d) })
+		if debts := c.owes(&old, y.now); len(debts) > 0 {
+			y.later(func() {
+				for _, d := range debts {
+					y.undo(d)
+				}
+			})
 		}
 	})
 }
@@ -137,7 +141,10 @@ func (y *yard) spend(c *cell, n int64) bool {
 		return false
 	}
 	t := c.spend(y.now, n)
-	if y.rng.IntN(8) == 0 && c.unspend(y.now, n, t) { // it was part of a decision that is denied
+	if y.rng.IntN(8) == 0 { // it was part of a decision that is denied
+		if d, owed := c.restore(y.now, n, t); owed {
+			y.undo(d)
+		}
 		return true
 	}
 	y.admit(n)
@@ -242,8 +249,8 @@ func TestSlotsMove(t *testing.T) {
 					continue
 				}
 				b := &c.blocks[1]
-				t := b.slots(c.m, b.begin(c.m, y.now))
-				d := t.owed(c.m, "", b.left(c.m, y.now))
+				t := b.slots(c.m, max(b.front, b.melted(c.m, y.now)))
+				d := t.owed(c.m, "", b.rest(c.m, y.now), b.bottom)
 				if !guarded {
 					d = tt.without(d)
 				}

@@ -52,6 +52,7 @@ func (c *cell) held(now int64) (n int64) {
 // spend takes n tokens, which are held.
 func (c *cell) spend(now, n int64) (t taken) {
 	c.spent += n
+	none := true
 	for i := range c.blocks {
 		b := &c.blocks[i]
 		k := min(n, b.held(c.m, now))
@@ -59,27 +60,41 @@ func (c *cell) spend(now, n int64) (t taken) {
 			continue
 		}
 		from := b.spend(c.m, now, k)
-		if k == n && t.mark.At == 0 {
+		if n -= k; n == 0 && none {
 			return from
 		}
-		if t.mark.At == 0 {
-			t = from
-			t.serial = 0 // of two blocks, of which the older has the earlier slots
+		if none {
+			t, none = from, false
+			t.serial = 0
+		} else {
+			t = t.with(c.m, from)
 		}
-		n -= k
+		if n == 0 {
+			break
+		}
 	}
 	return t
 }
 
-// unspend takes back n tokens, if their block is still here.
-func (c *cell) unspend(now, n int64, t taken) bool {
+// restore takes back n tokens, or says what goes back to the Store instead: their block
+// may be gone, or they may have melted.
+func (c *cell) restore(now, n int64, t taken) (d debt, owed bool) {
+	c.spent -= n
 	for i := range c.blocks {
 		if c.blocks[i].unspend(c.m, now, n, t) {
-			c.spent -= n
-			return true
+			return d, false
 		}
 	}
-	return false
+	return c.owe(n, t), true
+}
+
+// owe is what goes back to the Store of what was spent here.
+func (c *cell) owe(n int64, t taken) debt {
+	for i := range c.blocks {
+		c.blocks[i].broken = true
+	}
+	c.said.used -= n * c.m.unit
+	return t.owed(c.m, c.key, n, t.first)
 }
 
 // keep adds a block, and returns what has to give way for it.
@@ -91,7 +106,7 @@ func (c *cell) keep(b block, now int64) (old block) {
 		c.blocks[0] = c.blocks[1]
 	}
 	c.blocks[1] = b
-	c.first = b.left(c.m, now)
+	c.first = b.rest(c.m, now)
 	return old
 }
 
@@ -152,7 +167,7 @@ func (c *cell) reckon(now, cost int64) float64 {
 // in the last lifetime, and what melts before it comes to that, but no more than a
 // small part of what is left.
 func (c *cell) extra(now, want int64) int64 {
-	expected := int64(min(c.reckon(now, want)/2, float64(c.m.full)))
+	expected := int64(min(c.reckon(now, want)/2, float64(c.m.capacity())))
 	if !c.said.known || expected < minBlock {
 		return 0
 	}
@@ -179,19 +194,31 @@ func (c *cell) change() {
 }
 
 // owes is what goes back of b. What is told about the Store heeds it from now on.
-func (c *cell) owes(b *block, now int64) (d debt, ok bool) {
-	n := b.left(c.m, now)
-	if b.serial == 0 || n == 0 || now >= b.over {
-		return d, false
+func (c *cell) owes(b *block, now int64) (debts []debt) {
+	if b.serial == 0 || now >= b.over {
+		return nil
 	}
-	t := b.slots(c.m, b.limit-n*c.m.unit)
-	d = t.owed(c.m, c.key, n)
-	// What the Store will count as refilled does not come back.
-	refilled := max(0, c.m.refill((now-b.asked)/1000+c.m.guard)-c.m.count(d.mark.Used))
-	back := n*c.m.unit - refilled
-	if back <= 0 {
-		return d, false
+	whole := b.bottom
+	if b.broken {
+		whole = forever
 	}
-	c.said.used -= back
-	return d, true
+	// First what is above the holes, for as long as it is in one piece with what is below.
+	pieces := append([]hole{{b.front, b.limit}}, b.holes...)
+	for _, h := range pieces {
+		n := c.m.tokens(h, b.melted(c.m, now))
+		if n == 0 {
+			whole = forever
+			continue
+		}
+		t := b.slots(c.m, h.limit-n*c.m.unit)
+		d := t.owed(c.m, c.key, n, min(whole, t.first))
+		whole = forever
+		// What the Store will count as refilled does not come back.
+		refilled := max(0, c.m.refill((now-b.asked)/1000+c.m.guard)-c.m.count(d.mark.Used))
+		if back := n*c.m.unit - refilled; back > 0 {
+			c.said.used -= back
+			debts = append(debts, d)
+		}
+	}
+	return debts
 }

@@ -53,12 +53,14 @@ func TestUnspendBelowSpent(t *testing.T) {
 	c.keep(y.block(c, y.take(60), 0, 60), 0)
 	x, z := c.spend(0, 20), c.spend(0, 20)
 	y.now = 99e6
-	c.unspend(y.now, 20, x)
+	if _, owed := c.restore(y.now, 20, x); owed {
+		t.Error("what has not begun was not taken back")
+	}
 	y.now = 118e6
 	c.spend(y.now, 20)
 	y.admit(20)
-	if c.unspend(y.now, 20, z) {
-		t.Error("what is below an event was taken back when that slot had begun for it")
+	if d, owed := c.restore(y.now, 20, z); owed {
+		y.undo(d)
 	}
 	y.cells = []*cell{c}
 	y.storm()

@@ -92,11 +92,9 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 
 func (s *Store) fly(sh *shard, f *flight) {
 	defer s.background.Done()
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
-	defer cancel()
 	f.charge[0] = core.Charge{Key: f.cell.key, Rule: &f.cell.m.rule, Cost: int(f.n), Mark: &f.mark}
 	f.sent = s.clock()
-	err := s.call(ctx, f.charge[:])
+	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()
 
 	sh.mu.Lock()
@@ -114,7 +112,7 @@ func (s *Store) fly(sh *shard, f *flight) {
 	}
 	s.serve(sh, f.cell, f.heard)
 	sh.mu.Unlock()
-	s.pay(ctx, debts)
+	s.pay(context.Background(), debts)
 }
 
 // land hands out what a flight has brought. What was wanted when the Store gave it is
@@ -152,8 +150,7 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		v := m.verdict(used, report.lasts(f.heard), w.cost, true)
 		t := b.slots(m, b.front)
 		if b.front += k * m.unit; k < w.cost {
-			c.spend(f.heard, w.cost-k)
-			t.serial = 0
+			t = t.with(m, c.spend(f.heard, w.cost-k))
 		}
 		c.spent += k
 		w.settle(granted, v, t, nil)
@@ -162,17 +159,14 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 	if b.front == b.limit || c.resets != f.resets {
 		return nil // of what was reset meanwhile, nothing is left
 	}
-	sh.leased += uint64(b.left(m, f.sent))
+	sh.leased += uint64(b.rest(m, f.sent))
 	debts = c.end(f.heard, false)
 	old := b
 	if !sh.closed && !c.gone {
 		old = c.keep(b, f.heard)
 		s.tick(sh, c, f.heard)
 	}
-	if d, ok := c.owes(&old, f.heard); ok {
-		debts = append(debts, d)
-	}
-	return debts
+	return append(debts, c.owes(&old, f.heard)...)
 }
 
 // bounce is for a flight that the Store has denied. Who would do with what there is

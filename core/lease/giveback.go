@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/weir-go/weir/core"
@@ -21,9 +20,7 @@ func (s *Store) lapse(sh *shard, c *cell) {
 	s.background.Add(1)
 	sh.mu.Unlock()
 	defer s.background.Done()
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
-	defer cancel()
-	s.pay(ctx, debts)
+	s.pay(context.Background(), debts)
 }
 
 // end ends the blocks whose time has come, or all.
@@ -33,9 +30,7 @@ func (c *cell) end(now int64, all bool) (debts []debt) {
 		if b.serial == 0 || !all && now < b.ends {
 			continue
 		}
-		if d, ok := c.owes(b, now); ok {
-			debts = append(debts, d)
-		}
+		debts = append(debts, c.owes(b, now)...)
 		*b = block{}
 	}
 	return debts
@@ -49,9 +44,7 @@ func (s *Store) payLater(sh *shard, debts []debt) {
 	s.background.Add(1)
 	go func() {
 		defer s.background.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
-		defer cancel()
-		s.pay(ctx, debts)
+		s.pay(context.Background(), debts)
 	}()
 }
 
@@ -60,7 +53,7 @@ func (s *Store) pay(ctx context.Context, debts []debt) (errs []error) {
 	for i := range debts {
 		d := &debts[i]
 		s.paying <- struct{}{}
-		err := s.call(ctx, []core.Charge{{Key: d.key, Rule: d.rule, Op: core.Undo, Cost: int(d.n), Mark: &d.mark}})
+		err := s.callAlone(ctx, []core.Charge{{Key: d.key, Rule: d.rule, Op: core.Undo, Cost: int(d.n), Mark: &d.mark}})
 		<-s.paying
 		if err != nil {
 			s.lost.Add(uint64(d.n))
@@ -114,5 +107,5 @@ func (s *Store) Close() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("lease: %d leases could not be given back: %w", len(errs), errors.Join(errs[0]))
+	return fmt.Errorf("lease: %d blocks could not be given back: %w", len(errs), errs[0])
 }

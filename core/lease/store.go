@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -75,7 +76,7 @@ type Stats struct {
 	Hits     uint64 // rules of decisions that were decided here
 	Calls    uint64 // calls of the Store behind: for decisions, blocks and returns
 	Leased   uint64 // tokens taken in blocks, beyond what was wanted at that moment
-	Returned uint64 // tokens of these that were given back
+	Returned uint64 // tokens of these that went back; a bucket that has refilled counts fewer
 	Lost     uint64 // tokens of these that could not be given back, because the Store failed
 	Keys     int    // rules of keys that are watched now
 	Held     uint64 // tokens that are held now
@@ -125,6 +126,19 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 func (s *Store) call(ctx context.Context, charges []core.Charge) error {
 	s.calls.Add(1)
 	return s.next.Take(ctx, charges)
+}
+
+// callAlone asks the Store behind on behalf of nobody, or of several. A panic would end
+// the process here, and not just a request, so it is an error.
+func (s *Store) callAlone(ctx context.Context, charges []core.Charge) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("lease: the Store behind panicked: %v", p)
+		}
+	}()
+	return s.call(ctx, charges)
 }
 
 func (s *Store) shard(key string) *shard {

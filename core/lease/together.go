@@ -125,20 +125,16 @@ func (s *Store) restore(charges []core.Charge, parts []piece) {
 		if cell != nil && !cell.m.measures(c.Rule) {
 			cell = nil
 		}
-		if m != nil && (cell == nil || !cell.unspend(now, n, p.taken)) {
-			debts = append(debts, p.taken.owed(m, c.Key, n))
-			if cell != nil {
-				cell.said.used -= n * m.unit
+		switch {
+		case cell != nil:
+			if d, owed := cell.restore(now, n, p.taken); owed {
+				debts = append(debts, d)
 			}
-		}
-		if cell != nil {
 			c.Answer(cell.verdict(now, 0, n, false), false)
+		case m != nil:
+			debts = append(debts, p.taken.owed(m, c.Key, n, p.taken.first))
 		}
 		sh.mu.Unlock()
 	}
-	if len(debts) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout)
-		defer cancel()
-		s.pay(ctx, debts)
-	}
+	s.pay(context.Background(), debts)
 }
