@@ -140,8 +140,12 @@ func (t taken) with(m *meter, other taken) taken {
 // unspend puts n tokens that were spent as t back where they were, if they can be spent
 // there still.
 func (b *block) unspend(m *meter, now, n int64, t taken) bool {
+	melted := b.melted(m, now)
+	for len(b.holes) > 0 && m.tokens(b.holes[0], melted) == 0 {
+		b.holes = b.holes[1:]
+	}
 	switch {
-	case t.serial == 0 || t.serial != b.serial || now >= b.ends || b.melted(m, now) > t.first:
+	case t.serial == 0 || t.serial != b.serial || now >= b.ends || melted > t.first:
 		return false
 	case m.flow == 0: // one event of a window is as good as another
 		b.front -= n
