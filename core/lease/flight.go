@@ -31,8 +31,8 @@ const (
 	denied
 )
 
-// After maxTries flights for several have come back with nothing, because other
-// processes took meanwhile what there was, there is one for a single waiter.
+// After maxTries flights that have not brought enough, because others took meanwhile what
+// there was, there is one for a single waiter and all of its cost, which decides.
 const maxTries = 2
 
 func (w *waiter) settle(o outcome, v algo.Verdict, t taken, err error) {
@@ -75,7 +75,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 		}
 	}
 	// What is held melts until the flight is back, unless there is little left.
-	if f.want > free {
+	if f.want > free && !alone {
 		f.want -= c.held(now)
 	}
 	f.n = f.want
@@ -139,10 +139,7 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		case w.left:
 			continue
 		case w.cost-k > c.held(f.heard):
-			if w.tries++; w.tries > maxTries {
-				w.settle(straight, algo.Verdict{}, taken{}, nil)
-				continue
-			}
+			w.tries++
 			again = append(again, w)
 			continue
 		}
@@ -180,9 +177,9 @@ func (f *flight) bounce() {
 		w.tries++
 		switch {
 		case w.left:
-		case !c.said.known || w.cost <= budget-claims && w.tries > maxTries:
+		case !c.said.known:
 			w.settle(straight, algo.Verdict{}, taken{}, nil)
-		case w.cost <= budget-claims:
+		case w.cost <= budget-claims && w.tries <= maxTries:
 			claims += w.cost
 			again = append(again, w)
 		default:
