@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/lease"
@@ -139,5 +141,49 @@ func TestRedisDies(t *testing.T) {
 			}
 			t.Logf("%d admitted, %d failed, %+v", admitted.Load(), failed.Load(), s.Stats())
 		})
+	}
+}
+
+// What was not spent comes back to Redis, and to a Cluster, as it does to memory.
+func TestReturnsToRedis(t *testing.T) {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"single": redistest.Shared(t).Client(), "cluster": redistest.SharedCluster(t).Client(),
+	} {
+		for _, rule := range []core.Rule{
+			core.TokenBucket("b", core.PerHour(50_000)), core.FixedWindow("w", core.Per(50_000, century)),
+			core.TokenBucket("third", core.Per(100_000, 3*time.Hour)),
+		} {
+			t.Run(name+" "+rule.Name(), func(t *testing.T) {
+				behind := redisstore.New(rdb, redisstore.Timeout(20*time.Second))
+				s := lease.New(behind, lease.Timeout(20*time.Second))
+				key := redistest.Prefix(t)
+				l, below := core.Must(core.New(s, rule)), core.Must(core.New(behind, rule))
+				const n = 1000
+				begun := time.Now()
+				for range n {
+					if d, err := l.Allow(t.Context(), key); err != nil || !d.Allowed {
+						t.Fatal(d, err)
+					}
+				}
+				remaining := func() int {
+					d, err := below.Peek(t.Context(), key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d.State(0).Remaining
+				}
+				held := int(s.Stats().Held)
+				refilled := func() int { return int(time.Since(begun)/(72*time.Millisecond)) + 1 }
+				if left := remaining(); held < 50 || left > rule.Capacity()-n-held+refilled() {
+					t.Fatalf("%d are held, and %d remain", held, left)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := remaining(), rule.Capacity()-n; got < want-refilled() || got > want+refilled() {
+					t.Errorf("%d remain, want %d", got, want)
+				}
+			})
+		}
 	}
 }
