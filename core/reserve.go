@@ -99,7 +99,8 @@ func (r *Reservation) Decision() Decision { return r.decision }
 
 // Refund gives back all that the event took, from every rule of every ask: what
 // has not been forgotten or refilled in the meantime, so that no limit is ever
-// exceeded by it. Doing it again does nothing.
+// exceeded by it. Doing it again does nothing. Only a [Limiter.Reset] is not known to it:
+// what was taken before one is not to be given back after it.
 //
 // A place in the queue of a [LeakyBucket] is given back only while it is the last:
 // those behind it know their turns.
@@ -125,8 +126,8 @@ func (r *Reservation) Release(ctx context.Context) error {
 
 // Settle makes the event cost what it has really cost. Of every ask, the difference
 // to what it was charged until now is charged, into debt if need be
-// ([Limiter.Settle]), or given back ([Reservation.Refund]). Settling the same cost
-// again does nothing; less than zero is an [ErrNegativeCost]. The last 16 differences
+// ([Limiter.Settle]), or given back ([Reservation.Refund]): all asks of a [ReserveAll]
+// cost the same from then on. Settling the same cost again does nothing; less than zero is an [ErrNegativeCost]. The last 16 differences
 // that were charged are remembered; those before stay charged.
 //
 // An error says that the difference may have been charged or given back; it is not
