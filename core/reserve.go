@@ -127,8 +127,9 @@ func (r *Reservation) Release(ctx context.Context) error {
 // Settle makes the event cost what it has really cost. Of every ask, the difference
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Settle]), or given back ([Reservation.Refund]): all asks of a [ReserveAll]
-// cost the same from then on. Settling the same cost again does nothing; less than zero is an [ErrNegativeCost]. The last 16 differences
-// that were charged are remembered; those before stay charged.
+// cost the same from then on. Settling the same cost again does nothing; less than zero
+// is an [ErrNegativeCost]. The last 16 differences that were charged are remembered;
+// those before stay charged.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again.

@@ -39,7 +39,8 @@ const maxHoles = 64
 
 // A taken says which slots were spent here.
 type taken struct {
-	serial uint64 // of the block; zero if they were not in one piece
+	pieces int    // in how many they were
+	serial uint64 // of the block of one
 	first  int64
 	mark   core.Mark
 
@@ -65,9 +66,10 @@ func (b *block) held(m *meter, now int64) int64 {
 	if now >= b.ends {
 		return 0
 	}
-	n := b.rest(m, now)
+	melted := b.melted(m, now)
+	n := m.tokens(hole{b.front, b.limit}, melted)
 	for _, h := range b.holes {
-		n += m.tokens(h, b.melted(m, now))
+		n += m.tokens(h, melted)
 	}
 	return n
 }
@@ -83,24 +85,18 @@ func (b *block) spend(m *meter, now, n int64) taken {
 	if b.rest(m, now) >= n || len(b.holes) == 0 {
 		return b.advance(m, melted, n)
 	}
-	t, none := taken{}, true
-	add := func(piece taken, k int64) {
-		if n -= k; none {
-			t, none = piece, false
-			return
-		}
-		t = t.with(m, piece)
-	}
+	var t taken
 	for n > 0 && len(b.holes) > 0 {
 		k := min(n, m.tokens(b.holes[0], melted))
 		if k == 0 {
 			b.holes = b.holes[1:]
 			continue
 		}
-		add(b.fill(m, 0, melted, k), k)
+		t = t.with(m, b.fill(m, 0, melted, k))
+		n -= k
 	}
 	if n > 0 {
-		add(b.advance(m, melted, n), n)
+		t = t.with(m, b.advance(m, melted, n))
 	}
 	return t
 }
@@ -123,13 +119,16 @@ func (b *block) advance(m *meter, melted, n int64) taken {
 }
 
 func (b *block) slots(m *meter, first int64) taken {
-	return taken{serial: b.serial, first: first, mark: core.Mark{At: b.at, Used: m.span(first), Origin: b.origin}}
+	return taken{pieces: 1, serial: b.serial, first: first, mark: core.Mark{At: b.at, Used: m.span(first), Origin: b.origin}}
 }
 
-// with is t and slots of another piece, as far as it is to be given back: all of them are
-// taken to begin where the first of them does.
+// with is t and other slots, as far as they are to be given back: all of them are taken
+// to begin where the first of them does.
 func (t taken) with(m *meter, other taken) taken {
-	t.serial = 0
+	if t.pieces == 0 {
+		return other
+	}
+	t.pieces += other.pieces
 	if m.flow > 0 {
 		t.first = min(t.first, max(0, other.first+(other.mark.At-t.mark.At)*m.flow))
 		t.mark.Used = m.span(t.first)
@@ -145,7 +144,7 @@ func (b *block) unspend(m *meter, now, n int64, t taken) bool {
 		b.holes = b.holes[1:]
 	}
 	switch {
-	case t.serial == 0 || t.serial != b.serial || now >= b.ends || melted > t.first:
+	case t.pieces != 1 || t.serial != b.serial || now >= b.ends || melted > t.first:
 		return false
 	case m.flow == 0: // one event of a window is as good as another
 		b.front -= n

@@ -19,10 +19,8 @@ type yard struct {
 	level   algo.Level
 	cells   []*cell
 	pending []func()
-	events  []occurrence
+	events  []Event
 }
-
-type occurrence struct{ us, cost int64 }
 
 var yardRules = []core.Rule{
 	core.TokenBucket("r", core.PerSecond(1000).WithBurst(400)),
@@ -64,7 +62,7 @@ func (y *yard) undo(d debt) {
 	}
 }
 
-func (y *yard) admit(n int64) { y.events = append(y.events, occurrence{y.us(), n}) }
+func (y *yard) admit(n int64) { y.events = append(y.events, Event{y.us(), n}) }
 
 func (y *yard) step() {
 	c := y.cells[y.rng.IntN(len(y.cells))]
@@ -175,18 +173,8 @@ func (y *yard) land(i int) {
 	f()
 }
 
-// over is by how many tokens a bucket overflows that is charged at the very times of
-// the events.
-func (y *yard) over() (most int64) {
-	slices.SortStableFunc(y.events, func(a, b occurrence) int { return int(a.us - b.us) })
-	used, last := int64(0), int64(0)
-	for _, e := range y.events {
-		used = max(0, used-y.m.refill(e.us-last)) + e.cost*y.m.unit
-		last = e.us
-		most = max(most, (used-y.m.full+y.m.unit-1)/y.m.unit)
-	}
-	return most
-}
+// over is by how many tokens the events are over the limit.
+func (y *yard) over() int64 { return Overflow(&y.m.rule, y.events) }
 
 // No span T sees more than Burst + rate x T, whatever is leased, spent, given back and
 // lost by whom.

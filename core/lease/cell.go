@@ -52,25 +52,11 @@ func (c *cell) held(now int64) (n int64) {
 // spend takes n tokens, which are held.
 func (c *cell) spend(now, n int64) (t taken) {
 	c.spent += n
-	none := true
 	for i := range c.blocks {
 		b := &c.blocks[i]
-		k := min(n, b.held(c.m, now))
-		if k == 0 {
-			continue
-		}
-		from := b.spend(c.m, now, k)
-		if n -= k; n == 0 && none {
-			return from
-		}
-		if none {
-			t, none = from, false
-			t.serial = 0
-		} else {
-			t = t.with(c.m, from)
-		}
-		if n == 0 {
-			break
+		if k := min(n, b.held(c.m, now)); k > 0 {
+			t = t.with(c.m, b.spend(c.m, now, k))
+			n -= k
 		}
 	}
 	return t
@@ -137,20 +123,20 @@ func (c *cell) need(cost int64) int64 {
 	return cost
 }
 
-// verdict is what the rule says about cost, when claims are somebody else's already;
-// spent tells whether it was then spent, of what was held.
-func (c *cell) verdict(now, claims, cost int64, spent bool) algo.Verdict {
-	used := c.said.most(c.m, now) + (claims-c.held(now))*c.m.unit
+// verdict is what the rule says about cost, when so much more is there than the Store
+// has: what is held, less what is somebody else's already. spent tells whether the cost
+// was then spent.
+func (c *cell) verdict(now, more, cost int64, spent bool) algo.Verdict {
+	used := c.said.most(c.m, now) - more*c.m.unit
 	return c.m.verdict(used, c.said.lasts(now), cost, spent)
 }
 
 // denial is the verdict about a cost that is refused.
 func (c *cell) denial(now, claims, cost int64) algo.Verdict {
-	v := c.verdict(now, claims, cost, false)
+	v := c.verdict(now, c.held(now)-claims, cost, false)
 	if v.Retry != algo.Never {
 		// What is held may be gone by then.
-		used := c.said.most(c.m, now) + claims*c.m.unit
-		v.Allowed, v.Retry = false, c.m.verdict(used, c.said.lasts(now), c.need(cost), false).Retry
+		v.Allowed, v.Retry = false, c.verdict(now, -claims, c.need(cost), false).Retry
 		v.Window = v.Retry
 	}
 	return v
@@ -180,9 +166,9 @@ func (c *cell) extra(now, want int64) int64 {
 	return n
 }
 
-// low says whether so little is held that the next block should be under way.
-func (c *cell) low(now int64) bool {
-	return !c.flying && c.first >= 8*minBlock && c.held(now)*4 < c.first
+// low says whether that is so little to hold that the next block should be under way.
+func (c *cell) low(held int64) bool {
+	return !c.flying && c.first >= 8*minBlock && held*4 < c.first
 }
 
 // change is for when the state has changed in other ways than by a lease. What is

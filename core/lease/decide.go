@@ -51,14 +51,16 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 	now, cost := s.clock(), int64(c.Cost)
 	cell, debts := sh.cell(s, c, now)
 	s.payLater(sh, debts)
-	switch {
-	case cell == nil || cost > cell.m.capacity():
+	if cell == nil || cost > cell.m.capacity() {
 		sh.mu.Unlock()
 		return taken{}, straight, nil
-	case cell.held(now) >= cost:
-		v := cell.verdict(now, 0, cost, true)
+	}
+	held := cell.held(now)
+	switch {
+	case held >= cost:
+		v := cell.verdict(now, held, cost, true)
 		t := cell.spend(now, cost)
-		if cell.low(now) {
+		if cell.low(held - cost) {
 			cell.first = 0 // once is enough
 			s.launch(sh, cell, now)
 		}
@@ -72,7 +74,7 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		sh.mu.Unlock()
 		c.Answer(v, false)
 		return taken{}, denied, nil
-	case !patient && cell.held(now) == 0 && cell.extra(now, cost) == 0:
+	case !patient && held == 0 && cell.extra(now, cost) == 0:
 		cell.spent += cost
 		t := taken{watched: true, changes: cell.changes}
 		sh.mu.Unlock()
@@ -123,7 +125,7 @@ func (s *Store) reveal(c *core.Charge) {
 	if held == 0 {
 		return
 	}
-	if r := newReport(cell.m, c, now, now, false, core.Mark{}); r.known {
+	if r := newReport(cell.m, c, now, now); r.known {
 		c.Answer(cell.m.verdict(r.used-held*cell.m.unit, r.left, int64(c.Cost), false), false)
 	}
 }
@@ -143,7 +145,7 @@ func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 		sh.mu.Lock()
 		if cell := sh.find(c); cell != nil {
 			if cell.change(); err == nil && cell.m.measures(c.Rule) {
-				cell.said = newReport(cell.m, c, sent, heard, false, core.Mark{})
+				cell.said = newReport(cell.m, c, sent, heard)
 			}
 			switch {
 			case c.Op == core.Reset && err == nil:

@@ -120,12 +120,15 @@ func (s *Store) fly(sh *shard, f *flight) {
 func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 	c := f.cell
 	m := c.m
-	report := newReport(m, &f.charge[0], f.sent, f.heard, true, f.mark)
+	first := m.count(f.mark.Used)
+	report := newReport(m, &f.charge[0], f.sent, f.heard)
+	if m.flow > 0 { // a State is rounded to microseconds, a Mark is not
+		report.used = first + f.n*m.unit
+	}
 	if c.said = report; c.changes != f.changes {
 		c.said.doubt()
 	}
 	sh.serial++
-	first := m.count(f.mark.Used)
 	b := block{
 		serial: sh.serial, at: f.mark.At, origin: f.mark.Origin, asked: f.sent,
 		ends: f.sent + min(m.life, report.surely()), over: f.sent + report.surely(),
@@ -170,7 +173,7 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 // goes on waiting; what cannot be told here, the Store is asked for.
 func (f *flight) bounce() {
 	c := f.cell
-	c.said, c.dry = newReport(c.m, &f.charge[0], f.sent, f.heard, false, core.Mark{}), true
+	c.said, c.dry = newReport(c.m, &f.charge[0], f.sent, f.heard), true
 	budget, claims := int64(f.charge[0].State.Remaining)+c.held(f.heard), int64(0)
 	var again []*waiter
 	for _, w := range f.waiters {
@@ -202,7 +205,7 @@ func (s *Store) serve(sh *shard, c *cell, now int64) {
 		case sh.closed:
 			w.settle(straight, algo.Verdict{}, taken{}, nil)
 		case c.held(now) >= w.cost:
-			v := c.verdict(now, 0, w.cost, true)
+			v := c.verdict(now, c.held(now), w.cost, true)
 			sh.hits++
 			w.settle(granted, v, c.spend(now, w.cost), nil)
 		case c.refuses(now, claims, w.cost, int64(s.config.maxAge)):

@@ -25,16 +25,12 @@ const (
 	most = 1 << 61
 )
 
-// newReport reads the answer to a charge. mark is where it was granted, if it was.
-func newReport(m *meter, c *core.Charge, sent, heard int64, granted bool, mark core.Mark) report {
+// newReport reads the answer to a charge.
+func newReport(m *meter, c *core.Charge, sent, heard int64) report {
 	st := &c.State
 	r := report{known: true, sent: sent, heard: heard, left: forever}
 	if m.flow == 0 {
 		r.used, r.left = m.full-int64(st.Remaining), int64(st.Window)
-		return r
-	}
-	if granted {
-		r.used = m.count(mark.Used) + int64(c.Cost)*m.unit
 		return r
 	}
 	reset := int64(st.ResetAfter / time.Microsecond)

@@ -92,7 +92,7 @@ func (y *restoring) act(here bool, put *[2]int) {
 		} else {
 			put[0]++
 		}
-		y.events[o.event].cost = 0
+		y.events[o.event].Cost = 0
 	case 5:
 		for _, d := range c.end(y.now, true) {
 			y.undo(d)

@@ -106,7 +106,7 @@ func (s *Store) learn(c *core.Charge, t *taken, sent, heard int64) {
 	if cell == nil || cell.changes != t.changes || !cell.m.measures(c.Rule) || cell.said.known && heard < cell.said.heard {
 		return
 	}
-	cell.said = newReport(cell.m, c, sent, heard, false, core.Mark{})
+	cell.said = newReport(cell.m, c, sent, heard)
 }
 
 // restore gives back what the parts of a decision took that was denied or failed, and
@@ -130,7 +130,7 @@ func (s *Store) restore(charges []core.Charge, parts []piece) {
 			if d, owed := cell.restore(now, n, p.taken); owed {
 				debts = append(debts, d)
 			}
-			c.Answer(cell.verdict(now, 0, n, false), false)
+			c.Answer(cell.verdict(now, cell.held(now), n, false), false)
 		case m != nil:
 			debts = append(debts, p.taken.owed(m, c.Key, n, p.taken.first))
 		}

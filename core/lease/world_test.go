@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,15 +31,9 @@ type world struct {
 
 	mu     sync.Mutex
 	rng    *rand.Rand
-	events []event
+	events []lease.Event
 	calls  map[string]int // that take something, under way, by process and key
 	total  lease.Stats
-}
-
-// An event was admitted then.
-type event struct {
-	us   int64
-	cost int64
 }
 
 func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
@@ -135,7 +128,7 @@ func (w *world) take(s core.Store, cost int) (admitted bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, event{at, int64(cost)})
+	w.events = append(w.events, lease.Event{US: at, Cost: int64(cost)})
 	return true
 }
 
@@ -219,25 +212,14 @@ func (w *world) add(s lease.Stats) {
 
 // over is by how many tokens the events are over the limit somewhere.
 func (w *world) over() (most int64) {
-	slices.SortStableFunc(w.events, func(a, b event) int { return int(a.us - b.us) })
 	p := w.rule.Program()
-	if p.Kind == algo.KindFixedWindow {
-		counts := make(map[int64]int64)
-		for _, e := range w.events {
-			counts[p.Window.Start(e.us)] += e.cost
-			most = max(most, counts[p.Window.Start(e.us)]-p.Window.Events)
-		}
-		return most
+	if p.Kind != algo.KindFixedWindow {
+		return lease.Overflow(&w.rule, w.events)
 	}
-	// A bucket that is charged at the very times of the events must not overflow.
-	b := &p.Bucket
-	den := b.Den()
-	unit, full := b.Unit.Micros*den+b.Unit.Frac, b.Full.Micros*den+b.Full.Frac
-	used, last := int64(0), int64(0)
+	counts := make(map[int64]int64)
 	for _, e := range w.events {
-		used = max(0, used-min(e.us-last, full/den+1)*den) + e.cost*unit
-		last = e.us
-		most = max(most, (used-full+unit-1)/unit)
+		counts[p.Window.Start(e.US)] += e.Cost
+		most = max(most, counts[p.Window.Start(e.US)]-p.Window.Events)
 	}
 	return most
 }
