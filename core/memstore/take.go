@@ -95,18 +95,19 @@ func (s *Store) decide(charges []core.Charge, steps []step, now int64) {
 	}
 }
 
-// conclude does what the decision says.
+// conclude applies the decision to the state of c. A Spend or Peek that is denied writes
+// back a state that lies too far ahead: a caller that only peeks would be denied until the
+// clock caught up.
 func (st *step) conclude(c *core.Charge, now int64, admitted bool) {
-	switch c.Op {
-	case core.Peek:
-	case core.Spend:
-		if st.taken = admitted && st.fits; st.taken {
-			st.spend(c, now)
-		} else if st.moved {
-			st.move(c, now)
-		}
-	default:
+	switch {
+	case !c.Op.Asks():
 		st.tell(c, now)
+	case admitted && st.fits:
+		if st.taken = c.Op == core.Spend; st.taken {
+			st.spend(c, now)
+		}
+	case st.moved:
+		st.move(c, now)
 	}
 }
 

@@ -91,6 +91,10 @@ func compose(shape string) *script {
 			touch.WriteString(section("touch"))
 		case opPeek:
 			fits = append(fits, fit)
+			touch.WriteString(section("touch"))
+		case opShadowPeek:
+			fmt.Fprintf(&spend, "if not %s then\n%send\n", fit, section("touch"))
+			touch.WriteString(section("touch"))
 		case opSettle:
 			spend.WriteString(section("settle"))
 		case opGive:

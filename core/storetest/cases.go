@@ -133,6 +133,16 @@ func cases() []testCase {
 			eachAlgorithm(clockStepsBack),
 		},
 		{
+			"PeekAfterClockStep",
+			"After a clock that stepped back, a caller that only peeks is admitted again within a period.",
+			eachAlgorithm(peekAfterClockStep),
+		},
+		{
+			"PeekAfterShorterPeriod",
+			"After a limit with a shorter period, a caller that only peeks is admitted again within that period.",
+			eachAlgorithm(peekAfterShorterPeriod),
+		},
+		{
 			"ClockLeaps",
 			"A clock that leaps forward grants at most one burst.",
 			eachAlgorithm(clockLeaps),

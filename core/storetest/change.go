@@ -31,6 +31,66 @@ func clockStepsBack(s *subject, a algorithm) {
 	s.admit(l, "idle", 6)
 }
 
+// peekAfterClockStep: a state that lies too far ahead reads as a full limit, so a denied
+// Peek has to write it back, or it would read so until the clock has caught up.
+func peekAfterClockStep(s *subject, a algorithm) {
+	shadow := a.rule("shadow"+a.name, core.PerMinute(6)).Shadow()
+	l := s.limiter(a.rule(a.name, core.PerMinute(6)), a.rule("wide"+a.name, core.PerMinute(8)), shadow)
+	for _, ask := range []struct {
+		name string
+		peek func(key string) core.Decision
+	}{
+		{"Peek", func(key string) core.Decision { return s.peek(l, key) }},
+		{"AllowN(0)", func(key string) core.Decision { return s.ask(l, key, 0) }},
+	} {
+		s.admit(l, ask.name, 6)
+		s.Advance(-time.Hour)
+		d := ask.peek(ask.name)
+		for waited := time.Duration(0); !d.Allowed; d = ask.peek(ask.name) {
+			if waited += d.RetryAfter; d.RetryAfter <= 0 || waited > time.Minute+grain {
+				s.fail("%s: %s is still denied after the RetryAfter of %v: %+v", a.name, ask.name, waited, d)
+			}
+			s.Advance(d.RetryAfter)
+		}
+		s.Advance(time.Minute + grain)
+		if d := ask.peek(ask.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
+			s.fail("%s: a period later %s says %+v", a.name, ask.name, d)
+		}
+	}
+	watched := s.limiter(shadow)
+	s.admit(watched, "shadow", 6)
+	s.Advance(-time.Hour)
+	s.peek(watched, "shadow")
+	s.Advance(time.Minute + grain)
+	if st := s.peek(watched, "shadow").State(0); !st.Allowed || st.Remaining != 6 {
+		s.fail("%s: a period after a Peek of a shadow rule: %+v", a.name, st)
+	}
+}
+
+// peekAfterShorterPeriod goes past New like limitChanges.
+func peekAfterShorterPeriod(s *subject, a algorithm) {
+	long, short := a.rule(a.name, core.PerDay(1000)), a.rule(a.name, core.PerSecond(1000))
+	take := func(r *core.Rule, op core.Op, cost int) core.State {
+		charges := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost}}
+		if err := s.Store.Take(context.Background(), charges); err != nil {
+			s.fail("Take: %v", err)
+		}
+		return charges[0].State
+	}
+	take(&long, core.Spend, 1000)
+	for waited := time.Duration(0); ; {
+		st := take(&short, core.Peek, 1)
+		if st.Allowed {
+			return
+		}
+		// A sliding window counter may hold on to a sub-window of the longer period.
+		if waited += st.RetryAfter; st.RetryAfter <= 0 || waited > 3*time.Second {
+			s.fail("%s: of 1000/s, a Peek is still denied after the RetryAfter of %v: %+v", a.name, waited, st)
+		}
+		s.Advance(st.RetryAfter)
+	}
+}
+
 func clockLeaps(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(6)))
 	s.admit(l, "k", 6)

@@ -39,10 +39,10 @@ func (m *model) take(charges []core.Charge) {
 			c.Answer(m.ask(c, false), false)
 			continue
 		}
-		spent := admitted && c.Op == core.Spend && m.ask(c, false).Allowed
-		v := m.ask(c, spent)
-		c.Answer(v, spent)
-		if c.Op == core.Spend {
+		fits := admitted && m.ask(c, false).Allowed
+		spent := fits && c.Op == core.Spend
+		c.Answer(m.ask(c, spent), spent)
+		if spent || !fits {
 			m.conclude(c, spent)
 		}
 	}

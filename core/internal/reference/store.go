@@ -69,11 +69,12 @@ func (r *Store) Take(ctx context.Context, charges []core.Charge) error {
 		spent := false
 		if c.Op.Asks() {
 			v := r.verdict(c, now, false)
-			if spent = admitted && v.Allowed && c.Op == core.Spend; spent {
+			fits := admitted && v.Allowed
+			if spent = fits && c.Op == core.Spend; spent {
 				v = r.verdict(c, now, true)
 			}
 			c.Answer(v, spent)
-			if c.Op == core.Peek {
+			if fits && !spent {
 				continue
 			}
 		}
