@@ -43,6 +43,11 @@ func cases() []testCase {
 			eachAlgorithm(never),
 		},
 		{
+			"LongestLimits",
+			"A limit that reaches over the longest time there is denies a cost above its capacity like any other.",
+			eachAlgorithm(longestLimits),
+		},
+		{
 			"Peek",
 			"Peek, and a cost of zero, say what Allow would say and take nothing.",
 			eachAlgorithm(peek),

@@ -3,7 +3,10 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -29,6 +32,28 @@ func never(s *subject, a algorithm) {
 		s.fail("%s: cost -1: %v", a.name, err)
 	}
 	s.admit(l, "k", 6)
+}
+
+// longest is the longest time that a limit may reach over: 100 years of 366 days.
+const longest = 36600 * 24 * time.Hour
+
+func longestLimits(s *subject, a algorithm) {
+	for i, limit := range []core.Limit{core.Per(100, longest), core.Per(1, longest), core.Per(7, longest-time.Microsecond)} {
+		l := s.limiter(a.rule(fmt.Sprint(a.name, i), limit))
+		for _, cost := range []int{limit.Events + 1, limit.Events + 2, math.MaxInt} {
+			if d := s.deny(l, "k", cost); d.RetryAfter != core.Never || d.State(0).Remaining != limit.Events {
+				s.fail("%s %v: cost %d: %+v", a.name, limit, cost, d)
+			}
+		}
+		s.admit(l, "k", limit.Events)
+		s.deny(l, "k", 1)
+		if err := l.Settle(context.Background(), "k", math.MaxInt); err != nil {
+			s.fail("%s %v: Settle: %v", a.name, limit, err)
+		}
+		if d := s.deny(l, "k", limit.Events+1); d.RetryAfter != core.Never {
+			s.fail("%s %v: in debt: %+v", a.name, limit, d)
+		}
+	}
 }
 
 func keys(s *subject, a algorithm) {

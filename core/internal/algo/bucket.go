@@ -134,14 +134,16 @@ func (s Span) ceil() int64 {
 	return s.Micros
 }
 
-// Price is how long n tokens take to refill, for any n; [Horizon] at most.
+// Price is how long n tokens take to refill, for any n. It is at most a microsecond more
+// than [Horizon], which no bucket holds: a cost that was cut to [Horizon] itself would fit
+// a bucket that fills up in just that time.
 func (b *Bucket) Price(n int64) Span {
 	if n <= b.Burst {
 		return b.Span(n)
 	}
 	hi, lo := bits.Mul64(uint64(min(n, maxCount)), uint64(b.num))
 	if hi >= uint64(b.den) || over(hi, lo, b.den) {
-		return Span{Horizon, 0}
+		return Span{Horizon + 1, 0}
 	}
 	return b.span(min(n, maxCount))
 }
