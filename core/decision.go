@@ -24,10 +24,10 @@ type Decision struct {
 // A State is what one Rule says about its part of a Decision. Rule has the limit
 // that was in force, which of a [Rule.Elastic] one may be larger than it was made.
 //
-// Window is the span that Remaining belongs to. Of windows and logs, no more than
-// Remaining can be used within it. Of a bucket, which refills all the time, it is
-// how long Remaining events take to come back, so zero when none are left. Where
-// the Rule denied, it is RetryAfter.
+// Window is the span that Remaining belongs to. For windows and logs, no more than
+// Remaining can be used within it. For a bucket, which refills all the time, it is the
+// time in which Remaining events refill. When nothing remains, Window is the time until
+// one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
 	Rule       *Rule
 	Allowed    bool          // what this Rule alone says

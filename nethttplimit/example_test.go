@@ -47,7 +47,7 @@ func ExampleNew() {
 	//
 	// 200 OK
 	// RateLimit-Policy: "api";q=2;w=60
-	// RateLimit: "api";r=0;t=0
+	// RateLimit: "api";r=0;t=30
 	// your orders
 	//
 	// 429 Too Many Requests

@@ -23,9 +23,10 @@ const (
 	// draft may still change; so may this version, in a minor release.
 	//
 	// q is the capacity of the rule, with the limit that was in force, and w the time
-	// in which that many events come back, left out if it is less than a second. r is what is left, and t the
-	// time that it belongs to (core.State.Window); of a rule that denied, the time
-	// until it admits the same cost. Times are in seconds, rounded up.
+	// in which that many events come back, left out if it is less than a second. r is the number
+	// of events that are left, and t the time that it belongs to (core.State.Window): with an r of
+	// 0, the time until the next event is available; of a rule that denied, the time until it
+	// admits the same cost, left out if it never does. Times are in seconds, rounded up.
 	IETFDraft HeaderVersion = iota + 1
 	// Legacy is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of
 	// the rule that has the smallest part of its capacity left. Reset is the time
@@ -133,13 +134,22 @@ type member struct {
 	state  core.State
 }
 
-// appendMember writes a member of RateLimit.
+// appendMember writes a member of RateLimit. A cost that can never be admitted has no t.
+// With nothing left, t is at least 1: a client that paces itself by the field would come
+// back at once otherwise.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
 	b = append(b, p.name...)
 	b = append(b, ";r="...)
 	b = appendInteger(b, int64(s.Remaining))
+	if !s.Allowed && s.RetryAfter == core.Never {
+		return b
+	}
+	t := seconds(s.Window)
+	if s.Remaining <= 0 {
+		t = max(t, 1)
+	}
 	b = append(b, ";t="...)
-	return appendInteger(b, seconds(s.Window))
+	return appendInteger(b, t)
 }
 
 // stricter says which of two states of one name is told.

@@ -13,6 +13,11 @@ func cases() []testCase {
 			eachAlgorithm(retryAfter),
 		},
 		{
+			"Window",
+			"When an admitted event leaves nothing, Window is the time until something remains; a microsecond less does not suffice.",
+			eachAlgorithm(windowOfNothing),
+		},
+		{
 			"Periods",
 			"Any period works, from a millisecond to a year, and any rate, without drift.",
 			eachAlgorithm(periods),

@@ -53,6 +53,32 @@ func retryAfter(s *subject, a algorithm) {
 	}
 }
 
+// windowOfNothing: a client that paces itself by r and t of the RateLimit field comes back
+// after t, so t must not be zero while r is.
+func windowOfNothing(s *subject, a algorithm) {
+	for i, limit := range []core.Limit{core.PerMinute(10), core.PerSecond(7), core.PerSecond(1)} {
+		for j, percent := range []float64{0, 50} {
+			l := s.limiter(a.rule(fmt.Sprint(a.name, i, j), limit).Soft(percent))
+			most := l.Rules()[0].Capacity() * (100 + int(percent)) / 100
+			for cost := limit.Events; cost <= most; cost++ {
+				key := fmt.Sprint("k", cost)
+				st := s.admit(l, key, cost).State(0)
+				if st.Remaining != 0 || st.Window <= 0 {
+					s.fail("%s %v soft %v%%: after %d events: %+v", a.name, limit, percent, cost, st)
+				}
+				s.Advance(st.Window - time.Microsecond)
+				if st := s.peek(l, key).State(0); st.Remaining != 0 {
+					s.fail("%s %v soft %v%%: %d events, a microsecond before Window ends: %+v", a.name, limit, percent, cost, st)
+				}
+				s.Advance(time.Microsecond)
+				if st := s.peek(l, key).State(0); st.Remaining == 0 {
+					s.fail("%s %v soft %v%%: %d events, Window is over: %+v", a.name, limit, percent, cost, st)
+				}
+			}
+		}
+	}
+}
+
 func periods(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{
 		core.Per(2, time.Millisecond),

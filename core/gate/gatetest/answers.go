@@ -64,12 +64,12 @@ func (s *suite) testAnswers(t *testing.T) {
 		body:   document(`Policy \"daily\" allows 1000 requests per 86400 s. Retry in 12 s.`, `"burst","daily"`),
 	}, {
 		name:   "never",
-		why:    "a cost that can never fit has no Retry-After, and the text says so",
+		why:    "a cost that can never fit has no t and no Retry-After, and the text says so",
 		rules:  []core.Rule{burst},
 		states: states{"burst": {Remaining: 100, RetryAfter: core.Never}},
 		before: func(h http.Header) { h.Set("Retry-After", "5") },
 		status: 429,
-		header: map[string]string{"Retry-After": "", "RateLimit": `"burst";r=100;t=0`},
+		header: map[string]string{"Retry-After": "", "RateLimit": `"burst";r=100`},
 		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
 			`This request costs more than the policy ever allows.`, `"burst"`),
 	}, {
@@ -78,7 +78,7 @@ func (s *suite) testAnswers(t *testing.T) {
 		rules:  []core.Rule{daily, burst},
 		states: states{"daily": denied(time.Second), "burst": {RetryAfter: core.Never}},
 		status: 429,
-		header: map[string]string{"Retry-After": ""},
+		header: map[string]string{"Retry-After": "", "RateLimit": `"daily";r=0;t=1, "burst";r=0`},
 		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
 			`This request costs more than the policy ever allows.`, `"daily","burst"`),
 	}, {
@@ -92,7 +92,7 @@ func (s *suite) testAnswers(t *testing.T) {
 		why:    "Retry-After is at least 1",
 		states: states{"burst": denied(0)},
 		status: 429,
-		header: map[string]string{"Retry-After": "1", "RateLimit": `"burst";r=0;t=0`},
+		header: map[string]string{"Retry-After": "1", "RateLimit": `"burst";r=0;t=1`},
 	}, {
 		name:   "retry in whole seconds",
 		why:    "whole seconds are not rounded",
@@ -152,7 +152,7 @@ func (s *suite) testAnswers(t *testing.T) {
 		name:   "quotes in a name",
 		why:    `in a String, " and \ are escaped`,
 		rules:  []core.Rule{core.SlidingLog(`say "hi" \o/, ;q=1`, core.PerMinute(7))},
-		header: map[string]string{"RateLimit-Policy": `"say \"hi\" \\o/, ;q=1";q=7;w=60`, "RateLimit": `"say \"hi\" \\o/, ;q=1";r=0;t=0`},
+		header: map[string]string{"RateLimit-Policy": `"say \"hi\" \\o/, ;q=1";q=7;w=60`, "RateLimit": `"say \"hi\" \\o/, ;q=1";r=0;t=1`},
 	}, {
 		name:   "large numbers",
 		why:    "Integers have at most 15 digits",
@@ -161,9 +161,14 @@ func (s *suite) testAnswers(t *testing.T) {
 		header: map[string]string{"RateLimit-Policy": `"burst";q=281474976710655;w=60`, "RateLimit": `"burst";r=999999999999999;t=9223372037`},
 	}, {
 		name:   "less than nothing",
-		why:    "r and t are at least 0",
+		why:    "r is at least 0, and with an r of 0, t is at least 1",
 		states: states{"burst": allowed(-5, -time.Hour, 0)},
-		header: map[string]string{"RateLimit": `"burst";r=0;t=0`},
+		header: map[string]string{"RateLimit": `"burst";r=0;t=1`},
+	}, {
+		name:   "a window of nothing",
+		why:    "t is at least 0",
+		states: states{"burst": allowed(5, -time.Hour, 0)},
+		header: map[string]string{"RateLimit": `"burst";r=5;t=0`},
 	}, {
 		name:   "HEAD",
 		why:    "HEAD has the fields and no body",

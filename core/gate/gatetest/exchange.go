@@ -99,7 +99,7 @@ func request(method, target string) *http.Request {
 func (got reply) check(t *testing.T) {
 	t.Helper()
 	policies := got.list(t, "Ratelimit-Policy", "q")
-	members := got.list(t, "Ratelimit", "r", "t")
+	members := got.list(t, "Ratelimit", "r")
 	if len(policies) != len(members) {
 		t.Errorf("%d policies and %d members: every policy has a member", len(policies), len(members))
 	}
@@ -110,6 +110,12 @@ func (got reply) check(t *testing.T) {
 		}
 		if w, ok := policies[i].params["w"]; ok && w < 1 {
 			t.Errorf("policy %q has w=%d: a window is positive", policies[i].name, w)
+		}
+		switch at, ok := members[i].params["t"]; {
+		case !ok && (got.status < 400 || hasRetry):
+			t.Errorf("%q has no t, which says that waiting is no use", members[i].name)
+		case ok && at == 0 && members[i].params["r"] == 0:
+			t.Errorf("%q has r=0 and t=0: a client would come back at once", members[i].name)
 		}
 	}
 	switch {

@@ -31,10 +31,10 @@ func (s *suite) testTime(t *testing.T) {
 		rule: core.TokenBucket("r", core.Per(2, 3*time.Second)), // one in 1.5 s
 		steps: []step{
 			{0, `"r";r=1;t=2`, ""}, // one token comes back in 1.5 s
-			{0, `"r";r=0;t=0`, ""}, // nothing is left, now and here
+			{0, `"r";r=0;t=2`, ""}, // and nothing is left until then
 			{0, `"r";r=0;t=2`, "2"},
 			{time.Second, `"r";r=0;t=1`, "1"},
-			{time.Second, `"r";r=0;t=0`, ""},
+			{time.Second, `"r";r=0;t=1`, ""}, // 0.5 s of the next 1.5 s have passed
 		},
 	}, {
 		name: "sliding log",
@@ -58,10 +58,10 @@ func (s *suite) testTime(t *testing.T) {
 		name: "one in a year",
 		rule: core.TokenBucket("r", core.Per(1, 365*24*time.Hour)),
 		steps: []step{
-			{0, `"r";r=0;t=0`, ""},
+			{0, `"r";r=0;t=31536000`, ""},
 			{0, `"r";r=0;t=31536000`, "31536000"},
 			{365*24*time.Hour - time.Second, `"r";r=0;t=1`, "1"},
-			{time.Second, `"r";r=0;t=0`, ""},
+			{time.Second, `"r";r=0;t=31536000`, ""},
 		},
 	}} {
 		t.Run(c.name, func(t *testing.T) {

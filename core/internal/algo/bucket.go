@@ -12,6 +12,7 @@ import "math/bits"
 // past", so that a bucket that has refilled is the same as no bucket.
 type Bucket struct {
 	Burst int64 // capacity in tokens
+	Extra int64 // how many of them are beyond the limit itself: soft throttling
 	Unit  Span  // one token
 	Full  Span  // Burst tokens, or up to one more: see Program.AsLong
 	Queue bool  // a leaky bucket: what is admitted waits for what is in it
@@ -69,7 +70,9 @@ func (b *Bucket) holdFor(full Span, den int64) {
 	hi, lo := bits.Mul64(uint64(full.Frac), uint64(b.den))
 	frac, _ := bits.Div64(hi, lo, uint64(den))
 	b.Full = Span{full.Micros, int64(frac)}
-	b.Burst, _ = b.tokens(b.Full)
+	limit := b.Burst - b.Extra
+	b.Burst = b.tokens(b.Full)
+	b.Extra = b.Burst - limit
 }
 
 // Den is the denominator of the bucket's fractions.
@@ -92,17 +95,15 @@ func (b *Bucket) span(n int64) Span {
 	return Span{int64(q), int64(r)}
 }
 
-// tokens is how many whole tokens refill in s, s <= Full, and how long those
-// take.
-func (b *Bucket) tokens(s Span) (n int64, worth Span) {
+// tokens is how many whole tokens refill in s, s <= Full.
+func (b *Bucket) tokens(s Span) int64 {
 	if b.den == 1 {
-		n = s.Micros / b.num
-		return n, Span{n * b.num, 0}
+		return s.Micros / b.num
 	}
 	hi, lo := bits.Mul64(uint64(s.Micros), uint64(b.den))
 	lo, carry := bits.Add64(lo, uint64(s.Frac), 0)
 	q, _ := bits.Div64(hi+carry, lo, uint64(b.num))
-	return int64(q), b.span(int64(q))
+	return int64(q)
 }
 
 func (b *Bucket) add(x, y Span) Span {
@@ -264,12 +265,15 @@ func (b *Bucket) Verdict(used Span, cost, wait int64, spent bool) Verdict {
 		used = b.add(used, b.Span(cost))
 	}
 	free := b.sub(b.Full, used)
-	var worth Span
 	if free.Micros >= 0 {
-		v.Remaining, worth = b.tokens(free)
+		v.Remaining = b.tokens(free)
 	}
 	v.Reset = used.ceil()
-	v.Window = worth.ceil()
+	if left := v.Remaining - b.Extra; left > 0 {
+		v.Window = b.Span(left).ceil()
+	} else { // until one event of the limit itself is available again
+		v.Window = b.sub(b.Span(b.Extra+1), free).ceil()
+	}
 	switch {
 	case v.Allowed:
 	case cost > b.Burst:

@@ -80,6 +80,10 @@ func TestBucketEqualsTextbook(t *testing.T) {
 			want := Verdict{Allowed: naive.take(cost), Remaining: max(0, floor(naive.tokens))}
 			want.Reset = ceilRat(new(big.Rat).Quo(new(big.Rat).Sub(naive.burst, naive.tokens), naive.rate))
 			want.Window = ceilRat(new(big.Rat).Quo(big.NewRat(want.Remaining, 1), naive.rate))
+			if want.Remaining == 0 {
+				missing := new(big.Rat).Sub(big.NewRat(1, 1), naive.tokens)
+				want.Window = ceilRat(missing.Quo(missing, naive.rate))
+			}
 			if !want.Allowed {
 				want.Retry = ceilRat(missing.Quo(missing, naive.rate))
 				want.Window = want.Retry

@@ -39,7 +39,7 @@ func (p *Program) Compile(s Shape) (err error) {
 	switch p.Kind {
 	case KindTokenBucket, KindLeakyBucket:
 		p.Bucket, err = NewBucket(s.Events, s.Period, s.Capacity+s.Extra)
-		p.Bucket.Queue = p.Kind == KindLeakyBucket
+		p.Bucket.Extra, p.Bucket.Queue = s.Extra, p.Kind == KindLeakyBucket
 	case KindFixedWindow:
 		p.Window, err = NewWindow(s.Events+s.Extra, s.Period)
 	case KindSlidingLog:
@@ -58,9 +58,8 @@ func (p *Program) AsLong(o *Program) {
 	if !p.isBucket() {
 		return
 	}
-	limit := p.Bucket.Burst - p.Extra
 	p.Bucket.holdFor(o.Bucket.Full, o.Bucket.den)
-	p.Extra = p.Bucket.Burst - limit
+	p.Extra = p.Bucket.Extra
 }
 
 func (p *Program) isBucket() bool { return p.Kind == KindTokenBucket || p.Kind == KindLeakyBucket }
@@ -71,9 +70,6 @@ func (p *Program) Soften(v *Verdict, cost int64, spent bool) {
 	v.Remaining -= p.Extra
 	v.Soft = v.Allowed && (v.Remaining < 0 || !spent && v.Remaining < cost)
 	v.Remaining = max(0, v.Remaining)
-	if p.isBucket() && v.Allowed {
-		v.Window = p.Bucket.Span(v.Remaining).ceil()
-	}
 }
 
 // Keep is the mark of a charge of which cost stays when the rest is undone.
