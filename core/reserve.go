@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A Reservation is a decision whose price can be corrected when it is known what
@@ -36,7 +37,16 @@ type Reservation struct {
 type part struct {
 	costs []int
 	marks []Mark
-	rules []*Rule // as the Store has counted them, which is what the marks are about
+	rules []*Rule   // as the Store has counted them, which is what the marks are about
+	since time.Time // when the Store had answered
+}
+
+// age is how many microseconds ago p was charged, less a tolerance: the clock of a server
+// may run slower than the one of this process, and be set back a little, every day. A
+// second and a thousandth more are no step.
+func (p *part) age() int64 {
+	age := time.Since(p.since)
+	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
 // maxParts bounds what a Reservation remembers.
@@ -74,6 +84,7 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	if err := b.decide(ctx, r.store, &r.decision); err != nil {
 		return nil, err
 	}
+	first.since = time.Now()
 	for i := range b.charges {
 		c := b.charges[i]
 		if r.decision.Allowed && c.Op == Spend && c.State.Allowed {
@@ -99,7 +110,8 @@ func (r *Reservation) Decision() Decision { return r.decision }
 
 // Refund gives back all that the event took, from every rule of every ask: what
 // has not been forgotten or refilled in the meantime, so that no limit is ever
-// exceeded by it. Doing it again does nothing. Only a [Limiter.Reset] is not known to it:
+// exceeded by it. Doing it again does nothing. After the clock of the Store has stepped back
+// by more than a second, it gives back less, or nothing. Only a [Limiter.Reset] is not known to it:
 // what was taken before one is not to be given back after it.
 //
 // A place in the queue of a [LeakyBucket] is given back only while it is the last:
@@ -182,6 +194,7 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			costs[i] -= back
 			p.costs[i] -= back
 			mark := p.rules[i].program.Keep(p.marks[i], int64(p.costs[i]))
+			mark.Age = p.age()
 			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Mark: &mark})
 		}
 		if !p.charged() {
@@ -215,6 +228,7 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 		r.parts = r.parts[1:]
 	}
 	err := r.tell(ctx, charges)
+	more.since = time.Now()
 	for i, at := 0, 0; i < len(more.costs); i++ {
 		more.rules[i] = r.asks[i].Rule
 		if more.costs[i] > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -107,4 +108,35 @@ func (f *failing) Take(ctx context.Context, charges []core.Charge) error {
 		return f.err
 	}
 	return f.Store.Take(ctx, charges)
+}
+
+// A refund after the clock of the Store has stepped back does not free the events of
+// others, also when that clock says the time of the reservation again.
+func TestReservation_RefundAfterClockStep(t *testing.T) {
+	for _, rule := range []core.Rule{
+		core.TokenBucket("r", core.PerMinute(10)),
+		core.FixedWindow("r", core.PerMinute(10)),
+		core.SlidingLog("r", core.PerMinute(10)),
+		core.SlidingWindow("r", core.PerMinute(10)).SubWindows(2),
+	} {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				behind := time.Duration(0)
+				l := core.Must(core.New(reference.New(func() int64 { return time.Now().Add(-behind).UnixMicro() }), rule))
+				r := reserve(t, l, "k", 10)
+				behind = 2 * time.Minute
+				if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed {
+					t.Fatalf("after the step: %v, %v; want a denial", d, err)
+				}
+				time.Sleep(behind)
+				reserve(t, l, "k", 10)
+				if err := r.Refund(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := used(t, l, "k")[0]; got != 10 {
+					t.Errorf("after a refund of events that have left: %d in use, want 10", got)
+				}
+			})
+		})
+	}
 }

@@ -98,7 +98,7 @@ func (s *Store) arguments(args []any, c *core.Charge) []any {
 	}
 	if c.Op == core.Undo {
 		m := c.Mark
-		args = append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac))
+		args = append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, longest)))
 	}
 	return args
 }

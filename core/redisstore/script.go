@@ -52,7 +52,7 @@ func opFor(c *core.Charge) byte {
 const timed = '+'
 
 // markArguments is how many arguments the mark of an undo has.
-const markArguments = 3
+const markArguments = 4
 
 // MaxCharges is how many charges of one slot can be decided together: Lua has
 // 200 local variables, and a charge needs nine.

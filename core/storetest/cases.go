@@ -153,6 +153,16 @@ func cases() []testCase {
 			eachAlgorithm(peekAfterShorterPeriod),
 		},
 		{
+			"UndoAtTheSameTimeAgain",
+			"When the clock has stepped back and says the time of a charge again, undoing the charge frees nothing of others.",
+			eachAlgorithm(undoAtTheSameTimeAgain),
+		},
+		{
+			"UndoAfterClockSteps",
+			"However the clock steps back between a charge and its undo, the events that are not undone stay within the limit.",
+			eachAlgorithm(undoAfterClockSteps),
+		},
+		{
 			"ClockLeaps",
 			"A clock that leaps forward grants at most one burst.",
 			eachAlgorithm(clockLeaps),

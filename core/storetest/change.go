@@ -67,6 +67,31 @@ func peekAfterClockStep(s *subject, a algorithm) {
 	}
 }
 
+func undoAtTheSameTimeAgain(s *subject, a algorithm) {
+	rule := a.rule(a.name, core.PerMinute(3))
+	take := func(c core.Charge) bool {
+		c.Key, c.Rule = "k", &rule
+		charges := []core.Charge{c}
+		if err := s.Store.Take(context.Background(), charges); err != nil {
+			s.fail("Take: %v", err)
+		}
+		return charges[0].State.Allowed
+	}
+	mark := new(core.Mark)
+	take(core.Charge{Cost: 2, Mark: mark})
+	s.Advance(-time.Minute - grain)
+	take(core.Charge{Cost: 2})
+	s.Advance(time.Minute + grain)
+	if !take(core.Charge{Cost: 3}) {
+		s.fail("%s: a period after the step, 3 of 3 were denied", a.name)
+	}
+	mark.Age = (time.Minute + grain).Microseconds()
+	take(core.Charge{Op: core.Undo, Cost: 2, Mark: mark})
+	if take(core.Charge{Cost: 1}) {
+		s.fail("%s: the undo of 2 events freed events of others", a.name)
+	}
+}
+
 // peekAfterShorterPeriod goes past New like limitChanges.
 func peekAfterShorterPeriod(s *subject, a algorithm) {
 	long, short := a.rule(a.name, core.PerDay(1000)), a.rule(a.name, core.PerSecond(1000))

@@ -60,6 +60,7 @@ type history struct {
 	other []core.Rule // the rules with another limit, as an elastic one has now and then
 	held  []held
 	keys  []string
+	real  time.Duration // by a clock that never steps
 	wait  time.Duration // the RetryAfter that was heard last
 	trace []string
 }
@@ -68,6 +69,7 @@ type history struct {
 type held struct {
 	charge core.Charge
 	mark   core.Mark
+	at     time.Duration // by the clock that never steps
 }
 
 func newHistory(s *subject, seed uint64) *history {
@@ -170,7 +172,7 @@ func (h *history) compare(got, want *core.Charge) {
 	if *got.Mark != *want.Mark {
 		h.fail("%v:\n\tgot  mark %+v\n\twant mark %+v", describe([]core.Charge{*got}), *got.Mark, *want.Mark)
 	}
-	h.held = append(h.held, held{*got, *got.Mark})
+	h.held = append(h.held, held{*got, *got.Mark, h.real})
 }
 
 func (h *history) advance() {
@@ -198,6 +200,7 @@ func (h *history) advance() {
 	}
 	d = d.Truncate(time.Microsecond)
 	h.m.now += d.Microseconds()
+	h.real += max(0, d)
 	h.s.Advance(d)
 	h.note("advance %v", d)
 }
@@ -254,6 +257,7 @@ func (h *history) telling(c core.Charge) core.Charge {
 		if c.Cost = min(c.Cost, 1+h.rng.IntN(c.Cost)*2); c.Cost < back.charge.Cost {
 			back.mark = c.Rule.Program().Keep(back.mark, int64(back.charge.Cost-c.Cost))
 		}
+		back.mark.Age = (h.real - back.at).Microseconds()
 		c.Mark = &back.mark
 	case c.Op == core.Undo:
 		c.Op = core.Refund

@@ -214,8 +214,9 @@ func (b *Bucket) less(used, back Span) Span {
 // Undo is the state after cost tokens came back that were taken at m; false if
 // none of them does.
 //
-// Without them, the bucket would have stood full for a while by now. What would
-// have refilled in that time is not given back: it was credited already. In a
+// Had the charge not happened, the bucket would have become full earlier and stopped
+// refilling. The refill since that moment is not given back: it was credited already. If
+// the clock has stepped back since, the age of the charge says how much that is. In a
 // queue those behind have been told their turns, so the place can be given back
 // only while it is the last.
 func (b *Bucket) Undo(used Span, now, cost int64, m Mark) (l Level, undone bool) {
@@ -226,7 +227,7 @@ func (b *Bucket) Undo(used Span, now, cost int64, m Mark) (l Level, undone bool)
 			return Level{}, false
 		}
 	}
-	if idle := b.sub(Span{now - m.At, 0}, m.Used); idle.Micros >= 0 {
+	if idle := b.sub(Span{max(now-m.At, m.Age), 0}, m.Used); idle.Micros >= 0 {
 		back = b.sub(back, idle)
 	}
 	if back.Micros < 0 {

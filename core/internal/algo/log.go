@@ -194,7 +194,7 @@ func (l *Log) Settle(h *History, now, n int64) {
 // Undo forgets n events that were recorded at m, if they are still there. After a
 // clock that stepped back they cannot be told from others.
 func (l *Log) Undo(h *History, now, n int64, m Mark) {
-	if l.Read(h, now, 1).Count == 0 || l.Moved(h, now) {
+	if l.Read(h, now, 1).Count == 0 || l.Moved(h, now) || m.stepped(now) {
 		return
 	}
 	l.Trim(h, now)

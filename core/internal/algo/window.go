@@ -48,9 +48,10 @@ func (w *Window) Fits(count, cost int64) bool {
 func (w *Window) Settle(count, n int64) int64 { return count + settled(count, n) }
 
 // Undo is how many events are used after n came back that were charged at m;
-// false if their window is over.
+// false if their window is over. After a clock that stepped back they cannot be told from
+// others.
 func (w *Window) Undo(count, now, n int64, m Mark) (left int64, undone bool) {
-	if m.At == 0 || w.Start(m.At) != w.Start(now) {
+	if m.At == 0 || m.stepped(now) || w.Start(m.At) != w.Start(now) {
 		return count, false
 	}
 	return max(0, count-n), true

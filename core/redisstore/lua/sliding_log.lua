@@ -318,7 +318,9 @@ end
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- undo
-log_undo(KEYS[I_N], plan_N, plan_N.cost, ARGV[M_N + 1] + 0)
+if now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then -- the clock has not stepped back since
+  log_undo(KEYS[I_N], plan_N, plan_N.cost, ARGV[M_N + 1] + 0)
+end
 log_expire(KEYS[I_N], plan_N)
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 

@@ -235,7 +235,9 @@ end
 plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- undo
-counter_undo(KEYS[I_N], plan_N, ARGV[M_N + 1] + 0)
+if now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then -- the clock has not stepped back since
+  counter_undo(KEYS[I_N], plan_N, ARGV[M_N + 1] + 0)
+end
 plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
 --- give

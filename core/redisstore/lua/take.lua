@@ -14,8 +14,9 @@
 -- KEYS     one key for every charge
 -- ARGV[1]  now in Unix microseconds; empty for the server's own clock
 -- then the arguments of every charge; of one to undo, followed by its mark: the time
--- at which it was made, and the part of a bucket that was in use before (us,
--- fraction)
+-- at which it was made, the part of a bucket that was in use before (us, fraction), and
+-- its age by the clock of the caller (us), which is more than the time since then if the
+-- server's clock has stepped back
 --
 -- Returns integers only, all of them below 2^53: 1 admitted or 2 denied; how many
 -- states could not be read and were replaced; and for every charge its reading

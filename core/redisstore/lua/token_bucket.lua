@@ -114,7 +114,7 @@ do
   end
   -- Without the charge, the bucket would have stood idle for the time since then
   -- that was not in use. What would have refilled in it is not given back.
-  local idle, fraction = now - ARGV[M_N + 1] - ARGV[M_N + 2], -ARGV[M_N + 3]
+  local idle, fraction = math.max(now - ARGV[M_N + 1], ARGV[M_N + 4] + 0) - ARGV[M_N + 2], -ARGV[M_N + 3]
   if fraction < 0 then
     idle, fraction = idle - 1, fraction + den_N
   end

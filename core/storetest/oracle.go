@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// An oracle bounds what may be admitted under one rule of one key, however the clock of the
+// Store steps back. It shares no code with the algorithms: it is a list of the events that
+// were admitted and not undone, and the definitions of the limits, on a clock that never
+// steps.
+type oracle struct {
+	limit  core.Limit
+	real   time.Duration // by a clock that never steps
+	events []event
+}
+
+// An event was admitted and may be undone.
+type event struct {
+	at     time.Duration // by the clock that never steps
+	window int64         // of a fixed window: the window that it counts in
+	cost   int           // what has not been undone
+	mark   core.Mark
+}
+
+// span returns an error if some span holds more than capacity events and the rate times
+// its length, or, without a rate, if some span of the period holds more than capacity.
+func (o *oracle) span(capacity int, refills bool) error {
+	for i := range o.events {
+		sum := 0
+		for _, e := range o.events[i:] {
+			length := e.at - o.events[i].at
+			if !refills && length >= o.limit.Per {
+				break
+			}
+			sum += e.cost
+			allowed := capacity * int(o.limit.Per)
+			if refills {
+				allowed += o.limit.Events * int(length)
+			}
+			if sum*int(o.limit.Per) > allowed {
+				return fmt.Errorf("%d events in %v, of %v", sum, length, o.limit)
+			}
+		}
+	}
+	return nil
+}
+
+// count returns an error if the fixed window of now holds more than the limit. A clock that
+// steps back takes the events of the newest window along.
+func (o *oracle) count(now time.Time) error {
+	window, newest, sum := now.UnixMicro()/o.limit.Per.Microseconds(), int64(0), 0
+	for i := range o.events {
+		newest = max(newest, o.events[i].window)
+	}
+	for i := range o.events {
+		e := &o.events[i]
+		switch {
+		case e.window < newest:
+			e.window = 0
+		case e.window > window:
+			e.window = window
+		}
+		if e.window == window {
+			sum += e.cost
+		}
+	}
+	if sum > o.limit.Events {
+		return fmt.Errorf("%d events in one window, of %v", sum, o.limit)
+	}
+	return nil
+}
+
+// undoAfterClockSteps undoes charges after steps back, of any length, before and after
+// other charges. Every second walk holds one charge open at a time; in the others charges
+// that are undone overlap, and a bucket may then admit up to another burst.
+func undoAfterClockSteps(s *subject, a algorithm) {
+	const walks, steps = 60, 60
+	undone := 0
+	for seed := range uint64(walks) {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		limit := core.Per(3, 900*time.Millisecond)
+		if isBucket(a) && seed%4 > 1 {
+			limit.Burst = 5
+		}
+		rule := a.rule(fmt.Sprint(a.name, limit.Burst), limit)
+		if a.name == "sliding_window" {
+			rule = rule.SubWindows(3) // few, so that other events share that of the charge
+		}
+		overlap, capacity := seed%2 == 1, rule.Capacity()
+		if overlap && isBucket(a) {
+			capacity *= 2
+		}
+		o, key := &oracle{limit: limit}, fmt.Sprint("k", seed)
+		var open []int
+		var trace []string
+		take := func(c core.Charge) core.State {
+			charges := []core.Charge{c}
+			if err := s.Store.Take(context.Background(), charges); err != nil {
+				s.fail("Take: %v", err)
+			}
+			return charges[0].State
+		}
+		for range steps {
+			switch rng.IntN(7) {
+			case 0, 1:
+				d := time.Duration(rng.Int64N(int64(limit.Per))) / time.Duration(1+rng.IntN(3))
+				d = d.Truncate(time.Microsecond)
+				s.Advance(d)
+				o.real += d
+				trace = append(trace, fmt.Sprint("advance ", d))
+			case 2:
+				if rng.IntN(3) > 0 {
+					break
+				}
+				d := time.Duration(rng.Int64N(4 * int64(limit.Per))).Truncate(time.Microsecond)
+				s.Advance(-d)
+				trace = append(trace, fmt.Sprint("step back ", d))
+			case 3:
+				take(core.Charge{Key: key, Rule: &rule, Op: core.Peek, Cost: limit.Events})
+			case 4:
+				if len(open) == 0 {
+					break
+				}
+				at := rng.IntN(len(open))
+				e := &o.events[open[at]]
+				open = append(open[:at], open[at+1:]...)
+				e.mark.Age = (o.real - e.at).Microseconds()
+				take(core.Charge{Key: key, Rule: &rule, Op: core.Undo, Cost: e.cost, Mark: &e.mark})
+				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
+				e.cost = 0
+				undone++
+			default:
+				e := event{at: o.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
+				if !take(core.Charge{Key: key, Rule: &rule, Op: core.Spend, Cost: e.cost, Mark: &e.mark}).Allowed {
+					break
+				}
+				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))
+				o.events = append(o.events, e)
+				if rng.IntN(2) == 0 && (overlap || len(open) == 0) {
+					open = append(open, len(o.events)-1)
+				}
+			}
+			var err error
+			if a.name == "fixed_window" {
+				err = o.count(s.Now())
+			} else {
+				err = o.span(capacity, isBucket(a))
+			}
+			if err != nil {
+				for _, line := range trace {
+					s.Log(line)
+				}
+				s.fail("%s, walk %d: %v", a.name, seed, err)
+			}
+		}
+	}
+	if undone < walks {
+		s.fail("%s: only %d were undone: the case checks nothing", a.name, undone)
+	}
+}
