@@ -15,6 +15,8 @@ var (
 	ErrRuleConflict = errors.New("weir: conflicting rule")
 	// ErrNoStore: New was given a Store that is nil, or whose type cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")
+	// ErrEmptyKey: the key of an event is empty. Nothing was taken.
+	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost: a cost below zero. Nothing was taken.
 	ErrNegativeCost = errors.New("weir: negative cost")
 	// ErrNegativeDelay: an Ask with a MaxDelay below zero. Nothing was taken.

@@ -9,7 +9,8 @@ import (
 )
 
 // A Limiter is a Store and the Rules that an event has to satisfy, all of them.
-// It is safe for concurrent use. All state is in the Store, but for who waits
+// It is safe for concurrent use. A key is any text but the empty one, which is an
+// [ErrEmptyKey]: it would be one state for all whose key is empty by mistake. All state is in the Store, but for who waits
 // in [Limiter.Wait].
 type Limiter struct {
 	store Store
@@ -166,6 +167,9 @@ func (b *batch) free() {
 }
 
 func (b *batch) add(a Ask, op Op) error {
+	if a.Key == "" {
+		return ErrEmptyKey
+	}
 	if a.Cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	}

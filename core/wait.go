@@ -3,6 +3,9 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/bits"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,69 +16,115 @@ const MaxWaiters = 10_000
 // Wait blocks until an event of key is admitted and its Delay is over, and takes
 // it. It returns an error, having taken nothing, when
 //
-//   - ctx ends: the error of ctx. What an event took that was being held is given
-//     back, as in [Reservation.Refund];
+//   - ctx ends: the error of ctx. A reservation of an event that was being held is
+//     given back, as in [Reservation.Refund];
 //   - the event can never be admitted: [ErrNeverAdmitted];
-//   - it cannot be admitted before the deadline of ctx: [ErrDeadlineTooNear], at
-//     once and not when the deadline comes;
+//   - it cannot be admitted before the deadline of ctx, with the events of the callers
+//     that wait before it in this process: [ErrDeadlineTooNear], at once and not when the
+//     deadline comes;
 //   - [MaxWaiters] wait already: [ErrTooManyWaiters];
 //   - the Store fails: its error. The event may then have been charged, once, as
 //     it may if ctx ends while a Store on a network is being asked.
 //
-// Who waits for the same key in this process goes in the order of arrival. Other
-// processes, and calls of Allow, may go between.
+// Callers that wait for the same key in this process go in the order of arrival. Other
+// processes, and calls of Allow, may go between. With several rules, or where costs do not
+// divide the limit of a window, the wait may turn out longer than it was reckoned, and
+// ErrDeadlineTooNear come later.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is [Limiter.Wait] for an event that weighs n. Zero does not wait, and
 // less is an [ErrNegativeCost].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
-	if n == 0 {
-		return ctx.Err()
+	if err := ctx.Err(); err != nil || n == 0 {
+		return err
 	}
-	d, err := l.decide(ctx, l.patient(ctx, key, n), Peek)
-	if err == nil {
-		err = hopeless(ctx, d)
+	if n < 0 {
+		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
+	for i := range l.rules {
+		if r := l.rules[i].inForce(); !r.shadow && int64(n) > r.program.Capacity() {
+			return ErrNeverAdmitted
+		}
+	}
+	w, err := l.line.join(key, n)
 	if err != nil {
 		return err
 	}
-	turn, err := l.line.join(key)
-	if err != nil {
+	defer l.line.leave(key, w)
+	if err := l.canMake(ctx, key, w); err != nil {
 		return err
 	}
-	defer l.line.leave(key, turn)
 	select {
-	case <-turn:
+	case <-w.turn:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	for {
+		// From here on, the Store counts the event and the line does not. In between, those
+		// behind expect too little before them, and never too much.
+		l.line.setCost(w, 0)
 		r, err := ReserveAll(ctx, l.patient(ctx, key, n))
 		if err != nil {
 			return err
 		}
 		d := r.Decision()
 		if d.Allowed {
-			if err = sleep(ctx, d.Delay); err != nil {
+			if d.Delay > 0 && d.Delay >= left(ctx) {
+				err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.Delay)
+			} else {
+				err = sleep(ctx, d.Delay)
+			}
+			if err != nil {
 				// What cannot be given back stays taken.
 				_ = r.Refund(context.WithoutCancel(ctx))
 			}
 			return err
 		}
-		if err := hopeless(ctx, d); err != nil {
+		if err := hopeless(ctx, d, 0, n); err != nil {
 			return err
 		}
+		l.line.setCost(w, n)
 		if err := sleep(ctx, d.RetryAfter); err != nil {
 			return err
 		}
 	}
 }
 
+// canMake returns ErrDeadlineTooNear if w cannot be admitted before the deadline of ctx,
+// because of those before it in the line.
+func (l *Limiter) canMake(ctx context.Context, key string, w *waiter) error {
+	if left(ctx) == Never {
+		return nil
+	}
+	for {
+		ahead := l.line.ahead(key, w)
+		if ahead == 0 {
+			return nil // its turn comes at once, and decides
+		}
+		d, err := l.decide(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n)}, Peek)
+		if err != nil {
+			return err
+		}
+		// If one of them was admitted meanwhile, it may have been counted twice.
+		if err = hopeless(ctx, d, ahead, w.n); err == nil || l.line.ahead(key, w) == ahead {
+			return err
+		}
+	}
+}
+
+// saturated is a + b, or the largest int.
+func saturated(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}
+
 // patient is the question whether n events can go before ctx ends.
 func (l *Limiter) patient(ctx context.Context, key string, n int) Ask {
 	a := Ask{Limiter: l, Key: key, Cost: n}
 	if left := left(ctx); left != Never {
-		a.MaxDelay = left
+		a.MaxDelay = max(1, left-time.Microsecond)
 	}
 	return a
 }
@@ -88,27 +137,74 @@ func left(ctx context.Context) time.Duration {
 	return Never
 }
 
-// hopeless says at once what waiting within ctx could not change about d.
-func hopeless(ctx context.Context, d Decision) error {
-	if d.Allowed {
-		return nil
-	}
-	wait := d.RetryAfter
+// hopeless returns an error if d says that n events, after ahead others, cannot go before
+// ctx ends. d is the decision about all of them together.
+func hopeless(ctx context.Context, d Decision, ahead, n int) error {
+	wait := time.Duration(0)
 	for _, s := range d.States() {
-		// A place in a queue that is free when the wait is over has a turn after that.
-		if s.Rule.algorithm == AlgorithmLeakyBucket && !s.Rule.shadow {
-			wait = max(wait, s.ResetAfter)
+		if s.Rule.shadow {
+			continue
 		}
+		if int64(n) > s.Rule.program.Capacity() {
+			return ErrNeverAdmitted
+		}
+		wait = max(wait, s.soonest(int64(ahead), int64(n)))
 	}
-	switch {
-	case d.RetryAfter == Never:
-		return ErrNeverAdmitted
-	case wait >= left(ctx):
+	if wait > 0 && wait >= left(ctx) {
 		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)
 	}
 	return nil
 }
 
+// soonest is the least wait after which n events can go, when ahead others go before. s is
+// what the rule said about all of them together. Of a log it is the least that it can be.
+func (s *State) soonest(ahead, n int64) time.Duration {
+	l, capacity := s.Rule.limit, s.Rule.program.Capacity()
+	total := ahead + n
+	if total < 0 {
+		return Never
+	}
+	switch {
+	case s.Rule.algorithm == AlgorithmLeakyBucket:
+		// A place in the queue that is free when the wait is over has a turn after that.
+		wait := after(s.ResetAfter, ahead, l)
+		if !s.Allowed && total <= capacity {
+			wait = max(wait, s.RetryAfter)
+		}
+		return wait
+	case s.Allowed:
+		return 0
+	case total <= capacity:
+		return s.RetryAfter
+	case s.Rule.algorithm == AlgorithmTokenBucket:
+		return after(s.ResetAfter, total-capacity, l)
+	}
+	// More than a window holds. What is beyond goes a period after what is capacity before it.
+	remaining := int64(s.Remaining) + s.Rule.program.Extra
+	whole := (total - 1) / capacity
+	first := s.Window
+	if s.Rule.algorithm == AlgorithmFixedWindow {
+		whole = max(0, total-remaining-1) / capacity
+	} else if total-whole*capacity <= remaining {
+		first = 0
+	}
+	return after(first, whole*int64(l.Events), l)
+}
+
+// after is d and the time in which so many events come back.
+func after(d time.Duration, events int64, l Limit) time.Duration {
+	hi, lo := bits.Mul64(uint64(events), uint64(l.Per))
+	if hi >= uint64(l.Events) {
+		return Never
+	}
+	q, _ := bits.Div64(hi, lo, uint64(l.Events))
+	if q > uint64(Never-d) {
+		return Never
+	}
+	return d + time.Duration(q)
+}
+
+// sleep waits for d, or until ctx ends before that.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -123,52 +219,72 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A line is who waits, by key, in the order of arrival. The first of a key has
-// its turn: a channel that is closed. The zero line is empty.
+// A line is the waiters of each key, in the order of arrival. The zero line is empty.
 type line struct {
-	mu    sync.Mutex
-	turns map[string][]chan struct{}
-	n     int
+	mu      sync.Mutex
+	waiters map[string][]*waiter
+	n       int
 }
 
-func (l *line) join(key string) (turn chan struct{}, err error) {
+// A waiter is one call of Wait. The first of its key has its turn.
+type waiter struct {
+	turn chan struct{} // closed when it has its turn
+	n    int           // the cost of its event
+	cost int           // n, or 0 while the Store may have counted it; guarded by the line
+}
+
+func (l *line) join(key string, n int) (*waiter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.n == MaxWaiters {
 		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
 	}
-	if l.turns == nil {
-		l.turns = make(map[string][]chan struct{})
+	if l.waiters == nil {
+		l.waiters = make(map[string][]*waiter)
 	}
-	turn = make(chan struct{})
-	if len(l.turns[key]) == 0 {
-		close(turn)
+	w := &waiter{turn: make(chan struct{}), n: n, cost: n}
+	if len(l.waiters[key]) == 0 {
+		close(w.turn)
 	}
-	l.turns[key] = append(l.turns[key], turn)
+	l.waiters[key] = append(l.waiters[key], w)
 	l.n++
-	return turn, nil
+	return w, nil
 }
 
-// leave takes a waiter out, wherever it stands; if it was the first, the next one
-// has its turn.
-func (l *line) leave(key string, turn chan struct{}) {
+// setCost sets how much of w is still to be charged.
+func (l *line) setCost(w *waiter, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	turns := l.turns[key]
-	for i, t := range turns {
-		if t != turn {
-			continue
+	w.cost = cost
+}
+
+// ahead is the cost of the waiters of key before w.
+func (l *line) ahead(key string, w *waiter) (cost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.waiters[key] {
+		if o == w {
+			break
 		}
-		l.n--
-		turns = append(turns[:i], turns[i+1:]...)
-		if len(turns) == 0 {
-			delete(l.turns, key)
-			return
-		}
-		if i == 0 {
-			close(turns[0])
-		}
-		l.turns[key] = turns
+		cost = saturated(cost, o.cost)
+	}
+	return cost
+}
+
+// leave takes w out, wherever it stands; if it was the first, the next one has its turn.
+func (l *line) leave(key string, w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiters := l.waiters[key]
+	i := slices.Index(waiters, w)
+	waiters = slices.Delete(waiters, i, i+1)
+	l.n--
+	if len(waiters) == 0 {
+		delete(l.waiters, key)
 		return
 	}
+	if i == 0 {
+		close(waiters[0].turn)
+	}
+	l.waiters[key] = waiters
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +95,90 @@ func TestWaitSaysNoAtOnce(t *testing.T) {
 			t.Errorf("just enough: %v after %v", err, time.Since(begin))
 		}
 	})
+}
+
+// Callers that cannot be admitted before their deadline, because of those ahead of them in
+// this process, are told so at once. The others are admitted.
+func TestWait_DeadlineBehindOthers(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		rules    []core.Rule
+		cost     int
+		deadline time.Duration
+		want     int // of 100 callers
+	}{
+		{"token bucket", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 1, time.Second, 19},
+		{"token bucket, deadline with a turn", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 1, 1100 * time.Millisecond, 20},
+		{"token bucket of one", []core.Rule{core.TokenBucket("r", core.PerSecond(10).WithBurst(1))}, 1, 3 * time.Second, 30},
+		{"token bucket, cost 3", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 3, time.Second, 6},
+		{"soft token bucket", []core.Rule{core.TokenBucket("r", core.PerSecond(10)).Soft(50)}, 1, time.Second, 24},
+		{"odd rate", []core.Rule{core.TokenBucket("r", core.PerSecond(7).WithBurst(3))}, 2, 2 * time.Second, 8},
+		{"leaky bucket", []core.Rule{core.LeakyBucket("r", core.PerSecond(10))}, 1, time.Second, 10},
+		{"leaky bucket of one", []core.Rule{core.LeakyBucket("r", core.PerSecond(10).WithBurst(1))}, 1, 2 * time.Second, 20},
+		{"leaky bucket, cost 3", []core.Rule{core.LeakyBucket("r", core.PerSecond(10))}, 3, time.Second, 4},
+		{"fixed window", []core.Rule{core.FixedWindow("r", core.PerSecond(10))}, 1, 2500 * time.Millisecond, 30},
+		{"sliding log", []core.Rule{core.SlidingLog("r", core.PerSecond(10))}, 1, 2500 * time.Millisecond, 30},
+		{"sliding window", []core.Rule{core.SlidingWindow("r", core.PerSecond(10))}, 1, 2500 * time.Millisecond, 30},
+		{"two rules", []core.Rule{core.TokenBucket("r", core.PerSecond(10)), core.SlidingLog("s", core.PerMinute(15))}, 1, 2 * time.Second, 15},
+		{"shadow", []core.Rule{core.TokenBucket("r", core.PerSecond(10)), core.SlidingLog("s", core.PerMinute(5)).Shadow()}, 1, time.Second, 19},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := waiting(c.rules...)
+				ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+				defer cancel()
+				begin := time.Now()
+				var wg sync.WaitGroup
+				var admitted atomic.Int64
+				for range 100 {
+					wg.Go(func() {
+						switch err := l.WaitN(ctx, "k", c.cost); {
+						case err == nil:
+							admitted.Add(1)
+						case !errors.Is(err, core.ErrDeadlineTooNear):
+							t.Errorf("after %v: got %v, want ErrDeadlineTooNear", time.Since(begin), err)
+						case time.Since(begin) > 0:
+							t.Errorf("told after %v, want at once: %v", time.Since(begin), err)
+						}
+					})
+					synctest.Wait() // until it stands in line, or has its answer
+				}
+				wg.Wait()
+				if got := int(admitted.Load()); got != c.want {
+					t.Errorf("%d callers were admitted within %v, want %d", got, c.deadline, c.want)
+				}
+			})
+		})
+	}
+}
+
+// An empty key would be one state for everybody whose key is empty by mistake.
+func TestLimiter_EmptyKey(t *testing.T) {
+	ctx, l := t.Context(), waiting(core.TokenBucket("r", core.PerSecond(1)))
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Allow", func() error { _, err := l.Allow(ctx, ""); return err }},
+		{"AllowN", func() error { _, err := l.AllowN(ctx, "", 0); return err }},
+		{"Peek", func() error { _, err := l.Peek(ctx, ""); return err }},
+		{"Reserve", func() error { _, err := l.Reserve(ctx, "", 1); return err }},
+		{"Reset", func() error { return l.Reset(ctx, "") }},
+		{"Refund", func() error { return l.Refund(ctx, "", 1) }},
+		{"Settle", func() error { return l.Settle(ctx, "", 1) }},
+		{"Wait", func() error { return l.Wait(ctx, "") }},
+		{"AllowAll", func() error {
+			_, err := core.AllowAll(ctx, core.Ask{Limiter: l, Key: "k", Cost: 1}, core.Ask{Limiter: l, Cost: 1})
+			return err
+		}},
+	} {
+		if err := c.call(); !errors.Is(err, core.ErrEmptyKey) {
+			t.Errorf("%s: got %v, want ErrEmptyKey", c.name, err)
+		}
+	}
+	if d, err := l.Peek(ctx, "k"); err != nil || d.State(0).Remaining != 1 {
+		t.Errorf("the other key of the decision: got %v, %v, want 1 left", d, err)
+	}
 }
 
 // Who leaves takes nothing, and holds nobody up.
