@@ -81,10 +81,10 @@ func (r *Rule) stretch() {
 
 // times is l with factor times the events, and a burst that refills in the same time.
 func (l Limit) times(factor float64) Limit {
-	events := int(share(int64(l.Events), factor*100))
+	events := int(min(share(int64(l.Events), factor*100), math.MaxInt))
 	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
 	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
-	l.Events, l.Burst = events, int(burst)
+	l.Events, l.Burst = events, int(min(burst, math.MaxInt))
 	return l
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,44 +19,49 @@ func idle() float64 { return 1 }
 
 func TestNewRefuses(t *testing.T) {
 	good := core.PerSecond(1)
-	for name, c := range map[string]struct {
+	type row struct {
 		rule  core.Rule
 		field string
-	}{
-		"a zero rule":               {core.Rule{}, "algorithm"},
-		"a zero limit":              {core.TokenBucket("r", core.Limit{}), "limit"},
-		"no name":                   {core.TokenBucket("", good), "name"},
-		"a long name":               {core.TokenBucket(strings.Repeat("n", 65), good), "name"},
-		"a name with a line break":  {core.TokenBucket("a\nb", good), "name"},
-		"a name beyond ASCII":       {core.SlidingLog("é", good), "name"},
-		"no events":                 {core.TokenBucket("r", core.Per(0, time.Second)), "events"},
-		"negative events":           {core.SlidingLog("r", core.Per(-1, time.Second)), "events"},
-		"no period":                 {core.TokenBucket("r", core.Per(1, 0)), "per"},
-		"a negative period":         {core.TokenBucket("r", core.Per(1, -time.Second)), "per"},
-		"a period of nanoseconds":   {core.TokenBucket("r", core.Per(1, 1500)), "per"},
-		"a period of 200 years":     {core.SlidingLog("r", core.Per(1, 200*365*24*time.Hour)), "per"},
-		"a negative burst":          {core.TokenBucket("r", good.WithBurst(-1)), "burst"},
-		"a burst of 200 years":      {core.TokenBucket("r", core.PerDay(1).WithBurst(73_000)), "limit"},
-		"a log with a burst":        {core.SlidingLog("r", good.WithBurst(5)), "burst"},
-		"a burst beyond counting":   {core.TokenBucket("r", core.PerSecond(1<<48)), "limit"},
-		"a window beyond counting":  {core.FixedWindow("r", core.PerSecond(1<<63-1)), "limit"},
-		"a log beyond counting":     {core.SlidingLog("r", core.PerSecond(1<<48)), "limit"},
-		"a counter beyond counting": {core.SlidingWindow("r", core.PerSecond(1<<48)), "limit"},
-		"no sub-windows":            {core.SlidingWindow("r", good).SubWindows(0), "sub-windows"},
-		"too many sub-windows":      {core.SlidingWindow("r", good).SubWindows(core.MaxSubWindows + 1), "sub-windows"},
-		"sub-windows of a bucket":   {core.TokenBucket("r", good).SubWindows(5), "sub-windows"},
-		"softer than soft":          {core.TokenBucket("r", good).Soft(1001), "soft"},
-		"a negative softness":       {core.TokenBucket("r", good).Soft(-1), "soft"},
-		"a softness of no number":   {core.SlidingLog("r", good).Soft(math.NaN()), "soft"},
-		"soft beyond counting":      {core.SlidingLog("r", core.PerSecond(1<<47)).Soft(200), "limit"},
-		"elastic without a signal":  {core.SlidingLog("r", good).Elastic(nil, 2), "elastic"},
-		"elastic that shrinks":      {core.SlidingLog("r", good).Elastic(idle, 0.5), "elastic"},
-		"elastic beyond reason":     {core.SlidingLog("r", good).Elastic(idle, 1001), "elastic"},
-		"elastic to no number":      {core.SlidingLog("r", good).Elastic(idle, math.NaN()), "elastic"},
-		"elastic beyond counting":   {core.SlidingLog("r", core.PerSecond(1<<47)).Elastic(idle, 3), "elastic"},
-		"a shadow of nothing":       {core.TokenBucket("", good).Shadow(), "name"},
-		"events finer than a clock": {core.TokenBucket("r", core.Per(1<<60+1, time.Second).WithBurst(1)), "limit"},
-	} {
+	}
+	rows := map[string]row{
+		"a zero rule":              {core.Rule{}, "algorithm"},
+		"a zero limit":             {core.TokenBucket("r", core.Limit{}), "limit"},
+		"no name":                  {core.TokenBucket("", good), "name"},
+		"a long name":              {core.TokenBucket(strings.Repeat("n", 65), good), "name"},
+		"a name with a line break": {core.TokenBucket("a\nb", good), "name"},
+		"a name beyond ASCII":      {core.SlidingLog("é", good), "name"},
+		"no events":                {core.TokenBucket("r", core.Per(0, time.Second)), "events"},
+		"negative events":          {core.SlidingLog("r", core.Per(-1, time.Second)), "events"},
+		"no period":                {core.TokenBucket("r", core.Per(1, 0)), "per"},
+		"a negative period":        {core.TokenBucket("r", core.Per(1, -time.Second)), "per"},
+		"a period of nanoseconds":  {core.TokenBucket("r", core.Per(1, 1500)), "per"},
+		"a period of 200 years":    {core.SlidingLog("r", core.Per(1, 200*365*24*time.Hour)), "per"},
+		"a negative burst":         {core.TokenBucket("r", good.WithBurst(-1)), "burst"},
+		"a burst of 200 years":     {core.TokenBucket("r", core.PerDay(1).WithBurst(73_000)), "limit"},
+		"a log with a burst":       {core.SlidingLog("r", good.WithBurst(5)), "burst"},
+		"no sub-windows":           {core.SlidingWindow("r", good).SubWindows(0), "sub-windows"},
+		"too many sub-windows":     {core.SlidingWindow("r", good).SubWindows(core.MaxSubWindows + 1), "sub-windows"},
+		"sub-windows of a bucket":  {core.TokenBucket("r", good).SubWindows(5), "sub-windows"},
+		"softer than soft":         {core.TokenBucket("r", good).Soft(1001), "soft"},
+		"a negative softness":      {core.TokenBucket("r", good).Soft(-1), "soft"},
+		"a softness of no number":  {core.SlidingLog("r", good).Soft(math.NaN()), "soft"},
+		"elastic without a signal": {core.SlidingLog("r", good).Elastic(nil, 2), "elastic"},
+		"elastic that shrinks":     {core.SlidingLog("r", good).Elastic(idle, 0.5), "elastic"},
+		"elastic beyond reason":    {core.SlidingLog("r", good).Elastic(idle, 1001), "elastic"},
+		"elastic to no number":     {core.SlidingLog("r", good).Elastic(idle, math.NaN()), "elastic"},
+		"a shadow of nothing":      {core.TokenBucket("", good).Shadow(), "name"},
+	}
+	if strconv.IntSize == 64 {
+		perSecond := func(n int64) core.Limit { return core.PerSecond(int(n)) }
+		rows["a burst beyond counting"] = row{core.TokenBucket("r", perSecond(1<<48)), "limit"}
+		rows["a window beyond counting"] = row{core.FixedWindow("r", perSecond(1<<63-1)), "limit"}
+		rows["a log beyond counting"] = row{core.SlidingLog("r", perSecond(1<<48)), "limit"}
+		rows["a counter beyond counting"] = row{core.SlidingWindow("r", perSecond(1<<48)), "limit"}
+		rows["soft beyond counting"] = row{core.SlidingLog("r", perSecond(1<<47)).Soft(200), "limit"}
+		rows["elastic beyond counting"] = row{core.SlidingLog("r", perSecond(1<<47)).Elastic(idle, 3), "elastic"}
+		rows["events finer than a clock"] = row{core.TokenBucket("r", perSecond(1<<60+1).WithBurst(1)), "limit"}
+	}
+	for name, c := range rows {
 		l, err := core.New(memstore.New(), c.rule)
 		var ruleErr *core.RuleError
 		if l != nil || !errors.Is(err, core.ErrInvalidRule) || !errors.As(err, &ruleErr) || ruleErr.Field != c.field {
@@ -200,7 +206,7 @@ func TestAllowAllRefuses(t *testing.T) {
 
 func TestAllowAllSumsSaturate(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(10))))
-	ask := core.Ask{Limiter: l, Key: "k", Cost: 1 << 62}
+	ask := core.Ask{Limiter: l, Key: "k", Cost: math.MaxInt - 1}
 	d, err := core.AllowAll(context.Background(), ask, ask, ask)
 	if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Len() != 3 {
 		t.Errorf("%+v, %v", d, err)

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -30,8 +31,8 @@ func TestShare(t *testing.T) {
 		{core.TokenBucket("r", core.PerSecond(10)).Elastic(func() float64 { return 1 }, 3), 2, `token_bucket "r" 5/s elastic up to 3`},
 		// A period of centuries cannot be run.
 		{core.TokenBucket("r", core.Per(1, 50*365*24*time.Hour)), 4, `token_bucket "r" 1/18250d burst 1`},
-		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), 1 << 40, `token_bucket "r" 1/36135d burst 1`},
-		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), 1 << 62, `token_bucket "r" 1/36135d burst 1`},
+		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), math.MaxInt / 2, `token_bucket "r" 1/36135d burst 1`},
+		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), math.MaxInt, `token_bucket "r" 1/36135d burst 1`},
 	} {
 		got := c.rule.Share(c.n)
 		if got.String() != c.want || got.ID() != c.rule.ID() {

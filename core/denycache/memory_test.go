@@ -2,6 +2,7 @@ package denycache_test
 
 import (
 	"crypto/sha256"
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -51,10 +52,10 @@ func TestManyCosts(t *testing.T) {
 	for cost := 1; cost <= 1000; cost++ {
 		b.here(l, "k", cost)
 	}
-	if d := b.there(l, "fresh", 1<<62); d.RetryAfter != core.Never {
+	if d := b.there(l, "fresh", math.MaxInt/2+1); d.RetryAfter != core.Never {
 		t.Errorf("more than it ever admits: %+v", d)
 	}
-	for cost := 1 << 61; cost > 10_000; cost /= 2 {
+	for cost := math.MaxInt / 4; cost > 10_000; cost /= 2 {
 		if d := b.here(l, "fresh", cost); d.RetryAfter != core.Never || d.State(0).Remaining != 10_000 {
 			t.Errorf("%d, more than it ever admits: %+v", cost, d)
 		}

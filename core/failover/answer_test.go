@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -39,7 +40,7 @@ func TestOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 20 {
-				for _, cost := range []int{0, 1, 7, 1 << 60} {
+				for _, cost := range []int{0, 1, 7, math.MaxInt / 8} {
 					got, err := open.AllowN(t.Context(), "k", cost)
 					if err != nil || !got.Allowed {
 						t.Fatalf("%v, cost %d: %+v, %v", rule, cost, got, err)

@@ -24,7 +24,7 @@ func (absent) Take(context.Context, []core.Charge) error { return errAbsent }
 var errAbsent = errors.New("connection refused")
 
 func BenchmarkTake(b *testing.B) {
-	rule := core.TokenBucket("bench", core.PerSecond(1<<40))
+	rule := core.TokenBucket("bench", core.PerSecond(1<<30))
 	away := failover.New(absent{}, memstore.New())
 	defer away.Close()
 	shared := failover.New(absent{}, memstore.New(), failover.Share(4))

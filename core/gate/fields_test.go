@@ -24,7 +24,7 @@ func TestPolicyMember(t *testing.T) {
 		{core.SlidingLog("a", core.Per(1, time.Second-time.Microsecond)), `"a";q=1`},
 		{core.SlidingLog("a", core.Per(1, time.Second+time.Microsecond)), `"a";q=1;w=2`},
 		{core.SlidingLog("a", core.Per(1, time.Millisecond)), `"a";q=1`},
-		{core.SlidingLog("a", core.Per(1<<48-1, time.Minute)), `"a";q=281474976710655;w=60`},
+		{core.SlidingLog("a", core.Per(math.MaxInt32, time.Minute)), `"a";q=2147483647;w=60`},
 		{core.TokenBucket("a", core.PerSecond(10)), `"a";q=10;w=1`},
 		{core.TokenBucket("a", core.PerSecond(10).WithBurst(20)), `"a";q=20;w=2`},
 		{core.TokenBucket("a", core.PerSecond(10).WithBurst(21)), `"a";q=21;w=3`},

@@ -18,7 +18,7 @@ func TestNoAllocation(t *testing.T) {
 	s := lease.New(memstore.New())
 	defer s.Close()
 	for _, rule := range []core.Rule{
-		core.TokenBucket("b", core.PerSecond(100_000_000)), core.FixedWindow("w", core.Per(1<<46, 24*time.Hour)),
+		core.TokenBucket("b", core.PerSecond(100_000_000)), core.FixedWindow("w", core.Per(1<<30, 24*time.Hour)),
 		core.TokenBucket("denied", core.Per(128, 24*time.Hour)),
 	} {
 		l := core.Must(core.New(s, rule))

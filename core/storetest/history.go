@@ -276,7 +276,7 @@ func (h *history) cost(capacity int) int {
 	case 2:
 		return 1 + h.rng.IntN(capacity)
 	case 3:
-		return 1 << h.rng.IntN(63)
+		return 1 << h.rng.IntN(strconv.IntSize-1)
 	}
 	return 1
 }

@@ -13,10 +13,13 @@ import (
 
 // The cases of this file are about what a caller, or its clients, should not send.
 
+// atMost is n, or the largest int of a 32-bit platform.
+func atMost(n int64) int { return int(min(n, math.MaxInt)) }
+
 func never(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("other"+a.name, core.PerMinute(1<<40)))
+	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("other"+a.name, core.PerMinute(atMost(1<<40))))
 	s.admit(l, "k", 4)
-	for _, cost := range []int{11, 1 << 31, 1 << 53, 1 << 62, 1<<63 - 1} {
+	for _, cost := range []int{11, atMost(1 << 31), atMost(1 << 53), atMost(1 << 62), math.MaxInt} {
 		d := s.deny(l, "k", cost)
 		if d.RetryAfter != core.Never || d.State(0).RetryAfter != core.Never {
 			s.fail("%s: cost %d has RetryAfter %v", a.name, cost, d.RetryAfter)
@@ -25,7 +28,7 @@ func never(s *subject, a algorithm) {
 			s.fail("%s: cost %d left %d, want 6", a.name, cost, d.State(0).Remaining)
 		}
 	}
-	if d := s.peek(l, "k"); d.State(1).Remaining != 1<<40-4 {
+	if d := s.peek(l, "k"); d.State(1).Remaining != atMost(1<<40)-4 {
 		s.fail("%s: the other rule has %d left", a.name, d.State(1).Remaining)
 	}
 	if _, err := l.AllowN(context.Background(), "k", -1); !errors.Is(err, core.ErrNegativeCost) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -125,7 +126,7 @@ func settle(s *subject, a algorithm) {
 	s.deny(l, "k", 1)
 	s.Advance(time.Microsecond)
 	s.admit(l, "k", 1)
-	bill(1<<63 - 1)
+	bill(math.MaxInt)
 	if d := s.deny(l, "k", 1); d.RetryAfter == core.Never || d.RetryAfter <= 0 {
 		s.fail("%s: no debt lasts for ever: %v", a.name, d.RetryAfter)
 	}
@@ -137,14 +138,14 @@ func settle(s *subject, a algorithm) {
 
 // Bills of any size, and any number of them, deny: no counter goes round.
 func settleMost(s *subject, a algorithm) {
-	for _, limit := range []int{3, 1 << 40, 1 << 47} {
+	for _, limit := range []int{3, atMost(1 << 40), atMost(1 << 47)} {
 		rule := a.rule(fmt.Sprint(a.name, limit), core.PerMinute(limit))
 		l, err := core.New(s.Store, rule)
 		if err != nil {
 			continue // a bucket that no clock can fill
 		}
 		for n := range 70 {
-			if err := l.Settle(context.Background(), "k", 1<<63-1); err != nil {
+			if err := l.Settle(context.Background(), "k", math.MaxInt); err != nil {
 				s.fail("%s: Settle: %v", a.name, err)
 			}
 			if d := s.deny(l, "k", 1); d.State(0).Remaining != 0 || d.RetryAfter == core.Never {

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -156,9 +157,12 @@ func (s *suite) testAnswers(t *testing.T) {
 	}, {
 		name:   "large numbers",
 		why:    "Integers have at most 15 digits",
-		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(1<<48-1))},
-		states: states{"burst": allowed(math.MaxInt64, math.MaxInt64, 0)},
-		header: map[string]string{"RateLimit-Policy": `"burst";q=281474976710655;w=60`, "RateLimit": `"burst";r=999999999999999;t=9223372037`},
+		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(atMost(1<<48-1)))},
+		states: states{"burst": allowed(math.MaxInt, math.MaxInt64, 0)},
+		header: map[string]string{
+			"RateLimit-Policy": fmt.Sprintf(`"burst";q=%d;w=60`, atMost(1<<48-1)),
+			"RateLimit":        fmt.Sprintf(`"burst";r=%d;t=9223372037`, atMost(999999999999999)),
+		},
 	}, {
 		name:   "less than nothing",
 		why:    "r is at least 0, and with an r of 0, t is at least 1",

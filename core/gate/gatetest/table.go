@@ -2,6 +2,7 @@ package gatetest
 
 import (
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"testing"
@@ -145,6 +146,9 @@ func (s *suite) table(t *testing.T, rows []row) {
 func allowed(remaining int, window, reset time.Duration) core.State {
 	return core.State{Allowed: true, Remaining: remaining, Window: window, ResetAfter: reset}
 }
+
+// atMost is n, or the largest int of a 32-bit platform.
+func atMost(n int64) int { return int(min(n, math.MaxInt)) }
 
 func denied(retry time.Duration) core.State {
 	return core.State{RetryAfter: retry, Window: retry, ResetAfter: retry}
