@@ -31,18 +31,18 @@ type event struct {
 // its length, or, without a rate, if some span of the period holds more than capacity.
 func (o *oracle) span(capacity int, refills bool) error {
 	for i := range o.events {
-		sum := 0
+		var sum int64
 		for _, e := range o.events[i:] {
 			length := e.at - o.events[i].at
 			if !refills && length >= o.limit.Per {
 				break
 			}
-			sum += e.cost
-			allowed := capacity * int(o.limit.Per)
+			sum += int64(e.cost)
+			allowed := int64(capacity) * int64(o.limit.Per)
 			if refills {
-				allowed += o.limit.Events * int(length)
+				allowed += int64(o.limit.Events) * int64(length)
 			}
-			if sum*int(o.limit.Per) > allowed {
+			if sum*int64(o.limit.Per) > allowed {
 				return fmt.Errorf("%d events in %v, of %v", sum, length, o.limit)
 			}
 		}
