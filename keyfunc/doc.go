@@ -42,7 +42,8 @@
 // # Errors
 //
 // A request that has no key gets an error that is [ErrNoKey]; if what it lacks
-// is a valid token, the error is [ErrNoToken] as well. Nothing that a client
+// is a valid token, the error is [ErrNoToken] as well. A header that a client can
+// spoil makes an error and never falls back to the address of the proxy. Nothing that a client
 // sends makes a function of this package panic, and the memory and time that
 // a request can cost are bounded. Constructors panic on arguments that could
 // never work: they are meant to run before the first request.

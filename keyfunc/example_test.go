@@ -134,11 +134,11 @@ func ExampleXForwardedFor() {
 func ExampleForwarded() {
 	ip := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
 	show(ip, from("10.0.0.1:4711", "Forwarded", `for="[2001:db8:1:2::3]:4711";proto=https, for=10.0.0.2`))
-	// An open quote: nothing of this header is believed.
+	// An open quote: the header is malformed, and the request has no key.
 	show(ip, from("10.0.0.1:4711", "Forwarded", `for=6.6.6.6;ext=", for=203.0.113.9`))
 	// Output:
 	// 2001:db8:1:2::/64
-	// 10.0.0.1
+	// keyfunc: no key: the Forwarded header is malformed
 }
 
 func ExampleHeaderIP() {

@@ -2,27 +2,38 @@ package keyfunc
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
 )
 
+var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
+
 // Forwarded keys by the address of the client as the proxies in p report it in
 // the for parameters of Forwarded (RFC 7239).
 //
-// The walk is that of [XForwardedFor]: a peer outside p is the client;
-// otherwise the elements are read from the right and the first address outside
-// p is the client. An element without for, an identifier that is no address
-// ("unknown", "_hidden"), and the 32nd element end the walk at the last address
-// seen.
+// A peer outside p is the client, whatever it sends. A peer in p without the
+// header is the client as well: its own health checks have none. Otherwise the
+// elements are read from the right, over all lines of the header, and the first
+// address outside p is the client. If every address is in p, the client is the
+// left-most. An element that names no address (no for, "unknown", "_hidden") and
+// the 32nd element end the walk at the last address seen.
 //
-// The header has to follow the grammar to the letter, because a reader that
-// guesses can be made to guess wrong: for=192.0.2.1;x=", for=198.51.100.7 is
-// an open quote and not two elements. Any syntax error in any line, a
-// parameter that occurs twice in an element, more than 16 parameters in one,
-// or more than 64 KiB in all rejects the whole header: the key is the peer's.
-// White space is allowed around commas only, and an IPv6 address has to be
-// quoted and in square brackets, as the RFC says. A quoted string ends in the
-// line it began in.
+// A malformed header from a peer in p is [ErrNoKey], which a gate answers with
+// 400. If the key were the address of the peer instead, a client could choose to
+// be counted as the proxy. Malformed are:
+//
+//   - any violation of the grammar of RFC 7239 section 4, in any line: a reader
+//     that guesses can be made to guess wrong, because
+//     for=192.0.2.1;x=", for=198.51.100.7 is an open quote and not two elements
+//   - white space other than around commas; an IPv6 address that is not quoted
+//     and in square brackets; a quoted string that does not end in its line
+//   - a parameter that occurs twice in an element, more than 16 parameters in an
+//     element, and more than 64 KiB in all
+//   - a node on the walk that is no node identifier (RFC 7239 section 6); nodes to
+//     the left of the client are not read
+//
+// A proxy that writes malformed headers therefore makes every request a 400.
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 func Forwarded(p ProxySet, opts ...IPOption) Func {
@@ -37,23 +48,31 @@ func Forwarded(p ProxySet, opts ...IPOption) Func {
 		}
 		var elements forwardedElements
 		if !elements.parse(r.Header.Values("Forwarded")) {
-			return c.peerKey(peer, text), nil
+			return "", errForwarded
 		}
-		return c.key(elements.lastUntrusted(p, peer)), nil
+		client, ok := elements.lastUntrusted(p, peer)
+		if !ok {
+			return "", errForwarded
+		}
+		return c.key(client), nil
 	}
 }
 
-func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) netip.Addr {
+// lastUntrusted walks the elements to the left, starting from a trusted peer. It
+// returns false for a malformed node.
+func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (client netip.Addr, ok bool) {
 	last := peer
 	for i := e.n - 1; i >= max(0, e.n-maxHops); i-- {
-		addr, ok := e.ring[i%maxHops].addr()
-		if !ok {
-			return last
-		}
-		if !p.Contains(addr) {
-			return addr
+		addr, ok := e.ring[i%maxHops].node()
+		switch {
+		case !ok:
+			return netip.Addr{}, false
+		case !addr.IsValid():
+			return last, true
+		case !p.Contains(addr):
+			return addr, true
 		}
 		last = addr
 	}
-	return last
+	return last, true
 }

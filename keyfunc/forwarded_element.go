@@ -20,7 +20,7 @@ type forwardedElements struct {
 	n    int // elements read, including those that have left the ring
 }
 
-// parse reads all lines and reports whether each follows the grammar. The
+// parse reads all lines and reports whether each follows the grammar of elements. The
 // lines are read one by one rather than joined by commas as RFC 9110 section
 // 5.2 would have it: the result is the same, except that an open quote cannot
 // swallow the line that the next proxy added.
@@ -88,13 +88,13 @@ func (p *forwardedParser) value() (forwardedValue, bool) {
 	}
 	if !p.next('"') {
 		text := p.token()
-		return forwardedValue{text: text}, text != ""
+		return forwardedValue{text: text, present: true}, text != ""
 	}
 	escaped := false
 	for i := 0; i < len(p.rest); i++ {
 		switch c := p.rest[i]; {
 		case c == '"':
-			v := forwardedValue{text: p.rest[:i], escaped: escaped}
+			v := forwardedValue{text: p.rest[:i], escaped: escaped, present: true}
 			p.rest = p.rest[i+1:]
 			return v, true
 		case c == '\\':
@@ -147,23 +147,30 @@ var tokenChars = func() (set [256]bool) {
 func isQuotable(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 
 // forwardedValue is the value of a parameter without the quotes around it;
-// escaped says that quoted-pairs are still in it.
+// escaped says that quoted-pairs are still in it. The zero value stands for a
+// parameter that is absent.
 type forwardedValue struct {
-	text    string
-	escaped bool
+	text             string
+	escaped, present bool
 }
 
-// addr is the address in a node identifier (RFC 7239 section 6), if it has one.
-func (v forwardedValue) addr() (netip.Addr, bool) {
-	s := v.text
-	if len(s) > maxAddressText {
-		return netip.Addr{}, false
+// node is the address in a node identifier (RFC 7239 section 6). The address is
+// the zero Addr if the node names none: it is absent, unknown or obfuscated. ok is
+// false for a text that is no node identifier.
+func (v forwardedValue) node() (addr netip.Addr, ok bool) {
+	if !v.present {
+		return netip.Addr{}, true
 	}
-	if v.escaped {
+	s := v.text
+	if v.escaped && len(s) <= maxAddressText { // unescape allocates
 		s = unescape(s)
 	}
 	if s == "" || isOWS(s[0]) || isOWS(s[len(s)-1]) {
 		return netip.Addr{}, false
+	}
+	name, port, ported := strings.Cut(s, ":")
+	if isObfuscated(name) || strings.EqualFold(name, "unknown") {
+		return netip.Addr{}, !ported || isPort(port) || isObfuscated(port)
 	}
 	host := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && isObfuscated(s[i+1:]) {
@@ -174,7 +181,7 @@ func (v forwardedValue) addr() (netip.Addr, bool) {
 	} else if s[0] != '[' && strings.Count(s, ":") > 1 {
 		return netip.Addr{}, false
 	}
-	addr, _, ok := parseAddr(host)
+	addr, _, ok = parseAddr(host)
 	return addr, ok
 }
 

@@ -1,6 +1,8 @@
 package keyfunc_test
 
 import (
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -36,27 +38,24 @@ func TestForwarded(t *testing.T) {
 		{"separators in quotes", "10.0.0.1:1", []string{`for=203.0.113.9;host="a, for=6.6.6.6;\""`}, "203.0.113.9"},
 		{"obs-text in quotes", "10.0.0.1:1", []string{"for=203.0.113.9;x=\"\xff\t\""}, "203.0.113.9"},
 
-		// What is no address ends the walk where it stands.
+		// An element that names no address ends the walk at the last address.
 		{"unknown", "10.0.0.1:1", []string{"for=203.0.113.9, for=unknown, for=10.0.0.2"}, "10.0.0.2"},
+		{"unknown in capitals", "10.0.0.1:1", []string{"for=203.0.113.9, for=Unknown, for=10.0.0.2"}, "10.0.0.2"},
+		{"unknown with port", "10.0.0.1:1", []string{`for=203.0.113.9, for="unknown:80", for=10.0.0.2`}, "10.0.0.2"},
 		{"hidden", "10.0.0.1:1", []string{"for=203.0.113.9, for=_hidden, for=10.0.0.2"}, "10.0.0.2"},
+		{"hidden, escaped", "10.0.0.1:1", []string{`for=203.0.113.9, for="\_hi\dden", for=10.0.0.2`}, "10.0.0.2"},
 		{"hidden with port", "10.0.0.1:1", []string{`for=203.0.113.9, for="_hidden:80", for=10.0.0.2`}, "10.0.0.2"},
+		{"hidden with hidden port", "10.0.0.1:1", []string{`for=203.0.113.9, for="_hidden:_80", for=10.0.0.2`}, "10.0.0.2"},
+		{"long hidden", "10.0.0.1:1", []string{`for=203.0.113.9, for=_` + strings.Repeat("1", 200) + `, for=10.0.0.2`}, "10.0.0.2"},
 		{"unknown on the right", "10.0.0.1:1", []string{"for=203.0.113.9, for=unknown"}, "10.0.0.1"},
-		{"unknown left of the client", "10.0.0.1:1", []string{"for=unknown, for=_x, for=203.0.113.9"}, "203.0.113.9"},
 		{"element without for", "10.0.0.1:1", []string{"for=203.0.113.9, proto=http, for=10.0.0.2"}, "10.0.0.2"},
 		{"empty element", "10.0.0.1:1", []string{"for=203.0.113.9, , for=10.0.0.2"}, "10.0.0.2"},
 		{"empty line", "10.0.0.1:1", []string{"for=203.0.113.9", "", "for=10.0.0.2"}, "10.0.0.2"},
-		{"empty value", "10.0.0.1:1", []string{`for=203.0.113.9, for="", for=10.0.0.2`}, "10.0.0.2"},
-		{"bare IPv6", "10.0.0.1:1", []string{`for=203.0.113.9, for="2001:db8:1:2::3", for=10.0.0.2`}, "10.0.0.2"},
-		{"bare IPv6 with hidden port", "10.0.0.1:1", []string{`for=203.0.113.9, for="2001:db8::1:_x", for=10.0.0.2`}, "10.0.0.2"},
-		{"two ports", "10.0.0.1:1", []string{`for=203.0.113.9, for="10.0.0.3:80:_x", for=10.0.0.2`}, "10.0.0.2"},
-		{"two hidden ports", "10.0.0.1:1", []string{`for=203.0.113.9, for="10.0.0.3:_x:_y", for=10.0.0.2`}, "10.0.0.2"},
-		{"empty hidden port", "10.0.0.1:1", []string{`for=203.0.113.9, for="10.0.0.3:_", for=10.0.0.2`}, "10.0.0.2"},
-		{"bad hidden port", "10.0.0.1:1", []string{`for=203.0.113.9, for="10.0.0.3:_a b", for=10.0.0.2`}, "10.0.0.2"},
-		{"space in quotes", "10.0.0.1:1", []string{`for=203.0.113.9, for=" 10.0.0.3", for=10.0.0.2`}, "10.0.0.2"},
-		{"quoted pair of a space", "10.0.0.1:1", []string{`for=203.0.113.9, for="10.0.0.3\ ", for=10.0.0.2`}, "10.0.0.2"},
-		{"bad spelling", "10.0.0.1:1", []string{"for=203.0.113.9, for=10.0.0.03, for=10.0.0.2"}, "10.0.0.2"},
-		{"only a hidden port", "10.0.0.1:1", []string{`for=203.0.113.9, for=":_x", for=10.0.0.2`}, "10.0.0.2"},
-		{"long value", "10.0.0.1:1", []string{`for=203.0.113.9, for=` + strings.Repeat("1", 200) + `, for=10.0.0.2`}, "10.0.0.2"},
+		{"empty header", "10.0.0.1:1", []string{""}, "10.0.0.1"},
+
+		// Nodes to the left of the client are not read.
+		{"unknown left of the client", "10.0.0.1:1", []string{"for=unknown, for=_x, for=203.0.113.9"}, "203.0.113.9"},
+		{"bad nodes left of the client", "10.0.0.1:1", []string{`for=garbage, for="", for="2001:db8::1", for=203.0.113.9`}, "203.0.113.9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := request(c.peer, "X-Forwarded-For: 6.6.6.6", "X-Real-Ip: 6.6.6.6")
@@ -66,8 +65,9 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// One syntax error anywhere leaves nothing of the header to believe.
-func TestForwardedSyntaxErrors(t *testing.T) {
+// A client that could choose to be counted as its proxy would have a second
+// limit, and could exhaust the one of the proxy's own requests.
+func TestForwarded_SyntaxError(t *testing.T) {
 	f := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
 	for _, bad := range []string{
 		`for=6.6.6.6;ext=", for=198.51.100.7`,
@@ -90,16 +90,61 @@ func TestForwardedSyntaxErrors(t *testing.T) {
 		} {
 			r := request("10.0.0.1:1", "X-Forwarded-For: 6.6.6.6")
 			r.Header["Forwarded"] = lines
-			wantKey(t, f, r, "10.0.0.1")
+			wantMalformed(t, f, r)
+			r.RemoteAddr = "203.0.113.9:1"
+			wantKey(t, f, r, "203.0.113.9")
 		}
 	}
 }
 
-// An open quote in the client's line must not swallow what the proxy added.
-func TestForwardedQuotesEndInTheirLine(t *testing.T) {
+// wantMalformed checks that a request has no key, which is not for want of a token.
+func wantMalformed(t *testing.T, f keyfunc.Func, r *http.Request) {
+	t.Helper()
+	wantError(t, f, r, keyfunc.ErrNoKey)
+	if _, err := ask(f, r); errors.Is(err, keyfunc.ErrNoToken) {
+		t.Errorf("error %v is ErrNoToken; want a plain ErrNoKey", err)
+	}
+}
+
+// A proxy writes the nodes that are read, so these are faults of a proxy.
+func TestForwarded_BadNode(t *testing.T) {
 	f := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
-	wantKey(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: for=203.0.113.9;by="`), "10.0.0.1")
-	wantKey(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: ";for=203.0.113.9`), "10.0.0.1")
+	for name, node := range map[string]string{
+		"empty":                       `""`,
+		"garbage":                     "garbage",
+		"bare IPv6":                   `"2001:db8:1:2::3"`,
+		"bare IPv6 with hidden port":  `"2001:db8::1:_x"`,
+		"IPv4 in brackets":            `"[10.0.0.3]"`,
+		"two ports":                   `"10.0.0.3:80:_x"`,
+		"two hidden ports":            `"10.0.0.3:_x:_y"`,
+		"empty port":                  `"10.0.0.3:"`,
+		"empty hidden port":           `"10.0.0.3:_"`,
+		"bad hidden port":             `"10.0.0.3:_a b"`,
+		"unknown with empty port":     `"unknown:"`,
+		"unknown with bad port":       `"unknown:x"`,
+		"hidden with two ports":       `"_hidden:80:80"`,
+		"an underscore":               "_",
+		"only a hidden port":          `":_x"`,
+		"space in quotes":             `" 10.0.0.3"`,
+		"quoted pair of a space":      `"10.0.0.3\ "`,
+		"leading zero":                "10.0.0.03",
+		"long":                        strings.Repeat("1", 200),
+		"long and escaped":            `"\_` + strings.Repeat("1", 200) + `"`,
+		"address between other texts": `"x 10.0.0.3"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, value := range []string{"for=" + node, "for=203.0.113.9, for=" + node, "for=203.0.113.9, for=" + node + ", for=10.0.0.2"} {
+				wantMalformed(t, f, request("10.0.0.1:1", "Forwarded: "+value))
+			}
+		})
+	}
+}
+
+// An open quote in the client's line does not swallow what the proxy added.
+func TestForwarded_QuoteOverTwoLines(t *testing.T) {
+	f := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
+	wantMalformed(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: for=203.0.113.9;by="`))
+	wantMalformed(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: ";for=203.0.113.9`))
 }
 
 func TestForwardedBounds(t *testing.T) {
@@ -118,11 +163,11 @@ func TestForwardedBounds(t *testing.T) {
 		return `x="` + strings.Repeat("x", size-len(`x=""`)-len(end)-1) + `"` + end
 	}
 	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+fill(64<<10)), "203.0.113.9")
-	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+fill(64<<10+1)), "10.0.0.1")
+	wantMalformed(t, f, request("10.0.0.1:1", "Forwarded: "+fill(64<<10+1)))
 	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+fill(32<<10), "Forwarded: "+fill(32<<10)), "203.0.113.9")
-	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+fill(32<<10), "Forwarded: "+fill(32<<10+1)), "10.0.0.1")
+	wantMalformed(t, f, request("10.0.0.1:1", "Forwarded: "+fill(32<<10), "Forwarded: "+fill(32<<10+1)))
 
 	sixteen := "a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;i=1;j=1;k=1;l=1;m=1;n=1;o=1"
 	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+sixteen+";for=203.0.113.9"), "203.0.113.9")
-	wantKey(t, f, request("10.0.0.1:1", "Forwarded: "+sixteen+";p=1;for=203.0.113.9"), "10.0.0.1")
+	wantMalformed(t, f, request("10.0.0.1:1", "Forwarded: "+sixteen+";p=1;for=203.0.113.9"))
 }

@@ -149,27 +149,60 @@ func forwardedFor(lines []string) (nodes []string, ok bool) {
 	return nodes, true
 }
 
-var nodeRE = regexp.MustCompile(`^(?:([0-9.]+)|\[([^\[\]]+)\])(?::(?:[0-9]+|_[A-Za-z0-9._-]+))?$`)
+const portRE = `(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]+))?$`
 
-// nodeAddress is the address in a node, in the form of X-Forwarded-For, or "".
-func nodeAddress(node string) string {
+var (
+	noAddressRE = regexp.MustCompile(`^(?:(?i:unknown)|_[A-Za-z0-9._-]+)` + portRE)
+	addressRE   = regexp.MustCompile(`^(?:([0-9.]+)|\[([^\[\]]+)\])` + portRE)
+)
+
+// nodeAddress is the address in a node, in the form of X-Forwarded-For, or "" for a
+// node without one. It returns false for a text that is no node.
+func nodeAddress(node string) (addr string, ok bool) {
+	if node == "" {
+		return "", true
+	}
 	if strings.HasPrefix(node, `"`) {
-		if len(node) > 130 {
-			return "" // longer than any address
+		if strings.Contains(node, `\`) && len(node) > 130 {
+			return "", false // longer than any address
 		}
 		node = regexp.MustCompile(`(?s)\\(.)`).ReplaceAllString(node[1:len(node)-1], "$1")
 	}
-	m := nodeRE.FindStringSubmatch(node)
-	switch {
-	case m == nil:
-		return ""
-	case m[2] != "" && !strings.Contains(m[2], ":"), strings.TrimSpace(m[2]) != m[2]:
-		return ""
+	if noAddressRE.MatchString(node) {
+		_, port, _ := strings.Cut(node, ":")
+		n, err := strconv.Atoi(port)
+		return "", err != nil || n <= 65535
+	}
+	m := addressRE.FindStringSubmatch(node)
+	if m == nil || m[2] != "" && !strings.Contains(m[2], ":") || strings.TrimSpace(m[2]) != m[2] {
+		return "", false
 	}
 	if i := strings.LastIndex(node, ":_"); i >= 0 {
 		node = node[:i]
 	}
-	return node
+	return node, isAddress(node)
+}
+
+// forwardedWalk is the rule of Forwarded. It returns false if there is no key.
+func forwardedWalk(peer string, lines []string) (string, bool) {
+	nodes, ok := forwardedFor(lines)
+	if !ok {
+		return "", false
+	}
+	last := peer
+	for i := len(nodes) - 1; i >= 0 && i >= len(nodes)-32; i-- {
+		addr, ok := nodeAddress(nodes[i])
+		switch {
+		case !ok:
+			return "", false
+		case addr == "":
+			return last, true
+		case !isTrusted(addr):
+			return addr, true
+		}
+		last = addr
+	}
+	return last, true
 }
 
 func FuzzForwarded(f *testing.F) {
@@ -177,7 +210,7 @@ func FuzzForwarded(f *testing.F) {
 		"", "for=203.0.113.9", `by=10.0.0.1;for="203.0.113.9:80";proto=https;host="a:1"`, "for=6.6.6.6, for=203.0.113.9\nfor=10.0.0.2", `for="[2001:db8:1:2::3]:443"`,
 		`for=6.6.6.6;ext=", for=198.51.100.7`, `for=6.6.6.6;x="a\", for=203.0.113.9`, `for="\2\0\3.0.113.9"`, "for=unknown, for=_hidden, for=10.0.0.2", `for="10.0.0.3:_x"`,
 		";;for=203.0.113.9;;", ",,", "for=1.2.3.4;FOR=5.6.7.8", "for = 1.2.3.4", "for=1.2.3.4; x=1", "for=[::1]", "for=\"\xff\"", "for=1.2.3.4;x=\"\x00\"", `for=""`, `for="\ 1.2.3.4"`,
-		"a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;i=1;j=1;k=1;l=1;m=1;n=1;o=1;p=1;q=1", strings.Repeat("for=10.0.0.2,", 40) + "for=10.0.0.2", `for=1.2.3.4;x="` + "\n" + `";for=5.6.7.8`,
+		"a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;i=1;j=1;k=1;l=1;m=1;n=1;o=1;p=1;q=1", strings.Repeat("for=10.0.0.2,", 40) + "for=10.0.0.2", "for=203.0.113.9, for=garbage, for=10.0.0.2", `for="unknown:80"`, `for="_x:_y"`, `for="_x:99999"`, `for="2001:db8::1"`, `for=1.2.3.4;x="` + "\n" + `";for=5.6.7.8`,
 	} {
 		f.Add("10.0.0.1:1234", value)
 	}
@@ -187,21 +220,21 @@ func FuzzForwarded(f *testing.F) {
 		r := request(peer)
 		r.Header["Forwarded"] = lines
 		key, err := ask(keyfunc.Forwarded(fuzzProxies), r)
-		if err != nil {
-			if !errors.Is(err, keyfunc.ErrNoKey) || isAddress(peer) {
-				t.Fatalf("error %v for peer %q", err, peer)
+		client, found := peer, isAddress(peer)
+		if found && isTrusted(peer) {
+			client, found = forwardedWalk(peer, lines)
+		}
+		if !found {
+			if !errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrNoToken) || key != "" {
+				t.Fatalf("peer %q, header %q: key %q, error %v; want ErrNoKey", peer, value, key, err)
 			}
 			return
 		}
-		checkIPKey(t, key)
-		want := keyOf(t, peer)
-		if nodes, ok := forwardedFor(lines); ok && isTrusted(peer) {
-			for i := range nodes {
-				nodes[i] = nodeAddress(nodes[i])
-			}
-			want = keyOf(t, walk(peer, nodes))
+		if err != nil {
+			t.Fatalf("peer %q, header %q: error %v", peer, value, err)
 		}
-		if key != want {
+		checkIPKey(t, key)
+		if want := keyOf(t, client); key != want {
 			t.Fatalf("peer %q, header %q: key %q, want %q", peer, value, key, want)
 		}
 	})

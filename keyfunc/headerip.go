@@ -7,14 +7,20 @@ import (
 	"strings"
 )
 
+var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address", ErrNoKey)
+
 // HeaderIP keys by the one address in the header called name, which the
 // proxies in p set and overwrite: CF-Connecting-IP, True-Client-IP,
 // Fly-Client-IP, X-Real-IP and the like. Make sure that they do overwrite it;
-// one that is merely passed on is the client's claim.
+// a header that is merely passed on is the client's claim.
 //
-// The header counts only from a peer in p and only if it is there once and
-// holds one address. A list, several lines, garbage or nothing leave the key to
-// the peer; no other header is looked at.
+// A peer outside p is the client, whatever it sends. A peer in p without the
+// header is the client as well: its own health checks have none. No other header
+// is looked at. A header from a peer in p that does not hold exactly one address
+// (several lines, a list, other text, nothing) is [ErrNoKey], which a gate answers
+// with 400. If the key were the address of the peer instead, then behind a proxy
+// that adds a line and leaves the client's own in place, a client could choose to
+// be counted as the proxy.
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 //
@@ -28,14 +34,19 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 		if err != nil {
 			return "", err
 		}
-		if p.Contains(peer) {
-			if lines := r.Header.Values(name); len(lines) == 1 {
-				if addr, _, ok := parseAddr(lines[0]); ok {
-					return c.key(addr), nil
-				}
+		if !p.Contains(peer) {
+			return c.peerKey(peer, text), nil
+		}
+		lines := r.Header.Values(name)
+		switch len(lines) {
+		case 0:
+			return c.peerKey(peer, text), nil
+		case 1:
+			if addr, _, ok := parseAddr(lines[0]); ok {
+				return c.key(addr), nil
 			}
 		}
-		return c.peerKey(peer, text), nil
+		return "", errHeaderIP
 	}
 }
 

@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,13 +22,6 @@ func TestHeaderIP(t *testing.T) {
 		{"port and spaces", "10.0.0.1:1", []string{" [2001:db8:1:2::3]:80\t"}, "2001:db8:1:2::/64"},
 		{"an address in the set", "10.0.0.1:1", []string{"10.0.0.9"}, "10.0.0.9"},
 		{"no header", "10.0.0.1:1", nil, "10.0.0.1"},
-		{"empty header", "10.0.0.1:1", []string{""}, "10.0.0.1"},
-		{"two lines", "10.0.0.1:1", []string{"203.0.113.9", "203.0.113.9"}, "10.0.0.1"},
-		{"an empty second line", "10.0.0.1:1", []string{"203.0.113.9", ""}, "10.0.0.1"},
-		{"a list", "10.0.0.1:1", []string{"203.0.113.9, 203.0.113.9"}, "10.0.0.1"},
-		{"a list of one", "10.0.0.1:1", []string{"203.0.113.9,"}, "10.0.0.1"},
-		{"a list in a zone", "10.0.0.1:1", []string{"fe80::1%a,203.0.113.9"}, "10.0.0.1"},
-		{"garbage", "10.0.0.1:1", []string{"unknown"}, "10.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := request(c.peer, "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6", "X-Real-Ip: 6.6.6.6")
@@ -35,10 +29,32 @@ func TestHeaderIP(t *testing.T) {
 			wantKey(t, f, r, c.want)
 		})
 	}
+}
+
+// A proxy that adds the header and does not overwrite it lets a client spoil it.
+func TestHeaderIP_NotOneAddress(t *testing.T) {
+	f := keyfunc.HeaderIP("cf-connecting-ip", keyfunc.Proxies("10.0.0.0/8"))
+	headers := map[string][]string{
+		"empty":                {""},
+		"two lines":            {"203.0.113.9", "203.0.113.9"},
+		"an empty first line":  {"", "203.0.113.9"},
+		"an empty second line": {"203.0.113.9", ""},
+		"a list":               {"203.0.113.9, 203.0.113.9"},
+		"a list of one":        {"203.0.113.9,"},
+		"a list in a zone":     {"fe80::1%a,203.0.113.9"},
+		"unknown":              {"unknown"},
+	}
 	for _, bad := range notAddresses {
-		r := request("10.0.0.1:1")
-		r.Header["Cf-Connecting-Ip"] = []string{bad}
-		wantKey(t, f, r, "10.0.0.1")
+		headers[fmt.Sprintf("%.40q", bad)] = []string{bad}
+	}
+	for name, lines := range headers {
+		t.Run(name, func(t *testing.T) {
+			r := request("10.0.0.1:1", "X-Forwarded-For: 6.6.6.6")
+			r.Header["Cf-Connecting-Ip"] = lines
+			wantMalformed(t, f, r)
+			r.RemoteAddr = "192.0.2.1:1"
+			wantKey(t, f, r, "192.0.2.1")
+		})
 	}
 }
 

@@ -21,7 +21,8 @@ const maxHops = 32
 // claim. If every address is in p, the client is the left-most. An entry that
 // is no IP address (empty ones included) ends the walk, and so does the 32nd:
 // the key is then the last address seen, the peer if there was none. No other
-// header is looked at.
+// header is looked at. A client cannot spoil the header to be counted as a proxy:
+// the entry that its proxy appended is read before anything that the client sent.
 //
 // Entries may have a port, square brackets and a zone, which are dropped. An
 // address becomes a key as in [RemoteIP], with the same options and errors.

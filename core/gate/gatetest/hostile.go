@@ -75,6 +75,38 @@ func (s *suite) testHostile(t *testing.T) {
 	if p.ran() > 0 {
 		t.Error("the handler ran")
 	}
+	t.Run("spoilt proxy headers", s.testSpoiltHeaders)
+}
+
+// testSpoiltHeaders has a client behind a trusted proxy that sends a header which
+// cannot be read. It must not be counted as the proxy, whose own requests have none.
+func (s *suite) testSpoiltHeaders(t *testing.T) {
+	proxies := keyfunc.Proxies("192.0.2.1")
+	for _, c := range []struct {
+		name  string
+		key   keyfunc.Func
+		field string
+		lines []string
+	}{
+		{"Forwarded, one line", keyfunc.Forwarded(proxies), "Forwarded", []string{`for=6.6.6.6;ext=", for=198.51.100.7`}},
+		{"Forwarded, two lines", keyfunc.Forwarded(proxies), "Forwarded", []string{`"`, "for=198.51.100.7"}},
+		{"HeaderIP, two lines", keyfunc.HeaderIP("X-Real-IP", proxies), "X-Real-Ip", []string{"6.6.6.6", "198.51.100.7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(1))))
+			h := s.build(l, c.key, nil, new(probe).ServeHTTP)
+			for range 3 {
+				r := request("GET", "/")
+				r.Header[c.field] = c.lines
+				if got := record(t, h, r); got.status != 400 {
+					t.Errorf("a spoilt header has status %d, want 400", got.status)
+				}
+			}
+			if got := record(t, h, request("GET", "/")); got.status != 200 {
+				t.Errorf("a request of the proxy itself has status %d, want 200", got.status)
+			}
+		})
+	}
 }
 
 // raw sends a request line as it is.
