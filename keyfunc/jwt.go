@@ -109,8 +109,17 @@ func Cache(n int) JWTOption {
 //   - no exp, or one that is no date before the year 10000
 //   - sub that is no string, blank, or above 512 bytes; iss likewise, except
 //     that it may be absent or empty
-//   - keys that could not be meant: nil and empty ones, as a lookup of an
-//     unknown kid in a map returns them, and PEM text as the secret of an HMAC
+//   - missing keys: nil and empty ones, as a lookup of an unknown kid in a map
+//     returns them
+//   - keys that no application can mean: an HMAC secret shorter than the output of
+//     its hash (RFC 7518 section 3.2: 32 bytes for HS256, 48 for HS384, 64 for
+//     HS512), a public key as HMAC secret (PEM, DER, base64 of DER, OpenSSH, JWK),
+//     and an ECDSA key without a point on its curve
+//
+// Of several keys in a jwt.VerificationKeySet, each has to be usable. A key that no
+// application can mean is logged by [log/slog.Default] at level Warn, at most once a
+// minute; neither the line nor the error holds any part of the key. Nothing is
+// checked before the first token, because the keys are known only to kf.
 //
 // kf gets the token with its claims as jwt.MapClaims, nothing of it verified
 // yet. It runs during the request, must be safe for concurrent use, and its

@@ -1,11 +1,10 @@
 package keyfunc
 
 import (
-	"bytes"
-	"crypto/ecdsa"
 	"errors"
-	"reflect"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -15,12 +14,12 @@ import (
 // net/http would let one through.
 const maxToken = 4 << 10
 
-// verifier makes keys of tokens. Nothing in it changes after newVerifier but
-// the cache, which has its own lock.
+// verifier makes keys of tokens. It is safe for concurrent use.
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
-	cache   *tokenCache // nil without the option
+	cache   *tokenCache  // nil without the option
+	warned  atomic.Int64 // when a line was logged last, in Unix seconds
 }
 
 func newVerifier(c jwtConfig) *verifier {
@@ -126,44 +125,37 @@ func (v *verifier) lookup(t *jwt.Token) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := []jwt.VerificationKey{key}
 	if set, ok := key.(jwt.VerificationKeySet); ok {
-		for _, k := range set.Keys {
-			if !isUsableKey(k) {
-				return nil, errBadKey
-			}
-		}
-		return key, nil
+		keys = set.Keys
 	}
-	if !isUsableKey(key) {
-		return nil, errBadKey
+	for _, k := range keys {
+		if bad := checkKey(t.Method, k); bad != nil {
+			if bad != errBadKey {
+				v.warn(bad)
+			}
+			return nil, bad
+		}
 	}
 	return key, nil
 }
 
-var errBadKey = &tokenError{reason: "unusable verification key"}
-
-// isUsableKey guards against what maps return for a key ID they do not have,
-// with which everyone can sign (an empty secret) or the crypto packages panic,
-// and against a public key in PEM, which everyone has, used as a secret
-// (RFC 8725 section 2.1).
-func isUsableKey(key any) bool {
-	switch k := key.(type) {
-	case nil:
-		return false
-	case []byte:
-		return len(k) > 0 && !bytes.Contains(k, []byte("-----BEGIN "))
-	case *ecdsa.PublicKey:
-		return k != nil && k.Curve != nil
+// warn logs a fault of the application at most once a minute, because clients
+// choose how often it is met. Otherwise [FirstOf] might hide it for good.
+func (v *verifier) warn(err error) {
+	now := time.Now().Unix()
+	last := v.warned.Load()
+	if now-last >= 60 && v.warned.CompareAndSwap(last, now) {
+		slog.Warn("weir: tokens are refused for a fault of the Keyfunc", "error", err)
 	}
-	v := reflect.ValueOf(key)
-	return v.Kind() != reflect.Pointer || !v.IsNil()
 }
 
 // refusal names the reason of an error of package jwt without its text, in
 // which a Keyfunc may have quoted the token.
 func refusal(err error) error {
-	if errors.Is(err, errBadKey) {
-		return errBadKey
+	var bad *tokenError
+	if errors.As(err, &bad) && errors.Is(bad, errBadKey) {
+		return bad
 	}
 	for _, r := range refusals {
 		if errors.Is(err, r.is) {

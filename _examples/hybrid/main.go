@@ -23,8 +23,9 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// secret signs the tokens. It is random, so there is nothing to leak from here.
-var secret = []byte(rand.Text())
+// secret signs the tokens. It is random, so there is nothing to leak from here. One
+// Text has 26 bytes, and HS256 needs 32.
+var secret = []byte(rand.Text() + rand.Text())
 
 // Who is asking? Each of these answers in its own way.
 var (

@@ -1,0 +1,100 @@
+package keyfunc
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/base64"
+	"reflect"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// errBadKey is the error of a key that is missing: nil, empty or zero, as a
+// lookup of an unknown key ID in a map returns it. Clients choose the key ID, so
+// it is nobody's fault here. The other errors of checkKey wrap it and are faults
+// of the application.
+var (
+	errBadKey      = &tokenError{reason: "unusable verification key"}
+	errShortSecret = badKey("HMAC secret shorter than its hash (HS256 needs 32 bytes, HS384 48, HS512 64)")
+	errPublicKey   = badKey("public key as HMAC secret")
+	errBadPoint    = badKey("ECDSA key without a point on its curve")
+)
+
+func badKey(reason string) *tokenError {
+	return &tokenError{reason: errBadKey.reason + ": " + reason, cause: errBadKey}
+}
+
+// checkKey returns nil if a token of method m may be verified with key. It refuses
+// keys that everyone can sign with and keys with which the crypto packages panic.
+// Keys of a wrong type, and RSA and Ed25519 keys without a meaning, are left to
+// package jwt, which returns an error for them.
+func checkKey(m jwt.SigningMethod, key any) *tokenError {
+	switch k := key.(type) {
+	case nil:
+		return errBadKey
+	case []byte:
+		return checkSecret(m, k)
+	case *ecdsa.PublicKey:
+		switch {
+		case k == nil || k.Curve == nil:
+			return errBadKey
+		case !isOnCurve(k):
+			return errBadPoint
+		}
+	}
+	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && v.IsNil() {
+		return errBadKey
+	}
+	return nil
+}
+
+func checkSecret(m jwt.SigningMethod, secret []byte) *tokenError {
+	hmac, ok := m.(*jwt.SigningMethodHMAC)
+	switch {
+	case len(secret) == 0:
+		return errBadKey
+	case isPublicKey(secret):
+		return errPublicKey
+	case ok && len(secret) < hmac.Hash.Size(): // RFC 7518 section 3.2
+		return errShortSecret
+	}
+	return nil
+}
+
+// isPublicKey recognises the encodings of public keys: PEM, OpenSSH, JSON Web Keys
+// (RFC 7517), and DER as it is or in base64. Everyone has the public key, so nobody
+// may use it as a secret (RFC 8725 section 2.1).
+func isPublicKey(b []byte) bool {
+	text := bytes.TrimSpace(b)
+	for _, prefix := range []string{"ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-"} {
+		if bytes.HasPrefix(text, []byte(prefix)) {
+			return true
+		}
+	}
+	if bytes.Contains(text, []byte("-----BEGIN ")) || bytes.HasPrefix(text, []byte("{")) && bytes.Contains(text, []byte(`"kty"`)) {
+		return true
+	}
+	const sequence = 0x30 // what DER starts with; M is the start of its base64
+	if bytes.HasPrefix(text, []byte("M")) {
+		if der, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
+			b = der
+		}
+	}
+	if len(b) == 0 || b[0] != sequence {
+		return false
+	}
+	_, pkix := x509.ParsePKIXPublicKey(b)
+	_, pkcs1 := x509.ParsePKCS1PublicKey(b)
+	_, certificate := x509.ParseCertificate(b)
+	return pkix == nil || pkcs1 == nil || certificate == nil
+}
+
+// isOnCurve reports whether k has a point that crypto/ecdsa can verify with. It
+// returns false where package elliptic panics: without coordinates, or with a curve
+// that has no parameters.
+func isOnCurve(k *ecdsa.PublicKey) (ok bool) {
+	defer func() { ok = recover() == nil && ok }()
+	//lint:ignore SA1019 PublicKey.Bytes knows no curves of other packages, such as that of ES256K.
+	return k.IsOnCurve(k.X, k.Y)
+}
