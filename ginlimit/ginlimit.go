@@ -26,7 +26,9 @@ const adapter = "ginlimit"
 // its limits. If so, the next handler runs, and finds the decision with
 // [gate.FromContext], given the *gin.Context or c.Request.Context(). If not, the
 // request is aborted and answered, and c.Errors has a [*gate.Refusal] of type
-// gin.ErrorTypePublic: errors.Is(c.Errors.Last(), gate.ErrDenied).
+// gin.ErrorTypePublic: errors.Is(c.Errors.Last(), gate.ErrDenied). The answer is
+// complete then: c.Writer drops what middlewares around this one add to it, such as
+// the document that gin.ErrorLogger writes for every entry of c.Errors.
 //
 // Key functions get the *gin.Context as their ctx, the Store gets
 // c.Request.Context().
@@ -55,16 +57,21 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 		c.Errors = append(c.Errors, &gin.Error{Err: refused, Type: gin.ErrorTypePublic})
 		if onDenied != nil && refused.Denied() {
 			onDenied(c, refused.Decision)
-			return
+			if !c.Writer.Written() {
+				return
+			}
+		} else {
+			refused.Write(c.Writer, r)
 		}
-		refused.Write(c.Writer, r)
+		c.Writer = answered{c.Writer}
 	}
 }
 
 // OnDenied replaces the answer to requests over the limit. The request is
 // aborted and Retry-After and the other header fields are set already; status
-// and body are up to f, which should use 429. Requests that could not be decided
-// do not come here: see [gate.OnError]. OnDenied panics if f is nil.
+// and body are up to f, which should use 429; if f writes no body, a middleware around
+// this one may. Requests that could not be decided do not come here: see
+// [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 	return gate.Denied(adapter, f)
 }

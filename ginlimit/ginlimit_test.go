@@ -2,7 +2,9 @@ package ginlimit_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,6 +131,126 @@ func TestOnDeniedIsForDenials(t *testing.T) {
 	e := engine(ok, ginlimit.New(times(1), nobody, answer))
 	if got := get(e); got.Code != 400 || got.Header().Get("Content-Type") != gate.ProblemMediaType {
 		t.Errorf("got %d as %s", got.Code, got.Header().Get("Content-Type"))
+	}
+}
+
+// TestNew_ErrorMiddleware has middlewares around the gate that write c.Errors
+// without asking whether there is an answer already, as that of Gin does.
+func TestNew_ErrorMiddleware(t *testing.T) {
+	fails := func(err error) keyfunc.Func {
+		return func(context.Context, *http.Request) (string, error) { return "", err }
+	}
+	spent := times(1)
+	if _, err := spent.Allow(t.Context(), "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	down := core.Must(core.New(broken{}, core.SlidingLog("times", core.PerDay(1))))
+	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
+	all := func(int) bool { return true }
+	answers := []struct {
+		name   string
+		gate   gin.HandlerFunc
+		status int
+		media  string
+	}{
+		{"denied", ginlimit.New(spent, keyfunc.RemoteIP()), 429, gate.ProblemMediaType},
+		{"denied, with a refund", ginlimit.New(spent, keyfunc.RemoteIP(), gate.RefundIf(all)), 429, gate.ProblemMediaType},
+		{"denied, OnDenied", ginlimit.New(spent, keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
+			c.JSON(http.StatusTooManyRequests, "own")
+		})), 429, "application/json; charset=utf-8"},
+		{"no key", ginlimit.New(spent, fails(keyfunc.ErrNoKey)), 400, gate.ProblemMediaType},
+		{"no token", ginlimit.New(spent, fails(keyfunc.ErrNoToken)), 401, gate.ProblemMediaType},
+		{"undecided", ginlimit.New(down, keyfunc.RemoteIP(), gate.FailClosed(), quiet), 503, gate.ProblemMediaType},
+		{"fault", ginlimit.New(spent, fails(errors.New("secret")), quiet), 500, gate.ProblemMediaType},
+	}
+	around := map[string]gin.HandlerFunc{
+		"ErrorLogger":           gin.ErrorLogger(),
+		"ErrorLogger of public": gin.ErrorLoggerT(gin.ErrorTypePublic),
+		"JSON with a status": func(c *gin.Context) {
+			c.Next()
+			if len(c.Errors) > 0 {
+				c.JSON(http.StatusTeapot, gin.H{"error": c.Errors.Last().Error()})
+			}
+		},
+		"text": func(c *gin.Context) {
+			c.Next()
+			_, _ = c.Writer.WriteString(c.Errors.String())
+		},
+		"a gate with a refund": ginlimit.New(times(9), keyfunc.RemoteIP(), gate.RefundIf(all)),
+		"ErrorLogger around a gate with a refund": func(c *gin.Context) {
+			ginlimit.New(times(9), keyfunc.RemoteIP(), gate.RefundIf(all))(c)
+			gin.ErrorLogger()(c)
+		},
+		"ErrorLogger around a buffer": func(c *gin.Context) {
+			b := &buffer{ResponseWriter: c.Writer}
+			c.Writer = b
+			gin.ErrorLogger()(c)
+			b.send()
+		},
+	}
+	for name, outer := range around {
+		for _, c := range answers {
+			for _, method := range []string{"GET", "HEAD"} {
+				t.Run(name+"/"+c.name+"/"+method, func(t *testing.T) {
+					var errs []*gin.Error
+					e := gin.New()
+					e.Use(func(c *gin.Context) { c.Next(); errs = c.Errors }, outer, c.gate)
+					e.Handle(method, "/", ok)
+					w := httptest.NewRecorder()
+					e.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+					got := w.Result()
+					if got.StatusCode != c.status || got.Header.Get("Content-Type") != c.media {
+						t.Errorf("got %d as %s, want %d as %s", got.StatusCode, got.Header.Get("Content-Type"), c.status, c.media)
+					}
+					if len(errs) != 1 {
+						t.Errorf("c.Errors is %v, want one entry", errs)
+					}
+					if method == "HEAD" && c.media == gate.ProblemMediaType {
+						if w.Body.Len() > 0 {
+							t.Errorf("HEAD has the body %s", w.Body)
+						}
+						return
+					}
+					var doc any
+					if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+						t.Errorf("the body is not one document: %v\n%s", err, w.Body)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A broken Store cannot decide.
+type broken struct{ core.Store }
+
+func (broken) Take(context.Context, []core.Charge) error { return core.ErrUnavailable }
+
+// A buffer keeps the answer until it is sent.
+type buffer struct {
+	gin.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (b *buffer) Written() bool                     { return b.body.Len() > 0 }
+func (b *buffer) WriteHeader(status int)            { b.status = max(b.status, status) }
+func (b *buffer) Write(p []byte) (int, error)       { return b.body.Write(p) }
+func (b *buffer) WriteString(s string) (int, error) { return b.body.WriteString(s) }
+func (b *buffer) send() {
+	b.ResponseWriter.WriteHeader(b.status)
+	_, _ = b.ResponseWriter.Write(b.body.Bytes())
+}
+
+// TestOnDenied_NothingWritten leaves the body to a middleware around the gate.
+func TestOnDenied_NothingWritten(t *testing.T) {
+	e := engine(ok, gin.ErrorLogger(), ginlimit.New(times(1), keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
+		c.Status(http.StatusTooManyRequests)
+	})))
+	get(e)
+	const want = `{"error":"weir: 429: Policy \"times\" allows 1 request per 86400 s. Retry in 86400 s."}`
+	if got := get(e); got.Code != 429 || got.Body.String() != want {
+		t.Errorf("got %d %s, want 429 %s", got.Code, got.Body, want)
 	}
 }
 

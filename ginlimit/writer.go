@@ -68,3 +68,17 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	return conn, rw, err
 }
+
+// An answered writer is that of a request whose answer is complete. Gin has no rule
+// about writing when c.Errors has an entry, and its own ErrorLogger does so in any
+// case: without the writer, the body would have two documents.
+type answered struct{ gin.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (w answered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w answered) WriteHeader(int) {}
+
+func (w answered) Write(b []byte) (int, error) { return len(b), nil }
+
+func (w answered) WriteString(s string) (int, error) { return len(s), nil }
