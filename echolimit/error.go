@@ -19,6 +19,7 @@ import (
 // the call stack. Asking it costs a refused request some microseconds, once.
 func httpError(c echo.Context, p *gate.Problem) *echo.HTTPError {
 	h := c.Response().Header()
+	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	p.BeforeMarshal(func() {
 		if inDefaultHandler() && h.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
 			h.Set(echo.HeaderContentType, gate.ProblemMediaType)

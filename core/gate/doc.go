@@ -24,7 +24,9 @@
 // A denied one is answered with 429 (RFC 6585), Retry-After (RFC 9110 section
 // 10.2.3) and a problem document (RFC 9457), see [Problem]. Waiting for
 // Retry-After seconds is enough unless others use the same key meanwhile. A cost
-// that can never be admitted has no Retry-After.
+// that can never be admitted has no Retry-After. Like the other answers of a gate
+// (400, 401, 500 and 503), it forbids caches to keep it (Cache-Control: no-store) and
+// clients to guess its type (X-Content-Type-Options: nosniff).
 //
 // A request that was let through beyond a soft limit says so, with the names of the
 // rules:

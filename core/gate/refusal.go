@@ -14,8 +14,8 @@ import (
 var ErrDenied = errors.New("weir: over the limit")
 
 // A Refusal is a request that is not let through. When an adapter gets it, all
-// header fields of the answer are set except Content-Type, and nothing is
-// written.
+// header fields of the answer are set except Content-Type and X-Content-Type-Options,
+// and nothing is written.
 //
 // It is an error for frameworks that collect them. errors.Is finds [ErrDenied],
 // or what kept the request from being decided (keyfunc.ErrNoKey,
@@ -38,7 +38,8 @@ func (f *Refusal) Error() string { return fmt.Sprintf("weir: %d: %s", f.Problem.
 func (f *Refusal) Unwrap() error { return f.cause }
 
 // Write sends the answer: the problem document, or a line of text to a client
-// that names text/plain or text/html first in Accept. To HEAD it sends no body.
+// that names text/plain or text/html first in Accept. To HEAD it sends no body. It
+// sets Content-Type, and X-Content-Type-Options to nosniff.
 func (f *Refusal) Write(w http.ResponseWriter, r *http.Request) {
 	contentType, body := ProblemMediaType, []byte(nil)
 	if wantsText(r.Header.Get("Accept")) {
@@ -47,6 +48,7 @@ func (f *Refusal) Write(w http.ResponseWriter, r *http.Request) {
 		body = doc
 	}
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff") // the path of the request is in the document
 	w.WriteHeader(f.Problem.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(append(body, '\n')) // a client that has gone cannot be told

@@ -101,8 +101,10 @@ func (row *row) compare(t *testing.T, s *suite, req *http.Request, got reply) {
 	status, body := row.status, row.body
 	if status == 0 {
 		status, body = http.StatusOK, "ok\n"
+		want["X-Content-Type-Options"] = "" // the handler's to set
 	} else {
 		want["Cache-Control"] = "no-store"
+		want["X-Content-Type-Options"] = "nosniff"
 		want["Content-Type"] = gate.ProblemMediaType
 		if row.text && !s.errorHandler {
 			want["Content-Type"] = "text/plain; charset=utf-8"
