@@ -49,6 +49,17 @@
 // everything back, and [Settle] makes the request cost what it turned out to: what a
 // handler knows about itself, such as tokens or bytes.
 //
+// # Clients that hang up
+//
+// A client that hangs up is known by the context of its request. net/http ends that
+// context at once for HTTP/2, and for HTTP/1.1 while a handler reads the body and from
+// the end of the body on. So a client of HTTP/1.1 that hangs up behind a body that
+// nobody reads goes unnoticed until the handler has returned: RefundIf looks at its
+// status, and a request that a leaky bucket holds is held until its turn, as if the
+// client had stayed. Hanging up so gains nothing that staying would not. A handler for
+// which the difference matters reads the body, within a bound
+// ([net/http.MaxBytesReader]), before it starts to work.
+//
 // # Several gates on one request
 //
 // A global gate and one per route can stand behind each other. Each decides by

@@ -72,7 +72,9 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // returned settles the request, unless its status is not known yet.
 //
 // Whether the client has gone is asked now: what ends a context after its handler,
-// such as the timeout of another middleware, is nobody hanging up.
+// such as the timeout of another middleware, is nobody hanging up. The rest of a body
+// is not read to find out: that could wait for a client that waits for the answer, and
+// net/http would notice the end of the connection only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
 	if o.record.Err() != nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -175,35 +176,75 @@ func (s *suite) testRefundEnded(t *testing.T) {
 			check(t, l, j)
 		})
 	})
-	t.Run("hangs up", func(t *testing.T) {
-		l, j := hundred(memstore.New()), new(judge)
-		entered, done := make(chan struct{}), make(chan struct{})
-		h := s.build(l, constant("k"), []gate.Option{j.option()}, func(w http.ResponseWriter, r *http.Request) {
-			close(entered)
-			<-r.Context().Done()
-			_, _ = io.WriteString(w, "too late")
-		})
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer close(done)
-			h.ServeHTTP(w, r)
-		}))
-		defer server.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-entered
-			cancel()
-		}()
-		req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range hangUps {
+		t.Run("hangs up, "+c.name, func(t *testing.T) { s.testRefundHangUp(t, c) })
+	}
+}
+
+// A hangUp is a request whose client closes the connection while its handler runs.
+type hangUp struct {
+	name    string
+	request string // as it is sent
+	reads   bool   // the handler reads the body
+	noticed bool   // net/http ends the context of the request
+}
+
+// net/http looks at the connection of an HTTP/1.1 request only while it reads the
+// body, and from the end of the body on.
+var hangUps = []hangUp{
+	{"GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, true},
+	{"POST without a body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", false, true},
+	{"POST, body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", true, true},
+	{"POST, chunked body read", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", true, true},
+	{"POST, part of a body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", true, true},
+	{"POST, body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", false, false},
+	{"POST, chunked body unread", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", false, false},
+	{"POST, part of a body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", false, false},
+}
+
+// testRefundHangUp pins down what [gate.RefundIf] says about clients that hang up: one
+// that is noticed keeps nothing, and any other is treated as if it had stayed.
+func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
+	l, j := hundred(memstore.New()), new(judge)
+	entered, gone, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h := s.build(l, constant("k"), []gate.Option{j.option()}, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		if c.reads {
+			_, _ = io.Copy(io.Discard, r.Body)
 		}
-		if resp, err := server.Client().Do(req); err == nil {
-			resp.Body.Close()
-			t.Errorf("the client got %s although it went away", resp.Status)
+		<-gone
+		if c.noticed {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(10 * time.Second):
+				t.Error("the context did not end within 10 s after the client hung up")
+			}
 		}
-		<-done
-		check(t, l, j)
+		fails(502)(w, r)
 	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		h.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, c.request); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	conn.Close()
+	close(gone)
+	<-done
+	asked, kept := "[502]", 0
+	if c.noticed {
+		asked, kept = "[]", 1
+	}
+	if j.asked() != asked || taken(t, l, "k") != kept {
+		t.Errorf("asked about %s, and %d are taken; want %s and %d", j.asked(), taken(t, l, "k"), asked, kept)
+	}
 }
 
 // testRefundNothing has requests of which nothing can come back.
