@@ -10,10 +10,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// errBadKey is the error of a key that is missing: nil, empty or zero, as a
-// lookup of an unknown key ID in a map returns it. Clients choose the key ID, so
-// it is nobody's fault here. The other errors of checkKey wrap it and are faults
-// of the application.
+// errBadKey is the error of a missing key: nil, empty or zero, as a lookup of an
+// unknown key ID in a map returns it. Clients choose the key ID, so a missing key is
+// no fault of the application. The other errors of checkKey wrap errBadKey and are
+// faults of the application.
 var (
 	errBadKey      = &tokenError{reason: "unusable verification key"}
 	errShortSecret = badKey("HMAC secret shorter than its hash (HS256 needs 32 bytes, HS384 48, HS512 64)")

@@ -52,13 +52,13 @@
 // # Clients that hang up
 //
 // A client that hangs up is known by the context of its request. net/http ends that
-// context at once for HTTP/2, and for HTTP/1.1 while a handler reads the body and from
-// the end of the body on. So a client of HTTP/1.1 that hangs up behind a body that
-// nobody reads goes unnoticed until the handler has returned: RefundIf looks at its
-// status, and a request that a leaky bucket holds is held until its turn, as if the
-// client had stayed. Hanging up so gains nothing that staying would not. A handler for
-// which the difference matters reads the body, within a bound
-// ([net/http.MaxBytesReader]), before it starts to work.
+// context at once for HTTP/2. For HTTP/1.1 it looks at the connection only while a
+// handler reads the body, and from the end of the body on until the client sends its
+// next request. So a client of HTTP/1.1 that hangs up behind a body that nobody reads,
+// or behind another request, goes unnoticed until the handler has returned: RefundIf
+// looks at the status of the handler, and a request that a leaky bucket holds is held
+// until its turn, as if the client had stayed. Hanging up so gains nothing that staying
+// would not.
 //
 // # Several gates on one request
 //

@@ -86,9 +86,9 @@ func Cost(f func(r *http.Request) int) Option {
 //
 // Nothing is given back to a client that is known to have gone when the handler
 // returns, or whose request is out of time: otherwise sending and hanging up would be
-// cheaper than waiting for the answer. A client of HTTP/1.1 that hangs up behind a
-// body that the handler has not read is not noticed, and is treated as if it had
-// stayed: see the package comment. To count failures, use a [core.SlidingLog] or [core.SlidingWindow]:
+// cheaper than waiting for the answer. net/http does not notice a client of HTTP/1.1
+// that hangs up behind a body that the handler has not read, or behind its next
+// request. Such a client is treated as if it had stayed: see the package comment. To count failures, use a [core.SlidingLog] or [core.SlidingWindow]:
 // of a bucket, a client that holds many requests open and chooses which succeed can keep
 // what refills meanwhile (see [core.Reservation.Refund]). If the Store fails, that is logged, what was taken stays taken, and the
 // answer is as it is; [OnError] is not told.

@@ -185,21 +185,23 @@ func (s *suite) testRefundEnded(t *testing.T) {
 type hangUp struct {
 	name    string
 	request string // as it is sent
+	more    string // what follows while the handler runs
 	reads   bool   // the handler reads the body
 	noticed bool   // net/http ends the context of the request
 }
 
 // net/http looks at the connection of an HTTP/1.1 request only while it reads the
-// body, and from the end of the body on.
+// body, and from the end of the body on until the client sends something.
 var hangUps = []hangUp{
-	{"GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, true},
-	{"POST without a body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", false, true},
-	{"POST, body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", true, true},
-	{"POST, chunked body read", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", true, true},
-	{"POST, part of a body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", true, true},
-	{"POST, body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", false, false},
-	{"POST, chunked body unread", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", false, false},
-	{"POST, part of a body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", false, false},
+	{"GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", false, true},
+	{"GET, the next request behind it", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET", false, false},
+	{"POST without a body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "", false, true},
+	{"POST, body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", "", true, true},
+	{"POST, chunked body read", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "", true, true},
+	{"POST, part of a body read", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", "", true, true},
+	{"POST, body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody", "", false, false},
+	{"POST, chunked body unread", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "", false, false},
+	{"POST, part of a body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", "", false, false},
 }
 
 // testRefundHangUp pins down what [gate.RefundIf] says about clients that hang up: one
@@ -235,6 +237,9 @@ func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
 		t.Fatal(err)
 	}
 	<-entered
+	if _, err := io.WriteString(conn, c.more); err != nil {
+		t.Fatal(err)
+	}
 	conn.Close()
 	close(gone)
 	<-done
