@@ -121,3 +121,36 @@ func digest(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return string(sum[:])
 }
+
+// The documentation of MaxKeys says how much a key takes.
+func TestMaxKeys_BytesPerKey(t *testing.T) {
+	const keys = 20_000
+	for _, c := range []struct {
+		name  string
+		costs int
+		most  int64
+	}{{"one cost", 1, 270}, {"four costs", 4, 650}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			l := limiter(t, b.cache, core.SlidingLog("r", core.PerHour(10)))
+			before := heap()
+			for i := range keys {
+				key := strconv.Itoa(i)
+				b.elsewhere(l, key, 10)
+				for cost := 1; cost <= c.costs; cost++ {
+					b.there(l, key, cost)
+				}
+				b.behind.Forget(key)
+			}
+			perKey := (int64(heap()) - int64(before)) / keys
+			if n := b.cache.MostAnswers(); n != c.costs {
+				t.Errorf("%d costs are remembered, want %d", n, c.costs)
+			}
+			if perKey > c.most {
+				t.Errorf("a key takes %d bytes, want at most %d", perKey, c.most)
+			}
+			t.Logf("%d bytes a key", perKey)
+			runtime.KeepAlive(b.cache)
+		})
+	}
+}

@@ -14,8 +14,9 @@ type config struct {
 const DefaultMaxKeys = 1 << 16
 
 // MaxKeys bounds what is remembered to n rules of keys, [DefaultMaxKeys] by
-// default: a key with two rules counts as two. Each takes some 250 bytes and its
-// key, of which no more than 128 bytes. It panics if n is less than 1.
+// default: a key with two rules counts as two. Each takes some 250 bytes, or 600 if four
+// costs of a SlidingLog or SlidingWindow are remembered, and its key, of which no more
+// than 128 bytes. It panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")
