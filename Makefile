@@ -53,6 +53,18 @@ vet:
 staticcheck:
 	$(call each,$(GO) run $(STATICCHECK) ./...)
 
+# The packages of which no test needs Redis. The others are vetted and built only.
+NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/internal/algo ./core/memstore ./core/gate ./core/load
+
+.PHONY: portable
+portable: ## vet and test for 32 bits, and build for other systems
+	CGO_ENABLED=0 GOARCH=386 $(GO) vet ./...
+	CGO_ENABLED=0 GOARCH=386 $(GO) test $(TESTFLAGS) $(NOREDIS)
+	@set -e; for target in windows/amd64 darwin/arm64 freebsd/amd64 js/wasm; do \
+		echo "$(GO) build ./... ($$target)"; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./...; \
+	done
+
 .PHONY: fuzz
 fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 	@set -e; \
