@@ -29,7 +29,10 @@ func (c *cell) set(s algo.Span, tolerance uint16) {
 // idle says whether the bucket is full, which is the same as not being there.
 func (c *cell) idle(now int64) bool { return c.full <= now && c.rest<<16 == 0 || c.full < now }
 
-func (*cell) weight() int { return 1 }
+// cellWeight is the size of a slot[cell], and the unit of [MaxKeys].
+const cellWeight = 24
+
+func (*cell) weight() int { return cellWeight }
 
 func (c *cell) pressure(now int64) uint64 {
 	if c.idle(now) {

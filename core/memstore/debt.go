@@ -6,8 +6,8 @@ import "github.com/weir-go/weir/core/internal/algo"
 // rare, and need more words than a cell has.
 type debt struct{ level algo.Level }
 
-// A debt weighs as much as the cells that its slot of 32 bytes would hold.
-func (*debt) weight() int { return 2 }
+// weight returns the size of a slot[debt].
+func (*debt) weight() int { return 32 }
 
 func (d *debt) idle(now int64) bool { return d.level.Until.Micros < now }
 

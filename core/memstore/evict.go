@@ -1,7 +1,7 @@
 package memstore
 
 const (
-	sample  = 16 // slots of a table that are looked at to find one victim
+	sample  = 24 // slots of each table that are looked at to find one victim, used or free
 	victims = 64 // that one newcomer may cost; spillways can put a shard over its limit
 	// evictable is the pressure below which an entry may go. If a bucket could go
 	// until it was spent, users who are too many for the store would push each other
@@ -9,10 +9,10 @@ const (
 	evictable = spent / 2
 )
 
-// makeRoom sees to it that need more fits, and says whether it does. What means
-// nothing any more goes first, then what is used least. What is used by half
-// never goes, so a flood of new keys cannot make the limiter forget whom it
-// refuses, or is about to.
+// makeRoom evicts entries until need more bytes fit, and reports whether they do.
+// Idle entries go first, then those that are used least. An entry that is used by
+// half never goes, so a flood of new keys cannot reset a limit that is spent or
+// nearly spent. makeRoom invalidates pointers to entries.
 func (s *shard) makeRoom(need int, now int64) bool {
 	for tries := 0; s.weight+need > s.limit; tries++ {
 		if tries == victims || !s.evict(now) {
@@ -22,7 +22,8 @@ func (s *shard) makeRoom(need int, now int64) bool {
 	return true
 }
 
-// evict forgets the least used of the next few slots of all tables.
+// evict forgets the least used entry of a sample of each table. The tables shrink with
+// their use, so that most slots of a sample are in use.
 func (s *shard) evict(now int64) bool {
 	lowest := uint64(evictable)
 	cellVictim := candidate(&s.cells, now, s.keep, &lowest)
@@ -45,17 +46,23 @@ func (s *shard) evict(now int64) bool {
 	return lowest < evictable
 }
 
-// candidate is the hash of an entry other than keep whose pressure is below
-// lowest, which becomes that pressure, or 0.
-func candidate[V any, E entry[V]](t *table[V], now int64, keep uint64, lowest *uint64) (victim uint64) {
+// candidate returns the hash of an entry whose pressure is below lowest, and sets
+// lowest to that pressure; 0 if there is none. It visits a bounded number of slots,
+// and never takes an entry at keep.
+func candidate[V any, E entry[V]](t *table[V], now int64, keep place, lowest *uint64) (victim uint64) {
 	if *lowest == 0 {
 		return 0
 	}
-	t.look(sample, func(hash uint64, v *V) bool {
-		if p := E(v).pressure(now); p < *lowest && hash != keep {
-			victim, *lowest = hash, p
+	for range min(sample, len(t.slots)) {
+		slot := t.turn()
+		if slot.hash == 0 || slot.hash == keep.own || slot.hash == keep.spill {
+			continue
 		}
-		return *lowest == 0
-	})
+		if p := E(&slot.value).pressure(now); p < *lowest {
+			if victim, *lowest = slot.hash, p; p == 0 {
+				break
+			}
+		}
+	}
 	return victim
 }

@@ -39,7 +39,7 @@ func TestFloodOfFreshKeys(t *testing.T) {
 				allow(t, l, "flood"+strconv.Itoa(i))
 			}
 			if weight, limit := s.Weight(); weight > limit {
-				t.Errorf("%d cells are in use, more than %d", weight, limit)
+				t.Errorf("got a weight of %d bytes, expected at most %d", weight, limit)
 			}
 			if allow(t, l, "victim").Allowed {
 				t.Error("the flood reset a spent key")
@@ -84,9 +84,8 @@ func TestFloodOfSpentKeys(t *testing.T) {
 			if admitted > 1 {
 				t.Errorf("a key without a place of its own was admitted %d times, limit 1", admitted)
 			}
-			// 16 shards of 16 spillways at most, and a log weighs several cells.
-			if weight, limit := s.Weight(); weight > limit+16*16*6 {
-				t.Errorf("%d cells are in use, the bound is %d", weight, limit)
+			if bytes, bound := s.Bytes(), s.MaxBytes(1); bytes > bound {
+				t.Errorf("got %d bytes, expected at most %d", bytes, bound)
 			}
 			now += time.Hour.Microseconds()
 			for i := range 100 {
@@ -124,8 +123,8 @@ func TestTooManyUsersAreStillLimited(t *testing.T) {
 	if over > 0 {
 		t.Errorf("%d of %d users were admitted more than their limit", over, users)
 	}
-	if weight, bound := s.Weight(); weight < bound*3/4 || weight > bound*3/2 {
-		t.Errorf("%d cells are in use, the bound is %d", weight, bound)
+	if weight, limit := s.Weight(); weight < limit*3/4 || weight > limit {
+		t.Errorf("got a weight of %d bytes, expected %d to %d", weight, limit*3/4, limit)
 	}
 }
 
@@ -137,8 +136,8 @@ func TestGrowingLogsStayBounded(t *testing.T) {
 	for range 300_000 {
 		allow(t, l, "k"+strconv.Itoa(rng.IntN(2000)))
 	}
-	if weight, limit := s.Weight(); weight > limit+limit/4 {
-		t.Errorf("%d cells are in use, the bound is %d", weight, limit)
+	if weight, limit := s.Weight(); weight > limit {
+		t.Errorf("got a weight of %d bytes, expected at most %d", weight, limit)
 	}
 }
 
@@ -152,8 +151,8 @@ func TestIdleKeysMakeRoom(t *testing.T) {
 		allow(t, l, strconv.Itoa(i))
 		now += 100 // every key is idle after 10 000 more
 	}
-	if weight, _ := s.Weight(); weight > 100_000 {
-		t.Errorf("%d cells are in use although only 10 000 keys are not idle", weight)
+	if weight, _ := s.Weight(); weight > 100_000*24 {
+		t.Errorf("got %d buckets, expected fewer than 100 000, of which 10 000 are not idle", weight/24)
 	}
 }
 
@@ -228,7 +227,7 @@ func TestWeightsAddUp(t *testing.T) {
 			}
 		}
 		if weight, limit := s.Weight(); weight != 0 {
-			t.Errorf("%d of %d cells are in use in an empty store", weight, limit)
+			t.Errorf("got a weight of %d bytes (limit %d) in an empty store", weight, limit)
 		}
 	}
 }

@@ -9,9 +9,9 @@ type record struct {
 	rule    *algo.Log
 }
 
-// A record weighs as much as the cells that its memory would hold: a slot of 56
-// bytes is two of them, and two runs of 16 bytes are one and a third.
-func (r *record) weight() int { return 2 + r.history.Size()*2/3 }
+// weight returns the size of a slot[record] and of its runs. A new record is weighed
+// with the run that it is about to get.
+func (r *record) weight() int { return 56 + 16*max(1, r.history.Size()) }
 
 func (r *record) idle(now int64) bool {
 	return r.rule == nil || r.rule.Expired(&r.history, now)
@@ -37,7 +37,8 @@ type tally struct {
 	rule  *algo.Window
 }
 
-func (*tally) weight() int { return 1 }
+// weight returns the size of a slot[tally].
+func (*tally) weight() int { return 32 }
 
 func (t *tally) idle(now int64) bool { return t.pressure(now) == 0 }
 

@@ -19,11 +19,11 @@ type shard struct {
 	debts   table[debt]
 	tallies table[tally]
 	logs    table[record]
-	weight  int    // of all that is stored, in cells
-	limit   int    // of weight
-	keep    uint64 // the hash of an entry that must not be evicted now
+	weight  int   // of all entries, in bytes
+	limit   int   // of weight
+	keep    place // of an entry that must not be evicted now
 	stats   Stats
-	_       [32]byte
+	_       [24]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.
@@ -31,7 +31,7 @@ type entry[V any] interface {
 	*V
 	idle(now int64) bool       // it means nothing any more
 	pressure(now int64) uint64 // how near it is to refusing: 0 when idle, up to spent
-	weight() int               // in cells
+	weight() int               // of its slot and the memory behind it, in bytes
 }
 
 // spent is the pressure of an entry that would refuse one more event.
@@ -110,17 +110,19 @@ func (s *shard) setWindow(p place, state algo.Tally, w *algo.Window, now int64) 
 	*hold(s, &s.tallies, p, now) = tally{state, w}
 }
 
-// change does f to a record, which may grow or shrink by it. If it has grown,
-// others may have to go for it, but not it for itself; where none can, it gets
-// coarser instead.
+// change does f to the record at p. If it has grown, other entries may have to go
+// for it. Where none can, it gets coarser, which makes it as small as it was.
 func (s *shard) change(p place, r *record, now int64, f func(h *algo.History)) {
 	s.weight -= r.weight()
 	f(&r.history)
 	s.weight += r.weight()
-	s.keep = p.own
+	s.keep = p
 	fits := s.makeRoom(0, now)
-	s.keep = 0
-	if !fits {
+	s.keep = place{}
+	if fits {
+		return
+	}
+	if r := find(s, &s.logs, p, now); r != nil { // makeRoom may have moved it
 		s.weight -= r.weight()
 		r.history.Coarsen()
 		s.weight += r.weight()

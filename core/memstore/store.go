@@ -109,7 +109,7 @@ func New(opts ...Option) *Store {
 	s := &Store{shards: make([]shard, shards), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()
 	for i := range s.shards {
-		s.shards[i].limit = max(minShard, c.maxKeys/shards)
+		s.shards[i].limit = max(minShard, c.maxKeys/shards) * cellWeight
 	}
 	return s
 }

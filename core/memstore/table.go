@@ -3,14 +3,15 @@ package memstore
 import "math/bits"
 
 // A table is an open-addressing hash table from 64-bit hashes to values, with
-// linear probing. Its size is any number, not a power of two, so that it grows
-// in small steps and stays full: 24-byte slots cost 28 to 35 bytes a key.
+// linear probing. Its size is any number, not a power of two, so that it grows and
+// shrinks in small steps: between two thirds and seven eighths of the slots are in
+// use, except in a table of a few slots. A slot of 24 bytes costs 28 to 36 bytes.
 //
 // Hash 0 marks a free slot; callers never use it.
 type table[V any] struct {
 	slots []slot[V]
 	used  int
-	hand  int // where the next search for a victim goes on
+	hand  uint64 // the number of calls of turn
 }
 
 type slot[V any] struct {
@@ -31,7 +32,7 @@ func (t *table[V]) next(i int) int {
 	return i
 }
 
-// find returns the value of hash, or nil. The pointer is good until the next
+// find returns the value of hash, or nil. The pointer is valid until the next
 // insert or remove.
 func (t *table[V]) find(hash uint64) *V {
 	if len(t.slots) == 0 {
@@ -47,8 +48,8 @@ func (t *table[V]) find(hash uint64) *V {
 	}
 }
 
-// insert makes room for hash, which must not be in the table. When the table is
-// full, what is dead is dropped first.
+// insert adds hash, which must not be in the table. A full table drops its dead
+// values before it grows.
 func (t *table[V]) insert(hash uint64, dead func(*V) bool) *V {
 	if t.used >= len(t.slots)-len(t.slots)/8 {
 		t.rebuild(dead)
@@ -68,25 +69,37 @@ func (t *table[V]) free(hash uint64) *slot[V] {
 	return &t.slots[i]
 }
 
-// rebuild drops what is dead, and changes the size if the rest fills more than
-// seven tenths of it or less than a quarter.
+// rebuild drops dead values, and changes the size unless the table is less than
+// seven tenths full then.
 func (t *table[V]) rebuild(dead func(*V) bool) {
 	for i := 0; i < len(t.slots); {
 		if s := &t.slots[i]; s.hash != 0 && dead(&s.value) {
-			t.remove(s.hash) // what moves into the slot is looked at next
+			t.drop(s.hash) // another value may move into the slot
 		} else {
 			i++
 		}
 	}
-	if size := len(t.slots); t.used >= size*7/10 || t.used < size/4 {
+	if t.used >= len(t.slots)*7/10 {
 		t.resize(t.used + t.used*3/7 + 8)
+	} else {
+		t.shrink()
 	}
 }
+
+// shrink makes a table smaller that is less than two thirds full. In between, an
+// eighth of its values have to be removed, so a removal moves nine others on average.
+func (t *table[V]) shrink() {
+	if len(t.slots) > t.used+t.used/2+spareSlots {
+		t.resize(t.used + t.used/3 + 8)
+	}
+}
+
+// spareSlots is the number of free slots that a table may have besides a third.
+const spareSlots = 16
 
 func (t *table[V]) resize(size int) {
 	old := t.slots
 	t.slots = make([]slot[V], size)
-	t.hand = 0
 	for i := range old {
 		if old[i].hash != 0 {
 			*t.free(old[i].hash) = old[i]
@@ -94,28 +107,31 @@ func (t *table[V]) resize(size int) {
 	}
 }
 
-// look shows the next n slots that are in use, or all if there are fewer, going
-// round from where the last look ended, until stop.
-func (t *table[V]) look(n int, stop func(hash uint64, v *V) bool) {
-	for range len(t.slots) {
-		if n == 0 {
-			return
-		}
-		if t.hand = t.hand + 1; t.hand >= len(t.slots) {
-			t.hand = 0
-		}
-		if s := &t.slots[t.hand]; s.hash != 0 {
-			n--
-			if stop(s.hash, &s.value) {
-				return
-			}
-		}
+// turn returns the next slot to look at for eviction. In a round of twice as many calls
+// as there are slots it returns every slot, stretch by stretch in a sequence that covers
+// the table evenly (multiples of the golden ratio).
+//
+// If turn went from one end of the table to the other, the slots behind it would be
+// empty and those ahead of it full, and the searches there would be long.
+func (t *table[V]) turn() *slot[V] {
+	const stretch = 4
+	i, _ := bits.Mul64(t.hand/stretch*0x9e3779b97f4a7c15, uint64(len(t.slots)))
+	if i += t.hand % stretch; i >= uint64(len(t.slots)) {
+		i = 0
 	}
+	t.hand++
+	return &t.slots[i]
 }
 
-// remove forgets hash. The slots behind it move up, so that probing needs no
-// tombstones.
+// remove deletes hash, if it is in the table.
 func (t *table[V]) remove(hash uint64) {
+	t.drop(hash)
+	t.shrink()
+}
+
+// drop deletes hash and leaves the size of the table as it is. The slots behind hash
+// move up, so that probing needs no tombstones.
+func (t *table[V]) drop(hash uint64) {
 	if len(t.slots) == 0 {
 		return
 	}

@@ -38,10 +38,20 @@ func TestTableIsAMap(t *testing.T) {
 			t.Fatalf("hash %x: got %v, want %d, %v", hash, got, v, ok)
 		}
 	}
-	seen := 0
-	tab.look(len(want)+1, func(uint64, *int) bool { seen++; return false })
-	if seen != len(want) {
-		t.Errorf("look shows %d of %d", seen, len(want))
+}
+
+func TestTable_Turn_VisitsEverySlot(t *testing.T) {
+	for _, size := range []int{1, 3, 8, 18, 100, 1001, 11_713} {
+		tab := table[int]{slots: make([]slot[int], size)}
+		for range 5 {
+			seen := make(map[*slot[int]]bool)
+			for range 2*size + 8 {
+				seen[tab.turn()] = true
+			}
+			if len(seen) != size {
+				t.Errorf("a round visits %d slots, expected %d", len(seen), size)
+			}
+		}
 	}
 }
 

@@ -230,13 +230,14 @@ func (l *Log) Refund(h *History, now, n int64) {
 
 // Coarsen gives up half of the memory of h, and some exactness: pairs of runs
 // become one, at the time of the later. Their events count longer for it, never
-// shorter.
+// shorter. After an append to a History without room, Coarsen makes it no larger than
+// it was before, if it has two runs or more.
 func (h *History) Coarsen() {
 	live := h.live()
-	if len(live) < 4 {
+	if len(live) < 2 {
 		return
 	}
-	half := make([]Run, 0, len(live)/2+2)
+	half := make([]Run, 0, min(len(live)/2+2, len(live)-1))
 	for ; len(live) > 1; live = live[2:] {
 		half = append(half, Run{live[1].At, live[0].N + live[1].N})
 	}
