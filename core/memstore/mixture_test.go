@@ -107,7 +107,7 @@ func TestStore_NewKey_SlotsVisitedAfterFloods(t *testing.T) {
 
 // maxSearch is a generous bound on the slots that a search for a new key visits on
 // average: in a table that is seven eighths full with random hashes, they are 33.
-const maxSearch = 60
+const maxSearch = 50
 
 // Idle entries of one kind give way to entries of another kind. If they gave way from
 // one end of the table to the other, the entries would be crowded when the table shrinks.

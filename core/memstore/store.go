@@ -7,9 +7,16 @@
 //
 // # Memory
 //
-// A token bucket takes 28 to 35 bytes, whatever the length of its key; a sliding
-// log takes 60 and another 16 to 32 for every event in its window. [MaxKeys]
-// bounds the whole. When it is reached, the buckets that are used least give
+// State takes so much memory, whatever the length of the key:
+//
+//	token bucket, leaky bucket   28 to 36 bytes
+//	the same in debt             37 to 48 bytes
+//	fixed window                 37 to 48 bytes
+//	sliding log                  64 to 84 bytes, and 16 to 32 for each event in its window
+//	sliding window               64 to 84 bytes, and 16 to 32 for each sub-window in use
+//
+// Tables grow and shrink with the state in them, in small pieces. [MaxKeys]
+// bounds the whole, for any mixture of rules. When it is reached, the buckets that are used least give
 // way; one that is used by half never does, so a flood of invented keys cannot
 // reset it. A log that has begun to fill up stays as well, but gets coarser: it
 // remembers pairs of events at the time of the later, and so is too strict. A new
@@ -39,14 +46,20 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// DefaultMaxKeys is the bound when [MaxKeys] is not given. That many token
-// buckets take at most 75 MB.
+// DefaultMaxKeys is the bound when [MaxKeys] is not given. A store with that bound
+// takes at most 80 MB, for any mixture of rules.
 const DefaultMaxKeys = 1 << 21
 
 const (
-	maxShards = 256
-	// A smaller shard would fill up by chance long before the others.
+	// A shard of fewer keys would fill up by chance long before the others.
 	minShard = 1024
+	// Up to minShards are made for the sake of concurrency, and more only because of
+	// maxShard: a table is resized under the lock of its shard, which takes 0.14 ms for
+	// 8192 keys. A shard must not be too small either, because it has to hold the
+	// largest log.
+	minShards = 256
+	maxShards = 4096
+	maxShard  = 1 << 15
 )
 
 // A Store keeps the state of rules in this process. It is made by [New], is
@@ -85,10 +98,17 @@ type Option func(*config)
 
 type config struct{ maxKeys int }
 
-// MaxKeys bounds the number of token buckets that are kept, [DefaultMaxKeys] by
-// default. Every rule of a key counts as one. A sliding log counts as two and
-// another two for every three events that it has room for. MaxKeys panics if n
-// is less than 1; less than 1024 is 1024.
+// MaxKeys bounds the memory of a store to that of n token buckets, 36 bytes each;
+// the default is [DefaultMaxKeys]. Each rule of a key counts by its size:
+//
+//	token bucket, leaky bucket      1
+//	the same in debt, fixed window  1⅓
+//	sliding log                     2⅓, and ⅔ for each event that it has room for
+//	sliding window                  2⅓, and ⅔ for each sub-window that it has room for
+//
+// Besides, a store takes some 3 KB for each of its shards, of which it has one for
+// every 1024 to 2048 of n, up to 256; and each rule has at most 16 shared buckets a
+// shard. MaxKeys panics if n is less than 1; less than 1024 is 1024.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("memstore: MaxKeys: n is less than 1")
@@ -102,16 +122,22 @@ func New(opts ...Option) *Store {
 	for _, o := range opts {
 		o(&c)
 	}
-	shards := 1
-	for shards < maxShards && c.maxKeys/(shards*2) >= minShard {
-		shards *= 2
-	}
-	s := &Store{shards: make([]shard, shards), seed: maphash.MakeSeed(), start: time.Now()}
+	n := shards(c.maxKeys)
+	s := &Store{shards: make([]shard, n), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()
 	for i := range s.shards {
-		s.shards[i].limit = max(minShard, c.maxKeys/shards) * cellWeight
+		s.shards[i].limit = max(minShard, c.maxKeys/n) * cellWeight
 	}
 	return s
+}
+
+// shards returns the number of shards for maxKeys, a power of two.
+func shards(maxKeys int) int {
+	n := 1
+	for maxKeys/(n*2) >= minShard && (n < minShards || n < maxShards && maxKeys/n > maxShard) {
+		n *= 2
+	}
+	return n
 }
 
 // now is Unix time in microseconds that never steps.

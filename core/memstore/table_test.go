@@ -1,9 +1,12 @@
 package memstore
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // The table behaves as a map under any mixture of inserts and removals.
@@ -68,6 +71,67 @@ func TestRebuildDropsTheDead(t *testing.T) {
 	}
 	if len(tab.slots) > 20_000 {
 		t.Errorf("%d slots for 5000 that live", len(tab.slots))
+	}
+}
+
+func TestShards_Number(t *testing.T) {
+	for _, c := range []struct{ maxKeys, want int }{
+		{1, 1},
+		{2047, 1},
+		{2048, 2},
+		{100_000, 64},
+		{DefaultMaxKeys, 256},
+		{256 * maxShard, 256},
+		{256*maxShard + 256, 512},
+		{1 << 27, 4096},
+		{math.MaxInt, 4096},
+	} {
+		if got := shards(c.maxKeys); got != c.want {
+			t.Errorf("MaxKeys(%d): got %d shards, expected %d", c.maxKeys, got, c.want)
+		}
+	}
+}
+
+// The weights are the sizes of the slots.
+func TestEntry_Weight_SizeOfSlot(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want int
+	}{
+		{"cell", (*cell)(nil).weight(), int(unsafe.Sizeof(slot[cell]{}))},
+		{"debt", (*debt)(nil).weight(), int(unsafe.Sizeof(slot[debt]{}))},
+		{"tally", (*tally)(nil).weight(), int(unsafe.Sizeof(slot[tally]{}))},
+		{"record", new(record).weight(), int(unsafe.Sizeof(slot[record]{}) + unsafe.Sizeof(algo.Run{}))},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %d bytes, expected %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestTable_Shrink_FillStaysAboveTwoThirds(t *testing.T) {
+	var tab table[int]
+	alive := func(*int) bool { return false }
+	key := func(i int) uint64 { return uint64(i+1) * 0x9e3779b97f4a7c15 }
+	const n = 10_000
+	for i := range n {
+		*tab.insert(key(i), alive) = i
+	}
+	moved, size := 0, len(tab.slots)
+	for i := range n {
+		tab.remove(key(i))
+		if len(tab.slots) != size {
+			moved, size = moved+tab.used, len(tab.slots)
+		}
+		if bound := tab.used*3/2 + spareSlots; len(tab.slots) > bound {
+			t.Fatalf("got %d slots for %d values, expected at most %d", len(tab.slots), tab.used, bound)
+		}
+		if i+1 < n && tab.find(key(i+1)) == nil {
+			t.Fatalf("value %d is gone", i+1)
+		}
+	}
+	if moved > 10*n {
+		t.Errorf("%d removals moved %d values to smaller tables, expected at most %d", n, moved, 10*n)
 	}
 }
 
