@@ -61,7 +61,7 @@ func frozen(s *memstore.Store) {
 }
 
 func TestStore_Bytes_FloodsInAnyOrder(t *testing.T) {
-	const maxKeys = 1 << 14 // 16 shards
+	const maxKeys = 1 << 12 // 4 shards
 	for _, order := range orders() {
 		s := memstore.New(memstore.MaxKeys(maxKeys))
 		frozen(s)
@@ -82,7 +82,7 @@ func TestStore_Bytes_FloodsInAnyOrder(t *testing.T) {
 // A new key looks for a victim in each of four tables, 24 slots at a time, and needs
 // the room of up to three victims.
 func TestStore_NewKey_SlotsVisitedAfterFloods(t *testing.T) {
-	const maxKeys, perEviction, evictions = 1 << 14, 4 * 24, 3
+	const maxKeys, perEviction, evictions = 1 << 12, 4 * 24, 3
 	for _, order := range orders() {
 		s := memstore.New(memstore.MaxKeys(maxKeys))
 		frozen(s)
@@ -98,15 +98,12 @@ func TestStore_NewKey_SlotsVisitedAfterFloods(t *testing.T) {
 					t.Errorf("after%s: a new %s visits %d slots, expected at most %d", sequence, probe.name, got, evictions*perEviction)
 				}
 			}
-			if got := s.SearchLength(); got > maxSearch {
-				t.Errorf("after%s: a search visits %.0f slots, expected at most %d", sequence, got, maxSearch)
-			}
 		}
 	}
 }
 
-// maxSearch is a generous bound on the slots that a search for a new key visits on
-// average: in a table that is seven eighths full with random hashes, they are 33.
+// maxSearch is a bound on the slots that a search for a new key visits on average. In
+// tables that are seven eighths full with random hashes, they are 33.
 const maxSearch = 50
 
 // Idle entries of one kind give way to entries of another kind. If they gave way from

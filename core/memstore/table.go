@@ -69,8 +69,8 @@ func (t *table[V]) free(hash uint64) *slot[V] {
 	return &t.slots[i]
 }
 
-// rebuild drops dead values, and changes the size unless the table is less than
-// seven tenths full then.
+// rebuild drops dead values. Then it makes the table larger if it is at least seven
+// tenths full, and smaller if it is less than two thirds full.
 func (t *table[V]) rebuild(dead func(*V) bool) {
 	for i := 0; i < len(t.slots); {
 		if s := &t.slots[i]; s.hash != 0 && dead(&s.value) {
