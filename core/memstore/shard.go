@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -10,6 +11,13 @@ import (
 // one shard. What a decision about a bucket touches is the first 64 bytes, one
 // cache line: another core has to hand over no more than that.
 type shard struct {
+	shardState
+	_ [(cacheLine - unsafe.Sizeof(shardState{})%cacheLine) % cacheLine]byte
+}
+
+const cacheLine = 64
+
+type shardState struct {
 	mu       sync.Mutex
 	last     int64 // the time of the last decision
 	spilled  bool
@@ -23,7 +31,6 @@ type shard struct {
 	limit   int   // of weight
 	keep    place // of an entry that must not be evicted now
 	stats   Stats
-	_       [24]byte
 }
 
 // An entry is the state of one rule of one key, as a table holds it.

@@ -3,6 +3,7 @@ package memstore
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -92,7 +93,7 @@ func TestShards_Number(t *testing.T) {
 	}
 }
 
-// The weights are the sizes of the slots.
+// The weights are the sizes of the slots. On 32-bit platforms slots are smaller.
 func TestEntry_Weight_SizeOfSlot(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -103,7 +104,7 @@ func TestEntry_Weight_SizeOfSlot(t *testing.T) {
 		{"tally", (*tally)(nil).weight(), int(unsafe.Sizeof(slot[tally]{}))},
 		{"record", new(record).weight(), int(unsafe.Sizeof(slot[record]{}) + unsafe.Sizeof(algo.Run{}))},
 	} {
-		if c.got != c.want {
+		if c.got < c.want || c.got > c.want && strconv.IntSize == 64 {
 			t.Errorf("%s: got %d bytes, expected %d", c.name, c.got, c.want)
 		}
 	}
@@ -137,12 +138,11 @@ func TestTable_Shrink_FillStaysAboveTwoThirds(t *testing.T) {
 
 // The comment on shard says which cache lines are shared; this keeps it true.
 func TestShardsKeepToCacheLines(t *testing.T) {
-	const line = 64
 	var s shard
-	if size := unsafe.Sizeof(s); size%line != 0 {
+	if size := unsafe.Sizeof(s); size%cacheLine != 0 {
 		t.Errorf("a shard is %d bytes", size)
 	}
-	if end := unsafe.Offsetof(s.cells) + unsafe.Sizeof(s.cells); end != line {
+	if end := unsafe.Offsetof(s.cells) + unsafe.Sizeof(s.cells); end > cacheLine {
 		t.Errorf("the first part of a shard is %d bytes", end)
 	}
 }
