@@ -1,7 +1,8 @@
 package memstore
 
 const (
-	sample  = 24 // slots of each table that are looked at to find one victim, used or free
+	sample  = 16 // used slots of each table that are looked at to find one victim
+	visits  = 48 // slots of each table that are visited for a sample: free ones lie in runs
 	victims = 64 // that one newcomer may cost; spillways can put a shard over its limit
 	// evictable is the pressure below which an entry may go. If a bucket could go
 	// until it was spent, users who are too many for the store would push each other
@@ -53,10 +54,14 @@ func candidate[V any, E entry[V]](t *table[V], now int64, keep place, lowest *ui
 	if *lowest == 0 {
 		return 0
 	}
-	for range min(sample, len(t.slots)) {
+	used := 0
+	for range min(visits, len(t.slots)) {
 		slot := t.turn()
 		if slot.hash == 0 || slot.hash == keep.own || slot.hash == keep.spill {
 			continue
+		}
+		if used++; used > sample {
+			break
 		}
 		if p := E(&slot.value).pressure(now); p < *lowest {
 			if victim, *lowest = slot.hash, p; p == 0 {
