@@ -3,6 +3,7 @@ package core
 import (
 	"iter"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -86,6 +87,17 @@ func (d *Decision) sum(charges []Charge) {
 	if !d.Allowed {
 		d.Delay = 0
 	}
+}
+
+// and is the decision that admits what d and o, which both have States, admit.
+func (d Decision) and(o Decision) Decision {
+	rest := slices.Grow(slices.Clone(d.rest), o.n)
+	rest = append(append(rest, o.first), o.rest...)
+	both := Decision{Allowed: d.Allowed && o.Allowed, RetryAfter: max(d.RetryAfter, o.RetryAfter), first: d.first, rest: rest, n: d.n + o.n}
+	if both.Allowed {
+		both.Delay = max(d.Delay, o.Delay)
+	}
+	return both
 }
 
 // Soft says whether the event was let through beyond a limit: [State.Soft] of any

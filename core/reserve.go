@@ -22,14 +22,14 @@ import (
 //	...
 //	err = r.Settle(ctx, answer.Tokens)
 type Reservation struct {
+	store Store
+
+	mu       sync.Mutex
 	decision Decision
-	store    Store
 	asks     []Charge // what was asked, each rule of each key once
 	times    []int    // how often each of asks was asked
-
-	mu    sync.Mutex
-	parts []part // what is charged, the newest last
-	lost  []int  // what is charged but not remembered as a part, by ask
+	parts    []part   // what is charged, the newest last
+	lost     []int    // what is charged but not remembered as a part, by ask
 }
 
 // A part is what one call of the Store took, charge by charge; what took nothing
@@ -105,8 +105,81 @@ func newPart(n int) part {
 	return part{costs: make([]int, n), marks: make([]Mark, n), rules: make([]*Rule, n)}
 }
 
-// Decision is what was decided.
-func (r *Reservation) Decision() Decision { return r.decision }
+// Extend asks for more keys on behalf of the same event, and takes them if all rules
+// of asks admit it: for a key that is found only after others have been charged. The
+// States of asks follow those that r had, and [Reservation.Settle], Refund and Release
+// are about all of them from then on.
+//
+// If asks are denied, so is the Decision of r from then on. What r had taken stays
+// taken, and its States are as they were: use Refund to give it back. Extend of a denied
+// event does nothing. An error says that asks may have been charged, once; r is
+// unchanged.
+//
+// All limiters must have the Store of r ([ErrManyStores]).
+func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.decision.Allowed {
+		return nil
+	}
+	for i, a := range asks {
+		if a.Limiter != nil && a.Limiter.store != r.store {
+			return fmt.Errorf("%w: the reservation and ask %d", ErrManyStores, i)
+		}
+	}
+	more, err := ReserveAll(ctx, asks...)
+	if err != nil {
+		return err
+	}
+	r.decision = r.decision.and(more.decision)
+	if more.decision.Allowed {
+		r.adopt(more)
+	}
+	return nil
+}
+
+// adopt makes what more took a part of r.
+func (r *Reservation) adopt(more *Reservation) {
+	places := make([]int, len(more.asks))
+	for i, c := range more.asks {
+		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.Rule.id == c.Rule.id && known.Key == c.Key })
+		if at < 0 {
+			at = len(r.asks)
+			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
+			for j := range r.parts {
+				p := &r.parts[j]
+				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Mark{}), append(p.rules, nil)
+			}
+		}
+		r.times[at] += more.times[i]
+		places[i] = at
+	}
+	first, latest := more.parts[0], newPart(len(r.asks))
+	latest.since = first.since
+	for i, at := range places {
+		latest.costs[at], latest.marks[at], latest.rules[at] = first.costs[i], first.marks[i], first.rules[i]
+	}
+	r.remember(latest)
+}
+
+// remember makes p the newest part, and forgets the oldest if there are too many.
+func (r *Reservation) remember(p part) {
+	if len(r.parts) == maxParts {
+		for i, cost := range r.parts[0].costs {
+			r.lost[i] += cost
+		}
+		r.parts = r.parts[1:]
+	}
+	r.parts = append(r.parts, p)
+}
+
+// Decision is what was decided, by the first asks and by those of every
+// [Reservation.Extend].
+func (r *Reservation) Decision() Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decision
+}
 
 // Refund gives back all that the event took, from every rule of every ask: what
 // has not been forgotten or refilled in the meantime, so that no limit is ever
@@ -221,12 +294,6 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 	if charges == nil {
 		return nil
 	}
-	if len(r.parts) == maxParts {
-		for i, cost := range r.parts[0].costs {
-			r.lost[i] += cost
-		}
-		r.parts = r.parts[1:]
-	}
 	err := r.tell(ctx, charges)
 	more.since = time.Now()
 	for i, at := 0, 0; i < len(more.costs); i++ {
@@ -238,7 +305,7 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 			at++
 		}
 	}
-	r.parts = append(r.parts, more)
+	r.remember(more)
 	return err
 }
 

@@ -2,6 +2,9 @@ package core_test
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,5 +141,120 @@ func TestReservation_RefundAfterClockStep(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestReservationExtend checks that what Extend takes is settled and given back with the
+// rest, and that a denial leaves the rest as it was.
+func TestReservationExtend(t *testing.T) {
+	first := core.SlidingLog("first", core.PerHour(10))
+	bucket := core.TokenBucket("bucket", core.PerHour(10))
+	dry := core.SlidingLog("dry", core.PerHour(1)).Shadow()
+	for _, c := range []struct {
+		name    string
+		limiter []core.Rule // of the ask that is added
+		key     string
+		cost    int
+		allowed bool
+		after   []int // in use: of first and key a, of bucket and key b
+		settled []int // at 4
+	}{
+		{"admitted", []core.Rule{bucket}, "b", 3, true, []int{2, 3}, []int{4, 4}},
+		{"denied", []core.Rule{bucket}, "b", 11, false, []int{2, 0}, []int{4, 0}},
+		{"shadow denies", []core.Rule{bucket, dry}, "b", 3, true, []int{2, 3}, []int{4, 4}},
+		{"same state", []core.Rule{first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
+		{"same state, denied", []core.Rule{first}, "a", 9, false, []int{2, 0}, []int{4, 0}},
+		{"same and another", []core.Rule{bucket, first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
+		{"nothing", []core.Rule{bucket}, "b", 0, true, []int{2, 0}, []int{4, 4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := memstore.New()
+			a, b := core.Must(core.New(store, first)), core.Must(core.New(store, bucket))
+			more := core.Must(core.New(store, c.limiter...))
+			check := func(when string, want []int) {
+				t.Helper()
+				if got := []int{used(t, a, "a")[0], used(t, b, "b")[0]}; got[0] != want[0] || got[1] != want[1] {
+					t.Errorf("%s %v are in use, want %v", when, got, want)
+				}
+			}
+			r := reserve(t, a, "a", 2)
+			if err := r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost}); err != nil {
+				t.Fatal(err)
+			}
+			d := r.Decision()
+			if d.Allowed != c.allowed || d.Len() != 1+len(c.limiter) || d.State(0).Rule.Name() != "first" || !d.State(0).Allowed ||
+				d.State(1).Rule.Name() != c.limiter[0].Name() || d.State(1).Allowed != c.allowed || d.RetryAfter != d.State(1).RetryAfter {
+				t.Errorf("the decision is %+v, want allowed %v and the States of both", d, c.allowed)
+			}
+			check("after Extend", c.after)
+			if err := r.Settle(t.Context(), 4); err != nil {
+				t.Error(err)
+			}
+			check("after Settle", c.settled)
+			if err := r.Refund(t.Context()); err != nil {
+				t.Error(err)
+			}
+			check("after Refund", []int{0, 0})
+		})
+	}
+}
+
+// TestReservationExtend_impossible: nothing is asked, and the reservation stays as it was.
+func TestReservationExtend_impossible(t *testing.T) {
+	store := &failing{Store: memstore.New()}
+	l := core.Must(core.New(store, core.SlidingLog("log", core.PerHour(5))))
+	elsewhere := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(5))))
+	r, denied := reserve(t, l, "k", 1), reserve(t, l, "k", 6)
+	for name, c := range map[string]struct {
+		r    *core.Reservation
+		asks []core.Ask
+		err  error // of the Store
+		want error
+	}{
+		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrManyStores},
+		"no asks":       {r, nil, nil, core.ErrNoAsks},
+		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrNoAsks},
+		"negative cost": {r, []core.Ask{{Limiter: l, Key: "k", Cost: -1}}, nil, core.ErrNegativeCost},
+		"store fails":   {r, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, core.ErrUnavailable, core.ErrUnavailable},
+		"denied":        {denied, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, nil, nil},
+	} {
+		store.err = c.err
+		before := c.r.Decision().Allowed
+		if err := c.r.Extend(t.Context(), c.asks...); !errors.Is(err, c.want) {
+			t.Errorf("%s: the error is %v, want %v", name, err, c.want)
+		}
+		store.err = nil
+		if d := c.r.Decision(); d.Len() != 1 || d.Allowed != before || used(t, l, "k")[0] != 1 {
+			t.Errorf("%s: the decision is %+v and %v are in use, want one State as before and 1", name, d, used(t, l, "k"))
+		}
+	}
+}
+
+// TestReservationExtend_concurrent extends, settles and reads a reservation at once.
+func TestReservationExtend_concurrent(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(1000))))
+	r := reserve(t, l, "k", 1)
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			if err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil {
+				t.Error(err)
+			}
+			if err := r.Settle(t.Context(), 2); err != nil || !r.Decision().Allowed {
+				t.Errorf("%v, %+v", err, r.Decision())
+			}
+		})
+	}
+	wg.Wait()
+	if d := r.Decision(); d.Len() != 33 {
+		t.Errorf("the decision has %d States, want 33", d.Len())
+	}
+	if err := r.Settle(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+	for i := range 8 {
+		if got := used(t, l, strconv.Itoa(i))[0]; got != 12 {
+			t.Errorf("key %d has %d in use, want 12: it was asked four times", i, got)
+		}
 	}
 }

@@ -12,7 +12,9 @@ import (
 // FirstOf returns the key of the first of fs that knows the request:
 // FirstOf(user, ip) is the user where one is signed in, and the address
 // otherwise. A request with an invalid token is so charged to its address: it
-// neither goes free nor shares a bucket with other invalid ones.
+// neither goes free nor shares a bucket with other invalid ones. The token is
+// verified all the same, also after the address has nothing left: to limit the
+// verifications, have a limit by address in front (see gate.And).
 //
 // Only an error that is [ErrNoKey] (or an empty key) moves on to the next; any
 // other error is returned at once, because falling back would hide a fault. If
@@ -45,25 +47,87 @@ func FirstOf(fs ...Func) Func {
 // equal keys mean equal parts, whatever bytes the parts hold.
 //
 // Every part is needed: the error of the first that fails is the error of the
-// Join, and an empty key counts as [ErrNoKey].
+// Join, and an empty key counts as [ErrNoKey]. The parts after one that is
+// [ErrNoToken] are found all the same; after any other error they are not.
+//
+// If some parts are known, the error carries a partial key of these, which is no
+// key of any Join. A gate charges it to the limiter: of 1000 bad tokens from one
+// address, Join(user, ip) has those beyond the limit answered 429 instead of 401.
+// Every one of them is verified, though, in either order of the parts, and a good
+// token has a bucket of its own. To limit the verifications, and the guessing, have
+// a limit by address in front: see gate.And.
 //
 // Join panics if fs is empty or holds nil.
 func Join(fs ...Func) Func {
 	fs = checkFuncs("Join", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
 		key := append(make([]byte, 0, 128), "join:"...)
-		for _, f := range fs {
+		for i, f := range fs {
 			part, err := call(ctx, f, r)
 			if err != nil {
-				return "", err
+				return "", incomplete(ctx, fs[i+1:], r, key, err)
 			}
-			key = strconv.AppendInt(key, int64(len(part)), 10)
-			key = append(key, ':')
-			key = append(key, part...)
+			key = appendPart(key, part)
 		}
 		return string(key), nil
 	}
 }
+
+func appendPart(key []byte, part string) []byte {
+	key = strconv.AppendInt(key, int64(len(part)), 10)
+	key = append(key, ':')
+	return append(key, part...)
+}
+
+// incomplete returns err with the partial key of a Join, or err itself if no part is
+// known. key has the parts before the one that failed with err, and rest are those
+// after it.
+//
+// In a partial key "join?" stands in place of "join:", so that it never equals a key,
+// and "-" in place of a part that is missing.
+func incomplete(ctx context.Context, rest []Func, r *http.Request, key []byte, err error) error {
+	known := len(key) > len("join:")
+	key[len("join")] = '?'
+	missing := func(err error) {
+		var partial *partialError
+		if errors.As(err, &partial) { // a Join in a Join
+			known = true
+			key = append(key, '?')
+			key = appendPart(key, partial.key)
+		} else {
+			key = append(key, '-')
+		}
+	}
+	missing(err)
+	// A token has cost its verification already. After another error, as of an address,
+	// a token that is verified might be charged to nobody.
+	for last := err; len(rest) > 0 && errors.Is(last, ErrNoToken); rest = rest[1:] {
+		part, err := call(ctx, rest[0], r)
+		if err != nil {
+			missing(err)
+			last = err
+			continue
+		}
+		known = true
+		key = appendPart(key, part)
+	}
+	if !known {
+		return err
+	}
+	return &partialError{err, string(key)}
+}
+
+// A partialError is the error of a Join of which some parts are known. Package gate
+// finds PartialKey with errors.As. The key is not a part of the text.
+type partialError struct {
+	error
+	key string
+}
+
+func (e *partialError) Unwrap() error { return e.error }
+
+// PartialKey is the key of the parts that are known, and of no complete Join.
+func (e *partialError) PartialKey() string { return e.key }
 
 // call is f with the one promise enforced that a Func could silently break.
 func call(ctx context.Context, f Func, r *http.Request) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,51 @@ func TestJoin(t *testing.T) {
 	wantError(t, keyfunc.Join(constant("a"), constant("")), r, keyfunc.ErrNoKey)
 }
 
+// TestJoin_partialKey: an error tells a gate what is known of the key, and no reader of
+// its text.
+func TestJoin_partialKey(t *testing.T) {
+	a, b, empty := constant("a"), constant("b:1"), constant("")
+	noToken, unknown, broken := failing(keyfunc.ErrNoToken), failing(keyfunc.ErrNoKey), failing(errBroken)
+	never := func(context.Context, *http.Request) (string, error) { panic("called") }
+	for _, c := range []struct {
+		name string
+		f    keyfunc.Func
+		want string // "" if the error has no partial key
+		err  error
+	}{
+		{"token first", keyfunc.Join(noToken, a), "join?-1:a", keyfunc.ErrNoToken},
+		{"token last", keyfunc.Join(a, noToken), "join?1:a-", keyfunc.ErrNoToken},
+		{"token in the middle", keyfunc.Join(a, noToken, b), "join?1:a-3:b:1", keyfunc.ErrNoToken},
+		{"two tokens", keyfunc.Join(noToken, a, noToken, b), "join?-1:a-3:b:1", keyfunc.ErrNoToken},
+		{"only a token", keyfunc.Join(noToken), "", keyfunc.ErrNoToken},
+		{"two tokens alone", keyfunc.Join(noToken, noToken), "", keyfunc.ErrNoToken},
+		{"no address first", keyfunc.Join(unknown, never), "", keyfunc.ErrNoKey},
+		{"no address last", keyfunc.Join(a, unknown, never), "join?1:a-", keyfunc.ErrNoKey},
+		{"empty", keyfunc.Join(a, empty, never), "join?1:a-", keyfunc.ErrNoKey},
+		{"fault", keyfunc.Join(a, broken, never), "join?1:a-", errBroken},
+		{"fault after a token", keyfunc.Join(noToken, a, broken, never), "join?-1:a-", keyfunc.ErrNoToken},
+		{"joined", keyfunc.Join(keyfunc.Join(noToken, a), b), "join??9:join?-1:a3:b:1", keyfunc.ErrNoToken},
+		{"joined, unknown", keyfunc.Join(keyfunc.Join(noToken), b), "join?-3:b:1", keyfunc.ErrNoToken},
+		{"first of", keyfunc.FirstOf(unknown, keyfunc.Join(noToken, a)), "join?-1:a", keyfunc.ErrNoToken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantError(t, c.f, request(""), c.err)
+			_, err := ask(c.f, request(""))
+			var partial interface{ PartialKey() string }
+			got := ""
+			if errors.As(err, &partial) {
+				got = partial.PartialKey()
+			}
+			if got != c.want {
+				t.Errorf("the partial key is %q, want %q", got, c.want)
+			}
+			if text := err.Error(); strings.Contains(text, "join") || strings.Contains(text, "b:1") || text != c.err.Error() && c.err != keyfunc.ErrNoKey {
+				t.Errorf("the text of the error is %q, want that of %q", text, c.err)
+			}
+		})
+	}
+}
+
 func constants(parts ...string) []keyfunc.Func {
 	fs := make([]keyfunc.Func, len(parts))
 	for i, part := range parts {
@@ -80,9 +126,10 @@ func constants(parts ...string) []keyfunc.Func {
 	return fs
 }
 
-// Every list of up to three of these parts is a key of its own.
+// Every list of up to three of these parts is a key of its own, and so is every list of
+// which some parts are missing.
 func TestJoinIsInjective(t *testing.T) {
-	parts := []string{"a", "b", "a:b", "b:c", ":", "1", "1:", "1:a", "1:a1:b", "join:", "join:1:a", "\x00", "{}", "}", "é", "10", "0:", "a1:a",
+	parts := []string{"a", "b", "a:b", "b:c", ":", "-", "?", "-1:a", "join?-1:a", "1", "1:", "1:a", "1:a1:b", "join:", "join:1:a", "\x00", "{}", "}", "é", "10", "0:", "a1:a",
 		"203.0.113.9", "user:203.0.113.9", strings.Repeat("x", 10), strings.Repeat("x", 100)}
 	lists := [][]string{}
 	for _, a := range parts {
@@ -101,6 +148,26 @@ func TestJoinIsInjective(t *testing.T) {
 			t.Fatalf("%q and %q have the key %q (%v)", list, other, key, err)
 		}
 		seen[key] = list
+		if len(list) == 3 && len(list[0])+len(list[1])+len(list[2]) > 5 {
+			continue // enough of them
+		}
+		for missing := 1; missing < 1<<len(list)-1; missing++ {
+			fs, name := constants(list...), slices.Clone(list)
+			for i := range fs {
+				if missing>>i&1 == 1 {
+					fs[i], name[i] = failing(keyfunc.ErrNoToken), "(missing)"
+				}
+			}
+			_, err := ask(keyfunc.Join(fs...), request(""))
+			var partial interface{ PartialKey() string }
+			if !errors.As(err, &partial) {
+				t.Fatalf("%q has no partial key (%v)", name, err)
+			}
+			if other, ok := seen[partial.PartialKey()]; ok && !slices.Equal(other, name) {
+				t.Fatalf("%q and %q have the key %q", name, other, partial.PartialKey())
+			}
+			seen[partial.PartialKey()] = name
+		}
 	}
 }
 

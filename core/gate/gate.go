@@ -21,6 +21,7 @@ type Gate struct {
 	reserves    bool     // what a request took can be given back
 	exposed     []string // the names for Access-Control-Expose-Headers
 	journal     journal
+	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
 // New makes a Gate for the adapter of that name, which asks l for the key that
@@ -45,18 +46,20 @@ func newGate(adapter string, l *core.Limiter, key keyfunc.Func, opts []Option) *
 	case key == nil:
 		panic(adapter + ": New: key function is nil")
 	}
-	g := &Gate{config: config{asks: []ask{{l, key}}, versions: IETFDraft.bit(), inherits: true}, distinct: true}
+	g := &Gate{config: config{asks: []ask{{limiter: l, key: key}}, versions: IETFDraft.bit(), inherits: true}, distinct: true}
 	for i, o := range opts {
 		if o == nil {
 			panic(fmt.Sprintf("%s: New: option %d is nil", adapter, i))
 		}
 		o.apply(&g.config)
 	}
-	for _, a := range g.asks {
+	for i := range g.asks {
+		a := &g.asks[i]
 		if !a.limiter.SharesStore(l) {
 			panic(adapter + ": New: gate.And: the limiters are on different stores, which cannot decide together")
 		}
 		rules := a.limiter.Rules()
+		a.rules = len(rules)
 		for i := range rules {
 			g.addPolicy(newPolicy(&rules[i]))
 			g.reserves = g.reserves || rules[i].Algorithm() == core.AlgorithmLeakyBucket
@@ -65,6 +68,9 @@ func newGate(adapter string, l *core.Limiter, key keyfunc.Func, opts []Option) *
 	g.reserves = g.reserves || g.refundIf != nil || g.cost != nil
 	g.exposed = g.exposedFields()
 	g.journal.start()
+	if len(g.asks) > 1 {
+		g.exhausted = newExhaustedKeys()
+	}
 	return g
 }
 
@@ -123,55 +129,79 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 
 // decide asks the Store, and fills in the decision of rec. If there is none, it
 // says what to answer instead.
+//
+// Usually all keys are found first, and one call of the Store decides. But the keys that
+// are known are charged before the next key function runs if one of them is exhausted: a
+// request that they deny shall not cause the work of verifying a token.
 func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *record) (refused *Refusal, decided bool) {
-	// Every key is found before anything is charged.
 	var few [2]core.Ask
-	asks := few[:0]
+	c := charging{record: rec, cost: 1, asks: few[:0]}
+	if g.cost != nil {
+		if c.cost = g.cost(r); c.cost < 0 {
+			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
+			return g.fail(h, r, err, unidentified(r, err)), false
+		}
+	}
+	var failed error // of the Store, which is not asked again then
 	for i := range g.asks {
-		key, err := g.asks[i].key(ctx, r)
+		a := &g.asks[i]
+		key, err := a.key(ctx, r)
 		if err == nil && key == "" {
 			err = errEmptyKey
 		}
 		if err != nil {
-			return g.fail(h, r, err, unidentified(r, err)), false
+			if failed == nil {
+				failed = c.takeRejected(a.limiter, err)
+			}
+			if failed == nil && c.denied() {
+				return nil, true
+			}
+			return g.reject(h, rec, r, err, failed), false
 		}
-		asks = append(asks, core.Ask{Limiter: g.asks[i].limiter, Key: key, Cost: 1, MaxDelay: g.maxDelay})
+		c.asks = appendDistinct(c.asks, core.Ask{Limiter: a.limiter, Key: key, Cost: c.cost, MaxDelay: g.maxDelay})
+		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.place(a.limiter), key) {
+			continue
+		}
+		failed = c.takeKnown(r.Context())
+		switch {
+		case failed == nil && c.denied():
+			c.giveBack()
+			return nil, true
+		case failed != nil && r.Context().Err() != nil:
+			return g.fail(h, r, failed, gone), false
+		}
 	}
-	if g.cost != nil {
-		cost := g.cost(r)
-		if cost < 0 {
-			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, cost)
-			return g.fail(h, r, err, unidentified(r, err)), false
-		}
-		for i := range asks {
-			asks[i].Cost = cost
-		}
+	if failed == nil {
+		failed = c.take(r.Context())
 	}
-	if err := rec.take(r.Context(), asks); err != nil {
-		return g.fail(h, r, err, g.storeFault(r, err)), false
+	if failed != nil {
+		return g.fail(h, r, failed, g.storeFault(r, failed)), false
 	}
 	return nil, true
 }
 
-// take asks the Store.
-func (r *record) take(ctx context.Context, asks []core.Ask) (err error) {
-	if r.gate.reserves {
-		r.reservation, err = core.ReserveAll(ctx, asks...)
-		if err == nil {
-			r.decision = r.reservation.Decision()
+// reject makes the answer to a request without a key. The fields tell what its other keys
+// were charged. A Store that could not charge them does not change the answer.
+func (g *Gate) reject(h http.Header, rec *record, r *http.Request, err, storeErr error) *Refusal {
+	f := unidentified(r, err)
+	if storeErr != nil && g.onError == nil {
+		g.journal.warn(r.Context(), "weir: the store could not charge a request without a key", storeErr, f.status)
+	}
+	refused := g.fail(h, r, err, f)
+	if refused != nil {
+		rec.write(h)
+	}
+	return refused
+}
+
+// place is where the limiter is first in the asks.
+func (g *Gate) place(l *core.Limiter) int {
+	for i := range g.asks {
+		if g.asks[i].limiter == l {
+			return i
 		}
-		return err
 	}
-	r.key = asks[0].Key
-	for _, a := range asks[1:] {
-		r.more = append(r.more, a.Key)
-	}
-	if len(asks) == 1 && r.gate.maxDelay == 0 {
-		r.decision, err = asks[0].Limiter.Allow(ctx, r.key)
-	} else {
-		r.decision, err = core.AllowAll(ctx, asks...)
-	}
-	return err
+	panic("gate: a limiter of another gate")
 }
 
 // errEmptyKey: an empty key would be one bucket for everybody it happens to.

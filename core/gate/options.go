@@ -39,6 +39,7 @@ type config struct {
 type ask struct {
 	limiter *core.Limiter
 	key     keyfunc.Func
+	rules   int // of the limiter
 }
 
 // And adds a second identity to the same decision: the request is let through
@@ -53,7 +54,7 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 	if key == nil {
 		panic("gate: And: key function is nil")
 	}
-	return option(func(c *config) { c.asks = append(c.asks, ask{l, key}) })
+	return option(func(c *config) { c.asks = append(c.asks, ask{limiter: l, key: key}) })
 }
 
 // Cost sets the weight of a request, which every limiter of the gate is

@@ -22,11 +22,11 @@ type record struct {
 	versions versions // of the fields that tell about the decision
 	decision core.Decision
 
-	// What [Settle] goes by: a reservation, or the key of each ask and what was
-	// charged to it beyond 1.
+	// What [Settle] goes by: a reservation, or the asks and what was charged to each
+	// beyond 1.
 	reservation *core.Reservation
-	key         string
-	more        []string // from the second ask on
+	key         string     // of the first ask, which is the gate's first
+	more        []core.Ask // from the second on
 	extra       atomic.Int64
 
 	values [2]string

@@ -66,8 +66,8 @@ func Settle(ctx context.Context, cost int) error {
 func (r *record) charge(n int) error {
 	ctx := context.WithoutCancel(r.Context)
 	err := r.gate.asks[0].limiter.Settle(ctx, r.key, n)
-	for i, key := range r.more {
-		err = errors.Join(err, r.gate.asks[i+1].limiter.Settle(ctx, key, n))
+	for _, a := range r.more {
+		err = errors.Join(err, a.Limiter.Settle(ctx, a.Key, n))
 	}
 	return err
 }

@@ -47,6 +47,7 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("time", s.testTime)
 	t.Run("several gates", s.testGates)
 	t.Run("two identities", s.testIdentities)
+	t.Run("rejected", s.testRejected)
 	t.Run("ended requests", s.testEnded)
 	t.Run("hostile requests", s.testHostile)
 	t.Run("streams", s.testStreams)

@@ -1,0 +1,79 @@
+package gate
+
+import (
+	"hash/maphash"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// exhaustedKeys is a set of keys that had nothing left when they were charged last. A gate
+// charges a key of this set before it calls the next key function. An entry never denies
+// anything: it costs a request one more call of the Store.
+//
+// The set holds hashes of keys, at most 8192, in 64 KiB that are allocated with the first
+// entry. Of eight entries that collide, a new one replaces the one that ends first; the key
+// of that one is charged after the other key functions until it is added again. Until the
+// first entry, has is one atomic load. The set is safe for concurrent use; an entry that
+// is added while others are may be lost.
+type exhaustedKeys struct {
+	seed  maphash.Seed
+	begin time.Time
+	table atomic.Pointer[[1024][8]atomic.Uint64] // the upper half of the hash, and the end in seconds since begin
+}
+
+// Bounds of the time that an entry stays. The lower is for limits that recover within a
+// moment, and for costs that a limit never admits. Without the upper a limit of a year would
+// fill the set.
+const (
+	minExhausted = 10 * time.Second
+	maxExhausted = time.Hour
+)
+
+func newExhaustedKeys() *exhaustedKeys {
+	return &exhaustedKeys{seed: maphash.MakeSeed(), begin: time.Now()}
+}
+
+// has reports whether the set has key, for the ask-th limiter.
+func (s *exhaustedKeys) has(ask int, key string) bool {
+	table := s.table.Load()
+	if table == nil {
+		return false
+	}
+	hash := s.hash(ask, key)
+	for i := range table[hash%1024] {
+		if e := table[hash%1024][i].Load(); e>>32 == hash>>32 {
+			return e&math.MaxUint32 > uint64(time.Since(s.begin)/time.Second)
+		}
+	}
+	return false
+}
+
+// add puts key into the set for the time d.
+func (s *exhaustedKeys) add(ask int, key string, d time.Duration) {
+	if s.table.Load() == nil {
+		s.table.CompareAndSwap(nil, new([1024][8]atomic.Uint64))
+	}
+	hash := s.hash(ask, key)
+	bucket := &s.table.Load()[hash%1024]
+	slot := &bucket[0]
+	for i := range bucket {
+		e := bucket[i].Load()
+		if e>>32 == hash>>32 {
+			slot = &bucket[i]
+			break
+		}
+		if e&math.MaxUint32 < slot.Load()&math.MaxUint32 {
+			slot = &bucket[i]
+		}
+	}
+	end := time.Since(s.begin) + min(max(d, minExhausted), maxExhausted) + time.Second
+	entry := hash&^math.MaxUint32 | uint64(end/time.Second)
+	if was := slot.Load(); was>>32 != hash>>32 || was < entry {
+		slot.Store(entry)
+	}
+}
+
+func (s *exhaustedKeys) hash(ask int, key string) uint64 {
+	return maphash.String(s.seed, key) + uint64(ask)*0x9e3779b97f4a7c15
+}

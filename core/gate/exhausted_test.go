@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestExhaustedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			stay, want time.Duration // the entry ends up to a second after want
+		}{
+			{0, minExhausted}, {-time.Hour, minExhausted}, {time.Second, minExhausted}, {time.Minute, time.Minute},
+			{90*time.Second + 1, 90*time.Second + 1}, {1000 * time.Hour, maxExhausted}, {1<<63 - 1, maxExhausted},
+		} {
+			s := newExhaustedKeys()
+			if s.has(0, "a") {
+				t.Error("an empty set has a key")
+			}
+			time.Sleep(1700 * time.Millisecond) // between two seconds
+			s.add(0, "a", c.stay)
+			if !s.has(0, "a") || s.has(1, "a") || s.has(0, "b") {
+				t.Errorf("%v: has says %v, %v, %v; want only the key of that limiter", c.stay, s.has(0, "a"), s.has(1, "a"), s.has(0, "b"))
+			}
+			time.Sleep(c.want - 1)
+			if !s.has(0, "a") {
+				t.Errorf("%v: the entry has ended before %v", c.stay, c.want)
+			}
+			time.Sleep(time.Second)
+			if s.has(0, "a") {
+				t.Errorf("%v: the entry has not ended a second after %v", c.stay, c.want)
+			}
+		}
+	})
+}
+
+// TestExhaustedKeys_addAgain: the later end counts.
+func TestExhaustedKeys_addAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newExhaustedKeys()
+		s.add(0, "a", time.Minute)
+		s.add(0, "a", time.Second)
+		time.Sleep(time.Minute)
+		if !s.has(0, "a") {
+			t.Error("an entry that was added for a minute and then for a second has ended after a minute")
+		}
+		s.add(0, "a", time.Minute)
+		time.Sleep(time.Minute)
+		if !s.has(0, "a") {
+			t.Error("an entry that was added again has ended with the first")
+		}
+	})
+}
+
+// TestExhaustedKeys_flood: memory is bounded, and a new key replaces the one of its
+// bucket that ends first.
+func TestExhaustedKeys_flood(t *testing.T) {
+	s := newExhaustedKeys()
+	s.add(0, "long", time.Hour)
+	for i := range 100_000 {
+		key := strconv.Itoa(i)
+		s.add(0, key, time.Minute)
+		if !s.has(0, key) {
+			t.Fatalf("key %d is missing just after it was added", i)
+		}
+	}
+	if !s.has(0, "long") {
+		t.Error("a key that ends in an hour is replaced by keys that end in a minute")
+	}
+	kept := 0
+	for i := range 100_000 {
+		if s.has(0, strconv.Itoa(i)) {
+			kept++
+		}
+	}
+	if kept < 8000 || kept > 8192 {
+		t.Errorf("%d of 100 000 keys are kept, want 8192 or a little less", kept)
+	}
+	if n := testing.AllocsPerRun(100, func() { s.add(0, "x", time.Minute); s.has(0, "x") }); n != 0 {
+		t.Errorf("add and has allocate %v times, want 0", n)
+	}
+}
+
+// TestExhaustedKeys_concurrent adds and looks up keys from many goroutines.
+func TestExhaustedKeys_concurrent(t *testing.T) {
+	s := newExhaustedKeys()
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 1000 {
+				s.add(g%2, strconv.Itoa(i), time.Minute)
+				s.has(1, strconv.Itoa(i+g))
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 1000 {
+		s.add(0, strconv.Itoa(i), time.Minute)
+		if !s.has(0, strconv.Itoa(i)) {
+			t.Fatalf("key %d is missing", i)
+		}
+	}
+}
+
+func BenchmarkExhaustedKeys(b *testing.B) {
+	s := newExhaustedKeys()
+	b.Run("never used", func(b *testing.B) {
+		for b.Loop() {
+			s.has(0, "203.0.113.9")
+		}
+	})
+	s.add(0, "198.51.100.7", time.Hour)
+	b.Run("another key", func(b *testing.B) {
+		for b.Loop() {
+			s.has(0, "203.0.113.9")
+		}
+	})
+	b.Run("this key", func(b *testing.B) {
+		for b.Loop() {
+			s.has(0, "198.51.100.7")
+		}
+	})
+}

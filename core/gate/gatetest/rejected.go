@@ -1,0 +1,588 @@
+package gatetest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A countingStore counts its calls.
+type countingStore struct {
+	*memstore.Store
+	calls atomic.Int64
+}
+
+func newCountingStore() *countingStore { return &countingStore{Store: memstore.New()} }
+
+func (s *countingStore) Take(ctx context.Context, charges []core.Charge) error {
+	s.calls.Add(1)
+	return s.Store.Take(ctx, charges)
+}
+
+// A verifier stands for a key function that verifies tokens, and counts them. The token
+// is in the header field Token; "bad" is none.
+type verifier struct {
+	verified atomic.Int64
+	err      error // of bad tokens; keyfunc.ErrNoToken if nil
+}
+
+func (v *verifier) key(_ context.Context, r *http.Request) (string, error) {
+	v.verified.Add(1)
+	token := r.Header.Get("Token")
+	switch {
+	case token != "bad":
+		return "user:" + token, nil
+	case v.err != nil:
+		return "", v.err
+	}
+	return "", keyfunc.ErrNoToken
+}
+
+func withToken(token string) *http.Request {
+	r := request("GET", "/v1/orders")
+	r.Header.Set("Token", token)
+	return r
+}
+
+// A composition is a gate with the identities of an address and of a user.
+type composition struct {
+	store    *countingStore
+	address  *core.Limiter
+	user     *core.Limiter
+	verifier *verifier
+	handler  http.Handler
+}
+
+var (
+	twenty = core.SlidingLog("address", core.PerHour(20))
+	many   = core.TokenBucket("user", core.PerHour(1_000_000))
+)
+
+// addressFirst makes a gate that asks for the address, with a limit by rule, and for the
+// user.
+func (s *suite) addressFirst(rule, user core.Rule, h http.HandlerFunc, opts ...gate.Option) *composition {
+	c := &composition{store: newCountingStore(), verifier: new(verifier)}
+	c.address, c.user = core.Must(core.New(c.store, rule)), core.Must(core.New(c.store, user))
+	c.handler = s.build(c.address, keyfunc.RemoteIP(), append(opts, gate.And(c.user, c.verifier.key)), h)
+	return c
+}
+
+func (s *suite) testRejected(t *testing.T) {
+	t.Run("bad tokens", s.testBadTokens)
+	t.Run("bad tokens of each algorithm", s.testBadTokensOfAlgorithms)
+	t.Run("fields", s.testRejectedFields)
+	t.Run("store fails", s.testRejectedStoreFails)
+	t.Run("hangs up", s.testRejectedHangsUp)
+	t.Run("at once", s.testRejectedAtOnce)
+	t.Run("good tokens", s.testGoodTokens)
+	t.Run("exhausted address", s.testExhaustedAddress)
+	t.Run("one limiter twice", s.testDistinctAsks)
+}
+
+// testBadTokens sends 1000 bad tokens from one address, one after the other.
+func (s *suite) testBadTokens(t *testing.T) {
+	ip := keyfunc.RemoteIP()
+	all := constant("all")
+	refundAll := gate.RefundIf(func(int) bool { return true })
+	type options = []gate.Option
+	type parts struct { // of a gate
+		limiter *core.Limiter
+		key     keyfunc.Func
+		opts    options
+	}
+	addressUser := func(more ...gate.Option) func(a, u, other *core.Limiter, key keyfunc.Func) parts {
+		return func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
+			return parts{a, ip, append(options{gate.And(u, key)}, more...)}
+		}
+	}
+	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
+	for _, c := range []struct {
+		name     string
+		rule     core.Rule                                               // of the address; twenty if it has no name
+		err      error                                                   // of the key function of the user
+		gate     func(a, u, other *core.Limiter, key keyfunc.Func) parts // with limiters of the address, the user and 10 an hour
+		statuses map[int]int
+		verified int64
+		calls    int64
+		address  int // taken, of the limit by address
+	}{{
+		name:     "address first",
+		gate:     addressUser(),
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "token first", // what stands after a missing key is not looked at
+		gate:     func(a, u, _ *core.Limiter, key keyfunc.Func) parts { return parts{u, key, options{gate.And(a, ip)}} },
+		statuses: map[int]int{401: 1000}, verified: 1000,
+	}, {
+		name: "address, token, everybody", // requests without a user do not use up what users share
+		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
+			return parts{a, ip, options{gate.And(u, key), gate.And(other, all)}}
+		},
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name: "address, everybody, token", // the second has 10 and is exhausted first
+		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
+			return parts{a, ip, options{gate.And(other, all), gate.And(u, key)}}
+		},
+		statuses: map[int]int{401: 10, 429: 990}, verified: 10, calls: 1000, address: 10,
+	}, {
+		name:     "joined, token first",
+		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(key, ip), nil} },
+		statuses: map[int]int{401: 20, 429: 980}, verified: 1000, calls: 1000,
+	}, {
+		name:     "joined, address first",
+		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(ip, key), nil} },
+		statuses: map[int]int{401: 20, 429: 980}, verified: 1000, calls: 1000,
+	}, {
+		name: "address, joined",
+		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
+			return parts{a, ip, options{gate.And(u, keyfunc.Join(key, ip))}}
+		},
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1020, address: 20,
+	}, {
+		name: "address, joined with less", // a partial key that is denied does not spare the address
+		gate: func(a, _, other *core.Limiter, key keyfunc.Func) parts {
+			return parts{a, ip, options{gate.And(other, keyfunc.Join(key, ip))}}
+		},
+		statuses: map[int]int{401: 10, 429: 990}, verified: 20, calls: 1020, address: 20,
+	}, {
+		name:     "first of",
+		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.FirstOf(key, ip), nil} },
+		statuses: map[int]int{200: 20, 429: 980}, verified: 1000, calls: 1000, address: 20,
+	}, {
+		name:     "fault in the key function",
+		err:      errSecret,
+		gate:     addressUser(quiet),
+		statuses: map[int]int{500: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "let through by OnError",
+		gate:     addressUser(gate.OnError(func(*http.Request, error, int) int { return 0 })),
+		statuses: map[int]int{200: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "FailClosed",
+		gate:     addressUser(gate.FailClosed()),
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "RefundIf", // is about answers of the handler
+		gate:     addressUser(refundAll),
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "Cost",
+		gate:     addressUser(costs(6)),
+		statuses: map[int]int{401: 3, 429: 997}, verified: 3, calls: 1000, address: 18,
+	}, {
+		name:     "a cost of zero", // is 1 for a request without a user
+		gate:     addressUser(costs(0)),
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "a cost that is never admitted",
+		gate:     addressUser(costs(21)),
+		statuses: map[int]int{429: 1000}, verified: 1, calls: 1000,
+	}, {
+		name:     "leaky bucket", // does not hold the answer
+		rule:     leaky,
+		gate:     addressUser(),
+		statuses: map[int]int{401: 20, 429: 980}, verified: 20, calls: 1000, address: 20,
+	}, {
+		name:     "MaxDelay", // four places, and one request to find that out
+		rule:     leaky,
+		gate:     addressUser(gate.MaxDelay(10 * time.Minute)),
+		statuses: map[int]int{401: 4, 429: 996}, verified: 5, calls: 1000, address: 4,
+	}, {
+		name:     "soft",
+		rule:     core.SlidingLog("soft", core.PerHour(20)).Soft(10),
+		gate:     addressUser(),
+		statuses: map[int]int{401: 22, 429: 978}, verified: 22, calls: 1000, address: 20,
+	}, {
+		name:     "elastic",
+		rule:     core.SlidingLog("elastic", core.PerHour(20)).Elastic(func() float64 { return 1 }, 2),
+		gate:     addressUser(),
+		statuses: map[int]int{401: 40, 429: 960}, verified: 40, calls: 1000, address: 40,
+	}, {
+		name:     "shadow",
+		rule:     core.SlidingLog("shadow", core.PerHour(20)).Shadow(),
+		gate:     addressUser(),
+		statuses: map[int]int{401: 1000}, verified: 1000, calls: 1000, address: 20,
+	}} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.rule.Name() == "" {
+				c.rule = twenty
+			}
+			store, v := newCountingStore(), &verifier{err: c.err}
+			address := core.Must(core.New(store, c.rule))
+			other := core.Must(core.New(store, core.SlidingLog("other", core.PerHour(10))))
+			g := c.gate(address, core.Must(core.New(store, many)), other, v.key)
+			h := s.build(g.limiter, g.key, g.opts, new(probe).ServeHTTP)
+			statuses := map[int]int{}
+			for range 1000 {
+				statuses[record(t, h, withToken("bad")).status]++
+			}
+			if !maps.Equal(statuses, c.statuses) {
+				t.Errorf("the answers are %v, want %v", statuses, c.statuses)
+			}
+			if got := v.verified.Load(); got != c.verified {
+				t.Errorf("%d tokens are verified, want %d", got, c.verified)
+			}
+			if got := store.calls.Load(); got != c.calls {
+				t.Errorf("the Store is called %d times, want %d", got, c.calls)
+			}
+			d, err := address.Peek(t.Context(), "192.0.2.1")
+			if got := d.State(0).Rule.Limit().Events - d.State(0).Remaining; err != nil || got != c.address {
+				t.Errorf("the address is charged %d, want %d (%v)", got, c.address, err)
+			}
+		})
+	}
+}
+
+// testBadTokensOfAlgorithms sends bad tokens for an hour, as fast as they are answered and
+// beyond: no more are verified than the limit has admitted, the requests under way
+// aside, of which there is one.
+func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
+	limit := core.PerMinute(20)
+	for _, rule := range []core.Rule{
+		core.TokenBucket("r", limit), core.FixedWindow("r", limit), core.SlidingLog("r", limit),
+		core.SlidingWindow("r", limit), core.LeakyBucket("r", limit),
+	} {
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := s.addressFirst(rule, many, new(probe).ServeHTTP)
+				admitted := int64(0)
+				for range 3600 {
+					if got := record(t, c.handler, withToken("bad")); got.status == http.StatusUnauthorized {
+						admitted++
+					}
+					time.Sleep(time.Second)
+				}
+				if got := c.verifier.verified.Load(); got != admitted || admitted < 600 || admitted > 20*62 {
+					t.Errorf("%d tokens are verified and %d are within the limit; want the same, about 1200", got, admitted)
+				}
+			})
+		})
+	}
+}
+
+// testRejectedFields compares what a client is told.
+func (s *suite) testRejectedFields(t *testing.T) {
+	noUser := noKey(keyfunc.ErrNoToken)
+	s.table(t, []row{{
+		name:   "charged",
+		why:    "the fields of a 401 tell what the known keys were charged",
+		second: noUser,
+		states: states{"burst": allowed(3, 12*time.Second, 0)},
+		status: 401,
+		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": "", "WWW-Authenticate": "Bearer"},
+		body:   problem(401, "Unauthorized", "Sign-in is required."),
+	}, {
+		name:   "denied",
+		why:    "known keys that are denied are a denial like any other",
+		second: noUser,
+		states: states{"burst": denied(12 * time.Second)},
+		status: 429,
+		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
+		body:   document(retry12, `"burst"`),
+	}, {
+		name:   "charged, no headers",
+		why:    "Headers() sends no field at all",
+		second: noUser,
+		opts:   []gate.Option{gate.Headers()},
+		status: 401,
+		header: noFields,
+	}, {
+		name:   "partial key",
+		why:    "a partial key is charged like a key",
+		key:    keyfunc.Join(noUser, constant("home")),
+		states: states{"burst join?-4:home": denied(12 * time.Second)},
+		status: 429,
+		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
+	}, {
+		name:    "first key of two",
+		why:     "what stands after a missing key is not looked at",
+		key:     noUser,
+		second:  func(context.Context, *http.Request) (string, error) { panic("called") },
+		status:  401,
+		noStore: true,
+		header:  noFields,
+	}})
+}
+
+// testRejectedStoreFails: the answer does not depend on a Store that fails.
+func (s *suite) testRejectedStoreFails(t *testing.T) {
+	for name, opts := range map[string][]gate.Option{"": nil, "FailClosed": {gate.FailClosed()}} {
+		t.Run("known keys "+name, func(t *testing.T) {
+			store, v := &script{err: errSecret}, new(verifier)
+			l := core.Must(core.New(store, burst))
+			told := 0
+			onError := gate.OnError(func(_ *http.Request, err error, status int) int {
+				told++
+				if !errors.Is(err, keyfunc.ErrNoToken) || status != 401 {
+					t.Errorf("OnError is told %v, %d; want the error of the key function, 401", err, status)
+				}
+				return status
+			})
+			h := s.build(l, constant("k"), append(opts, gate.And(l, v.key), onError), new(probe).ServeHTTP)
+			if got := record(t, h, withToken("bad")); got.status != 401 || got.header.Get("RateLimit") != "" {
+				t.Errorf("the answer is %d with RateLimit %q, want 401 without", got.status, got.header.Get("RateLimit"))
+			}
+			if told != 1 || store.called() != 1 {
+				t.Errorf("OnError was called %d times and the Store %d times, want once", told, store.called())
+			}
+		})
+		t.Run("exhausted keys "+name, func(t *testing.T) {
+			store, v := &script{states: states{"burst": denied(time.Second)}}, new(verifier)
+			l := core.Must(core.New(store, burst))
+			h := s.build(l, constant("k"), append(opts, gate.And(l, v.key), quiet), new(probe).ServeHTTP)
+			record(t, h, withToken("bad"))
+			store.fail(errSecret)
+			before := store.called()
+			want := 200
+			if opts != nil {
+				want = 503
+			}
+			for token, want := range map[string]int{"bad": 401, "good": want} {
+				if got := record(t, h, withToken(token)); got.status != want {
+					t.Errorf("a %s token is answered %d, want %d", token, got.status, want)
+				}
+			}
+			if got := store.called() - before; got != 2 {
+				t.Errorf("the Store was called %d times for two requests, want 2: what may have been charged is not charged again", got)
+			}
+		})
+	}
+	t.Run("log", func(t *testing.T) {
+		store := &script{err: errSecret}
+		l := core.Must(core.New(store, burst))
+		h := s.build(l, constant("key-of-a-person"), []gate.Option{gate.And(l, noKey(keyfunc.ErrNoToken))}, new(probe).ServeHTTP)
+		lines := logged(t, func() { record(t, h, request("GET", "/?token=secret")) })
+		checkLines(t, lines, 1, "weir: the store could not charge a request without a key")
+		if !strings.Contains(lines, `"answer":"401"`) {
+			t.Errorf("the log is %s, want the answer 401", lines)
+		}
+	})
+}
+
+// testRejectedHangsUp: a client that has gone by the time its token is verified is charged.
+func (s *suite) testRejectedHangsUp(t *testing.T) {
+	store, v := newCountingStore(), new(verifier)
+	address := core.Must(core.New(store, twenty))
+	hangUp := func(ctx context.Context, r *http.Request) (string, error) {
+		r.Context().Value(hangUpKey{}).(context.CancelFunc)()
+		return v.key(ctx, r)
+	}
+	h := s.build(address, keyfunc.RemoteIP(), []gate.Option{gate.And(address, hangUp)}, new(probe).ServeHTTP)
+	bad := func() (*http.Request, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		return withToken("bad").WithContext(context.WithValue(ctx, hangUpKey{}, cancel)), cancel
+	}
+	for range 100 {
+		r, _ := bad()
+		record(t, h, r)
+	}
+	if got := v.verified.Load(); got != 20 {
+		t.Errorf("%d tokens are verified, want 20: hanging up is no way past the limit", got)
+	}
+	r, cancel := bad()
+	cancel()
+	if got := record(t, h, r); got.status != http.StatusServiceUnavailable || v.verified.Load() != 20 {
+		t.Errorf("before the gate: %d, and %d tokens are verified; want 503 and 20", got.status, v.verified.Load())
+	}
+}
+
+type hangUpKey struct{}
+
+// crowd sends n requests from each of 64 goroutines, and counts the answers.
+func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range n {
+				got := record(t, h, withToken(token)).status
+				mu.Lock()
+				statuses[got]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return statuses
+}
+
+// testRejectedAtOnce sends bad tokens from 64 goroutines. As long as the key is not known to
+// be exhausted, those under way are verified beyond the limit; later none is.
+func (s *suite) testRejectedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, new(probe).ServeHTTP)
+		statuses := crowd(t, c.handler, "bad", 20)
+		if !maps.Equal(statuses, map[int]int{401: 20, 429: 64*20 - 20}) {
+			t.Errorf("the answers are %v, want 20 of 401 and the others 429", statuses)
+		}
+		if got := c.verifier.verified.Load(); got < 20 || got > 20+63 {
+			t.Errorf("%d tokens are verified, want 20, and at most 63 more that were under way", got)
+		}
+		for range 20 {
+			time.Sleep(6 * time.Second) // two tokens
+			before := c.verifier.verified.Load()
+			statuses := crowd(t, c.handler, "bad", 2)
+			if got := c.verifier.verified.Load() - before; got != 2 || statuses[401] != 2 {
+				t.Errorf("%d tokens are verified, and the answers are %v; want exactly 2", got, statuses)
+			}
+		}
+	})
+}
+
+// testGoodTokens: requests with all keys cost one call of the Store while the address is not
+// exhausted.
+func (s *suite) testGoodTokens(t *testing.T) {
+	c := s.addressFirst(twenty, many, new(probe).ServeHTTP)
+	for i := range 20 {
+		if got := record(t, c.handler, withToken("ann")); got.status != 200 {
+			t.Fatalf("request %d has status %d", i, got.status)
+		}
+	}
+	if calls := c.store.calls.Load(); calls != 20 {
+		t.Errorf("20 requests made %d calls of the Store, want 20", calls)
+	}
+	record(t, c.handler, withToken("ann"))
+	if calls := c.store.calls.Load(); calls != 21 || c.verifier.verified.Load() != 20 || taken(t, c.user, "user:ann") != 20 {
+		t.Errorf("a denied request made %d calls and %d verifications, and left %d taken of the user; want 1, none and 20",
+			calls-20, c.verifier.verified.Load()-20, taken(t, c.user, "user:ann"))
+	}
+}
+
+// testExhaustedAddress has honest requests of an address that was exhausted a moment ago.
+func (s *suite) testExhaustedAddress(t *testing.T) {
+	bucket := core.TokenBucket("address", core.PerMinute(20)) // one in 3 s
+	five := core.TokenBucket("user", core.PerDay(5))
+	queue := core.LeakyBucket("user", core.PerSecond(1).WithBurst(5))
+	for _, c := range []struct {
+		name     string
+		user     core.Rule
+		opts     []gate.Option
+		settle   int    // what the handler settles to, unless negative
+		token    string // ann has taken all of her limit
+		status   int
+		calls    int64 // of the Store
+		limit    string
+		address  int // taken in the end, of 15 before
+		user1    int // taken of the user in the end
+		verified int64
+	}{
+		{"admitted", many, nil, -1, "bob", 200, 2, `"address";r=4;t=12, "user";r=999999;t=3600`, 16, 1, 1},
+		{"denied", five, nil, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
+		{"Cost", five, []gate.Option{costs(2)}, -1, "bob", 200, 2, `"address";r=3;t=9, "user";r=3;t=51840`, 17, 2, 1},
+		{"Cost, denied", five, []gate.Option{costs(2)}, -1, "ann", 429, 3, `"address";r=3;t=9, "user";r=0;t=34560`, 15, 5, 1},
+		{"Cost, denied early", five, []gate.Option{costs(6)}, -1, "bob", 429, 1, `"address";r=5;t=3`, 15, 0, 0},
+		{"a cost of zero", five, []gate.Option{costs(0)}, -1, "bob", 200, 3, `"address";r=4;t=12, "user";r=5;t=86400`, 15, 0, 1},
+		{"a cost of zero, settled", five, []gate.Option{costs(0)}, 3, "bob", 200, 4, `"address";r=4;t=12, "user";r=5;t=86400`, 18, 3, 1},
+		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
+		{"settled", five, nil, 4, "bob", 200, 3, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
+		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 4, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
+		{"RefundIf", five, []gate.Option{gate.RefundIf(func(int) bool { return true })}, -1, "bob", 200, 4,
+			`"address";r=4;t=12, "user";r=4;t=69120`, 15, 0, 1},
+		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=4`, 15, 5, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(probe)
+				g := s.addressFirst(bucket, c.user, func(w http.ResponseWriter, r *http.Request) {
+					p.ServeHTTP(w, r)
+					if c.settle >= 0 {
+						if err := gate.Settle(r.Context(), c.settle); err != nil {
+							t.Error(err)
+						}
+					}
+				}, c.opts...)
+				if _, err := g.address.AllowN(t.Context(), "192.0.2.1", 20); err != nil {
+					t.Fatal(err)
+				}
+				record(t, g.handler, withToken("bad")) // finds that out
+				time.Sleep(15 * time.Second)
+				if _, err := g.user.AllowN(t.Context(), "user:ann", 5); err != nil {
+					t.Fatal(err)
+				}
+				calls, verified := g.store.calls.Load(), g.verifier.verified.Load()
+				got := record(t, g.handler, withToken(c.token))
+				if got.status != c.status || got.header.Get("RateLimit") != c.limit {
+					t.Errorf("the answer is %d, RateLimit %s\n\twant %d, %s", got.status, got.header.Get("RateLimit"), c.status, c.limit)
+				}
+				if d, ok := p.saw(); c.status == 200 && (!ok || d.Len() != 2 || d.State(0).Rule.Name() != "address" || d.State(1).Rule.Name() != "user") {
+					t.Errorf("the handler sees %+v, %v; want the States of the address and of the user", d, ok)
+				}
+				if n := g.store.calls.Load() - calls; n != c.calls {
+					t.Errorf("the Store is called %d times, want %d", n, c.calls)
+				}
+				if n := g.verifier.verified.Load() - verified; n != c.verified {
+					t.Errorf("%d tokens are verified, want %d", n, c.verified)
+				}
+				if a, u := taken(t, g.address, "192.0.2.1"), taken(t, g.user, "user:"+c.token); a != c.address || u != c.user1 {
+					t.Errorf("%d and %d are taken of the address and of the user, want %d and %d", a, u, c.address, c.user1)
+				}
+			})
+		})
+	}
+	t.Run("forgotten", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := s.addressFirst(bucket, many, new(probe).ServeHTTP)
+			crowd(t, g.handler, "bad", 1)
+			time.Sleep(time.Minute + 2*time.Second)
+			calls := g.store.calls.Load()
+			if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.calls.Load() != calls+1 {
+				t.Errorf("status %d and %d calls of the Store, want 200 and one: the address is as good as new", got.status, g.store.calls.Load()-calls)
+			}
+		})
+	})
+}
+
+// testDistinctAsks has a limiter that is asked for the same key twice: that is charged once.
+func (s *suite) testDistinctAsks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opts   []gate.Option
+		settle int // unless negative
+		want   int // taken
+	}{
+		{"plain", nil, -1, 1},
+		{"Cost", []gate.Option{costs(7)}, -1, 7},
+		{"MaxDelay", []gate.Option{gate.MaxDelay(time.Second)}, -1, 1},
+		{"settled", nil, 9, 9},
+		{"Cost, settled", []gate.Option{costs(7)}, 3, 3},
+		{"RefundIf", []gate.Option{gate.RefundIf(func(int) bool { return true })}, -1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := newCountingStore()
+			l, other := hundred(store), core.Must(core.New(store, daily))
+			var d core.Decision
+			opts := append(c.opts, gate.And(l, constant("k")), gate.And(other, constant("k")), gate.And(l, constant("k")))
+			h := s.build(l, constant("k"), opts, func(_ http.ResponseWriter, r *http.Request) {
+				d, _ = gate.FromContext(r.Context())
+				if c.settle >= 0 {
+					if err := gate.Settle(r.Context(), c.settle); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if got := record(t, h, request("GET", "/")); got.status != 200 {
+				t.Errorf("status %d", got.status)
+			}
+			if k, o := taken(t, l, "k"), taken(t, other, "k"); k != c.want || o != c.want {
+				t.Errorf("%d and %d are taken, want %d of both", k, o, c.want)
+			}
+			if n := len(hundred(store).Rules()); d.Len() != n+1 {
+				t.Errorf("the decision has %d States, want %d: one for each rule that was asked", d.Len(), n+1)
+			}
+		})
+	}
+}
