@@ -37,7 +37,7 @@
 // one's own should start its keys with a word of its own for the same reason.
 //
 // Keys are personal data. Stores of this module may hash them; this package
-// returns them in plain text and puts them into no error.
+// returns them in plain text and puts them into the text of no error.
 //
 // # Errors
 //

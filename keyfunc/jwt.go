@@ -126,7 +126,9 @@ func Cache(n int) JWTOption {
 // panics are passed on.
 //
 // A signature check costs from tens of microseconds (RS256) to milliseconds
-// (ES512) of a CPU: have a limit by address in front of it, and see [Cache].
+// (ES512) of a CPU. So have a limit by address in front of it: in the same gate, with
+// the address as the first key (gate.And), or in a middleware of its own. Neither
+// [Join] nor [FirstOf] with an address limits the checks. See also [Cache].
 //
 // JWTSubject panics if kf is nil, and if algorithms is empty or has a name
 // that is "none" or that package jwt does not know.

@@ -58,8 +58,9 @@ func newHandler() http.Handler {
 
 	// Both: 5 a minute for the user, wherever it is, and 8 a minute for the
 	// address, whoever is there. It is one decision: whichever says no, nothing is
-	// taken from the other. A request without a valid token gets a 401.
-	mux.Handle("GET /orders", nethttplimit.New(perUser, user, gate.And(perIP, ip))(answer("your orders")))
+	// taken from the other. A request without a valid token gets a 401 and is charged
+	// to its address, which comes first: beyond its limit tokens are not even verified.
+	mux.Handle("GET /orders", nethttplimit.New(perIP, ip, gate.And(perUser, user))(answer("your orders")))
 
 	// Either: a user has 3 a minute of its own, and all that is not signed in
 	// shares the 3 of its address.

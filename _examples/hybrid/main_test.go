@@ -51,7 +51,7 @@ func TestUserAndAddressTogether(t *testing.T) {
 		return alice.at(fmt.Sprintf("198.51.100.%d", n), "GET", "/orders")
 	})
 	denied.WantDenied(t, "user")
-	denied.WantField(t, "RateLimit-Policy", flood+`, "user";q=5;w=60, "address";q=8;w=60`)
+	denied.WantField(t, "RateLimit-Policy", flood+`, "address";q=8;w=60, "user";q=5;w=60`)
 	if r := denied.Remaining(t, "address"); r != 8 {
 		t.Errorf("the address has %d left after a request that the user's limit denied, want 8: it was charged", r)
 	}
@@ -68,7 +68,7 @@ func TestUserAndAddressTogether(t *testing.T) {
 	if r := a.Remaining(t, "user"); r != 1 {
 		t.Errorf("carol has 1 left of 5 after 4 requests and a denial, RateLimit says %d: the denial was charged", r)
 	}
-	bob.at(home, "GET", "/orders").WantDenied(t, "user", "address")
+	bob.at(home, "GET", "/orders").WantDenied(t, "address") // whose user was not looked for
 }
 
 func TestNoValidToken(t *testing.T) {
@@ -84,9 +84,13 @@ func TestNoValidToken(t *testing.T) {
 			a := c.at(home, "GET", "/orders")
 			a.WantProblem(t, 401, "about:blank")
 			a.WantField(t, "WWW-Authenticate", "Bearer")
-			a.WantField(t, "RateLimit-Policy", flood)
+			a.WantField(t, "RateLimit-Policy", flood+`, "address";q=8;w=60`)
 		})
 	}
+	for range 8 - 3 {
+		forged.at(home, "GET", "/orders").WantStatus(t, 401)
+	}
+	forged.at(home, "GET", "/orders").WantDenied(t, "address")
 	p.Do(t, "POST", "/token").WantStatus(t, 400)
 }
 

@@ -42,24 +42,17 @@ func (c *charging) take(ctx context.Context) (err error) {
 	if before > 0 && (!c.decision.Allowed || c.cost == 0) {
 		c.giveBack()
 	}
-	c.remember()
+	c.remember(false)
 	return nil
 }
 
 // takeKnown charges the keys that are known so far. They are charged at least 1: if
 // another key turns out to be missing, a cost of zero must not make the request free.
 func (c *charging) takeKnown(ctx context.Context) error {
-	if c.taken == len(c.asks) {
-		return nil
-	}
 	for i := c.taken; i < len(c.asks); i++ {
 		c.asks[i].Cost = max(c.cost, 1)
 	}
-	err := c.reserve(ctx, c.asks[c.taken:]...)
-	if err == nil {
-		c.remember()
-	}
-	return err
+	return c.reserve(ctx, c.asks[c.taken:]...)
 }
 
 // takeRejected charges the keys of a request of which one is missing, with the error
@@ -68,8 +61,12 @@ func (c *charging) takeKnown(ctx context.Context) error {
 // stay charged if it is denied: it is known only after the key function has had its cost.
 func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	ctx := context.WithoutCancel(c.Context)
-	if err := c.takeKnown(ctx); err != nil || c.denied() {
+	if err := c.takeKnown(ctx); err != nil {
 		return err
+	}
+	c.remember(true)
+	if c.denied() {
+		return nil
 	}
 	var partial interface {
 		error
@@ -105,24 +102,27 @@ func (c *charging) giveBack() {
 	}
 }
 
-// remember adds the keys that have nothing left to those that are charged early.
-func (c *charging) remember() {
+// remember makes keys exhausted: those that are denied, and after a request without a key
+// those that have nothing left, too. Otherwise they are charged with the other keys until
+// they are denied: where all requests have their keys, as many need one call of the Store
+// as possible.
+func (c *charging) remember(rejected bool) {
 	g := c.gate
 	if g.exhausted == nil {
 		return
 	}
 	at := 0 // in the States
 	for i := range c.asks {
-		a, spent, reset := &c.asks[i], false, time.Duration(0)
+		a, exhausted, reset := &c.asks[i], false, time.Duration(0)
 		n := g.place(a.Limiter)
 		for range g.asks[n].rules {
 			s := c.decision.State(at)
 			at++
-			if !s.Rule.IsShadow() && (!s.Allowed || s.Remaining < max(a.Cost, 1)) {
-				spent, reset = true, max(reset, s.ResetAfter)
+			if !s.Rule.IsShadow() && (!s.Allowed || rejected && s.Remaining < a.Cost) {
+				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
 		}
-		if spent && n < len(g.asks)-1 { // after the last key there is nothing to save
+		if exhausted && n < len(g.asks)-1 { // after the last key there is nothing to save
 			g.exhausted.add(n, a.Key, reset)
 		}
 	}

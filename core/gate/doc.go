@@ -42,6 +42,14 @@
 // Only what net/http keeps to itself is lost there: [net/http.MaxBytesReader] does not
 // close the connection of a client that sends too much.
 //
+// # Requests without a key
+//
+// A request of which a key is missing is answered 401 or 400. Bad tokens are work, and
+// guesses, so the keys that were found before are charged, and the fields tell what they
+// have left; beyond their limits the answer is 429. A key that has nothing left is charged
+// before the next one is looked for, so that a token is not verified for a request that is
+// denied in any case. See [And] for the order of the keys and for what is bounded.
+//
 // # What a request costs
 //
 // It is charged before its handler runs: 1, or what [Cost] says. Afterwards there are

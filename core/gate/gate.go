@@ -166,6 +166,7 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 		switch {
 		case failed == nil && c.denied():
 			c.giveBack()
+			c.remember(false)
 			return nil, true
 		case failed != nil && r.Context().Err() != nil:
 			return g.fail(h, r, failed, gone), false

@@ -42,9 +42,28 @@ type ask struct {
 	rules   int // of the limiter
 }
 
-// And adds a second identity to the same decision: the request is let through
-// if l admits it as well, and charged to both or to neither. A request for
-// which key finds no key is refused like one without the first key.
+// And adds another key to the same decision: the request is let through if l admits it
+// as well, and charged to both or to neither. If two key functions of a gate find the same
+// key for the same limiter, it is charged once and has its States once.
+//
+// The key functions run in order, that of New first. A request for which one finds no key
+// is rejected, as it is without the first key. The keys before that one are charged all
+// the same, with the [Cost] of the request or 1 if that is zero; if they are denied, so is
+// the request, with 429. The keys after it are neither found nor charged. So an address
+// comes before a token, which takes time to verify, and a key that all clients share comes
+// last, or requests without a token would use it up:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
+//
+// A key that is denied, or has nothing left after a request without another key, is
+// charged before the key functions after it run, until its limit has recovered: for 10
+// seconds to an hour, in this process. So from one address no more bad tokens are verified
+// than its limit admits, apart from those under way when it is denied first, and from one
+// that finds out that requests with good tokens have used it up. While this lasts, a
+// request that is admitted makes two calls of the Store instead of one. If a later key denies
+// it, a third gives back the first charge, and the fields still count that. A request that
+// an early charge denies has the States of that charge only. At most 8192 keys of a gate are
+// known to be exhausted; if one is forgotten, the next request finds it out again.
 //
 // All limiters of a gate must be on one Store. And panics if l or key is nil.
 func And(l *core.Limiter, key keyfunc.Func) Option {
@@ -71,8 +90,8 @@ func Cost(f func(r *http.Request) int) Option {
 	return option(func(c *config) { c.cost = f })
 }
 
-// RefundIf gives back what a request took if f says so, given the status of its
-// answer: to count only failed logins, say, or only requests that succeeded. While
+// RefundIf gives back what a request took if f says so, given the status of the
+// answer of its handler: to count only failed logins, say, or only requests that succeeded. While
 // its handler runs a request counts, so that of many logins at once no more than
 // the limit reach the handler. The fields of the answer say what is left with the
 // request counted. What comes back is what the request costs by then, [Settle]
@@ -169,7 +188,8 @@ func FailClosed() Option {
 // and lets it choose the answer. status is what the gate is about to do, and the
 // result is what it does instead:
 //
-//   - 0 lets the request through, unlimited;
+//   - 0 lets the request through, unlimited. If a key is missing, those before it have
+//     been charged (see [And]), and a request that they deny is not asked about;
 //   - 400 to 599 is the status of the answer, a [Problem];
 //   - anything else means status.
 //

@@ -26,7 +26,8 @@ var (
 //
 // A gate with [Cost], [RefundIf] or a leaky bucket goes both ways, as
 // [core.Reservation.Settle] does. Others charge 1 at first, and remember no more than
-// that: there a cost below what was charged is an [ErrNotReserved].
+// that: there a cost below what was charged is an [ErrNotReserved], unless a key was
+// charged early (see [And]).
 //
 // If the innermost gate has not admitted the request, the error is
 // [ErrNotAdmitted], and no gate around it is charged instead. Less than zero is a

@@ -3,6 +3,7 @@ package gatetest
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -49,13 +50,15 @@ func (s *suite) testAllocations(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts []gate.Option
+		keys int
 		most float64
 	}{
-		{"with headers", nil, budget},
-		{"without headers", []gate.Option{gate.Headers()}, budget - 1},
+		{"with headers", nil, 1, budget},
+		{"without headers", []gate.Option{gate.Headers()}, 1, budget - 1},
+		{"two keys", nil, 2, budget + 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			serve := s.allowedRequest(c.opts)
+			serve := s.allowedRequest(c.keys, c.opts...)
 			serve()
 			if got := testing.AllocsPerRun(1000, serve); got > c.most {
 				t.Errorf("an allowed request costs %v allocations, more than %v", got, c.most)
@@ -64,9 +67,15 @@ func (s *suite) testAllocations(t *testing.T) {
 	}
 }
 
-// allowedRequest returns a function that serves one request that is allowed.
-func (s *suite) allowedRequest(opts []gate.Option) func() {
-	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))
+// allowedRequest returns a function that serves one request that is allowed, by a gate
+// with so many keys.
+func (s *suite) allowedRequest(keys int, opts ...gate.Option) func() {
+	store, plenty := memstore.New(), core.PerSecond(1_000_000_000).WithBurst(1_000_000_000)
+	l := core.Must(core.New(store, core.TokenBucket("r", plenty)))
+	for i := range keys - 1 {
+		name := strconv.Itoa(i)
+		opts = append(opts, gate.And(core.Must(core.New(store, core.TokenBucket(name, plenty))), constant(name)))
+	}
 	return serving(s.build(l, keyfunc.RemoteIP(), opts, func(http.ResponseWriter, *http.Request) {}))
 }
 
@@ -80,7 +89,7 @@ func serving(h http.Handler) func() {
 }
 
 // Benchmark measures one allowed request: with no gate at all, which plain
-// builds, with the default fields, and with none.
+// builds, with the default fields, with none, and with two keys.
 func Benchmark(b *testing.B, build Build, plain func(h http.HandlerFunc) http.Handler) {
 	s := &suite{build: build}
 	for _, c := range []struct {
@@ -88,8 +97,9 @@ func Benchmark(b *testing.B, build Build, plain func(h http.HandlerFunc) http.Ha
 		serve func()
 	}{
 		{"none", serving(plain(func(http.ResponseWriter, *http.Request) {}))},
-		{"headers", s.allowedRequest(nil)},
-		{"off", s.allowedRequest([]gate.Option{gate.Headers()})},
+		{"headers", s.allowedRequest(1)},
+		{"off", s.allowedRequest(1, gate.Headers())},
+		{"two keys", s.allowedRequest(2)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

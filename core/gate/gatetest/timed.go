@@ -183,7 +183,8 @@ func (s *suite) testTwoIdentities(t *testing.T) {
 		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 429},
 		{"bob", `"ip";r=1;t=86400, "user";r=0;t=86400`, 200},
 		{"cid", `"ip";r=0;t=86400, "user";r=0;t=86400`, 200},
-		{"dan", `"ip";r=0;t=86400`, 429}, // the address is asked before the user is looked for
+		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
+		{"eve", `"ip";r=0;t=86400`, 429}, // an address that was denied is asked before the user is looked for
 	} {
 		got := as(step.user)
 		if got.status != step.status || got.header.Get("RateLimit") != step.limit {
