@@ -105,15 +105,13 @@ func newPart(n int) part {
 	return part{costs: make([]int, n), marks: make([]Mark, n), rules: make([]*Rule, n)}
 }
 
-// Extend asks for more keys on behalf of the same event, and takes them if all rules
-// of asks admit it: for a key that is found only after others have been charged. The
-// States of asks follow those that r had, and [Reservation.Settle], Refund and Release
-// are about all of them from then on.
+// Extend charges asks for the same event, all or none. It is for keys that are found only
+// after others have been charged. The States of asks follow those of r, and
+// [Reservation.Settle], [Reservation.Refund] and [Reservation.Release] apply to all of them.
 //
-// If asks are denied, so is the Decision of r from then on. What r had taken stays
-// taken, and its States are as they were: use Refund to give it back. Extend of a denied
-// event does nothing. An error says that asks may have been charged, once; r is
-// unchanged.
+// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged, and
+// their States unchanged; Refund refunds them. Extend of a denied event does nothing. An
+// error says that asks may have been charged, once; r is unchanged.
 //
 // All limiters must have the Store of r ([ErrManyStores]).
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {

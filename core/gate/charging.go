@@ -9,18 +9,19 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A charging is the asks of a request while its keys are found. Usually take charges all of
-// them in one call of the Store. The known ones are charged before, with a reservation that
-// the others extend, if one of them is exhausted (takeKnown) or if another key is missing
-// (takeRejected). After an error of the Store a charging is of no more use.
+// A charging holds the asks of a request while its keys are found. Usually all keys are
+// found, and take charges all asks in one call of the Store. The asks of the known keys are
+// charged earlier if one of these keys is exhausted (takeKnown) or if another key is missing
+// (takeRejected): with a reservation that later asks extend. After an error of the Store a
+// charging must not be used again.
 type charging struct {
 	*record
 	cost  int
 	asks  []core.Ask // of the keys that are found, each limiter and key once
-	taken int        // how many of asks the Store has decided
+	taken int        // the number of asks that a reservation has decided
 }
 
-// denied reports whether an ask that was charged early is denied.
+// denied reports whether the asks that were charged early are denied.
 func (c *charging) denied() bool { return c.reservation != nil && !c.decision.Allowed }
 
 // take decides about all asks, when all keys are known.
@@ -40,7 +41,7 @@ func (c *charging) take(ctx context.Context) (err error) {
 		return err
 	}
 	if before > 0 && (!c.decision.Allowed || c.cost == 0) {
-		c.giveBack()
+		c.refund()
 	}
 	c.remember(false)
 	return nil
@@ -55,10 +56,11 @@ func (c *charging) takeKnown(ctx context.Context) error {
 	return c.reserve(ctx, c.asks[c.taken:]...)
 }
 
-// takeRejected charges the keys of a request of which one is missing, with the error
-// missing of the key function of l. It does not depend on whether the client is still
-// there, or hanging up would be free. A partial key is charged after the others, which
-// stay charged if it is denied: it is known only after the key function has had its cost.
+// takeRejected charges a request for which the key function of l has failed with the error
+// missing. It charges the keys that are known and then the partial key of the error, if there
+// is one. If the partial key is denied, the known keys stay charged, because the work of the
+// key function is done by then. The end of the request's context does not prevent the
+// charge: otherwise a client could avoid it by hanging up.
 func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	ctx := context.WithoutCancel(c.Context)
 	if err := c.takeKnown(ctx); err != nil {
@@ -78,7 +80,7 @@ func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	return c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: max(c.cost, 1), MaxDelay: c.gate.maxDelay})
 }
 
-// reserve charges asks, in addition to those that are charged.
+// reserve charges asks in addition to those that are charged already.
 func (c *charging) reserve(ctx context.Context, asks ...core.Ask) (err error) {
 	switch {
 	case len(asks) == 0:
@@ -94,21 +96,21 @@ func (c *charging) reserve(ctx context.Context, asks ...core.Ask) (err error) {
 	return err
 }
 
-// giveBack gives back what the known keys were charged.
-func (c *charging) giveBack() {
+// refund refunds the asks that were charged early.
+func (c *charging) refund() {
 	ctx := context.WithoutCancel(c.Context)
 	if err := c.reservation.Refund(ctx); err != nil {
 		c.gate.journal.warn(ctx, "weir: what a request took could not be given back", err, http.StatusTooManyRequests)
 	}
 }
 
-// remember makes keys exhausted: those that are denied, and after a request without a key
-// those that have nothing left, too. Otherwise they are charged with the other keys until
-// they are denied: where all requests have their keys, as many need one call of the Store
-// as possible.
+// remember adds the keys that are denied to the exhausted ones. After a request that is
+// rejected it adds those that have nothing left, too. It does not after one that is
+// admitted: a key with a limit of one a second has nothing left after every request, and
+// would cost two calls of the Store each time.
 func (c *charging) remember(rejected bool) {
 	g := c.gate
-	if g.exhausted == nil {
+	if g.exhausted == nil || c.decision.Allowed && !rejected {
 		return
 	}
 	at := 0 // in the States
@@ -122,7 +124,7 @@ func (c *charging) remember(rejected bool) {
 				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
 		}
-		if exhausted && n < len(g.asks)-1 { // after the last key there is nothing to save
+		if exhausted && n < len(g.asks)-1 { // no key function follows the last key
 			g.exhausted.add(n, a.Key, reset)
 		}
 	}

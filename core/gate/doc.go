@@ -44,11 +44,11 @@
 //
 // # Requests without a key
 //
-// A request of which a key is missing is answered 401 or 400. Bad tokens are work, and
-// guesses, so the keys that were found before are charged, and the fields tell what they
-// have left; beyond their limits the answer is 429. A key that has nothing left is charged
-// before the next one is looked for, so that a token is not verified for a request that is
-// denied in any case. See [And] for the order of the keys and for what is bounded.
+// A request without a key is rejected with 401 or 400. The keys that were found before the
+// missing one are charged, so that bad tokens and guesses are limited, and the fields show
+// their states. Beyond their limits the answer is 429. A key that has nothing left is
+// charged before the next key is found, so that no token is verified for a request that is
+// denied anyway. [And] states the order of the keys and the bounds.
 //
 // # What a request costs
 //

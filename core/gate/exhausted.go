@@ -8,14 +8,17 @@ import (
 )
 
 // exhaustedKeys is a set of keys that had nothing left when they were charged last. A gate
-// charges a key of this set before it calls the next key function. An entry never denies
-// anything: it costs a request one more call of the Store.
+// charges a key of this set before it calls the next key function. The set denies nothing:
+// a needless entry costs a request one more call of the Store.
 //
-// The set holds hashes of keys, at most 8192, in 64 KiB that are allocated with the first
-// entry. Of eight entries that collide, a new one replaces the one that ends first; the key
-// of that one is charged after the other key functions until it is added again. Until the
-// first entry, has is one atomic load. The set is safe for concurrent use; an entry that
-// is added while others are may be lost.
+// The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the
+// first entry. If the eight places of a hash are taken, a new entry replaces the one that ends
+// first. A key that is replaced is added again by the next request that it denies, for
+// which a token is verified. A key gets in only when a limit has denied it or has nothing
+// left, so a flood of addresses costs as many requests as their limits admit.
+//
+// Until the first entry, has is one atomic load. The set is safe for concurrent use. Of two
+// entries that are added to the same place at once, one may be lost.
 type exhaustedKeys struct {
 	seed  maphash.Seed
 	begin time.Time

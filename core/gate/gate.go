@@ -130,9 +130,9 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 // decide asks the Store, and fills in the decision of rec. If there is none, it
 // says what to answer instead.
 //
-// Usually all keys are found first, and one call of the Store decides. But the keys that
-// are known are charged before the next key function runs if one of them is exhausted: a
-// request that they deny shall not cause the work of verifying a token.
+// Usually all keys are found first, and one call of the Store decides. If a key is
+// exhausted, the keys that are known are charged before the next key function runs, so that
+// a request that they deny does not cause the work of verifying a token.
 func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *record) (refused *Refusal, decided bool) {
 	var few [2]core.Ask
 	c := charging{record: rec, cost: 1, asks: few[:0]}
@@ -142,7 +142,7 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 			return g.fail(h, r, err, unidentified(r, err)), false
 		}
 	}
-	var failed error // of the Store, which is not asked again then
+	var failed error // the error of the Store; after one, it is not called again
 	for i := range g.asks {
 		a := &g.asks[i]
 		key, err := a.key(ctx, r)
@@ -165,7 +165,7 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 		failed = c.takeKnown(r.Context())
 		switch {
 		case failed == nil && c.denied():
-			c.giveBack()
+			c.refund()
 			c.remember(false)
 			return nil, true
 		case failed != nil && r.Context().Err() != nil:

@@ -55,15 +55,18 @@ type ask struct {
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
 //
-// A key that is denied, or has nothing left after a request without another key, is
-// charged before the key functions after it run, until its limit has recovered: for 10
-// seconds to an hour, in this process. So from one address no more bad tokens are verified
-// than its limit admits, apart from those under way when it is denied first, and from one
-// that finds out that requests with good tokens have used it up. While this lasts, a
-// request that is admitted makes two calls of the Store instead of one. If a later key denies
-// it, a third gives back the first charge, and the fields still count that. A request that
-// an early charge denies has the States of that charge only. At most 8192 keys of a gate are
-// known to be exhausted; if one is forgotten, the next request finds it out again.
+// A key is exhausted when it is denied, or when it has nothing left after a request that
+// was rejected. From then on the gate charges it before it runs the later key functions,
+// until the limit has recovered: for 10 seconds to an hour. So for each address no more bad
+// tokens are verified than its limit admits, and those that are under way when the address
+// becomes exhausted. If requests with good tokens have used up the limit, one more is
+// verified. Every process finds out by itself.
+//
+// While a key is exhausted, a request that is admitted takes two calls of the Store instead
+// of one. If a later key denies it, a third call refunds the first charge, which the fields
+// still count. If the exhausted key denies it, the decision has no States of later keys. A
+// gate knows 8192 exhausted keys at most. If it forgets one, a token of the next request of
+// that key is verified.
 //
 // All limiters of a gate must be on one Store. And panics if l or key is nil.
 func And(l *core.Limiter, key keyfunc.Func) Option {
@@ -81,8 +84,8 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 // left. More than the capacity of a rule is denied without a Retry-After. A
 // negative weight is a fault: the answer is 500 unless [OnError] says otherwise.
 //
-// f runs before the handler, so it must not read the body. What a request has cost
-// in the end, [Settle] says. Cost panics if f is nil.
+// f runs before the key functions and the handler, so it must not read the body. What a
+// request has cost in the end, [Settle] says. Cost panics if f is nil.
 func Cost(f func(r *http.Request) int) Option {
 	if f == nil {
 		panic("gate: Cost: function is nil")
