@@ -57,8 +57,8 @@ func (c *charging) takeKnown(ctx context.Context) error {
 }
 
 // takeRejected charges a request for which the key function of l has failed with the error
-// missing. It charges the keys that are known and then the partial key of the error, if there
-// is one. If the partial key is denied, the known keys stay charged, because the work of the
+// missing. It charges the keys that are known and, unless they are denied, the partial key of
+// the error, if there is one. If the partial key is denied, the known keys stay charged, because the work of the
 // key function is done by then. The end of the request's context does not prevent the
 // charge: otherwise a client could avoid it by hanging up.
 func (c *charging) takeRejected(l *core.Limiter, missing error) error {
@@ -67,9 +67,6 @@ func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 		return err
 	}
 	c.remember(true)
-	if c.denied() {
-		return nil
-	}
 	var partial interface {
 		error
 		PartialKey() string

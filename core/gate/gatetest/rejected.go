@@ -604,6 +604,26 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			}
 		})
 	})
+	t.Run("shadow", func(t *testing.T) {
+		g := s.addressFirst(core.SlidingLog("shadow", core.PerHour(20)).Shadow(), many, new(probe).ServeHTTP)
+		crowd(t, g.handler, "bad", 1)
+		calls := g.store.calls.Load()
+		if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.calls.Load() != calls+1 {
+			t.Errorf("status %d and %d calls of the Store, want 200 and one: a shadow denies nothing", got.status, g.store.calls.Load()-calls)
+		}
+	})
+	t.Run("denied for long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := s.addressFirst(core.TokenBucket("second", core.PerSecond(1)), many, new(probe).ServeHTTP, costs(2))
+			for range 20 {
+				record(t, g.handler, withToken("bad"))
+				time.Sleep(5 * time.Second)
+			}
+			if got := g.verifier.verified.Load(); got != 1 {
+				t.Errorf("%d tokens are verified, want 1: a denial keeps the key exhausted", got)
+			}
+		})
+	})
 	t.Run("forgotten", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := s.addressFirst(bucket, many, new(probe).ServeHTTP)
