@@ -26,6 +26,28 @@ type Store interface {
 	Take(ctx context.Context, charges []Charge) error
 }
 
+// A Prober is a Store that can be asked whether it would accept a write; other
+// stores are probed by a peek. Package failover probes a Store that it has left, and
+// returns to it when the probe succeeds. A Store implements Prober if it can answer
+// reads while it refuses writes, as a replica and a full server do. A Store over
+// another Store implements Prober by a call of the function [Probe].
+type Prober interface {
+	// Probe returns nil if the Store would now decide a Spend for the keys and rules of
+	// charges and could write the result. The errors are those of Take. The charges are
+	// Peeks; Probe changes no state of their rules, and leaves their State undefined.
+	// Probe is safe for concurrent use.
+	Probe(ctx context.Context, charges []Charge) error
+}
+
+// Probe asks s whether it would accept a write, about the keys and rules of charges,
+// which are Peeks: by Probe if s is a [Prober], and by Take otherwise.
+func Probe(ctx context.Context, s Store, charges []Charge) error {
+	if p, ok := s.(Prober); ok {
+		return p.Probe(ctx, charges)
+	}
+	return s.Take(ctx, charges)
+}
+
 // An Op is what is done to a rule's state.
 type Op uint8
 

@@ -56,6 +56,11 @@ func (s *Store) Declare(rules ...core.Rule) error {
 	return nil
 }
 
+// Probe implements [core.Prober]: it probes the Store behind.
+func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
+	return core.Probe(ctx, s.next, charges)
+}
+
 // Stats counts what a Store has met since it was made.
 type Stats struct {
 	Hits   uint64 // decisions that were denied here

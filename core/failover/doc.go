@@ -25,10 +25,14 @@
 // others be left.
 //
 // While the primary is away ([Backup]), no decision waits for it. It is probed in the
-// background, one probe at a time: it is asked about the charges of a real decision
-// as Peeks, which take nothing. Probes are 25 to 300 ms apart, at random, so that many
-// processes do not ask together. When one is answered, the share of decisions that go
-// to the primary grows from nothing to all in half a second ([Recovering]). A primary
+// background, one probe at a time, about the keys and rules of a real decision. A
+// primary that is a [core.Prober] is asked whether it would accept a write: redisstore
+// writes a key of its own for that, so a replica, a Redis that is out of memory and one
+// that denies the user a command stay away until they accept writes. Any other primary
+// gets Peeks, which take nothing; if it answers reads and refuses writes, it is left and
+// returned to several times a second. Probes are 25 to 300 ms apart, at random, so that
+// many processes do not ask together. When one is answered, the share of decisions that
+// go to the primary grows from nothing to all in half a second ([Recovering]). A primary
 // that returns is in full use after about 1 s, and after 1.5 s at the latest with the
 // default deadline. A client may need longer to open a connection: go-redis tries
 // once a second where many attempts have failed.

@@ -34,27 +34,34 @@ func newGuard(s core.Store, deadline time.Duration) *guard {
 	}
 }
 
-// takeSafely is Take of s, of which a panic is an error: one more way to fail, and on
-// a goroutine of this package nobody else could recover it.
-func takeSafely(ctx context.Context, s core.Store, charges []core.Charge) (err error) {
+// A method asks a store about charges.
+type method func(ctx context.Context, s core.Store, charges []core.Charge) error
+
+func take(ctx context.Context, s core.Store, charges []core.Charge) error {
+	return s.Take(ctx, charges)
+}
+
+// safely calls ask. A panic is an error: one more way to fail, and on a goroutine of
+// this package nobody else could recover it.
+func safely(ctx context.Context, ask method, s core.Store, charges []core.Charge) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: the primary panicked: %v", core.ErrUnavailable, r)
 		}
 	}()
-	return s.Take(ctx, charges)
+	return ask(ctx, s, charges)
 }
 
-// take is Take of the store, within the deadline. The store works on a copy of the
+// call calls ask for the store, within the deadline. The store works on a copy of the
 // charges in a goroutine of its own, which may outlast the call.
-func (g *guard) take(ctx context.Context, charges []core.Charge) error {
+func (g *guard) call(ctx context.Context, ask method, charges []core.Charge) error {
 	if g.hanging.Load() >= maxHanging {
 		return g.stuck
 	}
 	inTime, cancel := context.WithTimeout(ctx, g.deadline)
 	defer cancel()
 	c := newCall(charges)
-	go c.run(inTime, g)
+	go c.run(inTime, ask, g)
 	select {
 	case <-c.done:
 	case <-inTime.Done():
@@ -102,7 +109,7 @@ func newCall(charges []core.Charge) *call {
 	return c
 }
 
-func (c *call) run(ctx context.Context, g *guard) {
+func (c *call) run(ctx context.Context, ask method, g *guard) {
 	defer func() {
 		if c.second.Swap(true) {
 			g.hanging.Add(-1)
@@ -110,7 +117,7 @@ func (c *call) run(ctx context.Context, g *guard) {
 		close(c.done)
 	}()
 	if c.err = ctx.Err(); c.err == nil { // the caller may have left before this began
-		c.err = takeSafely(ctx, g.store, c.charges)
+		c.err = safely(ctx, ask, g.store, c.charges)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestGuardNamesTheDeadline(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2000 {
 			wg.Go(func() {
-				if err := g.take(context.Background(), nil); err != g.silent || !errors.Is(err, core.ErrUnavailable) {
+				if err := g.call(context.Background(), take, nil); err != g.silent || !errors.Is(err, core.ErrUnavailable) {
 					t.Error(err)
 				}
 			})
@@ -47,7 +47,7 @@ func TestGuardOfAnEndedContext(t *testing.T) {
 		g := newGuard(s, time.Second)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := g.take(ctx, nil); err != context.Canceled {
+		if err := g.call(ctx, take, nil); err != context.Canceled {
 			t.Error(err)
 		}
 		if synctest.Wait(); s.calls != 0 || g.hanging.Load() != 0 {

@@ -115,9 +115,9 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 func (s *Store) ask(ctx context.Context, begun time.Duration, charges []core.Charge) (away bool, err error) {
 	unmark(charges)
 	if s.direct {
-		err = takeSafely(ctx, s.primary, charges)
+		err = safely(ctx, take, s.primary, charges)
 	} else {
-		err = s.guard.take(ctx, charges)
+		err = s.guard.call(ctx, take, charges)
 	}
 	if err == nil {
 		s.breaker.succeed(begun)

@@ -24,7 +24,7 @@ type watch struct {
 	on     bool // the goroutine exists
 	doubt  bool // a call was not answered
 	closed bool
-	sample []core.Charge // what a probe asks: copies, all Peeks
+	sample []core.Charge // the charges of a probe: copies, all Peeks
 	done   sync.WaitGroup
 }
 
@@ -65,7 +65,7 @@ func (s *Store) look(charges []core.Charge) {
 	}
 }
 
-// sampleOf is a question that takes nothing, about what charges are about.
+// sampleOf returns Peeks for the keys and rules of charges.
 func sampleOf(charges []core.Charge) []core.Charge {
 	sample := make([]core.Charge, min(len(charges), mostSample))
 	for i := range sample {
@@ -87,14 +87,15 @@ func (s *Store) freshSample(charges []core.Charge) {
 	w.sample = sample
 }
 
-// probe asks the primary and takes nothing. That it refuses the sample is an answer.
+// probe asks the primary whether it would accept a write, and takes nothing. An error
+// about the sample itself is an answer.
 func (s *Store) probe() error {
 	w := &s.watch
 	w.mu.Lock()
 	sample := w.sample
 	w.mu.Unlock()
 	s.probes.Add(1)
-	err := s.guard.take(w.ctx, sample)
+	err := s.guard.call(w.ctx, core.Probe, sample)
 	if err != nil && !counts(err) {
 		return nil
 	}

@@ -47,3 +47,8 @@ func (k *keyer) tag(identity string) string {
 func (k *keyer) key(tag string, r *core.Rule) string {
 	return k.prefix + "{" + tag + "}" + programs[r.Algorithm()].version + ":" + r.Name()
 }
+
+// probe is the key of a probe by an algorithm, in the hash slot of tag. No rule has it.
+func (k *keyer) probe(tag string, a core.Algorithm) string {
+	return k.prefix + "{" + tag + "}" + programs[a].version + "?"
+}

@@ -121,6 +121,21 @@ func (s *Store) Stats() Stats {
 // Take implements [core.Store]. When the deadline passes or Redis fails, the
 // error is [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
 func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
+	if err := s.check(ctx, charges); err != nil {
+		return err
+	}
+	err := s.failure(ctx, s.take(ctx, time.Now().Add(s.config.timeout), charges))
+	switch {
+	case err == nil:
+		s.firstDecision.Do(s.onFirst)
+	case ctx.Err() == nil:
+		s.unavailable.Add(1)
+	}
+	return err
+}
+
+// check returns why charges are not sent.
+func (s *Store) check(ctx context.Context, charges []core.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -130,16 +145,18 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if len(charges) > MaxCharges {
 		return fmt.Errorf("%w: %d of them, more than %d", core.ErrInvalidCharge, len(charges), MaxCharges)
 	}
-	err := s.take(ctx, time.Now().Add(s.config.timeout), charges)
-	if err == nil {
-		s.firstDecision.Do(s.onFirst)
+	return nil
+}
+
+// failure is the error of a call that failed because of cause; nil if that is.
+func (s *Store) failure(ctx context.Context, cause error) error {
+	if cause == nil {
 		return nil
 	}
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
-	s.unavailable.Add(1)
-	return &Error{Cause: err, Timeout: s.config.timeout}
+	return &Error{Cause: cause, Timeout: s.config.timeout}
 }
 
 // now is the time for tests; production leaves it to the server.

@@ -58,6 +58,11 @@ func cases() []testCase {
 			eachAlgorithm(peek),
 		},
 		{
+			"Probe",
+			"A Store that accepts writes says so when it is probed, and no state changes.",
+			eachAlgorithm(probe),
+		},
+		{
 			"Reset",
 			"Reset forgets what a key has used.",
 			eachAlgorithm(reset),

@@ -136,6 +136,23 @@ func peek(s *subject, a algorithm) {
 	}
 }
 
+func probe(s *subject, a algorithm) {
+	rule := a.rule(a.name, core.PerMinute(3))
+	l := s.limiter(rule)
+	for _, left := range []int{3, 0} {
+		for range 10 {
+			err := core.Probe(context.Background(), s.Store, []core.Charge{{Key: "k", Rule: &rule, Op: core.Peek, Cost: 1}})
+			if err != nil {
+				s.fail("%s: Probe: %v", a.name, err)
+			}
+		}
+		if d := s.peek(l, "k"); d.State(0).Remaining != left {
+			s.fail("%s: %d events remain after a Probe, want %d", a.name, d.State(0).Remaining, left)
+		}
+		s.ask(l, "k", left)
+	}
+}
+
 func reset(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(3)), a.rule("second"+a.name, core.PerMinute(4)))
 	s.admit(l, "k", 3)

@@ -1,0 +1,45 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+)
+
+var errTake, errProbe = errors.New("take"), errors.New("probe")
+
+// A taker is a Store that keeps its charges, a prober one that can be probed.
+type taker struct{ charges []core.Charge }
+
+func (s *taker) Take(_ context.Context, charges []core.Charge) error {
+	s.charges = charges
+	return errTake
+}
+
+type prober struct {
+	taker
+	probed []core.Charge
+}
+
+func (s *prober) Probe(_ context.Context, charges []core.Charge) error {
+	s.probed = charges
+	return errProbe
+}
+
+func TestProbe_CallsProbeOrTake(t *testing.T) {
+	charges := []core.Charge{{Key: "k", Op: core.Peek, Cost: 1}}
+	t.Run("Prober", func(t *testing.T) {
+		var s prober
+		if err := core.Probe(t.Context(), &s, charges); err != errProbe || len(s.probed) != 1 || s.charges != nil {
+			t.Errorf("the error is %v after a Probe of %v and a Take of %v, want one Probe", err, s.probed, s.charges)
+		}
+	})
+	t.Run("any other Store", func(t *testing.T) {
+		var s taker
+		if err := core.Probe(t.Context(), &s, charges); err != errTake || len(s.charges) != 1 {
+			t.Errorf("the error is %v after a Take of %v, want one Take", err, s.charges)
+		}
+	})
+}

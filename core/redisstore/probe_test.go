@@ -1,0 +1,131 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// peeks are the charges of a probe: all rules of l for each key.
+func peeks(l *core.Limiter, keys ...string) []core.Charge {
+	var charges []core.Charge
+	rules := l.Rules()
+	for _, key := range keys {
+		for i := range rules {
+			charges = append(charges, core.Charge{Key: key, Rule: &rules[i], Op: core.Peek, Cost: 1})
+		}
+	}
+	return charges
+}
+
+// keysOf are all keys of a server that begin with prefix.
+func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), prefix+"*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// A probe writes one key for each algorithm in the slot of the charge, which goes by
+// itself, and leaves the states of the rules alone.
+func TestStore_ProbeKeys(t *testing.T) {
+	t.Parallel()
+	single, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	for _, on := range []struct {
+		name  string
+		rdb   redis.UniversalClient
+		nodes []*redistest.Server
+	}{
+		{"single", single.Client(), []*redistest.Server{single}},
+		{"cluster", cluster.Client(), cluster.Nodes},
+	} {
+		for _, mode := range modes {
+			t.Run(on.name+"/"+mode.name, func(t *testing.T) {
+				own := fmt.Sprintf("probe-%s-%s:", on.name, mode.name)
+				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(patience)}, mode.opts...)...)
+				var rules []core.Rule
+				for _, a := range algorithms {
+					rules = append(rules, a.rule(a.name, core.PerDay(10)))
+				}
+				l := limiter(t, s, rules[:3]...)
+				identities := []string{identityOn(t, on.nodes[0], s, "first"), identityOn(t, on.nodes[len(on.nodes)-1], s, "last")}
+				for _, identity := range identities {
+					spend(t, l, identity, 3)
+				}
+				// A probe that is asked twice is not denied because of itself.
+				for range 3 {
+					if err := s.Probe(t.Context(), append(peeks(l, identities...), peeks(limiter(t, s, rules[3:]...), identities[0])...)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, identity := range identities {
+					if got := used(t, l, identity); !slices.Equal(got, []int{3, 3, 3}) {
+						t.Errorf("used are %v after a probe, want 3 of each", got)
+					}
+				}
+				eventually(t, func() error {
+					for _, node := range on.nodes {
+						for _, key := range keysOf(t, node.Client(), own) {
+							ttl, err := node.Client().PTTL(t.Context(), key).Result()
+							if err != nil {
+								t.Fatal(err)
+							}
+							if !strings.HasSuffix(key, "?") {
+								continue
+							}
+							if ttl > 2*time.Second || ttl == -1 {
+								t.Fatalf("the TTL of %q is %v, want at most 2 s", key, ttl)
+							}
+							return fmt.Errorf("%q exists", key)
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+func TestStore_ProbeErrors(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			s := redisstore.New(server.Client(), append([]redisstore.Option{redisstore.Timeout(short)}, mode.opts...)...)
+			l := limiter(t, s, dailyRules()...)
+			charges := peeks(l, "mallory")
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := s.Probe(ended, charges); err != context.Canceled {
+				t.Errorf("with a context that has ended: %v, want context.Canceled", err)
+			}
+			if err := s.Probe(t.Context(), []core.Charge{{}}); !errors.Is(err, core.ErrInvalidCharge) {
+				t.Errorf("without a rule: %v, want core.ErrInvalidCharge", err)
+			}
+			server.Pause()
+			defer server.Resume()
+			start := time.Now()
+			err := s.Probe(t.Context(), charges)
+			unavailable(t, core.Decision{}, err)
+			discreet(t, err, "mallory")
+			if took := time.Since(start); took > short+margin {
+				t.Errorf("a probe of a frozen server took %v, want %v", took, short)
+			}
+			if got := s.Stats(); got.Unavailable != 0 {
+				t.Errorf("%d decisions failed, want 0: a probe is none", got.Unavailable)
+			}
+		})
+	}
+}
