@@ -38,7 +38,7 @@ var errReply = errors.New("the reply does not have the shape of a decision")
 func didNotRun(err error) bool {
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &op) && op.Op == "dial", err == errPipelineClosed:
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false

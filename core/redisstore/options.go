@@ -63,6 +63,15 @@ func KeySecret(secret []byte) Option {
 // on both sides under load and costs little without. Decisions are the same,
 // and so is the deadline.
 //
-// New panics if the client is neither a *redis.Client nor a
-// *redis.ClusterClient, or if its AutoPipelineOptions are invalid.
+// Give the Stores of an application a client that the application does not use for
+// anything else. go-redis has one asynchronous automatic pipeline for each client, with
+// the options of the first caller. An application that calls AsyncAutoPipeline after
+// New gets that of the Store, which keeps no order and rejects commands while 10 000
+// wait. A Store whose pipeline the application closes opens another one. If the
+// application has opened one with other options by then, every decision is a
+// [core.ErrUnavailable] that says so.
+//
+// New panics if the client is neither a *redis.Client nor a *redis.ClusterClient, if
+// the client is closed, or if the application has opened its asynchronous automatic
+// pipeline with other options. Several Stores may share a client.
 func Pipelined() Option { return func(c *config) { c.pipelined = true } }

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,9 +80,14 @@ func (f *flight) Err() error {
 	}
 }
 
-// pipeline sends through the client's automatic pipeline. The client owns it
-// and closes it with itself.
-type pipeline struct{ auto *redis.AutoPipeliner }
+// A pipeline sends through the client's asynchronous automatic pipeline, of which there
+// is one for each client: the first caller's options apply. The client closes the
+// pipeline with itself.
+type pipeline struct {
+	options *redis.AutoPipelineOptions
+	open    func(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
+	auto    atomic.Pointer[redis.AutoPipeliner]
+}
 
 const (
 	// maxQueued bounds the commands that wait for a Redis that does not answer.
@@ -95,37 +102,70 @@ const (
 	clusterShards = 64
 )
 
-func newPipeline(rdb redis.UniversalClient) pipeline {
-	options := redis.DefaultAutoPipelineOptions()
-	options.MaxQueuedCommands = maxQueued
-	options.Unordered, options.MaxConcurrentBatches = true, maxBatches
-	var auto *redis.AutoPipeliner
-	var err error
+var (
+	errForeignPipeline = errors.New("the application uses the automatic pipeline of the client (AsyncAutoPipeline), " +
+		"with other options than a limiter needs: give the limiter a client of its own")
+	// errPipelineClosed is the error of a command that was not sent.
+	errPipelineClosed = errors.New("the application has closed the automatic pipeline of the client")
+)
+
+func newPipeline(rdb redis.UniversalClient) *pipeline {
+	pl := &pipeline{options: redis.DefaultAutoPipelineOptions()}
+	pl.options.MaxQueuedCommands = maxQueued
+	pl.options.Unordered, pl.options.MaxConcurrentBatches = true, maxBatches
 	switch c := rdb.(type) {
 	case *redis.Client:
-		auto, err = c.AsyncAutoPipelineWithOptions(options)
+		pl.open = c.AsyncAutoPipelineWithOptions
 	case *redis.ClusterClient:
-		options.NumShards = clusterShards
-		auto, err = c.AsyncAutoPipelineWithOptions(options)
+		pl.options.NumShards = clusterShards
+		pl.open = c.AsyncAutoPipelineWithOptions
 	default:
 		panic("redisstore: Pipelined: the client is neither a *redis.Client nor a *redis.ClusterClient")
 	}
-	if err != nil {
+	if _, err := pl.renew(); err != nil {
 		panic("redisstore: Pipelined: " + err.Error())
 	}
-	return pipeline{auto}
+	return pl
 }
 
-func (pl pipeline) send(p *patience, cmd command) error {
+// renew opens the pipeline of the client.
+func (pl *pipeline) renew() (*redis.AutoPipeliner, error) {
+	auto, err := pl.open(pl.options)
+	if err != nil {
+		return nil, err
+	}
+	if got, want := auto.Config(), pl.options; got.MaxBatchSize != want.MaxBatchSize || got.MaxBatchBytes != want.MaxBatchBytes ||
+		got.MaxConcurrentBatches != want.MaxConcurrentBatches || got.Unordered != want.Unordered || got.FullDuplex != want.FullDuplex ||
+		got.NumShards != want.NumShards || got.MaxFlushDelay != want.MaxFlushDelay || got.AdaptiveDelay != want.AdaptiveDelay ||
+		got.MaxQueuedCommands != want.MaxQueuedCommands {
+		return nil, errForeignPipeline
+	}
+	pl.auto.Store(auto)
+	return auto, nil
+}
+
+func (pl *pipeline) send(p *patience, cmd command) error {
 	if p.over != nil {
 		return p.over
 	}
+	auto := pl.auto.Load()
+	if auto.IsClosed() { // by the application, or with the client
+		var err error
+		if auto, err = pl.renew(); err != nil {
+			return err
+		}
+	}
 	waiting, cancel := context.WithDeadline(p.ctx, p.deadline)
 	defer cancel()
-	err := pl.auto.Submit(context.WithoutCancel(p.ctx), cmd).WaitContext(waiting)
-	if err != nil && waiting.Err() != nil {
+	err := auto.Submit(context.WithoutCancel(p.ctx), cmd).WaitContext(waiting)
+	switch {
+	case err == nil:
+		return nil
+	case waiting.Err() != nil:
 		p.over = waiting.Err()
 		return p.over
+	case errors.Is(err, redis.ErrClosed) && auto.IsClosed():
+		return errPipelineClosed // after the check above
 	}
 	return err
 }

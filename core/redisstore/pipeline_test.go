@@ -1,0 +1,171 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// A pipelining client has an automatic pipeline.
+type pipelining interface {
+	redis.UniversalClient
+	AsyncAutoPipelineWithOptions(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
+}
+
+func pipelineOf(t *testing.T, rdb pipelining, options *redis.AutoPipelineOptions) *redis.AutoPipeliner {
+	t.Helper()
+	auto, err := rdb.AsyncAutoPipelineWithOptions(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auto
+}
+
+// pipeliningClients are the kinds of clients on which a Store can be Pipelined.
+func pipeliningClients(t *testing.T) map[string]func() pipelining {
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	return map[string]func() pipelining{
+		"single":  func() pipelining { return server.Client() },
+		"cluster": func() pipelining { return cluster.Client() },
+	}
+}
+
+func TestPipelined_OnPipelineOfTheApplication(t *testing.T) {
+	t.Parallel()
+	const want = "give the limiter a client of its own"
+	for name, client := range pipeliningClients(t) {
+		ours := func() redis.AutoPipelineOptions {
+			rdb := client()
+			redisstore.New(rdb, redisstore.Pipelined())
+			return pipelineOf(t, rdb, nil).Config()
+		}()
+		for _, c := range []struct {
+			field  string
+			change func(*redis.AutoPipelineOptions)
+		}{
+			{"all", func(o *redis.AutoPipelineOptions) { *o = *redis.DefaultAutoPipelineOptions() }},
+			{"MaxBatchSize", func(o *redis.AutoPipelineOptions) { o.MaxBatchSize = 7 }},
+			{"MaxBatchBytes", func(o *redis.AutoPipelineOptions) { o.MaxBatchBytes = 1 << 10 }},
+			{"MaxConcurrentBatches", func(o *redis.AutoPipelineOptions) { o.MaxConcurrentBatches = 1 }},
+			{"Unordered", func(o *redis.AutoPipelineOptions) { o.Unordered, o.MaxConcurrentBatches, o.NumShards = false, 1, 1 }},
+			{"FullDuplex", func(o *redis.AutoPipelineOptions) {
+				o.FullDuplex, o.Unordered, o.MaxConcurrentBatches, o.NumShards = true, false, 1, 1
+			}},
+			{"NumShards", func(o *redis.AutoPipelineOptions) { o.NumShards = 3 }},
+			{"MaxFlushDelay", func(o *redis.AutoPipelineOptions) { o.MaxFlushDelay = 150 * time.Millisecond }},
+			{"AdaptiveDelay", func(o *redis.AutoPipelineOptions) { o.AdaptiveDelay, o.MaxFlushDelay = true, time.Millisecond }},
+			{"MaxQueuedCommands", func(o *redis.AutoPipelineOptions) { o.MaxQueuedCommands = 0 }},
+		} {
+			t.Run(name+"/"+c.field, func(t *testing.T) {
+				rdb, options := client(), ours
+				c.change(&options)
+				pipelineOf(t, rdb, &options)
+				defer func() {
+					if p, _ := recover().(string); !strings.HasPrefix(p, "redisstore: Pipelined: ") || !strings.Contains(p, want) {
+						t.Errorf("New panics with %q, want a text with %q", p, want)
+					}
+				}()
+				redisstore.New(rdb, redisstore.Pipelined())
+				t.Error("New accepted a pipeline with other options, want a panic")
+			})
+		}
+	}
+}
+
+// Two Stores on one client share its pipeline, and so does an application that asks for
+// it later.
+func TestPipelined_TwoStoresOnOneClient(t *testing.T) {
+	t.Parallel()
+	for name, client := range pipeliningClients(t) {
+		t.Run(name, func(t *testing.T) {
+			rdb := client()
+			for range 2 {
+				s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
+				spend(t, limiter(t, s, dailyRules()...), "k", 1)
+			}
+			auto := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
+			if got := auto.Config(); !got.Unordered || got.MaxQueuedCommands == 0 {
+				t.Errorf("the application gets a pipeline with %+v, want that of the Stores", got)
+			}
+		})
+	}
+}
+
+// An application that closes the pipeline of the client costs no decision.
+func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
+	t.Parallel()
+	for name, client := range pipeliningClients(t) {
+		t.Run(name, func(t *testing.T) {
+			rdb := client()
+			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
+			l := limiter(t, s, core.TokenBucket("bucket", core.Per(1_000_000, century)))
+			var admitted atomic.Int64
+			stop := underLoad(t, 8, func() {
+				d, err := l.Allow(t.Context(), "k")
+				if err != nil || !d.Allowed {
+					t.Errorf("a decision is %+v, %v, want an admitted one", d, err)
+				}
+				admitted.Add(1)
+			})
+			for range 20 {
+				before := admitted.Load()
+				eventually(t, func() error {
+					if admitted.Load() < before+100 {
+						return errors.New("there were fewer than 100 decisions since the last pipeline was closed")
+					}
+					return nil
+				})
+				if err := pipelineOf(t, rdb, nil).Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop()
+			if got := used(t, l, "k"); int64(got[0]) != admitted.Load() {
+				t.Errorf("used are %d, want %d", got[0], admitted.Load())
+			}
+		})
+	}
+}
+
+// An application that closes the pipeline and makes another one is told by every
+// decision, and by no other error.
+func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
+	t.Parallel()
+	for name, client := range pipeliningClients(t) {
+		t.Run(name, func(t *testing.T) {
+			rdb := client()
+			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
+			l := limiter(t, s, dailyRules()...)
+			spend(t, l, "k", 1)
+			if err := pipelineOf(t, rdb, nil).Close(); err != nil {
+				t.Fatal(err)
+			}
+			theirs := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
+			d, err := l.Allow(t.Context(), "k")
+			unavailable(t, d, err)
+			if want := "give the limiter a client of its own"; !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %q, want a text with %q", err, want)
+			}
+			if err := theirs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			spend(t, l, "k", 1)
+			if err := rdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d, err = l.Allow(t.Context(), "k")
+			unavailable(t, d, err)
+			if !errors.Is(err, redis.ErrClosed) {
+				t.Errorf("on a closed client the error is %v, want redis.ErrClosed", err)
+			}
+		})
+	}
+}
