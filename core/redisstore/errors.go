@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -24,11 +25,49 @@ func (e *Error) Error() string {
 	if e.Cause == context.DeadlineExceeded {
 		return fmt.Sprintf("%v: redis: no answer within %v", core.ErrUnavailable, e.Timeout)
 	}
+	if fault := configurationFault(e.Cause); fault != "" {
+		return fmt.Sprintf("%v: redis: %s: %v", core.ErrUnavailable, fault, e.Cause)
+	}
 	return fmt.Sprintf("%v: redis: %v", core.ErrUnavailable, e.Cause)
 }
 
 // Unwrap gives core.ErrUnavailable and the cause.
 func (e *Error) Unwrap() []error { return []error{core.ErrUnavailable, e.Cause} }
+
+// configurationFault names the fault of the configuration that err is about, or is empty
+// if err may be about an outage. A script has no error code for a permission that its
+// user lacks before Redis 7.2, only a text.
+func configurationFault(err error) string {
+	switch text := err.Error(); {
+	case redis.IsAuthError(err):
+		return "the user name or password is missing or wrong"
+	case redis.IsPermissionError(err),
+		strings.Contains(text, "The user executing the script can't"),
+		strings.Contains(text, "ACL failure in script"):
+		return "the user lacks a permission"
+	}
+	return ""
+}
+
+// faultInterval is the least time between two log records about the configuration.
+const faultInterval = time.Minute
+
+// logFault logs that err is a fault of the configuration, if it is one: it lasts until
+// somebody mends it, and by default requests are let through.
+func (s *Store) logFault(ctx context.Context, err error) {
+	fault := configurationFault(err)
+	if fault == "" {
+		return
+	}
+	now := int64(time.Since(s.made))
+	next := s.nextFault.Load()
+	if now < next || !s.nextFault.CompareAndSwap(next, now+int64(faultInterval)) {
+		return
+	}
+	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis refuses a command: "+fault+
+		"; see Permissions in the documentation of package redisstore",
+		slog.String("error", err.Error()))
+}
 
 // errReply is a reply that no script of this package gives.
 var errReply = errors.New("the reply does not have the shape of a decision")

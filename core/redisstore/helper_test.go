@@ -145,3 +145,10 @@ func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, netw
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

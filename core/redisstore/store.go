@@ -25,6 +25,28 @@
 // connection, NOSCRIPT, LOADING, TRYAGAIN, CLUSTERDOWN, MASTERDOWN, READONLY.
 // A decision that failed may therefore have been charged, once.
 //
+// # Permissions
+//
+// A Redis user with these permissions can run every algorithm and operation (weir: is
+// [DefaultPrefix]; password is an example):
+//
+//	ACL SETUSER limiter on >password ~weir:* +evalsha +eval +time +get +psetex +del
+//	    +zadd +zrem +zcard +zrange +zrevrange +zrangebyscore +zremrangebyscore +zremrangebyrank
+//	    +hmget +hset +hgetall +hdel +exists +pexpire +info
+//
+// INFO is for the warning that the server may evict keys, and not needed otherwise. The
+// client of a Cluster also needs
+//
+//	+cluster|slots +command
+//
+// A missing permission or a wrong password is a fault of the configuration, and lasts
+// until somebody mends it. Decisions then fail with [core.ErrUnavailable], as in an
+// outage: package gate lets requests through by default, and package failover asks its
+// backup. So the Store also logs an error that says so by slog, at most once a minute. A
+// command that is missing in the middle of a script can leave an event charged whose
+// decision failed, as an outage can, and without +pexpire a state without a TTL; no
+// state admits more events than its limit.
+//
 // # Cluster
 //
 // Charges of different keys may live in different slots. They are then taken
@@ -61,6 +83,9 @@ type Store struct {
 	scripts memo[string, *script]
 	prices  memo[price, []any]
 
+	made      time.Time
+	nextFault atomic.Int64 // since made, when the next fault of the configuration may be logged
+
 	firstDecision sync.Once
 	onFirst       func()
 
@@ -89,7 +114,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	for _, o := range opts {
 		o(&c)
 	}
-	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb)}
+	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb), made: time.Now()}
 	s.onFirst = func() { go s.warnOfEviction(rdb) }
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		// Nothing else would make go-redis look for the replica that took over from a
@@ -156,6 +181,7 @@ func (s *Store) failure(ctx context.Context, cause error) error {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
+	s.logFault(ctx, cause)
 	return &Error{Cause: cause, Timeout: s.config.timeout}
 }
 

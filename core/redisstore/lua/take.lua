@@ -27,8 +27,20 @@
 -- Times and spans are microseconds, TTLs milliseconds. Numbers reach Redis
 -- through %d: left to themselves they lose digits.
 
-local call, pcall, format = redis.call, redis.pcall, string.format
+local call, format = redis.call, string.format
 local now, slack
+
+-- An error of a read says that the key holds another type, and counts as a state that
+-- cannot be read. All other errors, such as that of a permission that the user lacks, end
+-- the script: a state that was replaced because of them would open the limit.
+local function pcall(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply.err, 0)
+  end
+  return reply
+end
+
 if ARGV[1] == '' then
   local time = call('TIME')
   -- One millisecond on every TTL makes up for its grid.

@@ -1,0 +1,289 @@
+package redisstore_test
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// documentedCommands are the permissions in the examples of the package documentation: those
+// of every user, and those that a Cluster needs as well.
+func documentedCommands(t *testing.T) (all, cluster []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "store.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(file.Doc.Text(), "# Permissions")
+	section, _, _ = strings.Cut(section, "\n#")
+	command := regexp.MustCompile(`\+[a-z|]+`)
+	example := false
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "\t") {
+			example = false
+			continue
+		}
+		example = example || strings.Contains(line, "ACL SETUSER")
+		if example {
+			all = append(all, command.FindAllString(line, -1)...)
+		} else {
+			cluster = append(cluster, command.FindAllString(line, -1)...)
+		}
+	}
+	if len(all) == 0 || len(cluster) == 0 {
+		t.Fatalf("the package documentation has the permissions %v, and %v for a Cluster, want some of each", all, cluster)
+	}
+	return all, cluster
+}
+
+// setUser gives the user "limiter" just these permissions on the server.
+func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
+	t.Helper()
+	args := []any{"acl", "setuser", "limiter", "reset", "on", ">password"}
+	for _, p := range permissions {
+		args = append(args, p)
+	}
+	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
+
+// denied are the commands that the server has denied to the user, from its log.
+func denied(t *testing.T, server *redistest.Server) []string {
+	t.Helper()
+	entries, err := server.Client().ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := make(map[string]bool)
+	for _, e := range entries {
+		commands[e.Object] = true
+	}
+	return slices.Sorted(maps.Keys(commands))
+}
+
+// called are the commands that the server has executed since its statistics were reset,
+// except those that the tests send themselves and those of opening a connection.
+func called(t *testing.T, server *redistest.Server) []string {
+	t.Helper()
+	stats, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=([1-9]\d*)`).FindAllStringSubmatch(stats, -1) {
+		switch name := m[1]; {
+		case name == "hello", name == "info", strings.HasPrefix(name, "client|"), strings.HasPrefix(name, "config|"), strings.HasPrefix(name, "acl|"):
+		default:
+			names = append(names, "+"+name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The documented user can run the conformance suite, and the suite uses all that the
+// user may do.
+func TestACL_DocumentedUser(t *testing.T) {
+	t.Parallel()
+	all, _ := documentedCommands(t)
+	server := redistest.Single(t)
+	setUser(t, server, append([]string{"~test*"}, all...)...)
+	operator := server.Client()
+	if err := operator.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := server.Client(asLimiter)
+	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
+	// The suite has a clock of its own.
+	spend(t, limiter(t, redisstore.New(rdb, prefix()), dailyRules()...), "k", 1)
+	got := append(called(t, server), "+info") // the tests call it, too
+	slices.Sort(got)
+	slices.Sort(all)
+	if !slices.Equal(got, all) {
+		t.Errorf("the commands are\n%v, documented are\n%v", got, all)
+	}
+	if got := denied(t, server); len(got) > 0 {
+		t.Errorf("denied were %v", got)
+	}
+}
+
+func TestACL_DocumentedUserOnACluster(t *testing.T) {
+	t.Parallel()
+	all, more := documentedCommands(t)
+	cluster := redistest.Cluster(t)
+	for _, node := range cluster.Nodes {
+		setUser(t, node, append(append([]string{"~test*"}, all...), more...)...)
+	}
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = "limiter", "password" })
+			storetest.Run(t, func(*testing.T) *storetest.Harness {
+				h := harness(rdb, mode.opts...)
+				h.GivesBack = true
+				return h
+			})
+		})
+	}
+	for _, node := range cluster.Nodes {
+		if got := denied(t, node); len(got) > 0 {
+			t.Errorf("denied were %v", got)
+		}
+	}
+}
+
+// A command that is missing makes decisions fail. It admits no event beyond the limit,
+// during the fault or after it, and leaves no state without a TTL but for PEXPIRE.
+func TestACL_MissingCommand(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	all, _ := documentedCommands(t)
+	server := redistest.Single(t)
+	operator := server.Client()
+	for _, missing := range all {
+		if missing == "+info" {
+			continue // decisions do without
+		}
+		t.Run(missing[1:], func(t *testing.T) {
+			setUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
+			own, failures := prefix(), 0
+			faulty := redisstore.New(server.Client(asLimiter), own, redisstore.Timeout(patience))
+			mended := redisstore.New(operator, own, redisstore.Timeout(patience))
+			for _, a := range algorithms {
+				rule := a.rule(a.name, core.Per(limit, century))
+				l, after := limiter(t, faulty, rule), limiter(t, mended, rule)
+				note := func(err error) {
+					if err == nil {
+						return
+					}
+					failures++
+					if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "lacks a permission") {
+						t.Errorf("%s: the error is %v, want core.ErrUnavailable because of a permission", a.name, err)
+					}
+				}
+				admitted := 0
+				ask := func(l *core.Limiter, key string, n int) {
+					d, err := l.AllowN(t.Context(), key, n)
+					note(err)
+					if err == nil && d.Allowed {
+						admitted += n
+					}
+				}
+				for range 2 * limit {
+					ask(l, "asked", 1)
+				}
+				ask(after, "asked", 1)
+				for range 2 * limit {
+					ask(l, "asked", 1)
+				}
+				for range limit {
+					ask(after, "asked", 1)
+				}
+				if admitted > limit {
+					t.Errorf("%s: %d events were admitted, want at most %d", a.name, admitted, limit)
+				}
+				note(l.Settle(t.Context(), "told", 10))
+				spend(t, after, "other", 2)
+				note(l.Refund(t.Context(), "other", 1))
+				note(l.Reset(t.Context(), "other"))
+				r, err := l.Reserve(t.Context(), "reserved", 2)
+				if err == nil {
+					err = r.Refund(t.Context())
+				}
+				note(err)
+			}
+			t.Logf("%d calls failed", failures)
+			for _, key := range keysOf(t, operator, "") {
+				if ttl := operator.PTTL(t.Context(), key).Val(); ttl < 0 && missing != "+pexpire" {
+					t.Errorf("the TTL of %q is %v, want a positive one", key, ttl)
+				}
+			}
+			must(t, operator.FlushAll(t.Context()).Err())
+			must(t, operator.ScriptFlush(t.Context()).Err())
+		})
+	}
+}
+
+// A fault of the configuration is told apart from an outage, in the error and in the log:
+// once, however many decisions it concerns.
+func TestStore_ConfigurationFault(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	all, _ := documentedCommands(t)
+	server := redistest.Single(t, "--requirepass", "swordfish")
+	without := func(command string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == command })
+	}
+	const permission, password = "the user lacks a permission", "the user name or password is missing or wrong"
+	for _, c := range []struct {
+		name           string
+		permissions    []string
+		user, password string
+		want           string // none for a user that may do everything
+	}{
+		{"all permissions", append([]string{"~test*"}, all...), "limiter", "password", ""},
+		{"no EVALSHA", append([]string{"~test*"}, without("+evalsha")...), "limiter", "password", permission},
+		{"no EVAL", append([]string{"~test*"}, without("+eval")...), "limiter", "password", permission},
+		{"no PSETEX", append([]string{"~test*"}, without("+psetex")...), "limiter", "password", permission},
+		{"no GET", append([]string{"~test*"}, without("+get")...), "limiter", "password", permission},
+		{"other keys", append([]string{"~other*"}, all...), "limiter", "password", permission},
+		{"wrong password", all, "limiter", "guess", password},
+		{"unknown user", all, "nobody", "password", password},
+		{"disabled user", append([]string{"off"}, all...), "limiter", "password", password},
+		{"no password", all, "", "", password},
+	} {
+		for _, mode := range modes {
+			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
+				must(t, server.Client().ScriptFlush(t.Context()).Err())
+				setUser(t, server, c.permissions...)
+				var log lockedBuffer
+				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })
+				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
+				rule := core.TokenBucket("mallory's rule", core.PerDay(1000))
+				l := limiter(t, s, rule)
+				for range 5 {
+					d, err := l.Allow(t.Context(), "mallory")
+					if c.want == "" {
+						if err != nil {
+							t.Errorf("the error is %v, want none", err)
+						}
+						continue
+					}
+					unavailable(t, d, err)
+					if err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("the error is %v, want a text with %q", err, c.want)
+					}
+					discreet(t, err, "mallory", s.Key("mallory", &rule), "guess", "swordfish")
+				}
+				if err := s.Probe(t.Context(), peeks(l, "mallory")); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("the error of a probe is %v, want a text with %q", err, c.want)
+				}
+				records := strings.Count(log.String(), "level=ERROR")
+				if c.want == "" && records != 0 || c.want != "" && (records != 1 || !strings.Contains(log.String(), c.want)) {
+					t.Errorf("the log is %q, want one record with %q, or none", log.String(), c.want)
+				}
+				for _, secret := range []string{"mallory", s.Key("mallory", &rule), "guess", "swordfish"} {
+					if strings.Contains(log.String(), secret) {
+						t.Errorf("the log is %q, and shows %q", log.String(), secret)
+					}
+				}
+			})
+		}
+	}
+}
