@@ -34,9 +34,9 @@ var refusals = []refusal{
 		func(t *testing.T, rdb *redis.Client) {
 			host, port, err := net.SplitHostPort(redistest.Single(t).Addr)
 			must(t, err)
-			must(t, rdb.SlaveOf(context.Background(), host, port).Err())
+			must(t, rdb.ReplicaOf(context.Background(), host, port).Err())
 		},
-		func(t *testing.T, rdb *redis.Client) { must(t, rdb.SlaveOf(context.Background(), "no", "one").Err()) },
+		func(t *testing.T, rdb *redis.Client) { must(t, rdb.ReplicaOf(context.Background(), "no", "one").Err()) },
 	},
 	outOfMemory,
 	{"no replicas", setting("min-replicas-to-write", "1"), setting("min-replicas-to-write", "0")},

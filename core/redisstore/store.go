@@ -12,7 +12,8 @@
 //
 // All rules of one key share a hash slot. Keys show nobody's address or name;
 // see [KeySecret] for identities that can be guessed. Every key has a TTL that
-// ends when its state means nothing any more: no key means nothing was used.
+// ends when its state means nothing any more: no key means nothing was used. Probes of
+// package failover write keys that end with a question mark, for a second.
 //
 // # Deadline
 //
