@@ -148,7 +148,7 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 }
 
 // A command that is missing makes decisions fail. It admits no event beyond the limit,
-// during the fault or after it, and leaves no state without a TTL but for PEXPIRE.
+// during the fault or after it, and leaves no state without a TTL, except PEXPIRE.
 func TestACL_MissingCommand(t *testing.T) {
 	t.Parallel()
 	const limit = 3

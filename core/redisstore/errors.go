@@ -52,8 +52,8 @@ func configurationFault(err error) string {
 // faultInterval is the least time between two log records about the configuration.
 const faultInterval = time.Minute
 
-// logFault logs that err is a fault of the configuration, if it is one: it lasts until
-// somebody mends it, and by default requests are let through.
+// logFault logs err if it is a fault of the configuration, which does not end by itself,
+// and during which package gate lets requests through by default.
 func (s *Store) logFault(ctx context.Context, err error) {
 	fault := configurationFault(err)
 	if fault == "" {

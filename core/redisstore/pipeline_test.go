@@ -135,8 +135,8 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 	}
 }
 
-// An application that closes the pipeline and makes another one is told by every
-// decision, and by no other error.
+// If the application closes the pipeline and opens another one, decisions fail with an
+// error that says so, until that pipeline is closed, too.
 func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 	t.Parallel()
 	for name, client := range pipeliningClients(t) {

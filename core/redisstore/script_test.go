@@ -165,6 +165,7 @@ func TestScriptNumbers(t *testing.T) {
 	for name, source := range lua(t) {
 		source = luaComment.ReplaceAllString(source, "")
 		source = luaLiteral.ReplaceAllString(source, "'text'")
+		source = strings.ReplaceAll(source, "(...)", "('text')") // arguments are checked at the caller
 		for before := ""; before != source; {
 			before = source
 			source = luaText.ReplaceAllString(source, "'text'")

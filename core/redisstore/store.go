@@ -40,8 +40,8 @@
 //
 //	+cluster|slots +command
 //
-// A missing permission or a wrong password is a fault of the configuration, and lasts
-// until somebody mends it. Decisions then fail with [core.ErrUnavailable], as in an
+// A missing permission or a wrong password is a fault of the configuration: unlike an
+// outage it does not end by itself. Decisions then fail with [core.ErrUnavailable], as in an
 // outage: package gate lets requests through by default, and package failover asks its
 // backup. So the Store also logs an error that says so by slog, at most once a minute. A
 // command that is missing in the middle of a script can leave an event charged whose
