@@ -147,8 +147,8 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	}
 }
 
-// A command that is missing makes decisions fail. It admits no event beyond the limit,
-// during the fault or after it, and leaves no state without a TTL, except PEXPIRE.
+// Without one of the commands, calls fail, no event is admitted beyond the limit, during
+// the fault or after it, and all states have a TTL unless the command is PEXPIRE.
 func TestACL_MissingCommand(t *testing.T) {
 	t.Parallel()
 	const limit = 3

@@ -61,6 +61,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -154,7 +155,7 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	switch {
 	case err == nil:
 		s.firstDecision.Do(s.onFirst)
-	case ctx.Err() == nil:
+	case errors.Is(err, core.ErrUnavailable):
 		s.unavailable.Add(1)
 	}
 	return err
