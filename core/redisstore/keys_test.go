@@ -16,7 +16,7 @@ import (
 // hostile are identities that a client could come up with. Every one of them
 // says "mallory" as soon as it says anything.
 var hostile = []string{
-	"", "}", "{", "{}", "}{", "{x}", "{mallory}", "mallory}", "{}mallory", "mallory\x00", "mallory\r\nDEL mallory\r\n", "mallory mallory",
+	"}", "{", "{}", "}{", "{x}", "{mallory}", "mallory}", "{}mallory", "mallory\x00", "mallory\r\nDEL mallory\r\n", "mallory mallory",
 	"mallory:log", "mallory*?[a-z]", "m\u00e4llory mallory", "\xff\xfe\xfdmallory", "%6dallory", "192.0.2.1 mallory",
 	strings.Repeat("mallory", 100<<10/7), strings.Repeat("x", 100<<10) + "mallory",
 }
