@@ -39,7 +39,7 @@ var programs = [...]program{
 		argue: counterArguments, verdict: counterVerdict,
 	},
 	core.AlgorithmSlidingLog: {
-		source: parseSource("sliding_log.lua"), code: 'l', version: "l1", arguments: 4, readings: 4,
+		source: parseSource("sliding_log.lua"), code: 'l', version: "l2", arguments: 4, readings: 4,
 		argue: logArguments, verdict: logVerdict,
 	},
 }

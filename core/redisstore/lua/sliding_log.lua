@@ -3,14 +3,24 @@
 -- State     a sorted set. A member holds up to 12 events, so that 128 members, up
 --           to which Redis keeps the set in one compact block, hold 1500 of them.
 --           Its score is the time of its newest event, and it is big-endian:
---             6 bytes  how many events were recorded before it, ever
+--             6 bytes  the number of its first event; events are numbered in order
 --             1 byte   width of an offset, 4 to 7, or 0 for a bulk
---             7 bytes  the time of its oldest event
+--             7 bytes  a time, no later than that of its oldest event
 --             then     an offset from that time for every event; or, in a bulk,
 --                      6 bytes: how many events happened at that time
---           The running number makes members unique, keeps those of the same
---           microsecond in order, and gives the count of the window as a
---           difference, without reading what lies between.
+--           The number makes members unique, keeps those of the same microsecond in
+--           order, and gives the count of the window as a difference, without
+--           reading what lies between.
+--           Undone events leave a gap between the numbers of two members: void
+--           numbers. Numbers form blocks of 64, and a member belongs to the block of
+--           its last number. A gap follows the last member of a block, and its
+--           numbers count as void numbers of that block. A Fenwick tree holds their
+--           sums. Node i > 0 is a member with the score 2^53 + 2 i, which is above
+--           every time; it covers the blocks from i - 1 on, as many as the largest
+--           power of 2 that divides i:
+--             6 bytes  i
+--             6 bytes  how many numbers of these blocks are void; not zero
+--           The nodes of blocks before the window are out of date and not read.
 -- Arguments cost, events, period (us), width
 -- Reading   count; how long until the first, the last, and enough events for the
 --           cost leave the window (us), 0 if there are none
@@ -18,8 +28,10 @@
 
 --- functions
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local WRAP = 281474976710656 -- running numbers go round at 2^48
+local END = 281474976710656 -- 2^48; numbers stay below it
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local BLOCK = 64 -- numbers
+local NODES = 9007199254740992 -- 2^53
 
 local function log_open(member)
   if #member <= HEADER then
@@ -30,7 +42,7 @@ local function log_open(member)
     if #member ~= HEADER + 6 then
       return nil
     end
-    return { width = 0, before = before, base = base, n = (struct.unpack('>I6', member, HEADER + 1)) }
+    return { width = 0, before = before, base = base, n = (struct.unpack('>I6', member, HEADER + 1)), bytes = member }
   end
   local n = (#member - HEADER) / width
   if width < 4 or width > 7 or n % 1 ~= 0 then
@@ -47,22 +59,75 @@ local function log_time(chunk, i)
   return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
 end
 
--- The time of the n-th event of the window, which begins after `left` events of
--- the member `first`, by bisection.
-local function log_nth(key, first, left, n)
-  local number = left + n
-  local low, high = 0, call('ZCARD', key) - 1
+-- How many events of a member happened at or before a time.
+local function log_until(chunk, time)
+  if chunk.width == 0 then
+    return chunk.base <= time and chunk.n or 0
+  end
+  local n = 0
+  while n < chunk.n and log_time(chunk, n + 1) <= time do
+    n = n + 1
+  end
+  return n
+end
+
+-- The node of the last block that holds a number below the given one.
+local function log_block(number)
+  return math.floor((number - 1) / BLOCK) + 1
+end
+
+local function log_score(node)
+  return format('%d', NODES + 2 * node)
+end
+
+-- The sum of a node and its member; not a number if the member cannot be read.
+local function log_node(key, node)
+  local score = log_score(node)
+  local member = call('ZRANGEBYSCORE', key, score, score)[1]
+  if not member then
+    return 0
+  end
+  return #member == 12 and struct.unpack('>I6', member, 7) or 0 / 0, member
+end
+
+-- How many numbers of the block of a node, and of all blocks after it, are void.
+local function log_voids(key, plan, node)
+  local sum, lowest, last = 0, 1, log_block(plan.last.before + plan.last.n)
+  while plan.voided and node < last do -- no number follows the last member
+    if node % (2 * lowest) ~= 0 then
+      sum = sum + log_node(key, node)
+      node = node + lowest
+    end
+    lowest = 2 * lowest
+  end
+  return sum
+end
+
+local function log_at(key, rank)
+  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
+end
+
+-- The member with the n-th event of the window, the place of that event in it, and
+-- its rank, by bisection.
+local function log_find(key, plan, n)
+  local function at(rank)
+    local chunk = log_at(key, rank)
+    return chunk, chunk and chunk.before - plan.first.before
+      - (plan.voids - log_voids(key, plan, log_block(chunk.before + chunk.n)))
+  end
+  n = plan.left + n
+  local low, high = call('ZRANK', key, plan.first.bytes), call('ZRANK', key, plan.last.bytes)
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    local chunk = log_open(call('ZRANGE', key, middle, middle)[1])
-    if chunk and (chunk.before - first.before) % WRAP < number then
+    local chunk, before = at(middle)
+    if chunk and before < n then
       low = middle
     else
       high = middle - 1
     end
   end
-  local chunk = log_open(call('ZRANGE', key, low, low)[1])
-  return chunk and log_time(chunk, math.max(1, math.min(chunk.n, number - (chunk.before - first.before) % WRAP)))
+  local chunk, before = at(low)
+  return chunk, chunk and math.max(1, math.min(chunk.n, n - before)), low
 end
 
 -- Fills in the last chunk, the first one that reaches into the window, and how
@@ -74,6 +139,13 @@ local function log_window(key, plan)
   end
   if #newest == 0 then
     return true
+  end
+  if newest[2] + 0 > NODES then
+    plan.voided = true
+    newest = call('ZREVRANGEBYSCORE', key, log_score(0), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if #newest == 0 then
+      return false
+    end
   end
   plan.last, plan.newest = log_open(newest[1]), tonumber(newest[2])
   if not plan.last or log_time(plan.last, plan.last.n) ~= plan.newest then
@@ -90,12 +162,10 @@ local function log_window(key, plan)
   if not chunk then
     return false
   end
-  local left = 0
-  while left < chunk.n and log_time(chunk, left + 1) <= plan.cutoff do
-    left = chunk.width == 0 and chunk.n or left + 1
-  end
+  local left = log_until(chunk, plan.cutoff)
   plan.first, plan.left = chunk, left
-  plan.count = (plan.last.before + plan.last.n - chunk.before) % WRAP - left
+  plan.voids = log_voids(key, plan, log_block(chunk.before + chunk.n))
+  plan.count = plan.last.before + plan.last.n - chunk.before - left - plan.voids
   return left < chunk.n and plan.count > 0 and log_time(chunk, left + 1) <= plan.newest
 end
 
@@ -112,13 +182,11 @@ local function log_read(key, cost, events, period, width)
     plan.last_leaves = math.min(plan.newest, now) + plan.period - now
     local excess = plan.count + plan.cost - plan.events
     if excess > 0 and plan.cost <= plan.events then
-      local at_which
-      if plan.left + excess <= plan.first.n then
-        at_which = log_time(plan.first, plan.left + excess)
-      else
-        at_which = log_nth(key, plan.first, plan.left, excess)
+      local chunk, i = plan.first, plan.left + excess
+      if i > chunk.n then
+        chunk, i = log_find(key, plan, excess)
       end
-      plan.retry = math.max(0, math.min(at_which or now, now) + plan.period - now)
+      plan.retry = math.max(0, math.min(chunk and log_time(chunk, i) or now, now) + plan.period - now)
     end
   end
   return plan
@@ -136,44 +204,50 @@ local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 
+local function log_bulk(before, base, n)
+  return log_header(0, before, base) .. struct.pack('>I6', n)
+end
+
+-- The events i to j of a member, as another.
+local function log_slice(chunk, i, j)
+  if chunk.width == 0 then
+    return log_open(log_bulk(chunk.before, chunk.base, j - i + 1))
+  end
+  return log_open(string.sub(chunk.bytes, 1, HEADER)
+    .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
+end
+
+-- A member with another number.
+local function log_number(chunk, number)
+  return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
+end
+
 -- Writes the whole window anew, with the events after now moved to now.
 local function log_rebase(key, plan)
-  local members = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), '+inf')
+  local members = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), log_score(0))
   call('DEL', key)
-  local before, late = 0, 0
+  local number, late = 0, 0
+  plan.first, plan.last = nil, nil
+  local function put(chunk)
+    chunk = log_number(chunk, number)
+    log_add(key, log_time(chunk, chunk.n), chunk.bytes)
+    number = number + chunk.n
+    plan.first, plan.last = plan.first or chunk, chunk
+  end
   for _, member in ipairs(members) do
     local chunk = log_open(member)
-    if chunk and chunk.width == 0 then
-      if chunk.base > now then
-        late = late + chunk.n
-      else
-        plan.last = { width = 0, before = before, base = chunk.base, n = chunk.n }
-        log_add(key, chunk.base, log_header(0, before, chunk.base) .. struct.pack('>I6', chunk.n))
-        before = before + chunk.n
+    if chunk then
+      local left, past = log_until(chunk, plan.cutoff), log_until(chunk, now)
+      if left < past then
+        put(log_slice(chunk, left + 1, past))
       end
-    elseif chunk then
-      local kept, newest = {}, nil
-      for i = 1, chunk.n do
-        local time = log_time(chunk, i)
-        if time > now then
-          late = late + 1
-        elseif time > plan.cutoff then
-          kept[#kept + 1] = struct.pack('>I' .. chunk.width, time - chunk.base)
-          newest = time
-        end
-      end
-      if newest then
-        local member = log_header(chunk.width, before, chunk.base) .. table.concat(kept)
-        log_add(key, newest, member)
-        before, plan.last = before + #kept, log_open(member)
-      end
+      late = late + chunk.n - math.max(left, past)
     end
   end
   if late > 0 then
-    local member = log_header(0, before, now) .. struct.pack('>I6', late)
-    log_add(key, now, member)
-    plan.last = log_open(member)
+    put(log_open(log_bulk(0, now, late)))
   end
+  plan.left, plan.voids, plan.voided = 0, 0, false
   plan.newest, plan.cutoff = now, now - plan.period
 end
 
@@ -182,14 +256,14 @@ end
 local function log_spend(key, plan)
   if plan.corrupt > 0 then
     call('DEL', key)
-  elseif plan.first and (plan.newest > now or plan.last.before + plan.last.n + plan.cost >= WRAP) then
+  elseif plan.first and (plan.newest > now or plan.last.before + plan.last.n + plan.cost >= END) then
     log_rebase(key, plan)
   end
   local last = plan.first and plan.last
-  local before = last and (last.before + last.n) % WRAP or 0
+  local before = last and last.before + last.n or 0
   local extended
   if plan.cost > SMALL then
-    log_add(key, now, log_header(0, before, now) .. struct.pack('>I6', plan.cost))
+    log_add(key, now, log_bulk(before, now, plan.cost))
   else
     local width, offset = plan.width, 0
     local member = log_header(width, before, now)
@@ -199,7 +273,7 @@ local function log_spend(key, plan)
     for i = 1, plan.cost do
       if #member + width > MEMBER then
         log_add(key, now, member)
-        member, offset = log_header(width, (before + i - 1) % WRAP, now), 0
+        member, offset = log_header(width, before + i - 1, now), 0
       end
       member = member .. struct.pack('>I' .. width, offset)
     end
@@ -209,6 +283,10 @@ local function log_spend(key, plan)
     call('ZREM', key, extended)
   elseif plan.cutoff then
     call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
+    if plan.voided then
+      local past = plan.first and plan.voids > 0 and log_score(log_block(plan.first.before + plan.first.n) - 1) or '+inf'
+      call('ZREMRANGEBYSCORE', key, log_score(1), past)
+    end
   end
   log_expire(key, plan)
 end
@@ -220,13 +298,36 @@ local function log_trim(key, plan)
   call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
   local first, left = plan.first, plan.left
   if left > 0 then
+    local rest = log_number(log_slice(first, left + 1, first.n), first.before + left)
     call('ZREM', key, first.bytes)
-    log_add(key, log_time(first, first.n),
-      log_header(first.width, (first.before + left) % WRAP, first.base) .. string.sub(first.bytes, HEADER + 1 + left * first.width))
+    log_add(key, log_time(rest, rest.n), rest.bytes)
+    plan.first, plan.left = rest, 0
+    plan.last = plan.last == first and rest or plan.last
   end
 end
 
--- Takes the n newest events of the window out.
+-- Changes the nodes that cover a block, given as its node, by change(past), where
+-- past is the node of the first block that they do not cover.
+local function log_change(key, plan, node, change)
+  local lowest, first = 1, log_block(plan.first.before + plan.first.n)
+  while node >= first do
+    if node % (2 * lowest) ~= 0 then
+      local sum, member = log_node(key, node)
+      sum = sum + change(node + lowest)
+      if member then
+        call('ZREM', key, member)
+      end
+      if sum > 0 then
+        call('ZADD', key, log_score(node), struct.pack('>I6I6', node, sum))
+      end
+      node = node - lowest
+    end
+    lowest = 2 * lowest
+  end
+end
+
+-- Takes the n newest events of the window out. What is left of the last member follows
+-- the member before it without a gap.
 local function log_give(key, plan, n)
   if not plan.first then
     return
@@ -236,62 +337,137 @@ local function log_give(key, plan, n)
   else
     log_trim(key, plan)
   end
-  while n > 0 do
-    local chunk = log_open(call('ZREVRANGE', key, 0, 0)[1] or '')
-    if not chunk then
-      return
-    end
-    call('ZREMRANGEBYRANK', key, -1, -1)
-    if chunk.n > n then
-      local kept = chunk.n - n
-      if chunk.width == 0 then
-        log_add(key, chunk.base, log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', kept))
-      else
-        log_add(key, log_time(chunk, kept), string.sub(chunk.bytes, 1, HEADER + kept * chunk.width))
-      end
-    end
-    n = n - chunk.n
+  local chunk, kept, rank
+  if n < plan.count then
+    chunk, kept, rank = log_find(key, plan, plan.count - n)
   end
+  if not chunk then
+    call('DEL', key)
+    return
+  end
+  local last, prior = log_slice(chunk, 1, kept), log_at(key, rank - 1)
+  if plan.voided then
+    local node = 1
+    if prior then
+      last = log_number(last, prior.before + prior.n)
+      node = log_block(last.before)
+    end
+    local voids = log_voids(key, plan, node)
+    log_change(key, plan, node, function(past)
+      return log_voids(key, plan, past) - voids
+    end)
+    call('ZREMRANGEBYSCORE', key, log_score(node), '+inf')
+  end
+  call('ZREMRANGEBYRANK', key, rank, call('ZRANK', key, plan.last.bytes))
+  log_add(key, log_time(last, kept), last.bytes)
 end
 
--- The events of a member but for n that were recorded at `time`, as bytes; their
--- number; and the time of the newest of them.
-local function log_without(chunk, n, time)
-  if chunk.width == 0 then
-    local count = chunk.base == time and math.max(0, chunk.n - n) or chunk.n
-    return struct.pack('>I6', count), count, chunk.base
+-- Appends a member to a list, or its events to the last one if they fit.
+local function log_append(list, chunk)
+  local last, width = list[#list], chunk.width
+  if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - HEADER > MEMBER
+    or log_time(chunk, chunk.n) - last.base >= 256 ^ width then
+    list[#list + 1] = chunk
+    return
   end
-  local kept, newest = {}, nil
+  local member = last.bytes
   for i = 1, chunk.n do
-    local at = log_time(chunk, i)
-    if at ~= time or i - #kept > n then
-      kept[#kept + 1], newest = struct.pack('>I' .. chunk.width, at - chunk.base), at
-    end
+    member = member .. struct.pack('>I' .. width, log_time(chunk, i) - last.base)
   end
-  return table.concat(kept), #kept, newest
+  list[#list] = log_open(member)
 end
 
 -- Takes n events that were recorded at `time` out again. After a clock that stepped
 -- back they cannot be told from others.
+--
+-- All members of the block are numbered anew, so that they follow the member before
+-- them without a gap, and so are the members after them that then fit into the block
+-- of the last of them; the gap that remains comes after those. So there are few gaps
+-- (one for every 16 events at most), however many events are undone. The members of
+-- the first block keep the number of their last event instead: what is before them
+-- does not count, and so the first block of the window never becomes an earlier one.
 local function log_undo(key, plan, n, time)
   if not plan.first or plan.newest > now then
     return
   end
   log_trim(key, plan)
-  local removed = 0
-  for _, member in ipairs(call('ZRANGEBYSCORE', key, format('%d', time), '+inf')) do
-    local chunk = log_open(member)
-    if not chunk then
-      return
+  local found = log_open(call('ZRANGEBYSCORE', key, format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
+  if not found or log_until(found, time - 1) == log_until(found, time) then
+    return
+  end
+  local node, rank = log_block(found.before + found.n), call('ZRANK', key, found.bytes)
+  local prior = log_at(key, rank - 1)
+  while prior and log_block(prior.before + prior.n) == node do
+    rank = rank - 1
+    prior = log_at(key, rank - 1)
+  end
+
+  local changes = {} -- of the void numbers of blocks
+  local function gap(chunk, next, sign)
+    local size = chunk and next and next.before - chunk.before - chunk.n or 0
+    if size > 0 then
+      local at = log_block(chunk.before + chunk.n)
+      changes[at] = (changes[at] or 0) + sign * size
     end
-    local rest, count, newest = log_without(chunk, n - removed, time)
-    local header = log_header(chunk.width, (chunk.before - removed) % WRAP, chunk.base)
-    removed = removed + chunk.n - count
-    if count == 0 then
-      call('ZREM', key, member)
-    elseif header .. rest ~= member then
-      call('ZREM', key, member)
-      log_add(key, newest, header .. rest)
+  end
+  local old, list, last, chunk = {}, {}, prior, log_at(key, rank)
+  local start, left = prior and prior.before + prior.n, 0
+  while chunk do
+    local kept = log_until(chunk, time - 1)
+    local past = math.min(log_until(chunk, time), kept + n)
+    if kept >= past and log_block(chunk.before + chunk.n) ~= node
+      and not (start and start + left + chunk.n <= log_block(start + left) * BLOCK) then
+      break
+    end
+    if kept >= past then
+      log_append(list, chunk)
+    else
+      if kept > 0 then
+        log_append(list, log_slice(chunk, 1, kept))
+      end
+      if past < chunk.n then
+        log_append(list, log_slice(chunk, past + 1, chunk.n))
+      end
+      n, left = n - (past - kept), left - (past - kept)
+    end
+    left = left + chunk.n
+    gap(last, chunk, -1)
+    old[#old + 1], last = chunk, chunk
+    rank = rank + 1
+    chunk = log_at(key, rank)
+  end
+  gap(last, chunk, -1)
+  start = start or last.before + last.n - left
+
+  local new = {}
+  for i = 1, #list do
+    list[i] = log_number(list[i], start)
+    start = start + list[i].n
+    new[list[i].bytes] = true
+  end
+  for _, chunk in ipairs(old) do
+    if new[chunk.bytes] then
+      new[chunk.bytes] = false
+    else
+      call('ZREM', key, chunk.bytes)
+    end
+  end
+  for _, chunk in ipairs(list) do
+    if new[chunk.bytes] then
+      log_add(key, log_time(chunk, chunk.n), chunk.bytes)
+    end
+  end
+  last = list[#list] or prior
+  if not last and not chunk then
+    call('DEL', key)
+    return
+  end
+  gap(last, chunk, 1)
+  for node, size in pairs(changes) do
+    if size ~= 0 then
+      log_change(key, plan, node, function()
+        return size
+      end)
     end
   end
 end
@@ -311,7 +487,7 @@ if plan_N.first and plan_N.newest > now then
 end
 
 --- settle
-plan_N.cost = math.min(plan_N.cost, WRAP - 1 - plan_N.count)
+plan_N.cost = math.min(plan_N.cost, END - 1 - plan_N.count)
 if plan_N.cost > 0 then
   log_spend(KEYS[I_N], plan_N)
 end

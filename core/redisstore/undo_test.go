@@ -1,0 +1,418 @@
+package redisstore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// A logPair is a sliding log in Redis beside the same one in the reference store. Every
+// charge goes to both, and the two states must be equal.
+type logPair struct {
+	t     *testing.T
+	h     *storetest.Harness
+	ref   *reference.Store
+	rule  core.Rule
+	rdb   *redis.Client
+	key   string
+	held  []core.Charge // admitted, with their marks
+	trace []string
+}
+
+func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
+	h := harness(rdb)
+	p := &logPair{t: t, h: h, rule: core.SlidingLog("log", limit), rdb: rdb}
+	p.ref = reference.New(func() int64 { return h.Now().UnixMicro() })
+	p.key = h.Store.(*redisstore.Store).Key("k", &p.rule)
+	return p
+}
+
+// take sends the charge to both stores and returns the state.
+func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Mark) core.State {
+	p.t.Helper()
+	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, mark %v, at %d", op, cost, rule, mark, p.h.Now().UnixMicro()))
+	one := func(s core.Store) core.Charge {
+		c := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost}}
+		switch {
+		case mark != nil:
+			m := *mark
+			c[0].Mark = &m
+		case op == core.Spend:
+			c[0].Mark = new(core.Mark)
+		}
+		if err := s.Take(p.t.Context(), c); err != nil {
+			p.t.Fatal(err)
+		}
+		return c[0]
+	}
+	got, want := one(p.h.Store), one(p.ref)
+	if got.State != want.State {
+		for _, line := range p.trace[max(0, len(p.trace)-20):] {
+			p.t.Log(line)
+		}
+		p.t.Fatalf("step %d: the state is\n\t%+v, expected\n\t%+v", len(p.trace), got.State, want.State)
+	}
+	if op == core.Spend && got.State.Allowed {
+		p.held = append(p.held, got)
+	}
+	return got.State
+}
+
+func (p *logPair) spend(cost int) core.State { return p.take(&p.rule, core.Spend, cost, nil) }
+
+// undo takes the i-th held charge back.
+func (p *logPair) undo(i int) core.State {
+	c := p.held[i]
+	p.held = slices.Delete(p.held, i, i+1)
+	return p.take(c.Rule, core.Undo, c.Cost, c.Mark)
+}
+
+// A logShape is the size of a sliding log in Redis.
+type logShape struct{ events, members, gaps, nodes int }
+
+// The layout of a sliding log; see lua/sliding_log.lua.
+const (
+	logBlock = 64
+	logNodes = 1 << 53
+)
+
+// checkLog reads the sorted set of a sliding log and checks the layout that
+// lua/sliding_log.lua describes.
+func checkLog(t *testing.T, rdb *redis.Client, key string) (shape logShape) {
+	t.Helper()
+	number := func(b string) int64 { return int64(binary.BigEndian.Uint64([]byte("\x00\x00" + b[:6]))) }
+	type member struct{ before, n int64 }
+	var members []member
+	nodes := map[int64]int64{}
+	for _, z := range rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
+		b := z.Member.(string)
+		if z.Score > logNodes {
+			i := int64(z.Score-logNodes) / 2
+			if len(b) != 12 || number(b) != i || number(b[6:]) == 0 {
+				t.Fatalf("node %d is %x", i, b)
+			}
+			nodes[i] = number(b[6:])
+			continue
+		}
+		m := member{before: number(b)}
+		if width := int64(b[6]); width > 0 {
+			m.n = int64(len(b)-14) / width
+		} else {
+			m.n = number(b[14:])
+		}
+		members = append(members, m)
+		shape.events += int(m.n)
+	}
+	shape.members, shape.nodes = len(members), len(nodes)
+	if shape.members == 0 {
+		if shape.nodes > 0 {
+			t.Fatalf("%d nodes without members", shape.nodes)
+		}
+		return shape
+	}
+	block := func(m member) int64 { return (m.before+m.n-1)/logBlock + 1 }
+	voids := map[int64]int64{}
+	for i, m := range members[1:] {
+		last := members[i]
+		gap := m.before - last.before - last.n
+		if gap < 0 || gap > 0 && block(m) == block(last) {
+			t.Fatalf("members %d and %d hold the numbers %d+%d and %d+%d", i, i+1, last.before, last.n, m.before, m.n)
+		}
+		if gap > 0 {
+			shape.gaps++
+			voids[block(last)] += gap
+		}
+	}
+	for i := block(members[0]); i <= block(members[len(members)-1]); i++ {
+		var sum int64
+		for b, n := range voids {
+			if i <= b && b < i+i&-i {
+				sum += n
+			}
+		}
+		if nodes[i] != sum {
+			t.Fatalf("node %d is %d, expected %d; gaps by block: %v", i, nodes[i], sum, voids)
+		}
+	}
+	if most := shape.events/16 + 2; shape.gaps > most {
+		t.Fatalf("%d gaps for %d events, expected at most %d", shape.gaps, shape.events, most)
+	}
+	return shape
+}
+
+// TestSlidingLog_Undo_random compares logs of which most events are undone, in any
+// order, with the reference store.
+func TestSlidingLog_Undo_random(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, c := range []struct {
+		name  string
+		limit core.Limit
+		costs []int         // of charges, one of them at random
+		step  time.Duration // at most, between two charges
+		open  int           // charges that are open at a time, about
+		steps int
+	}{
+		{"many open", core.PerHour(3000), []int{1}, time.Second, 2000, 6000},
+		{"a window that moves", core.PerMinute(700), []int{1, 2, 3}, time.Second, 400, 4000},
+		{"frozen clock", core.PerHour(1500), []int{1, 5}, 0, 300, 2500},
+		{"bulks", core.PerHour(20_000), []int{1, 8, 9, 40, 200}, 5 * time.Second, 500, 4000},
+		{"few open", core.PerMinute(100), []int{1, 9}, time.Second, 10, 2000},
+		{"wide offsets", core.Per(2000, 365*24*time.Hour), []int{1, 4}, 8 * time.Hour, 600, 3000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newLogPair(t, rdb, c.limit)
+			rng := rand.New(rand.NewPCG(uint64(c.open), 3))
+			half := core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per))
+			var most logShape
+			for step := range c.steps {
+				p.h.Advance((time.Duration(rng.Int64N(int64(c.step) + 1))).Truncate(time.Microsecond))
+				switch n := len(p.held); {
+				case rng.IntN(300) == 0:
+					p.h.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
+				case rng.IntN(100) == 0:
+					p.take(&p.rule, core.Refund, 1+rng.IntN(1+c.limit.Events/20), nil)
+				case rng.IntN(200) == 0:
+					p.take(&p.rule, core.Settle, 1+rng.IntN(30), nil)
+				case rng.IntN(20) == 0: // denied, and says when it would not be
+					p.take(&p.rule, core.Spend, c.limit.Events, nil)
+				case rng.IntN(20) == 0:
+					p.take(&half, core.Spend, 1+rng.IntN(c.limit.Events/2), nil)
+				case n > 0 && rng.IntN(2*c.open) < n:
+					p.undo([]int{0, n - 1, rng.IntN(n), n / 2}[rng.IntN(4)])
+				default:
+					p.spend(c.costs[rng.IntN(len(c.costs))])
+				}
+				if step%50 == 0 {
+					s := checkLog(t, rdb, p.key)
+					most = logShape{max(most.events, s.events), max(most.members, s.members), max(most.gaps, s.gaps), max(most.nodes, s.nodes)}
+				}
+			}
+			t.Logf("at most %+v", most)
+			for len(p.held) > 0 {
+				p.undo(rng.IntN(len(p.held)))
+			}
+			checkLog(t, rdb, p.key)
+			p.take(&p.rule, core.Refund, c.limit.Events, nil)
+			p.spend(1)
+		})
+	}
+}
+
+// TestSlidingLog_Undo_order undoes all events but every tenth, in a given order, and then
+// uses what is left.
+func TestSlidingLog_Undo_order(t *testing.T) {
+	t.Parallel()
+	const events = 1200
+	rdb := redistest.Shared(t).Client()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		name  string
+		order func(n int) []int
+	}{
+		{"oldest first", func(n int) []int { return upTo(n) }},
+		{"newest first", func(n int) []int { s := upTo(n); slices.Reverse(s); return s }},
+		{"at random", rng.Perm},
+		{"outside in", func(n int) []int {
+			s := upTo(n)
+			for i := range s {
+				if i%2 == 1 {
+					s[i] = n - 1 - i/2
+				} else {
+					s[i] = i / 2
+				}
+			}
+			return s
+		}},
+	} {
+		for _, cost := range []int{1, 20} {
+			t.Run(fmt.Sprintf("%s by %d", c.name, cost), func(t *testing.T) {
+				t.Parallel()
+				p := newLogPair(t, rdb, core.PerHour(events*cost))
+				for range events {
+					p.spend(cost)
+					p.h.Advance(time.Second)
+				}
+				all := p.held
+				for step, i := range c.order(events) {
+					if i%10 == 0 {
+						continue
+					}
+					p.take(&p.rule, core.Undo, cost, all[i].Mark)
+					if step%40 == 0 {
+						checkLog(t, rdb, p.key)
+						p.take(&p.rule, core.Spend, events*cost, nil) // denied
+					}
+				}
+				shape := checkLog(t, rdb, p.key)
+				if want := events / 10 * cost; shape.events != want {
+					t.Fatalf("%d events are left, expected %d", shape.events, want)
+				}
+				p.take(&p.rule, core.Refund, events/30*cost, nil)
+				checkLog(t, rdb, p.key)
+				p.h.Advance(-time.Minute)
+				p.spend(2 * cost)
+				for range events {
+					p.h.Advance(3 * time.Second)
+					p.spend(cost)
+				}
+				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
+					t.Errorf("%d nodes are left when all gaps have left the window, expected 0", n)
+				}
+			})
+		}
+	}
+}
+
+func upTo(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// TestSlidingLog_Undo_size holds charges open until others have come, and undoes
+// nearly all of them: the key does not grow with their number.
+func TestSlidingLog_Undo_size(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, c := range []struct {
+		limit, open, keep int // of so many charges one is kept
+	}{
+		{500, 1, 1 << 20}, {500, 100, 1 << 20}, {500, 400, 1 << 20}, {500, 300, 100}, {1000, 600, 50},
+	} {
+		t.Run(fmt.Sprintf("limit %d, %d open, 1 of %d kept", c.limit, c.open, c.keep), func(t *testing.T) {
+			t.Parallel()
+			p := newLogPair(t, rdb, core.PerHour(c.limit))
+			var most logShape
+			var bytes int64
+			for i := range 12_000 {
+				if st := p.spend(1); !st.Allowed {
+					t.Fatalf("charge %d was denied", i)
+				}
+				if i%c.keep == 0 {
+					p.held = p.held[:len(p.held)-1]
+				}
+				if len(p.held) > c.open {
+					p.undo(0)
+				}
+				p.h.Advance(200 * time.Millisecond)
+				if i%200 == 0 {
+					s := checkLog(t, rdb, p.key)
+					most = logShape{max(most.events, s.events), max(most.members, s.members), max(most.gaps, s.gaps), max(most.nodes, s.nodes)}
+					bytes = max(bytes, weight(t, rdb, p.key))
+				}
+			}
+			t.Logf("at most %+v, %d bytes", most, bytes)
+			if want := int64(12 * c.limit); bytes > want {
+				t.Errorf("%d bytes, expected at most %d", bytes, want)
+			}
+			if want := (2*c.limit/logBlock + 1) * bits.Len(12_000/logBlock); most.nodes > want {
+				t.Errorf("%d nodes, expected at most %d", most.nodes, want)
+			}
+		})
+	}
+}
+
+// commandsOf is how many commands the server has run, by name, while f ran.
+func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int) {
+	t.Helper()
+	read := func() map[string]int {
+		all := map[string]int{}
+		for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
+			name, rest, found := strings.Cut(line, ":calls=")
+			if number, _, _ := strings.Cut(rest, ","); found {
+				n, err := strconv.Atoi(number)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[strings.TrimPrefix(name, "cmdstat_")] = n
+			}
+		}
+		return all
+	}
+	before := read()
+	f()
+	calls = read()
+	for name := range calls {
+		calls[name] -= before[name]
+	}
+	delete(calls, "info")
+	return calls
+}
+
+// TestSlidingLog_Undo_commands checks that the commands of an undo and of a refund do
+// not become more with the events of the log.
+func TestSlidingLog_Undo_commands(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Single(t).Client()
+	for _, c := range []struct {
+		name         string
+		cost         int // of the charge that is undone, and of those around it
+		older, newer int // charges
+		op           core.Op
+		most         int // commands
+	}{
+		{"newest of 1000", 1, 1000, 0, core.Undo, 40},
+		{"oldest of 1000", 1, 0, 1000, core.Undo, 60},
+		{"oldest of 10000", 1, 0, 10_000, core.Undo, 60},
+		{"newest of 10000", 1, 10_000, 0, core.Undo, 40},
+		{"one in the middle", 1, 5000, 5000, core.Undo, 90},
+		{"8 in the middle", 8, 1000, 1000, core.Undo, 90},
+		{"20 in the middle", 20, 5000, 5000, core.Undo, 90},
+		{"refund of the newest of 10000", 1, 10_000, 0, core.Refund, 30},
+		{"refund of 7500", 5, 2000, 0, core.Refund, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := harness(rdb)
+			rule := core.SlidingLog(c.name, core.PerDay(1_000_000))
+			take := func(op core.Op, cost int, mark *core.Mark) *core.Mark {
+				charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Mark: mark}}
+				if err := h.Store.Take(context.Background(), charges); err != nil {
+					t.Fatal(err)
+				}
+				h.Advance(time.Second)
+				return mark
+			}
+			for range c.older {
+				take(core.Spend, c.cost, nil)
+			}
+			mark := take(core.Spend, c.cost, new(core.Mark))
+			for range c.newer {
+				take(core.Spend, c.cost, nil)
+			}
+			cost := c.cost
+			if c.op == core.Refund {
+				mark, cost = nil, max(1, c.cost*1500*(c.cost/5))
+			}
+			total := 0
+			calls := commandsOf(t, rdb, func() { take(c.op, cost, mark) })
+			for name, n := range calls {
+				if name != "evalsha" && name != "eval" {
+					total += n
+				}
+			}
+			t.Logf("%d commands: zadd %d, zrem %d", total, calls["zadd"], calls["zrem"])
+			if total > c.most {
+				t.Errorf("%d commands, expected at most %d: %v", total, c.most, calls)
+			}
+		})
+	}
+}
