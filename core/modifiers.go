@@ -7,8 +7,9 @@ import (
 )
 
 // SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them
-// make the rule less strict and its state larger. It has no meaning for other
-// algorithms than [SlidingWindow], and New then says so.
+// make the rule less strict, its state larger, and in Redis decisions with a cost
+// above one slower. It has no meaning for other algorithms than [SlidingWindow], and
+// New then says so.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
 		n = -1 // none is what other algorithms have, and no sliding window

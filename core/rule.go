@@ -120,10 +120,14 @@ func SlidingWindow(name string, l Limit) Rule {
 	return r
 }
 
-// The number of sub-windows of a [SlidingWindow].
+// The number of sub-windows of a [SlidingWindow]. A decision with a cost above one
+// may have to read all of them, a refund to write all of them. With MaxSubWindows
+// that takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis
+// gives to hashes of up to 128 fields. 120 sub-windows are half a second each of a
+// minute, half a minute each of an hour.
 const (
 	DefaultSubWindows = 60
-	MaxSubWindows     = 2048
+	MaxSubWindows     = 120
 )
 
 func (l Limit) capacity() int {

@@ -35,7 +35,7 @@ var programs = [...]program{
 		argue: windowArguments, verdict: windowVerdict,
 	},
 	core.AlgorithmSlidingWindow: {
-		source: parseSource("sliding_window.lua"), code: 'c', version: "c1", arguments: 4, readings: 5,
+		source: parseSource("sliding_window.lua"), code: 'c', version: "c2", arguments: 4, readings: 5,
 		argue: counterArguments, verdict: counterVerdict,
 	},
 	core.AlgorithmSlidingLog: {

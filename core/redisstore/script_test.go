@@ -140,15 +140,15 @@ var (
 	luaAny     = regexp.MustCompile(`\bp?call\(`)
 	luaLeft    = regexp.MustCompile(`[\w.']+\s*$`)
 	luaRight   = regexp.MustCompile(`^\s*[\w.']+`)
-	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|\w+\.bytes|-?\d{1,5})$`)
+	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|[\w.]+\.bytes|-?\d{1,5})$`)
 )
 
 // luaTexts are the variables that hold text, and the numbers that stay so small
 // that every version of Redis writes them out.
 var luaTexts = []string{
-	"key", "value", "member", "extended", "first.bytes", "name", "header", "rest",
-	"chunk.width",   // bytes, 4 to 7
-	"middle", "low", // ranks in a sorted set
+	"key", "value", "member", "extended", "name", "score",
+	"chunk.width", "width", // bytes, 4 to 7
+	"rank", "newest", // ranks in a sorted set
 }
 
 func isLuaText(operand string) bool {

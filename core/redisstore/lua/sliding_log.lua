@@ -71,31 +71,18 @@ local function log_until(chunk, time)
   return n
 end
 
--- The node of the last block that holds a number below the given one.
-local function log_block(number)
-  return math.floor((number - 1) / BLOCK) + 1
-end
-
-local function log_score(node)
-  return format('%d', NODES + 2 * node)
-end
-
--- The sum of a node and its member; not a number if the member cannot be read.
-local function log_node(key, node)
-  local score = log_score(node)
-  local member = call('ZRANGEBYSCORE', key, score, score)[1]
-  if not member then
-    return 0
-  end
-  return #member == 12 and struct.unpack('>I6', member, 7) or 0 / 0, member
-end
-
--- How many numbers of the block of a node, and of all blocks after it, are void.
-local function log_voids(key, plan, node)
-  local sum, lowest, last = 0, 1, log_block(plan.last.before + plan.last.n)
+-- How many numbers are void in the block that ends with the numbers below the given
+-- one, and in all blocks after it; not a number if a node cannot be read.
+local function log_voids(key, plan, number)
+  local node, last = math.floor((number - 1) / BLOCK) + 1, (plan.last.before + plan.last.n) / BLOCK
+  local sum, lowest = 0, 1
   while plan.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      sum = sum + log_node(key, node)
+      local score = format('%d', NODES + 2 * node)
+      local member = call('ZRANGEBYSCORE', key, score, score)[1]
+      if member then
+        sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
+      end
       node = node + lowest
     end
     lowest = 2 * lowest
@@ -103,31 +90,22 @@ local function log_voids(key, plan, node)
   return sum
 end
 
-local function log_at(key, rank)
-  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
-end
-
 -- The member with the n-th event of the window, the place of that event in it, and
 -- its rank, by bisection.
 local function log_find(key, plan, n)
-  local function at(rank)
-    local chunk = log_at(key, rank)
-    return chunk, chunk and chunk.before - plan.first.before
-      - (plan.voids - log_voids(key, plan, log_block(chunk.before + chunk.n)))
-  end
-  n = plan.left + n
+  local number, chunk, left, at = plan.first.before + plan.left + n, nil, nil, nil
   local low, high = call('ZRANK', key, plan.first.bytes), call('ZRANK', key, plan.last.bytes)
-  while low < high do
-    local middle = math.ceil((low + high) / 2)
-    local chunk, before = at(middle)
-    if chunk and before < n then
-      low = middle
+  while low <= high do
+    local rank = math.floor((low + high) / 2)
+    local middle = log_open(call('ZRANGE', key, rank, rank)[1])
+    local before = middle and middle.before - (plan.voids - log_voids(key, plan, middle.before + middle.n))
+    if middle and before < number then
+      chunk, left, at, low = middle, number - before, rank, rank + 1
     else
-      high = middle - 1
+      high = rank - 1
     end
   end
-  local chunk, before = at(low)
-  return chunk, chunk and math.max(1, math.min(chunk.n, n - before)), low
+  return chunk, chunk and math.min(chunk.n, left), at
 end
 
 -- Fills in the last chunk, the first one that reaches into the window, and how
@@ -140,14 +118,16 @@ local function log_window(key, plan)
   if #newest == 0 then
     return true
   end
-  if newest[2] + 0 > NODES then
+  plan.newest = newest[2] + 0
+  if plan.newest > NODES then
     plan.voided = true
-    newest = call('ZREVRANGEBYSCORE', key, log_score(0), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = call('ZREVRANGEBYSCORE', key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
+    plan.newest = newest[2] + 0
   end
-  plan.last, plan.newest = log_open(newest[1]), tonumber(newest[2])
+  plan.last = log_open(newest[1])
   if not plan.last or log_time(plan.last, plan.last.n) ~= plan.newest then
     return false
   end
@@ -164,7 +144,7 @@ local function log_window(key, plan)
   end
   local left = log_until(chunk, plan.cutoff)
   plan.first, plan.left = chunk, left
-  plan.voids = log_voids(key, plan, log_block(chunk.before + chunk.n))
+  plan.voids = plan.voided and log_voids(key, plan, chunk.before + chunk.n) or 0
   plan.count = plan.last.before + plan.last.n - chunk.before - left - plan.voids
   return left < chunk.n and plan.count > 0 and log_time(chunk, left + 1) <= plan.newest
 end
@@ -204,32 +184,14 @@ local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 
-local function log_bulk(before, base, n)
-  return log_header(0, before, base) .. struct.pack('>I6', n)
-end
-
--- The events i to j of a member, as another.
-local function log_slice(chunk, i, j)
-  if chunk.width == 0 then
-    return log_open(log_bulk(chunk.before, chunk.base, j - i + 1))
-  end
-  return log_open(string.sub(chunk.bytes, 1, HEADER)
-    .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
-end
-
--- A member with another number.
-local function log_number(chunk, number)
-  return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
-end
-
 -- Writes the whole window anew, with the events after now moved to now.
 local function log_rebase(key, plan)
-  local members = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), log_score(0))
+  local members = call('ZRANGEBYSCORE', key, format('(%d', plan.cutoff), format('%d', NODES))
   call('DEL', key)
   local number, late = 0, 0
   plan.first, plan.last = nil, nil
-  local function put(chunk)
-    chunk = log_number(chunk, number)
+  local function put(member)
+    local chunk = log_open(struct.pack('>I6', number) .. string.sub(member, 7))
     log_add(key, log_time(chunk, chunk.n), chunk.bytes)
     number = number + chunk.n
     plan.first, plan.last = plan.first or chunk, chunk
@@ -238,14 +200,17 @@ local function log_rebase(key, plan)
     local chunk = log_open(member)
     if chunk then
       local left, past = log_until(chunk, plan.cutoff), log_until(chunk, now)
-      if left < past then
-        put(log_slice(chunk, left + 1, past))
+      if left < past and chunk.width == 0 then
+        put(member)
+      elseif left < past then
+        put(string.sub(member, 1, HEADER)
+          .. string.sub(member, HEADER + 1 + left * chunk.width, HEADER + past * chunk.width))
       end
       late = late + chunk.n - math.max(left, past)
     end
   end
   if late > 0 then
-    put(log_open(log_bulk(0, now, late)))
+    put(log_header(0, 0, now) .. struct.pack('>I6', late))
   end
   plan.left, plan.voids, plan.voided = 0, 0, false
   plan.newest, plan.cutoff = now, now - plan.period
@@ -263,7 +228,7 @@ local function log_spend(key, plan)
   local before = last and last.before + last.n or 0
   local extended
   if plan.cost > SMALL then
-    log_add(key, now, log_bulk(before, now, plan.cost))
+    log_add(key, now, log_header(0, before, now) .. struct.pack('>I6', plan.cost))
   else
     local width, offset = plan.width, 0
     local member = log_header(width, before, now)
@@ -284,14 +249,41 @@ local function log_spend(key, plan)
   elseif plan.cutoff then
     call('ZREMRANGEBYSCORE', key, '-inf', format('%d', plan.cutoff))
     if plan.voided then
-      local past = plan.first and plan.voids > 0 and log_score(log_block(plan.first.before + plan.first.n) - 1) or '+inf'
-      call('ZREMRANGEBYSCORE', key, log_score(1), past)
+      local score = '+inf'
+      if plan.first and plan.voids > 0 then
+        local node = math.floor((plan.first.before + plan.first.n - 1) / BLOCK)
+        score = format('%d', NODES + 2 * node)
+      end
+      call('ZREMRANGEBYSCORE', key, format('(%d', NODES), score)
     end
   end
   log_expire(key, plan)
 end
 
 --- telling
+-- The node of the block that ends with the numbers below the given one.
+local function log_block(number)
+  return math.floor((number - 1) / BLOCK) + 1
+end
+
+local function log_at(key, rank)
+  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
+end
+
+-- A member with another number.
+local function log_number(chunk, number)
+  return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
+end
+
+-- The events i to j of a member, as another.
+local function log_slice(chunk, i, j)
+  if chunk.width == 0 then
+    return log_open(log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', j - i + 1))
+  end
+  return log_open(string.sub(chunk.bytes, 1, HEADER)
+    .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
+end
+
 -- Forgets what has left the window. It must not come back when the newest event is
 -- another.
 local function log_trim(key, plan)
@@ -307,18 +299,20 @@ local function log_trim(key, plan)
 end
 
 -- Changes the nodes that cover a block, given as its node, by change(past), where
--- past is the node of the first block that they do not cover.
+-- `past` is the first number that they do not cover.
 local function log_change(key, plan, node, change)
   local lowest, first = 1, log_block(plan.first.before + plan.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local sum, member = log_node(key, node)
-      sum = sum + change(node + lowest)
+      local score = format('%d', NODES + 2 * node)
+      local member = call('ZRANGEBYSCORE', key, score, score)[1]
+      local sum = change((node + lowest - 1) * BLOCK)
       if member then
+        sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
         call('ZREM', key, member)
       end
       if sum > 0 then
-        call('ZADD', key, log_score(node), struct.pack('>I6I6', node, sum))
+        call('ZADD', key, score, struct.pack('>I6I6', node, sum))
       end
       node = node - lowest
     end
@@ -352,13 +346,14 @@ local function log_give(key, plan, n)
       last = log_number(last, prior.before + prior.n)
       node = log_block(last.before)
     end
-    local voids = log_voids(key, plan, node)
+    local voids = log_voids(key, plan, node * BLOCK)
     log_change(key, plan, node, function(past)
-      return log_voids(key, plan, past) - voids
+      return log_voids(key, plan, past + 1) - voids
     end)
-    call('ZREMRANGEBYSCORE', key, log_score(node), '+inf')
+    call('ZREMRANGEBYSCORE', key, format('%d', NODES + 2 * node), '+inf')
   end
-  call('ZREMRANGEBYRANK', key, rank, call('ZRANK', key, plan.last.bytes))
+  local newest = call('ZRANK', key, plan.last.bytes)
+  call('ZREMRANGEBYRANK', key, rank, newest)
   log_add(key, log_time(last, kept), last.bytes)
 end
 
@@ -372,7 +367,8 @@ local function log_append(list, chunk)
   end
   local member = last.bytes
   for i = 1, chunk.n do
-    member = member .. struct.pack('>I' .. width, log_time(chunk, i) - last.base)
+    local offset = log_time(chunk, i) - last.base
+    member = member .. struct.pack('>I' .. width, offset)
   end
   list[#list] = log_open(member)
 end
@@ -395,7 +391,8 @@ local function log_undo(key, plan, n, time)
   if not found or log_until(found, time - 1) == log_until(found, time) then
     return
   end
-  local node, rank = log_block(found.before + found.n), call('ZRANK', key, found.bytes)
+  local node, from = log_block(found.before + found.n), call('ZRANK', key, found.bytes)
+  local rank = from
   local prior = log_at(key, rank - 1)
   while prior and log_block(prior.before + prior.n) == node do
     rank = rank - 1
@@ -413,13 +410,16 @@ local function log_undo(key, plan, n, time)
   local old, list, last, chunk = {}, {}, prior, log_at(key, rank)
   local start, left = prior and prior.before + prior.n, 0
   while chunk do
-    local kept = log_until(chunk, time - 1)
-    local past = math.min(log_until(chunk, time), kept + n)
-    if kept >= past and log_block(chunk.before + chunk.n) ~= node
+    local kept, past = 0, 0
+    if n > 0 and rank >= from and chunk.base <= time then
+      kept = log_until(chunk, time - 1)
+      past = math.min(log_until(chunk, time), kept + n)
+    end
+    if kept == past and log_block(chunk.before + chunk.n) ~= node
       and not (start and start + left + chunk.n <= log_block(start + left) * BLOCK) then
       break
     end
-    if kept >= past then
+    if kept == past then
       log_append(list, chunk)
     else
       if kept > 0 then

@@ -1,9 +1,8 @@
 -- sliding_window: counts the events of sub-windows, of which the oldest counts
 -- in full until all of it has left.
 --
--- State     a hash: for every sub-window its number modulo m and its count (small
+-- State     a hash: for every sub-window its number modulo 128 and its count (small
 --           numbers, which Redis packs in two to four bytes each), and
---             m  8192; left out if it is 128, which is enough for 100 sub-windows
 --             g  the length of a sub-window (us)
 --             o  the number of the oldest sub-window; numbers count from 1970
 --             l  the number of the newest
@@ -17,37 +16,39 @@
 -- o, l, t and the current sub-window is read.
 
 --- functions
+local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
+
 local function counter_integer(text)
   local n = tonumber(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n
 end
 
 -- Whether a field is that of a sub-window.
-local COUNTER_META = { g = true, m = true, o = true, l = true, t = true }
+local COUNTER_META = { g = true, o = true, l = true, t = true }
 
 -- All sub-windows that have not left, oldest first; nil if they cannot be read.
 local function counter_scan(key, plan)
   local fields = call('HGETALL', key)
-  local all, gone, total = {}, {}, 0
+  local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
     if not COUNTER_META[name] then
       local slot, n = counter_integer(name), counter_integer(fields[i + 1])
-      if not slot or not n or slot >= plan.kept then
+      if not slot or not n or slot >= SLOTS then
         return nil
       end
-      local number = plan.newest - (plan.newest - slot) % plan.kept
-      if (number + 1) * plan.grain - 1 > plan.cutoff then
-        all[#all + 1] = { number = number, n = n }
-        total = total + n
-      else
-        gone[#gone + 1] = name
-      end
+      counts[slot] = n
     end
   end
-  table.sort(all, function(a, b)
-    return a.number < b.number
-  end)
+  for number = plan.newest - SLOTS + 1, plan.newest do
+    local n = counts[number % SLOTS]
+    if n and (number + 1) * plan.grain - 1 > plan.cutoff then
+      all[#all + 1] = { number = number, n = n }
+      total = total + n
+    elseif n then
+      gone[#gone + 1] = number
+    end
+  end
   plan.all, plan.gone, plan.count = all, gone, total
   return #all > 0 and all[#all].number == plan.newest and all
 end
@@ -57,13 +58,8 @@ local function counter_leaves(plan, number)
   return math.min((number + 1) * plan.grain - 1, plan.stamp) + plan.period - now
 end
 
--- Whether the sub-windows that are stored are those of the rule.
-local function counter_fits(plan)
-  return plan.grain == plan.length and plan.kept == plan.slots
-end
-
 local function counter_load(key, plan)
-  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', 'm', format('%d', plan.current % plan.slots))
+  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', format('%d', plan.current % SLOTS))
   if meta.err then
     return false
   end
@@ -71,8 +67,7 @@ local function counter_load(key, plan)
     return call('EXISTS', key) == 0
   end
   local grain, oldest, newest, total = counter_integer(meta[1]), counter_integer(meta[2]), counter_integer(meta[3]), counter_integer(meta[4])
-  plan.kept = counter_integer(meta[5] or '128')
-  if not ((plan.kept == 128 or plan.kept == 8192) and grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   plan.grain, plan.newest, plan.known = grain, newest, true
@@ -84,9 +79,9 @@ local function counter_load(key, plan)
   end
   plan.moved = (newest + 1) * grain - 1 > plan.stamp
   local excess = total + plan.cost - plan.events
-  if not plan.moved and counter_fits(plan) and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
+  if not plan.moved and grain == plan.length and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
     plan.count, plan.oldest = total, oldest
-    plan.here = newest == plan.current and counter_integer(meta[6]) or 0
+    plan.here = newest == plan.current and counter_integer(meta[5]) or 0
     plan.first, plan.last = counter_leaves(plan, oldest), counter_leaves(plan, newest)
     plan.retry = excess > 0 and plan.first or 0
     return total > 0
@@ -116,7 +111,6 @@ local function counter_read(key, cost, events, period, length)
   }
   plan.current = (now - now % plan.length) / plan.length
   plan.stamp = (plan.current + 1) * plan.length - 1
-  plan.slots = plan.period <= 100 * plan.length and 128 or 8192
   if not counter_load(key, plan) then
     plan.corrupt, plan.known, plan.moved, plan.all, plan.count, plan.retry, plan.oldest = 1, true, false, nil, 0, 0, nil
   end
@@ -125,14 +119,15 @@ end
 
 -- Writes all sub-windows anew, those after the current one as part of it.
 local function counter_rewrite(key, plan, cost)
-  local subs, order = {}, {}
+  local numbers, args, total = {}, {}, 0 -- numbers are ascending, as plan.all is
   local function put(number, n)
-    if n > 0 then
-      if not subs[number] then
-        order[#order + 1] = number
-      end
-      subs[number] = (subs[number] or 0) + n
+    if n > 0 and numbers[#numbers] == number then
+      args[#args] = args[#args] + n
+    elseif n > 0 then
+      numbers[#numbers + 1] = number
+      args[#args + 1], args[#args + 2] = number % SLOTS, n
     end
+    total = total + n
   end
   for _, sub in ipairs(plan.all or {}) do
     local last = math.min((sub.number + 1) * plan.grain - 1, plan.stamp)
@@ -142,21 +137,14 @@ local function counter_rewrite(key, plan, cost)
   if plan.known then
     call('DEL', key)
   end
-  if #order == 0 then
+  if total == 0 then
     return
   end
-  table.sort(order)
-  local args, total = {}, 0
-  for _, number in ipairs(order) do
-    args[#args + 1] = format('%d', number % plan.slots)
-    args[#args + 1] = format('%d', subs[number])
-    total = total + subs[number]
+  for i = 1, #args do
+    args[i] = format('%d', args[i])
   end
-  call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', order[1]), 'l', format('%d', order[#order]),
+  call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', numbers[1]), 'l', format('%d', numbers[#numbers]),
     't', format('%d', total), unpack(args))
-  if plan.slots ~= 128 then
-    call('HSET', key, 'm', format('%d', plan.slots))
-  end
 end
 
 local function counter_expire(key, plan)
@@ -166,17 +154,17 @@ end
 local function counter_spend(key, plan)
   if plan.oldest then
     call('HSET', key, 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % plan.slots), format('%d', plan.here + plan.cost))
-  elseif plan.moved or not plan.all or not counter_fits(plan) then
+      format('%d', plan.current % SLOTS), format('%d', plan.here + plan.cost))
+  elseif plan.moved or not plan.all or plan.grain ~= plan.length then
     counter_rewrite(key, plan, plan.cost)
   else
     local all = plan.all
     local here = all[#all].number == plan.current and all[#all].n or 0
     call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % plan.slots), format('%d', here + plan.cost))
-    for _, name in ipairs(plan.gone) do
-      if name + 0 ~= plan.current % plan.slots then
-        call('HDEL', key, name)
+      format('%d', plan.current % SLOTS), format('%d', here + plan.cost))
+    for _, number in ipairs(plan.gone) do
+      if number % SLOTS ~= plan.current % SLOTS then
+        call('HDEL', key, format('%d', number % SLOTS))
       end
     end
   end
@@ -184,33 +172,54 @@ local function counter_spend(key, plan)
 end
 
 --- telling
--- Takes the newest events out, as many as the cost.
-local function counter_give(key, plan)
+-- Takes n events out of those sub-windows of which from(sub) is true, the newest first,
+-- and writes what has changed. At most one of them loses some of its events but not all.
+local function counter_less(key, plan, n, from)
   if plan.count == 0 or not (plan.all or counter_scan(key, plan)) then
     return
   end
-  local n = plan.cost
+  local first, last, gone, changed, total = nil, nil, {}, {}, 0
+  for _, number in ipairs(plan.gone) do
+    gone[#gone + 1] = format('%d', number % SLOTS)
+  end
   for i = #plan.all, 1, -1 do
     local sub = plan.all[i]
-    local back = math.min(n, sub.n)
-    sub.n, n = sub.n - back, n - back
+    local less = from(sub) and math.min(n, sub.n) or 0
+    sub.n, n = sub.n - less, n - less
+    if sub.n == 0 then
+      gone[#gone + 1] = format('%d', sub.number % SLOTS)
+    else
+      first, last, total = sub.number, last or sub.number, total + sub.n
+      if less > 0 then
+        changed = { format('%d', sub.number % SLOTS), format('%d', sub.n) }
+      end
+    end
   end
-  counter_rewrite(key, plan, 0)
+  if plan.moved or plan.grain ~= plan.length or total == 0 then
+    counter_rewrite(key, plan, 0)
+  else
+    call('HSET', key, 'o', format('%d', first), 'l', format('%d', last), 't', format('%d', total), unpack(changed))
+    if #gone > 0 then
+      call('HDEL', key, unpack(gone))
+    end
+  end
   counter_expire(key, plan)
+end
+
+-- Takes the newest events out, as many as the cost.
+local function counter_give(key, plan)
+  counter_less(key, plan, plan.cost, function()
+    return true
+  end)
 end
 
 -- Takes the cost out of the sub-window of `time`, if it is still there.
 local function counter_undo(key, plan, time)
-  if plan.count == 0 or plan.moved or not (plan.all or counter_scan(key, plan)) then
-    return
+  if not plan.moved then
+    counter_less(key, plan, plan.cost, function(sub)
+      return sub.number == (time - time % plan.grain) / plan.grain
+    end)
   end
-  for _, sub in ipairs(plan.all) do
-    if sub.number == (time - time % plan.grain) / plan.grain then
-      sub.n = math.max(0, sub.n - plan.cost)
-    end
-  end
-  counter_rewrite(key, plan, 0)
-  counter_expire(key, plan)
 end
 
 --- read
