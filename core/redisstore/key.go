@@ -44,6 +44,8 @@ func (k *keyer) tag(identity string) string {
 	return string(text[:])
 }
 
+// key is the key of the state of r, for example "weir:{<tag>}l2:<name of r>" for a
+// sliding log.
 func (k *keyer) key(tag string, r *core.Rule) string {
 	return k.prefix + "{" + tag + "}" + programs[r.Algorithm()].version + ":" + r.Name()
 }

@@ -12,7 +12,7 @@ import (
 type program struct {
 	source    source
 	code      byte   // in a shape
-	version   string // of its state, in keys
+	version   string // of its state's format, in keys; changes with the format
 	queue     bool   // what is charged has a turn
 	arguments int    // how many it is sent
 	readings  int    // how many integers it reports
