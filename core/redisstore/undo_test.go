@@ -303,7 +303,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			p := newLogPair(t, rdb, core.PerHour(c.limit))
 			var most logShape
 			var bytes int64
-			for i := range 12_000 {
+			for i := range 6_000 {
 				if st := p.spend(1); !st.Allowed {
 					t.Fatalf("charge %d was denied", i)
 				}
@@ -324,7 +324,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			if want := int64(12 * c.limit); bytes > want {
 				t.Errorf("%d bytes, expected at most %d", bytes, want)
 			}
-			if want := (2*c.limit/logBlock + 1) * bits.Len(12_000/logBlock); most.nodes > want {
+			if want := (2*c.limit/logBlock + 1) * bits.Len(6_000/logBlock); most.nodes > want {
 				t.Errorf("%d nodes, expected at most %d", most.nodes, want)
 			}
 		})
