@@ -2,7 +2,6 @@ package lease
 
 import (
 	"math"
-	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -19,8 +18,9 @@ type cell struct {
 	place
 	m      *meter
 	said   report
-	blocks [2]block // what is left of the last lease but one, and the last
-	first  int64    // what the last lease had at first
+	blocks [2]block // the last lease, after all others and what was put back
+	origin int      // of the blocks
+	first  int64    // tokens of the last lease, at first
 	dry    bool     // an empty bucket is left to rest
 
 	flying  bool      // the Store is asked
@@ -32,9 +32,7 @@ type cell struct {
 	since int64   // when that was reckoned
 	spent int64   // what was used since then
 
-	timer   *time.Timer // of the end of the blocks
-	ticking bool
-	gone    bool // it was pushed out
+	gone bool // it was pushed out
 
 	prev, next *cell // by when they were used
 }
@@ -42,58 +40,52 @@ type cell struct {
 // held is how many tokens can be spent.
 func (c *cell) held(now int64) (n int64) {
 	for i := range c.blocks {
-		if c.blocks[i].serial != 0 {
-			n += c.blocks[i].held(c.m, now)
-		}
+		n += c.blocks[i].held(c.m, now)
 	}
 	return n
 }
 
 // spend takes n tokens, which are held.
-func (c *cell) spend(now, n int64) (t taken) {
+func (c *cell) spend(now, n int64) (t block) {
 	c.spent += n
 	for i := range c.blocks {
 		b := &c.blocks[i]
 		if k := min(n, b.held(c.m, now)); k > 0 {
-			t = t.with(c.m, b.spend(c.m, now, k))
+			t.join(c.m, b.spend(c.m, now, k))
 			n -= k
 		}
 	}
 	return t
 }
 
-// restore takes back n tokens, or says what goes back to the Store instead: their block
-// may be gone, or they may have melted.
-func (c *cell) restore(now, n int64, t taken) (d debt, owed bool) {
-	c.spent -= n
-	for i := range c.blocks {
-		if c.blocks[i].unspend(c.m, now, n, t) {
-			return d, false
-		}
+// restore puts back tokens of a decision that was denied or has failed, except those that
+// have expired, those from before a Reset, and those of another side of the store.
+func (c *cell) restore(now int64, t *taken) {
+	c.spent -= t.tokens(c.m)
+	if t.resets != c.resets || t.origin != c.origin {
+		return
 	}
-	return c.owe(n, t), true
+	t.trim(c.m, now)
+	c.blocks[0].trim(c.m, now)
+	c.blocks[0].join(c.m, t.block)
 }
 
-// owe is what goes back to the Store of what was spent here.
-func (c *cell) owe(n int64, t taken) debt {
+// keep adds a block.
+func (c *cell) keep(b block, now int64) {
 	for i := range c.blocks {
-		c.blocks[i].broken = true
+		c.blocks[i].trim(c.m, now)
 	}
-	c.said.used -= n * c.m.unit
-	return t.owed(c.m, c.key, n, t.first)
-}
-
-// keep adds a block, and returns what has to give way for it.
-func (c *cell) keep(b block, now int64) (old block) {
-	if c.blocks[0].held(c.m, now) > 0 && c.blocks[1].held(c.m, now) > 0 {
-		old = c.blocks[0]
-	}
-	if c.blocks[1].held(c.m, now) > 0 {
-		c.blocks[0] = c.blocks[1]
-	}
+	c.blocks[0].join(c.m, c.blocks[1])
 	c.blocks[1] = b
-	c.first = b.rest(c.m, now)
-	return old
+	c.first = b.held(c.m, now)
+}
+
+// follow drops the tokens of another side of the store than origin: all that are held are
+// then of one side, and an Undo goes to the side that gave them.
+func (c *cell) follow(origin int) {
+	if c.origin != origin {
+		c.origin, c.blocks = origin, [2]block{}
+	}
 }
 
 // refuses says whether the Store cannot have enough for cost even with what is held
@@ -177,34 +169,4 @@ func (c *cell) change() {
 	c.changes++
 	c.said.doubt()
 	c.dry = false
-}
-
-// owes is what goes back of b. What is told about the Store heeds it from now on.
-func (c *cell) owes(b *block, now int64) (debts []debt) {
-	if b.serial == 0 || now >= b.over {
-		return nil
-	}
-	whole := b.bottom
-	if b.broken {
-		whole = forever
-	}
-	// First what is above the holes, for as long as it is in one piece with what is below.
-	pieces := append([]hole{{b.front, b.limit}}, b.holes...)
-	for _, h := range pieces {
-		n := c.m.tokens(h, b.melted(c.m, now))
-		if n == 0 {
-			whole = forever
-			continue
-		}
-		t := b.slots(c.m, h.limit-n*c.m.unit)
-		d := t.owed(c.m, c.key, n, min(whole, t.first))
-		whole = forever
-		// What the Store will count as refilled does not come back.
-		refilled := max(0, c.m.refill((now-b.asked)/1000+c.m.guard)-c.m.count(d.mark.Used))
-		if back := n*c.m.unit - refilled; back > 0 {
-			c.said.used -= back
-			debts = append(debts, d)
-		}
-	}
-	return debts
 }

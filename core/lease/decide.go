@@ -26,7 +26,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 	case o == straight:
 		return s.call(ctx, charges)
 	case o == granted && c.Mark != nil:
-		*c.Mark = t.mark
+		*c.Mark = t.mark(t.cell.m)
 	}
 	return nil
 }
@@ -49,8 +49,7 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		return taken{}, straight, nil
 	}
 	now, cost := s.clock(), int64(c.Cost)
-	cell, debts := sh.cell(s, c, now)
-	s.payLater(sh, debts)
+	cell := sh.cell(s, c)
 	if cell == nil || cost > cell.m.capacity() {
 		sh.mu.Unlock()
 		return taken{}, straight, nil
@@ -59,9 +58,8 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 	switch {
 	case held >= cost:
 		v := cell.verdict(now, held, cost, true)
-		t := cell.spend(now, cost)
+		t := taken{block: cell.spend(now, cost), cell: cell, resets: cell.resets}
 		if cell.low(held - cost) {
-			cell.first = 0 // once is enough
 			s.launch(sh, cell, now)
 		}
 		sh.hits++
@@ -130,8 +128,8 @@ func (s *Store) reveal(c *core.Charge) {
 	}
 }
 
-// tell passes on what does not ask. What was leased before a Reset is not worth anything after it, and when a bill has
-// left nothing, nothing is kept back from it either.
+// tell passes on a Reset, a Settle, a Refund or an Undo. A Reset drops what is held, also one of which nobody knows
+// whether it was done; so does a Settle that leaves nothing in the Store.
 func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 	sent := s.clock()
 	err := s.call(ctx, charges)
@@ -147,12 +145,9 @@ func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 			if cell.change(); err == nil && cell.m.measures(c.Rule) {
 				cell.said = newReport(cell.m, c, sent, heard)
 			}
-			switch {
-			case c.Op == core.Reset && err == nil:
+			if c.Op == core.Reset || c.Op == core.Settle && err == nil && c.State.Remaining == 0 {
 				cell.resets++
 				cell.blocks = [2]block{}
-			case c.Op == core.Reset || c.Op == core.Settle && c.State.Remaining == 0:
-				s.payLater(sh, cell.end(s.clock(), true))
 			}
 		}
 		sh.mu.Unlock()

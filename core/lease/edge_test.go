@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -50,18 +51,19 @@ func TestUnspendBelowSpent(t *testing.T) {
 	c := &cell{m: y.m}
 	y.take(100)
 	y.admit(100)
-	c.keep(y.block(c, y.take(60), 0, 60), 0)
-	x, z := c.spend(0, 20), c.spend(0, 20)
+	c.keep(y.block(y.take(60), 0, 60), 0)
+	x, z := taken{block: c.spend(0, 20)}, taken{block: c.spend(0, 20)}
 	y.now = 99e6
-	if _, owed := c.restore(y.now, 20, x); owed {
-		t.Error("what has not begun was not taken back")
+	if c.restore(y.now, &x); c.held(y.now) < 20 {
+		t.Errorf("expected the tokens whose slots have not begun, got %d", c.held(y.now))
 	}
 	y.now = 118e6
+	if c.held(y.now) < 20 {
+		t.Fatal("expected 20 tokens")
+	}
 	c.spend(y.now, 20)
 	y.admit(20)
-	if d, owed := c.restore(y.now, 20, z); owed {
-		y.undo(d)
-	}
+	c.restore(y.now, &z)
 	y.cells = []*cell{c}
 	y.storm()
 	if over := y.over(); over > 0 {
@@ -250,4 +252,78 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 		}
 		s.Close()
 	})
+}
+
+// sides are two stores that a failover store switches between.
+type sides struct {
+	core.Store
+	backup core.Store
+	failed bool
+}
+
+func (s *sides) Take(ctx context.Context, charges []core.Charge) error {
+	side, origin := s.Store, 1
+	if s.failed {
+		side, origin = s.backup, 2
+	}
+	err := side.Take(ctx, charges)
+	for i := range charges {
+		if m := charges[i].Mark; m != nil {
+			m.Origin = origin
+		}
+	}
+	return err
+}
+
+// All tokens that are held are of one side of a failover store, so that an Undo of several
+// goes to the side that gave them.
+func TestStore_SidesOfFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := core.FixedWindow("w", core.Per(16000, 24*time.Hour))
+		behind := &sides{Store: memstore.New(), backup: memstore.New()}
+		s := New(behind)
+		defer s.Close()
+		for i := range 2000 {
+			behind.failed = i%200 >= 100
+			var m core.Mark
+			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1 + i%7, Mark: &m}}
+			if err := s.Take(bg, ch); err != nil || !ch[0].State.Allowed {
+				t.Fatal(err, ch[0].State)
+			}
+			synctest.Wait()
+			seen := make(map[int]bool)
+			for i := range s.shards {
+				for _, c := range s.shards[i].cells {
+					for _, b := range c.blocks {
+						if b.tokens(c.m) > 0 {
+							seen[b.origin] = true
+						}
+					}
+				}
+			}
+			if len(seen) > 1 {
+				t.Fatalf("event %d: expected tokens of one side, got those of %v", i, seen)
+			}
+		}
+	})
+}
+
+// A decision that took tokens of one side and is denied after the switch puts nothing back.
+func TestCell_RestoreOtherSide(t *testing.T) {
+	rule := core.FixedWindow("w", core.Per(16000, 24*time.Hour))
+	c := &cell{m: newMeter(&rule, time.Second)}
+	c.follow(1)
+	c.keep(block{ends: forever, limit: 20, origin: 1}, 0)
+	first := taken{block: c.spend(0, 5), cell: c}
+	c.follow(2)
+	c.keep(block{ends: forever, limit: 20, origin: 2}, 0)
+	second := taken{block: c.spend(0, 5), cell: c}
+	c.restore(0, &first)
+	if held := c.held(0); held != 15 {
+		t.Errorf("expected the 15 tokens of the second side, got %d", held)
+	}
+	c.restore(0, &second)
+	if held := c.held(0); held != 20 {
+		t.Errorf("expected all 20 tokens of the second side, got %d", held)
+	}
 }

@@ -2,8 +2,8 @@ package lease
 
 import (
 	"cmp"
-	"context"
 	"slices"
+	"testing"
 
 	"github.com/weir-go/weir/core"
 )
@@ -27,17 +27,24 @@ func Overflow(rule *core.Rule, events []Event) (most int64) {
 	return most
 }
 
-// EndAll gives back all that is held.
-func (s *Store) EndAll() {
+// ReturnAll undoes the charges of all tokens that are held, which were leased at this very
+// moment.
+func (s *Store) ReturnAll(t testing.TB) {
+	now := s.clock()
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		var debts []debt
-		for _, c := range sh.cells {
-			debts = append(debts, c.end(s.clock(), true)...)
+		for _, c := range s.shards[i].cells {
+			for j, b := range slices.Backward(c.blocks[:]) {
+				if b.trim(c.m, now); b.tokens(c.m) > 0 {
+					mark := b.mark(c.m)
+					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: &c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Mark: &mark}})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.said.used -= b.tokens(c.m) * c.m.unit
+				c.blocks[j] = block{}
+			}
 		}
-		sh.mu.Unlock()
-		s.pay(context.Background(), debts)
 	}
 }
 

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/algo"
@@ -22,6 +21,16 @@ type waiter struct {
 	err     error
 }
 
+// A taken is what a charge has taken of a lease.
+type taken struct {
+	block
+	cell   *cell
+	resets uint64 // of the cell, then
+
+	watched bool   // nothing was taken, and the answer of the Store is of interest
+	changes uint64 // of the cell, then
+}
+
 // An outcome is how a try to take tokens from a lease ended.
 type outcome uint8
 
@@ -34,6 +43,9 @@ const (
 // After maxTries flights that have not brought enough, because others took meanwhile what
 // there was, there is one for a single waiter and all of its cost, which decides.
 const maxTries = 2
+
+// maxAhead bounds the calls that nobody waits for.
+const maxAhead = 64
 
 func (w *waiter) settle(o outcome, v algo.Verdict, t taken, err error) {
 	w.settled, w.outcome, w.verdict, w.taken, w.err = true, o, v, t, err
@@ -48,6 +60,8 @@ type flight struct {
 	want, n int64 // for those, and altogether
 	resets  uint64
 	changes uint64
+
+	ahead bool // nobody waits for it
 
 	sent, heard int64
 	charge      [1]core.Charge
@@ -85,6 +99,13 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 	if f.n <= 0 {
 		return
 	}
+	if f.ahead = len(f.waiters) == 0; f.ahead {
+		if s.ahead.Add(1) > maxAhead {
+			s.ahead.Add(-1)
+			return
+		}
+		c.first = 0 // once is enough
+	}
 	c.flying, c.dry = true, false
 	s.background.Add(1)
 	go s.fly(sh, f)
@@ -97,27 +118,32 @@ func (s *Store) fly(sh *shard, f *flight) {
 	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()
 
+	if f.ahead {
+		s.ahead.Add(-1)
+	}
+
 	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	f.cell.flying = false
-	var debts []debt
 	switch {
 	case err != nil:
-		for _, w := range f.waiters {
+		// Callers that came during the call have waited for the Store, too. Another call
+		// would make them wait for longer than one call lasts.
+		for _, w := range append(f.waiters, f.cell.queue...) {
 			w.settle(straight, algo.Verdict{}, taken{}, err)
 		}
+		f.cell.queue = nil
 	case f.charge[0].State.Allowed:
-		debts = s.land(sh, f)
+		s.land(sh, f)
 	default:
 		f.bounce()
 	}
 	s.serve(sh, f.cell, f.heard)
-	sh.mu.Unlock()
-	s.pay(context.Background(), debts)
 }
 
 // land hands out what a flight has brought. What was wanted when the Store gave it is
 // spent as of then; the rest is a block.
-func (s *Store) land(sh *shard, f *flight) (debts []debt) {
+func (s *Store) land(sh *shard, f *flight) {
 	c := f.cell
 	m := c.m
 	first := m.count(f.mark.Used)
@@ -128,15 +154,14 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 	if c.said = report; c.changes != f.changes {
 		c.said.doubt()
 	}
-	sh.serial++
 	b := block{
-		serial: sh.serial, at: f.mark.At, origin: f.mark.Origin, asked: f.sent,
-		ends: f.sent + min(m.life, report.surely()), over: f.sent + report.surely(),
-		bottom: first, front: first, limit: first + f.n*m.unit,
+		at: f.mark.At, asked: f.sent, ends: f.sent + report.surely() - report.surely()/driftShare, origin: f.mark.Origin,
+		front: first, limit: first + f.n*m.unit,
 	}
+	c.follow(b.origin)
 	var again []*waiter
 	for _, w := range f.waiters {
-		fresh := (b.limit - b.front) / m.unit
+		fresh := b.tokens(m)
 		k := min(w.cost, fresh)
 		switch {
 		case w.left:
@@ -148,25 +173,18 @@ func (s *Store) land(sh *shard, f *flight) (debts []debt) {
 		}
 		used := report.most(m, f.heard) - (c.held(f.heard)+fresh)*m.unit
 		v := m.verdict(used, report.lasts(f.heard), w.cost, true)
-		t := b.slots(m, b.front)
-		if b.front += k * m.unit; k < w.cost {
-			t = t.with(m, c.spend(f.heard, w.cost-k))
+		t := b.split(m, k)
+		if k < w.cost {
+			t.join(m, c.spend(f.heard, w.cost-k))
 		}
 		c.spent += k
-		w.settle(granted, v, t, nil)
+		w.settle(granted, v, taken{block: t, cell: c, resets: f.resets}, nil)
 	}
 	c.queue = append(again, c.queue...)
-	if b.front == b.limit || c.resets != f.resets {
-		return nil // of what was reset meanwhile, nothing is left
+	sh.leased += uint64(b.tokens(m))
+	if b.tokens(m) > 0 && c.resets == f.resets && !sh.closed && !c.gone {
+		c.keep(b, f.heard)
 	}
-	sh.leased += uint64(b.rest(m, f.sent))
-	debts = c.end(f.heard, false)
-	old := b
-	if !sh.closed && !c.gone {
-		old = c.keep(b, f.heard)
-		s.tick(sh, c, f.heard)
-	}
-	return append(debts, c.owes(&old, f.heard)...)
 }
 
 // bounce is for a flight that the Store has denied. Who would do with what there is
@@ -207,7 +225,7 @@ func (s *Store) serve(sh *shard, c *cell, now int64) {
 		case c.held(now) >= w.cost:
 			v := c.verdict(now, c.held(now), w.cost, true)
 			sh.hits++
-			w.settle(granted, v, c.spend(now, w.cost), nil)
+			w.settle(granted, v, taken{block: c.spend(now, w.cost), cell: c, resets: c.resets}, nil)
 		case c.refuses(now, claims, w.cost, int64(s.config.maxAge)):
 			sh.hits++
 			w.settle(denied, c.denial(now, claims, w.cost), taken{}, nil)
@@ -220,27 +238,4 @@ func (s *Store) serve(sh *shard, c *cell, now int64) {
 	if len(c.queue) > 0 {
 		s.launch(sh, c, now)
 	}
-}
-
-// tick sees to it that the blocks of c end in time.
-func (s *Store) tick(sh *shard, c *cell, now int64) {
-	if c.ticking {
-		return
-	}
-	next := int64(forever)
-	for i := range c.blocks {
-		if b := &c.blocks[i]; b.serial != 0 {
-			next = min(next, b.ends)
-		}
-	}
-	if next == forever {
-		return
-	}
-	c.ticking = true
-	wait := time.Duration(max(0, next-now))
-	if c.timer == nil {
-		c.timer = time.AfterFunc(wait, func() { s.lapse(sh, c) })
-		return
-	}
-	c.timer.Reset(wait)
 }

@@ -3,7 +3,6 @@ package lease_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,16 +15,19 @@ var hourly = []core.Rule{
 	core.FixedWindow("window", core.PerHour(50_000)),
 }
 
-// Few calls are needed for many events, and what was leased and not spent comes back
-// when its time is over, and on Close. A bucket keeps back what it refills while the
-// tokens are held: here one in 72 ms.
-func TestReturns(t *testing.T) {
+// Few calls are needed for many events. Tokens that are held and not spent are lost with
+// the process, or when their key gives way to others; those of a bucket until it has
+// refilled by as much.
+func TestStore_HeldTokensAreLost(t *testing.T) {
 	for _, rule := range hourly {
 		for name, end := range map[string]func(r *rig, s *lease.Store){
-			"idle": func(*rig, *lease.Store) { time.Sleep(lease.DefaultLifetime + 3*trip) },
 			"close": func(r *rig, s *lease.Store) {
-				if err := s.Close(); err != nil {
-					r.Error(err)
+				if calls := r.called(func() {
+					if err := s.Close(); err != nil {
+						r.Error(err)
+					}
+				}); calls != 0 {
+					r.Errorf("expected no call by Close, got %d", calls)
 				}
 			},
 			"evicted": func(r *rig, s *lease.Store) {
@@ -35,28 +37,29 @@ func TestReturns(t *testing.T) {
 						r.Fatal(err)
 					}
 				}
-				time.Sleep(3 * trip)
 			},
 		} {
 			t.Run(rule.Name()+" "+name, func(t *testing.T) {
 				bubble(t, func(r *rig) {
 					s := r.lease(lease.MaxKeys(2))
-					l := r.limiter(s, rule)
 					const n = 1000
-					calls := r.called(func() { r.admit(l, n) })
-					if calls > 30 {
+					if calls := r.called(func() { r.admit(r.limiter(s, rule), n) }); calls > 30 {
 						t.Errorf("%d calls for %d events", calls, n)
 					}
 					held := int(s.Stats().Held)
-					if held < 100 || r.remaining(rule) > 50_000-n-held+1 {
-						t.Fatalf("%d are held, and %d remain in the Store", held, r.remaining(rule))
+					if held < 100 || held > n/2 {
+						t.Errorf("expected half of what was used at most, got %d tokens", held)
 					}
 					end(r, s)
-					if st := s.Stats(); st.Held != 0 || st.Returned < uint64(held)-10 || st.Lost != 0 {
-						t.Errorf("%+v", st)
+					if got := s.Stats().Held; got != 0 {
+						t.Errorf("expected no token, got %d", got)
 					}
-					if got := r.remaining(rule); got < 50_000-n-8 || got > 50_000-n+8 {
-						t.Errorf("%d remain, want about %d", got, 50_000-n)
+					if got, want := r.remaining(rule), 50_000-n-held; got < want || got > want+8 {
+						t.Errorf("expected %d in the store, got %d", want, got)
+					}
+					time.Sleep(time.Duration(n+held+1) * time.Hour / 50_000)
+					if got := r.remaining(rule); rule.Algorithm() == core.AlgorithmTokenBucket && got != 50_000 {
+						t.Errorf("expected a full bucket, got %d", got)
 					}
 				})
 			})
@@ -64,25 +67,44 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// A process that ends without a word costs what it had leased, and that is a sixteenth
-// of what was left, and half of what it had used of late, at most.
-func TestCrash(t *testing.T) {
-	for _, rule := range hourly {
-		bubble(t, func(r *rig) {
-			s := r.lease()
-			const n = 1000
-			r.admit(r.limiter(s, rule), n)
-			r.breakDown(errors.New("it is gone"))
-			if err := s.Close(); err == nil || !strings.Contains(err.Error(), "it is gone") {
-				t.Errorf("Close returned %v", err)
-			}
-			if lost := 50_000 - n - r.remaining(rule); lost < 100 || lost > n/2 {
-				t.Errorf("%v: %d were lost", &rule, lost)
-			}
-			if st := s.Stats(); st.Lost == 0 || st.Held != 0 {
-				t.Errorf("%+v", st)
-			}
-		})
+// A block of a bucket is spent long after its lease, without a call and without the store,
+// until its slots begin; a block of a window until the window ends.
+func TestStore_BlockLasts(t *testing.T) {
+	for _, tt := range []struct {
+		rule core.Rule
+		used int
+		last time.Duration // in which all of the block can be spent
+		over time.Duration // when none of it can
+	}{
+		{core.TokenBucket("bucket", core.PerHour(50_000)), 25_000, 29 * time.Minute, 32 * time.Minute},
+		{core.FixedWindow("window", core.PerHour(50_000)), 25_000, 59 * time.Minute, time.Hour},
+	} {
+		for name, idle := range map[string]time.Duration{"last": tt.last, "over": tt.over} {
+			t.Run(tt.rule.Name()+" "+name, func(t *testing.T) {
+				bubble(t, func(r *rig) {
+					time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+					begun := time.Now()
+					s := r.lease()
+					l := r.limiter(s, tt.rule)
+					if !r.ask(r.limiter(r.behind, tt.rule), tt.used).Allowed {
+						t.Fatal("expected the first events to be admitted")
+					}
+					r.admit(l, 1000)
+					held := int(s.Stats().Held)
+					time.Sleep(time.Until(begun.Add(idle)))
+					if idle == tt.over {
+						if got := s.Stats().Held; got != 0 {
+							t.Errorf("expected no token, got %d", got)
+						}
+						return
+					}
+					r.breakDown(errors.New("the store is away"))
+					if calls := r.called(func() { r.admit(l, held) }); calls > 1 {
+						t.Errorf("expected no call but for the next block, got %d", calls)
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -198,10 +220,7 @@ func TestReservation(t *testing.T) {
 			if calls != 1 {
 				t.Errorf("%d calls, want that of the refund", calls)
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if got := r.remaining(rule); got < 49_500-8 || got > 49_500+8 {
+			if got := r.remaining(rule) + int(s.Stats().Held); got < 49_500-8 || got > 49_500+8 {
 				t.Errorf("%v: %d remain", &rule, got)
 			}
 		})

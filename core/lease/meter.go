@@ -11,29 +11,28 @@ import (
 // A meter counts a rule in whole numbers. What a bucket holds is counted as the time
 // in which it refills, in parts of a microsecond; what a window holds in events.
 type meter struct {
-	rule  core.Rule
-	unit  int64 // one token
-	full  int64 // all that the rule holds
-	flow  int64 // what refills in a microsecond; a window does not
-	life  int64 // how long tokens are held (ns)
-	guard int64 // how long any process may hold tokens of a bucket (us)
-	soon  int64 // the tokens that refill in a rest
+	rule core.Rule
+	unit int64 // one token
+	full int64 // all that the rule holds
+	flow int64 // what refills in a microsecond; a window does not
+	life int64 // the span whose use is the measure of a block (ns)
+	soon int64 // the tokens that refill in a rest
 
 	longest int64 // the longest time of which refill is counted (us)
 }
 
 const (
-	// minCapacity is the smallest limit that is leased: of less, no share would be
-	// worth a lease.
-	minCapacity = share * minBlock
-	// share is the part of what the Store has left that is leased at most.
-	share = 16
-	// minBlock is the smallest block: to take one is a call, and to give it back
-	// another.
+	// minCapacity is the smallest limit that is leased and whose denials are remembered.
+	minCapacity = 128
+	// share is the part of the store's remaining tokens that a block takes at most. With
+	// 16, eight processes leave up to 9.5 % of a limit of 5000 a second unused, with 32 up
+	// to 6.4 %, and a decision costs up to twice the calls.
+	share = 32
+	// minBlock is the smallest block: a smaller one would not be worth its expiry.
 	minBlock = 8
-	// part of the time in which a bucket fills up is how long its tokens are held at
-	// most. For so long, what is given back of it is not trusted to be free.
-	part = 8
+	// lifeShare is the part of the time in which a bucket fills up that is the measure of a
+	// block at most.
+	lifeShare = 8
 	// shortest is the shortest time for which it is worth holding anything (us).
 	shortest = int64(time.Millisecond / time.Microsecond)
 	// rest is how long an empty bucket is left alone, so that a call is worth it.
@@ -55,13 +54,13 @@ func newMeter(r *core.Rule, lifetime time.Duration) *meter {
 		return m
 	}
 	b := &p.Bucket
-	m.guard = min(int64(MaxLifetime/time.Microsecond), b.Full.Micros/part)
-	if m.guard < shortest || tooFine(b) {
+	part := b.Full.Micros / lifeShare
+	if part < shortest || tooFine(b) {
 		return nil
 	}
 	m.flow, m.longest = b.Den(), most/b.Den()
 	m.unit, m.full = m.count(b.Unit), m.count(b.Full)
-	m.life = min(m.life, m.guard*1000)
+	m.life = min(m.life, part*1000)
 	m.soon = min(int64(rest/time.Microsecond)*m.flow/m.unit, p.Capacity()/share)
 	return m
 }
@@ -115,6 +114,14 @@ func (m *meter) verdict(used, left, cost int64, spent bool) algo.Verdict {
 		return p.Window.Verdict(used, max(1, micros(left)), cost, spent)
 	}
 	return p.Bucket.Verdict(m.span(used), cost, algo.Never, spent)
+}
+
+// floorDiv is x / y, rounded down; y is positive.
+func floorDiv(x, y int64) int64 {
+	if x < 0 {
+		return -((y - 1 - x) / y)
+	}
+	return x / y
 }
 
 // micros is ns in microseconds, rounded up.

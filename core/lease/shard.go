@@ -14,7 +14,6 @@ type shard struct {
 	meters map[uint64]*meter // by the ID of the rule
 	limit  int
 	list   cell // next is the latest, prev the oldest
-	serial uint64
 	closed bool
 
 	hits, leased uint64
@@ -29,36 +28,33 @@ func (sh *shard) init(limit int) {
 // find returns the cell of c, nil if there is none.
 func (sh *shard) find(c *core.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
 
-// cell returns the cell of c, a new one if need be, and nil if its rule is not leased;
-// and what has to be given back of what gave way for it: other cells, or what is here
-// about another limit.
-func (sh *shard) cell(s *Store, c *core.Charge, now int64) (found *cell, debts []debt) {
-	found = sh.find(c)
+// cell returns the cell of c, a new one if need be, and nil if its rule is not leased.
+// Another cell may give way for it, and one of another limit does.
+func (sh *shard) cell(s *Store, c *core.Charge) *cell {
+	found := sh.find(c)
 	if found != nil && found.m.measures(c.Rule) {
 		if sh.list.next != found {
 			found.unlink()
 			found.link(&sh.list)
 		}
-		return found, nil
+		return found
 	}
 	m := sh.meter(s, c.Rule)
 	if found != nil {
 		sh.drop(found)
-		debts = found.end(now, true)
 	}
 	if m == nil {
-		return nil, debts
+		return nil
 	}
 	for range 2 { // there may be some too many, because of calls under way
 		if old := sh.oldest(); old != nil && len(sh.cells) >= sh.limit {
 			sh.drop(old)
-			debts = append(debts, old.end(now, true)...)
 		}
 	}
 	found = &cell{place: place{c.Rule.ID(), strings.Clone(c.Key)}, m: m}
 	sh.cells[found.place] = found
 	found.link(&sh.list)
-	return found, debts
+	return found
 }
 
 // oldest is what gives way: the least recently used for which no call is under way, if

@@ -20,10 +20,9 @@ type Store struct {
 	seed   maphash.Seed
 	shards []shard
 
-	calls, returned, lost atomic.Uint64
-
-	background sync.WaitGroup
-	paying     chan struct{} // bounds how many calls give back at a time
+	calls      atomic.Uint64
+	background sync.WaitGroup // the flights
+	ahead      atomic.Int64   // the flights that nobody waits for
 }
 
 const (
@@ -31,8 +30,6 @@ const (
 	// minShard is the smallest part of the cells. Of less, one part would fill up by
 	// chance long before the others.
 	minShard = 64
-	// payers is how many calls give back at a time.
-	payers = 16
 )
 
 // New returns a Store over next, which stays the caller's. It panics if next is nil.
@@ -48,7 +45,7 @@ func New(next core.Store, opts ...Option) *Store {
 	}
 	start := time.Now()
 	s := &Store{
-		next: next, config: c, seed: maphash.MakeSeed(), paying: make(chan struct{}, payers),
+		next: next, config: c, seed: maphash.MakeSeed(),
 		clock: func() int64 { return int64(time.Since(start)) },
 	}
 	n := 1
@@ -78,19 +75,17 @@ func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
 
 // Stats counts what a Store has met since it was made.
 type Stats struct {
-	Hits     uint64 // rules of decisions that were decided here
-	Calls    uint64 // calls of the Store behind: for decisions, blocks and returns
-	Leased   uint64 // tokens taken in blocks, beyond what was wanted at that moment
-	Returned uint64 // tokens of these that went back; a bucket that has refilled counts fewer
-	Lost     uint64 // tokens of these that could not be given back, because the Store failed
-	Keys     int    // rules of keys that are watched now
-	Held     uint64 // tokens that are held now
+	Hits   uint64 // rules of decisions that were decided here
+	Calls  uint64 // calls of the Store behind, for decisions and for blocks
+	Leased uint64 // tokens taken in blocks, beyond what was wanted at that moment
+	Keys   int    // rules of keys that are watched now
+	Held   uint64 // tokens that are held now
 }
 
-// Stats returns the counts so far. What was leased, and is neither returned, lost nor
-// held, was spent, or is worth nothing any more.
+// Stats returns the counts so far. Tokens that were leased and are not held were spent, or
+// have expired.
 func (s *Store) Stats() Stats {
-	sum := Stats{Calls: s.calls.Load(), Returned: s.returned.Load(), Lost: s.lost.Load()}
+	sum := Stats{Calls: s.calls.Load()}
 	now := s.clock()
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -144,6 +139,35 @@ func (s *Store) callAlone(ctx context.Context, charges []core.Charge) (err error
 		}
 	}()
 	return s.call(ctx, charges)
+}
+
+// Close drops the tokens that are held, so that every decision from then on is a call of
+// the Store behind, which stays open. Close makes no call. It waits for the calls that are
+// under way on behalf of several callers, for [Timeout] at most; if they last longer, it
+// returns an error that wraps [context.DeadlineExceeded]. Close may be called again.
+func (s *Store) Close() error {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.closed = true
+		for _, c := range sh.cells {
+			c.blocks = [2]block{}
+		}
+		sh.mu.Unlock()
+	}
+	done := make(chan struct{})
+	go func() {
+		s.background.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(s.config.timeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("lease: Close: calls are under way after %v: %w", s.config.timeout, context.DeadlineExceeded)
+	}
 }
 
 func (s *Store) shard(key string) *shard {

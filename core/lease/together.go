@@ -44,7 +44,7 @@ func (s *Store) together(ctx context.Context, charges []core.Charge) error {
 	}
 	for i := range parts {
 		if c := &charges[i]; parts[i].outcome == granted && c.Mark != nil {
-			*c.Mark = parts[i].taken.mark
+			*c.Mark = parts[i].taken.mark(parts[i].taken.cell.m)
 		}
 	}
 	return nil
@@ -109,32 +109,21 @@ func (s *Store) learn(c *core.Charge, t *taken, sent, heard int64) {
 	cell.said = newReport(cell.m, c, sent, heard)
 }
 
-// restore gives back what the parts of a decision took that was denied or failed, and
-// says in their States what is left with nothing taken.
+// restore puts back what a decision took that was denied or has failed, and says in its
+// States what is left with nothing taken.
 func (s *Store) restore(charges []core.Charge, parts []piece) {
-	var debts []debt
 	for i := range parts {
 		p, c := &parts[i], &charges[i]
 		if p.outcome != granted {
 			continue
 		}
-		sh, n := s.shard(c.Key), int64(c.Cost)
+		sh := s.shard(c.Key)
 		sh.mu.Lock()
-		now, m := s.clock(), sh.meter(s, c.Rule)
-		cell := sh.find(c)
-		if cell != nil && !cell.m.measures(c.Rule) {
-			cell = nil
-		}
-		switch {
-		case cell != nil:
-			if d, owed := cell.restore(now, n, p.taken); owed {
-				debts = append(debts, d)
-			}
-			c.Answer(cell.verdict(now, cell.held(now), n, false), false)
-		case m != nil:
-			debts = append(debts, p.taken.owed(m, c.Key, n, p.taken.first))
+		if cell := p.taken.cell; sh.find(c) == cell && !sh.closed {
+			now := s.clock()
+			cell.restore(now, &p.taken)
+			c.Answer(cell.verdict(now, cell.held(now), int64(c.Cost), false), false)
 		}
 		sh.mu.Unlock()
 	}
-	s.pay(context.Background(), debts)
 }

@@ -1,0 +1,150 @@
+package lease_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A load gives the decisions of a process a second, from start on, as a part of the load
+// of all processes.
+type load func(process, processes int, sinceStart time.Duration) float64
+
+// evenLoad is the same at all processes and times.
+func evenLoad(_, processes int, _ time.Duration) float64 { return 1 / float64(processes) }
+
+// skewedLoad sends 90 % to one process.
+func skewedLoad(process, processes int, _ time.Duration) float64 {
+	switch {
+	case processes == 1:
+		return 1
+	case process == 0:
+		return 0.9
+	}
+	return 0.1 / float64(processes-1)
+}
+
+// wanderingLoad sends 90 % to one process, and to the next one after each 700 ms.
+func wanderingLoad(process, processes int, sinceStart time.Duration) float64 {
+	turn := int(sinceStart / (700 * time.Millisecond))
+	return skewedLoad((process+turn)%processes, processes, 0)
+}
+
+// burstyLoad sends bursts of 200 ms to each process, each at times of its own, once in 2 s.
+func burstyLoad(process, processes int, sinceStart time.Duration) float64 {
+	const every, long = 2 * time.Second, 200 * time.Millisecond
+	period := sinceStart / every
+	begin := time.Duration(rand.New(rand.NewPCG(uint64(process), uint64(period))).Int64N(int64(every - long)))
+	if at := sinceStart % every; at >= begin && at < begin+long {
+		return float64(every/long) / float64(processes)
+	}
+	return 0
+}
+
+// A usage is the outcome of a load.
+type usage struct{ asked, admitted, calls int }
+
+// run sends rate decisions a second for span, spread by load, to processes with a store each.
+func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, span time.Duration, newStore func() core.Store) (u usage) {
+	const workers = 8
+	const step = 10 * time.Millisecond
+	var asked, admitted atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for p := range processes {
+		limiter := core.Must(core.New(newStore(), rule))
+		for g := range workers {
+			rng := rand.New(rand.NewPCG(uint64(p), uint64(g)))
+			wg.Go(func() {
+				for at := time.Duration(0); at < span; {
+					each := rate * l(p, processes, at) / workers
+					if each == 0 {
+						at += step
+						continue
+					}
+					next := at + time.Duration(rng.ExpFloat64()*float64(time.Second)/each)
+					if edge := at - at%step + step; next > edge { // the load may have changed
+						at = edge
+						continue
+					}
+					at = next
+					if at >= span {
+						return
+					}
+					if late := time.Since(start) - at; late > step {
+						continue // the process was waiting
+					}
+					time.Sleep(time.Until(start.Add(at)))
+					d, err := limiter.Allow(t.Context(), "k")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					asked.Add(1)
+					if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return usage{asked: int(asked.Load()), admitted: int(admitted.Load())}
+}
+
+// Leasing processes admit, but for a small part, as much of a load as a store that all of
+// them ask for each decision. The part is what others hold while one process is denied.
+func TestStore_UnusedShare(t *testing.T) {
+	loads := []struct {
+		name string
+		load load
+	}{{"even", evenLoad}, {"skewed", skewedLoad}, {"wandering", wanderingLoad}, {"bursty", burstyLoad}}
+	for _, tt := range []struct {
+		limit core.Limit
+		span  time.Duration
+		most  float64 // unused, in 100 admitted by the store alone
+	}{
+		{core.PerSecond(5000), 6 * time.Second, 7},
+		{core.PerMinute(6000), 2 * time.Minute, 1},
+		{core.PerHour(50_000), 10 * time.Second, 5},
+	} {
+		for _, rule := range []core.Rule{core.TokenBucket("bucket", tt.limit), core.FixedWindow("window", tt.limit)} {
+			t.Run(fmt.Sprint(rule.Name(), " ", tt.limit), func(t *testing.T) {
+				t.Parallel()
+				limit := float64(tt.limit.Events) * max(1, tt.span.Seconds()/tt.limit.Per.Seconds())
+				if rule.Algorithm() == core.AlgorithmTokenBucket {
+					limit = float64(tt.limit.Events) * (1 + tt.span.Seconds()/tt.limit.Per.Seconds())
+				}
+				for _, l := range loads {
+					for _, times := range []float64{0.8, 1, 1.5} {
+						for _, processes := range []int{2, 8} {
+							rate := times * limit / tt.span.Seconds()
+							var alone, leased usage
+							bubble(t, func(r *rig) {
+								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows begin
+								alone = l.load.run(r.T, rule, processes, rate, tt.span, func() core.Store { return r.behind })
+							})
+							bubble(t, func(r *rig) {
+								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+								r.trip = 500 * time.Microsecond
+								leased = l.load.run(r.T, rule, processes, rate, tt.span, func() core.Store { return r.lease() })
+								leased.calls = r.count()
+							})
+							unused := 100 * float64(alone.admitted-leased.admitted) / float64(alone.admitted)
+							calls := 100 * float64(leased.calls) / float64(leased.asked)
+							t.Logf("%-9s %.1f times the limit, %d processes: unused %6.2f %%, calls %6.2f in 100", l.name, times, processes, unused, calls)
+							if unused > tt.most {
+								t.Errorf("expected %v %% unused at most, got %.2f %%", tt.most, unused)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
