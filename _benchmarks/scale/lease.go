@@ -10,7 +10,7 @@ import (
 func leasing(behind core.Store) layer {
 	s := lease.New(behind)
 	return layer{s, func() float64 {
-		_ = s.Close() // what goes back is a call too
+		_ = s.Close() // waits for a block that is under way
 		return float64(s.Stats().Calls)
 	}}
 }

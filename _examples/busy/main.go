@@ -121,6 +121,5 @@ func run() error {
 
 	s := newStores(rdb, timeout)
 	err = demo.Serve(newHandler(s), try)
-	// Gives back what is leased, so that other instances have it.
 	return errors.Join(err, s.leased.Close())
 }

@@ -273,3 +273,16 @@ func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 		t.Errorf("expected 100 tokens before any slot begins, got %d", held)
 	}
 }
+
+// A block of two leases of a window ends with the lease that ends first.
+func TestBlock_JoinEnds(t *testing.T) {
+	rule := core.FixedWindow("w", core.PerDay(1000))
+	m := newMeter(&rule, time.Second)
+	for _, ends := range [][2]int64{{100, 200}, {200, 100}} {
+		b := block{ends: ends[0], limit: 3}
+		b.join(m, block{ends: ends[1], limit: 4})
+		if before, after := b.held(m, 99), b.held(m, 100); before != 7 || after != 0 {
+			t.Errorf("ends %v: expected 7 tokens, then 0, got %d and %d", ends, before, after)
+		}
+	}
+}

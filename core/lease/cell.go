@@ -142,16 +142,16 @@ func (c *cell) reckon(now, cost int64) float64 {
 }
 
 // extra is how much is worth leasing beyond what is wanted now: half of what was used
-// in the last lifetime, and what melts before it comes to that, but no more than a
+// in the last lifetime, and what expires before it comes to that, but no more than a
 // small part of what is left.
 func (c *cell) extra(now, want int64) int64 {
 	expected := int64(min(c.reckon(now, want)/2, float64(c.m.capacity())))
 	if !c.said.known || expected < minBlock {
 		return 0
 	}
-	melts := max(0, c.m.refill(c.m.life/2000)-c.said.most(c.m, now)) / c.m.unit
+	expiring := max(0, c.m.refill(c.m.life/2000)-c.said.most(c.m, now)) / c.m.unit
 	spare := max(0, c.free(now)-want)
-	n := min(expected+melts, max(spare/share, min(spare, c.m.soon)))
+	n := min(expected+expiring, max(spare/share, min(spare, c.m.soon)))
 	if n < minBlock {
 		return 0
 	}

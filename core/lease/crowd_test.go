@@ -49,7 +49,7 @@ func TestGreed(t *testing.T) {
 	}
 }
 
-// Tokens of a bucket that refills within a round trip have melted when they arrive.
+// Tokens of a bucket that refills within a round trip have expired when they arrive.
 func TestFastBucket(t *testing.T) {
 	bubble(t, func(r *rig) {
 		rule := core.TokenBucket("b", core.PerSecond(1_000_000))

@@ -71,7 +71,7 @@ func TestUnspendBelowSpent(t *testing.T) {
 	}
 }
 
-// RetryAfter does not count on what is held: it melts, or goes back.
+// RetryAfter does not count on what is held, which may be spent or expire.
 func TestRetryAfterWithoutHeld(t *testing.T) {
 	for _, used := range []int{0, 500} {
 		synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ func Overflow(rule *core.Rule, events []Event) (most int64) {
 func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
+		s.shards[i].mu.Lock()
 		for _, c := range s.shards[i].cells {
 			for j, b := range slices.Backward(c.blocks[:]) {
 				if b.trim(c.m, now); b.tokens(c.m) > 0 {
@@ -45,6 +46,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 				c.blocks[j] = block{}
 			}
 		}
+		s.shards[i].mu.Unlock()
 	}
 }
 

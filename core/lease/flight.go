@@ -88,7 +88,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 			alone = w.tries >= maxTries
 		}
 	}
-	// What is held melts until the flight is back, unless there is little left.
+	// Tokens that are held may expire until the flight is back, unless there is little left.
 	if f.want > free && !alone {
 		f.want -= c.held(now)
 	}

@@ -174,7 +174,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// What a caller gives back, and what it settles, is heeded at once.
+// A Refund and a Settle of this process are heeded at once.
 func TestTell(t *testing.T) {
 	for _, rule := range []core.Rule{core.TokenBucket("b", core.PerDay(1000)), core.FixedWindow("w", core.PerDay(1000))} {
 		bubble(t, func(r *rig) {

@@ -53,7 +53,7 @@ func TestFlood(t *testing.T) {
 	if st.Keys > maxKeys+64 {
 		t.Errorf("%d keys are watched", st.Keys)
 	}
-	if each := (heap() - before) / uint64(st.Keys); each > 560 {
+	if each := (heap() - before) / uint64(st.Keys); each > 480 {
 		t.Errorf("a key takes %d bytes", each)
 	} else {
 		t.Logf("a key takes %d bytes", each)

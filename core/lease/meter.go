@@ -25,10 +25,10 @@ const (
 	// minCapacity is the smallest limit that is leased and whose denials are remembered.
 	minCapacity = 128
 	// share is the part of the store's remaining tokens that a block takes at most. With
-	// 16, eight processes leave up to 9.5 % of a limit of 5000 a second unused, with 32 up
-	// to 6.4 %, and a decision costs up to twice the calls.
+	// 16, eight processes leave up to 9.5 % of a window of 5000 a second unused, with 32 up
+	// to 4.7 %, and a decision costs up to twice the calls.
 	share = 32
-	// minBlock is the smallest block: a smaller one would not be worth its expiry.
+	// minBlock is the smallest block: to take one is a call.
 	minBlock = 8
 	// lifeShare is the part of the time in which a bucket fills up that is the measure of a
 	// block at most.

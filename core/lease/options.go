@@ -20,14 +20,13 @@ const (
 	DefaultTimeout  = time.Second
 )
 
-// MaxLifetime is the longest [Lifetime]. No process that leases from a Store holds a
-// token for longer, which is what makes giving tokens back safe.
+// MaxLifetime is the longest [Lifetime].
 const MaxLifetime = time.Second
 
 // MaxKeys bounds the number of keys that are watched here, [DefaultMaxKeys] by
 // default; every rule of a key counts as one, and those for which calls are under way come
-// on top. The least recently used gives way, and what it had leased goes back. One takes
-// about 600 bytes and its key. It panics if n is less than 1.
+// on top. The least recently used gives way, and its tokens are lost. One takes about 430
+// bytes and its key. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")
@@ -35,12 +34,14 @@ func MaxKeys(n int) Option {
 	return func(c *config) { c.maxKeys = n }
 }
 
-// Lifetime is how long tokens are held here before they go back, [DefaultLifetime] by
-// default. A longer one saves calls on keys of some hundred decisions a second; a
-// shorter one gives other processes sooner what is not used here. Of a bucket it is
-// never longer than an eighth of the time in which the bucket fills up, and of a
-// window not longer than the window. Processes that share a Store may have different
-// ones. It panics if d is less than a millisecond or more than [MaxLifetime].
+// Lifetime is the span whose use decides the size of a block, [DefaultLifetime] by default: a
+// block is half of what was used in the last Lifetime, in which older use counts for less,
+// half after each Lifetime. A longer one saves calls on keys of some hundred decisions a
+// second; a shorter one leaves less unused in the hands of a process that has become idle.
+// For a bucket it is never longer than an eighth of the time in which the bucket fills up.
+// Processes that share a Store may have different ones. Tokens may be held for longer: see
+// the package comment. Lifetime panics if d is less than a millisecond or more than
+// [MaxLifetime].
 func Lifetime(d time.Duration) Option {
 	if d < time.Millisecond || d > MaxLifetime {
 		panic("lease: Lifetime: not between a millisecond and a second")
@@ -59,10 +60,9 @@ func MaxAge(d time.Duration) Option {
 	return func(c *config) { c.maxAge = d }
 }
 
-// Timeout bounds the calls that are made here for many callers at once, to take a
-// block or to give it back, and how long Close takes to give back; [DefaultTimeout]
-// by default. It is for Stores without a deadline of their own. It panics if d is not
-// positive.
+// Timeout bounds each call that is made for several callers at once, or to fetch a block,
+// and the time for which Close waits for such calls; [DefaultTimeout] by default. It is for
+// Stores without a deadline of their own. Timeout panics if d is not positive.
 func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: Timeout: not positive")

@@ -12,7 +12,7 @@ import (
 )
 
 // A Store spends in this process what it has taken from another Store in blocks. It
-// is made by [New], is safe for concurrent use, and is to be closed.
+// is made by [New] and is safe for concurrent use. [Store.Close] ends it.
 type Store struct {
 	next   core.Store
 	config config

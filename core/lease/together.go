@@ -15,7 +15,7 @@ type piece struct {
 
 // together decides several charges that ask: all or none. What leases cover is taken
 // from these; all the rest goes to the Store in one call. If that denies, what was
-// taken here goes back to where it was.
+// taken here is put back.
 func (s *Store) together(ctx context.Context, charges []core.Charge) error {
 	var room [4]piece
 	parts := room[:0]

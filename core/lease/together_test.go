@@ -88,7 +88,7 @@ func TestTwoRules(t *testing.T) {
 	})
 }
 
-// If the Store fails in the middle of a decision, what was taken here goes back.
+// If the Store fails in the middle of a decision, what was taken here is put back.
 func TestFailsInTheMiddle(t *testing.T) {
 	down := errors.New("down")
 	for _, hot := range hourly {
