@@ -32,8 +32,8 @@
 // [DefaultPrefix]; password is an example):
 //
 //	ACL SETUSER limiter on >password ~weir:* +evalsha +eval +time +get +psetex +del
-//	    +zadd +zrem +zcard +zrange +zrevrange +zrangebyscore +zremrangebyscore +zremrangebyrank
-//	    +hmget +hset +hgetall +hdel +exists +pexpire +info
+//	    +zadd +zrem +zrank +zrange +zrevrange +zrangebyscore +zrevrangebyscore
+//	    +zremrangebyscore +zremrangebyrank +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
 // INFO is for the warning that the server may evict keys, and not needed otherwise. The
 // client of a Cluster also needs
