@@ -20,13 +20,16 @@ export GO
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The plain run is for the allocation budgets, which the race detector hides.
+# The second run is for the allocation budgets, which the race detector hides. "Alloc"
+# and "alloc" are in the names of those tests, and of the case in the contract of the adapters.
 # The race detector needs cgo, which Go switches off by itself where it has seen
 # no C compiler.
+BUDGETS := ./core ./core/denycache ./core/lease ./nethttplimit ./ginlimit ./echolimit
+
 .PHONY: test
-test: deps ## run every test on a real Redis, with the race detector and without
+test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
 	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) ./...
-	WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...
+	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|^TestContract$$/allocations' $(BUDGETS)
 	@set -e; for module in _examples _benchmarks; do \
 		[ -d $$module ] || continue; \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
@@ -53,7 +56,8 @@ vet:
 staticcheck:
 	$(call each,$(GO) run $(STATICCHECK) ./...)
 
-# The packages of which no test needs Redis. The others are vetted and built only.
+# The packages of which no test needs Redis. The others are vetted and built only. The
+# builds are not optimized, which takes a third less time.
 NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/internal/algo ./core/memstore ./core/gate ./core/load
 
 .PHONY: portable
@@ -62,7 +66,7 @@ portable: ## vet and test for 32 bits, and build for other systems
 	CGO_ENABLED=0 GOARCH=386 $(GO) test $(TESTFLAGS) $(NOREDIS)
 	@set -e; for target in windows/amd64 darwin/arm64 freebsd/amd64 js/wasm; do \
 		echo "$(GO) build ./... ($$target)"; \
-		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./...; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -gcflags='all=-N -l' ./...; \
 	done
 
 .PHONY: fuzz

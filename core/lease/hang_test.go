@@ -40,7 +40,7 @@ func (s *hangingStore) Take(ctx context.Context, charges []core.Charge) error {
 	}
 }
 
-const hangKeys = 4000
+const hangKeys = 500
 
 // leaseMany makes s hold a block of the same size for each of some keys, k0, k1 and so on,
 // by that many decisions about each. It returns the size.
@@ -227,7 +227,7 @@ func TestStore_GoroutinesInOutage(t *testing.T) {
 		})
 		t.Run(rule.Name()+", blocks are spent", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const keys = 1000
+				const keys = 300
 				behind := &hangingStore{Store: memstore.New()}
 				s := lease.New(behind)
 				each := leaseMany(t, s, rule, keys, 400)

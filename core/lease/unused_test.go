@@ -109,9 +109,9 @@ func TestStore_UnusedShare(t *testing.T) {
 		span  time.Duration
 		most  float64 // unused, in 100 admitted by the store alone
 	}{
-		{core.PerSecond(5000), 3 * time.Second, 10},
-		{core.PerMinute(6000), time.Minute, 2},
-		{core.PerHour(20_000), 5 * time.Second, 5},
+		{core.PerSecond(2000), 2 * time.Second, 10},
+		{core.PerMinute(2000), time.Minute, 3},
+		{core.PerHour(5000), 2 * time.Second, 6},
 	} {
 		for _, rule := range []core.Rule{core.TokenBucket("bucket", tt.limit), core.FixedWindow("window", tt.limit)} {
 			t.Run(fmt.Sprint(rule.Name(), " ", tt.limit), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestStore_UnusedShare(t *testing.T) {
 				}
 				for _, l := range loads {
 					for _, times := range []float64{1, 1.5} {
-						for _, processes := range []int{2, 8} {
+						for _, processes := range []int{8} {
 							rate := times * limit / tt.span.Seconds()
 							var alone, leased usage
 							bubble(t, func(r *rig) {
