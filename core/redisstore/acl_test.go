@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"log/slog"
@@ -133,11 +134,17 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = "limiter", "password" })
-			storetest.Run(t, func(*testing.T) *storetest.Harness {
-				h := harness(rdb, mode.opts...)
-				h.GivesBack = true
-				return h
-			})
+			s := redisstore.New(rdb, append(mode.opts, prefix(), redisstore.Timeout(patience))...)
+			l := limiter(t, s, dailyRules()...)
+			for i := range 10 { // on different nodes
+				key, other := fmt.Sprint("k", i), fmt.Sprint("other", i)
+				r, err := core.ReserveAll(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 2}, core.Ask{Limiter: l, Key: other, Cost: 1})
+				must(t, err)
+				must(t, r.Settle(t.Context(), 1))
+				must(t, l.Settle(t.Context(), key, 1))
+				must(t, l.Refund(t.Context(), key, 1))
+				must(t, l.Reset(t.Context(), other))
+			}
 		})
 	}
 	for _, node := range cluster.Nodes {
