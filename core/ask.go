@@ -10,21 +10,29 @@ import (
 // An Ask is one limiter's part of a decision over several.
 type Ask struct {
 	Limiter *Limiter
-	Key     string
-	Cost    int // zero peeks: it takes nothing, but denies while nothing is left
+	Key     string // not empty
+	Cost    int    // zero means 1; less is an [ErrNegativeCost]
 	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
 	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
 	MaxDelay time.Duration
+	// Peek denies the decision like any Ask of that Cost, and takes nothing.
+	Peek bool
 }
 
-// AllowAll decides several asks together: every rule of every ask is charged,
+// withCost is a with a cost of n, of which zero is a Peek for one event.
+func (a Ask) withCost(n int) Ask {
+	a.Cost, a.Peek = n, n == 0
+	return a
+}
+
+// AllowTogether decides several asks together: every rule of every ask is charged,
 // or none is. Asks that meet in the same rule of the same key are charged their
 // sum, and share its State.
 //
 // All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
 // asks of different keys may be denied together although a moment later each
 // would have been admitted, but are not admitted beyond a limit: see redisstore.
-func AllowAll(ctx context.Context, asks ...Ask) (d Decision, err error) {
+func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()
 	if err = b.addAll(asks); err != nil {

@@ -9,7 +9,7 @@
 //	       ◀───────────────         ◀───────────────  memory or Redis
 //	            Decision                 states
 //
-// All Rules of a Limiter, and all asks of one [AllowAll], are decided together:
+// All Rules of a Limiter, and all asks of one [AllowTogether], are decided together:
 // either every one of them is charged or none is.
 //
 // # Choosing an algorithm

@@ -21,9 +21,9 @@ var (
 	ErrNegativeCost = errors.New("weir: negative cost")
 	// ErrNegativeDelay: an Ask with a MaxDelay below zero. Nothing was taken.
 	ErrNegativeDelay = errors.New("weir: negative delay")
-	// ErrNoAsks: AllowAll was given nothing to ask, or an Ask without a Limiter.
+	// ErrNoAsks: AllowTogether was given nothing to ask, or an Ask without a Limiter.
 	ErrNoAsks = errors.New("weir: nothing asked")
-	// ErrManyStores: AllowAll was given Limiters of different Stores, which cannot be charged together.
+	// ErrManyStores: AllowTogether was given Limiters of different Stores, which cannot be charged together.
 	ErrManyStores = errors.New("weir: limiters of different stores in one decision")
 	// ErrInvalidCharge: a Store was given charges that break its contract. Nothing was taken.
 	ErrInvalidCharge = errors.New("weir: invalid charge")

@@ -72,7 +72,7 @@ func Example_global() {
 	ctx := context.Background()
 	admitted := 0
 	for range 50 {
-		d, err := core.AllowAll(ctx,
+		d, err := core.AllowTogether(ctx,
 			core.Ask{Limiter: customer, Key: "alice", Cost: 1},
 			core.Ask{Limiter: system, Key: "all", Cost: 1})
 		if err == nil && d.Allowed {

@@ -94,25 +94,23 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return err
 }
 
-// Refund gives back n of what admitted events of key took: the newest of them,
-// where they are remembered one by one, and never more than is used now. It is
-// for events that turned out not to count. Zero does nothing; less is an
-// [ErrNegativeCost].
+// Credit frees n units that admitted events of key took: the newest events, where they are
+// remembered one by one, and never more than is used now. It is for events that turned out
+// not to count. Zero does nothing; less is an [ErrNegativeCost].
 //
-// Refund does not know which decision it undoes: who refunds twice, or what was
-// denied, or what has been forgotten or refilled since, gives others' events back.
-// [Reservation.Refund] does know. Of a [LeakyBucket] it takes the end of the queue,
-// which may be the turn of somebody who is waiting for it.
-func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
+// Credit is not tied to a decision. Crediting twice, or crediting an event that was denied
+// or has expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a
+// [LeakyBucket] it frees the end of the queue, for which an event may be waiting already.
+func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := l.take(ctx, key, Refund, n)
+	_, err := l.take(ctx, key, Credit, n)
 	return err
 }
 
-// Settle charges key n events that have happened already, whether they fit or
-// not: what a response turned out to cost in bytes, or tokens of a language model.
+// Debit charges key n units more, whether they fit or not: for the cost of an event that is
+// known only after it, such as the bytes of a response or the tokens of a language model.
 // Zero does nothing; less is an [ErrNegativeCost].
 //
 // A bucket goes into debt, and admits nothing until it has paid that back at its
@@ -120,17 +118,18 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int) error {
 // if they happened now and forget them with the others, so at most they admit
 // nothing for one period. An error says that it may have been charged, once.
 //
-// [Limiter.Reserve] does the sums where a part was charged before.
-func (l *Limiter) Settle(ctx context.Context, key string, n int) error {
+// Debit adds. [Reservation.Settle] sets the total cost of an event of which a part was
+// charged before.
+func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := l.take(ctx, key, Settle, n)
+	_, err := l.take(ctx, key, Debit, n)
 	return err
 }
 
 func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (Decision, error) {
-	return l.decide(ctx, Ask{Limiter: l, Key: key, Cost: cost}, op)
+	return l.decide(ctx, Ask{Limiter: l, Key: key}.withCost(cost), op)
 }
 
 func (l *Limiter) decide(ctx context.Context, a Ask, op Op) (d Decision, err error) {
@@ -176,9 +175,9 @@ func (b *batch) add(a Ask, op Op) error {
 	if a.MaxDelay < 0 {
 		return fmt.Errorf("%w: %v", ErrNegativeDelay, a.MaxDelay)
 	}
-	cost := a.Cost
-	if cost == 0 {
-		op, cost = Peek, 1
+	cost := max(a.Cost, 1)
+	if a.Peek {
+		op = Peek
 	}
 	for i := range a.Limiter.rules {
 		c := b.next()
@@ -207,5 +206,5 @@ func (b *batch) decide(ctx context.Context, s Store, d *Decision) error {
 	return nil
 }
 
-// SharesStore says whether l and o can be asked together in one [AllowAll].
+// SharesStore says whether l and o can be asked together in one [AllowTogether].
 func (l *Limiter) SharesStore(o *Limiter) bool { return l.store == o.store }

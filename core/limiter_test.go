@@ -159,7 +159,7 @@ func TestStatesAreInOrder(t *testing.T) {
 	s := memstore.New()
 	a := core.Must(core.New(s, core.TokenBucket("a1", core.PerSecond(1)), core.TokenBucket("a2", core.PerSecond(2))))
 	b := core.Must(core.New(s, core.TokenBucket("b1", core.PerSecond(3))))
-	d, err := core.AllowAll(context.Background(), core.Ask{Limiter: b, Key: "x", Cost: 1}, core.Ask{Limiter: a, Key: "y", Cost: 1})
+	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: b, Key: "x", Cost: 1}, core.Ask{Limiter: a, Key: "y", Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestStatesAreInOrder(t *testing.T) {
 	}
 }
 
-func TestAllowAllRefuses(t *testing.T) {
+func TestAllowTogetherRefuses(t *testing.T) {
 	ctx := context.Background()
 	a := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
 	b := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
@@ -195,7 +195,7 @@ func TestAllowAllRefuses(t *testing.T) {
 		"two stores":      {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: b, Key: "k", Cost: 1}}, core.ErrManyStores},
 		"a negative cost": {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: a, Key: "k2", Cost: -1}}, core.ErrNegativeCost},
 	} {
-		if d, err := core.AllowAll(ctx, c.asks...); !errors.Is(err, c.want) || d.Allowed {
+		if d, err := core.AllowTogether(ctx, c.asks...); !errors.Is(err, c.want) || d.Allowed {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
@@ -204,10 +204,37 @@ func TestAllowAllRefuses(t *testing.T) {
 	}
 }
 
-func TestAllowAllSumsSaturate(t *testing.T) {
+// The shortest Ask that there is costs 1.
+func TestAllowTogether_AskWithoutCost(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(3))))
+	admitted := 0
+	for range 100 {
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 3 {
+		t.Errorf("%d of 100 events were admitted, want 3", admitted)
+	}
+	for range 10 {
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "fresh", Cost: 3, Peek: true})
+		if err != nil || !d.Allowed || d.State(0).Remaining != 3 {
+			t.Errorf("a Peek says %v, %v, want all 3 left", d, err)
+		}
+	}
+	if d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "fresh", Cost: 4, Peek: true}); err != nil || d.RetryAfter != core.Never {
+		t.Errorf("a Peek for 4 of 3 says %v, %v, want Never", d, err)
+	}
+}
+
+func TestAllowTogetherSumsSaturate(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(10))))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: math.MaxInt - 1}
-	d, err := core.AllowAll(context.Background(), ask, ask, ask)
+	d, err := core.AllowTogether(context.Background(), ask, ask, ask)
 	if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Len() != 3 {
 		t.Errorf("%+v, %v", d, err)
 	}

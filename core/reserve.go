@@ -36,7 +36,7 @@ type Reservation struct {
 // has a cost of zero.
 type part struct {
 	costs []int
-	marks []Mark
+	marks []Receipt
 	rules []*Rule   // as the Store has counted them, which is what the marks are about
 	since time.Time // when the Store had answered
 }
@@ -56,11 +56,11 @@ const maxParts = 16
 // than n. Of a denied event nothing is reserved. An error says, as it does of
 // AllowN, that it may have been charged, once.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
-	return ReserveAll(ctx, Ask{Limiter: l, Key: key, Cost: n})
+	return ReserveTogether(ctx, Ask{Limiter: l, Key: key}.withCost(n))
 }
 
-// ReserveAll is [AllowAll] for an event that may turn out to cost more or less.
-func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
+// ReserveTogether is [AllowTogether] for an event that may turn out to cost more or less.
+func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	b := batches.Get().(*batch)
 	defer b.free()
 	if err := b.addAll(asks); err != nil {
@@ -79,7 +79,7 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	}
 	first := newPart(len(b.charges))
 	for i := range b.charges {
-		b.charges[i].Mark = &first.marks[i]
+		b.charges[i].Receipt = &first.marks[i]
 	}
 	if err := b.decide(ctx, r.store, &r.decision); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 			first.costs[i] = c.Cost
 		}
 		first.rules[i] = cmp.Or(c.State.Rule, c.Rule)
-		c.Mark = nil
+		c.Receipt = nil
 		r.asks = append(r.asks, c)
 	}
 	r.parts, r.lost = []part{first}, make([]int, len(r.asks))
@@ -102,12 +102,12 @@ func ReserveAll(ctx context.Context, asks ...Ask) (*Reservation, error) {
 }
 
 func newPart(n int) part {
-	return part{costs: make([]int, n), marks: make([]Mark, n), rules: make([]*Rule, n)}
+	return part{costs: make([]int, n), marks: make([]Receipt, n), rules: make([]*Rule, n)}
 }
 
 // Extend charges asks for the same event, all or none. It is for keys that are found only
 // after others have been charged. The States of asks follow those of r, and
-// [Reservation.Settle], [Reservation.Refund] and [Reservation.Release] apply to all of them.
+// [Reservation.Settle], [Reservation.Refund] and [Reservation.LeaveQueue] apply to all of them.
 //
 // If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged, and
 // their States unchanged; Refund refunds them. Extend of a denied event does nothing. An
@@ -125,7 +125,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 			return fmt.Errorf("%w: the reservation and ask %d", ErrManyStores, i)
 		}
 	}
-	more, err := ReserveAll(ctx, asks...)
+	more, err := ReserveTogether(ctx, asks...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *Reservation) adopt(more *Reservation) {
 			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
 			for j := range r.parts {
 				p := &r.parts[j]
-				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Mark{}), append(p.rules, nil)
+				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Receipt{}), append(p.rules, nil)
 			}
 		}
 		r.times[at] += more.times[i]
@@ -189,13 +189,13 @@ func (r *Reservation) Decision() Decision {
 // those behind it know their turns.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// Release gives back the places in queues that the event took, and nothing else: for
+// LeaveQueue gives back the places in queues that the event took, and nothing else: for
 // an event that was to be held and whose maker does not wait any more. It stays
 // charged to all rules but those of a [LeakyBucket]. A place that is not the last of
 // its queue passes unused, as in [Reservation.Refund]. Doing it again does nothing.
 //
 // An error says that the places may have been given back; it is not tried again.
-func (r *Reservation) Release(ctx context.Context) error {
+func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	places := make([]int, len(r.asks))
@@ -209,7 +209,7 @@ func (r *Reservation) Release(ctx context.Context) error {
 
 // Settle makes the event cost what it has really cost. Of every ask, the difference
 // to what it was charged until now is charged, into debt if need be
-// ([Limiter.Settle]), or given back ([Reservation.Refund]): all asks of a [ReserveAll]
+// ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
 // cost the same from then on. Settling the same cost again does nothing; less than zero
 // is an [ErrNegativeCost]. The last 16 differences that were charged are remembered;
 // those before stay charged.
@@ -266,7 +266,7 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			p.costs[i] -= back
 			mark := p.rules[i].program.Keep(p.marks[i], int64(p.costs[i]))
 			mark.Age = p.age()
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Mark: &mark})
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Receipt: &mark})
 		}
 		if !p.charged() {
 			r.parts = slices.Delete(r.parts, at, at+1)
@@ -286,7 +286,7 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 	var charges []Charge
 	for i, cost := range more.costs {
 		if cost > 0 {
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Settle, Cost: cost, Mark: &more.marks[i]})
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Debit, Cost: cost, Receipt: &more.marks[i]})
 		}
 	}
 	if charges == nil {

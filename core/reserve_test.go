@@ -58,7 +58,7 @@ func TestReservationRelease(t *testing.T) {
 		check("at first", 4, 4, 4, 4)
 		release := func(r *core.Reservation) {
 			t.Helper()
-			if err := r.Release(t.Context()); err != nil {
+			if err := r.LeaveQueue(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -88,11 +88,11 @@ func TestReservationReleaseFails(t *testing.T) {
 	l := core.Must(core.New(store, core.LeakyBucket("queue", core.PerHour(5))))
 	r := reserve(t, l, "k", 2)
 	store.err = core.ErrUnavailable
-	if err := r.Release(t.Context()); err != core.ErrUnavailable {
+	if err := r.LeaveQueue(t.Context()); err != core.ErrUnavailable {
 		t.Errorf("the error is %v, want that of the store", err)
 	}
 	store.err = nil
-	if err := r.Release(t.Context()); err != nil {
+	if err := r.LeaveQueue(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := used(t, l, "k"); got[0] != 2 {
@@ -165,7 +165,7 @@ func TestReservationExtend(t *testing.T) {
 		{"same state", []core.Rule{first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
 		{"same state, denied", []core.Rule{first}, "a", 9, false, []int{2, 0}, []int{4, 0}},
 		{"same and another", []core.Rule{bucket, first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
-		{"nothing", []core.Rule{bucket}, "b", 0, true, []int{2, 0}, []int{4, 4}},
+		{"peek", []core.Rule{bucket}, "b", 0, true, []int{2, 0}, []int{4, 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := memstore.New()
@@ -178,7 +178,7 @@ func TestReservationExtend(t *testing.T) {
 				}
 			}
 			r := reserve(t, a, "a", 2)
-			if err := r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost}); err != nil {
+			if err := r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}); err != nil {
 				t.Fatal(err)
 			}
 			d := r.Decision()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Share returns r for one of n processes that enforce it each on its own, because
+// Divide returns r for one of n processes that enforce it each on its own, because
 // they cannot ask each other: a rule of the same name and modifiers that admits
 // the n-th part.
 //
@@ -15,7 +15,7 @@ import (
 // never admit more than r. But a share admits at least one event, so where r
 // admits fewer than n at once, n shares admit n. n less than 2 is r itself, and so
 // is what cannot be divided: a soft bucket that takes decades to refill.
-func (r Rule) Share(n int) Rule {
+func (r Rule) Divide(n int) Rule {
 	if n < 2 || r.err != nil || r.algorithm == 0 {
 		return r
 	}

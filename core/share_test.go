@@ -34,7 +34,7 @@ func TestShare(t *testing.T) {
 		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), math.MaxInt / 2, `token_bucket "r" 1/36135d burst 1`},
 		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), math.MaxInt, `token_bucket "r" 1/36135d burst 1`},
 	} {
-		got := c.rule.Share(c.n)
+		got := c.rule.Divide(c.n)
 		if got.String() != c.want || got.ID() != c.rule.ID() {
 			t.Errorf("1/%d of %v is %v, want %s", c.n, c.rule, got, c.want)
 		}
@@ -42,11 +42,11 @@ func TestShare(t *testing.T) {
 			t.Errorf("1/%d of %v cannot be run: %v", c.n, c.rule, err)
 		}
 	}
-	if got := (core.Rule{}).Share(2); got != (core.Rule{}) {
+	if got := (core.Rule{}).Divide(2); got != (core.Rule{}) {
 		t.Errorf("a share of nothing is %v", got)
 	}
 	broken := core.TokenBucket("", core.PerSecond(10))
-	if got := broken.Share(2); got != broken {
+	if got := broken.Divide(2); got != broken {
 		t.Errorf("a share of a broken rule is %v", got)
 	}
 }
@@ -67,7 +67,7 @@ func TestSharesAddUp(t *testing.T) {
 		if core.CheckCharges([]core.Charge{{Rule: &rule, Cost: 1}}) != nil {
 			continue
 		}
-		share := rule.Share(n)
+		share := rule.Divide(n)
 		what := fmt.Sprintf("%d times %v, of %v", n, share, rule)
 		sum, whole := n*share.Capacity(), rule.Capacity()
 		if sum > max(whole, n) || whole-sum >= n {

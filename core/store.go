@@ -59,14 +59,14 @@ const (
 	Peek
 	// Reset forgets the state; State is then that of an untouched key. It always fits.
 	Reset
-	// Refund gives back Cost, or as much of it as is used now. It always fits, and
+	// Credit gives back Cost, or as much of it as is used now. It always fits, and
 	// State is what is left after it.
-	Refund
-	// Settle takes Cost whether it fits or not, into debt if need be. A bucket
+	Credit
+	// Debit takes Cost whether it fits or not, into debt if need be. A bucket
 	// takes all of it, and pays its debt back at its rate; windows and logs count it
 	// until they forget. State is what is left after it.
-	Settle
-	// Undo gives back Cost of what the Spend or Settle took that left the Mark, or
+	Debit
+	// Undo gives back Cost of the Spend or Debit that wrote the Receipt, or
 	// as much of it as still counts. It always fits, and State is what is left
 	// after it.
 	Undo
@@ -86,16 +86,16 @@ type Charge struct {
 	// MaxDelay denies a Spend or Peek that a leaky bucket would hold for longer,
 	// in whole microseconds; zero is no bound.
 	MaxDelay time.Duration
-	// Mark, if it is not nil, is where a Spend or Settle that takes something notes
-	// what an Undo has to know, and where an Undo finds it.
-	Mark *Mark
+	// Receipt, if it is not nil, is written by a Spend or Debit that takes something, and
+	// read by an Undo.
+	Receipt *Receipt
 
 	State State // the answer
 }
 
-// A Mark is a Store's note of when a charge was made and, of a bucket, what was in
-// use before. The zero Mark undoes nothing.
-type Mark = algo.Mark
+// A Receipt tells an Undo when a charge was made and, for a bucket, how much was in use
+// before it. The zero Receipt undoes nothing.
+type Receipt = algo.Receipt
 
 // Asked is the cost that a verdict is about: that of the charge, or, after an op
 // that does not ask, that of one event. It serves the stores of this module.
@@ -153,7 +153,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charges 0 and %d ask and tell in one decision", ErrInvalidCharge, i)
 		case c.Op > Undo:
 			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)
-		case c.Op == Undo && c.Mark == nil:
+		case c.Op == Undo && c.Receipt == nil:
 			return fmt.Errorf("%w: charge %d undoes nothing: it has no mark", ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
 			return fmt.Errorf("%w: charge %d has a negative delay", ErrInvalidCharge, i)

@@ -63,7 +63,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		// From here on, the Store counts the event and the line does not. In between, those
 		// behind expect too little before them, and never too much.
 		l.line.setCost(w, 0)
-		r, err := ReserveAll(ctx, l.patient(ctx, key, n))
+		r, err := ReserveTogether(ctx, l.patient(ctx, key, n))
 		if err != nil {
 			return err
 		}

@@ -164,11 +164,11 @@ func TestLimiter_EmptyKey(t *testing.T) {
 		{"Peek", func() error { _, err := l.Peek(ctx, ""); return err }},
 		{"Reserve", func() error { _, err := l.Reserve(ctx, "", 1); return err }},
 		{"Reset", func() error { return l.Reset(ctx, "") }},
-		{"Refund", func() error { return l.Refund(ctx, "", 1) }},
-		{"Settle", func() error { return l.Settle(ctx, "", 1) }},
+		{"Refund", func() error { return l.Credit(ctx, "", 1) }},
+		{"Settle", func() error { return l.Debit(ctx, "", 1) }},
 		{"Wait", func() error { return l.Wait(ctx, "") }},
-		{"AllowAll", func() error {
-			_, err := core.AllowAll(ctx, core.Ask{Limiter: l, Key: "k", Cost: 1}, core.Ask{Limiter: l, Cost: 1})
+		{"AllowTogether", func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "k", Cost: 1}, core.Ask{Limiter: l, Cost: 1})
 			return err
 		}},
 	} {

@@ -234,7 +234,7 @@ func TestWriterIsNotWrapped(t *testing.T) {
 		opt     gate.Option
 		wrapped bool
 	}{
-		"by default": {gate.Expose(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
+		"by default": {gate.ExposeHeaders(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
 		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
 	} {
 		var before, behind gin.ResponseWriter

@@ -76,7 +76,7 @@ func TestWriterIsNotWrapped(t *testing.T) {
 		opt     gate.Option
 		wrapped bool
 	}{
-		"by default": {gate.Expose(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
+		"by default": {gate.ExposeHeaders(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
 		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
 	} {
 		w := httptest.NewRecorder()

@@ -103,7 +103,7 @@ func newApp(c appConfig) http.Handler {
 		share = 1
 	}
 	var store core.Store = redisstore.New(rdb)
-	over := failover.New(store, memstore.New(), failover.Share(share), failover.ClosedFor("login"))
+	over := failover.New(store, memstore.New(), failover.Instances(share), failover.FailClosedFor("login"))
 	if c.Fault != noFailover {
 		store = over
 	}

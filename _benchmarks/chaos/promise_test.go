@@ -270,7 +270,7 @@ func TestStoreOf(t *testing.T) {
 	}
 	// The fields are what the application really sends.
 	for l, want := range map[core.Limit]string{apiLimit: redisPolicy} {
-		share := core.TokenBucket("api", l).Share(instances)
+		share := core.TokenBucket("api", l).Divide(instances)
 		if got := fmt.Sprintf(`"api";q=%d;w=1`, l.Events); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -32,7 +32,7 @@ func newRouter() http.Handler {
 
 	// X-RateLimit-* as well, for old clients. Options are values: this one is for
 	// every limit of the application.
-	fields := gate.Headers(gate.IETFDraft, gate.Legacy)
+	fields := gate.Headers(gate.IETFDraft, gate.XRateLimit)
 
 	e := echo.New()
 	e.HTTPErrorHandler = errorHandler(e)
@@ -40,7 +40,7 @@ func newRouter() http.Handler {
 	// For all routes.
 	e.Use(echolimit.New(api, ip, fields,
 		gate.Skip(isHealthCheck),
-		gate.Expose(), // scripts of other origins may read the fields
+		gate.ExposeHeaders(), // scripts of other origins may read the fields
 	))
 	e.GET("/healthz", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 	e.GET("/", hello)

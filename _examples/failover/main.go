@@ -41,9 +41,9 @@ func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *
 	return failover.New(redisstore.New(rdb, redisstore.Timeout(timeout)), memstore.New(),
 		failover.Deadline(timeout),
 		// The instances cannot ask each other, so each admits its part of every limit.
-		failover.Share(instances),
+		failover.Instances(instances),
 		// A part of a limit on passwords is not good enough: no Redis, no login.
-		failover.ClosedFor("login"),
+		failover.FailClosedFor("login"),
 		failover.OnChange(func(from, to failover.State, cause error) {
 			if cause == nil {
 				log.Printf("limits: from %v to %v", from, to)
@@ -60,7 +60,7 @@ func newHandler(store *failover.Store) http.Handler {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", nethttplimit.New(api, ip)(answer("Hello!")))
-	// ClosedFor decides nothing without Redis, and FailClosed makes a 503 of that.
+	// FailClosedFor decides nothing without Redis, which every gate answers with 503.
 	mux.Handle("POST /login", nethttplimit.New(login, ip, gate.FailClosed())(answer("Welcome back!")))
 	mux.HandleFunc("GET /healthz", health(store))
 	return mux

@@ -31,14 +31,14 @@ func newRouter() http.Handler {
 
 	// X-RateLimit-* as well, for old clients. Options are values: this one is for
 	// every limit of the application.
-	fields := gate.Headers(gate.IETFDraft, gate.Legacy)
+	fields := gate.Headers(gate.IETFDraft, gate.XRateLimit)
 
 	router := gin.New()
 
 	// For all routes that follow.
 	router.Use(ginlimit.New(api, ip, fields,
 		gate.Skip(isHealthCheck),
-		gate.Expose(), // scripts of other origins may read the fields
+		gate.ExposeHeaders(), // scripts of other origins may read the fields
 	))
 	router.GET("/healthz", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	router.GET("/", hello)

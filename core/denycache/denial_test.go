@@ -148,7 +148,7 @@ func TestMaxDelayOfOthers(t *testing.T) {
 	l, key := b.spent(10)
 	for _, wait := range []time.Duration{time.Millisecond, time.Microsecond, time.Hour} {
 		asked := b.behind.Calls()
-		d, err := core.AllowAll(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 1, MaxDelay: wait})
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 1, MaxDelay: wait})
 		if err != nil || d.Allowed || b.behind.Calls() != asked {
 			t.Errorf("with %v: %+v, %v", wait, d, err)
 		}

@@ -30,7 +30,7 @@
 // those of memstore and redisstore are exact. A Store that estimates them belongs in
 // front of a denycache, not behind it.
 //
-// What makes room earlier is noticed. Reset, Refund, Settle and undoing a
+// What makes room earlier is noticed. Reset, Credit, Debit and undoing a
 // [core.Reservation], done through this Store, make it forget at once what it knows
 // of the key. What another process does, or who goes past this Store, is noticed
 // within [MaxAge], for a denial is believed no longer than that. So is a clock that

@@ -86,7 +86,7 @@ func (h *walk) step() {
 	}
 	if h.rng.IntN(25) == 0 {
 		for i := range charges {
-			charges[i].Op = []core.Op{core.Reset, core.Refund, core.Settle}[h.rng.IntN(3)]
+			charges[i].Op = []core.Op{core.Reset, core.Credit, core.Debit}[h.rng.IntN(3)]
 			charges[i].MaxDelay = 0
 		}
 	}

@@ -28,7 +28,7 @@ func MaxKeys(n int) Option {
 const DefaultMaxAge = time.Second
 
 // MaxAge bounds how long a denial is believed, [DefaultMaxAge] by default, however
-// far its RetryAfter is. So long can it take until a Reset, a Refund or a raised
+// far its RetryAfter is. So long can it take until a Reset, a Credit or a raised
 // limit of another process gets through, and so often is the Store asked about a key
 // that stays denied. It panics if d is not positive.
 func MaxAge(d time.Duration) Option {

@@ -14,7 +14,7 @@ func TestRoomMadeHere(t *testing.T) {
 	ctx := context.Background()
 	for name, room := range map[string]func(l *core.Limiter, r *core.Reservation) error{
 		"reset":  func(l *core.Limiter, _ *core.Reservation) error { return l.Reset(ctx, "k") },
-		"refund": func(l *core.Limiter, _ *core.Reservation) error { return l.Refund(ctx, "k", 1) },
+		"refund": func(l *core.Limiter, _ *core.Reservation) error { return l.Credit(ctx, "k", 1) },
 		"undo":   func(_ *core.Limiter, r *core.Reservation) error { return r.Refund(ctx) },
 	} {
 		b := newBench(t, denycache.MaxAge(age))
@@ -42,7 +42,7 @@ func TestChargesMadeHere(t *testing.T) {
 	b := newBench(t, denycache.MaxAge(age))
 	l, key := b.spent(10)
 	before := b.here(l, key, 1)
-	if err := l.Settle(t.Context(), key, 2); err != nil {
+	if err := l.Debit(t.Context(), key, 2); err != nil {
 		t.Fatal(err)
 	}
 	if d := b.there(l, key, 1); d.RetryAfter != before.RetryAfter+12*time.Minute {
@@ -87,7 +87,7 @@ func TestRoomSeenBesideADenial(t *testing.T) {
 		t.Fatal(err)
 	}
 	// When a log has room for two is not known, so the Store is asked.
-	d, err := core.AllowAll(t.Context(), core.Ask{Limiter: user, Key: "u", Cost: 2}, core.Ask{Limiter: ip, Key: "i", Cost: 1})
+	d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: user, Key: "u", Cost: 2}, core.Ask{Limiter: ip, Key: "i", Cost: 1})
 	if err != nil || d.Allowed || !d.State(0).Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}

@@ -16,7 +16,7 @@ func TestOneRuleIsEnough(t *testing.T) {
 	ip := limiter(t, b.cache, core.TokenBucket("ip", core.PerHour(3)))
 	user := limiter(t, b.cache, core.SlidingLog("user", core.PerHour(10)), core.FixedWindow("day", core.PerDay(100)))
 	both := func(name string) core.Decision {
-		d, err := core.AllowAll(t.Context(), core.Ask{Limiter: ip, Key: "1.2.3.4", Cost: 1}, core.Ask{Limiter: user, Key: name, Cost: 1})
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: ip, Key: "1.2.3.4", Cost: 1}, core.Ask{Limiter: user, Key: name, Cost: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

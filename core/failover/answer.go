@@ -10,17 +10,17 @@ import (
 )
 
 // An Answer is a Store that keeps nothing and always says the same. It is a backup
-// for [New]; for single rules there are [OpenFor] and [ClosedFor].
+// for [New]; for single rules there are [FailOpenFor] and [FailClosedFor].
 type Answer uint8
 
 const (
-	// Closed decides nothing: every decision is a [core.ErrUnavailable]. It is not a
+	// FailClosed decides nothing: every decision is a [core.ErrUnavailable]. It is not a
 	// denial, because an outage is nobody's fault: gate.FailClosed makes a 503 of it,
 	// and without that gate lets the request through, so give both. A decision of
 	// nothing but [core.Rule.Shadow] rules, which are never enforced, is admitted.
-	Closed Answer = iota
-	// Open admits everything, and says that nothing is used.
-	Open
+	FailClosed Answer = iota
+	// FailOpen admits everything, and says that nothing is used.
+	FailOpen
 )
 
 var errClosed = fmt.Errorf("%w: closed while the primary is away", core.ErrUnavailable)
@@ -33,7 +33,7 @@ func (a Answer) Take(ctx context.Context, charges []core.Charge) error {
 	if err := core.CheckCharges(charges); err != nil {
 		return err
 	}
-	if a != Open {
+	if a != FailOpen {
 		for i := range charges {
 			if !charges[i].Rule.IsShadow() {
 				return errClosed

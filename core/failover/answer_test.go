@@ -34,7 +34,7 @@ func TestOpen(t *testing.T) {
 		for _, rule := range []core.Rule{
 			kind.rule("plain", core.PerMinute(7)), kind.rule("soft", core.PerMinute(7)).Soft(50), kind.rule("shadow", core.PerMinute(7)).Shadow(),
 		} {
-			open, real := limiter(t, failover.Open, rule), limiter(t, memstore.New(), rule)
+			open, real := limiter(t, failover.FailOpen, rule), limiter(t, memstore.New(), rule)
 			want, err := real.Peek(t.Context(), "k")
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestOpen(t *testing.T) {
 					}
 				}
 			}
-			if err := errors.Join(open.Refund(t.Context(), "k", 1), open.Settle(t.Context(), "k", 1), open.Reset(t.Context(), "k")); err != nil {
+			if err := errors.Join(open.Credit(t.Context(), "k", 1), open.Debit(t.Context(), "k", 1), open.Reset(t.Context(), "k")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -61,9 +61,9 @@ func TestOpen(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerMinute(7))
-	l := limiter(t, failover.Closed, rule)
+	l := limiter(t, failover.FailClosed, rule)
 	for name, err := range map[string]error{
-		"Refund": l.Refund(t.Context(), "k", 1), "Settle": l.Settle(t.Context(), "k", 1), "Reset": l.Reset(t.Context(), "k"),
+		"Refund": l.Credit(t.Context(), "k", 1), "Settle": l.Debit(t.Context(), "k", 1), "Reset": l.Reset(t.Context(), "k"),
 	} {
 		if !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
@@ -72,11 +72,11 @@ func TestClosed(t *testing.T) {
 	if d, err := l.Allow(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) || d.Allowed {
 		t.Errorf("%+v, %v", d, err)
 	}
-	shadow := limiter(t, failover.Closed, rule.Shadow())
+	shadow := limiter(t, failover.FailClosed, rule.Shadow())
 	if d, err := shadow.Allow(t.Context(), "k"); err != nil || !d.Allowed {
 		t.Errorf("a rule that is not enforced: %+v, %v", d, err)
 	}
-	for _, a := range []failover.Answer{failover.Open, failover.Closed} {
+	for _, a := range []failover.Answer{failover.FailOpen, failover.FailClosed} {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := limiter(t, a, rule).Allow(ended, "k"); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) {
@@ -91,7 +91,7 @@ func TestClosed(t *testing.T) {
 // Each rule has its own backup, and they are still decided together.
 func TestAnswersByRule(t *testing.T) {
 	backup := memstore.New()
-	s := failover.New(absent{}, backup, failover.ClosedFor("login", "trial"), failover.OpenFor("search", "image"))
+	s := failover.New(absent{}, backup, failover.FailClosedFor("login", "trial"), failover.FailOpenFor("search", "image"))
 	defer s.Close()
 	per := core.PerHour(3)
 	api := limiter(t, s, core.SlidingLog("api", per))
@@ -103,7 +103,7 @@ func TestAnswersByRule(t *testing.T) {
 		for _, l := range l {
 			asks = append(asks, core.Ask{Limiter: l, Key: "k", Cost: 1})
 		}
-		return core.AllowAll(t.Context(), asks...)
+		return core.AllowTogether(t.Context(), asks...)
 	}
 	for range 10 {
 		for _, l := range [][]*core.Limiter{{login}, {login, search}, {api, login}, {trial, login, api}} {
@@ -130,7 +130,7 @@ func TestAnswersByRule(t *testing.T) {
 
 // Closed is a 503 where the gate fails closed, and lets requests through elsewhere.
 func TestClosedAndTheGate(t *testing.T) {
-	s := failover.New(absent{}, memstore.New(), failover.ClosedFor("login"))
+	s := failover.New(absent{}, memstore.New(), failover.FailClosedFor("login"))
 	defer s.Close()
 	login := limiter(t, s, core.TokenBucket("login", core.PerMinute(1)))
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

@@ -29,7 +29,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 		if a, ok := s.config.answers[charges[i].Rule.Name()]; ok {
 			// Of Closed only its errors matter: a shadow has none.
 			open++
-			closed = closed || a == Closed && !charges[i].Rule.IsShadow()
+			closed = closed || a == FailClosed && !charges[i].Rule.IsShadow()
 		}
 	}
 	switch {
@@ -38,7 +38,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 	case open == 0:
 		return s.askBackup(ctx, charges)
 	case open == len(charges):
-		return Open.Take(ctx, charges)
+		return FailOpen.Take(ctx, charges)
 	}
 	rest := part{}
 	for i := range charges {
@@ -86,8 +86,8 @@ func (s *Store) askBackup(ctx context.Context, charges []core.Charge) error {
 // the cost is worth may have been added to it as the whole rule counts it.
 func fit(c *core.Charge) {
 	p := c.Rule.Program()
-	if den := p.Bucket.Den(); den > 0 && c.Mark.Used.Frac >= den {
-		c.Mark.Used.Frac = 0
+	if den := p.Bucket.Den(); den > 0 && c.Receipt.Used.Frac >= den {
+		c.Receipt.Used.Frac = 0
 	}
 }
 

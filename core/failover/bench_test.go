@@ -27,7 +27,7 @@ func BenchmarkTake(b *testing.B) {
 	rule := core.TokenBucket("bench", core.PerSecond(1<<30))
 	away := failover.New(absent{}, memstore.New())
 	defer away.Close()
-	shared := failover.New(absent{}, memstore.New(), failover.Share(4))
+	shared := failover.New(absent{}, memstore.New(), failover.Instances(4))
 	defer shared.Close()
 	for _, bench := range []struct {
 		name  string

@@ -75,21 +75,21 @@ func TestBounds(t *testing.T) {
 		for _, share := range []int{1, k} {
 			t.Run(fmt.Sprintf("%s share %d", rule.Name(), share), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t, rule, k, failover.Share(share))
+					f := newFleet(t, rule, k, failover.Instances(share))
 					defer f.close()
 					f.run(5 * time.Second)
 					f.primary.set(hang)
 					begun := time.Now()
 					during := f.run(outage)
 					away := time.Since(begun) // a little longer, for calls that hung
-					most := k * allowance(rule.Share(share), away)
+					most := k * allowance(rule.Divide(share), away)
 					if during > most || during < most*8/10 {
 						t.Errorf("%d were admitted in %v, want at most %d and not much less", during, away, most)
 					}
 					f.primary.set(well)
 					begun = time.Now()
 					after := f.run(5 * time.Second)
-					most = k*allowance(rule.Share(share), away+back) + allowance(rule, time.Since(begun))
+					most = k*allowance(rule.Divide(share), away+back) + allowance(rule, time.Since(begun))
 					if during+after > most {
 						t.Errorf("%d were admitted until all was well again, want at most %d", during+after, most)
 					}
@@ -129,7 +129,7 @@ func TestUnknownFate(t *testing.T) {
 
 // The answer shows the divided limit, and the caller's own rules stay as they are.
 func TestShareShows(t *testing.T) {
-	s := failover.New(absent{}, memstore.New(), failover.Share(4))
+	s := failover.New(absent{}, memstore.New(), failover.Instances(4))
 	defer s.Close()
 	rule := core.SlidingLog("log", core.PerHour(20)).Soft(25)
 	l := limiter(t, s, rule, core.TokenBucket("bucket", core.PerHour(20)))
@@ -152,7 +152,7 @@ func TestShareShows(t *testing.T) {
 
 // A program that makes rules without end does not grow.
 func TestSharesAreBounded(t *testing.T) {
-	s := failover.New(absent{}, memstore.New(), failover.Share(2))
+	s := failover.New(absent{}, memstore.New(), failover.Instances(2))
 	defer s.Close()
 	for i := range 10_000 {
 		rule := core.SlidingLog("r", core.PerHour(2+2*i))
@@ -168,7 +168,7 @@ func TestSharesAreBounded(t *testing.T) {
 
 // Elastic rules are divided as they are at the moment.
 func TestShareOfElastic(t *testing.T) {
-	s := failover.New(absent{}, memstore.New(), failover.Share(2))
+	s := failover.New(absent{}, memstore.New(), failover.Instances(2))
 	defer s.Close()
 	spare := 0.0
 	l := limiter(t, s, core.SlidingLog("log", core.PerHour(20)).Elastic(func() float64 { return spare }, 3))
@@ -184,7 +184,7 @@ func TestShareOfElastic(t *testing.T) {
 func TestRefundOfAShare(t *testing.T) {
 	for _, kind := range kinds {
 		for _, n := range []int{2, 3, 7} {
-			s := failover.New(absent{}, memstore.New(), failover.Share(n))
+			s := failover.New(absent{}, memstore.New(), failover.Instances(n))
 			defer s.Close()
 			// 7 and 11 make a microsecond's fractions that the parts do not share.
 			l := limiter(t, s, kind.rule("r", core.Per(7*11*n, 13*time.Hour)))
@@ -213,7 +213,7 @@ func TestRefundOfAShare(t *testing.T) {
 // cannot have is dropped, which gives back less and not more.
 func TestFit(t *testing.T) {
 	whole := core.TokenBucket("r", core.Per(14, 13*time.Microsecond))
-	share := whole.Share(2)
+	share := whole.Divide(2)
 	if a, b := whole.Program().Bucket.Den(), share.Program().Bucket.Den(); a != 14 || b != 7 {
 		t.Fatalf("fractions of 1/%d and 1/%d: the test proves nothing", a, b)
 	}
@@ -223,9 +223,9 @@ func TestFit(t *testing.T) {
 		frac int64
 		want int64
 	}{{&share, 0, 0}, {&share, 6, 6}, {&share, 7, 0}, {&share, 13, 0}, {&log, 13, 13}} {
-		mark := core.Mark{At: 1}
+		mark := core.Receipt{At: 1}
 		mark.Used.Micros, mark.Used.Frac = 5, c.frac
-		failover.Fit(&core.Charge{Rule: c.rule, Mark: &mark})
+		failover.Fit(&core.Charge{Rule: c.rule, Receipt: &mark})
 		if mark.Used.Micros != 5 || mark.Used.Frac != c.want {
 			t.Errorf("%v, fraction %d: %+v, want %d", c.rule, c.frac, mark.Used, c.want)
 		}

@@ -41,7 +41,7 @@ func conformance(under func(*testing.T, *clocked) core.Store) func(t *testing.T)
 	return func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) *storetest.Harness {
 			c := newClocked()
-			s := failover.New(under(t, c), failover.Closed, failover.Deadline(time.Minute))
+			s := failover.New(under(t, c), failover.FailClosed, failover.Deadline(time.Minute))
 			t.Cleanup(func() { s.Close() })
 			return &storetest.Harness{Store: s, Now: c.now, Advance: c.advance}
 		})
@@ -64,7 +64,7 @@ func (u unsigned) Take(ctx context.Context, charges []core.Charge) error {
 
 func (unsigned) origin(charges []core.Charge, o int) {
 	for i := range charges {
-		if m := charges[i].Mark; m != nil {
+		if m := charges[i].Receipt; m != nil {
 			m.Origin = o
 		}
 	}

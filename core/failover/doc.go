@@ -1,7 +1,7 @@
 // Package failover is a [core.Store] over two: a primary, which is usually Redis,
 // and a backup for the days on which that is slow, frozen or gone.
 //
-//	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Share(4))
+//	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
 //
 // Every decision goes to the primary, with a [Deadline]. What the primary cannot
 // decide in time, the backup decides. A denial is a decision, and so final.
@@ -59,14 +59,14 @@
 // # Backups
 //
 //   - A store in this process, such as memstore: limits go on in every process, each
-//     for itself. [Share] divides them by the number of processes.
-//   - [Open] lets everything through.
-//   - [Closed] decides nothing. That is an error and not a denial, so it takes
+//     for itself. [Instances] divides them by the number of processes.
+//   - [FailOpen] lets everything through.
+//   - [FailClosed] decides nothing. That is an error and not a denial, so it takes
 //     gate.FailClosed to make a 503 of it; without that, gate lets the request through.
 //
-// [OpenFor] and [ClosedFor] choose for single rules, by name:
+// [FailOpenFor] and [FailClosedFor] choose for single rules, by name:
 //
-//	store := failover.New(redis, memory, failover.ClosedFor("login"), failover.OpenFor("search"))
+//	store := failover.New(redis, memory, failover.FailClosedFor("login"), failover.FailOpenFor("search"))
 //	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(5))))
 //	h = nethttplimit.New(login, ip, gate.FailClosed())(h)
 //
@@ -99,10 +99,10 @@
 // # Giving back
 //
 // What a reservation gives back goes to the store that has taken it
-// ([core.Mark.Origin]). If that is the primary and it is away, the error is
+// ([core.Receipt.Origin]). If that is the primary and it is away, the error is
 // core.ErrUnavailable, and what was taken stays taken until the primary forgets
-// it. A Settle goes to the store that decides at that time, and to the backup as well if
-// the primary fails it. A Refund, which names an amount and no decision, also goes to the
+// it. A Debit goes to the store that decides at that time, and to the backup as well if
+// the primary fails it. A Credit, which names an amount and no decision, also goes to the
 // store that decides; if the primary fails it, it is an error and is not
 // repeated. A Reset goes to both, and it is enough if the deciding one does it: during
 // an outage the primary still remembers what it has counted before.

@@ -15,7 +15,7 @@ import (
 // Usually, the primary is a redisstore.
 func Example() {
 	primary, backup := memstore.New(), memstore.New()
-	store := failover.New(primary, backup, failover.Share(4), failover.ClosedFor("login"))
+	store := failover.New(primary, backup, failover.Instances(4), failover.FailClosedFor("login"))
 	defer store.Close()
 
 	api := core.Must(core.New(store, core.TokenBucket("second", core.PerSecond(10))))
@@ -25,8 +25,8 @@ func Example() {
 }
 
 // While the primary is away, each of four processes admits a fourth.
-func ExampleShare() {
-	store := failover.New(absent{}, memstore.New(), failover.Share(4))
+func ExampleInstances() {
+	store := failover.New(absent{}, memstore.New(), failover.Instances(4))
 	defer store.Close()
 
 	api := core.Must(core.New(store, core.SlidingLog("hour", core.PerHour(500))))

@@ -87,7 +87,7 @@ func (g *guard) call(ctx context.Context, ask method, charges []core.Charge) err
 // A call is a copy of charges that may outlast them.
 type call struct {
 	charges []core.Charge
-	marks   []core.Mark
+	marks   []core.Receipt
 	err     error
 	done    chan struct{}
 	second  atomic.Bool // set by the first of the caller that leaves and the store that returns
@@ -96,15 +96,15 @@ type call struct {
 func newCall(charges []core.Charge) *call {
 	c := &call{charges: slices.Clone(charges), done: make(chan struct{})}
 	for i := range c.charges {
-		mark := c.charges[i].Mark
+		mark := c.charges[i].Receipt
 		if mark == nil {
 			continue
 		}
 		if c.marks == nil {
-			c.marks = make([]core.Mark, len(charges))
+			c.marks = make([]core.Receipt, len(charges))
 		}
 		c.marks[i] = *mark
-		c.charges[i].Mark = &c.marks[i]
+		c.charges[i].Receipt = &c.marks[i]
 	}
 	return c
 }
@@ -125,8 +125,8 @@ func (c *call) run(ctx context.Context, ask method, g *guard) {
 func (c *call) copyTo(charges []core.Charge) {
 	for i := range charges {
 		charges[i].State = c.charges[i].State
-		if charges[i].Mark != nil {
-			*charges[i].Mark = c.marks[i]
+		if charges[i].Receipt != nil {
+			*charges[i].Receipt = c.marks[i]
 		}
 	}
 }

@@ -25,24 +25,24 @@ func Deadline(d time.Duration) Option {
 	return func(c *config) { c.deadline = d }
 }
 
-// Share divides every limit by n, the number of processes that share the primary,
-// while the backup decides: see [core.Rule.Share]. The States of such a decision
+// Instances divides every limit by n, the number of processes that share the primary,
+// while the backup decides: see [core.Rule.Divide]. The States of such a decision
 // have the divided rule and its figures. Without it every process enforces the whole
-// limit. Share panics if n is less than 1.
-func Share(n int) Option {
+// limit. Instances panics if n is less than 1.
+func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Share: n is less than 1")
 	}
 	return func(c *config) { c.share = n }
 }
 
-// ClosedFor makes [Closed] the backup of the rules of these names: without the
+// FailClosedFor makes [FailClosed] the backup of the rules of these names: without the
 // primary, a decision that one of them takes part in is an error.
-func ClosedFor(rules ...string) Option { return answerFor(Closed, rules) }
+func FailClosedFor(rules ...string) Option { return answerFor(FailClosed, rules) }
 
-// OpenFor makes [Open] the backup of the rules of these names: without the primary,
+// FailOpenFor makes [FailOpen] the backup of the rules of these names: without the primary,
 // they admit everything, and the other rules decide.
-func OpenFor(rules ...string) Option { return answerFor(Open, rules) }
+func FailOpenFor(rules ...string) Option { return answerFor(FailOpen, rules) }
 
 // A later option about a rule wins over an earlier one.
 func answerFor(a Answer, rules []string) Option {

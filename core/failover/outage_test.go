@@ -231,7 +231,7 @@ func TestDeafPrimary(t *testing.T) {
 // Many callers, clients that leave, and a primary with every mood.
 func TestConcurrency(t *testing.T) {
 	eachPrimary(t, func(t *testing.T, primary *flaky, under core.Store) {
-		s := failover.New(under, memstore.New(), failover.Share(2), failover.OpenFor("open"),
+		s := failover.New(under, memstore.New(), failover.Instances(2), failover.FailOpenFor("open"),
 			failover.OnChange(func(_, _ failover.State, _ error) { time.Sleep(time.Millisecond) }))
 		l := limiter(t, s, perHour, core.SlidingLog("open", core.PerHour(100)))
 		var wg sync.WaitGroup

@@ -41,7 +41,7 @@ func (s *shares) of(r *core.Rule) *core.Rule {
 	if share != nil {
 		return share
 	}
-	divided := r.Share(s.n)
+	divided := r.Divide(s.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if share := s.known[d]; share != nil {

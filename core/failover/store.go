@@ -65,7 +65,7 @@ func isNil(s core.Store) bool {
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
 // Declare implements [core.Declarer]: it declares the rules on both stores, and
-// their shares on the backup if there is a [Share].
+// their shares on the backup if there is a [Instances].
 func (s *Store) Declare(rules ...core.Rule) error {
 	if d, ok := s.primary.(core.Declarer); ok {
 		if err := d.Declare(rules...); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Declare(rules ...core.Rule) error {
 	if s.shares != nil {
 		divided := make([]core.Rule, len(rules))
 		for i := range rules {
-			divided[i] = rules[i].Share(s.config.share)
+			divided[i] = rules[i].Divide(s.config.share)
 		}
 		rules = divided
 	}
@@ -87,7 +87,7 @@ func (s *Store) Declare(rules ...core.Rule) error {
 }
 
 // Take implements [core.Store]. Errors are those of a ctx that has ended, those of
-// charges that break the contract, and those of the backup. Refunds have others:
+// charges that break the contract, and those of the backup. Credits have others:
 // see the package comment.
 func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if err := ctx.Err(); err != nil {

@@ -20,7 +20,7 @@ func TestNewPanics(t *testing.T) {
 	for want, f := range map[string]func(){
 		"failover: New: primary is nil":          func() { failover.New(nil, memstore.New()) },
 		"failover: New: backup is nil":           func() { failover.New(memstore.New(), (*memstore.Store)(nil)) },
-		"failover: Share: n is less than 1":      func() { failover.Share(0) },
+		"failover: Share: n is less than 1":      func() { failover.Instances(0) },
 		"failover: Deadline: it is not positive": func() { failover.Deadline(0) },
 	} {
 		func() {
@@ -43,7 +43,7 @@ func TestEndedContext(t *testing.T) {
 			if _, err := p.year.Allow(ctx, "k"); err != context.Canceled {
 				t.Errorf("Allow: %v", err)
 			}
-			if err := p.year.Refund(ctx, "k", 1); err != context.Canceled {
+			if err := p.year.Credit(ctx, "k", 1); err != context.Canceled {
 				t.Errorf("Refund: %v", err)
 			}
 		}
@@ -227,7 +227,7 @@ func TestAllocations(t *testing.T) {
 	one := core.TokenBucket("one", core.PerSecond(1_000_000))
 	two := core.FixedWindow("two", core.PerSecond(1_000_000))
 	well := failover.New(&prompt{memstore.New()}, memstore.New())
-	gone := failover.New(absent{}, memstore.New(), failover.Share(3), failover.OpenFor("two"))
+	gone := failover.New(absent{}, memstore.New(), failover.Instances(3), failover.FailOpenFor("two"))
 	defer gone.Close()
 	for gone.State() != failover.Backup {
 		allow(t, limiter(t, gone, one), "k")
@@ -247,7 +247,7 @@ func TestAllocations(t *testing.T) {
 		if name == "backup" {
 			continue
 		}
-		charges = append(charges, core.Charge{Key: "k", Rule: &two, Cost: 1, Mark: new(core.Mark)})
+		charges = append(charges, core.Charge{Key: "k", Rule: &two, Cost: 1, Receipt: new(core.Receipt)})
 		if n := testing.AllocsPerRun(1000, take); n != 0 {
 			t.Errorf("%s, two rules: %v allocations", name, n)
 		}

@@ -62,7 +62,7 @@ func (t *telling) add(i int, c core.Charge, admitted bool) {
 func simple(charges []core.Charge) bool {
 	for i := range charges {
 		c := &charges[i]
-		if c.Op == core.Reset || c.Op == core.Undo && c.Mark != nil && c.Mark.Origin != 0 {
+		if c.Op == core.Reset || c.Op == core.Undo && c.Receipt != nil && c.Receipt.Origin != 0 {
 			return false
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Store) tellBoth(ctx context.Context, charges []core.Charge, t *telling)
 }
 
 // salvage does what can be done about charges that the primary was not told, or
-// perhaps was. What is settled is charged to the backup: twice is better than never.
+// perhaps was. A debit is charged to the backup: twice is better than never.
 // What is given back is not given back again, for the backup has not taken it. What
 // is reset was, or will be, on the backup too.
 func (s *Store) salvage(ctx context.Context, charges []core.Charge, cause error) error {
@@ -116,9 +116,9 @@ func (s *Store) salvage(ctx context.Context, charges []core.Charge, cause error)
 	lost := false
 	for i := range charges {
 		switch charges[i].Op {
-		case core.Settle:
+		case core.Debit:
 			rest.add(i, charges[i])
-		case core.Refund, core.Undo:
+		case core.Credit, core.Undo:
 			lost = true
 		}
 	}

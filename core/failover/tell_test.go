@@ -123,9 +123,9 @@ func TestTellWhileThePrimaryFails(t *testing.T) {
 			held := p.reserve(10)
 			limiter(t, p.backup, perYear).AllowN(ctx, "k", 50)
 			p.primary.set(m)
-			p.unavailable(p.year.Refund(ctx, "k", 1))
+			p.unavailable(p.year.Credit(ctx, "k", 1))
 			p.unavailable(held.Settle(ctx, 7))
-			p.must(p.year.Settle(ctx, "k", 9))
+			p.must(p.year.Debit(ctx, "k", 9))
 			switch m {
 			case refuse:
 				p.used("k", 20, 59)
@@ -144,7 +144,7 @@ func TestStateOfASettle(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(refuse)
 		rule := perYear
-		told := []core.Charge{{Key: "k", Rule: &rule, Op: core.Settle, Cost: 3}}
+		told := []core.Charge{{Key: "k", Rule: &rule, Op: core.Debit, Cost: 3}}
 		if p.must(p.Take(context.Background(), told)); told[0].State.Remaining != 97 || told[0].State.Rule != &rule {
 			t.Errorf("%+v", told[0].State)
 		}
@@ -157,8 +157,8 @@ func TestTellWithoutThePrimary(t *testing.T) {
 		p.reserve(10)
 		p.goAway()
 		p.reserve(20)
-		p.must(p.year.Refund(ctx, "k", 3))
-		p.must(p.year.Settle(ctx, "k", 5))
+		p.must(p.year.Credit(ctx, "k", 3))
+		p.must(p.year.Debit(ctx, "k", 5))
 		p.used("k", 10, 22)
 		p.must(p.year.Reset(ctx, "k"))
 		p.used("k", 10, 0)
@@ -196,20 +196,20 @@ func TestUndoOnBoth(t *testing.T) {
 	ctx := context.Background()
 	eachPair(t, func(p *pair) {
 		rule := perYear
-		var first, second core.Mark
+		var first, second core.Receipt
 		take := func(c ...core.Charge) []core.Charge {
 			t.Helper()
 			p.must(p.Take(ctx, c))
 			return c
 		}
-		take(core.Charge{Key: "k", Rule: &rule, Cost: 10, Mark: &first})
+		take(core.Charge{Key: "k", Rule: &rule, Cost: 10, Receipt: &first})
 		p.goAway()
-		take(core.Charge{Key: "other", Rule: &rule, Cost: 20, Mark: &second})
+		take(core.Charge{Key: "other", Rule: &rule, Cost: 20, Receipt: &second})
 		p.comeBack()
 		told := take(
-			core.Charge{Key: "third", Rule: &rule, Op: core.Settle, Cost: 30},
-			core.Charge{Key: "other", Rule: &rule, Op: core.Undo, Cost: 20, Mark: &second},
-			core.Charge{Key: "k", Rule: &rule, Op: core.Undo, Cost: 10, Mark: &first},
+			core.Charge{Key: "third", Rule: &rule, Op: core.Debit, Cost: 30},
+			core.Charge{Key: "other", Rule: &rule, Op: core.Undo, Cost: 20, Receipt: &second},
+			core.Charge{Key: "k", Rule: &rule, Op: core.Undo, Cost: 10, Receipt: &first},
 			core.Charge{Key: "fourth", Rule: &rule, Op: core.Reset},
 		)
 		p.used("k", 0, 0)
@@ -240,12 +240,12 @@ func TestMarkOfAnUnknownFate(t *testing.T) {
 func TestMarkOfOpen(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(lose)
-		rule, mark := perYear, core.Mark{At: 1, Origin: 8}
-		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: &rule, Cost: 1, Mark: &mark}}))
-		if want := (core.Mark{Origin: 1}); mark != want {
+		rule, mark := perYear, core.Receipt{At: 1, Origin: 8}
+		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: &rule, Cost: 1, Receipt: &mark}}))
+		if want := (core.Receipt{Origin: 1}); mark != want {
 			t.Errorf("the mark is %+v, want %+v", mark, want)
 		}
-	}, failover.OpenFor("year"))
+	}, failover.FailOpenFor("year"))
 }
 
 // Open has taken nothing, and so gives nothing back, whoever decides by then.
@@ -263,7 +263,7 @@ func TestUndoOfOpen(t *testing.T) {
 		p.comeBack()
 		p.must(r.Refund(ctx))
 		p.used("k", 10, 0)
-	}, failover.OpenFor("year"))
+	}, failover.FailOpenFor("year"))
 }
 
 // A Store of Stores of Stores.
@@ -312,7 +312,7 @@ func TestOriginsNest(t *testing.T) {
 
 func TestDeclareReachesBoth(t *testing.T) {
 	primary, backup := memstore.New(), memstore.New()
-	s := failover.New(primary, backup, failover.Share(2))
+	s := failover.New(primary, backup, failover.Instances(2))
 	defer s.Close()
 	limiter(t, s, core.TokenBucket("minute", core.PerMinute(10)))
 	other := core.TokenBucket("minute", core.PerMinute(20))
@@ -325,5 +325,5 @@ func TestDeclareReachesBoth(t *testing.T) {
 	if _, err := core.New(backup, core.TokenBucket("minute", core.PerMinute(5))); err != nil {
 		t.Error(err)
 	}
-	limiter(t, failover.New(absent{}, failover.Open), other)
+	limiter(t, failover.New(absent{}, failover.FailOpen), other)
 }

@@ -35,7 +35,7 @@ func (c *charging) take(ctx context.Context) (err error) {
 		c.decision, err = c.asks[0].Limiter.Allow(ctx, c.key)
 	default:
 		c.key, c.more = c.asks[0].Key, append(c.more, c.asks[1:]...)
-		c.decision, err = core.AllowAll(ctx, c.asks...)
+		c.decision, err = core.AllowTogether(ctx, c.asks...)
 	}
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *charging) take(ctx context.Context) (err error) {
 // another key turns out to be missing, a cost of zero must not make the request free.
 func (c *charging) takeKnown(ctx context.Context) error {
 	for i := c.taken; i < len(c.asks); i++ {
-		c.asks[i].Cost = max(c.cost, 1)
+		c.asks[i].Peek = false
 	}
 	return c.reserve(ctx, c.asks[c.taken:]...)
 }
@@ -74,7 +74,7 @@ func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	if !errors.As(missing, &partial) {
 		return nil
 	}
-	return c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: max(c.cost, 1), MaxDelay: c.gate.maxDelay})
+	return c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: c.cost, MaxDelay: c.gate.maxDelay})
 }
 
 // reserve charges asks in addition to those that are charged already.
@@ -83,7 +83,7 @@ func (c *charging) reserve(ctx context.Context, asks ...core.Ask) (err error) {
 	case len(asks) == 0:
 		return nil
 	case c.reservation == nil:
-		c.reservation, err = core.ReserveAll(ctx, asks...)
+		c.reservation, err = core.ReserveTogether(ctx, asks...)
 	default:
 		err = c.reservation.Extend(ctx, asks...)
 	}
@@ -117,7 +117,7 @@ func (c *charging) remember(rejected bool) {
 		for range g.asks[n].rules {
 			s := c.decision.State(at)
 			at++
-			if !s.Rule.IsShadow() && (!s.Allowed || rejected && s.Remaining < a.Cost) {
+			if !s.Rule.IsShadow() && (!s.Allowed || rejected && s.Remaining < max(a.Cost, 1)) {
 				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
 		}

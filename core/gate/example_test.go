@@ -179,7 +179,7 @@ func ExampleSkip() {
 func ExampleHeaders() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Headers(gate.IETFDraft, gate.Legacy))(hello)
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Headers(gate.IETFDraft, gate.XRateLimit))(hello)
 
 	w := do(h, "GET", "/")
 	for _, name := range []string{"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining"} {
@@ -193,10 +193,10 @@ func ExampleHeaders() {
 }
 
 // Scripts of other origins may read the fields.
-func ExampleExpose() {
+func ExampleExposeHeaders() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Expose())(hello)
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.ExposeHeaders())(hello)
 
 	fmt.Println(do(h, "GET", "/").Header().Get("Access-Control-Expose-Headers"))
 	// Output: RateLimit, RateLimit-Policy, Retry-After

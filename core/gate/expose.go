@@ -15,7 +15,7 @@ func (g *Gate) exposedFields() []string {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
 	names = append(names, "Retry-After")
-	if visible && g.versions.has(Legacy) {
+	if visible && g.versions.has(XRateLimit) {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 	}
 	if g.soft && g.versions != 0 {

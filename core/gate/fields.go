@@ -28,10 +28,10 @@ const (
 	// 0, the time until the next event is available; of a rule that denied, the time until it
 	// admits the same cost, left out if it never does. Times are in seconds, rounded up.
 	IETFDraft HeaderVersion = iota + 1
-	// Legacy is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of
+	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of
 	// the rule that has the smallest part of its capacity left. Reset is the time
 	// at which nothing will be used any more, in Unix seconds, rounded up.
-	Legacy
+	XRateLimit
 )
 
 func (v HeaderVersion) bit() versions { return 1 << v }
@@ -204,7 +204,7 @@ func (r *record) write(h http.Header) {
 	if r.versions.has(IETFDraft) {
 		known = r.writeDraft(h)
 	}
-	if r.versions.has(Legacy) {
+	if r.versions.has(XRateLimit) {
 		r.writeLegacy(h)
 	}
 	if r.versions != 0 && (r.gate.soft || !known) {
@@ -273,7 +273,7 @@ func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
 
 func (r *record) writeLegacy(h http.Header) {
 	var few [8]member
-	list := r.members(few[:0], Legacy)
+	list := r.members(few[:0], XRateLimit)
 	if len(list) == 0 {
 		return // shadows only
 	}

@@ -158,7 +158,7 @@ func (g *Gate) decide(ctx context.Context, h http.Header, r *http.Request, rec *
 			}
 			return g.reject(h, rec, r, err, failed), false
 		}
-		c.asks = appendDistinct(c.asks, core.Ask{Limiter: a.limiter, Key: key, Cost: c.cost, MaxDelay: g.maxDelay})
+		c.asks = appendDistinct(c.asks, core.Ask{Limiter: a.limiter, Key: key, Cost: c.cost, MaxDelay: g.maxDelay, Peek: c.cost == 0})
 		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.place(a.limiter), key) {
 			continue
 		}

@@ -49,7 +49,7 @@ func TestOptionsPanic(t *testing.T) {
 	mustPanic(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(none) })
 	mustPanic(t, "gate: OnError: function is nil", func() { OnError(nil) })
 	mustPanic(t, "gate: Headers: unknown version 0", func() { Headers(0) })
-	mustPanic(t, "gate: Headers: unknown version 9", func() { Headers(Legacy, 9) })
+	mustPanic(t, "gate: Headers: unknown version 9", func() { Headers(XRateLimit, 9) })
 	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 

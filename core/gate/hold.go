@@ -28,7 +28,7 @@ func (r *record) leave() {
 		return
 	}
 	ctx := context.WithoutCancel(r.Context)
-	if err := r.reservation.Release(ctx); err != nil {
+	if err := r.reservation.LeaveQueue(ctx); err != nil {
 		r.gate.journal.warn(ctx, "weir: the place of a client that has gone could not be given back", err, gone.status)
 	}
 }

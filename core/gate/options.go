@@ -172,7 +172,7 @@ func Skip(f func(r *http.Request) bool) Option {
 func Headers(v ...HeaderVersion) Option {
 	var set versions
 	for _, v := range v {
-		if v != IETFDraft && v != Legacy {
+		if v != IETFDraft && v != XRateLimit {
 			panic(fmt.Sprintf("gate: Headers: unknown version %d", v))
 		}
 		set |= v.bit()
@@ -218,11 +218,11 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 	return option(func(c *config) { c.onError = f })
 }
 
-// Expose lets scripts of other origins read the fields of the gate: it adds
-// their names to Access-Control-Expose-Headers (Fetch standard), after the names
+// ExposeHeaders lets scripts of other origins read the fields of the gate: it adds
+// their names to Access-Control-ExposeHeaders-Headers (Fetch standard), after the names
 // that are there already. A CORS middleware that replaces that field must come
 // before the gate.
-func Expose() Option {
+func ExposeHeaders() Option {
 	return option(func(c *config) { c.expose = true })
 }
 

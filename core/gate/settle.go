@@ -66,9 +66,9 @@ func Settle(ctx context.Context, cost int) error {
 // charge charges n to every ask.
 func (r *record) charge(n int) error {
 	ctx := context.WithoutCancel(r.Context)
-	err := r.gate.asks[0].limiter.Settle(ctx, r.key, n)
+	err := r.gate.asks[0].limiter.Debit(ctx, r.key, n)
 	for _, a := range r.more {
-		err = errors.Join(err, a.Limiter.Settle(ctx, a.Key, n))
+		err = errors.Join(err, a.Limiter.Debit(ctx, a.Key, n))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func TestUndecidedIsBetween(t *testing.T) {
 	} {
 		ten := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerDay(10))))
 		never := core.Must(core.New(broken{}, core.SlidingLog("never", core.PerDay(1))))
-		outer, inner := newGate("test", ten, anyKey, []Option{Headers(Legacy)}), newGate("test", never, anyKey, opts)
+		outer, inner := newGate("test", ten, anyKey, []Option{Headers(XRateLimit)}), newGate("test", never, anyKey, opts)
 		innermost := newGate("test", once(), anyKey, nil)
 		h, r := header(), get("/")
 		r, _, _ = outer.Admit(r.Context(), h, r)

@@ -93,6 +93,6 @@ func (b *block) trim(m *meter, now int64) {
 }
 
 // mark returns the mark of a charge of the tokens.
-func (b *block) mark(m *meter) core.Mark {
-	return core.Mark{At: b.at, Used: m.span(b.front), Origin: b.origin}
+func (b *block) mark(m *meter) core.Receipt {
+	return core.Receipt{At: b.at, Used: m.span(b.front), Origin: b.origin}
 }

@@ -62,10 +62,10 @@ func (y *yard) free() int64 {
 }
 
 // take takes n tokens from the bucket, which has them.
-func (y *yard) take(n int64) core.Mark {
+func (y *yard) take(n int64) core.Receipt {
 	used, _ := y.bucket().Used(y.level, y.us())
 	y.level = y.bucket().Spend(used, y.us(), n)
-	return core.Mark{At: y.us(), Used: used}
+	return core.Receipt{At: y.us(), Used: used}
 }
 
 func (y *yard) admit(n int64) { y.events = append(y.events, Event{y.us(), n}) }
@@ -107,7 +107,7 @@ func (y *yard) step() {
 	}
 }
 
-func (y *yard) block(mark core.Mark, asked, n int64) block {
+func (y *yard) block(mark core.Receipt, asked, n int64) block {
 	first := y.m.count(mark.Used)
 	return block{at: mark.At, asked: asked, ends: forever, front: first, limit: first + n*y.m.unit}
 }
@@ -230,7 +230,7 @@ func TestBlock_RestoreLosesNothing(t *testing.T) {
 				kept += k
 			}
 			if rng.IntN(10) == 0 { // what has expired changes nothing
-				expired := y.block(core.Mark{At: y.us()}, y.now-100e9, 2)
+				expired := y.block(core.Receipt{At: y.us()}, y.now-100e9, 2)
 				c.restore(y.now, &taken{block: expired})
 			}
 			if k := 1 + rng.Int64N(9); rng.IntN(2) == 0 && c.held(y.now) >= k {

@@ -25,8 +25,8 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 		return err
 	case o == straight:
 		return s.call(ctx, charges)
-	case o == granted && c.Mark != nil:
-		*c.Mark = t.mark(t.cell.m)
+	case o == granted && c.Receipt != nil:
+		*c.Receipt = t.mark(t.cell.m)
 	}
 	return nil
 }
@@ -128,8 +128,8 @@ func (s *Store) reveal(c *core.Charge) {
 	}
 }
 
-// tell passes on a Reset, a Settle, a Refund or an Undo. A Reset drops what is held, also one of which nobody knows
-// whether it was done; so does a Settle that leaves nothing in the Store.
+// tell passes on a Reset, a Debit, a Credit or an Undo. A Reset drops what is held, also one of which nobody knows
+// whether it was done; so does a Debit that leaves nothing in the Store.
 func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 	sent := s.clock()
 	err := s.call(ctx, charges)
@@ -145,7 +145,7 @@ func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
 			if cell.change(); err == nil && cell.m.measures(c.Rule) {
 				cell.said = newReport(cell.m, c, sent, heard)
 			}
-			if c.Op == core.Reset || c.Op == core.Settle && err == nil && c.State.Remaining == 0 {
+			if c.Op == core.Reset || c.Op == core.Debit && err == nil && c.State.Remaining == 0 {
 				cell.resets++
 				cell.blocks = [2]block{}
 			}

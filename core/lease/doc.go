@@ -23,7 +23,7 @@
 //	           whose capacity, in the fractions of a microsecond that they count in, is above 2^60
 //
 // Rules that go straight are decided by the Store behind, as without this package. So are
-// Reset, Refund, Settle and the undo of a [core.Reservation]. A decision of several rules
+// Reset, Credit, Debit and the undo of a [core.Reservation]. A decision of several rules
 // or keys takes tokens from leases where it can, and asks for the rest in one call. If
 // that is denied, the tokens are put back into the lease, without a call. So a limit of
 // all users is leased, while the limit of each user is not.
@@ -51,9 +51,9 @@
 // Store. The proof is at the type block, in block.go.
 //
 // Two things are outside of the promise:
-//   - A Refund, or the undo of a Reservation, moves the slots of a bucket, of which the
+//   - A Credit, or the undo of a Reservation, moves the slots of a bucket, of which the
 //     holders of leases do not know. At one moment as many more events can be admitted as
-//     were refunded since the lease, and at most as many as all processes hold. Each
+//     came back since the lease, and at most as many as all processes hold. Each
 //     token is charged all the same: the long-term rate holds. Windows are exact.
 //   - After a Reset, other processes spend the tokens that they hold.
 //

@@ -154,7 +154,7 @@ func TestRemainingAfterRefund(t *testing.T) {
 		take(t, s, &r, core.Spend, 1000)
 		warm(t, s, &r)
 		a := take(t, s, &r, core.Spend, 1)
-		take(t, s, &r, core.Refund, 1)
+		take(t, s, &r, core.Credit, 1)
 		if s.Stats().Held == 0 {
 			t.Fatal("nothing held")
 		}
@@ -206,7 +206,7 @@ func TestOverCapacity(t *testing.T) {
 			take(t, s, &r, core.Spend, 100)
 			warm(t, s, &r)
 			held := int(s.Stats().Held)
-			take(t, s, &r, core.Refund, 1600)
+			take(t, s, &r, core.Credit, 1600)
 			st := take(t, s, &r, core.Spend, 1600+held/2)
 			p := take(t, mem, &r, core.Peek, 1)
 			if st.Allowed || p.Remaining < 1000 {
@@ -268,7 +268,7 @@ func (s *sides) Take(ctx context.Context, charges []core.Charge) error {
 	}
 	err := side.Take(ctx, charges)
 	for i := range charges {
-		if m := charges[i].Mark; m != nil {
+		if m := charges[i].Receipt; m != nil {
 			m.Origin = origin
 		}
 	}
@@ -285,8 +285,8 @@ func TestStore_SidesOfFailover(t *testing.T) {
 		defer s.Close()
 		for i := range 2000 {
 			behind.failed = i%200 >= 100
-			var m core.Mark
-			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1 + i%7, Mark: &m}}
+			var m core.Receipt
+			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1 + i%7, Receipt: &m}}
 			if err := s.Take(bg, ch); err != nil || !ch[0].State.Allowed {
 				t.Fatal(err, ch[0].State)
 			}

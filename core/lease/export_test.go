@@ -37,7 +37,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 			for j, b := range slices.Backward(c.blocks[:]) {
 				if b.trim(c.m, now); b.tokens(c.m) > 0 {
 					mark := b.mark(c.m)
-					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: &c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Mark: &mark}})
+					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: &c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Receipt: &mark}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -65,7 +65,7 @@ type flight struct {
 
 	sent, heard int64
 	charge      [1]core.Charge
-	mark        core.Mark
+	mark        core.Receipt
 }
 
 // launch sends a flight for those who wait for c, as far as the Store can have enough
@@ -113,7 +113,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 
 func (s *Store) fly(sh *shard, f *flight) {
 	defer s.background.Done()
-	f.charge[0] = core.Charge{Key: f.cell.key, Rule: &f.cell.m.rule, Cost: int(f.n), Mark: &f.mark}
+	f.charge[0] = core.Charge{Key: f.cell.key, Rule: &f.cell.m.rule, Cost: int(f.n), Receipt: &f.mark}
 	f.sent = s.clock()
 	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()
@@ -148,7 +148,7 @@ func (s *Store) land(sh *shard, f *flight) {
 	m := c.m
 	first := m.count(f.mark.Used)
 	report := newReport(m, &f.charge[0], f.sent, f.heard)
-	if m.flow > 0 { // a State is rounded to microseconds, a Mark is not
+	if m.flow > 0 { // a State is rounded to microseconds, a Receipt is not
 		report.used = first + f.n*m.unit
 	}
 	if c.said = report; c.changes != f.changes {

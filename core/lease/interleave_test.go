@@ -61,7 +61,7 @@ func TestDebtIsNotAsked(t *testing.T) {
 		l := &link{Store: memstore.New(), delay: time.Millisecond}
 		s := New(l)
 		defer s.Close()
-		take(t, s, &r, core.Settle, 5000)
+		take(t, s, &r, core.Debit, 5000)
 		l.n.Store(0)
 		var wg sync.WaitGroup
 		for range 100 {
@@ -124,8 +124,8 @@ func TestUndoKeepsBlock(t *testing.T) {
 			go func() { done <- take(t, s, &r, core.Spend, 1).Allowed }()
 			synctest.Wait()
 			if i%10 == 0 { // somebody's request failed after it was admitted: it is undone
-				var m core.Mark
-				ch := []core.Charge{{Key: "k", Rule: &r, Op: core.Undo, Cost: 1, Mark: &m}} // even one that undoes nothing
+				var m core.Receipt
+				ch := []core.Charge{{Key: "k", Rule: &r, Op: core.Undo, Cost: 1, Receipt: &m}} // even one that undoes nothing
 				if err := s.Take(bg, ch); err != nil {
 					t.Fatal(err)
 				}

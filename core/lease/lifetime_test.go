@@ -180,7 +180,7 @@ func TestTell(t *testing.T) {
 		bubble(t, func(r *rig) {
 			l := r.limiter(r.lease(), rule)
 			r.drain(l)
-			if err := l.Refund(r.Context(), "k", 3); err != nil {
+			if err := l.Credit(r.Context(), "k", 3); err != nil {
 				t.Fatal(err)
 			}
 			if n := r.drain(l); n != 3 {
@@ -190,7 +190,7 @@ func TestTell(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.admit(l, 200)
-			if err := l.Settle(r.Context(), "k", 1_000_000); err != nil {
+			if err := l.Debit(r.Context(), "k", 1_000_000); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(3 * trip)

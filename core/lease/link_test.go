@@ -45,8 +45,8 @@ func (l *link) Take(ctx context.Context, ch []core.Charge) error {
 
 func take(t *testing.T, s core.Store, r *core.Rule, op core.Op, cost int) core.State {
 	t.Helper()
-	var m core.Mark
-	ch := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost, Mark: &m}}
+	var m core.Receipt
+	ch := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost, Receipt: &m}}
 	if err := s.Take(bg, ch); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ func (g *generous) Take(_ context.Context, charges []core.Charge) error {
 		c := &charges[i]
 		p := c.Rule.Program()
 		c.Answer(p.Bucket.Verdict(algo.Span{}, c.Asked(), c.Patience(), true), true)
-		if c.Mark != nil {
-			*c.Mark = core.Mark{At: 1 << 50}
+		if c.Receipt != nil {
+			*c.Receipt = core.Receipt{At: 1 << 50}
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ func Lifetime(d time.Duration) Option {
 
 // MaxAge bounds how long a key is denied here on the word of the Store,
 // [DefaultMaxAge] by default, however far its RetryAfter is. So long can it take until
-// a Reset, a Refund or a raised limit of another process gets through, and so often
+// a Reset, a Credit or a raised limit of another process gets through, and so often
 // is the Store asked about a key that stays denied. It panics if d is not positive.
 func MaxAge(d time.Duration) Option {
 	if d <= 0 {

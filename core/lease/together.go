@@ -43,8 +43,8 @@ func (s *Store) together(ctx context.Context, charges []core.Charge) error {
 		return nil
 	}
 	for i := range parts {
-		if c := &charges[i]; parts[i].outcome == granted && c.Mark != nil {
-			*c.Mark = parts[i].taken.mark(parts[i].taken.cell.m)
+		if c := &charges[i]; parts[i].outcome == granted && c.Receipt != nil {
+			*c.Receipt = parts[i].taken.mark(parts[i].taken.cell.m)
 		}
 	}
 	return nil

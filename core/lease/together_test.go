@@ -23,7 +23,7 @@ func TestHotAndCold(t *testing.T) {
 			admitted := 0
 			calls := r.called(func() {
 				for i := range 3000 {
-					d, err := core.AllowAll(r.Context(),
+					d, err := core.AllowTogether(r.Context(),
 						core.Ask{Limiter: global, Key: "k", Cost: 1}, core.Ask{Limiter: each, Key: fmt.Sprint(i % 300), Cost: 1})
 					if err != nil {
 						t.Fatal(err)

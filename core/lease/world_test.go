@@ -44,9 +44,9 @@ func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
 		t: t, rule: rule, start: time.Now(), store: memstore.New(),
 		rng: rand.New(rand.NewPCG(seed, 17)), calls: make(map[string]int),
 	}
-	var mark core.Mark
+	var mark core.Receipt
 	probe := core.TokenBucket("probe", core.PerSecond(1))
-	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: &probe, Cost: 1, Mark: &mark}}); err != nil {
+	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: &probe, Cost: 1, Receipt: &mark}}); err != nil {
 		t.Fatal(err)
 	}
 	w.ahead = mark.At
@@ -112,8 +112,8 @@ func (l *link) Take(ctx context.Context, charges []core.Charge) error {
 // take asks s for cost events, and notes when they were admitted: when the Store gave
 // them, if that was for this very call, or else when it returned.
 func (w *world) take(s core.Store, cost int) (admitted bool) {
-	var mark core.Mark
-	charges := []core.Charge{{Key: "k", Rule: &w.rule, Cost: cost, Mark: &mark}}
+	var mark core.Receipt
+	charges := []core.Charge{{Key: "k", Rule: &w.rule, Cost: cost, Receipt: &mark}}
 	if w.rand(3) == 0 { // beside a rule that denies now and then, before or after this one is asked
 		charges = append(charges, core.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: &besideRule, Cost: 1})
 	}

@@ -217,7 +217,7 @@ func TestWeightsAddUp(t *testing.T) {
 			now += 900_000
 			allow(t, l, "one")
 			now += 200_000 // five have left
-			if err := l.Refund(ctx, "one", 1); err != nil {
+			if err := l.Credit(ctx, "one", 1); err != nil {
 				t.Fatal(err)
 			}
 			now -= 300_000
@@ -249,7 +249,7 @@ func TestSharedSpillwayCountsBoth(t *testing.T) {
 			a, b := "a"+strconv.Itoa(i), "b"+strconv.Itoa(i)
 			got := 0
 			for range 40 {
-				d, err := core.AllowAll(ctx, core.Ask{Limiter: l, Key: a, Cost: 5}, core.Ask{Limiter: l, Key: b, Cost: 1})
+				d, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: a, Cost: 5}, core.Ask{Limiter: l, Key: b, Cost: 1})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -34,7 +34,7 @@ func (f *flood) run(t *testing.T, s *memstore.Store, prefix string, keys int) {
 		key := prefix + strconv.Itoa(i)
 		if !f.debt {
 			allow(t, l, key)
-		} else if err := l.Settle(context.Background(), key, 8); err != nil {
+		} else if err := l.Debit(context.Background(), key, 8); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,9 +234,9 @@ func TestStore_RandomMixture(t *testing.T) {
 				var err error
 				switch rng.IntN(16) {
 				case 0:
-					err = l.Settle(ctx, key, 1+rng.IntN(300))
+					err = l.Debit(ctx, key, 1+rng.IntN(300))
 				case 1:
-					err = l.Refund(ctx, key, 1+rng.IntN(3))
+					err = l.Credit(ctx, key, 1+rng.IntN(3))
 				case 2:
 					err = l.Reset(ctx, key)
 				case 3:

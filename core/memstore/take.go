@@ -178,8 +178,8 @@ func (st *step) move(c *core.Charge, now int64) {
 
 // mark notes what an Undo has to know, before anything is taken.
 func (st *step) mark(c *core.Charge, now int64) {
-	if c.Mark != nil {
-		*c.Mark = core.Mark{At: now, Used: st.used}
+	if c.Receipt != nil {
+		*c.Receipt = core.Receipt{At: now, Used: st.used}
 	}
 }
 

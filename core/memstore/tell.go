@@ -10,8 +10,8 @@ func (st *step) tell(c *core.Charge, now int64) {
 	switch c.Op {
 	case core.Reset:
 		st.forget()
-	case core.Settle:
-		st.settle(c, now)
+	case core.Debit:
+		st.debit(c, now)
 	default:
 		st.giveBack(c, now)
 	}
@@ -19,23 +19,23 @@ func (st *step) tell(c *core.Charge, now int64) {
 	st.read(c, now)
 }
 
-// settle takes the cost, fit or not.
-func (st *step) settle(c *core.Charge, now int64) {
+// debit takes the cost, whether it fits or not.
+func (st *step) debit(c *core.Charge, now int64) {
 	if st.shard.spilled {
 		st.read(c, now) // another charge of the decision may share the spillway
 	}
 	st.mark(c, now)
 	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		st.shard.setBucket(st.place, p.Bucket.Settle(st.used, now, cost), &p.Bucket, now)
+		st.shard.setBucket(st.place, p.Bucket.Debit(st.used, now, cost), &p.Bucket, now)
 	case algo.KindFixedWindow:
-		st.shard.setWindow(st.place, p.Window.At(p.Window.Settle(st.count, cost), now), &p.Window, now)
+		st.shard.setWindow(st.place, p.Window.At(p.Window.Debit(st.count, cost), now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Settle(h, now, cost) })
+		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Debit(h, now, cost) })
 	}
 }
 
-// giveBack undoes a charge or refunds an amount. What was charged to a spillway
+// giveBack undoes a charge or credits an amount. What was charged to a spillway
 // stays there: who else has charged it cannot be told.
 func (st *step) giveBack(c *core.Charge, now int64) {
 	p, cost, sh := c.Rule.Program(), int64(c.Cost), st.shard
@@ -44,9 +44,9 @@ func (st *step) giveBack(c *core.Charge, now int64) {
 		if !sh.owns(st.place) {
 			return
 		}
-		level, changed := p.Bucket.Refund(st.used, now, cost), true
+		level, changed := p.Bucket.Credit(st.used, now, cost), true
 		if c.Op == core.Undo {
-			level, changed = p.Bucket.Undo(st.used, now, cost, *c.Mark)
+			level, changed = p.Bucket.Undo(st.used, now, cost, *c.Receipt)
 		}
 		if changed {
 			sh.setBucket(st.place, level, &p.Bucket, now)
@@ -58,7 +58,7 @@ func (st *step) giveBack(c *core.Charge, now int64) {
 		}
 		count, changed := max(0, st.count-cost), true
 		if c.Op == core.Undo {
-			count, changed = p.Window.Undo(st.count, now, cost, *c.Mark)
+			count, changed = p.Window.Undo(st.count, now, cost, *c.Receipt)
 		}
 		if changed {
 			*own = tally{p.Window.At(count, now), &p.Window}
@@ -67,9 +67,9 @@ func (st *step) giveBack(c *core.Charge, now int64) {
 		if own := sh.logs.find(st.place.own); own != nil {
 			sh.change(st.place, own, now, func(h *algo.History) {
 				if c.Op == core.Undo {
-					p.Log.Undo(h, now, cost, *c.Mark)
+					p.Log.Undo(h, now, cost, *c.Receipt)
 				} else {
-					p.Log.Refund(h, now, cost)
+					p.Log.Credit(h, now, cost)
 				}
 			})
 		}

@@ -138,11 +138,11 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 			l := limiter(t, s, dailyRules()...)
 			for i := range 10 { // on different nodes
 				key, other := fmt.Sprint("k", i), fmt.Sprint("other", i)
-				r, err := core.ReserveAll(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 2}, core.Ask{Limiter: l, Key: other, Cost: 1})
+				r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 2}, core.Ask{Limiter: l, Key: other, Cost: 1})
 				must(t, err)
 				must(t, r.Settle(t.Context(), 1))
-				must(t, l.Settle(t.Context(), key, 1))
-				must(t, l.Refund(t.Context(), key, 1))
+				must(t, l.Debit(t.Context(), key, 1))
+				must(t, l.Credit(t.Context(), key, 1))
 				must(t, l.Reset(t.Context(), other))
 			}
 		})
@@ -204,9 +204,9 @@ func TestACL_MissingCommand(t *testing.T) {
 				if admitted > limit {
 					t.Errorf("%s: %d events were admitted, want at most %d", a.name, admitted, limit)
 				}
-				note(l.Settle(t.Context(), "told", 10))
+				note(l.Debit(t.Context(), "told", 10))
 				spend(t, after, "other", 2)
-				note(l.Refund(t.Context(), "other", 1))
+				note(l.Credit(t.Context(), "other", 1))
 				note(l.Reset(t.Context(), "other"))
 				r, err := l.Reserve(t.Context(), "reserved", 2)
 				if err == nil {

@@ -59,7 +59,7 @@ func TestClusterGivesBack(t *testing.T) {
 						before, nothing := states(t, wide, a), states(t, narrow, b)
 						for range 2 {
 							for range 5 {
-								d, err := core.AllowAll(t.Context(), asks...)
+								d, err := core.AllowTogether(t.Context(), asks...)
 								if err != nil || d.Allowed {
 									t.Fatalf("%+v, %v", d, err)
 								}
@@ -104,7 +104,7 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 				slow.Delay(5 * short)
 				joint := make(chan core.Decision)
 				go func() {
-					d, err := core.AllowAll(context.Background(),
+					d, err := core.AllowTogether(context.Background(),
 						core.Ask{Limiter: wide, Key: taken, Cost: 4}, core.Ask{Limiter: narrow, Key: denied, Cost: 1})
 					if err != nil {
 						t.Error(err)
@@ -167,17 +167,17 @@ func TestClusterOtherClients(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
 	l := limiter(t, s, dailyRules()...)
-	if d, err := core.AllowAll(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
+	if d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	d, err := core.AllowAll(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 1}, core.Ask{Limiter: l, Key: "b", Cost: 1})
+	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 1}, core.Ask{Limiter: l, Key: "b", Cost: 1})
 	if err != nil || d.Allowed {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if got := used(t, l, "a"); !slices.Equal(got, []int{400, 400}) {
 		t.Errorf("a has used %v, want 400", got)
 	}
-	if _, err := core.AllowAll(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: -1}); !errors.Is(err, core.ErrNegativeCost) {
+	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: -1}); !errors.Is(err, core.ErrNegativeCost) {
 		t.Errorf("a negative cost: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func (s *Store) whole(charges []core.Charge) group {
 			tag = s.keys.tag(c.Key)
 		}
 		g.keys[i] = s.keys.key(tag, c.Rule)
-		g.timed = g.timed || c.Mark != nil && c.Op != core.Undo
+		g.timed = g.timed || c.Receipt != nil && c.Op != core.Undo
 	}
 	return g
 }
@@ -137,7 +137,7 @@ func (g *group) undo() *group {
 			continue
 		}
 		mark := g.mark(i)
-		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Mark: &mark})
+		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Receipt: &mark})
 		back.keys = append(back.keys, g.keys[i])
 	}
 	if back.charges == nil {
@@ -158,8 +158,8 @@ func (g *group) taken(i int) bool {
 }
 
 // mark is what undoing the i-th charge takes.
-func (g *group) mark(i int) core.Mark {
-	m := core.Mark{At: g.time}
+func (g *group) mark(i int) core.Receipt {
+	m := core.Receipt{At: g.time}
 	switch g.charges[i].Rule.Algorithm() {
 	case core.AlgorithmTokenBucket, core.AlgorithmLeakyBucket:
 		m.Used = usedOf(g.reading(i))
@@ -180,8 +180,8 @@ func (g *group) answer(admitted bool) error {
 		}
 		c.Answer(v, spent)
 		fit = fit && (c.State.Allowed || c.Rule.IsShadow())
-		if c.Mark != nil && (spent && c.State.Allowed || c.Op == core.Settle) {
-			*c.Mark = g.mark(i)
+		if c.Receipt != nil && (spent && c.State.Allowed || c.Op == core.Debit) {
+			*c.Receipt = g.mark(i)
 		}
 	}
 	if fit != g.admitted {

@@ -65,7 +65,7 @@ func (o *outage) givesBack(t *testing.T) {
 		before := o.used(t)
 		d, err := o.hasty.Allow(t.Context(), o.lost)
 		unavailable(t, d, err)
-		d, err = core.AllowAll(t.Context(), core.Ask{Limiter: o.hasty, Key: o.living[0], Cost: 10},
+		d, err = core.AllowTogether(t.Context(), core.Ask{Limiter: o.hasty, Key: o.living[0], Cost: 10},
 			core.Ask{Limiter: o.hasty, Key: o.lost, Cost: 10}, core.Ask{Limiter: o.hasty, Key: o.living[1], Cost: 10})
 		unavailable(t, d, err)
 		for deadline := time.Now().Add(margin); time.Now().Before(deadline); { // giving back may outlast the call

@@ -97,7 +97,7 @@ func (s *Store) arguments(args []any, c *core.Charge) []any {
 		args = append(args, work(p)...)
 	}
 	if c.Op == core.Undo {
-		m := c.Mark
+		m := c.Receipt
 		args = append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, longest)))
 	}
 	return args
@@ -141,8 +141,8 @@ func bucketVerdict(c *core.Charge, reading []int64, spent bool) (algo.Verdict, e
 	if used.Frac >= b.Den() || used.Micros > algo.Horizon {
 		return algo.Verdict{}, errReply
 	}
-	if c.Op == core.Settle {
-		used = b.Settle(used, 0, int64(c.Cost)).Until
+	if c.Op == core.Debit {
+		used = b.Debit(used, 0, int64(c.Cost)).Until
 	}
 	return b.Verdict(used, c.Asked(), c.Patience(), spent), nil
 }

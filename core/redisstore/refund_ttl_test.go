@@ -23,7 +23,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			l := limiter(t, s, r)
 			spend(t, l, "k", n)
 			spend(t, l, "k", 1)
-			if err := l.Refund(t.Context(), "k", 1); err != nil {
+			if err := l.Credit(t.Context(), "k", 1); err != nil {
 				t.Fatal(err)
 			}
 			if ttl := rdb.PTTL(t.Context(), s.Key("k", &r)).Val(); ttl <= 0 {
@@ -37,7 +37,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			k, full := fmt.Sprint("k", i), fmt.Sprint("full", i)
 			spend(t, l, full, 5)
 			spend(t, l, k, 1)
-			d, err := core.AllowAll(t.Context(), core.Ask{Limiter: l, Key: k, Cost: 1}, core.Ask{Limiter: l, Key: full, Cost: 1})
+			d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: k, Cost: 1}, core.Ask{Limiter: l, Key: full, Cost: 1})
 			if err != nil || d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
@@ -50,7 +50,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 		spend(t, l, "k", 20)
 		spend(t, l, "k", 20)
 		h.Advance(-time.Second)
-		if err := l.Refund(t.Context(), "k", 1); err != nil {
+		if err := l.Credit(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
 		rule := a.rule("r", core.PerHour(100))
@@ -76,7 +76,7 @@ func TestMostSubWindows(t *testing.T) {
 			t.Fatalf("spent, and the clock stepped back: %+v, %v", d, err)
 		}
 	}
-	if err := l.Refund(t.Context(), "k", 1); err != nil {
+	if err := l.Credit(t.Context(), "k", 1); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Remaining != 1 {

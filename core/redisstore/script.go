@@ -20,8 +20,8 @@ const (
 	opSpend  = 's'
 	opPeek   = 'p'
 	opReset  = 'x'
-	opGive   = 'g' // core.Refund
-	opSettle = 'd' // into debt, if need be
+	opCredit = 'g' // core.Credit
+	opDebit  = 'd' // into debt, if need be
 	opUndo   = 'r'
 
 	// What a rule that is not enforced makes of the first two: it does not count for
@@ -32,7 +32,7 @@ const (
 
 var opOf = [...]byte{
 	core.Spend: opSpend, core.Peek: opPeek, core.Reset: opReset,
-	core.Refund: opGive, core.Settle: opSettle, core.Undo: opUndo,
+	core.Credit: opCredit, core.Debit: opDebit, core.Undo: opUndo,
 }
 
 func opFor(c *core.Charge) byte {
@@ -95,15 +95,15 @@ func compose(shape string) *script {
 		case opShadowPeek:
 			fmt.Fprintf(&spend, "if not %s then\n%send\n", fit, section("touch"))
 			touch.WriteString(section("touch"))
-		case opSettle:
-			spend.WriteString(section("settle"))
-		case opGive:
-			spend.WriteString(section("give"))
+		case opDebit:
+			spend.WriteString(section("debit"))
+		case opCredit:
+			spend.WriteString(section("credit"))
 		case opUndo:
 			spend.WriteString(section("undo"))
 			first += markArguments
 		}
-		if op == opSpend || op == opShadowSpend || op == opSettle {
+		if op == opSpend || op == opShadowSpend || op == opDebit {
 			corrupt = append(corrupt, section("corrupt"))
 		}
 		first += p.arguments
@@ -139,7 +139,7 @@ func functions(shape string) string {
 		add(programOf(shape[i]).source["functions"])
 	}
 	for i := 0; i < len(shape); i += 2 {
-		if op := shape[i+1]; op == opGive || op == opUndo {
+		if op := shape[i+1]; op == opCredit || op == opUndo {
 			add(programOf(shape[i]).source["telling"])
 		}
 	}

@@ -250,7 +250,7 @@ func TestScriptMost(t *testing.T) {
 			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
 				t.Errorf("a rule more than the most: %v", err)
 			}
-			d, err := core.AllowAll(t.Context(),
+			d, err := core.AllowTogether(t.Context(),
 				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
 			if !errors.Is(err, core.ErrInvalidCharge) || d.Allowed {
 				t.Errorf("a charge more than the most: %+v, %v", d, err)

@@ -20,17 +20,17 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	s := h.Store.(*redisstore.Store)
 	const n = core.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
-	take := func(op core.Op, cost int, mark *core.Mark) core.State {
-		charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Mark: mark}}
+	take := func(op core.Op, cost int, mark *core.Receipt) core.State {
+		charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Receipt: mark}}
 		if err := s.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 		return charges[0].State
 	}
-	var marks []*core.Mark
+	var marks []*core.Receipt
 	for range n {
 		take(core.Spend, 8, nil)
-		m := new(core.Mark)
+		m := new(core.Receipt)
 		take(core.Spend, 1, m)
 		marks = append(marks, m)
 		h.Advance(time.Second)
@@ -53,8 +53,8 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 			}
 		}, 2},
 		{"undo", func(i int) { take(core.Undo, 1, marks[len(marks)-1-i]) }, 6},
-		{"refund of 1", func(int) { take(core.Refund, 1, nil) }, 6},
-		{"settle", func(int) { take(core.Settle, 3, nil) }, 6},
+		{"refund of 1", func(int) { take(core.Credit, 1, nil) }, 6},
+		{"settle", func(int) { take(core.Debit, 3, nil) }, 6},
 	} {
 		for i := range 20 {
 			sum := 0

@@ -43,7 +43,7 @@ func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 }
 
 // take sends the charge to both stores and returns the state.
-func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Mark) core.State {
+func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Receipt) core.State {
 	p.t.Helper()
 	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, mark %v, at %d", op, cost, rule, mark, p.h.Now().UnixMicro()))
 	one := func(s core.Store) core.Charge {
@@ -51,9 +51,9 @@ func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Mark) c
 		switch {
 		case mark != nil:
 			m := *mark
-			c[0].Mark = &m
+			c[0].Receipt = &m
 		case op == core.Spend:
-			c[0].Mark = new(core.Mark)
+			c[0].Receipt = new(core.Receipt)
 		}
 		if err := s.Take(p.t.Context(), c); err != nil {
 			p.t.Fatal(err)
@@ -79,7 +79,7 @@ func (p *logPair) spend(cost int) core.State { return p.take(&p.rule, core.Spend
 func (p *logPair) undo(i int) core.State {
 	c := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
-	return p.take(c.Rule, core.Undo, c.Cost, c.Mark)
+	return p.take(c.Rule, core.Undo, c.Cost, c.Receipt)
 }
 
 // A logShape is the size of a sliding log in Redis.
@@ -187,9 +187,9 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				case rng.IntN(300) == 0:
 					p.h.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
 				case rng.IntN(100) == 0:
-					p.take(&p.rule, core.Refund, 1+rng.IntN(1+c.limit.Events/20), nil)
+					p.take(&p.rule, core.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
 				case rng.IntN(200) == 0:
-					p.take(&p.rule, core.Settle, 1+rng.IntN(30), nil)
+					p.take(&p.rule, core.Debit, 1+rng.IntN(30), nil)
 				case rng.IntN(20) == 0: // denied, and says when it would not be
 					p.take(&p.rule, core.Spend, c.limit.Events, nil)
 				case rng.IntN(20) == 0:
@@ -209,7 +209,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				p.undo(rng.IntN(len(p.held)))
 			}
 			checkLog(t, rdb, p.key)
-			p.take(&p.rule, core.Refund, c.limit.Events, nil)
+			p.take(&p.rule, core.Credit, c.limit.Events, nil)
 			p.spend(1)
 		})
 	}
@@ -254,7 +254,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					if i%10 == 0 {
 						continue
 					}
-					p.take(&p.rule, core.Undo, cost, all[i].Mark)
+					p.take(&p.rule, core.Undo, cost, all[i].Receipt)
 					if step%40 == 0 {
 						checkLog(t, rdb, p.key)
 						p.take(&p.rule, core.Spend, events*cost, nil) // denied
@@ -264,7 +264,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 				if want := events / 10 * cost; shape.events != want {
 					t.Fatalf("%d events are left, expected %d", shape.events, want)
 				}
-				p.take(&p.rule, core.Refund, events/30*cost, nil)
+				p.take(&p.rule, core.Credit, events/30*cost, nil)
 				checkLog(t, rdb, p.key)
 				p.h.Advance(-time.Minute)
 				p.spend(2 * cost)
@@ -377,14 +377,14 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 		{"one in the middle", 1, 5000, 5000, core.Undo, 90},
 		{"8 in the middle", 8, 1000, 1000, core.Undo, 90},
 		{"20 in the middle", 20, 5000, 5000, core.Undo, 90},
-		{"refund of the newest of 10000", 1, 10_000, 0, core.Refund, 30},
-		{"refund of 7500", 5, 2000, 0, core.Refund, 60},
+		{"refund of the newest of 10000", 1, 10_000, 0, core.Credit, 30},
+		{"refund of 7500", 5, 2000, 0, core.Credit, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := harness(rdb)
 			rule := core.SlidingLog(c.name, core.PerDay(1_000_000))
-			take := func(op core.Op, cost int, mark *core.Mark) *core.Mark {
-				charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Mark: mark}}
+			take := func(op core.Op, cost int, mark *core.Receipt) *core.Receipt {
+				charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Receipt: mark}}
 				if err := h.Store.Take(context.Background(), charges); err != nil {
 					t.Fatal(err)
 				}
@@ -394,12 +394,12 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 			for range c.older {
 				take(core.Spend, c.cost, nil)
 			}
-			mark := take(core.Spend, c.cost, new(core.Mark))
+			mark := take(core.Spend, c.cost, new(core.Receipt))
 			for range c.newer {
 				take(core.Spend, c.cost, nil)
 			}
 			cost := c.cost
-			if c.op == core.Refund {
+			if c.op == core.Credit {
 				mark, cost = nil, max(1, c.cost*1500*(c.cost/5))
 			}
 			total := 0

@@ -68,19 +68,19 @@ func cases() []testCase {
 			eachAlgorithm(reset),
 		},
 		{
-			"Refund",
-			"Refund gives back what was taken, never above the capacity.",
-			eachAlgorithm(refund),
+			"Credit",
+			"Credit frees what was taken, never above the capacity.",
+			eachAlgorithm(credit),
 		},
 		{
-			"Settle",
-			"Settle charges what has happened, into debt if need be, and the debt delays what comes next.",
-			eachAlgorithm(settle),
+			"Debit",
+			"Debit charges what has happened, into debt if need be, and the debt delays what comes next.",
+			eachAlgorithm(debit),
 		},
 		{
-			"SettleMost",
+			"DebitMost",
 			"A bill of any size, and any number of them, denies what comes next.",
-			eachAlgorithm(settleMost),
+			eachAlgorithm(debitMost),
 		},
 		{
 			"DebtAndClock",

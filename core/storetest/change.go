@@ -77,8 +77,8 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 		}
 		return charges[0].State.Allowed
 	}
-	mark := new(core.Mark)
-	take(core.Charge{Cost: 2, Mark: mark})
+	mark := new(core.Receipt)
+	take(core.Charge{Cost: 2, Receipt: mark})
 	s.Advance(-time.Minute - grain)
 	take(core.Charge{Cost: 2})
 	s.Advance(time.Minute + grain)
@@ -86,7 +86,7 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 		s.fail("%s: a period after the step, 3 of 3 were denied", a.name)
 	}
 	mark.Age = (time.Minute + grain).Microseconds()
-	take(core.Charge{Op: core.Undo, Cost: 2, Mark: mark})
+	take(core.Charge{Op: core.Undo, Cost: 2, Receipt: mark})
 	if take(core.Charge{Cost: 1}) {
 		s.fail("%s: the undo of 2 events freed events of others", a.name)
 	}

@@ -165,12 +165,12 @@ func reset(s *subject, a algorithm) {
 	}
 }
 
-func refund(s *subject, a algorithm) {
+func credit(s *subject, a algorithm) {
 	ctx := context.Background()
 	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
 	give := func(n int) {
-		if err := l.Refund(ctx, "k", n); err != nil {
-			s.fail("%s: Refund(%d): %v", a.name, n, err)
+		if err := l.Credit(ctx, "k", n); err != nil {
+			s.fail("%s: Credit(%d): %v", a.name, n, err)
 		}
 	}
 	give(3) // of nothing
@@ -185,11 +185,11 @@ func refund(s *subject, a algorithm) {
 	s.deny(l, "k", 1)
 	give(atMost(1 << 60))
 	if d := s.peek(l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 20 {
-		s.fail("%s: all refunded: %+v", a.name, d)
+		s.fail("%s: all credited: %+v", a.name, d)
 	}
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
-	if err := l.Refund(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
-		s.fail("%s: Refund(-1): %v", a.name, err)
+	if err := l.Credit(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
+		s.fail("%s: Credit(-1): %v", a.name, err)
 	}
 }

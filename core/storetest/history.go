@@ -68,7 +68,7 @@ type history struct {
 // What is held is a charge that can be undone.
 type held struct {
 	charge core.Charge
-	mark   core.Mark
+	mark   core.Receipt
 	at     time.Duration // by the clock that never steps
 }
 
@@ -144,9 +144,9 @@ func (h *history) next() {
 	charges := h.charges()
 	want := slices.Clone(charges)
 	for i := range want {
-		if m := want[i].Mark; m != nil {
-			want[i].Mark = new(core.Mark)
-			*want[i].Mark = *m
+		if m := want[i].Receipt; m != nil {
+			want[i].Receipt = new(core.Receipt)
+			*want[i].Receipt = *m
 		}
 	}
 	h.m.take(want)
@@ -166,13 +166,13 @@ func (h *history) compare(got, want *core.Charge) {
 	if r := want.State.RetryAfter; r > 0 && r != core.Never {
 		h.wait = r
 	}
-	if want.Mark == nil || want.Op == core.Undo || *want.Mark == (core.Mark{}) {
+	if want.Receipt == nil || want.Op == core.Undo || *want.Receipt == (core.Receipt{}) {
 		return
 	}
-	if *got.Mark != *want.Mark {
-		h.fail("%v:\n\tgot  mark %+v\n\twant mark %+v", describe([]core.Charge{*got}), *got.Mark, *want.Mark)
+	if *got.Receipt != *want.Receipt {
+		h.fail("%v:\n\tgot  mark %+v\n\twant mark %+v", describe([]core.Charge{*got}), *got.Receipt, *want.Receipt)
 	}
-	h.held = append(h.held, held{*got, *got.Mark, h.real})
+	h.held = append(h.held, held{*got, *got.Receipt, h.real})
 }
 
 func (h *history) advance() {
@@ -237,15 +237,15 @@ func (h *history) asking() core.Charge {
 	if h.rng.IntN(8) == 0 {
 		c.Op = core.Peek
 	} else if h.rng.IntN(3) == 0 {
-		c.Mark = new(core.Mark)
+		c.Receipt = new(core.Receipt)
 	}
 	return c
 }
 
 // telling turns c into a charge that cannot be denied.
 func (h *history) telling(c core.Charge) core.Charge {
-	c.Mark, c.MaxDelay = nil, 0
-	c.Op = pick(h, core.Refund, core.Settle, core.Undo, core.Undo, core.Undo, core.Reset)
+	c.Receipt, c.MaxDelay = nil, 0
+	c.Op = pick(h, core.Credit, core.Debit, core.Undo, core.Undo, core.Undo, core.Reset)
 	switch {
 	case c.Op == core.Undo && len(h.held) > 0:
 		i := h.rng.IntN(len(h.held))
@@ -258,11 +258,11 @@ func (h *history) telling(c core.Charge) core.Charge {
 			back.mark = c.Rule.Program().Keep(back.mark, int64(back.charge.Cost-c.Cost))
 		}
 		back.mark.Age = (h.real - back.at).Microseconds()
-		c.Mark = &back.mark
+		c.Receipt = &back.mark
 	case c.Op == core.Undo:
-		c.Op = core.Refund
-	case c.Op == core.Settle && h.rng.IntN(2) == 0:
-		c.Mark = new(core.Mark)
+		c.Op = core.Credit
+	case c.Op == core.Debit && h.rng.IntN(2) == 0:
+		c.Receipt = new(core.Receipt)
 	}
 	return c
 }

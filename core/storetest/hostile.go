@@ -50,8 +50,8 @@ func longestLimits(s *subject, a algorithm) {
 		}
 		s.admit(l, "k", limit.Events)
 		s.deny(l, "k", 1)
-		if err := l.Settle(context.Background(), "k", math.MaxInt); err != nil {
-			s.fail("%s %v: Settle: %v", a.name, limit, err)
+		if err := l.Debit(context.Background(), "k", math.MaxInt); err != nil {
+			s.fail("%s %v: Debit: %v", a.name, limit, err)
 		}
 		if d := s.deny(l, "k", limit.Events+1); d.RetryAfter != core.Never {
 			s.fail("%s %v: in debt: %+v", a.name, limit, d)
@@ -82,7 +82,7 @@ func invalidCharges(s *subject, a algorithm) {
 		"a debt":        {Key: "other", Rule: &rule, Cost: -1},
 		"a duplicate":   good,
 		"no such op":    {Key: "other", Rule: &rule, Cost: 1, Op: 200},
-		"a refund":      {Key: "other", Rule: &rule, Cost: 1, Op: core.Refund},
+		"a credit":      {Key: "other", Rule: &rule, Cost: 1, Op: core.Credit},
 	} {
 		if err := s.Store.Take(context.Background(), []core.Charge{good, bad}); !errors.Is(err, core.ErrInvalidCharge) {
 			s.fail("%s: %s: %v", a.name, name, err)

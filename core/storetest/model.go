@@ -104,8 +104,8 @@ func (m *model) conclude(c *core.Charge, spent bool) {
 }
 
 func mark(c *core.Charge, now int64, used algo.Span) {
-	if c.Mark != nil {
-		*c.Mark = core.Mark{At: now, Used: used}
+	if c.Receipt != nil {
+		*c.Receipt = core.Receipt{At: now, Used: used}
 	}
 }
 
@@ -118,13 +118,13 @@ func (m *model) tell(c *core.Charge) {
 		switch c.Op {
 		case core.Reset:
 			m.buckets[at(c)] = algo.Level{}
-		case core.Refund:
-			m.buckets[at(c)] = p.Bucket.Refund(used, m.now, cost)
-		case core.Settle:
+		case core.Credit:
+			m.buckets[at(c)] = p.Bucket.Credit(used, m.now, cost)
+		case core.Debit:
 			mark(c, m.now, used)
-			m.buckets[at(c)] = p.Bucket.Settle(used, m.now, cost)
+			m.buckets[at(c)] = p.Bucket.Debit(used, m.now, cost)
 		case core.Undo:
-			if l, ok := p.Bucket.Undo(used, m.now, cost, *c.Mark); ok {
+			if l, ok := p.Bucket.Undo(used, m.now, cost, *c.Receipt); ok {
 				m.buckets[at(c)] = l
 			}
 		}
@@ -133,13 +133,13 @@ func (m *model) tell(c *core.Charge) {
 		switch c.Op {
 		case core.Reset:
 			m.windows[at(c)] = algo.Tally{}
-		case core.Refund:
+		case core.Credit:
 			m.windows[at(c)] = p.Window.At(count-cost, m.now)
-		case core.Settle:
+		case core.Debit:
 			mark(c, m.now, algo.Span{})
-			m.windows[at(c)] = p.Window.At(p.Window.Settle(count, cost), m.now)
+			m.windows[at(c)] = p.Window.At(p.Window.Debit(count, cost), m.now)
 		case core.Undo:
-			if count, ok := p.Window.Undo(count, m.now, cost, *c.Mark); ok {
+			if count, ok := p.Window.Undo(count, m.now, cost, *c.Receipt); ok {
 				m.windows[at(c)] = p.Window.At(count, m.now)
 			}
 		}
@@ -147,13 +147,13 @@ func (m *model) tell(c *core.Charge) {
 		switch c.Op {
 		case core.Reset:
 			delete(m.logs, at(c))
-		case core.Refund:
-			p.Log.Refund(m.log(c), m.now, cost)
-		case core.Settle:
+		case core.Credit:
+			p.Log.Credit(m.log(c), m.now, cost)
+		case core.Debit:
 			mark(c, m.now, algo.Span{})
-			p.Log.Settle(m.log(c), m.now, cost)
+			p.Log.Debit(m.log(c), m.now, cost)
 		case core.Undo:
-			p.Log.Undo(m.log(c), m.now, cost, *c.Mark)
+			p.Log.Undo(m.log(c), m.now, cost, *c.Receipt)
 		}
 	}
 }

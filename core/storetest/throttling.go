@@ -95,12 +95,12 @@ func elastic(s *subject, a algorithm) {
 	s.deny(l, "another", 1)
 }
 
-func settle(s *subject, a algorithm) {
+func debit(s *subject, a algorithm) {
 	ctx := context.Background()
 	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
 	bill := func(n int) {
-		if err := l.Settle(ctx, "k", n); err != nil {
-			s.fail("%s: Settle(%d): %v", a.name, n, err)
+		if err := l.Debit(ctx, "k", n); err != nil {
+			s.fail("%s: Debit(%d): %v", a.name, n, err)
 		}
 	}
 	bill(0)
@@ -137,7 +137,7 @@ func settle(s *subject, a algorithm) {
 }
 
 // Bills of any size, and any number of them, deny: no counter goes round.
-func settleMost(s *subject, a algorithm) {
+func debitMost(s *subject, a algorithm) {
 	for _, limit := range []int{3, atMost(1 << 40), atMost(1 << 47)} {
 		rule := a.rule(fmt.Sprint(a.name, limit), core.PerMinute(limit))
 		l, err := core.New(s.Store, rule)
@@ -145,8 +145,8 @@ func settleMost(s *subject, a algorithm) {
 			continue // a bucket that no clock can fill
 		}
 		for n := range 70 {
-			if err := l.Settle(context.Background(), "k", math.MaxInt); err != nil {
-				s.fail("%s: Settle: %v", a.name, err)
+			if err := l.Debit(context.Background(), "k", math.MaxInt); err != nil {
+				s.fail("%s: Debit: %v", a.name, err)
 			}
 			if d := s.deny(l, "k", 1); d.State(0).Remaining != 0 || d.RetryAfter == core.Never {
 				s.fail("%s %d: after %d bills: %+v", a.name, limit, n+1, d)
@@ -190,8 +190,8 @@ func isBucket(a algorithm) bool { return a.name == "token_bucket" || a.name == "
 // A debt is one thing, a clock that stepped back is another.
 func debtAndClock(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(60)))
-	if err := l.Settle(context.Background(), "k", 180); err != nil {
-		s.fail("%s: Settle: %v", a.name, err)
+	if err := l.Debit(context.Background(), "k", 180); err != nil {
+		s.fail("%s: Debit: %v", a.name, err)
 	}
 	before := s.deny(l, "k", 1).RetryAfter
 	s.Advance(-time.Hour)
@@ -205,9 +205,9 @@ func debtAndClock(s *subject, a algorithm) {
 func maxDelay(s *subject) {
 	l := s.limiter(core.LeakyBucket("turn", core.PerSecond(10)))
 	ask := func(d time.Duration) core.Decision {
-		got, err := core.AllowAll(context.Background(), core.Ask{Limiter: l, Key: "k", Cost: 1, MaxDelay: d})
+		got, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "k", Cost: 1, MaxDelay: d})
 		if err != nil {
-			s.fail("AllowAll: %v", err)
+			s.fail("AllowTogether: %v", err)
 		}
 		return got
 	}

@@ -47,9 +47,9 @@ func allOrNone(s *subject, a algorithm) {
 		}
 		admitted := 0
 		for range 50 {
-			d, err := core.AllowAll(context.Background(), asks...)
+			d, err := core.AllowTogether(context.Background(), asks...)
 			if err != nil {
-				s.fail("AllowAll: %v", err)
+				s.fail("AllowTogether: %v", err)
 			}
 			if d.Len() != 2 {
 				s.fail("%d states, want 2", d.Len())
@@ -70,12 +70,12 @@ func allOrNone(s *subject, a algorithm) {
 func sameRuleTwice(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerHour(5)))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: 3}
-	d, err := core.AllowAll(context.Background(), ask, ask)
+	d, err := core.AllowTogether(context.Background(), ask, ask)
 	if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Len() != 2 {
 		s.fail("%s: 3 and 3 of 5: %+v, %v", a.name, d, err)
 	}
 	ask.Cost = 2
-	d, err = core.AllowAll(context.Background(), ask, ask)
+	d, err = core.AllowTogether(context.Background(), ask, ask)
 	if err != nil || !d.Allowed || d.State(1).Remaining != 1 {
 		s.fail("%s: 2 and 2 of 5: %+v, %v", a.name, d, err)
 	}
@@ -100,7 +100,7 @@ func concurrentAllOrNone(s *subject) {
 		if i%2 == 0 {
 			asks[0], asks[1] = asks[1], asks[0]
 		}
-		return core.AllowAll(context.Background(), asks...)
+		return core.AllowTogether(context.Background(), asks...)
 	})
 	if admitted != 100 {
 		s.fail("%d were admitted, want 100", admitted)

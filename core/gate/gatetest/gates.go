@@ -154,8 +154,8 @@ func (s *suite) testGates(t *testing.T) {
 		name: "legacy",
 		why:  "the legacy fields are about the rule nearest to exhaustion of all gates",
 		layers: []layer{
-			one(global, allowed(30, hour, 0), gate.Headers(gate.Legacy)),
-			one(route, allowed(9, minute, 0), gate.Headers(gate.Legacy)),
+			one(global, allowed(30, hour, 0), gate.Headers(gate.XRateLimit)),
+			one(route, allowed(9, minute, 0), gate.Headers(gate.XRateLimit)),
 		},
 		status: 200,
 		legacy: "30",
@@ -164,7 +164,7 @@ func (s *suite) testGates(t *testing.T) {
 		name: "legacy outside only",
 		why:  "what an outer gate tells stays true: an inner one adds to it",
 		layers: []layer{
-			one(global, allowed(999, hour, 0), gate.Headers(gate.Legacy)),
+			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)),
 			one(route, denied(30*time.Second)),
 		},
 		status: 429,

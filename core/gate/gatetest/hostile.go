@@ -22,7 +22,7 @@ func (s *suite) testHostile(t *testing.T) {
 	store := &script{states: states{"burst": denied(12 * time.Second)}}
 	l := core.Must(core.New(store, burst))
 	p := new(probe)
-	h := s.build(l, constant("k"), []gate.Option{gate.Expose()}, p.ServeHTTP)
+	h := s.build(l, constant("k"), []gate.Option{gate.ExposeHeaders()}, p.ServeHTTP)
 	server := httptest.NewServer(h)
 	defer server.Close()
 

@@ -63,21 +63,21 @@ func (s *suite) testSoft(t *testing.T) {
 		name:   "no headers",
 		why:    "Headers() sends no field at all",
 		rules:  []core.Rule{lenient},
-		opts:   []gate.Option{gate.Headers(), gate.Expose()},
+		opts:   []gate.Option{gate.Headers(), gate.ExposeHeaders()},
 		states: states{"burst": soft(12 * time.Second)},
 		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "Retry-After"},
 	}, {
 		name:   "legacy headers",
 		why:    "the field goes with every version",
 		rules:  []core.Rule{lenient},
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": soft(12 * time.Second)},
 		header: map[string]string{"X-RateLimit-Soft": `"burst"`, "X-RateLimit-Remaining": "0", "RateLimit": ""},
 	}, {
 		name:   "exposed",
 		why:    "where a rule is soft, scripts may read the field",
 		rules:  []core.Rule{burst, core.SlidingLog("soft", core.PerDay(10)).Soft(50)},
-		opts:   []gate.Option{gate.Expose()},
+		opts:   []gate.Option{gate.ExposeHeaders()},
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Soft"},
 	}})
 	t.Run("several gates", s.testSoftGates)
@@ -128,7 +128,7 @@ func (s *suite) testShadow(t *testing.T) {
 		"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "", "X-RateLimit-Remaining": "",
 		"X-RateLimit-Reset": "", "X-RateLimit-Soft": "", "Retry-After": "", "Access-Control-Expose-Headers": "Retry-After",
 	}
-	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.Legacy), gate.Expose()}
+	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
 	s.table(t, []row{{
 		name:   "would deny",
 		why:    "what a shadow would have done, no client is told",
@@ -139,7 +139,7 @@ func (s *suite) testShadow(t *testing.T) {
 		name:   "nearest to exhaustion",
 		why:    "the legacy fields are about what is enforced",
 		rules:  []core.Rule{dark, burst},
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
 	}, {
@@ -154,7 +154,7 @@ func (s *suite) testShadow(t *testing.T) {
 		name:   "soft",
 		why:    "a shadow has no limit that a request could be beyond",
 		rules:  []core.Rule{dark.Soft(100), burst},
-		opts:   []gate.Option{gate.Expose()},
+		opts:   []gate.Option{gate.ExposeHeaders()},
 		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": soft(time.Hour)},
 		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
@@ -214,7 +214,7 @@ func (s *suite) testElastic(t *testing.T) {
 			rule := c.rule.Elastic(func() float64 { return c.spare }, 3)
 			for _, gates := range []int{1, 2} {
 				store := &script{states: states{"burst": denied(12 * time.Second)}}
-				opts := []gate.Option{gate.Headers(gate.IETFDraft, gate.Legacy)}
+				opts := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit)}
 				h := s.build(core.Must(core.New(store, rule)), constant("k"), opts, new(probe).ServeHTTP)
 				want := c.policy
 				if gates == 2 {

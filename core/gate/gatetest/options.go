@@ -30,28 +30,28 @@ func (s *suite) testOptions(t *testing.T) {
 	}, {
 		name:   "legacy headers",
 		why:    "the legacy fields are about the rule nearest to exhaustion, by its share",
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": allowed(50, 0, 0), "daily": allowed(60, 0, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "60", "RateLimit": "", "RateLimit-Policy": ""},
 	}, {
 		name:   "legacy headers, the other way round",
 		why:    "the order of the rules is of no importance",
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{daily, burst},
 		states: states{"burst": allowed(50, 0, 0), "daily": allowed(60, 0, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "60"},
 	}, {
 		name:   "legacy headers, both exhausted",
 		why:    "of two with the same share left it is the one that takes longer",
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": allowed(0, 0, time.Minute), "daily": allowed(0, 0, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "0"},
 	}, {
 		name:   "legacy headers, denied",
 		why:    "a denial has them too",
-		opts:   []gate.Option{gate.Headers(gate.Legacy)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": denied(12 * time.Second), "daily": allowed(840, 0, 0)},
 		status: 429,
@@ -59,35 +59,35 @@ func (s *suite) testOptions(t *testing.T) {
 	}, {
 		name:   "both versions",
 		why:    "versions can be sent together",
-		opts:   []gate.Option{gate.Headers(gate.Legacy, gate.IETFDraft)},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit, gate.IETFDraft)},
 		states: states{"burst": allowed(3, 12*time.Second, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "3", "RateLimit": `"burst";r=3;t=12`},
 	}, {
 		name:   "the later of two Headers",
 		why:    "of two options that set the same thing the later counts",
-		opts:   []gate.Option{gate.Headers(gate.Legacy), gate.Headers()},
+		opts:   []gate.Option{gate.Headers(gate.XRateLimit), gate.Headers()},
 		header: map[string]string{"X-RateLimit-Limit": "", "RateLimit": ""},
 	}, {
 		name:   "exposed",
 		why:    "scripts of other origins may read the fields, of allowed answers too",
-		opts:   []gate.Option{gate.Expose()},
+		opts:   []gate.Option{gate.ExposeHeaders()},
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
 		name:   "exposed, denied",
 		why:    "a denial is where a script needs them",
-		opts:   []gate.Option{gate.Expose(), gate.Headers(gate.IETFDraft, gate.Legacy)},
+		opts:   []gate.Option{gate.ExposeHeaders(), gate.Headers(gate.IETFDraft, gate.XRateLimit)},
 		states: states{"burst": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"Access-Control-Expose-Headers": allFields},
 	}, {
 		name:   "exposed, no fields",
 		why:    "what is never sent is not exposed",
-		opts:   []gate.Option{gate.Expose(), gate.Headers()},
+		opts:   []gate.Option{gate.ExposeHeaders(), gate.Headers()},
 		header: map[string]string{"Access-Control-Expose-Headers": "Retry-After"},
 	}, {
 		name: "exposed with others",
 		why:  "the names that are there stay, and none is there twice",
-		opts: []gate.Option{gate.Expose()},
+		opts: []gate.Option{gate.ExposeHeaders()},
 		before: func(h http.Header) {
 			h.Add("Access-Control-Expose-Headers", "X-Total, retry-after")
 			h.Add("Access-Control-Expose-Headers", "ETag")
@@ -96,14 +96,14 @@ func (s *suite) testOptions(t *testing.T) {
 	}, {
 		name:   "exposed, 503",
 		why:    "a refusal of any kind can be read",
-		opts:   []gate.Option{gate.Expose(), gate.FailClosed()},
+		opts:   []gate.Option{gate.ExposeHeaders(), gate.FailClosed()},
 		err:    core.ErrUnavailable,
 		status: 503,
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
 		name:    "skipped",
 		why:     "a skipped request needs no key and gets no field",
-		opts:    []gate.Option{gate.Skip(isPreflight), gate.Expose()},
+		opts:    []gate.Option{gate.Skip(isPreflight), gate.ExposeHeaders()},
 		key:     noKey(keyfunc.ErrNoKey),
 		req:     preflight,
 		noStore: true,

@@ -83,7 +83,7 @@ func (s *suite) testConstruction(t *testing.T) {
 	}{
 		{"nil limiter", nil, k, nil, `^\w+limit: New: limiter is nil$`},
 		{"nil key function", l, nil, nil, `^\w+limit: New: key function is nil$`},
-		{"nil option", l, k, []gate.Option{gate.Expose(), nil}, `^\w+limit: New: option 1 is nil$`},
+		{"nil option", l, k, []gate.Option{gate.ExposeHeaders(), nil}, `^\w+limit: New: option 1 is nil$`},
 		{"two stores", l, k, []gate.Option{gate.And(elsewhere, k)}, `^\w+limit: New: gate.And: the limiters are on different stores`},
 		{"third store", l, k, []gate.Option{gate.And(l, k), gate.And(elsewhere, k)}, `different stores`},
 		{"OnDenied of another", l, k, []gate.Option{gate.Denied("irislimit", func(int) {})},

@@ -121,7 +121,7 @@ func (s *suite) testRetryAfterIsEnough(t *testing.T) {
 func (s *suite) testLegacyReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.Per(5, 1500*time.Millisecond))))
-		h := s.build(l, constant("k"), []gate.Option{gate.Headers(gate.Legacy)}, new(probe).ServeHTTP)
+		h := s.build(l, constant("k"), []gate.Option{gate.Headers(gate.XRateLimit)}, new(probe).ServeHTTP)
 		time.Sleep(700 * time.Millisecond) // the bubble starts on a whole second
 		now := time.Now()
 		got := record(t, h, request("GET", "/"))

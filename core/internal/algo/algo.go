@@ -32,9 +32,9 @@ type Verdict struct {
 	Window    int64 // the span within which no more than Remaining can be used
 }
 
-// A Mark is what it takes to undo a charge and nothing else: when it was made
-// and, of a bucket, what was in use before it. The zero Mark undoes nothing.
-type Mark struct {
+// A Receipt is what it takes to undo a charge and nothing else: when it was made
+// and, of a bucket, what was in use before it. The zero Receipt undoes nothing.
+type Receipt struct {
 	At     int64
 	Used   Span
 	Origin int // for a store that is made of others: which of them has the charge
@@ -47,7 +47,7 @@ type Mark struct {
 }
 
 // stepped says whether the clock stepped back between the charge and now.
-func (m Mark) stepped(now int64) bool { return now-m.At < m.Age }
+func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
 // Reasons why a limit cannot be run exactly.
 var (

@@ -189,8 +189,8 @@ func (b *Bucket) Spend(used Span, now, cost int64) Level {
 	return Level{Until: Span{now + used.Micros, used.Frac}}
 }
 
-// Settle is the state after n tokens were taken, whether they fit or not.
-func (b *Bucket) Settle(used Span, now, n int64) Level {
+// Debit is the state after n tokens were taken, whether they fit or not.
+func (b *Bucket) Debit(used Span, now, n int64) Level {
 	used = b.add(used, b.Price(n))
 	if used.Micros >= Horizon {
 		used = Span{Horizon, 0}
@@ -198,8 +198,8 @@ func (b *Bucket) Settle(used Span, now, n int64) Level {
 	return b.At(used, now)
 }
 
-// Refund is the state after n tokens came back; never above capacity.
-func (b *Bucket) Refund(used Span, now, n int64) Level {
+// Credit is the state after n tokens came back; never above capacity.
+func (b *Bucket) Credit(used Span, now, n int64) Level {
 	return b.At(b.less(used, b.Price(n)), now)
 }
 
@@ -219,7 +219,7 @@ func (b *Bucket) less(used, back Span) Span {
 // the clock has stepped back since, the age of the charge says how much that is. In a
 // queue those behind have been told their turns, so the place can be given back
 // only while it is the last.
-func (b *Bucket) Undo(used Span, now, cost int64, m Mark) (l Level, undone bool) {
+func (b *Bucket) Undo(used Span, now, cost int64, m Receipt) (l Level, undone bool) {
 	back := b.Price(cost)
 	if b.Queue {
 		after := b.add(m.Used, back)
@@ -238,7 +238,7 @@ func (b *Bucket) Undo(used Span, now, cost int64, m Mark) (l Level, undone bool)
 
 // Keep is the mark of a charge of which cost tokens stay taken when the rest is
 // undone.
-func (b *Bucket) Keep(m Mark, cost int64) Mark {
+func (b *Bucket) Keep(m Receipt, cost int64) Receipt {
 	m.Used = b.add(m.Used, b.Price(cost))
 	return m
 }

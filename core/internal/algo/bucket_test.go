@@ -97,7 +97,7 @@ func TestBucketEqualsTextbook(t *testing.T) {
 			bill := 1 + rng.Int64N(2*limit[2])
 			used, _ = b.Used(state, now)
 			if rng.IntN(8) == 0 && used.Micros+b.Price(bill).Micros < Horizon {
-				state = b.Settle(used, now, bill)
+				state = b.Debit(used, now, bill)
 				naive.tokens.Sub(naive.tokens, big.NewRat(bill, 1))
 			}
 		}
@@ -109,11 +109,11 @@ func TestBucketRefund(t *testing.T) {
 	now := int64(1 << 50)
 	state := b.Spend(Span{}, now, 6)
 	used, _ := b.Used(state, now)
-	if got, want := b.Refund(used, now, 2), b.Spend(Span{}, now, 4); got != want {
+	if got, want := b.Credit(used, now, 2), b.Spend(Span{}, now, 4); got != want {
 		t.Errorf("6 less 2 is %+v, want %+v", got, want)
 	}
 	for _, n := range []int64{6, 7, 100, math.MaxInt64} {
-		if got := b.Refund(used, now, n); got != (Level{}) {
+		if got := b.Credit(used, now, n); got != (Level{}) {
 			t.Errorf("6 less %d is %+v, want a full bucket", n, got)
 		}
 	}

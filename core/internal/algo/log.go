@@ -183,9 +183,9 @@ func (l *Log) Spend(h *History, now, cost int64) {
 	h.add(l.stamp(now), cost)
 }
 
-// Settle records n events at now, whether they fit or not. What is beyond the limit
+// Debit records n events at now, whether they fit or not. What is beyond the limit
 // makes no difference but to an Undo, which has to find it.
-func (l *Log) Settle(h *History, now, n int64) {
+func (l *Log) Debit(h *History, now, n int64) {
 	if n = settled(l.Read(h, now, 1).Count, n); n > 0 {
 		l.Spend(h, now, n)
 	}
@@ -193,7 +193,7 @@ func (l *Log) Settle(h *History, now, n int64) {
 
 // Undo forgets n events that were recorded at m, if they are still there. After a
 // clock that stepped back they cannot be told from others.
-func (l *Log) Undo(h *History, now, n int64, m Mark) {
+func (l *Log) Undo(h *History, now, n int64, m Receipt) {
 	if l.Read(h, now, 1).Count == 0 || l.Moved(h, now) || m.stepped(now) {
 		return
 	}
@@ -211,8 +211,8 @@ func (l *Log) Undo(h *History, now, n int64, m Mark) {
 	}
 }
 
-// Refund forgets the n newest events of the window, or all if there are fewer.
-func (l *Log) Refund(h *History, now, n int64) {
+// Credit forgets the n newest events of the window, or all if there are fewer.
+func (l *Log) Credit(h *History, now, n int64) {
 	if l.Read(h, now, 1).Count == 0 {
 		return
 	}

@@ -97,16 +97,16 @@ func TestLogRefund(t *testing.T) {
 	var h History
 	l.Spend(&h, 100, 3)
 	l.Spend(&h, 200, 4)
-	l.Refund(&h, 300, 5)
+	l.Credit(&h, 300, 5)
 	if want := []Run{{100, 2}}; !slices.Equal(h.live(), want) || h.count != 2 {
 		t.Errorf("3 and 4 less 5 is %v, %d", h.live(), h.count)
 	}
-	l.Refund(&h, 300, 99)
+	l.Credit(&h, 300, 99)
 	if len(h.live()) != 0 || h.count != 0 {
 		t.Errorf("2 less 99 is %v, %d", h.live(), h.count)
 	}
 	l.Spend(&h, 1000, 3)
-	l.Refund(&h, 2000, 1)
+	l.Credit(&h, 2000, 1)
 	if h.count != 3 {
 		t.Errorf("of what had left, %d of 3 are there", h.count)
 	}

@@ -73,7 +73,7 @@ func (p *Program) Soften(v *Verdict, cost int64, spent bool) {
 }
 
 // Keep is the mark of a charge of which cost stays when the rest is undone.
-func (p *Program) Keep(m Mark, cost int64) Mark {
+func (p *Program) Keep(m Receipt, cost int64) Receipt {
 	if p.isBucket() {
 		return p.Bucket.Keep(m, cost)
 	}

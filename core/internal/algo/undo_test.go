@@ -57,7 +57,7 @@ func (w *bucketWalk) spend(cost int64) (admitted bool) {
 	if !w.b.Fits(used, cost, Never) {
 		return false
 	}
-	w.events = append(w.events, event{at: w.now, cost: cost, mark: Mark{At: w.now, Used: used}})
+	w.events = append(w.events, event{at: w.now, cost: cost, mark: Receipt{At: w.now, Used: used}})
 	w.state = w.b.Spend(used, w.now, cost)
 	return true
 }
@@ -91,7 +91,7 @@ func (w *bucketWalk) check(t *testing.T, burst int64) {
 
 type event struct {
 	at, cost int64
-	mark     Mark
+	mark     Receipt
 }
 
 // The same for a log: no span of its period ever holds more than its events.
@@ -112,7 +112,7 @@ func TestUndoNeverOpensALog(t *testing.T) {
 				now += rng.Int64N(300) * rng.Int64N(3)
 				if r := l.Read(&h, now, 1); l.Fits(r, 1) {
 					l.Spend(&h, now, 1)
-					events = append(events, event{at: now, cost: 1, mark: Mark{At: now}})
+					events = append(events, event{at: now, cost: 1, mark: Receipt{At: now}})
 				}
 				if i := len(events) - 1 - rng.IntN(8); i >= 0 && rng.IntN(3) == 0 && events[i].cost > 0 {
 					events[i].cost = 0
@@ -138,15 +138,15 @@ func TestUndoNothing(t *testing.T) {
 	l, _ := NewLog(10, 1_000_000)
 	const now = int64(1 << 50)
 	used, _ := b.Used(b.Spend(Span{}, now, 7), now)
-	if got, ok := b.Undo(used, now, 7, Mark{}); ok {
+	if got, ok := b.Undo(used, now, 7, Receipt{}); ok {
 		t.Errorf("a bucket became %+v", got)
 	}
-	if got, ok := w.Undo(7, now, 7, Mark{}); ok || got != 7 {
+	if got, ok := w.Undo(7, now, 7, Receipt{}); ok || got != 7 {
 		t.Errorf("a window became %d", got)
 	}
 	var h History
 	l.Spend(&h, now, 7)
-	if l.Undo(&h, now, 7, Mark{}); h.Count() != 7 {
+	if l.Undo(&h, now, 7, Receipt{}); h.Count() != 7 {
 		t.Errorf("a log became %d", h.Count())
 	}
 }
@@ -162,7 +162,7 @@ func TestSettleSaturates(t *testing.T) {
 		state := Level{}
 		for range 3 {
 			used, _ := b.Used(state, now)
-			state = b.Settle(used, now, Never)
+			state = b.Debit(used, now, Never)
 		}
 		used, moved := b.Used(state, now)
 		if moved || used.Micros > Horizon {
@@ -173,7 +173,7 @@ func TestSettleSaturates(t *testing.T) {
 		}
 		for range 3 {
 			used, _ = b.Used(state, now)
-			state = b.Refund(used, now, Never)
+			state = b.Credit(used, now, Never)
 		}
 		if state != (Level{}) {
 			t.Errorf("%v: all given back is %+v", limit, state)

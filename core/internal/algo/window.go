@@ -43,14 +43,14 @@ func (w *Window) Fits(count, cost int64) bool {
 	return cost <= w.Events && count <= w.Events-cost
 }
 
-// Settle is how many events are used after n more were, whether they fit or not.
+// Debit is how many events are used after n more were, whether they fit or not.
 // What is beyond the limit makes no difference but to an Undo, which has to find it.
-func (w *Window) Settle(count, n int64) int64 { return count + settled(count, n) }
+func (w *Window) Debit(count, n int64) int64 { return count + settled(count, n) }
 
 // Undo is how many events are used after n came back that were charged at m;
 // false if their window is over. After a clock that stepped back they cannot be told from
 // others.
-func (w *Window) Undo(count, now, n int64, m Mark) (left int64, undone bool) {
+func (w *Window) Undo(count, now, n int64, m Receipt) (left int64, undone bool) {
 	if m.At == 0 || m.stepped(now) || w.Start(m.At) != w.Start(now) {
 		return count, false
 	}

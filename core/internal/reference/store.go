@@ -129,10 +129,10 @@ func (r *Store) change(c *core.Charge, now int64, spent bool) {
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		late = p.Log.Moved(r.log(c), now)
 	}
-	if c.Mark != nil && (spent || c.Op == core.Settle) {
-		*c.Mark = core.Mark{At: now}
+	if c.Receipt != nil && (spent || c.Op == core.Debit) {
+		*c.Receipt = core.Receipt{At: now}
 		if p.Kind == algo.KindTokenBucket || p.Kind == algo.KindLeakyBucket {
-			c.Mark.Used = used
+			c.Receipt.Used = used
 		}
 	}
 	switch p.Kind {
@@ -143,12 +143,12 @@ func (r *Store) change(c *core.Charge, now int64, spent bool) {
 			level, changed = p.Bucket.Spend(used, now, cost), true
 		case c.Op == core.Reset:
 			level, changed = algo.Level{}, true
-		case c.Op == core.Refund:
-			level, changed = p.Bucket.Refund(used, now, cost), true
-		case c.Op == core.Settle:
-			level, changed = p.Bucket.Settle(used, now, cost), true
+		case c.Op == core.Credit:
+			level, changed = p.Bucket.Credit(used, now, cost), true
+		case c.Op == core.Debit:
+			level, changed = p.Bucket.Debit(used, now, cost), true
 		case c.Op == core.Undo:
-			level, changed = p.Bucket.Undo(used, now, cost, *c.Mark)
+			level, changed = p.Bucket.Undo(used, now, cost, *c.Receipt)
 		}
 		if changed {
 			put(r.buckets, c, level)
@@ -160,12 +160,12 @@ func (r *Store) change(c *core.Charge, now int64, spent bool) {
 			count, changed = count+cost, true
 		case c.Op == core.Reset:
 			count, changed = 0, true
-		case c.Op == core.Refund:
+		case c.Op == core.Credit:
 			count, changed = max(0, count-cost), true
-		case c.Op == core.Settle:
-			count, changed = p.Window.Settle(count, cost), true
+		case c.Op == core.Debit:
+			count, changed = p.Window.Debit(count, cost), true
 		case c.Op == core.Undo:
-			count, changed = p.Window.Undo(count, now, cost, *c.Mark)
+			count, changed = p.Window.Undo(count, now, cost, *c.Receipt)
 		}
 		if changed {
 			put(r.windows, c, p.Window.At(count, now))
@@ -177,12 +177,12 @@ func (r *Store) change(c *core.Charge, now int64, spent bool) {
 			p.Log.Spend(h, now, cost)
 		case c.Op == core.Reset:
 			delete(r.logs, at(c))
-		case c.Op == core.Refund:
-			p.Log.Refund(h, now, cost)
-		case c.Op == core.Settle:
-			p.Log.Settle(h, now, cost)
+		case c.Op == core.Credit:
+			p.Log.Credit(h, now, cost)
+		case c.Op == core.Debit:
+			p.Log.Debit(h, now, cost)
 		case c.Op == core.Undo:
-			p.Log.Undo(h, now, cost, *c.Mark)
+			p.Log.Undo(h, now, cost, *c.Receipt)
 		case late:
 			p.Log.Trim(h, now)
 		}

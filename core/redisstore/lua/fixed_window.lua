@@ -45,7 +45,7 @@ if moved_N then
   window_write(KEYS[I_N], start_N, left_N, count_N)
 end
 
---- settle
+--- debit
 count_N = math.max(count_N, math.min(count_N + ARGV[A_N + 1], 281474976710655)) -- no more than 2^48 - 1
 window_write(KEYS[I_N], start_N, left_N, count_N)
 
@@ -66,7 +66,7 @@ if ARGV[M_N + 1] ~= '0' and ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N 
   count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
 end
 
---- give
+--- credit
 count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
 
 --- corrupt corrupt_N

@@ -486,7 +486,7 @@ if plan_N.first and plan_N.newest > now then
   log_expire(KEYS[I_N], plan_N)
 end
 
---- settle
+--- debit
 plan_N.cost = math.min(plan_N.cost, END - 1 - plan_N.count)
 if plan_N.cost > 0 then
   log_spend(KEYS[I_N], plan_N)
@@ -500,7 +500,7 @@ end
 log_expire(KEYS[I_N], plan_N)
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
---- give
+--- credit
 log_give(KEYS[I_N], plan_N, plan_N.cost)
 log_expire(KEYS[I_N], plan_N) -- the key may have been empty, and so gone, in between
 plan_N = log_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])

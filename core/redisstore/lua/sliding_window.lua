@@ -236,7 +236,7 @@ if plan_N.moved then
   counter_expire(KEYS[I_N], plan_N)
 end
 
---- settle
+--- debit
 plan_N.cost = math.min(plan_N.cost, 281474976710655 - plan_N.count) -- no more than 2^48 - 1
 if plan_N.cost > 0 then
   counter_spend(KEYS[I_N], plan_N)
@@ -249,7 +249,7 @@ if now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then -- the clock has not stepped ba
 end
 plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 
---- give
+--- credit
 counter_give(KEYS[I_N], plan_N)
 plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
 

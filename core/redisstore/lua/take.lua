@@ -6,8 +6,8 @@
 -- and from the sections of the algorithms' files, one after the other for every
 -- charge: functions, once, and those that serve telling; then read; then, if all
 -- charges fit (in a queue, without too long a wait), spend, and otherwise touch,
--- which writes only what must not wait. Where the op is another, settle takes
--- whether it fits or not, undo takes back one charge, and give a number of events. A
+-- which writes only what must not wait. Where the op is another, debit takes
+-- whether it fits or not, undo takes back one charge, and credit a number of events. A
 -- section is written for charge N: _N ends the names of its variables, KEYS[I_N] is
 -- its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the first of a mark.
 --

@@ -93,7 +93,7 @@ if moved_N then
   bucket_write(KEYS[I_N], used_N, fraction_N, full_N, full_fraction_N)
 end
 
---- settle
+--- debit
 if after_N >= 3162240000000000 then -- 100 years
   after_N, after_fraction_N = 3162240000000000, 0
 end
@@ -129,7 +129,7 @@ do
   end
 end
 
---- give
+--- credit
 used_N, fraction_N = bucket_give(KEYS[I_N], used_N, fraction_N, ARGV[A_N + 1] + 0, ARGV[A_N + 2] + 0, den_N, full_N, full_fraction_N)
 
 --- corrupt corrupt_N
