@@ -1,9 +1,12 @@
 package core
 
 import (
+	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,6 +41,63 @@ type State struct {
 	Window     time.Duration // the effective window, the t of the RateLimit field; see below
 	Delay      time.Duration // Allowed: hold the event this long first
 	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
+}
+
+// Limit is the limit that was in force.
+func (s State) Limit() Limit { return s.Rule.Limit() }
+
+// Used is how many events of the limit itself are in use: Remaining more would use it up.
+// Beyond the limit, in debt or under a [Rule.Soft], Used stays at the limit.
+func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
+
+// String is the decision as a text for logs, without the key:
+//
+//	allowed: "second" 9 of 10 left, "hour" 499 of 500 left
+//	denied, retry after 6s: "page" 0 of 10 left
+func (d Decision) String() string {
+	var b strings.Builder
+	b.WriteString(d.verdict())
+	for i, s := range d.States() {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		fmt.Fprintf(&b, "%s%q %d of %d left", separator, s.Rule.Name(), s.Remaining, s.Rule.Capacity())
+	}
+	return b.String()
+}
+
+func (d Decision) verdict() string {
+	switch {
+	case d.Allowed && d.Delay > 0:
+		return "allowed after " + d.Delay.String()
+	case d.Allowed:
+		return "allowed"
+	case d.RetryAfter == Never:
+		return "denied for ever"
+	case d.n == 0:
+		return "denied, undecided"
+	}
+	return "denied, retry after " + d.RetryAfter.String()
+}
+
+// LogValue implements [slog.LogValuer]: a group of "allowed", then "delay" or "retry_after"
+// where there is one, and "remaining", with the events that each rule has left.
+func (d Decision) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
+	switch {
+	case d.Allowed && d.Delay > 0:
+		attrs = append(attrs, slog.Duration("delay", d.Delay))
+	case !d.Allowed && d.RetryAfter == Never:
+		attrs = append(attrs, slog.String("retry_after", "never"))
+	case !d.Allowed && d.n > 0:
+		attrs = append(attrs, slog.Duration("retry_after", d.RetryAfter))
+	}
+	remaining := make([]any, 0, d.n)
+	for _, s := range d.States() {
+		remaining = append(remaining, slog.Int(s.Rule.Name(), s.Remaining))
+	}
+	return slog.GroupValue(append(attrs, slog.Group("remaining", remaining...))...)
 }
 
 // Len is the number of States: one for every Rule that was asked.

@@ -35,6 +35,9 @@ var (
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable: the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
+	// ErrFailClosed: the Store could not decide about a rule that admits nothing then. The
+	// error is an ErrUnavailable, too. Package gate answers 503, with or without gate.FailClosed.
+	ErrFailClosed = errors.New("weir: fail closed")
 )
 
 // A RuleError says what is wrong with which field of which rule.

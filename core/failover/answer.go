@@ -14,16 +14,15 @@ import (
 type Answer uint8
 
 const (
-	// FailClosed decides nothing: every decision is a [core.ErrUnavailable]. It is not a
-	// denial, because an outage is nobody's fault: gate.FailClosed makes a 503 of it,
-	// and without that gate lets the request through, so give both. A decision of
+	// FailClosed decides nothing: every decision is a [core.ErrFailClosed], which is a
+	// [core.ErrUnavailable] and not a denial. Every gate answers it with 503. A decision of
 	// nothing but [core.Rule.Shadow] rules, which are never enforced, is admitted.
 	FailClosed Answer = iota
 	// FailOpen admits everything, and says that nothing is used.
 	FailOpen
 )
 
-var errClosed = fmt.Errorf("%w: closed while the primary is away", core.ErrUnavailable)
+var errClosed = fmt.Errorf("%w: %w: the primary is away", core.ErrUnavailable, core.ErrFailClosed)
 
 // Take implements [core.Store].
 func (a Answer) Take(ctx context.Context, charges []core.Charge) error {

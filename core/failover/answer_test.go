@@ -1,11 +1,14 @@
 package failover_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,8 +131,8 @@ func TestAnswersByRule(t *testing.T) {
 	}
 }
 
-// Closed is a 503 where the gate fails closed, and lets requests through elsewhere.
-func TestClosedAndTheGate(t *testing.T) {
+// A fail-closed rule is a 503 without any option of the gate.
+func TestFailClosedFor_EveryGate(t *testing.T) {
 	s := failover.New(absent{}, memstore.New(), failover.FailClosedFor("login"))
 	defer s.Close()
 	login := limiter(t, s, core.TokenBucket("login", core.PerMinute(1)))
@@ -139,7 +142,7 @@ func TestClosedAndTheGate(t *testing.T) {
 		opts []gate.Option
 		want int
 	}{
-		{[]gate.Option{quiet}, http.StatusNoContent},
+		{[]gate.Option{quiet}, http.StatusServiceUnavailable},
 		{[]gate.Option{quiet, gate.FailClosed()}, http.StatusServiceUnavailable},
 	} {
 		h := nethttplimit.New(login, keyfunc.RemoteIP(), c.opts...)(ok)
@@ -150,5 +153,43 @@ func TestClosedAndTheGate(t *testing.T) {
 				t.Fatalf("status %d, want %d", w.Code, c.want)
 			}
 		}
+	}
+}
+
+// A name that no rule has leaves the rule that was meant to the backup, so it is reported.
+func TestStore_Check(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	for _, c := range []struct {
+		name   string
+		option failover.Option
+		want   string // in the error and in the log; none if empty
+	}{
+		{"known", failover.FailClosedFor("login"), ""},
+		{"misspelt, closed", failover.FailClosedFor("logn", "login"), `"logn"`},
+		{"misspelt, open", failover.FailOpenFor("serch", "imgae"), `"imgae", "serch"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log.Reset()
+			s := failover.New(absent{}, memstore.New(), c.option)
+			defer s.Close()
+			login := limiter(t, s, core.SlidingLog("login", core.PerHour(3)))
+			err := s.Check()
+			if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, core.ErrInvalidRule) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("Check: got %v, want %s in a core.ErrInvalidRule", err, c.want)
+			}
+			for range 10 {
+				_, _ = login.Allow(t.Context(), "k")
+			}
+			lines, want := strings.Count(log.String(), "\n"), 1
+			if c.want == "" {
+				want = 0
+			}
+			if lines != want || !strings.Contains(strings.ReplaceAll(log.String(), `\"`, `"`), c.want) {
+				t.Errorf("%d lines are logged, want %d with %s: %s", lines, want, c.want, log.String())
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 // fallBack decides charges without the primary. An Undo in it is about what the
 // backup has taken, and bears the backup's own mark.
 func (s *Store) fallBack(ctx context.Context, charges []core.Charge) error {
+	s.names.warn(s.Check)
 	s.freshSample(charges)
 	if err := core.CheckCharges(charges); err != nil {
 		return err

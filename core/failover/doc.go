@@ -61,17 +61,18 @@
 //   - A store in this process, such as memstore: limits go on in every process, each
 //     for itself. [Instances] divides them by the number of processes.
 //   - [FailOpen] lets everything through.
-//   - [FailClosed] decides nothing. That is an error and not a denial, so it takes
-//     gate.FailClosed to make a 503 of it; without that, gate lets the request through.
+//   - [FailClosed] decides nothing. That is an error and not a denial: every gate answers
+//     it with 503.
 //
 // [FailOpenFor] and [FailClosedFor] choose for single rules, by name:
 //
 //	store := failover.New(redis, memory, failover.FailClosedFor("login"), failover.FailOpenFor("search"))
 //	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(5))))
-//	h = nethttplimit.New(login, ip, gate.FailClosed())(h)
+//	h = nethttplimit.New(login, ip)(h)
+//	if err := store.Check(); err != nil { ... } // a name that no rule has
 //
-// It is one Store, with one breaker, and its rules can be decided together. In such a
-// decision an error of Closed wins over all, and Open has no say.
+// It is one Store, with one breaker, and its rules can be decided together. A decision that
+// contains a fail-closed rule returns an error. Fail-open rules always admit.
 //
 // # What is admitted
 //
@@ -80,9 +81,9 @@
 // outage of T seconds,
 //
 //   - n processes admit at most n·(B + R·T);
-//   - with Share(n) at most B + R·T, as if they shared the backup. Where B is less than
+//   - with Instances(n) at most B + R·T, as if they shared the backup. Where B is less than
 //     n, each of them admits one at once;
-//   - with Open everything, and with Closed nothing.
+//   - with FailOpen everything, and with FailClosed nothing.
 //
 // Of a window or log, B is the limit and R is B in its period; a fixed window may add
 // another B, because of the window in which the outage begins.

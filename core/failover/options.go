@@ -31,17 +31,19 @@ func Deadline(d time.Duration) Option {
 // limit. Instances panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
-		panic("failover: Share: n is less than 1")
+		panic("failover: Instances: n is less than 1")
 	}
 	return func(c *config) { c.share = n }
 }
 
 // FailClosedFor makes [FailClosed] the backup of the rules of these names: without the
-// primary, a decision that one of them takes part in is an error.
+// primary, a decision that one of them takes part in is a [core.ErrFailClosed], which every
+// gate answers with 503. [Store.Check] reports names that no rule has.
 func FailClosedFor(rules ...string) Option { return answerFor(FailClosed, rules) }
 
 // FailOpenFor makes [FailOpen] the backup of the rules of these names: without the primary,
-// they admit everything, and the other rules decide.
+// they admit everything, and the other rules decide. [Store.Check] reports names that no
+// rule has.
 func FailOpenFor(rules ...string) Option { return answerFor(FailOpen, rules) }
 
 // A later option about a rule wins over an earlier one.

@@ -18,7 +18,8 @@ type Store struct {
 	direct          bool // the primary is [Prompt] enough to be called without a guard
 	guard           *guard
 	breaker         *breaker
-	shares          *shares // nil without Share
+	shares          *shares // nil without Instances
+	names           names
 	watch           watch
 	notify          notifier
 	start           time.Time
@@ -65,8 +66,9 @@ func isNil(s core.Store) bool {
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
 // Declare implements [core.Declarer]: it declares the rules on both stores, and
-// their shares on the backup if there is a [Instances].
+// the divided ones on the backup if there is an [Instances].
 func (s *Store) Declare(rules ...core.Rule) error {
+	s.names.declare(rules)
 	if d, ok := s.primary.(core.Declarer); ok {
 		if err := d.Declare(rules...); err != nil {
 			return err

@@ -20,7 +20,7 @@ func TestNewPanics(t *testing.T) {
 	for want, f := range map[string]func(){
 		"failover: New: primary is nil":          func() { failover.New(nil, memstore.New()) },
 		"failover: New: backup is nil":           func() { failover.New(memstore.New(), (*memstore.Store)(nil)) },
-		"failover: Share: n is less than 1":      func() { failover.Instances(0) },
+		"failover: Instances: n is less than 1":  func() { failover.Instances(0) },
 		"failover: Deadline: it is not positive": func() { failover.Deadline(0) },
 	} {
 		func() {

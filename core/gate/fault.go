@@ -43,7 +43,7 @@ func (g *Gate) storeFault(r *http.Request, err error) fault {
 		return fault{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
 	}
 	f := fault{log: "weir: the store could not decide"}
-	if g.failClosed {
+	if g.failClosed || errors.Is(err, core.ErrFailClosed) {
 		f.status = http.StatusServiceUnavailable
 	}
 	return f

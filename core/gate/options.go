@@ -181,7 +181,8 @@ func Headers(v ...HeaderVersion) Option {
 }
 
 // FailClosed answers 503 with Retry-After to requests that the Store could not
-// decide. Without it they are let through, unlimited. It is for routes where an
+// decide. Without it they are let through, unlimited, except for a
+// [core.ErrFailClosed], which is always a 503. It is for routes where an
 // unlimited request is worse than none, such as a login.
 func FailClosed() Option {
 	return option(func(c *config) { c.failClosed = true })

@@ -120,6 +120,13 @@ func (s *suite) testFaults(t *testing.T) {
 		header: map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"},
 		body:   unavailable,
 	}, {
+		name:   "fail-closed rule",
+		why:    "a rule that a store fails closed for is 503 in every gate",
+		err:    fmt.Errorf("%w: %w: away", core.ErrUnavailable, core.ErrFailClosed),
+		status: 503,
+		header: map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"},
+		body:   unavailable,
+	}, {
 		name:   "store fails closed, as text",
 		why:    "every refusal has a text form",
 		err:    errSecret,

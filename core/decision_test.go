@@ -1,0 +1,70 @@
+package core_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+func TestDecision_String(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(),
+			core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500))))
+		queue := core.Must(core.New(memstore.New(), core.LeakyBucket("queue", core.PerSecond(10))))
+		ask := func(l *core.Limiter, n int) core.Decision {
+			d, err := l.AllowN(t.Context(), "k", n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		for _, c := range []struct {
+			got       core.Decision
+			want, log string
+		}{
+			{core.Decision{}, `denied, undecided`, `d.allowed=false`},
+			{ask(l, 1), `allowed: "second" 9 of 10 left, "hour" 499 of 500 left`,
+				`d.allowed=true d.remaining.second=9 d.remaining.hour=499`},
+			{ask(l, 10), `denied, retry after 100ms: "second" 9 of 10 left, "hour" 499 of 500 left`,
+				`d.allowed=false d.retry_after=100ms d.remaining.second=9 d.remaining.hour=499`},
+			{ask(l, 11), `denied for ever: "second" 9 of 10 left, "hour" 499 of 500 left`,
+				`d.allowed=false d.retry_after=never d.remaining.second=9 d.remaining.hour=499`},
+			{ask(queue, 1), `allowed: "queue" 9 of 10 left`, `d.allowed=true d.remaining.queue=9`},
+			{ask(queue, 1), `allowed after 100ms: "queue" 8 of 10 left`, `d.allowed=true d.delay=100ms d.remaining.queue=8`},
+		} {
+			if got := fmt.Sprint(c.got); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			var b bytes.Buffer
+			slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+				if len(groups) == 0 {
+					return slog.Attr{}
+				}
+				return a
+			}})).Info("", "d", c.got)
+			if got, want := b.String(), c.log+"\n"; got != want {
+				t.Errorf("the log is %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+func TestState_UsedAndLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerMinute(10).WithBurst(20)).Soft(50)))
+		for _, c := range []struct{ cost, used int }{{5, 5}, {10, 15}, {10, 20}} {
+			d, err := l.AllowN(t.Context(), "k", c.cost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := d.State(0); s.Used() != c.used || s.Limit() != core.PerMinute(10).WithBurst(20) {
+				t.Errorf("%d used of %v, want %d", s.Used(), s.Limit(), c.used)
+			}
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package failover
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weir-go/weir/core"
+)
+
+// names are those of the rules that have been declared. The zero names are none.
+type names struct {
+	mu     sync.Mutex
+	known  map[string]bool
+	warned sync.Once
+}
+
+func (n *names) declare(rules []core.Rule) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = make(map[string]bool)
+	}
+	for i := range rules {
+		n.known[rules[i].Name()] = true
+	}
+}
+
+// warn logs the error of check, once.
+func (n *names) warn(check func() error) {
+	n.warned.Do(func() {
+		if err := check(); err != nil {
+			slog.Default().Warn("weir: the backups of some rules have no effect", slog.String("error", err.Error()))
+		}
+	})
+}
+
+// Check returns a [core.ErrInvalidRule] if [FailClosedFor] or [FailOpenFor] name a rule that
+// no limiter on the Store has: a misspelt name leaves the rule that was meant to the backup.
+// Call it when all limiters are made. Otherwise the first decision of the backup logs it.
+func (s *Store) Check() error {
+	s.names.mu.Lock()
+	defer s.names.mu.Unlock()
+	var unknown []string
+	for name := range s.config.answers {
+		if !s.names.known[name] {
+			unknown = append(unknown, fmt.Sprintf("%q", name))
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("%w: failover: FailClosedFor or FailOpenFor name %s, which no limiter on the store has",
+		core.ErrInvalidRule, strings.Join(unknown, ", "))
+}
