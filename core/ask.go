@@ -71,7 +71,7 @@ func (b *batch) merge() []int {
 	for i, c := range b.charges {
 		at := len(kept)
 		for j := range kept {
-			if kept[j].Rule.id == c.Rule.id && kept[j].Key == c.Key {
+			if kept[j].Rule.d.id == c.Rule.d.id && kept[j].Key == c.Key {
 				at = j
 				break
 			}

@@ -33,7 +33,7 @@ type Decision struct {
 // time in which Remaining events refill. When nothing remains, Window is the time until
 // one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
-	Rule       *Rule
+	Rule       Rule
 	Allowed    bool          // what this Rule alone says
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait after which this Rule admits the same cost; or Never
@@ -136,7 +136,7 @@ func (d *Decision) sum(charges []Charge) {
 			d.rest[i-1] = *s
 		}
 		switch {
-		case charges[i].Rule.shadow:
+		case charges[i].Rule.d.shadow:
 		case s.Allowed:
 			d.Delay = max(d.Delay, s.Delay)
 		default:
@@ -164,7 +164,7 @@ func (d Decision) and(o Decision) Decision {
 // Rule that is enforced.
 func (d Decision) Soft() bool {
 	for _, s := range d.States() {
-		if s.Soft && d.Allowed && !s.Rule.shadow {
+		if s.Soft && d.Allowed && !s.Rule.IsShadow() {
 			return true
 		}
 	}
@@ -175,7 +175,7 @@ func (d Decision) Soft() bool {
 // several. It returns false if no such Rule was asked.
 func (d Decision) StateOf(name string) (State, bool) {
 	for _, s := range d.States() {
-		if s.Rule.name == name {
+		if s.Rule.Name() == name {
 			return s, true
 		}
 	}

@@ -25,9 +25,7 @@ import (
 //
 // Every process follows its own signal. upTo is 1 to 1000.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
-	r.elastic = &elastic{spare: spare, upTo: upTo}
-	r.compile()
-	return r
+	return r.with(func(d *definition) { d.elastic = &elastic{spare: spare, upTo: upTo} })
 }
 
 const (
@@ -47,7 +45,7 @@ type elastic struct {
 
 const maxElastic = 1000
 
-func (r *Rule) checkElastic() *RuleError {
+func (r *definition) checkElastic() *RuleError {
 	switch e := r.elastic; {
 	case e == nil:
 	case e.spare == nil:
@@ -59,7 +57,7 @@ func (r *Rule) checkElastic() *RuleError {
 }
 
 // stretch compiles the rule at every step. r has been checked.
-func (r *Rule) stretch() {
+func (r *definition) stretch() {
 	if r.elastic == nil {
 		return
 	}
@@ -74,7 +72,7 @@ func (r *Rule) stretch() {
 			return
 		}
 		rule.program.AsLong(&r.program)
-		e.rules[i] = rule
+		e.rules[i] = Rule{&rule}
 	}
 	r.elastic = e
 }
@@ -89,14 +87,14 @@ func (l Limit) times(factor float64) Limit {
 }
 
 // inForce is the rule with the limit of this moment.
-func (r *Rule) inForce() *Rule {
-	if r.elastic == nil {
+func (r Rule) inForce() Rule {
+	if r.d.elastic == nil {
 		return r
 	}
-	return r.elastic.rule(r)
+	return r.d.elastic.rule(r)
 }
 
-func (e *elastic) rule(base *Rule) *Rule {
+func (e *elastic) rule(base Rule) Rule {
 	at := e.spare()
 	if math.IsNaN(at) {
 		at = 0
@@ -114,5 +112,5 @@ func (e *elastic) rule(base *Rule) *Rule {
 	if step == 0 {
 		return base
 	}
-	return &e.rules[step-1]
+	return e.rules[step-1]
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Limiter is a Store and the Rules that an event has to satisfy, all of them.
@@ -24,9 +26,9 @@ type Limiter struct {
 // and the field: no rules, a zero limit, a limit that cannot be represented
 // exactly, a name that is taken on s by another definition.
 func New(s Store, rules ...Rule) (*Limiter, error) {
-	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if argument.IsNil(s) {
 		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)
-	} else if !v.Comparable() {
+	} else if !reflect.ValueOf(s).Comparable() {
 		return nil, fmt.Errorf("%w: %T cannot be compared; use a pointer", ErrNoStore, s)
 	}
 	if len(rules) == 0 {
@@ -34,7 +36,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	}
 	rules = slices.Clone(rules)
 	for i := range rules {
-		r := &rules[i]
+		r := rules[i].def()
 		if r.algorithm == 0 {
 			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
 		}
@@ -42,7 +44,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 			return nil, r.err
 		}
 		for _, other := range rules[:i] {
-			if other.name == r.name {
+			if other.Name() == r.name {
 				return nil, r.invalid("name", "is given to two rules of one limiter")
 			}
 		}

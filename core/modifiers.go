@@ -6,6 +6,13 @@ import (
 	"strings"
 )
 
+// with returns r with a change.
+func (r Rule) with(change func(*definition)) Rule {
+	d := *r.def()
+	change(&d)
+	return made(d)
+}
+
 // SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them
 // make the rule less strict, its state larger, and in Redis decisions with a cost
 // above one slower. It has no meaning for other algorithms than [SlidingWindow], and
@@ -14,13 +21,11 @@ func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
 		n = -1 // none is what other algorithms have, and no sliding window
 	}
-	r.subWindows = n
-	r.compile()
-	return r
+	return r.with(func(d *definition) { d.subWindows = n })
 }
 
 // SubWindowCount is the number of sub-windows of a [SlidingWindow], else zero.
-func (r *Rule) SubWindowCount() int { return r.subWindows }
+func (r Rule) SubWindowCount() int { return r.def().subWindows }
 
 // Soft returns r as soft throttling: percent more than the limit is let through,
 // and flagged in [State.Soft] and, by the adapters, in a header field. What is
@@ -31,13 +36,11 @@ func (r *Rule) SubWindowCount() int { return r.subWindows }
 // it holds, while its rate stays. Fractions of an event are dropped: 10 percent of
 // a limit of 5 is none. percent is 0 to 1000, and zero is hard.
 func (r Rule) Soft(percent float64) Rule {
-	r.soft = percent
-	r.compile()
-	return r
+	return r.with(func(d *definition) { d.soft = percent })
 }
 
 // SoftPercent is how much more than its limit the rule lets through.
-func (r *Rule) SoftPercent() float64 { return r.soft }
+func (r Rule) SoftPercent() float64 { return r.def().soft }
 
 // Shadow returns r as a rule that is evaluated and reported but never enforced, to
 // try a limit on real traffic. A decision does not depend on it, and no field
@@ -47,18 +50,16 @@ func (r *Rule) SoftPercent() float64 { return r.soft }
 // its state is what it would be if it were enforced, but for what it would have
 // refused.
 func (r Rule) Shadow() Rule {
-	r.shadow = true
-	r.compile()
-	return r
+	return r.with(func(d *definition) { d.shadow = true })
 }
 
 // IsShadow says whether the rule is a [Rule.Shadow].
-func (r *Rule) IsShadow() bool { return r.shadow }
+func (r Rule) IsShadow() bool { return r.def().shadow }
 
 // maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
 const maxPercent = 1000
 
-func (r *Rule) checkModifiers() *RuleError {
+func (r *definition) checkModifiers() *RuleError {
 	switch n := r.subWindows; {
 	case n != 0 && r.algorithm != AlgorithmSlidingWindow:
 		return r.invalid("sub-windows", "have a meaning for a sliding window only")
@@ -77,7 +78,7 @@ func share(n int64, percent float64) int64 {
 }
 
 // modifiers is what String says beyond the limit.
-func (r *Rule) modifiers() string {
+func (r *definition) modifiers() string {
 	var b strings.Builder
 	if r.algorithm == AlgorithmSlidingWindow && r.subWindows != DefaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", r.subWindows)
@@ -94,7 +95,7 @@ func (r *Rule) modifiers() string {
 	return b.String()
 }
 
-func (r *Rule) sameModifiers(o *Rule) bool {
+func (r *definition) sameModifiers(o *definition) bool {
 	if (r.elastic == nil) != (o.elastic == nil) || r.elastic != nil && r.elastic.upTo != o.elastic.upTo {
 		return false
 	}

@@ -37,7 +37,7 @@ type Reservation struct {
 type part struct {
 	costs []int
 	marks []Receipt
-	rules []*Rule   // as the Store has counted them, which is what the marks are about
+	rules []Rule    // as the Store has counted them, which is what the marks are about
 	since time.Time // when the Store had answered
 }
 
@@ -102,7 +102,7 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 }
 
 func newPart(n int) part {
-	return part{costs: make([]int, n), marks: make([]Receipt, n), rules: make([]*Rule, n)}
+	return part{costs: make([]int, n), marks: make([]Receipt, n), rules: make([]Rule, n)}
 }
 
 // Extend charges asks for the same event, all or none. It is for keys that are found only
@@ -140,13 +140,13 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 func (r *Reservation) adopt(more *Reservation) {
 	places := make([]int, len(more.asks))
 	for i, c := range more.asks {
-		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.Rule.id == c.Rule.id && known.Key == c.Key })
+		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.Rule.d.id == c.Rule.d.id && known.Key == c.Key })
 		if at < 0 {
 			at = len(r.asks)
 			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
 			for j := range r.parts {
 				p := &r.parts[j]
-				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Receipt{}), append(p.rules, nil)
+				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Receipt{}), append(p.rules, Rule{})
 			}
 		}
 		r.times[at] += more.times[i]
@@ -200,7 +200,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	defer r.mu.Unlock()
 	places := make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.algorithm == AlgorithmLeakyBucket {
+		if r.asks[i].Rule.d.algorithm == AlgorithmLeakyBucket {
 			places[i] = r.charged(i)
 		}
 	}
@@ -224,7 +224,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	defer r.mu.Unlock()
 	more, less := newPart(len(r.asks)), make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.shadow && !r.asks[i].State.Allowed {
+		if r.asks[i].Rule.d.shadow && !r.asks[i].State.Allowed {
 			continue // it would have refused the event, and so knows nothing of it
 		}
 		target := math.MaxInt
@@ -264,7 +264,7 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			}
 			costs[i] -= back
 			p.costs[i] -= back
-			mark := p.rules[i].program.Keep(p.marks[i], int64(p.costs[i]))
+			mark := p.rules[i].d.program.Keep(p.marks[i], int64(p.costs[i]))
 			mark.Age = p.age()
 			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Receipt: &mark})
 		}

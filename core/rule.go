@@ -36,13 +36,16 @@ func (a Algorithm) String() string {
 	return "none"
 }
 
-// A Rule is a named algorithm with a Limit. It is a value and never changes.
-// What is wrong with it, [New] reports.
+// A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
+// it freely. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
 //
 // The name is the namespace of the Rule's state on a Store: two Limiters with
 // the same Rule share it, on purpose. It is 1 to 64 characters of printable
 // ASCII, and it is sent to clients in the RateLimit-Policy field.
-type Rule struct {
+type Rule struct{ d *definition }
+
+// A definition is a Rule with all that follows from it. It does not change after compile.
+type definition struct {
 	name      string
 	limit     Limit
 	algorithm Algorithm
@@ -115,9 +118,7 @@ func SlidingLog(name string, l Limit) Rule {
 // bursts at the edges.) [Rule.SubWindows] changes their number. l.Burst must be
 // zero or l.Events.
 func SlidingWindow(name string, l Limit) Rule {
-	r := Rule{name: name, algorithm: AlgorithmSlidingWindow, limit: l, subWindows: DefaultSubWindows}
-	r.compile()
-	return r
+	return made(definition{name: name, algorithm: AlgorithmSlidingWindow, limit: l, subWindows: DefaultSubWindows})
 }
 
 // The number of sub-windows of a [SlidingWindow]. A decision with a cost above one
@@ -138,13 +139,27 @@ func (l Limit) capacity() int {
 }
 
 func newRule(name string, a Algorithm, l Limit) Rule {
-	r := Rule{name: name, algorithm: a, limit: l}
-	r.compile()
-	return r
+	return made(definition{name: name, algorithm: a, limit: l})
+}
+
+// made is the Rule of d, which it compiles.
+func made(d definition) Rule {
+	d.compile()
+	return Rule{&d}
+}
+
+var noRule definition
+
+// def is the definition of r, which is empty for the zero Rule.
+func (r Rule) def() *definition {
+	if r.d == nil {
+		return &noRule
+	}
+	return r.d
 }
 
 // compile works out all that follows from what the rule was given.
-func (r *Rule) compile() {
+func (r *definition) compile() {
 	r.id = ruleID(r.algorithm, r.name)
 	r.program = algo.Program{Kind: algo.Kind(r.algorithm)}
 	if r.err = r.check(); r.err != nil {
@@ -163,7 +178,7 @@ func (r *Rule) compile() {
 }
 
 // shape is the rule in the numbers of package algo.
-func (r *Rule) shape(period int64) algo.Shape {
+func (r *definition) shape(period int64) algo.Shape {
 	capacity := int64(r.limit.capacity())
 	return algo.Shape{
 		Events:     int64(r.limit.Events),
@@ -175,7 +190,7 @@ func (r *Rule) shape(period int64) algo.Shape {
 }
 
 // check finds what is wrong with what the rule was given.
-func (r *Rule) check() *RuleError {
+func (r *definition) check() *RuleError {
 	switch l := r.limit; {
 	case r.name == "":
 		return r.invalid("name", "is empty")
@@ -200,11 +215,11 @@ func (r *Rule) check() *RuleError {
 	return r.checkModifiers()
 }
 
-func (r *Rule) isBucket() bool {
+func (r *definition) isBucket() bool {
 	return r.algorithm == AlgorithmTokenBucket || r.algorithm == AlgorithmLeakyBucket
 }
 
-func (r *Rule) invalid(field, reason string) *RuleError {
+func (r *definition) invalid(field, reason string) *RuleError {
 	return &RuleError{Rule: r.name, Field: field, Reason: reason, category: ErrInvalidRule}
 }
 
@@ -219,31 +234,32 @@ func ruleID(a Algorithm, name string) uint64 {
 }
 
 // Name is the rule's name.
-func (r *Rule) Name() string { return r.name }
+func (r Rule) Name() string { return r.def().name }
 
 // Algorithm is how the rule counts.
-func (r *Rule) Algorithm() Algorithm { return r.algorithm }
+func (r Rule) Algorithm() Algorithm { return r.def().algorithm }
 
 // Limit is the limit as it was given.
-func (r *Rule) Limit() Limit { return r.limit }
+func (r Rule) Limit() Limit { return r.def().limit }
 
 // Capacity is the limit itself: the burst of a bucket, the events of a window or
 // log. A [Rule.Soft] rule admits more at once.
-func (r *Rule) Capacity() int { return r.limit.capacity() }
+func (r Rule) Capacity() int { return r.def().limit.capacity() }
 
 // ID is a hash of the algorithm and the name, the same in every process. State
 // of rules with different IDs must be kept apart.
-func (r *Rule) ID() uint64 { return r.id }
+func (r Rule) ID() uint64 { return r.def().id }
 
 // Program is the rule compiled for the stores of this module.
-func (r *Rule) Program() *algo.Program { return &r.program }
+func (r Rule) Program() *algo.Program { return &r.def().program }
 
 // String is the rule as a text for logs: `token_bucket "second" 10/s`.
 func (r Rule) String() string {
-	return fmt.Sprintf("%s %q %s%s", r.algorithm, r.name, r.limit, r.modifiers())
+	d := r.def()
+	return fmt.Sprintf("%s %q %s%s", d.algorithm, d.name, d.limit, d.modifiers())
 }
 
-func (r *Rule) sameDefinition(o *Rule) bool {
+func (r *definition) same(o *definition) bool {
 	return r.algorithm == o.algorithm && r.limit.Events == o.limit.Events &&
 		r.limit.Per == o.limit.Per && r.limit.capacity() == o.limit.capacity() && r.sameModifiers(o)
 }

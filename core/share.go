@@ -16,14 +16,12 @@ import (
 // admits fewer than n at once, n shares admit n. n less than 2 is r itself, and so
 // is what cannot be divided: a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.err != nil || r.algorithm == 0 {
+	if n < 2 || r.d == nil || r.d.err != nil {
 		return r
 	}
-	for _, limit := range r.shares(n) {
-		share := r
-		share.limit = limit
-		if share.compile(); share.err == nil {
-			return share
+	for _, limit := range r.d.shares(n) {
+		if part := r.with(func(d *definition) { d.limit = limit }); part.d.err == nil {
+			return part
 		}
 	}
 	return r
@@ -31,7 +29,7 @@ func (r Rule) Divide(n int) Rule {
 
 // shares are limits for an n-th of r, the best first: a longer period may reach
 // over more than 100 years, and then cannot be run.
-func (r *Rule) shares(n int) []Limit {
+func (r *definition) shares(n int) []Limit {
 	least := Limit{Events: max(1, r.limit.Events/n), Per: r.limit.Per}
 	if !r.isBucket() {
 		return []Limit{least}

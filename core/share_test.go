@@ -38,7 +38,7 @@ func TestShare(t *testing.T) {
 		if got.String() != c.want || got.ID() != c.rule.ID() {
 			t.Errorf("1/%d of %v is %v, want %s", c.n, c.rule, got, c.want)
 		}
-		if err := core.CheckCharges([]core.Charge{{Rule: &got, Cost: 1}}); err != nil {
+		if err := core.CheckCharges([]core.Charge{{Rule: got, Cost: 1}}); err != nil {
 			t.Errorf("1/%d of %v cannot be run: %v", c.n, c.rule, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestSharesAddUp(t *testing.T) {
 			limit.Burst = rng.IntN(1 << rng.IntN(20))
 			rule = core.TokenBucket("r", limit)
 		}
-		if core.CheckCharges([]core.Charge{{Rule: &rule, Cost: 1}}) != nil {
+		if core.CheckCharges([]core.Charge{{Rule: rule, Cost: 1}}) != nil {
 			continue
 		}
 		share := rule.Divide(n)

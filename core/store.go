@@ -79,7 +79,7 @@ func (op Op) Asks() bool { return op <= Peek }
 // A Charge is one Rule of one key, and what to do to it.
 type Charge struct {
 	Key  string // any bytes
-	Rule *Rule
+	Rule Rule
 	Op   Op
 	Cost int // at least 1; ignored by Reset
 
@@ -118,7 +118,7 @@ func (c *Charge) Patience() int64 {
 // Answer fills in the State from the verdict of an algorithm about [Charge.Asked];
 // spent tells whether that was taken. It serves the stores of this module.
 func (c *Charge) Answer(v algo.Verdict, spent bool) {
-	if p := &c.Rule.program; p.Extra != 0 {
+	if p := &c.Rule.d.program; p.Extra != 0 {
 		p.Soften(&v, c.Asked(), spent)
 	}
 	s := &c.State
@@ -141,12 +141,10 @@ func CheckCharges(charges []Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		switch {
-		case c.Rule == nil:
+		case c.Rule.d == nil:
 			return fmt.Errorf("%w: charge %d has no rule", ErrInvalidCharge, i)
-		case c.Rule.err != nil:
-			return fmt.Errorf("%w: %w", ErrInvalidCharge, c.Rule.err)
-		case c.Rule.algorithm == 0:
-			return fmt.Errorf("%w: charge %d has a zero rule", ErrInvalidCharge, i)
+		case c.Rule.d.err != nil:
+			return fmt.Errorf("%w: %w", ErrInvalidCharge, c.Rule.d.err)
 		case c.Cost < 1 && c.Op != Reset:
 			return fmt.Errorf("%w: charge %d costs %d", ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != charges[0].Op.Asks():
@@ -159,7 +157,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charge %d has a negative delay", ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
-			if charges[j].Rule.id == c.Rule.id && charges[j].Key == c.Key {
+			if charges[j].Rule.d.id == c.Rule.d.id && charges[j].Key == c.Key {
 				return fmt.Errorf("%w: charges %d and %d name the same key and rule", ErrInvalidCharge, j, i)
 			}
 		}
@@ -188,10 +186,10 @@ func (n *Namespace) Declare(rules ...Rule) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range rules {
-		r := &rules[i]
-		if known, ok := n.rules[r.name]; ok && !known.sameDefinition(r) {
+		r := rules[i]
+		if known, ok := n.rules[r.Name()]; ok && !known.def().same(r.def()) {
 			return &RuleError{
-				Rule: r.name, Field: "name", category: ErrRuleConflict,
+				Rule: r.Name(), Field: "name", category: ErrRuleConflict,
 				Reason: fmt.Sprintf("is taken on this store by another rule: %s, and now %s", known.String(), r),
 			}
 		}
@@ -200,7 +198,7 @@ func (n *Namespace) Declare(rules ...Rule) error {
 		n.rules = make(map[string]Rule)
 	}
 	for _, r := range rules {
-		n.rules[r.name] = r
+		n.rules[r.Name()] = r
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
 	for i := range l.rules {
-		if r := l.rules[i].inForce(); !r.shadow && int64(n) > r.program.Capacity() {
+		if r := l.rules[i].inForce(); !r.d.shadow && int64(n) > r.d.program.Capacity() {
 			return ErrNeverAdmitted
 		}
 	}
@@ -142,10 +142,10 @@ func left(ctx context.Context) time.Duration {
 func hopeless(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
-		if s.Rule.shadow {
+		if s.Rule.IsShadow() {
 			continue
 		}
-		if int64(n) > s.Rule.program.Capacity() {
+		if int64(n) > s.Rule.def().program.Capacity() {
 			return ErrNeverAdmitted
 		}
 		wait = max(wait, s.soonest(int64(ahead), int64(n)))
@@ -159,13 +159,13 @@ func hopeless(ctx context.Context, d Decision, ahead, n int) error {
 // soonest is the least wait after which n events can go, when ahead others go before. s is
 // what the rule said about all of them together. Of a log it is the least that it can be.
 func (s *State) soonest(ahead, n int64) time.Duration {
-	l, capacity := s.Rule.limit, s.Rule.program.Capacity()
+	l, capacity := s.Rule.def().limit, s.Rule.def().program.Capacity()
 	total := ahead + n
 	if total < 0 {
 		return Never
 	}
 	switch {
-	case s.Rule.algorithm == AlgorithmLeakyBucket:
+	case s.Rule.Algorithm() == AlgorithmLeakyBucket:
 		// A place in the queue that is free when the wait is over has a turn after that.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
@@ -176,14 +176,14 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return 0
 	case total <= capacity:
 		return s.RetryAfter
-	case s.Rule.algorithm == AlgorithmTokenBucket:
+	case s.Rule.Algorithm() == AlgorithmTokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// More than a window holds. What is beyond goes a period after what is capacity before it.
-	remaining := int64(s.Remaining) + s.Rule.program.Extra
+	remaining := int64(s.Remaining) + s.Rule.def().program.Extra
 	whole := (total - 1) / capacity
 	first := s.Window
-	if s.Rule.algorithm == AlgorithmFixedWindow {
+	if s.Rule.Algorithm() == AlgorithmFixedWindow {
 		whole = max(0, total-remaining-1) / capacity
 	} else if total-whole*capacity <= remaining {
 		first = 0

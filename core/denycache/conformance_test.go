@@ -94,7 +94,7 @@ func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
 	return nil
 }
 
-func isLog(r *core.Rule) bool {
+func isLog(r core.Rule) bool {
 	return r.Algorithm() == core.AlgorithmSlidingLog || r.Algorithm() == core.AlgorithmSlidingWindow
 }
 

@@ -49,7 +49,7 @@ func TestForeseen(t *testing.T) {
 				if want := soft == 0 && (!bucket || events == 6); here != want {
 					t.Errorf("%v: foreseen %v, want %v", rule, here, want)
 				}
-				bare := []core.Charge{{Key: "k", Rule: &l.Rules()[0], Op: core.Peek, Cost: 1}}
+				bare := []core.Charge{{Key: "k", Rule: l.Rules()[0], Op: core.Peek, Cost: 1}}
 				if err := b.behind.Take(t.Context(), bare); err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +91,7 @@ func TestCosts(t *testing.T) {
 			b.there(l, "k", 10)
 		}
 		for cost := 2; cost <= 12; cost++ {
-			bare := []core.Charge{{Key: "k", Rule: &l.Rules()[0], Cost: cost}}
+			bare := []core.Charge{{Key: "k", Rule: l.Rules()[0], Cost: cost}}
 			if err := b.behind.Take(t.Context(), bare); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestMaxDelay(t *testing.T) {
 	rule := core.LeakyBucket("r", core.PerSecond(10))
 	ask := func(wait time.Duration) (core.State, bool) {
 		asked := b.behind.Calls()
-		charges := []core.Charge{{Key: "k", Rule: &rule, Cost: 1, MaxDelay: wait}}
+		charges := []core.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: wait}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestLimitChanges(t *testing.T) {
 	b.here(l, "k", 1)
 	small, large := core.FixedWindow("w", core.PerHour(3)), core.FixedWindow("w", core.PerHour(5))
 	same := core.FixedWindow("w", core.PerHour(3))
-	take := func(r *core.Rule) (allowed, here bool) {
+	take := func(r core.Rule) (allowed, here bool) {
 		asked := b.behind.Calls()
 		charges := []core.Charge{{Key: "k", Rule: r, Cost: 1}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
@@ -191,22 +191,22 @@ func TestLimitChanges(t *testing.T) {
 		return charges[0].State.Allowed, b.behind.Calls() == asked
 	}
 	for range 4 {
-		take(&small)
+		take(small)
 	}
-	if allowed, here := take(&same); allowed || !here {
+	if allowed, here := take(same); allowed || !here {
 		t.Errorf("the same definition in another place: allowed %v, here %v", allowed, here)
 	}
-	if allowed, _ := take(&large); !allowed {
+	if allowed, _ := take(large); !allowed {
 		t.Error("a raised limit did not get through")
 	}
-	if allowed, here := take(&small); allowed || here {
+	if allowed, here := take(small); allowed || here {
 		t.Errorf("the small one after that: allowed %v, here %v", allowed, here)
 	}
-	three := []core.Charge{{Key: "k", Rule: &large, Cost: 3}}
+	three := []core.Charge{{Key: "k", Rule: large, Cost: 3}}
 	if err := b.cache.Take(t.Context(), three); err != nil || three[0].State.Allowed {
 		t.Fatalf("three more than 4 of 5: %+v, %v", three, err)
 	}
-	if allowed, _ := take(&large); !allowed {
+	if allowed, _ := take(large); !allowed {
 		t.Error("what the small one denied, the large one was denied for")
 	}
 }

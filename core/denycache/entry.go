@@ -12,7 +12,7 @@ import (
 // An entry is what the Store has said about one rule of one key. It never changes;
 // another takes its place.
 type entry struct {
-	rule    *core.Rule
+	rule    core.Rule
 	answers []answer // in ascending order of their costs
 }
 
@@ -82,7 +82,7 @@ const maxAnswers = 4
 
 // about says whether e is about rule as it is defined. Another limit admits
 // something else.
-func (e *entry) about(rule *core.Rule) bool {
+func (e *entry) about(rule core.Rule) bool {
 	return e.rule == rule || *e.rule.Program() == *rule.Program()
 }
 
@@ -115,7 +115,7 @@ func (e *entry) denial(c *core.Charge, now int64) (d *answer, stale bool) {
 const justNow = int64(time.Second)
 
 // with is e and another answer. e may be nil.
-func (e *entry) with(rule *core.Rule, a answer) *entry {
+func (e *entry) with(rule core.Rule, a answer) *entry {
 	next := &entry{rule: rule}
 	if e != nil && e.about(rule) {
 		next.answers = make([]answer, 0, len(e.answers)+1)

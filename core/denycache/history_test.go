@@ -64,7 +64,7 @@ func (h *walk) rule(i int) core.Rule {
 }
 
 func (h *walk) charge(i int) core.Charge {
-	c := core.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: &h.rules[i], Cost: 1}
+	c := core.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: h.rules[i], Cost: 1}
 	if h.rng.IntN(3) == 0 {
 		c.Cost = 1 + h.rng.IntN(c.Rule.Capacity()+1)
 	}

@@ -27,7 +27,7 @@ func TestStore_ProbeOfADeniedKey(t *testing.T) {
 		}
 	}
 	rule, hits := l.Rules()[0], s.Stats().Hits
-	if err := core.Probe(t.Context(), s, []core.Charge{{Key: "k", Rule: &rule, Op: core.Peek, Cost: 1}}); err != errProbe {
+	if err := core.Probe(t.Context(), s, []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}}); err != errProbe {
 		t.Errorf("the probe returns %v, want the error of the Store behind", err)
 	}
 	if got := s.Stats().Hits; got != hits {

@@ -9,6 +9,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store remembers what the Store behind it has denied. It is made by [New], is
@@ -25,16 +26,12 @@ type Store struct {
 	hits, misses, waits atomic.Uint64
 }
 
-// New returns a Store over next that remembers nothing yet. It panics if next is
-// nil.
+// New returns a Store over next that remembers nothing yet. It panics if next or an option
+// is nil.
 func New(next core.Store, opts ...Option) *Store {
-	if next == nil {
-		panic("denycache: New: next is nil")
-	}
+	argument.NotNil("denycache: New", "next", next)
 	c := config{maxKeys: DefaultMaxKeys, maxAge: DefaultMaxAge}
-	for _, o := range opts {
-		o(&c)
-	}
+	argument.Apply("denycache: New", &c, opts)
 	return &Store{
 		next:   next,
 		maxAge: int64(c.maxAge),

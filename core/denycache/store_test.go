@@ -53,7 +53,7 @@ func TestContractOfWhatIsDeniedHere(t *testing.T) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 	rule := l.Rules()[0]
-	bad := []core.Charge{{Key: key, Rule: &rule, Cost: 1}, {Key: key, Rule: &rule, Cost: 1}}
+	bad := []core.Charge{{Key: key, Rule: rule, Cost: 1}, {Key: key, Rule: rule, Cost: 1}}
 	if err := b.cache.Take(t.Context(), bad); !errors.Is(err, core.ErrInvalidCharge) {
 		t.Errorf("a duplicate: %v", err)
 	}

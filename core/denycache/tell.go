@@ -80,7 +80,7 @@ func (e *entry) guess(c *core.Charge, now int64) {
 	c.State.Rule = c.Rule
 }
 
-func isBucket(r *core.Rule) bool {
+func isBucket(r core.Rule) bool {
 	return r.Algorithm() == core.AlgorithmTokenBucket || r.Algorithm() == core.AlgorithmLeakyBucket
 }
 

@@ -65,10 +65,10 @@ func TestTogether(t *testing.T) {
 		for g := range 16 {
 			wg.Go(func() {
 				for i := range 100 {
-					rule := &rules[(g+i)%len(rules)]
+					rule := rules[(g+i)%len(rules)]
 					charges := []core.Charge{{Key: fmt.Sprint("k", i%2), Rule: rule, Cost: 1 + i%3}}
 					if i%7 == 0 {
-						next := &rules[(g+i+1)%len(rules)]
+						next := rules[(g+i+1)%len(rules)]
 						charges = append(charges, core.Charge{Key: "k0", Rule: next, Cost: 2})
 					}
 					asked := false
@@ -109,7 +109,7 @@ func TestResetAmongOthers(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				peek := []core.Charge{{Key: "k", Rule: &l.Rules()[0], Op: core.Peek, Cost: 5}}
+				peek := []core.Charge{{Key: "k", Rule: l.Rules()[0], Op: core.Peek, Cost: 5}}
 				_ = s.Take(ctx, peek)
 			}
 		})

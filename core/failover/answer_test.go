@@ -49,7 +49,7 @@ func TestOpen(t *testing.T) {
 						t.Fatalf("%v, cost %d: %+v, %v", rule, cost, got, err)
 					}
 					a, b := got.State(0), want.State(0)
-					a.Rule, b.Rule, a.Window, b.Window = nil, nil, a.Window/time.Minute, b.Window/time.Minute // windows begin at any time
+					a.Rule, b.Rule, a.Window, b.Window = core.Rule{}, core.Rule{}, a.Window/time.Minute, b.Window/time.Minute // windows begin at any time
 					if a != b {
 						t.Fatalf("%v, cost %d:\n\t%+v, want\n\t%+v", rule, cost, a, b)
 					}

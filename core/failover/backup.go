@@ -65,7 +65,7 @@ func (s *Store) askBackup(ctx context.Context, charges []core.Charge) error {
 	if s.shares == nil {
 		return s.backup.Take(ctx, charges)
 	}
-	var room [8]*core.Rule
+	var room [8]core.Rule
 	whole := room[:0]
 	for i := range charges {
 		c := &charges[i]

@@ -144,8 +144,8 @@ func TestShareShows(t *testing.T) {
 	if again := allow(t, l, "k"); again.State(0).Rule != first.Rule {
 		t.Error("the divided rule was worked out anew")
 	}
-	charges := []core.Charge{{Key: "k", Rule: &rule, Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != &rule || charges[0].State.Rule == &rule {
+	charges := []core.Charge{{Key: "k", Rule: rule, Cost: 1}}
+	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != rule || charges[0].State.Rule == rule {
 		t.Errorf("%+v, %v", charges[0], err)
 	}
 }
@@ -156,7 +156,7 @@ func TestSharesAreBounded(t *testing.T) {
 	defer s.Close()
 	for i := range 10_000 {
 		rule := core.SlidingLog("r", core.PerHour(2+2*i))
-		charges := []core.Charge{{Key: "k", Rule: &rule, Op: core.Peek, Cost: 1}}
+		charges := []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}}
 		if err := s.Take(t.Context(), charges); err != nil || charges[0].State.Remaining != 1+i {
 			t.Fatal(charges[0].State, err)
 		}
@@ -219,10 +219,10 @@ func TestFit(t *testing.T) {
 	}
 	log := core.SlidingLog("l", core.PerHour(1))
 	for _, c := range []struct {
-		rule *core.Rule
+		rule core.Rule
 		frac int64
 		want int64
-	}{{&share, 0, 0}, {&share, 6, 6}, {&share, 7, 0}, {&share, 13, 0}, {&log, 13, 13}} {
+	}{{share, 0, 0}, {share, 6, 6}, {share, 7, 0}, {share, 13, 0}, {log, 13, 13}} {
 		mark := core.Receipt{At: 1}
 		mark.Used.Micros, mark.Used.Frac = 5, c.frac
 		failover.Fit(&core.Charge{Rule: c.rule, Receipt: &mark})

@@ -30,7 +30,7 @@ func away(t *testing.T, backup core.Store) *failover.Store {
 	t.Cleanup(func() { s.Close() })
 	rule := core.TokenBucket("until", core.PerSecond(1))
 	for s.State() != failover.Backup {
-		if err := s.Take(t.Context(), []core.Charge{{Key: "until", Rule: &rule, Op: core.Peek, Cost: 1}}); err != nil {
+		if err := s.Take(t.Context(), []core.Charge{{Key: "until", Rule: rule, Op: core.Peek, Cost: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}

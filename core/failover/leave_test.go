@@ -117,11 +117,11 @@ func TestRefusalsAreReturned(t *testing.T) {
 		rule := perHour
 		for _, charges := range [][]core.Charge{
 			{{Key: "k", Cost: 1}},
-			{{Key: "k", Rule: &rule, Cost: -1}},
-			{{Key: "k", Rule: &rule, Cost: 1}, {Key: "k", Rule: &rule, Cost: 1}},
-			{{Key: "k", Rule: &rule, Cost: 1}, {Key: "k2", Rule: &rule, Cost: 1, Op: core.Reset}},
-			{{Key: "k", Rule: &rule, Cost: 1, Op: core.Undo}},
-			{{Key: "k", Rule: &rule, Op: core.Reset}, {Key: "k", Rule: &rule, Op: core.Reset}},
+			{{Key: "k", Rule: rule, Cost: -1}},
+			{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}},
+			{{Key: "k", Rule: rule, Cost: 1}, {Key: "k2", Rule: rule, Cost: 1, Op: core.Reset}},
+			{{Key: "k", Rule: rule, Cost: 1, Op: core.Undo}},
+			{{Key: "k", Rule: rule, Op: core.Reset}, {Key: "k", Rule: rule, Op: core.Reset}},
 		} {
 			for range 20 {
 				if err := s.Take(context.Background(), charges); !errors.Is(err, core.ErrInvalidCharge) {

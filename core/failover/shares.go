@@ -10,49 +10,32 @@ import (
 // rules without end.
 const mostShares = 4096
 
-// A definition is what a rule's share is worked out from.
-type definition struct {
-	name       string
-	algorithm  core.Algorithm
-	limit      core.Limit
-	subWindows int
-	soft       float64
-	shadow     bool
-}
-
 // shares remembers the n-th part of every rule. They come from the program, not
 // from its clients.
 type shares struct {
 	n     int
 	mu    sync.RWMutex
-	known map[definition]*core.Rule
+	known map[core.Rule]core.Rule
 }
 
 func newShares(n int) *shares {
-	return &shares{n: n, known: make(map[definition]*core.Rule)}
+	return &shares{n: n, known: make(map[core.Rule]core.Rule)}
 }
 
 // of is the share of r, a rule that can be run.
-func (s *shares) of(r *core.Rule) *core.Rule {
-	d := definition{r.Name(), r.Algorithm(), r.Limit(), r.SubWindowCount(), r.SoftPercent(), r.IsShadow()}
+func (s *shares) of(r core.Rule) core.Rule {
 	s.mu.RLock()
-	share := s.known[d]
+	share, ok := s.known[r]
 	s.mu.RUnlock()
-	if share != nil {
+	if ok {
 		return share
 	}
-	divided := r.Divide(s.n)
+	share = r.Divide(s.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if share := s.known[d]; share != nil {
-		return share
-	}
 	if len(s.known) >= mostShares {
-		for any := range s.known {
-			delete(s.known, any)
-			break
-		}
+		clear(s.known)
 	}
-	s.known[d] = &divided
-	return &divided
+	s.known[r] = share
+	return share
 }

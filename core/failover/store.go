@@ -3,11 +3,11 @@ package failover
 import (
 	"context"
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store decides by its primary, and by its backup while that is away. It is made
@@ -29,20 +29,14 @@ type Store struct {
 
 // New returns a Store that asks primary, and backup while primary cannot decide.
 // Nothing is sent before the first decision, so the primary may be absent. New
-// panics if one of the two is nil.
+// panics if one of the two or an option is nil.
 //
 // Close a Store that is given up before the program ends.
 func New(primary, backup core.Store, opts ...Option) *Store {
-	if isNil(primary) {
-		panic("failover: New: primary is nil")
-	}
-	if isNil(backup) {
-		panic("failover: New: backup is nil")
-	}
+	argument.NotNil("failover: New", "primary", primary)
+	argument.NotNil("failover: New", "backup", backup)
 	c := config{deadline: DefaultDeadline}
-	for _, o := range opts {
-		o(&c)
-	}
+	argument.Apply("failover: New", &c, opts)
 	s := &Store{primary: primary, backup: backup, config: c, start: time.Now()}
 	if p, ok := primary.(Prompt); ok && p.Deadline() <= c.deadline {
 		s.direct = true
@@ -55,11 +49,6 @@ func New(primary, backup core.Store, opts ...Option) *Store {
 	s.notify.call = c.onChange
 	s.breaker = newBreaker(c.deadline/2, s.notify.add)
 	return s
-}
-
-func isNil(s core.Store) bool {
-	v := reflect.ValueOf(s)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // now is how long the Store exists.

@@ -233,7 +233,7 @@ func TestAllocations(t *testing.T) {
 		allow(t, limiter(t, gone, one), "k")
 	}
 	for name, s := range map[string]*failover.Store{"primary": well, "backup": gone} {
-		charges := []core.Charge{{Key: "k", Rule: &one, Cost: 1}}
+		charges := []core.Charge{{Key: "k", Rule: one, Cost: 1}}
 		ctx := context.Background()
 		take := func() {
 			if err := s.Take(ctx, charges); err != nil {
@@ -247,7 +247,7 @@ func TestAllocations(t *testing.T) {
 		if name == "backup" {
 			continue
 		}
-		charges = append(charges, core.Charge{Key: "k", Rule: &two, Cost: 1, Receipt: new(core.Receipt)})
+		charges = append(charges, core.Charge{Key: "k", Rule: two, Cost: 1, Receipt: new(core.Receipt)})
 		if n := testing.AllocsPerRun(1000, take); n != 0 {
 			t.Errorf("%s, two rules: %v allocations", name, n)
 		}

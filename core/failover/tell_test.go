@@ -144,8 +144,8 @@ func TestStateOfASettle(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(refuse)
 		rule := perYear
-		told := []core.Charge{{Key: "k", Rule: &rule, Op: core.Debit, Cost: 3}}
-		if p.must(p.Take(context.Background(), told)); told[0].State.Remaining != 97 || told[0].State.Rule != &rule {
+		told := []core.Charge{{Key: "k", Rule: rule, Op: core.Debit, Cost: 3}}
+		if p.must(p.Take(context.Background(), told)); told[0].State.Remaining != 97 || told[0].State.Rule != rule {
 			t.Errorf("%+v", told[0].State)
 		}
 	})
@@ -202,21 +202,21 @@ func TestUndoOnBoth(t *testing.T) {
 			p.must(p.Take(ctx, c))
 			return c
 		}
-		take(core.Charge{Key: "k", Rule: &rule, Cost: 10, Receipt: &first})
+		take(core.Charge{Key: "k", Rule: rule, Cost: 10, Receipt: &first})
 		p.goAway()
-		take(core.Charge{Key: "other", Rule: &rule, Cost: 20, Receipt: &second})
+		take(core.Charge{Key: "other", Rule: rule, Cost: 20, Receipt: &second})
 		p.comeBack()
 		told := take(
-			core.Charge{Key: "third", Rule: &rule, Op: core.Debit, Cost: 30},
-			core.Charge{Key: "other", Rule: &rule, Op: core.Undo, Cost: 20, Receipt: &second},
-			core.Charge{Key: "k", Rule: &rule, Op: core.Undo, Cost: 10, Receipt: &first},
-			core.Charge{Key: "fourth", Rule: &rule, Op: core.Reset},
+			core.Charge{Key: "third", Rule: rule, Op: core.Debit, Cost: 30},
+			core.Charge{Key: "other", Rule: rule, Op: core.Undo, Cost: 20, Receipt: &second},
+			core.Charge{Key: "k", Rule: rule, Op: core.Undo, Cost: 10, Receipt: &first},
+			core.Charge{Key: "fourth", Rule: rule, Op: core.Reset},
 		)
 		p.used("k", 0, 0)
 		p.used("other", 0, 0)
 		p.used("third", 30, 0)
 		for i, want := range []int{70, 100, 100, 100} {
-			if got := told[i].State.Remaining; got != want || told[i].State.Rule != &rule {
+			if got := told[i].State.Remaining; got != want || told[i].State.Rule != rule {
 				t.Errorf("charge %d has %+v, want %d left", i, told[i].State, want)
 			}
 		}
@@ -241,7 +241,7 @@ func TestMarkOfOpen(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(lose)
 		rule, mark := perYear, core.Receipt{At: 1, Origin: 8}
-		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: &rule, Cost: 1, Receipt: &mark}}))
+		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: rule, Cost: 1, Receipt: &mark}}))
 		if want := (core.Receipt{Origin: 1}); mark != want {
 			t.Errorf("the mark is %+v, want %+v", mark, want)
 		}

@@ -55,12 +55,12 @@ const maxInteger = 999_999_999_999_999
 
 // A policy is a rule as clients see it, with all that never changes worked out.
 type policy struct {
-	rule   *core.Rule
+	rule   core.Rule
 	name   string // as a String of RFC 9651
 	member string // of RateLimit-Policy
 }
 
-func newPolicy(rule *core.Rule) policy {
+func newPolicy(rule core.Rule) policy {
 	name := appendString(nil, rule.Name())
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
@@ -72,7 +72,7 @@ func newPolicy(rule *core.Rule) policy {
 }
 
 // tells says whether p is what clients are told about rule.
-func (p *policy) tells(rule *core.Rule) bool {
+func (p *policy) tells(rule core.Rule) bool {
 	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() &&
 		p.rule.IsShadow() == rule.IsShadow() && p.rule.SoftPercent() == rule.SoftPercent()
 }
@@ -80,7 +80,7 @@ func (p *policy) tells(rule *core.Rule) bool {
 // policy is about the rule that was in force for the i-th State, which is not
 // always the one that the limiter was made with: that of an elastic one has another
 // limit.
-func (g *Gate) policy(i int, rule *core.Rule) *policy {
+func (g *Gate) policy(i int, rule core.Rule) *policy {
 	if i < len(g.policies) && g.policies[i].tells(rule) {
 		return &g.policies[i]
 	}
@@ -90,7 +90,7 @@ func (g *Gate) policy(i int, rule *core.Rule) *policy {
 
 // fillTime is how long the capacity of a rule takes to come back, rounded up.
 // Of a log it is the period. core.New has refused what takes more than 100 years.
-func fillTime(rule *core.Rule) time.Duration {
+func fillTime(rule core.Rule) time.Duration {
 	l := rule.Limit()
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
 	d, rem := bits.Div64(hi, lo, uint64(l.Events))

@@ -35,7 +35,7 @@ func TestPolicyMember(t *testing.T) {
 		if _, err := core.New(memstore.New(), c.rule); err != nil {
 			t.Fatal(err)
 		}
-		if got := newPolicy(&c.rule).member; got != c.want {
+		if got := newPolicy(c.rule).member; got != c.want {
 			t.Errorf("%v is %s, want %s", &c.rule, got, c.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestFillTime(t *testing.T) {
 		want := new(big.Int).Mul(big.NewInt(int64(l.Burst)), big.NewInt(int64(l.Per)))
 		want.Add(want, big.NewInt(int64(l.Events-1)))
 		want.Div(want, big.NewInt(int64(l.Events)))
-		if got := fillTime(&rule); !want.IsInt64() || int64(got) != want.Int64() {
+		if got := fillTime(rule); !want.IsInt64() || int64(got) != want.Int64() {
 			t.Fatalf("%v fills in %d ns, want %v", l, got, want)
 		}
 	}
@@ -138,7 +138,7 @@ type substitute struct {
 
 func (s *substitute) Take(ctx context.Context, charges []core.Charge) error {
 	for i := range charges {
-		charges[i].Rule = &s.rules[i]
+		charges[i].Rule = s.rules[i]
 	}
 	return s.Store.Take(ctx, charges)
 }
@@ -195,7 +195,7 @@ func TestSoftInForce(t *testing.T) {
 func TestPolicyOfAnUnknownState(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
-	if p := g.policy(7, &rule); p.member != `"new";q=3;w=60` || p.rule != &rule {
+	if p := g.policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
 }

@@ -61,7 +61,7 @@ func newGate(adapter string, l *core.Limiter, key keyfunc.Func, opts []Option) *
 		rules := a.limiter.Rules()
 		a.rules = len(rules)
 		for i := range rules {
-			g.addPolicy(newPolicy(&rules[i]))
+			g.addPolicy(newPolicy(rules[i]))
 			g.reserves = g.reserves || rules[i].Algorithm() == core.AlgorithmLeakyBucket
 		}
 	}

@@ -91,12 +91,12 @@ func quotaProblem(r *http.Request, d core.Decision, retry int64) *Problem {
 			continue
 		}
 		// The text is about the rule that the retry is of.
-		if named.Rule == nil || s.RetryAfter > named.RetryAfter {
+		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
 			named = s
 		}
 		p.violate(s.Rule.Name())
 	}
-	if named.Rule != nil {
+	if named.Rule != (core.Rule{}) {
 		p.Detail = describe(named.Rule, retry)
 	}
 	return p
@@ -112,7 +112,7 @@ func (p *Problem) violate(name string) {
 }
 
 // describe tells a client about a rule that denied.
-func describe(rule *core.Rule, retry int64) string {
+func describe(rule core.Rule, retry int64) string {
 	l := rule.Limit()
 	b := append([]byte("Policy "), appendString(nil, rule.Name())...)
 	b = append(b, " allows "...)

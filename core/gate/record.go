@@ -79,6 +79,19 @@ func FromContext(ctx context.Context) (core.Decision, bool) {
 	return core.Decision{}, false
 }
 
+// DecisionsFrom returns the decisions of all gates about the request whose context ctx is, the
+// outermost first, with ctx as for [FromContext]. A gate that has not decided is left out.
+func DecisionsFrom(ctx context.Context) []core.Decision {
+	var list []core.Decision
+	for r := find(ctx); r != nil; r = r.outer {
+		if r.decision.Len() > 0 {
+			list = append(list, r.decision)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
 // find returns the record of the innermost gate, or nil.
 func find(ctx context.Context) *record {
 	if r := recordOf(ctx); r != nil {

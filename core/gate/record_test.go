@@ -11,6 +11,9 @@ func TestFromContextWithoutGate(t *testing.T) {
 	if d, ok := FromContext(t.Context()); ok || d.Len() != 0 || d.Allowed {
 		t.Errorf("got %+v, %v", d, ok)
 	}
+	if all := DecisionsFrom(t.Context()); all != nil {
+		t.Errorf("got %v", all)
+	}
 }
 
 // TestRecordIsTransparent: whatever the context of the request promises, the

@@ -234,7 +234,7 @@ func TestStates(t *testing.T) {
 					t.Fatal(err)
 				}
 				want = d.State(0)
-				got.Rule, want.Rule = nil, nil
+				got.Rule, want.Rule = core.Rule{}, core.Rule{}
 				if got != want {
 					t.Fatalf("got %+v, want %+v", got, want)
 				}

@@ -40,7 +40,7 @@ var yardRules = []core.Rule{
 func newYard(seed uint64) *yard {
 	y := &yard{rng: rand.New(rand.NewPCG(seed, 11))}
 	rule := yardRules[y.rng.IntN(len(yardRules))]
-	y.m = newMeter(&rule, time.Second)
+	y.m = newMeter(rule, time.Second)
 	for range 2 + y.rng.IntN(2) {
 		y.cells = append(y.cells, &cell{m: y.m})
 	}
@@ -171,7 +171,7 @@ func (y *yard) land(i int) {
 }
 
 // over is by how many tokens the events are over the limit.
-func (y *yard) over() int64 { return Overflow(&y.m.rule, y.events) }
+func (y *yard) over() int64 { return Overflow(y.m.rule, y.events) }
 
 // No span T has more than Burst + rate x T events, whatever is leased, spent, put back by
 // denied decisions, joined and left to expire, and by which process.
@@ -211,7 +211,7 @@ func TestBlock_NeverOverTheLimitAfterDenials(t *testing.T) {
 // have not begun.
 func TestBlock_RestoreLosesNothing(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(1000))
-	m := newMeter(&rule, time.Second)
+	m := newMeter(rule, time.Second)
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		y := &yard{rng: rng, m: m, cells: []*cell{{m: m}}}
@@ -259,7 +259,7 @@ func TestBlock_RestoreLosesNothing(t *testing.T) {
 func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(3600))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(&rule, time.Second)
+	y.m = newMeter(rule, time.Second)
 	y.take(1800)
 	b := y.block(y.take(100), 0, 100)
 	for i := range int64(100) {
@@ -277,7 +277,7 @@ func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 // A block of two leases of a window ends with the lease that ends first.
 func TestBlock_JoinEnds(t *testing.T) {
 	rule := core.FixedWindow("w", core.PerDay(1000))
-	m := newMeter(&rule, time.Second)
+	m := newMeter(rule, time.Second)
 	for _, ends := range [][2]int64{{100, 200}, {200, 100}} {
 		b := block{ends: ends[0], limit: 3}
 		b.join(m, block{ends: ends[1], limit: 4})

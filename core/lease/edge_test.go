@@ -23,12 +23,12 @@ func TestPeekBesideSpend(t *testing.T) {
 		mem := memstore.New()
 		s := New(mem)
 		defer s.Close()
-		warm(t, s, &a)
-		for take(t, mem, &a, core.Spend, 1).Allowed { // others take the rest
+		warm(t, s, a)
+		for take(t, mem, a, core.Spend, 1).Allowed { // others take the rest
 		}
 		n := 0
 		for range 100 {
-			ch := []core.Charge{{Key: "k", Rule: &a, Op: core.Peek, Cost: 1}, {Key: "k", Rule: &b, Cost: 1}}
+			ch := []core.Charge{{Key: "k", Rule: a, Op: core.Peek, Cost: 1}, {Key: "k", Rule: b, Cost: 1}}
 			if err := s.Take(bg, ch); err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestPeekBesideSpend(t *testing.T) {
 func TestUnspendBelowSpent(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerSecond(1000))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(&rule, time.Second)
+	y.m = newMeter(rule, time.Second)
 	c := &cell{m: y.m}
 	y.take(100)
 	y.admit(100)
@@ -80,22 +80,22 @@ func TestRetryAfterWithoutHeld(t *testing.T) {
 			s := New(mem)
 			defer s.Close()
 			if used > 0 {
-				take(t, mem, &r, core.Spend, used)
+				take(t, mem, r, core.Spend, used)
 			}
-			warm(t, s, &r)
-			for take(t, mem, &r, core.Spend, 1).Allowed {
+			warm(t, s, r)
+			for take(t, mem, r, core.Spend, 1).Allowed {
 			}
 			held := int(s.Stats().Held)
 			if held == 0 {
 				t.Fatal("none held")
 			}
-			st := take(t, s, &r, core.Spend, held+200)
+			st := take(t, s, r, core.Spend, held+200)
 			if st.Allowed {
 				t.Fatal("allowed")
 			}
 			for i := range 10 {
 				time.Sleep(st.RetryAfter)
-				if st = take(t, s, &r, core.Spend, held+200); st.Allowed {
+				if st = take(t, s, r, core.Spend, held+200); st.Allowed {
 					if i > 0 {
 						t.Errorf("used %d: admitted after %d waits", used, i+1)
 					}
@@ -115,15 +115,15 @@ func TestWindowEdge(t *testing.T) {
 		s := New(mem)
 		defer s.Close()
 		time.Sleep(700*time.Millisecond + 900*time.Nanosecond)
-		warm(t, s, &r)
+		warm(t, s, r)
 		// Half a microsecond into the next window, by a finer clock than the Store's.
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + 500*time.Nanosecond)
 		n := 0
-		for take(t, mem, &r, core.Spend, 1).Allowed {
+		for take(t, mem, r, core.Spend, 1).Allowed {
 			n++
 		}
 		m := 0
-		for m < 2000 && take(t, s, &r, core.Spend, 1).Allowed {
+		for m < 2000 && take(t, s, r, core.Spend, 1).Allowed {
 			m++
 		}
 		if n+m > 1600 {
@@ -138,7 +138,7 @@ func TestManyRules(t *testing.T) {
 	defer s.Close()
 	for i := range 1000 {
 		r := core.TokenBucket(fmt.Sprint("tenant", i), core.PerSecond(1000))
-		take(t, s, &r, core.Spend, 1)
+		take(t, s, r, core.Spend, 1)
 	}
 	if n := len(s.shards[0].meters); n > 2 {
 		t.Errorf("%d meters for %d keys", n, s.Stats().Keys)
@@ -151,14 +151,14 @@ func TestRemainingAfterRefund(t *testing.T) {
 		r := core.FixedWindow("w", core.Per(1600, 24*time.Hour))
 		s := New(memstore.New())
 		defer s.Close()
-		take(t, s, &r, core.Spend, 1000)
-		warm(t, s, &r)
-		a := take(t, s, &r, core.Spend, 1)
-		take(t, s, &r, core.Credit, 1)
+		take(t, s, r, core.Spend, 1000)
+		warm(t, s, r)
+		a := take(t, s, r, core.Spend, 1)
+		take(t, s, r, core.Credit, 1)
 		if s.Stats().Held == 0 {
 			t.Fatal("nothing held")
 		}
-		b := take(t, s, &r, core.Spend, 1)
+		b := take(t, s, r, core.Spend, 1)
 		if b.Remaining > a.Remaining+1 || b.Window < time.Hour {
 			t.Errorf("%d remain, then %d; window %v, reset %v", a.Remaining, b.Remaining, b.Window, b.ResetAfter)
 		}
@@ -173,7 +173,7 @@ func TestHugeCostIsNoUse(t *testing.T) {
 		for _, times := range []int{1, 2} {
 			s := New(memstore.New())
 			for range times {
-				ch := []core.Charge{{Key: "k", Rule: &a, Cost: math.MaxInt}, {Key: "k", Rule: &b, Cost: 1}}
+				ch := []core.Charge{{Key: "k", Rule: a, Cost: math.MaxInt}, {Key: "k", Rule: b, Cost: 1}}
 				if err := s.Take(bg, ch); err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +188,7 @@ func TestHugeCostIsNoUse(t *testing.T) {
 				}
 			}
 			spent := c.spent
-			take(t, s, &a, core.Spend, 1)
+			take(t, s, a, core.Spend, 1)
 			if spent > 1_600_000 || spent < 0 || s.Stats().Held > 10 {
 				t.Errorf("times %d: spent %d, held %d", times, spent, s.Stats().Held)
 			}
@@ -203,12 +203,12 @@ func TestOverCapacity(t *testing.T) {
 		for _, r := range []core.Rule{core.FixedWindow("w", core.Per(1600, 24*time.Hour)), core.TokenBucket("r", core.Per(1600, 24*time.Hour))} {
 			mem := memstore.New()
 			s := New(mem)
-			take(t, s, &r, core.Spend, 100)
-			warm(t, s, &r)
+			take(t, s, r, core.Spend, 100)
+			warm(t, s, r)
 			held := int(s.Stats().Held)
-			take(t, s, &r, core.Credit, 1600)
-			st := take(t, s, &r, core.Spend, 1600+held/2)
-			p := take(t, mem, &r, core.Peek, 1)
+			take(t, s, r, core.Credit, 1600)
+			st := take(t, s, r, core.Spend, 1600+held/2)
+			p := take(t, mem, r, core.Peek, 1)
 			if st.Allowed || p.Remaining < 1000 {
 				t.Errorf("%v: allowed %v, %d left", &r, st.Allowed, p.Remaining)
 			}
@@ -231,9 +231,9 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 			return nil
 		}
 		s := New(l)
-		warm(t, s, &r)
+		warm(t, s, r)
 		for s.Stats().Held > 0 {
-			take(t, s, &r, core.Spend, 1)
+			take(t, s, r, core.Spend, 1)
 			synctest.Wait()
 			if s.Stats().Held < 20 {
 				fail = true
@@ -244,7 +244,7 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 		}
 		before := s.Stats().Leased
 		for range 500 {
-			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1}}
+			ch := []core.Charge{{Key: "k", Rule: r, Cost: 1}}
 			_ = s.Take(bg, ch)
 		}
 		if after := s.Stats().Leased; after > before {
@@ -286,7 +286,7 @@ func TestStore_SidesOfFailover(t *testing.T) {
 		for i := range 2000 {
 			behind.failed = i%200 >= 100
 			var m core.Receipt
-			ch := []core.Charge{{Key: "k", Rule: &r, Cost: 1 + i%7, Receipt: &m}}
+			ch := []core.Charge{{Key: "k", Rule: r, Cost: 1 + i%7, Receipt: &m}}
 			if err := s.Take(bg, ch); err != nil || !ch[0].State.Allowed {
 				t.Fatal(err, ch[0].State)
 			}
@@ -311,7 +311,7 @@ func TestStore_SidesOfFailover(t *testing.T) {
 // A decision that took tokens of one side and is denied after the switch puts nothing back.
 func TestCell_RestoreOtherSide(t *testing.T) {
 	rule := core.FixedWindow("w", core.Per(16000, 24*time.Hour))
-	c := &cell{m: newMeter(&rule, time.Second)}
+	c := &cell{m: newMeter(rule, time.Second)}
 	c.follow(1)
 	c.keep(block{ends: forever, limit: 20, origin: 1}, 0)
 	first := taken{block: c.spend(0, 5), cell: c}

@@ -13,7 +13,7 @@ type Event struct{ US, Cost int64 }
 
 // Overflow is by how many tokens a bucket overflows that is charged at the very times of
 // the events: by so many they are over Burst + rate x T in some span T.
-func Overflow(rule *core.Rule, events []Event) (most int64) {
+func Overflow(rule core.Rule, events []Event) (most int64) {
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.US, b.US) })
 	b := &rule.Program().Bucket
 	den := b.Den()
@@ -37,7 +37,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 			for j, b := range slices.Backward(c.blocks[:]) {
 				if b.trim(c.m, now); b.tokens(c.m) > 0 {
 					mark := b.mark(c.m)
-					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: &c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Receipt: &mark}})
+					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Receipt: &mark}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -113,7 +113,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 
 func (s *Store) fly(sh *shard, f *flight) {
 	defer s.background.Done()
-	f.charge[0] = core.Charge{Key: f.cell.key, Rule: &f.cell.m.rule, Cost: int(f.n), Receipt: &f.mark}
+	f.charge[0] = core.Charge{Key: f.cell.key, Rule: f.cell.m.rule, Cost: int(f.n), Receipt: &f.mark}
 	f.sent = s.clock()
 	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()

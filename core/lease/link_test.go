@@ -43,7 +43,7 @@ func (l *link) Take(ctx context.Context, ch []core.Charge) error {
 	return err
 }
 
-func take(t *testing.T, s core.Store, r *core.Rule, op core.Op, cost int) core.State {
+func take(t *testing.T, s core.Store, r core.Rule, op core.Op, cost int) core.State {
 	t.Helper()
 	var m core.Receipt
 	ch := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost, Receipt: &m}}
@@ -54,7 +54,7 @@ func take(t *testing.T, s core.Store, r *core.Rule, op core.Op, cost int) core.S
 }
 
 // warm spends until something is held.
-func warm(t *testing.T, s *Store, r *core.Rule) {
+func warm(t *testing.T, s *Store, r core.Rule) {
 	t.Helper()
 	for i := 0; i < 400; i++ {
 		take(t, s, r, core.Spend, 1)

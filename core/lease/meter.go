@@ -40,9 +40,9 @@ const (
 )
 
 // newMeter returns nil for a rule that is not leased.
-func newMeter(r *core.Rule, lifetime time.Duration) *meter {
+func newMeter(r core.Rule, lifetime time.Duration) *meter {
 	p := r.Program()
-	m := &meter{rule: *r, life: int64(lifetime)}
+	m := &meter{rule: r, life: int64(lifetime)}
 	switch {
 	case !leasable(r):
 		return nil
@@ -67,7 +67,7 @@ func newMeter(r *core.Rule, lifetime time.Duration) *meter {
 
 // leasable says whether tokens of r mean the same a moment later: see the package
 // comment. It is the quick part of the answer.
-func leasable(r *core.Rule) bool {
+func leasable(r core.Rule) bool {
 	p := r.Program()
 	switch p.Kind {
 	case algo.KindTokenBucket, algo.KindFixedWindow:
@@ -85,7 +85,7 @@ func tooFine(b *algo.Bucket) bool {
 func (m *meter) capacity() int64 { return m.rule.Program().Capacity() }
 
 // measures says whether m is the meter of r.
-func (m *meter) measures(r *core.Rule) bool { return *m.rule.Program() == *r.Program() }
+func (m *meter) measures(r core.Rule) bool { return *m.rule.Program() == *r.Program() }
 
 func (m *meter) count(s algo.Span) int64 { return s.Micros*m.flow + s.Frac }
 

@@ -34,7 +34,7 @@ func TestStore_ProbeOfALeasedKey(t *testing.T) {
 	if s.Stats().Held == 0 {
 		t.Fatal("no token is held, want some")
 	}
-	if err := core.Probe(t.Context(), s, []core.Charge{{Key: "k", Rule: &rule, Op: core.Peek, Cost: 1}}); err != errProbe {
+	if err := core.Probe(t.Context(), s, []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}}); err != errProbe {
 		t.Errorf("the probe returns %v, want the error of the Store behind", err)
 	}
 }

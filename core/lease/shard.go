@@ -80,7 +80,7 @@ func (sh *shard) drop(c *cell) {
 }
 
 // meter returns the meter of r, nil if r is not leased.
-func (sh *shard) meter(s *Store, r *core.Rule) *meter {
+func (sh *shard) meter(s *Store, r core.Rule) *meter {
 	m := sh.meters[r.ID()]
 	if m == nil || !m.measures(r) {
 		if len(sh.meters) >= sh.limit {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store spends in this process what it has taken from another Store in blocks. It
@@ -32,17 +33,14 @@ const (
 	minShard = 64
 )
 
-// New returns a Store over next, which stays the caller's. It panics if next is nil.
+// New returns a Store over next, which stays the caller's. It panics if next or an
+// option is nil.
 func New(next core.Store, opts ...Option) *Store {
-	if next == nil {
-		panic("lease: New: next is nil")
-	}
+	argument.NotNil("lease: New", "next", next)
 	c := config{
 		maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, maxAge: DefaultMaxAge, timeout: DefaultTimeout,
 	}
-	for _, o := range opts {
-		o(&c)
-	}
+	argument.Apply("lease: New", &c, opts)
 	start := time.Now()
 	s := &Store{
 		next: next, config: c, seed: maphash.MakeSeed(),

@@ -46,7 +46,7 @@ func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
 	}
 	var mark core.Receipt
 	probe := core.TokenBucket("probe", core.PerSecond(1))
-	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: &probe, Cost: 1, Receipt: &mark}}); err != nil {
+	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: probe, Cost: 1, Receipt: &mark}}); err != nil {
 		t.Fatal(err)
 	}
 	w.ahead = mark.At
@@ -113,9 +113,9 @@ func (l *link) Take(ctx context.Context, charges []core.Charge) error {
 // them, if that was for this very call, or else when it returned.
 func (w *world) take(s core.Store, cost int) (admitted bool) {
 	var mark core.Receipt
-	charges := []core.Charge{{Key: "k", Rule: &w.rule, Cost: cost, Receipt: &mark}}
+	charges := []core.Charge{{Key: "k", Rule: w.rule, Cost: cost, Receipt: &mark}}
 	if w.rand(3) == 0 { // beside a rule that denies now and then, before or after this one is asked
-		charges = append(charges, core.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: &besideRule, Cost: 1})
+		charges = append(charges, core.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: besideRule, Cost: 1})
 	}
 	asked := w.us()
 	err := s.Take(context.Background(), charges)
@@ -223,7 +223,7 @@ func (w *world) add(s lease.Stats) {
 func (w *world) over() (most int64) {
 	p := w.rule.Program()
 	if p.Kind != algo.KindFixedWindow {
-		return lease.Overflow(&w.rule, w.events)
+		return lease.Overflow(w.rule, w.events)
 	}
 	counts := make(map[int64]int64)
 	for _, e := range w.events {

@@ -44,6 +44,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // DefaultMaxKeys is the bound when [MaxKeys] is not given. A store with that bound
@@ -116,12 +117,10 @@ func MaxKeys(n int) Option {
 	return func(c *config) { c.maxKeys = n }
 }
 
-// New returns an empty Store.
+// New returns an empty Store. It panics if an option is nil.
 func New(opts ...Option) *Store {
 	c := config{maxKeys: DefaultMaxKeys}
-	for _, o := range opts {
-		o(&c)
-	}
+	argument.Apply("memstore: New", &c, opts)
 	n := shards(c.maxKeys)
 	s := &Store{shards: make([]shard, n), seed: maphash.MakeSeed(), start: time.Now()}
 	s.origin = s.start.UnixMicro()

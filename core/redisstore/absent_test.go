@@ -62,7 +62,7 @@ func TestAbsent(t *testing.T) {
 						if took := time.Since(start); took > timeout+margin {
 							t.Errorf("it took %v to find nobody", took)
 						}
-						key := s.Key("mallory", &rules[0])
+						key := s.Key("mallory", rules[0])
 						discreet(t, err, "mallory", key, key[strings.Index(key, "{")+1:strings.Index(key, "}")])
 					})
 				}
@@ -142,7 +142,7 @@ func TestNoMemory(t *testing.T) {
 				for _, key := range []string{"half", "new"} {
 					d, err := l.Allow(t.Context(), key)
 					unavailable(t, d, err)
-					discreet(t, err, s.Key(key, &l.Rules()[0]))
+					discreet(t, err, s.Key(key, l.Rules()[0]))
 				}
 				if d, err := l.Allow(t.Context(), "spent"); err == nil && d.Allowed {
 					t.Errorf("a spent key: %+v", d)

@@ -276,7 +276,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 					if err == nil || !strings.Contains(err.Error(), c.want) {
 						t.Errorf("the error is %v, want a text with %q", err, c.want)
 					}
-					discreet(t, err, "mallory", s.Key("mallory", &rule), "guess", "swordfish")
+					discreet(t, err, "mallory", s.Key("mallory", rule), "guess", "swordfish")
 				}
 				if err := s.Probe(t.Context(), peeks(l, "mallory")); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("the error of a probe is %v, want a text with %q", err, c.want)
@@ -285,7 +285,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 				if c.want == "" && records != 0 || c.want != "" && (records != 1 || !strings.Contains(log.String(), c.want)) {
 					t.Errorf("the log is %q, want one record with %q, or none", log.String(), c.want)
 				}
-				for _, secret := range []string{"mallory", s.Key("mallory", &rule), "guess", "swordfish"} {
+				for _, secret := range []string{"mallory", s.Key("mallory", rule), "guess", "swordfish"} {
 					if strings.Contains(log.String(), secret) {
 						t.Errorf("the log is %q, and shows %q", log.String(), secret)
 					}

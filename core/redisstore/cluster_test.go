@@ -22,7 +22,7 @@ func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like 
 	rule := core.TokenBucket("any", core.PerSecond(1))
 	for n := range 1000 {
 		identity := fmt.Sprint(like, n)
-		err := rdb.Exists(t.Context(), s.Key(identity, &rule)).Err()
+		err := rdb.Exists(t.Context(), s.Key(identity, rule)).Err()
 		if err == nil {
 			return identity
 		}
@@ -153,7 +153,7 @@ func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	}
 	var all []core.State
 	for _, st := range d.States() {
-		st.Rule = nil
+		st.Rule = core.Rule{}
 		all = append(all, st)
 	}
 	return all

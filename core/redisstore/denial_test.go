@@ -65,7 +65,7 @@ func traceOf(t *testing.T, rdb *redis.Client, s *redisstore.Store, rules []core.
 	t.Helper()
 	var out trace
 	for i := range rules {
-		key := s.Key("k", &rules[i])
+		key := s.Key("k", rules[i])
 		dump, err := rdb.Dump(t.Context(), key).Result()
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func traceOf(t *testing.T, rdb *redis.Client, s *redisstore.Store, rules []core.
 		out.dumps = append(out.dumps, dump)
 		out.ends = append(out.ends, expiry(t, rdb, key))
 	}
-	if err := rdb.Dump(t.Context(), s.Key("new", &rules[0])).Err(); !errors.Is(err, redis.Nil) {
+	if err := rdb.Dump(t.Context(), s.Key("new", rules[0])).Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("a key that was only denied is there: %v", err)
 	}
 	out.changes = changes(t.Context(), rdb)

@@ -27,7 +27,7 @@ func TestKeysOutliveTheirMeaning(t *testing.T) {
 				l := limiter(t, s, rule)
 				for n := 1; n <= min(limit.Events, 40); n++ {
 					identity := fmt.Sprint(n)
-					key := s.Key(identity, &rule)
+					key := s.Key(identity, rule)
 					for _, cost := range []int{n, 1} { // new, and there already
 						before := rdb.Time(t.Context()).Val()
 						reset := ask(t, l, identity, cost).State(0).ResetAfter
@@ -74,7 +74,7 @@ func TestKeysVanish(t *testing.T) {
 		}
 		eventually(t, func() error {
 			for n := range 10 {
-				if key := s.Key(fmt.Sprint(n), &rule); rdb.Exists(t.Context(), key).Val() != 0 {
+				if key := s.Key(fmt.Sprint(n), rule); rdb.Exists(t.Context(), key).Val() != 0 {
 					return fmt.Errorf("%s: %q is still there", a.name, key)
 				}
 			}

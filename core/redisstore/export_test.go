@@ -6,12 +6,12 @@ import "github.com/weir-go/weir/core"
 func Clock(clock func() string) Option { return func(c *config) { c.clock = clock } }
 
 // Key is where the state of a rule of an identity is kept.
-func (s *Store) Key(identity string, r *core.Rule) string {
+func (s *Store) Key(identity string, r core.Rule) string {
 	return s.keys.key(s.keys.tag(identity), r)
 }
 
 // Script is the source that spends under the given rules.
-func Script(rules ...*core.Rule) string {
+func Script(rules ...core.Rule) string {
 	var shape []byte
 	for _, r := range rules {
 		shape = append(shape, programs[r.Algorithm()].code, opSpend)

@@ -46,7 +46,7 @@ func (k *keyer) tag(identity string) string {
 
 // key is the key of the state of r, for example "weir:{<tag>}l2:<name of r>" for a
 // sliding log.
-func (k *keyer) key(tag string, r *core.Rule) string {
+func (k *keyer) key(tag string, r core.Rule) string {
 	return k.prefix + "{" + tag + "}" + programs[r.Algorithm()].version + ":" + r.Name()
 }
 

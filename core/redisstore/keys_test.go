@@ -59,7 +59,7 @@ func TestKeys(t *testing.T) {
 			spend(t, l, identity, 1)
 			slot := int64(-1)
 			for i := range rules {
-				key := s.Key(identity, &rules[i])
+				key := s.Key(identity, rules[i])
 				want = append(want, key)
 				got, err := slots.ClusterKeySlot(t.Context(), key).Result()
 				if err != nil {
@@ -122,7 +122,7 @@ func TestKeysApart(t *testing.T) {
 	}
 	rules := dailyRules()
 	plain := store()
-	if a, b := plain.Key("k", &rules[0]), store().Key("k", &rules[0]); a != b {
+	if a, b := plain.Key("k", rules[0]), store().Key("k", rules[0]); a != b {
 		t.Errorf("one key is %q and %q", a, b)
 	}
 	seen := make(map[string]string)
@@ -130,7 +130,7 @@ func TestKeysApart(t *testing.T) {
 		"plain": plain, "prefix": store(prefix()), "secret": store(redisstore.KeySecret(secret)), "other secret": store(redisstore.KeySecret(another)),
 	} {
 		for i := range rules {
-			key := s.Key("k", &rules[i])
+			key := s.Key("k", rules[i])
 			if whose, ok := seen[key]; ok {
 				t.Errorf("%s and %s share %q", whose, name, key)
 			}

@@ -47,7 +47,7 @@ func TestMemoryBucket(t *testing.T) {
 				break
 			}
 		}
-		n := weight(t, rdb, s.Key(identity, &rule))
+		n := weight(t, rdb, s.Key(identity, rule))
 		t.Logf("token bucket %v: %d bytes", limit, n)
 		if n > 120 {
 			t.Errorf("a bucket of %v takes %d bytes, want at most 120", limit, n)
@@ -116,7 +116,7 @@ func TestMemoryLog(t *testing.T) {
 			if got := used(t, l, "k")[0]; got != c.events {
 				t.Fatalf("%d are remembered, want %d", got, c.events)
 			}
-			n := weight(t, rdb, s.Key("k", &rule))
+			n := weight(t, rdb, s.Key("k", rule))
 			t.Logf("sliding log %v, %d events within an hour: %d bytes, %.2f each", c.limit, c.events, n, float64(n)/float64(c.events))
 			if n > c.most {
 				t.Errorf("%d bytes, want at most %d", n, c.most)
@@ -134,7 +134,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	s := h.Store.(*redisstore.Store)
 	rule := core.SlidingLog("log", core.PerMinute(limit))
 	l := limiter(t, s, rule)
-	key := s.Key("k", &rule)
+	key := s.Key("k", rule)
 	admitted := 0
 	for range rounds {
 		admitted += together(t, l, callers)
@@ -186,7 +186,7 @@ func TestMemoryOverTime(t *testing.T) {
 			s := h.Store.(*redisstore.Store)
 			rule := core.SlidingLog("log", core.PerMinute(40))
 			l := limiter(t, s, rule)
-			key := s.Key("k", &rule)
+			key := s.Key("k", rule)
 			for range 300 { // an hour and a quarter
 				for _, cost := range costs {
 					ask(t, l, "k", cost)

@@ -41,7 +41,7 @@ func TestClusterMigration(t *testing.T) {
 			})
 			var keys []string
 			for i := range rules {
-				keys = append(keys, s.Key(identity, &rules[i]))
+				keys = append(keys, s.Key(identity, rules[i]))
 			}
 			for range rounds {
 				seen := calls.Load()

@@ -40,7 +40,7 @@ type victim struct {
 func newVictim(t *testing.T, rdb redis.UniversalClient, rule core.Rule) *victim {
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
-	v := &victim{limiter(t, s, rule), s, s.Key("k", &rule), h.Advance, rule.Limit().Per}
+	v := &victim{limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
 	if rule.Algorithm() == core.AlgorithmSlidingWindow {
 		v.longest += v.longest / core.DefaultSubWindows
 	}

@@ -45,7 +45,7 @@ func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
 		}
 		algorithm := charges[i].Rule.Algorithm()
 		if key := s.keys.probe(tag, algorithm); !slices.Contains(g.keys, key) {
-			g.charges = append(g.charges, core.Charge{Rule: &probeRules[algorithm], Op: core.Spend, Cost: 1})
+			g.charges = append(g.charges, core.Charge{Rule: probeRules[algorithm], Op: core.Spend, Cost: 1})
 			g.keys = append(g.keys, key)
 		}
 	}

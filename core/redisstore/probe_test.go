@@ -22,7 +22,7 @@ func peeks(l *core.Limiter, keys ...string) []core.Charge {
 	rules := l.Rules()
 	for _, key := range keys {
 		for i := range rules {
-			charges = append(charges, core.Charge{Key: key, Rule: &rules[i], Op: core.Peek, Cost: 1})
+			charges = append(charges, core.Charge{Key: key, Rule: rules[i], Op: core.Peek, Cost: 1})
 		}
 	}
 	return charges

@@ -75,13 +75,8 @@ func integer(n int64) any {
 
 // A price is a charge without its key: what the arguments depend on.
 type price struct {
-	algorithm  core.Algorithm
-	limit      core.Limit
-	subWindows int
-	capacity   int64
-	full       algo.Span // of a bucket; of an elastic one not what follows from the rest
-	cost       int64
-	patience   int64
+	rule           core.Rule
+	cost, patience int64
 }
 
 // arguments appends those of c to args. They are remembered for the charge that
@@ -89,8 +84,8 @@ type price struct {
 // may choose at will.
 func (s *Store) arguments(args []any, c *core.Charge) []any {
 	rule := c.Rule
-	p := price{rule.Algorithm(), rule.Limit(), rule.SubWindowCount(), rule.Program().Capacity(), rule.Program().Bucket.Full, cost(c), c.Patience()}
-	work := func(price) []any { return programs[p.algorithm].argue(rule.Program(), p) }
+	p := price{rule, cost(c), c.Patience()}
+	work := func(price) []any { return programs[rule.Algorithm()].argue(rule.Program(), p) }
 	if p.cost == 1 && p.patience == algo.Never {
 		args = append(args, s.prices.get(p, work)...)
 	} else {

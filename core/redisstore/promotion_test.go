@@ -31,11 +31,11 @@ func TestClusterPromotion(t *testing.T) {
 		}
 		limiters, keys = append(limiters, l), append(keys, key)
 		master, rdb := cluster.Nodes[0].Client(), replica.Client()
-		want := master.ZRange(t.Context(), s.Key(key, &rule), 0, -1).Val()
+		want := master.ZRange(t.Context(), s.Key(key, rule), 0, -1).Val()
 		eventually(t, func() error { // the replica has it all
 			pipe := rdb.Pipeline()
 			pipe.ReadOnly(t.Context())
-			have := pipe.ZRange(t.Context(), s.Key(key, &rule), 0, -1)
+			have := pipe.ZRange(t.Context(), s.Key(key, rule), 0, -1)
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			if err := l.Credit(t.Context(), "k", 1); err != nil {
 				t.Fatal(err)
 			}
-			if ttl := rdb.PTTL(t.Context(), s.Key("k", &r)).Val(); ttl <= 0 {
+			if ttl := rdb.PTTL(t.Context(), s.Key("k", r)).Val(); ttl <= 0 {
 				t.Errorf("%s, %d and 1 less 1: the TTL is %v", a.name, n, ttl)
 			}
 		}
@@ -41,7 +41,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			if err != nil || d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			if ttl := cluster.PTTL(t.Context(), s.Key(k, &r)).Val(); ttl <= 0 {
+			if ttl := cluster.PTTL(t.Context(), s.Key(k, r)).Val(); ttl <= 0 {
 				t.Fatalf("%s: after a denied joint decision the TTL is %v", a.name, ttl)
 			}
 		}
@@ -54,7 +54,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		rule := a.rule("r", core.PerHour(100))
-		if ttl := rdb.PTTL(t.Context(), h.Store.(*redisstore.Store).Key("k", &rule)).Val(); ttl <= 0 {
+		if ttl := rdb.PTTL(t.Context(), h.Store.(*redisstore.Store).Key("k", rule)).Val(); ttl <= 0 {
 			t.Errorf("%s: a refund after a step back: the TTL is %v", a.name, ttl)
 		}
 	}

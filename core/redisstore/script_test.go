@@ -206,7 +206,7 @@ func TestScriptNumbers(t *testing.T) {
 func TestScriptSize(t *testing.T) {
 	t.Parallel()
 	bucket, log := core.TokenBucket("b", core.PerSecond(1)), core.SlidingLog("l", core.PerSecond(1))
-	one, other, both := redisstore.Script(&bucket), redisstore.Script(&log), redisstore.Script(&log, &bucket)
+	one, other, both := redisstore.Script(bucket), redisstore.Script(log), redisstore.Script(log, bucket)
 	if one == other || len(both) <= max(len(one), len(other)) || len(both) >= len(one)+len(other) {
 		t.Errorf("scripts of %d, %d and together %d bytes", len(one), len(other), len(both))
 	}

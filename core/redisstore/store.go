@@ -70,6 +70,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store keeps the state of rules in Redis. It is made by [New] and safe for
@@ -103,19 +104,15 @@ type Stats struct {
 
 // New returns a Store on rdb, which stays the caller's: it is never closed or
 // reconfigured here. Nothing is sent before the first decision, so Redis may be
-// absent. New panics if rdb is nil.
+// absent. New panics if rdb or an option is nil.
 //
 // A *redis.Client, plain or from NewFailoverClient, decides all charges in one
 // call. With a *redis.ClusterClient that holds for the charges of one slot, and
 // with any other client for those of one key.
 func New(rdb redis.UniversalClient, opts ...Option) *Store {
-	if rdb == nil {
-		panic("redisstore: New: the client is nil")
-	}
+	argument.NotNil("redisstore: New", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
-	for _, o := range opts {
-		o(&c)
-	}
+	argument.Apply("redisstore: New", &c, opts)
 	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb), made: time.Now()}
 	s.onFirst = func() { go s.warnOfEviction(rdb) }
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {

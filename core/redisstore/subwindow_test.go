@@ -21,7 +21,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	const n = core.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
 	take := func(op core.Op, cost int, mark *core.Receipt) core.State {
-		charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Receipt: mark}}
+		charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: mark}}
 		if err := s.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 		marks = append(marks, m)
 		h.Advance(time.Second)
 	}
-	key := s.Key("k", &rule)
+	key := s.Key("k", rule)
 	if fields := rdb.HLen(t.Context(), key).Val(); fields > n+5 {
 		t.Errorf("the state has %d fields, expected at most %d", fields, n+5)
 	}

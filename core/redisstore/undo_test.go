@@ -38,12 +38,12 @@ func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 	h := harness(rdb)
 	p := &logPair{t: t, h: h, rule: core.SlidingLog("log", limit), rdb: rdb}
 	p.ref = reference.New(func() int64 { return h.Now().UnixMicro() })
-	p.key = h.Store.(*redisstore.Store).Key("k", &p.rule)
+	p.key = h.Store.(*redisstore.Store).Key("k", p.rule)
 	return p
 }
 
 // take sends the charge to both stores and returns the state.
-func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Receipt) core.State {
+func (p *logPair) take(rule core.Rule, op core.Op, cost int, mark *core.Receipt) core.State {
 	p.t.Helper()
 	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, mark %v, at %d", op, cost, rule, mark, p.h.Now().UnixMicro()))
 	one := func(s core.Store) core.Charge {
@@ -73,7 +73,7 @@ func (p *logPair) take(rule *core.Rule, op core.Op, cost int, mark *core.Receipt
 	return got.State
 }
 
-func (p *logPair) spend(cost int) core.State { return p.take(&p.rule, core.Spend, cost, nil) }
+func (p *logPair) spend(cost int) core.State { return p.take(p.rule, core.Spend, cost, nil) }
 
 // undo takes the i-th held charge back.
 func (p *logPair) undo(i int) core.State {
@@ -187,13 +187,13 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				case rng.IntN(300) == 0:
 					p.h.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
 				case rng.IntN(100) == 0:
-					p.take(&p.rule, core.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
+					p.take(p.rule, core.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
 				case rng.IntN(200) == 0:
-					p.take(&p.rule, core.Debit, 1+rng.IntN(30), nil)
+					p.take(p.rule, core.Debit, 1+rng.IntN(30), nil)
 				case rng.IntN(20) == 0: // denied, and says when it would not be
-					p.take(&p.rule, core.Spend, c.limit.Events, nil)
+					p.take(p.rule, core.Spend, c.limit.Events, nil)
 				case rng.IntN(20) == 0:
-					p.take(&half, core.Spend, 1+rng.IntN(c.limit.Events/2), nil)
+					p.take(half, core.Spend, 1+rng.IntN(c.limit.Events/2), nil)
 				case n > 0 && rng.IntN(2*c.open) < n:
 					p.undo([]int{0, n - 1, rng.IntN(n), n / 2}[rng.IntN(4)])
 				default:
@@ -209,7 +209,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				p.undo(rng.IntN(len(p.held)))
 			}
 			checkLog(t, rdb, p.key)
-			p.take(&p.rule, core.Credit, c.limit.Events, nil)
+			p.take(p.rule, core.Credit, c.limit.Events, nil)
 			p.spend(1)
 		})
 	}
@@ -254,17 +254,17 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					if i%10 == 0 {
 						continue
 					}
-					p.take(&p.rule, core.Undo, cost, all[i].Receipt)
+					p.take(p.rule, core.Undo, cost, all[i].Receipt)
 					if step%40 == 0 {
 						checkLog(t, rdb, p.key)
-						p.take(&p.rule, core.Spend, events*cost, nil) // denied
+						p.take(p.rule, core.Spend, events*cost, nil) // denied
 					}
 				}
 				shape := checkLog(t, rdb, p.key)
 				if want := events / 10 * cost; shape.events != want {
 					t.Fatalf("%d events are left, expected %d", shape.events, want)
 				}
-				p.take(&p.rule, core.Credit, events/30*cost, nil)
+				p.take(p.rule, core.Credit, events/30*cost, nil)
 				checkLog(t, rdb, p.key)
 				p.h.Advance(-time.Minute)
 				p.spend(2 * cost)
@@ -384,7 +384,7 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 			h := harness(rdb)
 			rule := core.SlidingLog(c.name, core.PerDay(1_000_000))
 			take := func(op core.Op, cost int, mark *core.Receipt) *core.Receipt {
-				charges := []core.Charge{{Key: "k", Rule: &rule, Op: op, Cost: cost, Receipt: mark}}
+				charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: mark}}
 				if err := h.Store.Take(context.Background(), charges); err != nil {
 					t.Fatal(err)
 				}

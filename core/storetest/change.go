@@ -70,7 +70,7 @@ func peekAfterClockStep(s *subject, a algorithm) {
 func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	rule := a.rule(a.name, core.PerMinute(3))
 	take := func(c core.Charge) bool {
-		c.Key, c.Rule = "k", &rule
+		c.Key, c.Rule = "k", rule
 		charges := []core.Charge{c}
 		if err := s.Store.Take(context.Background(), charges); err != nil {
 			s.fail("Take: %v", err)
@@ -95,16 +95,16 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 // peekAfterShorterPeriod goes past New like limitChanges.
 func peekAfterShorterPeriod(s *subject, a algorithm) {
 	long, short := a.rule(a.name, core.PerDay(1000)), a.rule(a.name, core.PerSecond(1000))
-	take := func(r *core.Rule, op core.Op, cost int) core.State {
+	take := func(r core.Rule, op core.Op, cost int) core.State {
 		charges := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost}}
 		if err := s.Store.Take(context.Background(), charges); err != nil {
 			s.fail("Take: %v", err)
 		}
 		return charges[0].State
 	}
-	take(&long, core.Spend, 1000)
+	take(long, core.Spend, 1000)
 	for waited := time.Duration(0); ; {
-		st := take(&short, core.Peek, 1)
+		st := take(short, core.Peek, 1)
 		if st.Allowed {
 			return
 		}
@@ -129,24 +129,24 @@ func clockLeaps(s *subject, a algorithm) {
 func limitChanges(s *subject, a algorithm) {
 	large, small := a.rule(a.name, core.PerMinute(100)), a.rule(a.name, core.PerMinute(10))
 	odd := a.rule(a.name, core.Per(7, 11*time.Second))
-	take := func(r *core.Rule, cost int) core.State {
+	take := func(r core.Rule, cost int) core.State {
 		charges := []core.Charge{{Key: "k", Rule: r, Cost: cost}}
 		if err := s.Store.Take(context.Background(), charges); err != nil {
 			s.fail("Take: %v", err)
 		}
 		return charges[0].State
 	}
-	take(&large, 95)
-	for _, r := range []*core.Rule{&small, &odd, &small, &large, &odd} {
+	take(large, 95)
+	for _, r := range []core.Rule{small, odd, small, large, odd} {
 		if st := take(r, r.Capacity()); st.Allowed || st.RetryAfter > time.Minute+grain {
 			s.fail("%s: with 95 of 100 used, all of %v: %+v", a.name, r, st)
 		}
 	}
 	s.Advance(time.Minute + grain)
-	if st := take(&small, 10); !st.Allowed {
+	if st := take(small, 10); !st.Allowed {
 		s.fail("%s: a minute later, all of %v: %+v", a.name, &small, st)
 	}
-	if st := take(&large, 100); st.Allowed {
+	if st := take(large, 100); st.Allowed {
 		s.fail("%s: spent under %v, all of %v was admitted", a.name, &small, &large)
 	}
 }

@@ -141,7 +141,7 @@ func probe(s *subject, a algorithm) {
 	l := s.limiter(rule)
 	for _, left := range []int{3, 0} {
 		for range 10 {
-			err := core.Probe(context.Background(), s.Store, []core.Charge{{Key: "k", Rule: &rule, Op: core.Peek, Cost: 1}})
+			err := core.Probe(context.Background(), s.Store, []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}})
 			if err != nil {
 				s.fail("%s: Probe: %v", a.name, err)
 			}

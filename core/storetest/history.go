@@ -77,7 +77,7 @@ func newHistory(s *subject, seed uint64) *history {
 	for len(h.rules) < 4 {
 		rule := h.rule(fmt.Sprintf("%d.%d", seed, len(h.rules)))
 		other := h.changed(rule)
-		if runs(&rule) && runs(&other) { // a burst of 1000 at one a year is refused
+		if runs(rule) && runs(other) { // a burst of 1000 at one a year is refused
 			h.rules, h.other = append(h.rules, rule), append(h.other, other)
 		}
 	}
@@ -88,7 +88,7 @@ func newHistory(s *subject, seed uint64) *history {
 }
 
 // runs says whether a store runs the rule.
-func runs(r *core.Rule) bool {
+func runs(r core.Rule) bool {
 	return core.CheckCharges([]core.Charge{{Rule: r, Cost: 1}}) == nil
 }
 
@@ -226,9 +226,9 @@ func (h *history) charges() []core.Charge {
 
 func (h *history) asking() core.Charge {
 	i := h.rng.IntN(len(h.rules))
-	c := core.Charge{Key: pick(h, h.keys...), Rule: &h.rules[i]}
+	c := core.Charge{Key: pick(h, h.keys...), Rule: h.rules[i]}
 	if h.rng.IntN(10) == 0 {
-		c.Rule = &h.other[i]
+		c.Rule = h.other[i]
 	}
 	c.Cost = h.cost(c.Rule.Capacity())
 	if h.rng.IntN(6) == 0 {

@@ -121,7 +121,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				s.Advance(-d)
 				trace = append(trace, fmt.Sprint("step back ", d))
 			case 3:
-				take(core.Charge{Key: key, Rule: &rule, Op: core.Peek, Cost: limit.Events})
+				take(core.Charge{Key: key, Rule: rule, Op: core.Peek, Cost: limit.Events})
 			case 4:
 				if len(open) == 0 {
 					break
@@ -130,13 +130,13 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				e := &o.events[open[at]]
 				open = append(open[:at], open[at+1:]...)
 				e.mark.Age = (o.real - e.at).Microseconds()
-				take(core.Charge{Key: key, Rule: &rule, Op: core.Undo, Cost: e.cost, Receipt: &e.mark})
+				take(core.Charge{Key: key, Rule: rule, Op: core.Undo, Cost: e.cost, Receipt: &e.mark})
 				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
 				e.cost = 0
 				undone++
 			default:
 				e := event{at: o.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
-				if !take(core.Charge{Key: key, Rule: &rule, Op: core.Spend, Cost: e.cost, Receipt: &e.mark}).Allowed {
+				if !take(core.Charge{Key: key, Rule: rule, Op: core.Spend, Cost: e.cost, Receipt: &e.mark}).Allowed {
 					break
 				}
 				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))

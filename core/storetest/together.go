@@ -30,7 +30,7 @@ func denialTakesNothing(s *subject, a algorithm) {
 
 // sameState compares all but the Rule pointers.
 func sameState(a, b core.State) bool {
-	a.Rule, b.Rule = nil, nil
+	a.Rule, b.Rule = core.Rule{}, core.Rule{}
 	return a == b
 }
 

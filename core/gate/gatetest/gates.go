@@ -197,7 +197,21 @@ func (s *suite) testGates(t *testing.T) {
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := new(probe)
-			got := record(t, s.stack(c.layers, p.ServeHTTP), request("GET", "/"))
+			var all, decided []string
+			for _, l := range c.layers {
+				if l.err == nil && c.inner != "" {
+					decided = append(decided, l.rules[0].Name())
+				}
+			}
+			got := record(t, s.stack(c.layers, func(w http.ResponseWriter, r *http.Request) {
+				for _, d := range gate.DecisionsFrom(r.Context()) {
+					all = append(all, d.State(0).Rule.Name())
+				}
+				p.ServeHTTP(w, r)
+			}), request("GET", "/"))
+			if !slices.Equal(all, decided) {
+				t.Errorf("the handler sees the decisions %v, want %v", all, decided)
+			}
 			for field, want := range map[string]string{
 				"RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Remaining": c.legacy,
 			} {

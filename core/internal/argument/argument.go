@@ -1,0 +1,37 @@
+// Package argument checks the arguments of constructors, which panic before the first
+// request and name the argument.
+package argument
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// IsNil reports whether v is nil, or a nil pointer, function, map, slice or channel in an
+// interface.
+func IsNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}
+
+// NotNil panics if v is nil: "lease: New: next is nil".
+func NotNil(function, name string, v any) {
+	if IsNil(v) {
+		panic(function + ": " + name + " is nil")
+	}
+}
+
+// Apply applies opts to c, and panics if one of them is nil: "lease: New: option 1 is nil".
+func Apply[C any, O ~func(*C)](function string, c *C, opts []O) {
+	for i, o := range opts {
+		if o == nil {
+			panic(fmt.Sprintf("%s: option %d is nil", function, i))
+		}
+		o(c)
+	}
+}
