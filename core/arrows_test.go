@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"core/internal/reference": {"core", "core/internal/algo"},
 	"core/memstore":           {"core", "core/internal/argument", "core/internal/algo"},
 	"core/redisstore":         {"core", "core/internal/argument", "core/internal/algo", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/internal/algo"},
+	"core/storetest":          {"core", "core/internal/reference"},
 	"core/load":               {},
 	"core/failover":           {"core", "core/internal/argument", "core/internal/algo"},
 	"core/lease":              {"core", "core/internal/argument", "core/internal/algo"},

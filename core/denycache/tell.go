@@ -116,13 +116,5 @@ func (a *answer) aged(now int64) core.State {
 // untouched fills in the State of a key of which nothing is used. When a fixed
 // window ends is not known here: it is told as if it had just begun.
 func untouched(c *core.Charge) {
-	p, cost := c.Rule.Program(), c.Asked()
-	switch p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		c.Answer(p.Bucket.Verdict(algo.Span{}, cost, c.Patience(), false), false)
-	case algo.KindFixedWindow:
-		c.Answer(p.Window.Verdict(0, p.Window.Period, cost, false), false)
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		c.Answer(p.Log.Verdict(algo.Reading{}, cost, false), false)
-	}
+	c.Answer(c.Rule.Program().Untouched(c.Asked(), c.Patience(), 0), false)
 }

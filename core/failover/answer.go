@@ -47,16 +47,6 @@ func (a Answer) Take(ctx context.Context, charges []core.Charge) error {
 
 // admit answers c as an untouched key would, but with a yes to any cost.
 func admit(c *core.Charge) {
-	now := time.Now().UnixMicro()
-	var v algo.Verdict
-	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		v = p.Bucket.Verdict(algo.Span{}, 1, algo.Never, false)
-	case algo.KindFixedWindow:
-		v = p.Window.Verdict(0, p.Window.Left(now), 1, false)
-	default:
-		v = p.Log.Verdict(algo.Reading{}, 1, false)
-	}
-	c.Answer(v, false)
+	c.Answer(c.Rule.Program().Untouched(1, algo.Never, time.Now().UnixMicro()), false)
 	c.State.Allowed, c.State.RetryAfter, c.State.Soft = true, 0, false
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // A history has so many steps. There are fewer histories in `go test -short`, and
@@ -38,7 +39,7 @@ func numberOfHistories(s *subject) int {
 // lastDay is the end of the year 2154: times stay below 2^53 microseconds.
 const lastDay = 5_838_000_000_000_000
 
-// histories compares the subject with the model.
+// histories compares the subject with the reference Store.
 func histories(s *subject) {
 	for seed := range uint64(numberOfHistories(s)) {
 		s.Harness = s.newHarness(s.T)
@@ -49,10 +50,11 @@ func histories(s *subject) {
 	}
 }
 
-// A history is a random walk that the subject and the model take together.
+// A history is a random walk that the subject and the reference Store take together.
 type history struct {
 	s     *subject
-	m     *model
+	model *reference.Store
+	now   int64 // of the clock of both, in Unix microseconds
 	rng   *rand.Rand
 	seed  uint64
 	step  int
@@ -73,7 +75,8 @@ type held struct {
 }
 
 func newHistory(s *subject, seed uint64) *history {
-	h := &history{s: s, m: newModel(s.Now().UnixMicro()), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
+	h := &history{s: s, now: s.Now().UnixMicro(), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed}
+	h.model = reference.New(func() int64 { return h.now })
 	for len(h.rules) < 4 {
 		rule := h.rule(fmt.Sprintf("%d.%d", seed, len(h.rules)))
 		other := h.changed(rule)
@@ -149,8 +152,10 @@ func (h *history) next() {
 			*want[i].Receipt = *m
 		}
 	}
-	h.m.take(want)
 	h.note("%v", describe(charges))
+	if err := h.model.Take(context.Background(), want); err != nil {
+		h.fail("the reference Store: %v", err)
+	}
 	if err := h.s.Store.Take(context.Background(), charges); err != nil {
 		h.fail("Take: %v", err)
 	}
@@ -195,11 +200,11 @@ func (h *history) advance() {
 	default:
 		d = time.Duration(h.rng.Int64N(int64(per))) / pick[time.Duration](h, 1, 10, 1000)
 	}
-	if h.s.GivesBack && d < 0 || h.m.now+d.Microseconds() > lastDay {
+	if h.s.GivesBack && d < 0 || h.now+d.Microseconds() > lastDay {
 		d = 0
 	}
 	d = d.Truncate(time.Microsecond)
-	h.m.now += d.Microseconds()
+	h.now += d.Microseconds()
 	h.real += max(0, d)
 	h.s.Advance(d)
 	h.note("advance %v", d)

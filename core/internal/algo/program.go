@@ -1,5 +1,7 @@
 package algo
 
+import "fmt"
+
 // A Kind names an algorithm.
 type Kind uint8
 
@@ -12,6 +14,9 @@ const (
 	KindFixedWindow
 	KindSlidingWindow
 )
+
+// unknown is the panic of a switch that has no case for k: no algorithm runs as another one.
+func (k Kind) unknown() string { return fmt.Sprintf("algo: no algorithm has the number %d", k) }
 
 // A Program is a rule compiled for execution: one algorithm and its constants.
 type Program struct {
@@ -63,6 +68,20 @@ func (p *Program) AsLong(o *Program) {
 }
 
 func (p *Program) isBucket() bool { return p.Kind == KindTokenBucket || p.Kind == KindLeakyBucket }
+
+// Untouched is the verdict about cost for a key of which nothing is used. The event is ready
+// to wait for so long. With a now of 0, a fixed window has just begun.
+func (p *Program) Untouched(cost, wait, now int64) Verdict {
+	switch p.Kind {
+	case KindTokenBucket, KindLeakyBucket:
+		return p.Bucket.Verdict(Span{}, cost, wait, false)
+	case KindFixedWindow:
+		return p.Window.Verdict(0, p.Window.Left(now), cost, false)
+	case KindSlidingLog, KindSlidingWindow:
+		return p.Log.Verdict(Reading{}, cost, false)
+	}
+	panic(p.Kind.unknown())
+}
 
 // Soften turns a verdict about the capacity into one about the limit, from which
 // it may differ by Extra.
