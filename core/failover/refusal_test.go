@@ -140,6 +140,9 @@ func refused(t *testing.T, primary core.Store, below *counted, key func(i int) s
 		t.Errorf("in use again after %v, want 2 s", took)
 	}
 	o.phase(t)
+	for h.String() != oneOutage && time.Since(begun) < busy { // changes are told after they happen
+		time.Sleep(time.Millisecond)
+	}
 	if got := s.Stats(); got.Outages != 1 || h.String() != oneOutage {
 		t.Errorf("%d outages and the changes %q, want 1 and %q", got.Outages, h.String(), oneOutage)
 	}
