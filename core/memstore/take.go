@@ -132,6 +132,8 @@ func (st *step) read(c *core.Charge, now int64) {
 		}
 		st.reading = p.Log.Read(&history, now, cost)
 		st.fits = p.Log.Fits(st.reading, cost)
+	default:
+		panic(p.Kind.Unknown())
 	}
 	st.fits = st.fits || !c.Op.Asks()
 }
@@ -159,6 +161,8 @@ func (st *step) spend(c *core.Charge, now int64) {
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		st.mark(c, now)
 		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Spend(h, now, cost) })
+	default:
+		panic(p.Kind.Unknown())
 	}
 }
 
@@ -173,6 +177,8 @@ func (st *step) move(c *core.Charge, now int64) {
 		if found := find(st.shard, &st.shard.logs, st.place, now); found != nil {
 			st.shard.change(st.place, found, now, func(h *algo.History) { p.Log.Trim(h, now) })
 		}
+	default:
+		panic(p.Kind.Unknown())
 	}
 }
 
@@ -194,6 +200,8 @@ func (st *step) answer(c *core.Charge) {
 		v = p.Window.Verdict(st.count, st.left, cost, st.taken)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		v = p.Log.Verdict(st.reading, cost, st.taken)
+	default:
+		panic(p.Kind.Unknown())
 	}
 	c.Answer(v, st.taken)
 }

@@ -32,6 +32,8 @@ func (st *step) debit(c *core.Charge, now int64) {
 		st.shard.setWindow(st.place, p.Window.At(p.Window.Debit(st.count, cost), now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Debit(h, now, cost) })
+	default:
+		panic(p.Kind.Unknown())
 	}
 }
 
@@ -73,6 +75,8 @@ func (st *step) giveBack(c *core.Charge, now int64) {
 				}
 			})
 		}
+	default:
+		panic(p.Kind.Unknown())
 	}
 }
 

@@ -15,8 +15,8 @@ const (
 	KindSlidingWindow
 )
 
-// unknown is the panic of a switch that has no case for k: no algorithm runs as another one.
-func (k Kind) unknown() string { return fmt.Sprintf("algo: no algorithm has the number %d", k) }
+// Unknown is the panic of a switch that has no case for k: no algorithm runs as another one.
+func (k Kind) Unknown() string { return fmt.Sprintf("algo: no algorithm has the number %d", k) }
 
 // A Program is a rule compiled for execution: one algorithm and its constants.
 type Program struct {
@@ -51,6 +51,8 @@ func (p *Program) Compile(s Shape) (err error) {
 		p.Log, err = NewLog(s.Events+s.Extra, s.Period)
 	case KindSlidingWindow:
 		p.Log, err = NewCounter(s.Events+s.Extra, s.Period, s.SubWindows)
+	default:
+		panic(p.Kind.Unknown())
 	}
 	return err
 }
@@ -80,7 +82,7 @@ func (p *Program) Untouched(cost, wait, now int64) Verdict {
 	case KindSlidingLog, KindSlidingWindow:
 		return p.Log.Verdict(Reading{}, cost, false)
 	}
-	panic(p.Kind.unknown())
+	panic(p.Kind.Unknown())
 }
 
 // Soften turns a verdict about the capacity into one about the limit, from which
@@ -107,6 +109,8 @@ func (p *Program) Capacity() int64 {
 		return p.Log.Events
 	case KindFixedWindow:
 		return p.Window.Events
+	case KindTokenBucket, KindLeakyBucket:
+		return p.Bucket.Burst
 	}
-	return p.Bucket.Burst
+	panic(p.Kind.Unknown())
 }

@@ -113,8 +113,10 @@ func (r *Store) verdict(c *core.Charge, now int64, spent bool) algo.Verdict {
 	case algo.KindFixedWindow:
 		count, _ := p.Window.Used(r.windows[at(c)], now)
 		return p.Window.Verdict(count, p.Window.Left(now), c.Asked(), spent)
-	default:
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		return p.Log.Verdict(p.Log.Read(r.log(c), now, c.Asked()), c.Asked(), spent)
+	default:
+		panic(p.Kind.Unknown())
 	}
 }
 
@@ -170,7 +172,7 @@ func (r *Store) change(c *core.Charge, now int64, spent bool) {
 		if changed {
 			put(r.windows, c, p.Window.At(count, now))
 		}
-	default:
+	case algo.KindSlidingLog, algo.KindSlidingWindow:
 		h := r.log(c)
 		switch {
 		case spent:
