@@ -15,7 +15,8 @@ type Ask struct {
 	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
 	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
 	MaxDelay time.Duration
-	// Peek denies the decision like any Ask of that Cost, and takes nothing.
+	// Peek asks whether Cost would fit and takes nothing; if it does not fit, the whole
+	// decision is denied.
 	Peek bool
 }
 
@@ -27,7 +28,8 @@ func (a Ask) withCost(n int) Ask {
 
 // AllowTogether decides several asks together: every rule of every ask is charged,
 // or none is. Asks that meet in the same rule of the same key are charged their
-// sum, and share its State.
+// sum, and share its State. Of Peeks that meet, the largest counts; a Peek that meets an
+// Ask that charges is left out.
 //
 // All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
 // asks of different keys may be denied together although a moment later each
@@ -96,12 +98,14 @@ func (b *batch) merge() []int {
 	return places
 }
 
-// absorb adds the cost of other, which a Peek has none of.
+// absorb adds the cost of other, unless other is a Peek.
 func (c *Charge) absorb(other Charge) {
 	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
 		c.MaxDelay = other.MaxDelay
 	}
 	switch {
+	case other.Op == Peek && c.Op == Peek:
+		c.Cost = max(c.Cost, other.Cost)
 	case other.Op == Peek:
 	case c.Op == Peek:
 		c.Op, c.Cost = other.Op, other.Cost

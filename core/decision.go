@@ -46,14 +46,19 @@ type State struct {
 // Limit is the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
 
-// Used is how many events of the limit itself are in use: Remaining more would use it up.
-// Beyond the limit, in debt or under a [Rule.Soft], Used stays at the limit.
+// Used is the capacity of the rule less Remaining. Beyond the limit, in debt or under a
+// [Rule.Soft], Used stays at the capacity.
 func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 
 // String is the decision as a text for logs, without the key:
 //
 //	allowed: "second" 9 of 10 left, "hour" 499 of 500 left
+//	allowed after 100ms: "queue" 8 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left
+//	denied for ever: "page" 9 of 10 left
+//	denied, undecided
+//
+// The last is the zero Decision.
 func (d Decision) String() string {
 	var b strings.Builder
 	b.WriteString(d.verdict())
@@ -82,7 +87,8 @@ func (d Decision) verdict() string {
 }
 
 // LogValue implements [slog.LogValuer]: a group of "allowed", then "delay" or "retry_after"
-// where there is one, and "remaining", with the events that each rule has left.
+// (a duration, or the text "never") where there is one, and "remaining", with the events that
+// each rule has left.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {

@@ -9,7 +9,8 @@ import (
 var (
 	// ErrInvalidLimit: a text is not a Limit.
 	ErrInvalidLimit = errors.New("weir: invalid limit")
-	// ErrInvalidRule: New was given a rule that cannot be run. The error is a *RuleError.
+	// ErrInvalidRule: New was given a rule that cannot be run, and the error is a *RuleError; or
+	// options name rules that no limiter has (failover.Store.Check).
 	ErrInvalidRule = errors.New("weir: invalid rule")
 	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a *RuleError.
 	ErrRuleConflict = errors.New("weir: conflicting rule")
@@ -36,7 +37,8 @@ var (
 	// ErrUnavailable: the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
 	// ErrFailClosed: the Store could not decide about a rule that admits nothing then. The
-	// error is an ErrUnavailable, too. Package gate answers 503, with or without gate.FailClosed.
+	// error is an ErrUnavailable, too. Package gate answers 503, with or without
+	// gate.FailClosed, unless gate.OnError says otherwise.
 	ErrFailClosed = errors.New("weir: fail closed")
 )
 

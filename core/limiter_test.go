@@ -231,6 +231,31 @@ func TestAllowTogether_AskWithoutCost(t *testing.T) {
 	}
 }
 
+// Asks that meet in one rule of one key are one charge: of Peeks the largest counts, in any
+// order, and a Peek beside an Ask that charges is left out.
+func TestAllowTogether_PeeksThatMeet(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(10))))
+	peek := func(n int) core.Ask { return core.Ask{Limiter: l, Key: "k", Cost: n, Peek: true} }
+	for _, c := range []struct {
+		name string
+		asks []core.Ask
+		want bool
+	}{
+		{"5 and 10", []core.Ask{peek(5), peek(10)}, true},
+		{"5 and 50", []core.Ask{peek(5), peek(50)}, false},
+		{"50 and 5", []core.Ask{peek(50), peek(5)}, false},
+		{"1 charged and 50", []core.Ask{{Limiter: l, Key: "k"}, peek(50)}, true},
+		{"50 and 1 charged", []core.Ask{peek(50), {Limiter: l, Key: "k"}}, true},
+	} {
+		if d, err := core.AllowTogether(t.Context(), c.asks...); err != nil || d.Allowed != c.want {
+			t.Errorf("%s: got %v, %v, want allowed %v", c.name, d, err, c.want)
+		}
+	}
+	if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Used() != 2 {
+		t.Errorf("%d events are in use (%v), want the 2 that were charged", d.State(0).Used(), err)
+	}
+}
+
 func TestAllowTogetherSumsSaturate(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(10))))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: math.MaxInt - 1}

@@ -35,10 +35,10 @@ type Reservation struct {
 // A part is what one call of the Store took, charge by charge; what took nothing
 // has a cost of zero.
 type part struct {
-	costs []int
-	marks []Receipt
-	rules []Rule    // as the Store has counted them, which is what the marks are about
-	since time.Time // when the Store had answered
+	costs    []int
+	receipts []Receipt
+	rules    []Rule    // as the Store has counted them, which is what the receipts are about
+	since    time.Time // when the Store had answered
 }
 
 // age is how many microseconds ago p was charged, less a tolerance: the clock of a server
@@ -79,7 +79,7 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	}
 	first := newPart(len(b.charges))
 	for i := range b.charges {
-		b.charges[i].Receipt = &first.marks[i]
+		b.charges[i].Receipt = &first.receipts[i]
 	}
 	if err := b.decide(ctx, r.store, &r.decision); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 }
 
 func newPart(n int) part {
-	return part{costs: make([]int, n), marks: make([]Receipt, n), rules: make([]Rule, n)}
+	return part{costs: make([]int, n), receipts: make([]Receipt, n), rules: make([]Rule, n)}
 }
 
 // Extend charges asks for the same event, all or none. It is for keys that are found only
@@ -146,7 +146,7 @@ func (r *Reservation) adopt(more *Reservation) {
 			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
 			for j := range r.parts {
 				p := &r.parts[j]
-				p.costs, p.marks, p.rules = append(p.costs, 0), append(p.marks, Receipt{}), append(p.rules, Rule{})
+				p.costs, p.receipts, p.rules = append(p.costs, 0), append(p.receipts, Receipt{}), append(p.rules, Rule{})
 			}
 		}
 		r.times[at] += more.times[i]
@@ -155,7 +155,7 @@ func (r *Reservation) adopt(more *Reservation) {
 	first, latest := more.parts[0], newPart(len(r.asks))
 	latest.since = first.since
 	for i, at := range places {
-		latest.costs[at], latest.marks[at], latest.rules[at] = first.costs[i], first.marks[i], first.rules[i]
+		latest.costs[at], latest.receipts[at], latest.rules[at] = first.costs[i], first.receipts[i], first.rules[i]
 	}
 	r.remember(latest)
 }
@@ -264,9 +264,9 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			}
 			costs[i] -= back
 			p.costs[i] -= back
-			mark := p.rules[i].d.program.Keep(p.marks[i], int64(p.costs[i]))
-			mark.Age = p.age()
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Receipt: &mark})
+			receipt := p.rules[i].d.program.Keep(p.receipts[i], int64(p.costs[i]))
+			receipt.Age = p.age()
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Receipt: &receipt})
 		}
 		if !p.charged() {
 			r.parts = slices.Delete(r.parts, at, at+1)
@@ -286,7 +286,7 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 	var charges []Charge
 	for i, cost := range more.costs {
 		if cost > 0 {
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Debit, Cost: cost, Receipt: &more.marks[i]})
+			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Debit, Cost: cost, Receipt: &more.receipts[i]})
 		}
 	}
 	if charges == nil {

@@ -37,8 +37,8 @@ func reserve(t *testing.T, l *core.Limiter, key string, n int) *core.Reservation
 	return r
 }
 
-// Release leaves all rules charged but the queues.
-func TestReservationRelease(t *testing.T) {
+// LeaveQueue leaves all rules charged but the queues.
+func TestReservation_LeaveQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(),
 			core.LeakyBucket("queue", core.PerSecond(10).WithBurst(5)),
@@ -83,7 +83,7 @@ func TestReservationRelease(t *testing.T) {
 
 // A Store that fails does so once: what may have been given back is not given
 // back again.
-func TestReservationReleaseFails(t *testing.T) {
+func TestReservation_LeaveQueue_StoreFails(t *testing.T) {
 	store := &failing{Store: memstore.New()}
 	l := core.Must(core.New(store, core.LeakyBucket("queue", core.PerHour(5))))
 	r := reserve(t, l, "k", 2)

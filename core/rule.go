@@ -37,7 +37,7 @@ func (a Algorithm) String() string {
 }
 
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
-// it freely. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
+// it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
 //
 // The name is the namespace of the Rule's state on a Store: two Limiters with
 // the same Rule share it, on purpose. It is 1 to 64 characters of printable
@@ -100,7 +100,7 @@ func FixedWindow(name string, l Limit) Rule {
 }
 
 // SlidingLog is a rule that admits at most l.Events in any span of l.Per. It
-// remembers every admitted event, and only those: about 16 bytes each in
+// remembers every admitted event, and only those: 16 to 32 bytes each in
 // memory, about 7 in Redis. l.Burst must be zero or l.Events.
 func SlidingLog(name string, l Limit) Rule {
 	return newRule(name, AlgorithmSlidingLog, l)

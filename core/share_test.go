@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-func TestShare(t *testing.T) {
+func TestRule_Divide(t *testing.T) {
 	for _, c := range []struct {
 		rule core.Rule
 		n    int
@@ -53,7 +53,7 @@ func TestShare(t *testing.T) {
 
 // Shares together are never more than the whole, but for the one event that each
 // admits at least, and never much less.
-func TestSharesAddUp(t *testing.T) {
+func TestRule_Divide_PartsAddUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 {
 		limit := core.Limit{Events: 1 + rng.IntN(1<<rng.IntN(30)), Per: time.Duration(1+rng.IntN(1<<rng.IntN(30))) * time.Microsecond}

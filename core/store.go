@@ -152,7 +152,7 @@ func CheckCharges(charges []Charge) error {
 		case c.Op > Undo:
 			return fmt.Errorf("%w: charge %d has an unknown op", ErrInvalidCharge, i)
 		case c.Op == Undo && c.Receipt == nil:
-			return fmt.Errorf("%w: charge %d undoes nothing: it has no mark", ErrInvalidCharge, i)
+			return fmt.Errorf("%w: charge %d undoes nothing: it has no Receipt", ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
 			return fmt.Errorf("%w: charge %d has a negative delay", ErrInvalidCharge, i)
 		}

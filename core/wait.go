@@ -28,8 +28,8 @@ const MaxWaiters = 10_000
 //
 // Callers that wait for the same key in this process go in the order of arrival. Other
 // processes, and calls of Allow, may go between. With several rules, or where costs do not
-// divide the limit of a window, the wait may turn out longer than it was reckoned, and
-// ErrDeadlineTooNear come later.
+// divide the limit of a window, the wait may be longer than estimated; ErrDeadlineTooNear then
+// comes later.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is [Limiter.Wait] for an event that weighs n. Zero does not wait, and

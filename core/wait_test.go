@@ -164,8 +164,8 @@ func TestLimiter_EmptyKey(t *testing.T) {
 		{"Peek", func() error { _, err := l.Peek(ctx, ""); return err }},
 		{"Reserve", func() error { _, err := l.Reserve(ctx, "", 1); return err }},
 		{"Reset", func() error { return l.Reset(ctx, "") }},
-		{"Refund", func() error { return l.Credit(ctx, "", 1) }},
-		{"Settle", func() error { return l.Debit(ctx, "", 1) }},
+		{"Credit", func() error { return l.Credit(ctx, "", 1) }},
+		{"Debit", func() error { return l.Debit(ctx, "", 1) }},
 		{"Wait", func() error { return l.Wait(ctx, "") }},
 		{"AllowTogether", func() error {
 			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "k", Cost: 1}, core.Ask{Limiter: l, Cost: 1})

@@ -35,8 +35,8 @@ import (
 
 func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *failover.Store {
 	// What Redis does not decide in time, the memory of this instance does. When that
-	// happens a few times in a row, Redis is not asked any more until it answers
-	// again, which is found out in the background.
+	// happens a few times in a row, Redis is not asked any more until it accepts
+	// writes again, which is found out in the background.
 	return failover.New(redisstore.New(rdb, redisstore.Timeout(timeout)), memstore.New(),
 		failover.Deadline(timeout),
 		// The instances cannot ask each other, so each admits its part of every limit.

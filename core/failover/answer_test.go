@@ -31,8 +31,8 @@ var kinds = []struct {
 	{"sliding_log", core.SlidingLog},
 }
 
-// Open says what a store says about an untouched key.
-func TestOpen(t *testing.T) {
+// FailOpen says what a store says about an untouched key.
+func TestFailOpen(t *testing.T) {
 	for _, kind := range kinds {
 		for _, rule := range []core.Rule{
 			kind.rule("plain", core.PerMinute(7)), kind.rule("soft", core.PerMinute(7)).Soft(50), kind.rule("shadow", core.PerMinute(7)).Shadow(),
@@ -62,11 +62,11 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestFailClosed(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerMinute(7))
 	l := limiter(t, failover.FailClosed, rule)
 	for name, err := range map[string]error{
-		"Refund": l.Credit(t.Context(), "k", 1), "Settle": l.Debit(t.Context(), "k", 1), "Reset": l.Reset(t.Context(), "k"),
+		"Credit": l.Credit(t.Context(), "k", 1), "Debit": l.Debit(t.Context(), "k", 1), "Reset": l.Reset(t.Context(), "k"),
 	} {
 		if !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)

@@ -7,14 +7,14 @@ import (
 )
 
 // fallBack decides charges without the primary. An Undo in it is about what the
-// backup has taken, and bears the backup's own mark.
+// backup has taken, and bears the backup's own receipt.
 func (s *Store) fallBack(ctx context.Context, charges []core.Charge) error {
 	s.names.warn(s.Check)
 	s.freshSample(charges)
 	if err := core.CheckCharges(charges); err != nil {
 		return err
 	}
-	unmark(charges)
+	clearReceipts(charges)
 	if err := s.decide(ctx, charges); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 	open, closed := 0, false
 	for i := range charges {
 		if a, ok := s.config.answers[charges[i].Rule.Name()]; ok {
-			// Of Closed only its errors matter: a shadow has none.
+			// FailClosed fails the whole decision, unless its rule is a shadow; then it admits.
 			open++
 			closed = closed || a == FailClosed && !charges[i].Rule.IsShadow()
 		}
@@ -83,7 +83,7 @@ func (s *Store) askBackup(ctx context.Context, charges []core.Charge) error {
 	return s.backup.Take(ctx, charges)
 }
 
-// fit makes sure that the mark of an Undo can be read by c's rule: what a part of
+// fit makes sure that the receipt of an Undo can be read by c's rule: what a part of
 // the cost is worth may have been added to it as the whole rule counts it.
 func fit(c *core.Charge) {
 	p := c.Rule.Program()

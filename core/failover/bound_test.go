@@ -61,7 +61,7 @@ func allowance(rule core.Rule, d time.Duration) int {
 }
 
 // What is admitted during an outage, and until all is as before, is what the
-// package comment says, at the most; and with Share it is not much less than the
+// package comment says, at the most; and with Instances it is not much less than the
 // limit.
 func TestBounds(t *testing.T) {
 	const k, outage = 4, 20 * time.Second
@@ -223,11 +223,11 @@ func TestFit(t *testing.T) {
 		frac int64
 		want int64
 	}{{share, 0, 0}, {share, 6, 6}, {share, 7, 0}, {share, 13, 0}, {log, 13, 13}} {
-		mark := core.Receipt{At: 1}
-		mark.Used.Micros, mark.Used.Frac = 5, c.frac
-		failover.Fit(&core.Charge{Rule: c.rule, Receipt: &mark})
-		if mark.Used.Micros != 5 || mark.Used.Frac != c.want {
-			t.Errorf("%v, fraction %d: %+v, want %d", c.rule, c.frac, mark.Used, c.want)
+		receipt := core.Receipt{At: 1}
+		receipt.Used.Micros, receipt.Used.Frac = 5, c.frac
+		failover.Fit(&core.Charge{Rule: c.rule, Receipt: &receipt})
+		if receipt.Used.Micros != 5 || receipt.Used.Frac != c.want {
+			t.Errorf("%v, fraction %d: %+v, want %d", c.rule, c.frac, receipt.Used, c.want)
 		}
 	}
 }

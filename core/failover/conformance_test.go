@@ -49,7 +49,7 @@ func conformance(under func(*testing.T, *clocked) core.Store) func(t *testing.T)
 }
 
 // An unsigned store is one that is always on its backup, for the suite, which
-// compares marks with those of a store that is not made of others.
+// compares receipts with those of a store that is not made of others.
 type unsigned struct{ *failover.Store }
 
 func (u unsigned) Take(ctx context.Context, charges []core.Charge) error {

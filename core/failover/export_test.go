@@ -7,5 +7,5 @@ func (s *Store) Shares() int {
 	return len(s.shares.known)
 }
 
-// Fit is what askBackup does with the mark of an Undo.
+// Fit is what askBackup does with the receipt of an Undo.
 var Fit = fit

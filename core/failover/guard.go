@@ -86,25 +86,25 @@ func (g *guard) call(ctx context.Context, ask method, charges []core.Charge) err
 
 // A call is a copy of charges that may outlast them.
 type call struct {
-	charges []core.Charge
-	marks   []core.Receipt
-	err     error
-	done    chan struct{}
-	second  atomic.Bool // set by the first of the caller that leaves and the store that returns
+	charges  []core.Charge
+	receipts []core.Receipt
+	err      error
+	done     chan struct{}
+	second   atomic.Bool // set by the first of the caller that leaves and the store that returns
 }
 
 func newCall(charges []core.Charge) *call {
 	c := &call{charges: slices.Clone(charges), done: make(chan struct{})}
 	for i := range c.charges {
-		mark := c.charges[i].Receipt
-		if mark == nil {
+		receipt := c.charges[i].Receipt
+		if receipt == nil {
 			continue
 		}
-		if c.marks == nil {
-			c.marks = make([]core.Receipt, len(charges))
+		if c.receipts == nil {
+			c.receipts = make([]core.Receipt, len(charges))
 		}
-		c.marks[i] = *mark
-		c.charges[i].Receipt = &c.marks[i]
+		c.receipts[i] = *receipt
+		c.charges[i].Receipt = &c.receipts[i]
 	}
 	return c
 }
@@ -126,7 +126,7 @@ func (c *call) copyTo(charges []core.Charge) {
 	for i := range charges {
 		charges[i].State = c.charges[i].State
 		if charges[i].Receipt != nil {
-			*charges[i].Receipt = c.marks[i]
+			*charges[i].Receipt = c.receipts[i]
 		}
 	}
 }

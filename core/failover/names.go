@@ -32,13 +32,14 @@ func (n *names) declare(rules []core.Rule) {
 func (n *names) warn(check func() error) {
 	n.warned.Do(func() {
 		if err := check(); err != nil {
-			slog.Default().Warn("weir: the backups of some rules have no effect", slog.String("error", err.Error()))
+			slog.Default().Warn("weir: FailClosedFor or FailOpenFor name rules that do not exist", slog.String("error", err.Error()))
 		}
 	})
 }
 
 // Check returns a [core.ErrInvalidRule] if [FailClosedFor] or [FailOpenFor] name a rule that
-// no limiter on the Store has: a misspelt name leaves the rule that was meant to the backup.
+// no limiter on the Store has: with a misspelt name, the intended rule is decided by the
+// ordinary backup.
 // Call it when all limiters are made. Otherwise the first decision of the backup logs it.
 func (s *Store) Check() error {
 	s.names.mu.Lock()

@@ -16,8 +16,8 @@ func leavesReceipt(c *core.Charge) bool {
 	return c.Receipt != nil && (c.Op == core.Spend || c.Op == core.Debit)
 }
 
-// unmark forgets what a store that failed may have noted.
-func unmark(charges []core.Charge) {
+// clearReceipts forgets what a store that failed may have noted.
+func clearReceipts(charges []core.Charge) {
 	for i := range charges {
 		if leavesReceipt(&charges[i]) {
 			*charges[i].Receipt = core.Receipt{}
@@ -45,9 +45,9 @@ func originOf(c *core.Charge) origin {
 // unsigned is c, an Undo, as the store knows it that has the charge.
 func unsigned(c core.Charge) core.Charge {
 	if c.Receipt != nil {
-		mark := *c.Receipt
-		mark.Origin >>= 1
-		c.Receipt = &mark
+		receipt := *c.Receipt
+		receipt.Origin >>= 1
+		c.Receipt = &receipt
 	}
 	return c
 }

@@ -31,7 +31,7 @@ func (s State) String() string {
 // Stats counts what a Store has met since it was made.
 type Stats struct {
 	Failures uint64 // calls that the primary failed
-	Backup   uint64 // calls that the backup, Open or Closed has decided
+	Backup   uint64 // calls that the backup or FailOpen has decided, and not those that end in core.ErrFailClosed
 	Lost     uint64 // refunds that the primary did not carry out: what they were about stays taken
 	Outages  uint64 // how often the primary was left
 	Probes   uint64 // probes that were sent

@@ -78,8 +78,8 @@ func (s *Store) Declare(rules ...core.Rule) error {
 }
 
 // Take implements [core.Store]. Errors are those of a ctx that has ended, those of
-// charges that break the contract, and those of the backup. Credits have others:
-// see the package comment.
+// charges that break the contract, and those of the backup. A Credit or an Undo
+// has others: see the package comment.
 func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
 // ask asks the primary at begun. away says that it did not decide, for the reason
 // in err, and that the backup has to.
 func (s *Store) ask(ctx context.Context, begun time.Duration, charges []core.Charge) (away bool, err error) {
-	unmark(charges)
+	clearReceipts(charges)
 	if s.direct {
 		err = safely(ctx, take, s.primary, charges)
 	} else {

@@ -223,8 +223,8 @@ func TestUndoOnBoth(t *testing.T) {
 	})
 }
 
-// A mark that a primary has noted before it failed is not the backup's.
-func TestMarkOfAnUnknownFate(t *testing.T) {
+// A receipt that a primary has noted before it failed is not the backup's.
+func TestReceiptOfAnUnknownFate(t *testing.T) {
 	ctx := context.Background()
 	eachPair(t, func(p *pair) {
 		p.primary.set(lose)
@@ -237,19 +237,19 @@ func TestMarkOfAnUnknownFate(t *testing.T) {
 }
 
 // Nor is it Open's, which takes nothing.
-func TestMarkOfOpen(t *testing.T) {
+func TestReceiptOfFailOpen(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(lose)
-		rule, mark := perYear, core.Receipt{At: 1, Origin: 8}
-		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: rule, Cost: 1, Receipt: &mark}}))
-		if want := (core.Receipt{Origin: 1}); mark != want {
-			t.Errorf("the mark is %+v, want %+v", mark, want)
+		rule, receipt := perYear, core.Receipt{At: 1, Origin: 8}
+		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: rule, Cost: 1, Receipt: &receipt}}))
+		if want := (core.Receipt{Origin: 1}); receipt != want {
+			t.Errorf("the receipt is %+v, want %+v", receipt, want)
 		}
 	}, failover.FailOpenFor("year"))
 }
 
 // Open has taken nothing, and so gives nothing back, whoever decides by then.
-func TestUndoOfOpen(t *testing.T) {
+func TestUndoOfFailOpen(t *testing.T) {
 	ctx := context.Background()
 	eachPair(t, func(p *pair) {
 		p.reserve(10)

@@ -182,7 +182,7 @@ func Headers(v ...HeaderVersion) Option {
 
 // FailClosed answers 503 with Retry-After to requests that the Store could not
 // decide. Without it they are let through, unlimited, except for a
-// [core.ErrFailClosed], which is always a 503. It is for routes where an
+// [core.ErrFailClosed], which is a 503 in any case, unless [OnError] says otherwise. It is for routes where an
 // unlimited request is worse than none, such as a login.
 func FailClosed() Option {
 	return option(func(c *config) { c.failClosed = true })
@@ -202,7 +202,8 @@ func FailClosed() Option {
 //   - [keyfunc.ErrNoToken], status 401: a key function wants a bearer token;
 //   - any other [keyfunc.ErrNoKey], status 400;
 //   - any other error of a key function, or [core.ErrNegativeCost], status 500;
-//   - the error of the Store, status 0, or 503 with [FailClosed];
+//   - the error of the Store, status 0; 503 with [FailClosed] or for a
+//     [core.ErrFailClosed]; 500 for a [core.ErrInvalidCharge];
 //   - the error of a request that has ended (r.Context().Err() is not nil),
 //     status 503. The Store is not to blame. Here 0 means 503, for otherwise
 //     hanging up would be a way past the limit.
@@ -220,7 +221,7 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 }
 
 // ExposeHeaders lets scripts of other origins read the fields of the gate: it adds
-// their names to Access-Control-ExposeHeaders-Headers (Fetch standard), after the names
+// their names to Access-Control-Expose-Headers (Fetch standard), after the names
 // that are there already. A CORS middleware that replaces that field must come
 // before the gate.
 func ExposeHeaders() Option {

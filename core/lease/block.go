@@ -27,7 +27,7 @@ type block struct {
 	at     int64 // when the store leased the tokens, by the store's clock (us)
 	asked  int64 // before that, by the clock of this process (ns)
 	ends   int64 // when all tokens expire (ns)
-	origin int   // of the mark
+	origin int   // of the receipt
 
 	front int64 // where the first slot begins, at the earliest, from at on
 	limit int64 // front and a unit for each token
@@ -92,7 +92,7 @@ func (b *block) trim(m *meter, now int64) {
 	}
 }
 
-// mark returns the mark of a charge of the tokens.
-func (b *block) mark(m *meter) core.Receipt {
+// receipt returns the receipt of a charge of the tokens.
+func (b *block) receipt(m *meter) core.Receipt {
 	return core.Receipt{At: b.at, Used: m.span(b.front), Origin: b.origin}
 }

@@ -107,9 +107,9 @@ func (y *yard) step() {
 	}
 }
 
-func (y *yard) block(mark core.Receipt, asked, n int64) block {
-	first := y.m.count(mark.Used)
-	return block{at: mark.At, asked: asked, ends: forever, front: first, limit: first + n*y.m.unit}
+func (y *yard) block(receipt core.Receipt, asked, n int64) block {
+	first := y.m.count(receipt.Used)
+	return block{at: receipt.At, asked: asked, ends: forever, front: first, limit: first + n*y.m.unit}
 }
 
 // lease leases for c, and hands out some of it at once.

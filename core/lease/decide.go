@@ -26,7 +26,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 	case o == straight:
 		return s.call(ctx, charges)
 	case o == granted && c.Receipt != nil:
-		*c.Receipt = t.mark(t.cell.m)
+		*c.Receipt = t.receipt(t.cell.m)
 	}
 	return nil
 }

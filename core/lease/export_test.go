@@ -36,8 +36,8 @@ func (s *Store) ReturnAll(t testing.TB) {
 		for _, c := range s.shards[i].cells {
 			for j, b := range slices.Backward(c.blocks[:]) {
 				if b.trim(c.m, now); b.tokens(c.m) > 0 {
-					mark := b.mark(c.m)
-					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Receipt: &mark}})
+					receipt := b.receipt(c.m)
+					err := s.next.Take(t.Context(), []core.Charge{{Key: c.key, Rule: c.m.rule, Op: core.Undo, Cost: int(b.tokens(c.m)), Receipt: &receipt}})
 					if err != nil {
 						t.Fatal(err)
 					}

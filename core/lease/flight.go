@@ -65,7 +65,7 @@ type flight struct {
 
 	sent, heard int64
 	charge      [1]core.Charge
-	mark        core.Receipt
+	receipt     core.Receipt
 }
 
 // launch sends a flight for those who wait for c, as far as the Store can have enough
@@ -113,7 +113,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 
 func (s *Store) fly(sh *shard, f *flight) {
 	defer s.background.Done()
-	f.charge[0] = core.Charge{Key: f.cell.key, Rule: f.cell.m.rule, Cost: int(f.n), Receipt: &f.mark}
+	f.charge[0] = core.Charge{Key: f.cell.key, Rule: f.cell.m.rule, Cost: int(f.n), Receipt: &f.receipt}
 	f.sent = s.clock()
 	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()
@@ -146,7 +146,7 @@ func (s *Store) fly(sh *shard, f *flight) {
 func (s *Store) land(sh *shard, f *flight) {
 	c := f.cell
 	m := c.m
-	first := m.count(f.mark.Used)
+	first := m.count(f.receipt.Used)
 	report := newReport(m, &f.charge[0], f.sent, f.heard)
 	if m.flow > 0 { // a State is rounded to microseconds, a Receipt is not
 		report.used = first + f.n*m.unit
@@ -155,7 +155,7 @@ func (s *Store) land(sh *shard, f *flight) {
 		c.said.doubt()
 	}
 	b := block{
-		at: f.mark.At, asked: f.sent, ends: f.sent + report.surely() - report.surely()/driftShare, origin: f.mark.Origin,
+		at: f.receipt.At, asked: f.sent, ends: f.sent + report.surely() - report.surely()/driftShare, origin: f.receipt.Origin,
 		front: first, limit: first + f.n*m.unit,
 	}
 	c.follow(b.origin)

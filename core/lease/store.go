@@ -80,8 +80,8 @@ type Stats struct {
 	Held   uint64 // tokens that are held now
 }
 
-// Stats returns the counts so far. Tokens that were leased and are not held were spent, or
-// have expired.
+// Stats returns the counts so far. Tokens that were leased and are not held were spent, have
+// expired, or were dropped (Close, Reset, MaxKeys).
 func (s *Store) Stats() Stats {
 	sum := Stats{Calls: s.calls.Load()}
 	now := s.clock()

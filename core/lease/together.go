@@ -44,7 +44,7 @@ func (s *Store) together(ctx context.Context, charges []core.Charge) error {
 	}
 	for i := range parts {
 		if c := &charges[i]; parts[i].outcome == granted && c.Receipt != nil {
-			*c.Receipt = parts[i].taken.mark(parts[i].taken.cell.m)
+			*c.Receipt = parts[i].taken.receipt(parts[i].taken.cell.m)
 		}
 	}
 	return nil

@@ -44,12 +44,12 @@ func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
 		t: t, rule: rule, start: time.Now(), store: memstore.New(),
 		rng: rand.New(rand.NewPCG(seed, 17)), calls: make(map[string]int),
 	}
-	var mark core.Receipt
+	var receipt core.Receipt
 	probe := core.TokenBucket("probe", core.PerSecond(1))
-	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: probe, Cost: 1, Receipt: &mark}}); err != nil {
+	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: probe, Cost: 1, Receipt: &receipt}}); err != nil {
 		t.Fatal(err)
 	}
-	w.ahead = mark.At
+	w.ahead = receipt.At
 	for range 8 {
 		w.weather = append(w.weather, time.Duration(1+w.rand(int64(2*w.full()))), time.Duration(1+w.rand(30))*time.Millisecond)
 	}
@@ -112,8 +112,8 @@ func (l *link) Take(ctx context.Context, charges []core.Charge) error {
 // take asks s for cost events, and notes when they were admitted: when the Store gave
 // them, if that was for this very call, or else when it returned.
 func (w *world) take(s core.Store, cost int) (admitted bool) {
-	var mark core.Receipt
-	charges := []core.Charge{{Key: "k", Rule: w.rule, Cost: cost, Receipt: &mark}}
+	var receipt core.Receipt
+	charges := []core.Charge{{Key: "k", Rule: w.rule, Cost: cost, Receipt: &receipt}}
 	if w.rand(3) == 0 { // beside a rule that denies now and then, before or after this one is asked
 		charges = append(charges, core.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: besideRule, Cost: 1})
 	}
@@ -134,8 +134,8 @@ func (w *world) take(s core.Store, cost int) (admitted bool) {
 	case !charges[0].State.Allowed:
 		return false
 	}
-	if mark.At >= asked && mark.At < at {
-		at = mark.At
+	if receipt.At >= asked && receipt.At < at {
+		at = receipt.At
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

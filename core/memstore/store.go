@@ -108,7 +108,8 @@ type config struct{ maxKeys int }
 //	sliding window                  2⅓, and ⅔ for each sub-window that it has room for
 //
 // Besides, a store takes some 3 KB for each of its shards, of which it has one for
-// every 1024 to 2048 of n, up to 256; and each rule has at most 16 shared buckets a
+// every 1024 to 2048 of n, up to 256, and up to 4096 where a shard would hold more than
+// 32768; and each rule has at most 16 shared buckets a
 // shard. MaxKeys panics if n is less than 1; less than 1024 is 1024.
 func MaxKeys(n int) Option {
 	if n < 1 {
@@ -147,7 +148,7 @@ func (s *Store) now() int64 {
 	return s.origin + int64(time.Since(s.start)/time.Microsecond)
 }
 
-// mix folds two words into a hash that is never 0, the mark of a free slot.
+// mix folds two words into a hash that is never 0, the receipt of a free slot.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xbf58476d1ce4e5b9)
 	return max(1, hi^lo)

@@ -145,7 +145,7 @@ func (st *step) spend(c *core.Charge, now int64) {
 		if st.shard.spilled {
 			st.read(c, now) // another charge of the decision may share the spillway
 		}
-		st.mark(c, now)
+		st.receipt(c, now)
 		level := p.Bucket.Spend(st.used, now, cost)
 		if st.cell != nil {
 			st.cell.set(level.Until, tolerance(&p.Bucket))
@@ -156,10 +156,10 @@ func (st *step) spend(c *core.Charge, now int64) {
 		if st.shard.spilled {
 			st.read(c, now)
 		}
-		st.mark(c, now)
+		st.receipt(c, now)
 		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
 	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		st.mark(c, now)
+		st.receipt(c, now)
 		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Spend(h, now, cost) })
 	default:
 		panic(p.Kind.Unknown())
@@ -182,8 +182,8 @@ func (st *step) move(c *core.Charge, now int64) {
 	}
 }
 
-// mark notes what an Undo has to know, before anything is taken.
-func (st *step) mark(c *core.Charge, now int64) {
+// receipt notes what an Undo has to know, before anything is taken.
+func (st *step) receipt(c *core.Charge, now int64) {
 	if c.Receipt != nil {
 		*c.Receipt = core.Receipt{At: now, Used: st.used}
 	}

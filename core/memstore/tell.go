@@ -24,7 +24,7 @@ func (st *step) debit(c *core.Charge, now int64) {
 	if st.shard.spilled {
 		st.read(c, now) // another charge of the decision may share the spillway
 	}
-	st.mark(c, now)
+	st.receipt(c, now)
 	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
 	case algo.KindTokenBucket, algo.KindLeakyBucket:
 		st.shard.setBucket(st.place, p.Bucket.Debit(st.used, now, cost), &p.Bucket, now)

@@ -144,7 +144,7 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 	}
 }
 
-// states are what is left for key, without the pointers to the rules.
+// states are what is left for key, without the rules.
 func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	t.Helper()
 	d, err := l.Peek(t.Context(), key)

@@ -136,8 +136,8 @@ func (g *group) undo() *group {
 		if c.Op != core.Spend || !g.taken(i) {
 			continue
 		}
-		mark := g.mark(i)
-		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Receipt: &mark})
+		receipt := g.receipt(i)
+		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Receipt: &receipt})
 		back.keys = append(back.keys, g.keys[i])
 	}
 	if back.charges == nil {
@@ -157,8 +157,8 @@ func (g *group) taken(i int) bool {
 	return err == nil && v.Allowed
 }
 
-// mark is what undoing the i-th charge takes.
-func (g *group) mark(i int) core.Receipt {
+// receipt is what undoing the i-th charge takes.
+func (g *group) receipt(i int) core.Receipt {
 	m := core.Receipt{At: g.time}
 	switch g.charges[i].Rule.Algorithm() {
 	case core.AlgorithmTokenBucket, core.AlgorithmLeakyBucket:
@@ -167,7 +167,7 @@ func (g *group) mark(i int) core.Receipt {
 	return m
 }
 
-// answer fills in the States, and the marks of what was taken. admitted is the
+// answer fills in the States, and the receipts of what was taken. admitted is the
 // outcome of all groups together.
 func (g *group) answer(admitted bool) error {
 	fit := true
@@ -181,7 +181,7 @@ func (g *group) answer(admitted bool) error {
 		c.Answer(v, spent)
 		fit = fit && (c.State.Allowed || c.Rule.IsShadow())
 		if c.Receipt != nil && (spent && c.State.Allowed || c.Op == core.Debit) {
-			*c.Receipt = g.mark(i)
+			*c.Receipt = g.receipt(i)
 		}
 	}
 	if fit != g.admitted {

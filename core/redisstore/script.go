@@ -51,8 +51,8 @@ func opFor(c *core.Charge) byte {
 // time.
 const timed = '+'
 
-// markArguments is how many arguments the mark of an undo has.
-const markArguments = 4
+// receiptArguments is how many arguments the receipt of an undo has.
+const receiptArguments = 4
 
 // MaxCharges is how many charges of one slot can be decided together: Lua has
 // 200 local variables, and a charge needs nine.
@@ -101,7 +101,7 @@ func compose(shape string) *script {
 			spend.WriteString(section("credit"))
 		case opUndo:
 			spend.WriteString(section("undo"))
-			first += markArguments
+			first += receiptArguments
 		}
 		if op == opSpend || op == opShadowSpend || op == opDebit {
 			corrupt = append(corrupt, section("corrupt"))

@@ -20,19 +20,19 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	s := h.Store.(*redisstore.Store)
 	const n = core.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
-	take := func(op core.Op, cost int, mark *core.Receipt) core.State {
-		charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: mark}}
+	take := func(op core.Op, cost int, receipt *core.Receipt) core.State {
+		charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
 		if err := s.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
 		return charges[0].State
 	}
-	var marks []*core.Receipt
+	var receipts []*core.Receipt
 	for range n {
 		take(core.Spend, 8, nil)
 		m := new(core.Receipt)
 		take(core.Spend, 1, m)
-		marks = append(marks, m)
+		receipts = append(receipts, m)
 		h.Advance(time.Second)
 	}
 	key := s.Key("k", rule)
@@ -52,9 +52,9 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 				t.Fatal("half the limit was admitted")
 			}
 		}, 2},
-		{"undo", func(i int) { take(core.Undo, 1, marks[len(marks)-1-i]) }, 6},
-		{"refund of 1", func(int) { take(core.Credit, 1, nil) }, 6},
-		{"settle", func(int) { take(core.Debit, 3, nil) }, 6},
+		{"undo", func(i int) { take(core.Undo, 1, receipts[len(receipts)-1-i]) }, 6},
+		{"credit of 1", func(int) { take(core.Credit, 1, nil) }, 6},
+		{"debit", func(int) { take(core.Debit, 3, nil) }, 6},
 	} {
 		for i := range 20 {
 			sum := 0

@@ -30,7 +30,7 @@ type logPair struct {
 	rule  core.Rule
 	rdb   *redis.Client
 	key   string
-	held  []core.Charge // admitted, with their marks
+	held  []core.Charge // admitted, with their receipts
 	trace []string
 }
 
@@ -43,14 +43,14 @@ func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 }
 
 // take sends the charge to both stores and returns the state.
-func (p *logPair) take(rule core.Rule, op core.Op, cost int, mark *core.Receipt) core.State {
+func (p *logPair) take(rule core.Rule, op core.Op, cost int, receipt *core.Receipt) core.State {
 	p.t.Helper()
-	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, mark %v, at %d", op, cost, rule, mark, p.h.Now().UnixMicro()))
+	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, receipt %v, at %d", op, cost, rule, receipt, p.h.Now().UnixMicro()))
 	one := func(s core.Store) core.Charge {
 		c := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost}}
 		switch {
-		case mark != nil:
-			m := *mark
+		case receipt != nil:
+			m := *receipt
 			c[0].Receipt = &m
 		case op == core.Spend:
 			c[0].Receipt = new(core.Receipt)
@@ -383,27 +383,27 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := harness(rdb)
 			rule := core.SlidingLog(c.name, core.PerDay(1_000_000))
-			take := func(op core.Op, cost int, mark *core.Receipt) *core.Receipt {
-				charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: mark}}
+			take := func(op core.Op, cost int, receipt *core.Receipt) *core.Receipt {
+				charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
 				if err := h.Store.Take(context.Background(), charges); err != nil {
 					t.Fatal(err)
 				}
 				h.Advance(time.Second)
-				return mark
+				return receipt
 			}
 			for range c.older {
 				take(core.Spend, c.cost, nil)
 			}
-			mark := take(core.Spend, c.cost, new(core.Receipt))
+			receipt := take(core.Spend, c.cost, new(core.Receipt))
 			for range c.newer {
 				take(core.Spend, c.cost, nil)
 			}
 			cost := c.cost
 			if c.op == core.Credit {
-				mark, cost = nil, max(1, c.cost*1500*(c.cost/5))
+				receipt, cost = nil, max(1, c.cost*1500*(c.cost/5))
 			}
 			total := 0
-			calls := commandsOf(t, rdb, func() { take(c.op, cost, mark) })
+			calls := commandsOf(t, rdb, func() { take(c.op, cost, receipt) })
 			for name, n := range calls {
 				if name != "evalsha" && name != "eval" {
 					total += n

@@ -54,7 +54,7 @@ func cases() []testCase {
 		},
 		{
 			"Peek",
-			"Peek, and a cost of zero, say what Allow would say and take nothing.",
+			"Peek, and AllowN of zero, say what Allow would say and take nothing.",
 			eachAlgorithm(peek),
 		},
 		{

@@ -77,16 +77,16 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 		}
 		return charges[0].State.Allowed
 	}
-	mark := new(core.Receipt)
-	take(core.Charge{Cost: 2, Receipt: mark})
+	receipt := new(core.Receipt)
+	take(core.Charge{Cost: 2, Receipt: receipt})
 	s.Advance(-time.Minute - grain)
 	take(core.Charge{Cost: 2})
 	s.Advance(time.Minute + grain)
 	if !take(core.Charge{Cost: 3}) {
 		s.fail("%s: a period after the step, 3 of 3 were denied", a.name)
 	}
-	mark.Age = (time.Minute + grain).Microseconds()
-	take(core.Charge{Op: core.Undo, Cost: 2, Receipt: mark})
+	receipt.Age = (time.Minute + grain).Microseconds()
+	take(core.Charge{Op: core.Undo, Cost: 2, Receipt: receipt})
 	if take(core.Charge{Cost: 1}) {
 		s.fail("%s: the undo of 2 events freed events of others", a.name)
 	}

@@ -69,9 +69,9 @@ type history struct {
 
 // What is held is a charge that can be undone.
 type held struct {
-	charge core.Charge
-	mark   core.Receipt
-	at     time.Duration // by the clock that never steps
+	charge  core.Charge
+	receipt core.Receipt
+	at      time.Duration // by the clock that never steps
 }
 
 func newHistory(s *subject, seed uint64) *history {
@@ -175,7 +175,7 @@ func (h *history) compare(got, want *core.Charge) {
 		return
 	}
 	if *got.Receipt != *want.Receipt {
-		h.fail("%v:\n\tgot  mark %+v\n\twant mark %+v", describe([]core.Charge{*got}), *got.Receipt, *want.Receipt)
+		h.fail("%v:\n\tgot  receipt %+v\n\twant receipt %+v", describe([]core.Charge{*got}), *got.Receipt, *want.Receipt)
 	}
 	h.held = append(h.held, held{*got, *got.Receipt, h.real})
 }
@@ -260,10 +260,10 @@ func (h *history) telling(c core.Charge) core.Charge {
 		}
 		c.Op, c.State, c.MaxDelay = core.Undo, core.State{}, 0
 		if c.Cost = min(c.Cost, 1+h.rng.IntN(c.Cost)*2); c.Cost < back.charge.Cost {
-			back.mark = c.Rule.Program().Keep(back.mark, int64(back.charge.Cost-c.Cost))
+			back.receipt = c.Rule.Program().Keep(back.receipt, int64(back.charge.Cost-c.Cost))
 		}
-		back.mark.Age = (h.real - back.at).Microseconds()
-		c.Receipt = &back.mark
+		back.receipt.Age = (h.real - back.at).Microseconds()
+		c.Receipt = &back.receipt
 	case c.Op == core.Undo:
 		c.Op = core.Credit
 	case c.Op == core.Debit && h.rng.IntN(2) == 0:

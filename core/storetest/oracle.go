@@ -21,10 +21,10 @@ type oracle struct {
 
 // An event was admitted and may be undone.
 type event struct {
-	at     time.Duration // by the clock that never steps
-	window int64         // of a fixed window: the window that it counts in
-	cost   int           // what has not been undone
-	mark   core.Receipt
+	at      time.Duration // by the clock that never steps
+	window  int64         // of a fixed window: the window that it counts in
+	cost    int           // what has not been undone
+	receipt core.Receipt
 }
 
 // span returns an error if some span holds more than capacity events and the rate times
@@ -129,14 +129,14 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				at := rng.IntN(len(open))
 				e := &o.events[open[at]]
 				open = append(open[:at], open[at+1:]...)
-				e.mark.Age = (o.real - e.at).Microseconds()
-				take(core.Charge{Key: key, Rule: rule, Op: core.Undo, Cost: e.cost, Receipt: &e.mark})
+				e.receipt.Age = (o.real - e.at).Microseconds()
+				take(core.Charge{Key: key, Rule: rule, Op: core.Undo, Cost: e.cost, Receipt: &e.receipt})
 				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
 				e.cost = 0
 				undone++
 			default:
 				e := event{at: o.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
-				if !take(core.Charge{Key: key, Rule: rule, Op: core.Spend, Cost: e.cost, Receipt: &e.mark}).Allowed {
+				if !take(core.Charge{Key: key, Rule: rule, Op: core.Spend, Cost: e.cost, Receipt: &e.receipt}).Allowed {
 					break
 				}
 				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))

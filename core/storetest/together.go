@@ -28,7 +28,7 @@ func denialTakesNothing(s *subject, a algorithm) {
 	}
 }
 
-// sameState compares all but the Rule pointers.
+// sameState compares all but the Rules.
 func sameState(a, b core.State) bool {
 	a.Rule, b.Rule = core.Rule{}, core.Rule{}
 	return a == b

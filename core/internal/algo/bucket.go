@@ -236,7 +236,7 @@ func (b *Bucket) Undo(used Span, now, cost int64, m Receipt) (l Level, undone bo
 	return b.At(b.less(used, back), now), true
 }
 
-// Keep is the mark of a charge of which cost tokens stay taken when the rest is
+// Keep is the receipt of a charge of which cost tokens stay taken when the rest is
 // undone.
 func (b *Bucket) Keep(m Receipt, cost int64) Receipt {
 	m.Used = b.add(m.Used, b.Price(cost))

@@ -93,7 +93,7 @@ func (p *Program) Soften(v *Verdict, cost int64, spent bool) {
 	v.Remaining = max(0, v.Remaining)
 }
 
-// Keep is the mark of a charge of which cost stays when the rest is undone.
+// Keep is the receipt of a charge of which cost stays when the rest is undone.
 func (p *Program) Keep(m Receipt, cost int64) Receipt {
 	if p.isBucket() {
 		return p.Bucket.Keep(m, cost)

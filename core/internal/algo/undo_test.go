@@ -7,7 +7,7 @@ import (
 
 // Among the events that are not undone, no more ever fall into a span than the
 // bucket holds and refills in it, if what is undone does not overlap. If it does, what
-// refills while marks are open can be kept: these walks find less than a burst more.
+// refills while receipts are open can be kept: these walks find less than a burst more.
 func TestUndoNeverOpensABucket(t *testing.T) {
 	b, err := NewBucket(3, 1000, 5)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *bucketWalk) spend(cost int64) (admitted bool) {
 	if !w.b.Fits(used, cost, Never) {
 		return false
 	}
-	w.events = append(w.events, event{at: w.now, cost: cost, mark: Receipt{At: w.now, Used: used}})
+	w.events = append(w.events, event{at: w.now, cost: cost, receipt: Receipt{At: w.now, Used: used}})
 	w.state = w.b.Spend(used, w.now, cost)
 	return true
 }
@@ -69,7 +69,7 @@ func (w *bucketWalk) undo(i int, n int64) bool {
 	}
 	e.cost -= n
 	used, _ := w.b.Used(w.state, w.now)
-	l, ok := w.b.Undo(used, w.now, n, w.b.Keep(e.mark, e.cost))
+	l, ok := w.b.Undo(used, w.now, n, w.b.Keep(e.receipt, e.cost))
 	if ok {
 		w.state = l
 	}
@@ -91,7 +91,7 @@ func (w *bucketWalk) check(t *testing.T, burst int64) {
 
 type event struct {
 	at, cost int64
-	mark     Receipt
+	receipt  Receipt
 }
 
 // The same for a log: no span of its period ever holds more than its events.
@@ -112,11 +112,11 @@ func TestUndoNeverOpensALog(t *testing.T) {
 				now += rng.Int64N(300) * rng.Int64N(3)
 				if r := l.Read(&h, now, 1); l.Fits(r, 1) {
 					l.Spend(&h, now, 1)
-					events = append(events, event{at: now, cost: 1, mark: Receipt{At: now}})
+					events = append(events, event{at: now, cost: 1, receipt: Receipt{At: now}})
 				}
 				if i := len(events) - 1 - rng.IntN(8); i >= 0 && rng.IntN(3) == 0 && events[i].cost > 0 {
 					events[i].cost = 0
-					l.Undo(&h, now, 1, events[i].mark)
+					l.Undo(&h, now, 1, events[i].receipt)
 				}
 			}
 			for i := range events {
@@ -131,7 +131,7 @@ func TestUndoNeverOpensALog(t *testing.T) {
 	}
 }
 
-// A mark that was never made undoes nothing.
+// A receipt that was never made undoes nothing.
 func TestUndoNothing(t *testing.T) {
 	b, _ := NewBucket(10, 1_000_000, 10)
 	w, _ := NewWindow(10, 1_000_000)

@@ -9,11 +9,11 @@
 -- which writes only what must not wait. Where the op is another, debit takes
 -- whether it fits or not, undo takes back one charge, and credit a number of events. A
 -- section is written for charge N: _N ends the names of its variables, KEYS[I_N] is
--- its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the first of a mark.
+-- its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the first of a receipt.
 --
 -- KEYS     one key for every charge
 -- ARGV[1]  now in Unix microseconds; empty for the server's own clock
--- then the arguments of every charge; of one to undo, followed by its mark: the time
+-- then the arguments of every charge; of one to undo, followed by its receipt: the time
 -- at which it was made, the part of a bucket that was in use before (us, fraction), and
 -- its age by the clock of the caller (us), which is more than the time since then if the
 -- server's clock has stepped back
