@@ -73,7 +73,7 @@ func (b *batch) merge() []int {
 	for i, c := range b.charges {
 		at := len(kept)
 		for j := range kept {
-			if kept[j].Rule.d.id == c.Rule.d.id && kept[j].Key == c.Key {
+			if kept[j].meets(&c) {
 				at = j
 				break
 			}
@@ -109,11 +109,17 @@ func (c *Charge) absorb(other Charge) {
 	case other.Op == Peek:
 	case c.Op == Peek:
 		c.Op, c.Cost = other.Op, other.Cost
-	case c.Cost > math.MaxInt-other.Cost:
-		c.Cost = math.MaxInt
 	default:
-		c.Cost += other.Cost
+		c.Cost = saturated(c.Cost, other.Cost)
 	}
+}
+
+// saturated is a + b, or the largest int.
+func saturated(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
 }
 
 // expand gives every ask its State again.

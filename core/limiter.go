@@ -12,8 +12,8 @@ import (
 
 // A Limiter is a Store and the Rules that an event has to satisfy, all of them.
 // It is safe for concurrent use. A key is any text but the empty one, which is an
-// [ErrEmptyKey]: it would be one state for all whose key is empty by mistake. All state is in the Store, but for who waits
-// in [Limiter.Wait].
+// [ErrEmptyKey]: it would be one state for all whose key is empty by mistake. All state is
+// in the Store, except for the callers that wait in [Limiter.Wait].
 type Limiter struct {
 	store Store
 	rules []Rule

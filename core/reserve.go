@@ -140,7 +140,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 func (r *Reservation) adopt(more *Reservation) {
 	places := make([]int, len(more.asks))
 	for i, c := range more.asks {
-		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.Rule.d.id == c.Rule.d.id && known.Key == c.Key })
+		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.meets(&c) })
 		if at < 0 {
 			at = len(r.asks)
 			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)

@@ -37,7 +37,8 @@ func (a Algorithm) String() string {
 }
 
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
-// it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
+// it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not.
+// [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
 //
 // The name is the namespace of the Rule's state on a Store: two Limiters with
 // the same Rule share it, on purpose. It is 1 to 64 characters of printable

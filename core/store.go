@@ -135,6 +135,9 @@ func (c *Charge) Answer(v algo.Verdict, spent bool) {
 	}
 }
 
+// meets says whether c and o are about one rule of one key.
+func (c *Charge) meets(o *Charge) bool { return c.Rule.d.id == o.Rule.d.id && c.Key == o.Key }
+
 // CheckCharges returns an [ErrInvalidCharge] if charges break the contract of
 // [Store].
 func CheckCharges(charges []Charge) error {
@@ -157,7 +160,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("%w: charge %d has a negative delay", ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
-			if charges[j].Rule.d.id == c.Rule.d.id && charges[j].Key == c.Key {
+			if charges[j].meets(c) {
 				return fmt.Errorf("%w: charges %d and %d name the same key and rule", ErrInvalidCharge, j, i)
 			}
 		}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -110,14 +109,6 @@ func (l *Limiter) canMake(ctx context.Context, key string, w *waiter) error {
 			return err
 		}
 	}
-}
-
-// saturated is a + b, or the largest int.
-func saturated(a, b int) int {
-	if a > math.MaxInt-b {
-		return math.MaxInt
-	}
-	return a + b
 }
 
 // patient is the question whether n events can go before ctx ends.

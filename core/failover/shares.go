@@ -30,12 +30,15 @@ func (s *shares) of(r core.Rule) core.Rule {
 	if ok {
 		return share
 	}
-	share = r.Divide(s.n)
+	divided := r.Divide(s.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if share, ok = s.known[r]; ok {
+		return share
+	}
 	if len(s.known) >= mostShares {
 		clear(s.known)
 	}
-	s.known[r] = share
-	return share
+	s.known[r] = divided
+	return divided
 }

@@ -58,9 +58,9 @@ func (c *charging) takeKnown(ctx context.Context) error {
 
 // takeRejected charges a request for which the key function of l has failed with the error
 // missing. It charges the keys that are known and, unless they are denied, the partial key of
-// the error, if there is one. If the partial key is denied, the known keys stay charged, because the work of the
-// key function is done by then. The end of the request's context does not prevent the
-// charge: otherwise a client could avoid it by hanging up.
+// the error, if there is one. If the partial key is denied, the known keys stay charged,
+// because the work of the key function is done by then. The end of the request's context
+// does not prevent the charge: otherwise a client could avoid it by hanging up.
 func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	ctx := context.WithoutCancel(c.Context)
 	if err := c.takeKnown(ctx); err != nil {

@@ -75,7 +75,7 @@ func integer(n int64) any {
 
 // A price is a charge without its key: what the arguments depend on.
 type price struct {
-	rule           core.Rule
+	program        algo.Program
 	cost, patience int64
 }
 
@@ -84,7 +84,7 @@ type price struct {
 // may choose at will.
 func (s *Store) arguments(args []any, c *core.Charge) []any {
 	rule := c.Rule
-	p := price{rule, cost(c), c.Patience()}
+	p := price{*rule.Program(), cost(c), c.Patience()}
 	work := func(price) []any { return programs[rule.Algorithm()].argue(rule.Program(), p) }
 	if p.cost == 1 && p.patience == algo.Never {
 		args = append(args, s.prices.get(p, work)...)
