@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // An Ask is one limiter's part of a decision over several.
@@ -58,7 +60,7 @@ func (b *batch) addAll(asks []Ask) error {
 		case a.Limiter.store != asks[0].Limiter.store:
 			return fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
 		}
-		if err := b.add(a, Spend); err != nil {
+		if err := b.add(a, driver.Spend); err != nil {
 			return err
 		}
 	}
@@ -73,13 +75,14 @@ func (b *batch) merge() []int {
 	for i, c := range b.charges {
 		at := len(kept)
 		for j := range kept {
-			if kept[j].meets(&c) {
+			if kept[j].Meets(&c) {
 				at = j
 				break
 			}
 		}
 		if at == len(kept) {
 			kept = append(kept, c)
+			b.rules[at] = b.rules[i]
 		} else {
 			if places == nil {
 				places = make([]int, i, len(b.charges))
@@ -87,27 +90,28 @@ func (b *batch) merge() []int {
 					places[j] = j
 				}
 			}
-			kept[at].absorb(c)
+			absorb(&kept[at], &c)
 		}
 		if places != nil {
 			places = append(places, at)
 		}
 	}
 	clear(b.charges[len(kept):])
-	b.charges = kept
+	clear(b.rules[len(kept):])
+	b.charges, b.rules = kept, b.rules[:len(kept)]
 	return places
 }
 
-// absorb adds the cost of other, unless other is a Peek.
-func (c *Charge) absorb(other Charge) {
+// absorb adds the cost of other to c, unless other is a Peek.
+func absorb(c, other *driver.Charge) {
 	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
 		c.MaxDelay = other.MaxDelay
 	}
 	switch {
-	case other.Op == Peek && c.Op == Peek:
+	case other.Op == driver.Peek && c.Op == driver.Peek:
 		c.Cost = max(c.Cost, other.Cost)
-	case other.Op == Peek:
-	case c.Op == Peek:
+	case other.Op == driver.Peek:
+	case c.Op == driver.Peek:
 		c.Op, c.Cost = other.Op, other.Cost
 	default:
 		c.Cost = saturated(c.Cost, other.Cost)

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // Never is the RetryAfter of a cost that can never be admitted.
-const Never time.Duration = math.MaxInt64
+const Never time.Duration = driver.Never
 
 // A Decision is what the caller learns. It is a value: keep it or copy it
 // freely. The zero Decision denies.
@@ -129,20 +130,21 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// sum makes d, which is zero, the decision about charges. It is filled in place:
+// sum makes d, which is zero, the decision about charges of rules. It is filled in place:
 // copies of it would take a fifth of the time that a decision in memory takes.
-func (d *Decision) sum(charges []Charge) {
-	d.Allowed, d.n, d.first = true, len(charges), charges[0].State
+func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
+	d.Allowed, d.n = true, len(charges)
 	if len(charges) > 1 {
 		d.rest = make([]State, len(charges)-1)
 	}
 	for i := range charges {
-		s := &charges[i].State
+		s := &d.first
 		if i > 0 {
-			d.rest[i-1] = *s
+			s = &d.rest[i-1]
 		}
+		s.set(&charges[i], rules[i])
 		switch {
-		case charges[i].Rule.d.shadow:
+		case rules[i].d.Shadow:
 		case s.Allowed:
 			d.Delay = max(d.Delay, s.Delay)
 		default:
@@ -153,6 +155,16 @@ func (d *Decision) sum(charges []Charge) {
 	if !d.Allowed {
 		d.Delay = 0
 	}
+}
+
+// set makes s what the Store has said about c, a charge of rule.
+func (s *State) set(c *driver.Charge, rule Rule) {
+	v := &c.Verdict
+	if s.Rule = rule; v.Rule != nil && v.Rule != c.Rule { // what the Store has made of it
+		s.Rule = ruleOf(v.Rule)
+	}
+	s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
+	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
 // and is the decision that admits what d and o, which both have States, admit.

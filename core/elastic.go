@@ -25,7 +25,7 @@ import (
 //
 // Every process follows its own signal. upTo is 1 to 1000.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
-	return r.with(func(d *definition) { d.elastic = &elastic{spare: spare, upTo: upTo} })
+	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare, upTo: upTo}, upTo })
 }
 
 const (
@@ -47,7 +47,6 @@ const maxElastic = 1000
 
 func (r *definition) checkElastic() *RuleError {
 	switch e := r.elastic; {
-	case e == nil:
 	case e.spare == nil:
 		return r.invalid("elastic", "has no signal: the function is nil")
 	case !(e.upTo >= 1 && e.upTo <= maxElastic):
@@ -56,30 +55,36 @@ func (r *definition) checkElastic() *RuleError {
 	return nil
 }
 
-// stretch compiles the rule at every step. r has been checked.
+// stretch compiles the rule at every step, if it is elastic.
 func (r *definition) stretch() {
 	if r.elastic == nil {
+		return
+	}
+	if r.err = r.checkElastic(); r.err != nil {
+		r.compiled = nil
 		return
 	}
 	e := &elastic{spare: r.elastic.spare, upTo: r.elastic.upTo} // r may be a copy
 	for i := range e.rules {
 		factor := 1 + (e.upTo-1)*float64(i+1)/elasticSteps
-		rule := *r
-		rule.elastic = nil
-		rule.limit = r.limit.times(factor)
-		if rule.compile(); rule.err != nil {
-			r.err = r.invalid("elastic", fmt.Sprintf("is too far: %s %s", rule.err.Field, rule.err.Reason))
+		step := *r
+		step.elastic = nil
+		step.limit = r.limit.times(factor)
+		step.Events, step.Burst, step.UpTo = step.limit.Events, step.limit.Burst, 0
+		step.Text = step.text()
+		if step.compiled, step.err = compiled(step.Definition.CompileLike(r.compiled)); step.err != nil {
+			r.compiled, r.err = nil, r.invalid("elastic", fmt.Sprintf("is too far: %s %s", step.err.Field, step.err.Reason))
 			return
 		}
-		rule.program.AsLong(&r.program)
-		e.rules[i] = Rule{&rule}
+		e.rules[i] = Rule{&step}
 	}
 	r.elastic = e
 }
 
 // times is l with factor times the events, and a burst that refills in the same time.
 func (l Limit) times(factor float64) Limit {
-	events := int(min(share(int64(l.Events), factor*100), math.MaxInt))
+	const rounding = 1e-9 // 1.1 times 10 is 11, whatever a float makes of it
+	events := int(min(int64(math.Floor(float64(l.Events)*factor+rounding)), math.MaxInt))
 	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
 	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
 	l.Events, l.Burst = events, int(min(burst, math.MaxInt))

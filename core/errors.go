@@ -2,7 +2,8 @@ package core
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // Categories of errors, for errors.Is.
@@ -11,9 +12,9 @@ var (
 	ErrInvalidLimit = errors.New("weir: invalid limit")
 	// ErrInvalidRule: New was given a rule that cannot be run, and the error is a *RuleError; or
 	// options name rules that no limiter has (failover.Store.Check).
-	ErrInvalidRule = errors.New("weir: invalid rule")
+	ErrInvalidRule = driver.ErrInvalidRule
 	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a *RuleError.
-	ErrRuleConflict = errors.New("weir: conflicting rule")
+	ErrRuleConflict = driver.ErrRuleConflict
 	// ErrNoStore: New was given a Store that is nil, or whose type cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")
 	// ErrEmptyKey: the key of an event is empty. Nothing was taken.
@@ -26,8 +27,6 @@ var (
 	ErrNoAsks = errors.New("weir: nothing asked")
 	// ErrManyStores: AllowTogether was given Limiters of different Stores, which cannot be charged together.
 	ErrManyStores = errors.New("weir: limiters of different stores in one decision")
-	// ErrInvalidCharge: a Store was given charges that break its contract. Nothing was taken.
-	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrNeverAdmitted: Wait was asked for more than a rule can ever admit.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear: Wait would have to wait beyond the deadline of its context.
@@ -35,25 +34,13 @@ var (
 	// ErrTooManyWaiters: MaxWaiters wait already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable: the Store could not decide in time, or at all.
-	ErrUnavailable = errors.New("weir: store unavailable")
+	ErrUnavailable = driver.ErrUnavailable
 	// ErrFailClosed: the Store could not decide about a rule that admits nothing then. The
 	// error is an ErrUnavailable, too. Package gate answers 503, with or without
 	// gate.FailClosed, unless gate.OnError says otherwise.
-	ErrFailClosed = errors.New("weir: fail closed")
+	ErrFailClosed = driver.ErrFailClosed
 )
 
-// A RuleError says what is wrong with which field of which rule.
-type RuleError struct {
-	Rule   string // the rule's name
-	Field  string // "name", "limit", "events", "per", "burst", "sub-windows", "soft", "elastic", "algorithm" or "rules"
-	Reason string
-
-	category error
-}
-
-func (e *RuleError) Error() string {
-	return fmt.Sprintf("weir: rule %q: %s %s", e.Rule, e.Field, e.Reason)
-}
-
-// Unwrap gives the category, ErrInvalidRule or ErrRuleConflict.
-func (e *RuleError) Unwrap() error { return e.category }
+// A RuleError says what is wrong with which field of which rule: its fields are the texts
+// Rule, Field and Reason. It is an [ErrInvalidRule] or an [ErrRuleConflict].
+type RuleError = driver.RuleError

@@ -160,3 +160,11 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	}
 	return err
 }
+
+// capacity is what the limit admits at once.
+func (l Limit) capacity() int {
+	if l.Burst == 0 {
+		return l.Events
+	}
+	return l.Burst
+}

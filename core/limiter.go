@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
@@ -32,25 +33,29 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, fmt.Errorf("%w: %T cannot be compared; use a pointer", ErrNoStore, s)
 	}
 	if len(rules) == 0 {
-		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", category: ErrInvalidRule}
+		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
 	}
 	rules = slices.Clone(rules)
 	for i := range rules {
 		r := rules[i].def()
-		if r.algorithm == 0 {
+		if r.Algorithm == 0 {
 			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
 		}
 		if r.err != nil {
 			return nil, r.err
 		}
 		for _, other := range rules[:i] {
-			if other.Name() == r.name {
+			if other.Name() == r.Name {
 				return nil, r.invalid("name", "is given to two rules of one limiter")
 			}
 		}
 	}
-	if d, ok := s.(Declarer); ok {
-		if err := d.Declare(rules...); err != nil {
+	if d, ok := s.(driver.Declarer); ok {
+		compiled := make([]*driver.Compiled, len(rules))
+		for i := range rules {
+			compiled[i] = rules[i].d.compiled
+		}
+		if err := d.Declare(compiled...); err != nil {
 			return nil, err
 		}
 	}
@@ -75,25 +80,36 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 // of ctx); the Decision is then zero. Whether an error lets the event through is
 // the caller's choice. It may have been charged, and if so once.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.take(ctx, key, Spend, 1)
+	return l.take(ctx, key, driver.Spend, 1)
 }
 
 // AllowN is Allow for an event that weighs n. Zero is a [Limiter.Peek], less is
 // an [ErrNegativeCost], and more than the capacity of a rule is denied with
 // [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Decision, error) {
-	return l.take(ctx, key, Spend, n)
+	return l.take(ctx, key, driver.Spend, n)
 }
 
 // Peek says what Allow would say, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.take(ctx, key, Peek, 1)
+	return l.take(ctx, key, driver.Peek, 1)
 }
 
-// Reset forgets all that key has used of this limiter's rules.
-func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.take(ctx, key, Reset, 1)
-	return err
+// Reset forgets all that key has used of this limiter's rules, and says whether that was
+// anything.
+func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
+	b := batches.Get().(*batch)
+	defer b.free()
+	if err = b.add(Ask{Limiter: l, Key: key}, driver.Reset); err != nil {
+		return false, err
+	}
+	if err = adjust(ctx, l.store, b.charges); err != nil {
+		return false, err
+	}
+	for i := range b.charges {
+		found = found || b.charges[i].Verdict.Found
+	}
+	return found, nil
 }
 
 // Credit frees n units that admitted events of key took: the newest events, where they are
@@ -104,11 +120,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // or has expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a
 // [LeakyBucket] it frees the end of the queue, for which an event may be waiting already.
 func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := l.take(ctx, key, Credit, n)
-	return err
+	return l.adjust(ctx, key, driver.Credit, n)
 }
 
 // Debit charges key n units more, whether they fit or not: for the cost of an event that is
@@ -123,18 +135,31 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 // Debit adds. [Reservation.Settle] sets the total cost of an event of which a part was
 // charged before.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := l.take(ctx, key, Debit, n)
-	return err
+	return l.adjust(ctx, key, driver.Debit, n)
 }
 
-func (l *Limiter) take(ctx context.Context, key string, op Op, cost int) (Decision, error) {
+func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) error {
+	b := batches.Get().(*batch)
+	defer b.free()
+	if err := b.add(Ask{Limiter: l, Key: key, Cost: n}, op); err != nil || n == 0 {
+		return err
+	}
+	return adjust(ctx, l.store, b.charges)
+}
+
+// adjust calls s.Adjust with charges, of which there may be none, unless ctx has ended.
+func adjust(ctx context.Context, s Store, charges []driver.Charge) error {
+	if err := ctx.Err(); err != nil || len(charges) == 0 {
+		return err
+	}
+	return s.Adjust(ctx, charges)
+}
+
+func (l *Limiter) take(ctx context.Context, key string, op driver.Op, cost int) (Decision, error) {
 	return l.decide(ctx, Ask{Limiter: l, Key: key}.withCost(cost), op)
 }
 
-func (l *Limiter) decide(ctx context.Context, a Ask, op Op) (d Decision, err error) {
+func (l *Limiter) decide(ctx context.Context, a Ask, op driver.Op) (d Decision, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()
 	if err = b.add(a, op); err != nil {
@@ -146,15 +171,19 @@ func (l *Limiter) decide(ctx context.Context, a Ask, op Op) (d Decision, err err
 
 // A batch is the charges of one decision.
 type batch struct {
-	charges []Charge
-	room    [4]Charge
+	charges []driver.Charge
+	rules   []Rule // of the charges
+	room    struct {
+		charges [4]driver.Charge
+		rules   [4]Rule
+	}
 }
 
 // Charges reach the Store through an interface and would be allocated on every
 // call; so they are used again.
 var batches = sync.Pool{New: func() any {
 	b := new(batch)
-	b.charges = b.room[:0]
+	b.charges, b.rules = b.room.charges[:0], b.room.rules[:0]
 	return b
 }}
 
@@ -163,11 +192,14 @@ func (b *batch) free() {
 		return
 	}
 	clear(b.charges)
-	b.charges = b.charges[:0]
+	clear(b.rules)
+	b.charges, b.rules = b.charges[:0], b.rules[:0]
 	batches.Put(b)
 }
 
-func (b *batch) add(a Ask, op Op) error {
+// add adds the charges of a, with an op that a.Peek may change. These are all the checks that
+// charges need, with those of addAll and merge: New has checked the rules.
+func (b *batch) add(a Ask, op driver.Op) error {
 	if a.Key == "" {
 		return ErrEmptyKey
 	}
@@ -179,20 +211,21 @@ func (b *batch) add(a Ask, op Op) error {
 	}
 	cost := max(a.Cost, 1)
 	if a.Peek {
-		op = Peek
+		op = driver.Peek
 	}
 	for i := range a.Limiter.rules {
-		c := b.next()
-		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, a.Limiter.rules[i].inForce(), op, cost, a.MaxDelay
+		r, c := a.Limiter.rules[i].inForce(), b.next()
+		b.rules = append(b.rules, r)
+		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, cost, a.MaxDelay
 	}
 	return nil
 }
 
 // next is one more charge, all zero.
-func (b *batch) next() *Charge {
+func (b *batch) next() *driver.Charge {
 	n := len(b.charges)
 	if n == cap(b.charges) {
-		b.charges = append(b.charges, Charge{})
+		b.charges = append(b.charges, driver.Charge{})
 	} else {
 		b.charges = b.charges[:n+1] // free has cleared it
 	}
@@ -201,10 +234,13 @@ func (b *batch) next() *Charge {
 
 // decide asks s and sums the answer up in d.
 func (b *batch) decide(ctx context.Context, s Store, d *Decision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := s.Take(ctx, b.charges); err != nil {
 		return err
 	}
-	d.sum(b.charges)
+	d.sum(b.charges, b.rules)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -21,11 +20,11 @@ func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
 		n = -1 // none is what other algorithms have, and no sliding window
 	}
-	return r.with(func(d *definition) { d.subWindows = n })
+	return r.with(func(d *definition) { d.SubWindows = n })
 }
 
 // SubWindowCount is the number of sub-windows of a [SlidingWindow], else zero.
-func (r Rule) SubWindowCount() int { return r.def().subWindows }
+func (r Rule) SubWindowCount() int { return r.def().SubWindows }
 
 // Soft returns r as soft throttling: percent more than the limit is let through,
 // and flagged in [State.Soft] and, by the adapters, in a header field. What is
@@ -36,11 +35,11 @@ func (r Rule) SubWindowCount() int { return r.def().subWindows }
 // it holds, while its rate stays. Fractions of an event are dropped: 10 percent of
 // a limit of 5 is none. percent is 0 to 1000, and zero is hard.
 func (r Rule) Soft(percent float64) Rule {
-	return r.with(func(d *definition) { d.soft = percent })
+	return r.with(func(d *definition) { d.Soft = percent })
 }
 
 // SoftPercent is how much more than its limit the rule lets through.
-func (r Rule) SoftPercent() float64 { return r.def().soft }
+func (r Rule) SoftPercent() float64 { return r.def().Soft }
 
 // Shadow returns r as a rule that is evaluated and reported but never enforced, to
 // try a limit on real traffic. A decision does not depend on it, and no field
@@ -50,54 +49,48 @@ func (r Rule) SoftPercent() float64 { return r.def().soft }
 // its state is what it would be if it were enforced, but for what it would have
 // refused.
 func (r Rule) Shadow() Rule {
-	return r.with(func(d *definition) { d.shadow = true })
+	return r.with(func(d *definition) { d.Shadow = true })
 }
 
 // IsShadow says whether the rule is a [Rule.Shadow].
-func (r Rule) IsShadow() bool { return r.def().shadow }
-
-// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
-const maxPercent = 1000
-
-func (r *definition) checkModifiers() *RuleError {
-	switch n := r.subWindows; {
-	case n != 0 && r.algorithm != AlgorithmSlidingWindow:
-		return r.invalid("sub-windows", "have a meaning for a sliding window only")
-	case r.algorithm == AlgorithmSlidingWindow && (n < 1 || n > MaxSubWindows):
-		return r.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
-	case !(r.soft >= 0 && r.soft <= maxPercent): // NaN is neither
-		return r.invalid("soft", fmt.Sprintf("is %v percent, outside 0 to %d", r.soft, maxPercent))
-	}
-	return r.checkElastic()
-}
-
-// share is percent of n, without the fraction.
-func share(n int64, percent float64) int64 {
-	const rounding = 1e-9 // 0.1 percent of 1000 is 1, whatever a float makes of it
-	return int64(math.Floor(float64(n)*percent/100 + rounding))
-}
+func (r Rule) IsShadow() bool { return r.def().Shadow }
 
 // modifiers is what String says beyond the limit.
 func (r *definition) modifiers() string {
 	var b strings.Builder
-	if r.algorithm == AlgorithmSlidingWindow && r.subWindows != DefaultSubWindows {
-		fmt.Fprintf(&b, " in %d sub-windows", r.subWindows)
+	if r.Algorithm == AlgorithmSlidingWindow && r.SubWindows != DefaultSubWindows {
+		fmt.Fprintf(&b, " in %d sub-windows", r.SubWindows)
 	}
-	if r.soft > 0 {
-		fmt.Fprintf(&b, " soft %v%%", r.soft)
+	if r.Soft > 0 {
+		fmt.Fprintf(&b, " soft %v%%", r.Soft)
 	}
 	if r.elastic != nil {
 		fmt.Fprintf(&b, " elastic up to %v", r.elastic.upTo)
 	}
-	if r.shadow {
+	if r.Shadow {
 		b.WriteString(" shadow")
 	}
 	return b.String()
 }
 
-func (r *definition) sameModifiers(o *definition) bool {
-	if (r.elastic == nil) != (o.elastic == nil) || r.elastic != nil && r.elastic.upTo != o.elastic.upTo {
-		return false
+// Divide returns r for one of n processes that enforce it each on its own, because
+// they cannot ask each other: a rule of the same name and modifiers that admits
+// the n-th part.
+//
+// The rate of a bucket is divided exactly, with a longer period where the events
+// cannot be divided: a third of 10/s is 10/3s. What it holds, and the events of a
+// window or log, are divided without the fraction, so that n parts together
+// never admit more than r. But a part admits at least one event, so where r
+// admits fewer than n at once, n parts admit n. n less than 2 is r itself, and so
+// is what cannot be divided: a soft bucket that takes decades to refill.
+func (r Rule) Divide(n int) Rule {
+	if n < 2 || r.d == nil || r.d.err != nil {
+		return r
 	}
-	return r.subWindows == o.subWindows && r.soft == o.soft && r.shadow == o.shadow
+	part := r.d.Definition.Divide(n)
+	limit := Limit{Events: part.Events, Per: part.Per, Burst: part.Burst}
+	if divided := r.with(func(d *definition) { d.limit = limit }); divided.d.err == nil {
+		return divided
+	}
+	return r
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A Reservation is a decision whose price can be corrected when it is known what
@@ -26,19 +28,19 @@ type Reservation struct {
 
 	mu       sync.Mutex
 	decision Decision
-	asks     []Charge // what was asked, each rule of each key once
-	times    []int    // how often each of asks was asked
-	parts    []part   // what is charged, the newest last
-	lost     []int    // what is charged but not remembered as a part, by ask
+	asks     []driver.Charge // what was asked, each rule of each key once
+	times    []int           // how often each of asks was asked
+	parts    []part          // what is charged, the newest last
+	lost     []int           // what is charged but not remembered as a part, by ask
 }
 
 // A part is what one call of the Store took, charge by charge; what took nothing
 // has a cost of zero.
 type part struct {
 	costs    []int
-	receipts []Receipt
-	rules    []Rule    // as the Store has counted them, which is what the receipts are about
-	since    time.Time // when the Store had answered
+	receipts []driver.Receipt
+	rules    []*driver.Compiled // as the Store has counted them, which is what the receipts are about
+	since    time.Time          // when the Store had answered
 }
 
 // age is how many microseconds ago p was charged, less a tolerance: the clock of a server
@@ -87,10 +89,10 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	first.since = time.Now()
 	for i := range b.charges {
 		c := b.charges[i]
-		if r.decision.Allowed && c.Op == Spend && c.State.Allowed {
+		if r.decision.Allowed && c.Op == driver.Spend && c.Verdict.Allowed {
 			first.costs[i] = c.Cost
 		}
-		first.rules[i] = cmp.Or(c.State.Rule, c.Rule)
+		first.rules[i] = cmp.Or(c.Verdict.Rule, c.Rule)
 		c.Receipt = nil
 		r.asks = append(r.asks, c)
 	}
@@ -102,7 +104,7 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 }
 
 func newPart(n int) part {
-	return part{costs: make([]int, n), receipts: make([]Receipt, n), rules: make([]Rule, n)}
+	return part{costs: make([]int, n), receipts: make([]driver.Receipt, n), rules: make([]*driver.Compiled, n)}
 }
 
 // Extend charges asks for the same event, all or none. It is for keys that are found only
@@ -140,13 +142,13 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 func (r *Reservation) adopt(more *Reservation) {
 	places := make([]int, len(more.asks))
 	for i, c := range more.asks {
-		at := slices.IndexFunc(r.asks, func(known Charge) bool { return known.meets(&c) })
+		at := slices.IndexFunc(r.asks, func(known driver.Charge) bool { return known.Meets(&c) })
 		if at < 0 {
 			at = len(r.asks)
 			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
 			for j := range r.parts {
 				p := &r.parts[j]
-				p.costs, p.receipts, p.rules = append(p.costs, 0), append(p.receipts, Receipt{}), append(p.rules, Rule{})
+				p.costs, p.receipts, p.rules = append(p.costs, 0), append(p.receipts, driver.Receipt{}), append(p.rules, nil)
 			}
 		}
 		r.times[at] += more.times[i]
@@ -200,7 +202,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	defer r.mu.Unlock()
 	places := make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.d.algorithm == AlgorithmLeakyBucket {
+		if r.asks[i].Rule.Algorithm() == AlgorithmLeakyBucket {
 			places[i] = r.charged(i)
 		}
 	}
@@ -224,7 +226,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	defer r.mu.Unlock()
 	more, less := newPart(len(r.asks)), make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.d.shadow && !r.asks[i].State.Allowed {
+		if r.asks[i].Rule.Shadow() && !r.asks[i].Verdict.Allowed {
 			continue // it would have refused the event, and so knows nothing of it
 		}
 		target := math.MaxInt
@@ -256,7 +258,7 @@ func (r *Reservation) charged(i int) int {
 func (r *Reservation) undo(ctx context.Context, costs []int) error {
 	for at := len(r.parts) - 1; at >= 0; at-- {
 		p := &r.parts[at]
-		var charges []Charge
+		var charges []driver.Charge
 		for i := range costs {
 			back := min(costs[i], p.costs[i])
 			if back == 0 {
@@ -264,14 +266,14 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 			}
 			costs[i] -= back
 			p.costs[i] -= back
-			receipt := p.rules[i].d.program.Keep(p.receipts[i], int64(p.costs[i]))
+			receipt := p.rules[i].Keep(p.receipts[i], int64(p.costs[i]))
 			receipt.Age = p.age()
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Undo, Cost: back, Receipt: &receipt})
+			charges = append(charges, driver.Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: driver.Undo, Cost: back, Receipt: &receipt})
 		}
 		if !p.charged() {
 			r.parts = slices.Delete(r.parts, at, at+1)
 		}
-		if err := r.tell(ctx, charges); err != nil {
+		if err := adjust(ctx, r.store, charges); err != nil {
 			return err
 		}
 	}
@@ -283,33 +285,26 @@ func (p *part) charged() bool { return slices.ContainsFunc(p.costs, func(c int) 
 
 // charge takes more, whether it fits or not.
 func (r *Reservation) charge(ctx context.Context, more part) error {
-	var charges []Charge
+	var charges []driver.Charge
 	for i, cost := range more.costs {
 		if cost > 0 {
-			charges = append(charges, Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: Debit, Cost: cost, Receipt: &more.receipts[i]})
+			charges = append(charges, driver.Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: driver.Debit, Cost: cost, Receipt: &more.receipts[i]})
 		}
 	}
 	if charges == nil {
 		return nil
 	}
-	err := r.tell(ctx, charges)
+	err := adjust(ctx, r.store, charges)
 	more.since = time.Now()
 	for i, at := 0, 0; i < len(more.costs); i++ {
 		more.rules[i] = r.asks[i].Rule
 		if more.costs[i] > 0 {
 			if err == nil {
-				more.rules[i] = cmp.Or(charges[at].State.Rule, r.asks[i].Rule)
+				more.rules[i] = cmp.Or(charges[at].Verdict.Rule, r.asks[i].Rule)
 			}
 			at++
 		}
 	}
 	r.remember(more)
 	return err
-}
-
-func (r *Reservation) tell(ctx context.Context, charges []Charge) error {
-	if charges == nil {
-		return nil
-	}
-	return r.store.Take(ctx, charges)
 }

@@ -1,40 +1,24 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// An Algorithm names how a Rule counts.
-type Algorithm uint8
+// An Algorithm names how a Rule counts. Its String is the name used in configuration, such
+// as "token_bucket". The zero Algorithm is none.
+type Algorithm = driver.Algorithm
 
-// The algorithms. The zero Algorithm is none.
+// The algorithms.
 const (
-	AlgorithmTokenBucket   = Algorithm(algo.KindTokenBucket)
-	AlgorithmSlidingLog    = Algorithm(algo.KindSlidingLog)
-	AlgorithmLeakyBucket   = Algorithm(algo.KindLeakyBucket)
-	AlgorithmFixedWindow   = Algorithm(algo.KindFixedWindow)
-	AlgorithmSlidingWindow = Algorithm(algo.KindSlidingWindow)
+	AlgorithmTokenBucket   = driver.TokenBucket
+	AlgorithmSlidingLog    = driver.SlidingLog
+	AlgorithmLeakyBucket   = driver.LeakyBucket
+	AlgorithmFixedWindow   = driver.FixedWindow
+	AlgorithmSlidingWindow = driver.SlidingWindow
 )
-
-var algorithmNames = [...]string{
-	"none",
-	AlgorithmTokenBucket:   "token_bucket",
-	AlgorithmSlidingLog:    "sliding_log",
-	AlgorithmLeakyBucket:   "leaky_bucket",
-	AlgorithmFixedWindow:   "fixed_window",
-	AlgorithmSlidingWindow: "sliding_window",
-}
-
-// String is the name used in configuration: "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log" or "sliding_window".
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
-	}
-	return "none"
-}
 
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
 // it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not.
@@ -47,22 +31,13 @@ type Rule struct{ d *definition }
 
 // A definition is a Rule with all that follows from it. It does not change after compile.
 type definition struct {
-	name      string
-	limit     Limit
-	algorithm Algorithm
-	id        uint64
+	driver.Definition
+	limit   Limit    // as it was given
+	elastic *elastic // nil for a limit that stands still
 
-	subWindows int
-	soft       float64 // percent
-	shadow     bool
-	elastic    *elastic // nil for a limit that stands still
-
-	program algo.Program
-	err     *RuleError
+	compiled *driver.Compiled
+	err      *RuleError // and compiled is nil
 }
-
-// maxName keeps a Redis key, of which the name is a part, within 128 bytes.
-const maxName = 64
 
 // TokenBucket is a rule whose bucket holds l.Burst events and refills
 // continuously at l.Events per l.Per. A full bucket admits Burst events at once.
@@ -119,7 +94,7 @@ func SlidingLog(name string, l Limit) Rule {
 // bursts at the edges.) [Rule.SubWindows] changes their number. l.Burst must be
 // zero or l.Events.
 func SlidingWindow(name string, l Limit) Rule {
-	return made(definition{name: name, algorithm: AlgorithmSlidingWindow, limit: l, subWindows: DefaultSubWindows})
+	return newRule(name, AlgorithmSlidingWindow, l)
 }
 
 // The number of sub-windows of a [SlidingWindow]. A decision with a cost above one
@@ -129,24 +104,28 @@ func SlidingWindow(name string, l Limit) Rule {
 // minute, half a minute each of an hour.
 const (
 	DefaultSubWindows = 60
-	MaxSubWindows     = 120
+	MaxSubWindows     = driver.MaxSubWindows
 )
 
-func (l Limit) capacity() int {
-	if l.Burst == 0 {
-		return l.Events
-	}
-	return l.Burst
-}
-
 func newRule(name string, a Algorithm, l Limit) Rule {
-	return made(definition{name: name, algorithm: a, limit: l})
+	d := definition{limit: l}
+	d.Name, d.Algorithm = name, a
+	if a == AlgorithmSlidingWindow {
+		d.SubWindows = DefaultSubWindows
+	}
+	return made(d)
 }
 
 // made is the Rule of d, which it compiles.
 func made(d definition) Rule {
 	d.compile()
 	return Rule{&d}
+}
+
+// ruleOf is the Rule of what a Store has made of a rule.
+func ruleOf(c *driver.Compiled) Rule {
+	d := c.Definition()
+	return Rule{&definition{Definition: d, limit: Limit{Events: d.Events, Per: d.Per, Burst: d.Burst}, compiled: c}}
 }
 
 var noRule definition
@@ -161,84 +140,32 @@ func (r Rule) def() *definition {
 
 // compile works out all that follows from what the rule was given.
 func (r *definition) compile() {
-	r.id = ruleID(r.algorithm, r.name)
-	r.program = algo.Program{Kind: algo.Kind(r.algorithm)}
-	if r.err = r.check(); r.err != nil {
-		return
-	}
-	period, err := algo.Micros(r.limit.Per)
-	if err != nil {
-		r.err = r.invalid("per", err.Error())
-		return
-	}
-	if err := r.program.Compile(r.shape(period)); err != nil {
-		r.err = r.invalid("limit", err.Error())
-		return
-	}
-	r.stretch()
-}
-
-// shape is the rule in the numbers of package algo.
-func (r *definition) shape(period int64) algo.Shape {
-	capacity := int64(r.limit.capacity())
-	return algo.Shape{
-		Events:     int64(r.limit.Events),
-		Period:     period,
-		Capacity:   capacity,
-		Extra:      share(capacity, r.soft),
-		SubWindows: int64(r.subWindows),
+	r.Events, r.Per, r.Burst = r.limit.Events, r.limit.Per, r.limit.Burst
+	r.Text = r.text()
+	if r.compiled, r.err = compiled(r.Definition.Compile()); r.err == nil {
+		r.stretch()
 	}
 }
 
-// check finds what is wrong with what the rule was given.
-func (r *definition) check() *RuleError {
-	switch l := r.limit; {
-	case r.name == "":
-		return r.invalid("name", "is empty")
-	case len(r.name) > maxName:
-		return r.invalid("name", fmt.Sprintf("is %d bytes long, more than %d", len(r.name), maxName))
-	case l == Limit{}:
-		return r.invalid("limit", "is zero")
-	case l.Events <= 0:
-		return r.invalid("events", fmt.Sprintf("is %d, not positive", l.Events))
-	case l.Per <= 0:
-		return r.invalid("per", fmt.Sprintf("is %v, not positive", l.Per))
-	case l.Burst < 0:
-		return r.invalid("burst", fmt.Sprintf("is %d, negative", l.Burst))
-	case !r.isBucket() && l.capacity() != l.Events:
-		return r.invalid("burst", "has a meaning for buckets only: leave it zero")
+// compiled takes a result of driver.Definition.Compile apart.
+func compiled(c *driver.Compiled, err error) (*driver.Compiled, *RuleError) {
+	if err == nil {
+		return c, nil
 	}
-	for i := range len(r.name) {
-		if c := r.name[i]; c < 0x20 || c > 0x7e {
-			return r.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
-		}
-	}
-	return r.checkModifiers()
-}
-
-func (r *definition) isBucket() bool {
-	return r.algorithm == AlgorithmTokenBucket || r.algorithm == AlgorithmLeakyBucket
+	var invalid *RuleError
+	errors.As(err, &invalid)
+	return nil, invalid
 }
 
 func (r *definition) invalid(field, reason string) *RuleError {
-	return &RuleError{Rule: r.name, Field: field, Reason: reason, category: ErrInvalidRule}
-}
-
-// ruleID is the FNV-1a hash of the algorithm and the name.
-func ruleID(a Algorithm, name string) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h := (offset ^ uint64(a)) * prime
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * prime
-	}
-	return h
+	return &RuleError{Rule: r.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
 }
 
 // Name is the rule's name.
-func (r Rule) Name() string { return r.def().name }
+func (r Rule) Name() string { return r.def().Name }
 
 // Algorithm is how the rule counts.
-func (r Rule) Algorithm() Algorithm { return r.def().algorithm }
+func (r Rule) Algorithm() Algorithm { return r.def().Algorithm }
 
 // Limit is the limit as it was given.
 func (r Rule) Limit() Limit { return r.def().limit }
@@ -247,20 +174,13 @@ func (r Rule) Limit() Limit { return r.def().limit }
 // log. A [Rule.Soft] rule admits more at once.
 func (r Rule) Capacity() int { return r.def().limit.capacity() }
 
-// ID is a hash of the algorithm and the name, the same in every process. State
-// of rules with different IDs must be kept apart.
-func (r Rule) ID() uint64 { return r.def().id }
-
-// Program is the rule compiled for the stores of this module.
-func (r Rule) Program() *algo.Program { return &r.def().program }
+// Compiled is the rule as stores have it, and nil if [New] would refuse it. An application
+// does not need it.
+func (r Rule) Compiled() *driver.Compiled { return r.def().compiled }
 
 // String is the rule as a text for logs: `token_bucket "second" 10/s`.
-func (r Rule) String() string {
-	d := r.def()
-	return fmt.Sprintf("%s %q %s%s", d.algorithm, d.name, d.limit, d.modifiers())
-}
+func (r Rule) String() string { return r.def().text() }
 
-func (r *definition) same(o *definition) bool {
-	return r.algorithm == o.algorithm && r.limit.Events == o.limit.Events &&
-		r.limit.Per == o.limit.Per && r.limit.capacity() == o.limit.capacity() && r.sameModifiers(o)
+func (r *definition) text() string {
+	return fmt.Sprintf("%s %q %s%s", r.Algorithm, r.Name, r.limit, r.modifiers())
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // MaxWaiters is how many calls of Wait one Limiter holds at the same time.
@@ -41,7 +43,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
 	for i := range l.rules {
-		if r := l.rules[i].inForce(); !r.d.shadow && int64(n) > r.d.program.Capacity() {
+		if r := l.rules[i].inForce(); !r.d.Shadow && int64(n) > r.d.compiled.Capacity() {
 			return ErrNeverAdmitted
 		}
 	}
@@ -100,7 +102,7 @@ func (l *Limiter) canMake(ctx context.Context, key string, w *waiter) error {
 		if ahead == 0 {
 			return nil // its turn comes at once, and decides
 		}
-		d, err := l.decide(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n)}, Peek)
+		d, err := l.decide(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n)}, driver.Peek)
 		if err != nil {
 			return err
 		}
@@ -136,7 +138,7 @@ func hopeless(ctx context.Context, d Decision, ahead, n int) error {
 		if s.Rule.IsShadow() {
 			continue
 		}
-		if int64(n) > s.Rule.def().program.Capacity() {
+		if int64(n) > s.Rule.d.compiled.Capacity() {
 			return ErrNeverAdmitted
 		}
 		wait = max(wait, s.soonest(int64(ahead), int64(n)))
@@ -150,7 +152,7 @@ func hopeless(ctx context.Context, d Decision, ahead, n int) error {
 // soonest is the least wait after which n events can go, when ahead others go before. s is
 // what the rule said about all of them together. Of a log it is the least that it can be.
 func (s *State) soonest(ahead, n int64) time.Duration {
-	l, capacity := s.Rule.def().limit, s.Rule.def().program.Capacity()
+	l, capacity := s.Rule.d.limit, s.Rule.d.compiled.Capacity()
 	total := ahead + n
 	if total < 0 {
 		return Never
@@ -171,7 +173,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// More than a window holds. What is beyond goes a period after what is capacity before it.
-	remaining := int64(s.Remaining) + s.Rule.def().program.Extra
+	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window
 	if s.Rule.Algorithm() == AlgorithmFixedWindow {

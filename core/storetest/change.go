@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // The cases of this file are about clocks and limits that change.
@@ -69,25 +70,25 @@ func peekAfterClockStep(s *subject, a algorithm) {
 
 func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	rule := a.rule(a.name, core.PerMinute(3))
-	take := func(c core.Charge) bool {
-		c.Key, c.Rule = "k", rule
-		charges := []core.Charge{c}
-		if err := s.Store.Take(context.Background(), charges); err != nil {
+	take := func(c driver.Charge) bool {
+		c.Key, c.Rule = "k", rule.Compiled()
+		charges := []driver.Charge{c}
+		if err := Do(context.Background(), s.Store, charges); err != nil {
 			s.fail("Take: %v", err)
 		}
-		return charges[0].State.Allowed
+		return charges[0].Verdict.Allowed
 	}
-	receipt := new(core.Receipt)
-	take(core.Charge{Cost: 2, Receipt: receipt})
+	receipt := new(driver.Receipt)
+	take(driver.Charge{Cost: 2, Receipt: receipt})
 	s.Advance(-time.Minute - grain)
-	take(core.Charge{Cost: 2})
+	take(driver.Charge{Cost: 2})
 	s.Advance(time.Minute + grain)
-	if !take(core.Charge{Cost: 3}) {
+	if !take(driver.Charge{Cost: 3}) {
 		s.fail("%s: a period after the step, 3 of 3 were denied", a.name)
 	}
 	receipt.Age = (time.Minute + grain).Microseconds()
-	take(core.Charge{Op: core.Undo, Cost: 2, Receipt: receipt})
-	if take(core.Charge{Cost: 1}) {
+	take(driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
+	if take(driver.Charge{Cost: 1}) {
 		s.fail("%s: the undo of 2 events freed events of others", a.name)
 	}
 }
@@ -95,16 +96,16 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 // peekAfterShorterPeriod goes past New like limitChanges.
 func peekAfterShorterPeriod(s *subject, a algorithm) {
 	long, short := a.rule(a.name, core.PerDay(1000)), a.rule(a.name, core.PerSecond(1000))
-	take := func(r core.Rule, op core.Op, cost int) core.State {
-		charges := []core.Charge{{Key: "k", Rule: r, Op: op, Cost: cost}}
-		if err := s.Store.Take(context.Background(), charges); err != nil {
+	take := func(r core.Rule, op driver.Op, cost int) driver.Verdict {
+		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Op: op, Cost: cost}}
+		if err := Do(context.Background(), s.Store, charges); err != nil {
 			s.fail("Take: %v", err)
 		}
-		return charges[0].State
+		return charges[0].Verdict
 	}
-	take(long, core.Spend, 1000)
+	take(long, driver.Spend, 1000)
 	for waited := time.Duration(0); ; {
-		st := take(short, core.Peek, 1)
+		st := take(short, driver.Peek, 1)
 		if st.Allowed {
 			return
 		}
@@ -129,12 +130,12 @@ func clockLeaps(s *subject, a algorithm) {
 func limitChanges(s *subject, a algorithm) {
 	large, small := a.rule(a.name, core.PerMinute(100)), a.rule(a.name, core.PerMinute(10))
 	odd := a.rule(a.name, core.Per(7, 11*time.Second))
-	take := func(r core.Rule, cost int) core.State {
-		charges := []core.Charge{{Key: "k", Rule: r, Cost: cost}}
-		if err := s.Store.Take(context.Background(), charges); err != nil {
+	take := func(r core.Rule, cost int) driver.Verdict {
+		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: cost}}
+		if err := Do(context.Background(), s.Store, charges); err != nil {
 			s.fail("Take: %v", err)
 		}
-		return charges[0].State
+		return charges[0].Verdict
 	}
 	take(large, 95)
 	for _, r := range []core.Rule{small, odd, small, large, odd} {

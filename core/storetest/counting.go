@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // The cases of this file are about one key at a time: how much is admitted, and
@@ -141,7 +142,7 @@ func probe(s *subject, a algorithm) {
 	l := s.limiter(rule)
 	for _, left := range []int{3, 0} {
 		for range 10 {
-			err := core.Probe(context.Background(), s.Store, []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}})
+			err := driver.Probe(context.Background(), s.Store, []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}})
 			if err != nil {
 				s.fail("%s: Probe: %v", a.name, err)
 			}
@@ -157,8 +158,10 @@ func reset(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(3)), a.rule("second"+a.name, core.PerMinute(4)))
 	s.admit(l, "k", 3)
 	s.deny(l, "k", 1)
-	if err := l.Reset(context.Background(), "k"); err != nil {
-		s.fail("Reset: %v", err)
+	for _, found := range []bool{true, false} {
+		if got, err := l.Reset(context.Background(), "k"); err != nil || got != found {
+			s.fail("Reset: %t, %v; expected %t", got, err, found)
+		}
 	}
 	if d := s.admit(l, "k", 3); d.State(0).Remaining != 0 || d.State(1).Remaining != 1 {
 		s.fail("%s: after a Reset and 3 events: %+v", a.name, d)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
@@ -69,8 +70,8 @@ type history struct {
 
 // What is held is a charge that can be undone.
 type held struct {
-	charge  core.Charge
-	receipt core.Receipt
+	charge  driver.Charge
+	receipt driver.Receipt
 	at      time.Duration // by the clock that never steps
 }
 
@@ -92,7 +93,7 @@ func newHistory(s *subject, seed uint64) *history {
 
 // runs says whether a store runs the rule.
 func runs(r core.Rule) bool {
-	return core.CheckCharges([]core.Charge{{Rule: r, Cost: 1}}) == nil
+	return r.Compiled() != nil
 }
 
 func pick[T any](h *history, from ...T) T { return from[h.rng.IntN(len(from))] }
@@ -148,15 +149,15 @@ func (h *history) next() {
 	want := slices.Clone(charges)
 	for i := range want {
 		if m := want[i].Receipt; m != nil {
-			want[i].Receipt = new(core.Receipt)
+			want[i].Receipt = new(driver.Receipt)
 			*want[i].Receipt = *m
 		}
 	}
 	h.note("%v", describe(charges))
-	if err := h.model.Take(context.Background(), want); err != nil {
+	if err := Do(context.Background(), h.model, want); err != nil {
 		h.fail("the reference Store: %v", err)
 	}
-	if err := h.s.Store.Take(context.Background(), charges); err != nil {
+	if err := Do(context.Background(), h.s.Store, charges); err != nil {
 		h.fail("Take: %v", err)
 	}
 	for i := range want {
@@ -164,18 +165,18 @@ func (h *history) next() {
 	}
 }
 
-func (h *history) compare(got, want *core.Charge) {
-	if got.State != want.State {
-		h.fail("%v:\n\tgot  %+v\n\twant %+v", describe([]core.Charge{*got}), got.State, want.State)
+func (h *history) compare(got, want *driver.Charge) {
+	if got.Verdict != want.Verdict {
+		h.fail("%v:\n\tgot  %+v\n\twant %+v", describe([]driver.Charge{*got}), got.Verdict, want.Verdict)
 	}
-	if r := want.State.RetryAfter; r > 0 && r != core.Never {
+	if r := want.Verdict.RetryAfter; r > 0 && r != core.Never {
 		h.wait = r
 	}
-	if want.Receipt == nil || want.Op == core.Undo || *want.Receipt == (core.Receipt{}) {
+	if want.Receipt == nil || want.Op == driver.Undo || *want.Receipt == (driver.Receipt{}) {
 		return
 	}
 	if *got.Receipt != *want.Receipt {
-		h.fail("%v:\n\tgot  receipt %+v\n\twant receipt %+v", describe([]core.Charge{*got}), *got.Receipt, *want.Receipt)
+		h.fail("%v:\n\tgot  receipt %+v\n\twant receipt %+v", describe([]driver.Charge{*got}), *got.Receipt, *want.Receipt)
 	}
 	h.held = append(h.held, held{*got, *got.Receipt, h.real})
 }
@@ -211,15 +212,15 @@ func (h *history) advance() {
 }
 
 // charges are one to four, no two of the same rule and key.
-func (h *history) charges() []core.Charge {
-	var charges []core.Charge
+func (h *history) charges() []driver.Charge {
+	var charges []driver.Charge
 	tells := h.rng.IntN(5) == 0
 	for range 1 + h.rng.IntN(4)*h.rng.IntN(2) {
 		c := h.asking()
 		if tells {
 			c = h.telling(c)
 		}
-		taken := slices.ContainsFunc(charges, func(o core.Charge) bool {
+		taken := slices.ContainsFunc(charges, func(o driver.Charge) bool {
 			return o.Key == c.Key && o.Rule.Name() == c.Rule.Name()
 		})
 		if !taken {
@@ -229,45 +230,45 @@ func (h *history) charges() []core.Charge {
 	return charges
 }
 
-func (h *history) asking() core.Charge {
+func (h *history) asking() driver.Charge {
 	i := h.rng.IntN(len(h.rules))
-	c := core.Charge{Key: pick(h, h.keys...), Rule: h.rules[i]}
+	c := driver.Charge{Key: pick(h, h.keys...), Rule: h.rules[i].Compiled()}
 	if h.rng.IntN(10) == 0 {
-		c.Rule = h.other[i]
+		c.Rule = h.other[i].Compiled()
 	}
-	c.Cost = h.cost(c.Rule.Capacity())
+	c.Cost = h.cost(int(c.Rule.Capacity() - c.Rule.Constants().Extra))
 	if h.rng.IntN(6) == 0 {
-		c.MaxDelay = pick(h, 1, time.Microsecond, c.Rule.Limit().Per/3)
+		c.MaxDelay = pick(h, 1, time.Microsecond, c.Rule.Definition().Per/3)
 	}
 	if h.rng.IntN(8) == 0 {
-		c.Op = core.Peek
+		c.Op = driver.Peek
 	} else if h.rng.IntN(3) == 0 {
-		c.Receipt = new(core.Receipt)
+		c.Receipt = new(driver.Receipt)
 	}
 	return c
 }
 
 // telling turns c into a charge that cannot be denied.
-func (h *history) telling(c core.Charge) core.Charge {
+func (h *history) telling(c driver.Charge) driver.Charge {
 	c.Receipt, c.MaxDelay = nil, 0
-	c.Op = pick(h, core.Credit, core.Debit, core.Undo, core.Undo, core.Undo, core.Reset)
+	c.Op = pick(h, driver.Credit, driver.Debit, driver.Undo, driver.Undo, driver.Undo, driver.Reset)
 	switch {
-	case c.Op == core.Undo && len(h.held) > 0:
+	case c.Op == driver.Undo && len(h.held) > 0:
 		i := h.rng.IntN(len(h.held))
 		back := h.held[i]
 		if c = back.charge; h.rng.IntN(4) > 0 { // and sometimes twice
 			h.held = slices.Delete(h.held, i, i+1)
 		}
-		c.Op, c.State, c.MaxDelay = core.Undo, core.State{}, 0
+		c.Op, c.Verdict, c.MaxDelay = driver.Undo, driver.Verdict{}, 0
 		if c.Cost = min(c.Cost, 1+h.rng.IntN(c.Cost)*2); c.Cost < back.charge.Cost {
-			back.receipt = c.Rule.Program().Keep(back.receipt, int64(back.charge.Cost-c.Cost))
+			back.receipt = c.Rule.Keep(back.receipt, int64(back.charge.Cost-c.Cost))
 		}
 		back.receipt.Age = (h.real - back.at).Microseconds()
 		c.Receipt = &back.receipt
-	case c.Op == core.Undo:
-		c.Op = core.Credit
-	case c.Op == core.Debit && h.rng.IntN(2) == 0:
-		c.Receipt = new(core.Receipt)
+	case c.Op == driver.Undo:
+		c.Op = driver.Credit
+	case c.Op == driver.Debit && h.rng.IntN(2) == 0:
+		c.Receipt = new(driver.Receipt)
 	}
 	return c
 }
@@ -299,7 +300,7 @@ func (h *history) fail(format string, args ...any) {
 	h.s.fail("history %d, step %d: %s", h.seed, h.step, fmt.Sprintf(format, args...))
 }
 
-func describe(charges []core.Charge) []string {
+func describe(charges []driver.Charge) []string {
 	var out []string
 	for _, c := range charges {
 		out = append(out, fmt.Sprintf("{%s op %d, %q, cost %d}", c.Rule, c.Op, c.Key, c.Cost))

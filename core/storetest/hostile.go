@@ -71,26 +71,6 @@ func keys(s *subject, a algorithm) {
 	}
 }
 
-func invalidCharges(s *subject, a algorithm) {
-	rule, broken, zero := a.rule(a.name, core.PerMinute(3)), a.rule("", core.PerMinute(3)), core.Rule{}
-	good := core.Charge{Key: "k", Rule: rule, Cost: 1}
-	for name, bad := range map[string]core.Charge{
-		"no rule":       {Key: "k", Cost: 1},
-		"a broken rule": {Key: "k", Rule: broken, Cost: 1},
-		"a zero rule":   {Key: "k", Rule: zero, Cost: 1},
-		"no cost":       {Key: "other", Rule: rule},
-		"a debt":        {Key: "other", Rule: rule, Cost: -1},
-		"a duplicate":   good,
-		"no such op":    {Key: "other", Rule: rule, Cost: 1, Op: 200},
-		"a credit":      {Key: "other", Rule: rule, Cost: 1, Op: core.Credit},
-	} {
-		if err := s.Store.Take(context.Background(), []core.Charge{good, bad}); !errors.Is(err, core.ErrInvalidCharge) {
-			s.fail("%s: %s: %v", a.name, name, err)
-		}
-	}
-	s.admit(s.limiter(rule), "k", 3)
-}
-
 func cancelled(s *subject, a algorithm) {
 	l := s.limiter(a.rule(a.name, core.PerMinute(3)))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // An oracle bounds what may be admitted under one rule of one key, however the clock of the
@@ -24,7 +25,7 @@ type event struct {
 	at      time.Duration // by the clock that never steps
 	window  int64         // of a fixed window: the window that it counts in
 	cost    int           // what has not been undone
-	receipt core.Receipt
+	receipt driver.Receipt
 }
 
 // span returns an error if some span holds more than capacity events and the rate times
@@ -98,12 +99,12 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		o, key := &oracle{limit: limit}, fmt.Sprint("k", seed)
 		var open []int
 		var trace []string
-		take := func(c core.Charge) core.State {
-			charges := []core.Charge{c}
-			if err := s.Store.Take(context.Background(), charges); err != nil {
+		take := func(c driver.Charge) driver.Verdict {
+			charges := []driver.Charge{c}
+			if err := Do(context.Background(), s.Store, charges); err != nil {
 				s.fail("Take: %v", err)
 			}
-			return charges[0].State
+			return charges[0].Verdict
 		}
 		for range steps {
 			switch rng.IntN(7) {
@@ -121,7 +122,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				s.Advance(-d)
 				trace = append(trace, fmt.Sprint("step back ", d))
 			case 3:
-				take(core.Charge{Key: key, Rule: rule, Op: core.Peek, Cost: limit.Events})
+				take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Peek, Cost: limit.Events})
 			case 4:
 				if len(open) == 0 {
 					break
@@ -130,13 +131,13 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				e := &o.events[open[at]]
 				open = append(open[:at], open[at+1:]...)
 				e.receipt.Age = (o.real - e.at).Microseconds()
-				take(core.Charge{Key: key, Rule: rule, Op: core.Undo, Cost: e.cost, Receipt: &e.receipt})
+				take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Undo, Cost: e.cost, Receipt: &e.receipt})
 				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
 				e.cost = 0
 				undone++
 			default:
 				e := event{at: o.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
-				if !take(core.Charge{Key: key, Rule: rule, Op: core.Spend, Cost: e.cost, Receipt: &e.receipt}).Allowed {
+				if !take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Spend, Cost: e.cost, Receipt: &e.receipt}).Allowed {
 					break
 				}
 				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite for any [core.Store].
+// Package storetest is the conformance suite for any [driver.Store].
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) *storetest.Harness {
@@ -19,12 +19,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A Harness is a fresh Store and the power over its clock.
 type Harness struct {
 	// Store is empty, and shares no state with the Stores of other harnesses.
-	Store core.Store
+	Store driver.Store
 	// Advance moves the Store's clock, which stands still otherwise, by a whole
 	// number of microseconds; back if d is negative. It is never called while
 	// the Store is at work.
@@ -53,6 +54,14 @@ type testCase struct {
 	name    string
 	promise string
 	run     func(s *subject)
+}
+
+// Do calls s.Take or s.Adjust, as the ops of charges are.
+func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
+	if charges[0].Op.Asks() {
+		return s.Take(ctx, charges)
+	}
+	return s.Adjust(ctx, charges)
 }
 
 // A subject is the Store under test.

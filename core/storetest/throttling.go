@@ -130,7 +130,7 @@ func debit(s *subject, a algorithm) {
 	if d := s.deny(l, "k", 1); d.RetryAfter == core.Never || d.RetryAfter <= 0 {
 		s.fail("%s: no debt lasts for ever: %v", a.name, d.RetryAfter)
 	}
-	if err := l.Reset(ctx, "k"); err != nil {
+	if _, err := l.Reset(ctx, "k"); err != nil {
 		s.fail("%s: Reset: %v", a.name, err)
 	}
 	s.admit(l, "k", 10)

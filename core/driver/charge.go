@@ -1,0 +1,136 @@
+package driver
+
+import "time"
+
+// An Op is what is done to the State of a rule.
+type Op uint8
+
+const (
+	// Spend takes Cost if all charges of the call fit. It is the zero Op.
+	Spend Op = iota
+	// Peek says what Spend would say and takes nothing. A Peek that does not fit
+	// denies the decision like a Spend.
+	Peek
+	// Reset forgets the State. The Verdict is that of an untouched key, and says whether
+	// anything was in use.
+	Reset
+	// Credit gives back Cost, or as much of it as is used now: of a log or sliding window,
+	// the newest events.
+	Credit
+	// Debit takes Cost whether it fits or not, into debt if need be. A bucket
+	// takes all of it, and pays its debt back at its rate; windows and logs count it
+	// until they forget.
+	Debit
+	// Undo gives back Cost of the Spend or Debit that wrote the Receipt, or as much of it as
+	// still counts.
+	Undo
+)
+
+// Asks says whether op is one of [Store.Take], which can be denied; the others are those of
+// [Store.Adjust].
+func (op Op) Asks() bool { return op <= Peek }
+
+// A Charge is one rule of one key, and what to do to it.
+type Charge struct {
+	Key  string // any bytes
+	Rule *Compiled
+	Op   Op
+	Cost int // at least 1; ignored by Reset
+
+	// MaxDelay denies a Spend or Peek that a leaky bucket would hold for longer,
+	// in whole microseconds; zero is no bound.
+	MaxDelay time.Duration
+	// Receipt, if it is not nil, is written by a Spend or Debit that takes something, and
+	// read by an Undo.
+	Receipt *Receipt
+
+	// Verdict is the answer. After an op of Adjust it is that of a Peek of 1 that comes
+	// next, with Allowed set and without a RetryAfter.
+	Verdict Verdict
+}
+
+// Meets says whether c and o are about one rule of one key.
+func (c *Charge) Meets(o *Charge) bool { return c.Rule.id == o.Rule.id && c.Key == o.Key }
+
+// Asked is the cost that the Verdict is about: that of a Spend or Peek, and else 1.
+func (c *Charge) Asked() int64 {
+	if c.Op.Asks() {
+		return int64(c.Cost)
+	}
+	return 1
+}
+
+// Patience is how long the event may be held, in microseconds; [Never] is no bound.
+func (c *Charge) Patience() int64 {
+	if c.MaxDelay == 0 || !c.Op.Asks() {
+		return Never
+	}
+	return int64(c.MaxDelay / time.Microsecond)
+}
+
+// Read returns what s means for c at now. It changes nothing.
+func (c *Charge) Read(s State, now int64) Reading { return c.Rule.engine.read(s, now, c.Asked()) }
+
+// Fits says whether c, a Spend or Peek, is admitted at r as far as its own rule goes.
+func (c *Charge) Fits(r Reading) bool {
+	return c.Rule.engine.verdict(r, int64(c.Cost), c.Patience(), false).allowed
+}
+
+// Commit does c, a Spend or Peek, to s, of which r was read at now, and fills in the
+// Verdict. admitted says whether all charges of the decision fit whose rules are no shadows.
+// It returns the new State, and whether that has to be stored.
+func (c *Charge) Commit(s State, r Reading, now int64, admitted bool) (_ State, changed bool) {
+	spent := admitted && c.Op == Spend
+	if c.Answer(r, spent); !c.Verdict.Allowed || !admitted {
+		return c.rewrite(s, r, now)
+	}
+	if !spent {
+		return s, false
+	}
+	if c.Receipt != nil {
+		*c.Receipt = c.Rule.engine.receipt(r, now)
+	}
+	return c.Rule.engine.spend(s, r, now, int64(c.Cost)), true
+}
+
+// rewrite is s as written at now, if the clock has stepped back. Otherwise all later readings
+// would be the same, and the key locked out until the clock has caught up.
+func (c *Charge) rewrite(s State, r Reading, now int64) (_ State, changed bool) {
+	if !r.moved {
+		return s, false
+	}
+	return c.Rule.engine.rewrite(s, r, now), true
+}
+
+// Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the
+// Verdict. It returns the new State, and whether that has to be stored.
+func (c *Charge) Apply(s State, r Reading, now int64) (_ State, changed bool) {
+	e, cost := c.Rule.engine, int64(c.Cost)
+	switch c.Op {
+	case Reset:
+		c.Answer(e.read(State{}, now, 1), false)
+		c.Verdict.Found = r.InUse()
+		return State{}, true
+	case Debit:
+		if c.Receipt != nil {
+			*c.Receipt = e.receipt(r, now)
+		}
+		s = e.debit(s, r, now, cost)
+	case Credit:
+		s = e.credit(s, r, now, cost)
+	case Undo:
+		s = e.undo(s, r, now, cost, *c.Receipt)
+	}
+	c.Answer(e.read(s, now, 1), false)
+	return s, true
+}
+
+// Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was
+// taken, and spent tells whether the cost was then taken, if it fits; for the ops of Adjust, r
+// was read afterwards.
+func (c *Charge) Answer(r Reading, spent bool) {
+	c.Verdict = c.Rule.Verdict(r, c.Asked(), c.Patience(), spent)
+	if !c.Op.Asks() {
+		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
+	}
+}

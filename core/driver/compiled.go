@@ -1,0 +1,145 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Compiled is a rule with its constants in exact integers, made by [Definition.Compile].
+// It never changes and is safe for concurrent use.
+type Compiled struct {
+	definition Definition
+	id         uint64
+	extra      int64
+	engine     engine
+	constants  Constants
+}
+
+// Constants are what an algorithm computes with, for a store that runs it elsewhere. Two
+// rules of the same Algorithm and Constants admit the same.
+type Constants struct {
+	Algorithm Algorithm
+	Capacity  int64 // the largest cost that is ever admitted, with what a soft limit lets through
+	Extra     int64 // how much of it is beyond the limit itself
+
+	// Of a bucket: one event, and all that the bucket holds, as the time in which they
+	// refill. Fractions are in parts of Denominator.
+	Unit, Full  Span
+	Denominator int64
+
+	// Of a window or log.
+	Period    int64 // in microseconds
+	SubWindow int64 // in microseconds; 1 of a SlidingLog, and zero of a FixedWindow
+}
+
+// A Span is Micros microseconds and Frac parts of one; how many parts are a microsecond is
+// the Denominator of the rule that it belongs to.
+type Span struct{ Micros, Frac int64 }
+
+// Never is the time in microseconds, or in nanoseconds, that never comes: the RetryAfter of
+// a cost that can never be admitted, and a delay without a bound.
+const Never = 1<<63 - 1
+
+func newCompiled(d Definition, e engine) *Compiled {
+	k := e.constants()
+	k.Algorithm = d.Algorithm
+	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), extra: k.Extra, engine: e, constants: k}
+}
+
+// ruleID is the FNV-1a hash of the algorithm and the name.
+func ruleID(a Algorithm, name string) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := (offset ^ uint64(a)) * prime
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * prime
+	}
+	return h
+}
+
+// ID is a hash of the algorithm and the name, the same in every process. States of rules
+// with different IDs must be kept apart; two rules of one ID share a State.
+func (c *Compiled) ID() uint64 { return c.id }
+
+// Name is the rule's name.
+func (c *Compiled) Name() string { return c.definition.Name }
+
+// Algorithm is how the rule counts.
+func (c *Compiled) Algorithm() Algorithm { return c.definition.Algorithm }
+
+// Shadow says whether the rule does not count for decisions.
+func (c *Compiled) Shadow() bool { return c.definition.Shadow }
+
+// Definition is what the rule was made of.
+func (c *Compiled) Definition() Definition { return c.definition }
+
+// Constants are what the algorithm computes with.
+func (c *Compiled) Constants() Constants { return c.constants }
+
+// Capacity is the largest cost that the rule can ever admit at once.
+func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
+
+// Divide is the rule for one of n processes: see [Definition.Divide].
+func (c *Compiled) Divide(n int) *Compiled {
+	part, err := c.definition.Divide(n).Compile()
+	if err != nil {
+		return c
+	}
+	return part
+}
+
+// String is the rule as a text for messages.
+func (c *Compiled) String() string {
+	if d := &c.definition; d.Text == "" {
+		return fmt.Sprintf("%s %q", d.Algorithm, d.Name)
+	}
+	return c.definition.Text
+}
+
+// Price is how long a bucket takes to refill n events, for any n that is not negative. It is
+// at most a microsecond more than [Horizon], which no bucket holds. For other algorithms it
+// is zero.
+func (c *Compiled) Price(n int64) Span {
+	if b, ok := c.engine.(*bucket); ok {
+		return b.price(n)
+	}
+	return Span{}
+}
+
+// Read returns what s means at now for a charge of cost. It changes nothing.
+func (c *Compiled) Read(s State, now, cost int64) Reading { return c.engine.read(s, now, cost) }
+
+// ExpiresAt returns the time from which on s means the same as the zero State.
+func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
+
+// Verdict returns what a Spend of cost, which may be held for maxDelay microseconds, is
+// told at r; spent says whether it was taken, and is ignored if it does not fit.
+func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
+	v := c.engine.verdict(r, cost, maxDelay, spent)
+	soft := false
+	if c.extra != 0 {
+		v.remaining -= c.extra
+		soft = v.allowed && (v.remaining < 0 || !spent && v.remaining < cost)
+		v.remaining = max(0, v.remaining)
+	}
+	return Verdict{
+		Rule:       c,
+		Allowed:    v.allowed,
+		Soft:       soft,
+		Remaining:  int(v.remaining),
+		RetryAfter: duration(v.retry),
+		ResetAfter: duration(v.reset),
+		Window:     duration(v.window),
+		Delay:      duration(v.delay),
+	}
+}
+
+// Keep returns the receipt of a charge of which cost stays when the rest is undone.
+func (c *Compiled) Keep(m Receipt, cost int64) Receipt { return c.engine.keep(m, cost) }
+
+// duration converts microseconds; Never stays never.
+func duration(us int64) time.Duration {
+	if us == Never {
+		return Never
+	}
+	return time.Duration(us) * time.Microsecond
+}

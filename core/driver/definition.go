@@ -1,0 +1,207 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// A Definition is what a rule is made of.
+type Definition struct {
+	Name      string // 1 to 64 characters of printable ASCII: the namespace of its states on a Store
+	Algorithm Algorithm
+
+	Events int           // so many, 1 to 2^48-1
+	Per    time.Duration // in so long: whole microseconds, up to 100 years
+	Burst  int           // what a bucket holds; zero means Events, as windows and logs have it
+
+	SubWindows int     // of a SlidingWindow, 1 to MaxSubWindows; else zero
+	Soft       float64 // percent that is let through beyond the limit, 0 to 1000
+	Shadow     bool    // the rule does not count for decisions
+	UpTo       float64 // of an elastic rule: the largest factor of its limit; else zero
+
+	Text string // the rule in messages; if it is empty, its algorithm and name
+}
+
+// MaxSubWindows is the largest number of sub-windows of a SlidingWindow.
+const MaxSubWindows = 120
+
+const (
+	// maxName keeps a Redis key, of which the name is a part, within 128 bytes.
+	maxName = 64
+	// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
+	maxPercent = 1000
+	// maxCount bounds events and bursts. It is what six bytes hold, and sums of two
+	// of them are far below 2^53.
+	maxCount = 1 << 48
+)
+
+// Horizon is the longest span, in microseconds, that a limit may reach over:
+// 100 years. It keeps every time below 2^53, the largest range in which the
+// doubles of Lua count exactly, until the year 2155.
+const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
+
+// Reasons why a limit cannot be run exactly.
+var (
+	errPeriodUnit = errors.New("is not a whole number of microseconds")
+	errTooLong    = errors.New("reaches over more than 100 years")
+	errTooFine    = errors.New("needs a fraction finer than 1/2^48 of a microsecond")
+	errTooMany    = errors.New("counts to more than 2^48")
+)
+
+// Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that
+// cannot be run exactly.
+func (d Definition) Compile() (*Compiled, error) {
+	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
+		return nil, d.invalid("algorithm", "is none")
+	}
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	period, err := micros(d.Per)
+	if err != nil {
+		return nil, d.invalid("per", err.Error())
+	}
+	extra := portion(int64(d.capacity()), d.Soft)
+	if int64(max(d.Events, d.capacity())) >= maxCount {
+		return nil, d.invalid("limit", errTooMany.Error())
+	}
+	e, err := newEngine(&d, period, extra)
+	if err != nil {
+		return nil, d.invalid("limit", err.Error())
+	}
+	return newCompiled(d, e), nil
+}
+
+// CompileLike is Compile for a rule whose buckets hold what refills in the time in which
+// those of base fill up, and less than one event more than Burst says. So a state that one
+// of the two wrote is never cut short by the other: a caller that can make the limit change
+// would get something for nothing every time. The rest of a token that does not fit stays
+// unused.
+func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
+	c, err := d.Compile()
+	if err != nil {
+		return nil, err
+	}
+	if b, ok := c.engine.(*bucket); ok {
+		b.holdFor(base.engine.(*bucket))
+		c = newCompiled(d, b)
+	}
+	return c, nil
+}
+
+// Divide returns the definition of the n-th part of a rule, for n processes that enforce it
+// each on its own: a rule of the same name and modifiers.
+//
+// The rate of a bucket is divided exactly, with a longer period where the events cannot be
+// divided: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are divided
+// without the fraction, so that n parts together never admit more than the whole; but a part
+// admits at least one event. Divide returns d itself if n is less than 2, and for a rule that
+// cannot be divided: a soft bucket that takes decades to refill.
+func (d Definition) Divide(n int) Definition {
+	if n < 2 {
+		return d
+	}
+	for _, part := range d.parts(n) {
+		part.Text = ""
+		if _, err := part.Compile(); err == nil {
+			return part
+		}
+	}
+	return d
+}
+
+// parts are candidates for an n-th of d, the best first: a longer period may reach over
+// more than 100 years, and then cannot be run.
+func (d Definition) parts(n int) []Definition {
+	if d.Events < 1 {
+		return nil
+	}
+	least := d
+	least.Events, least.Burst = max(1, d.Events/n), 0
+	if !d.Algorithm.IsBucket() {
+		return []Definition{least}
+	}
+	least.Burst = 1
+	common := int(gcd(int64(d.Events), int64(n)))
+	exact := d
+	exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
+	if exact.Burst == exact.Events {
+		exact.Burst = 0
+	}
+	longer := int64(n / common)
+	if int64(d.Per) > math.MaxInt64/longer {
+		return []Definition{least}
+	}
+	exact.Per = d.Per * time.Duration(longer)
+	return []Definition{exact, least}
+}
+
+// Equal says whether d and o are the same rule, whatever their Text.
+func (d Definition) Equal(o Definition) bool {
+	d.Burst, o.Burst = d.capacity(), o.capacity()
+	d.Text, o.Text = "", ""
+	return d == o
+}
+
+func (d *Definition) capacity() int {
+	if d.Burst == 0 {
+		return d.Events
+	}
+	return d.Burst
+}
+
+// check returns what is wrong with d, apart from what only Compile finds.
+func (d *Definition) check() *RuleError {
+	switch n := d.SubWindows; {
+	case d.Name == "":
+		return d.invalid("name", "is empty")
+	case len(d.Name) > maxName:
+		return d.invalid("name", fmt.Sprintf("is %d bytes long, more than %d", len(d.Name), maxName))
+	case d.Events == 0 && d.Per == 0 && d.Burst == 0:
+		return d.invalid("limit", "is zero")
+	case d.Events <= 0:
+		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
+	case d.Per <= 0:
+		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
+	case d.Burst < 0:
+		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
+	case !d.Algorithm.IsBucket() && d.capacity() != d.Events:
+		return d.invalid("burst", "has a meaning for buckets only: leave it zero")
+	case n != 0 && d.Algorithm != SlidingWindow:
+		return d.invalid("sub-windows", "have a meaning for a sliding window only")
+	case d.Algorithm == SlidingWindow && (n < 1 || n > MaxSubWindows):
+		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
+	case !(d.Soft >= 0 && d.Soft <= maxPercent): // NaN is neither
+		return d.invalid("soft", fmt.Sprintf("is %v percent, outside 0 to %d", d.Soft, maxPercent))
+	}
+	for i := range len(d.Name) {
+		if c := d.Name[i]; c < 0x20 || c > 0x7e {
+			return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
+		}
+	}
+	return nil
+}
+
+func (d *Definition) invalid(field, reason string) *RuleError {
+	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
+}
+
+// portion is percent of n, without the fraction.
+func portion(n int64, percent float64) int64 {
+	const rounding = 1e-9 // 0.1 percent of 1000 is 1, whatever a float makes of it
+	return int64(math.Floor(float64(n)*percent/100 + rounding))
+}
+
+// micros converts a period to microseconds, exactly or with an error.
+func micros(d time.Duration) (int64, error) {
+	if d%time.Microsecond != 0 {
+		return 0, errPeriodUnit
+	}
+	us := int64(d / time.Microsecond)
+	if us > Horizon {
+		return 0, errTooLong
+	}
+	return us, nil
+}

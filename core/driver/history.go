@@ -1,0 +1,93 @@
+package driver
+
+import "unsafe"
+
+// A history is the events of a log: runs with strictly increasing times, oldest
+// first. A nil history is empty.
+type history struct {
+	runs  []run // from head on; what is before it has left
+	head  int
+	count int64 // of the events
+}
+
+// A run is n events that were admitted in the same grain, the last microsecond of which
+// is at.
+type run struct{ at, n int64 }
+
+const (
+	historySize = int(unsafe.Sizeof(history{}))
+	runSize     = int(unsafe.Sizeof(run{}))
+)
+
+func (h *history) live() []run { return h.runs[h.head:] }
+
+func (h *history) empty() bool { return h == nil || len(h.runs) == h.head }
+
+func (h *history) newest() int64 { return h.runs[len(h.runs)-1].at }
+
+// window is the first run after cutoff, and how many events follow from there.
+func (h *history) window(cutoff int64) (first int, count int64) {
+	runs := h.live()
+	count = h.count
+	for first < len(runs) && runs[first].at <= cutoff {
+		count -= runs[first].n
+		first++
+	}
+	return first, count
+}
+
+// nth is the time of the n-th event from run first on.
+func (h *history) nth(first int, n int64) int64 {
+	for _, r := range h.live()[first:] {
+		if n -= r.n; n <= 0 {
+			return r.at
+		}
+	}
+	return h.newest()
+}
+
+// drop forgets the newest run and returns how many events it had.
+func (h *history) drop() int64 {
+	n := h.runs[len(h.runs)-1].n
+	h.runs = h.runs[:len(h.runs)-1]
+	h.count -= n
+	return n
+}
+
+func (h *history) add(at, n int64) {
+	h.count += n
+	if !h.empty() && h.newest() == at {
+		h.runs[len(h.runs)-1].n += n
+		return
+	}
+	if len(h.runs) == cap(h.runs) && h.head > 0 {
+		h.compact()
+	}
+	h.runs = append(h.runs, run{at, n})
+}
+
+// compact moves the runs to the front, where they are worth no new array, and
+// gives up an array of which they would use less than a quarter.
+func (h *history) compact() {
+	live := h.live()
+	if cap(h.runs) > 4*len(live)+8 {
+		h.runs = append(make([]run, 0, 2*len(live)+4), live...)
+	} else {
+		h.runs = append(h.runs[:0], live...)
+	}
+	h.head = 0
+}
+
+// coarsen makes pairs of runs one, at the time of the later. After an append to a history
+// without room, it makes that no larger than it was before, if it has two runs or more.
+func (h *history) coarsen() {
+	live := h.live()
+	if len(live) < 2 {
+		return
+	}
+	half := make([]run, 0, min(len(live)/2+2, len(live)-1))
+	for ; len(live) > 1; live = live[2:] {
+		half = append(half, run{live[1].at, live[0].n + live[1].n})
+	}
+	h.runs, h.head = append(half, live...), 0
+}

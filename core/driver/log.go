@@ -1,0 +1,195 @@
+package driver
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A log is a sliding window: it remembers the time of every admitted event, so
+// no span of period microseconds ever holds more than events of them.
+//
+// With a grain of one microsecond it is exact, a sliding log. With a coarser one
+// it is a sliding window counter: the events of one grain, a sub-window, are one
+// number, and all of them count until the last of them could have left. So it is
+// too strict by one grain at most, and never too lax.
+//
+// Events in the future mean that the clock stepped back. They count as if they
+// happened now: they keep counting, but for one period at most, whatever the
+// step was. What had left when the newest event was admitted does not come back.
+type log struct {
+	events int64
+	extra  int64
+	period int64 // microseconds
+	grain  int64 // microseconds
+}
+
+// newLog compiles a sliding log of events, of which extra are beyond the limit, per period.
+func newLog(events, extra, period int64) (*log, error) {
+	return newCounter(events, extra, period, period)
+}
+
+// newCounter compiles a sliding window of n sub-windows.
+func newCounter(events, extra, period, n int64) (*log, error) {
+	if events >= maxCount {
+		return nil, errTooMany
+	}
+	return &log{events, extra, period, (period + n - 1) / n}, nil
+}
+
+func (l *log) constants() Constants {
+	return Constants{Capacity: l.events, Extra: l.extra, Period: l.period, SubWindow: l.grain}
+}
+
+// stamp is the time under which an event at now is remembered: the last
+// microsecond of its grain.
+func (l *log) stamp(now int64) int64 { return now - now%l.grain + l.grain - 1 }
+
+func (l *log) read(s State, now, cost int64) Reading {
+	stamp, h := l.stamp(now), s.log
+	r := Reading{Phase: stamp - now}
+	if h.empty() {
+		return r
+	}
+	first, count := h.window(l.cutoff(h, now))
+	if count == 0 {
+		return r
+	}
+	r.Count, r.moved = count, h.newest() > stamp
+	r.First = min(h.live()[first].at, stamp) + l.period - now
+	r.Last = min(h.newest(), stamp) + l.period - now
+	if excess := count + cost - l.events; cost <= l.events && excess > 0 {
+		r.Retry = min(h.nth(first, excess), stamp) + l.period - now
+	}
+	return r
+}
+
+// cutoff is the time at and before which nothing counts any more. The newest
+// event was admitted within the grain that ends at its time.
+func (l *log) cutoff(h *history, now int64) int64 {
+	return max(now, h.newest()-(l.grain-1)) - l.period
+}
+
+// trim forgets what has left the window, and moves what is after now to now.
+func (l *log) trim(h *history, now int64) {
+	if h.empty() {
+		return
+	}
+	first, count := h.window(l.cutoff(h, now))
+	h.head, h.count = h.head+first, count
+	var late int64
+	stamp := l.stamp(now)
+	for !h.empty() && h.newest() > stamp {
+		late += h.drop()
+	}
+	if late > 0 {
+		h.add(stamp, late)
+	}
+}
+
+// spend trims the log and records cost events at now.
+func (l *log) spend(s State, _ Reading, now, cost int64) State {
+	if s.log == nil {
+		s.log = new(history)
+	}
+	l.trim(s.log, now)
+	s.log.add(l.stamp(now), cost)
+	return s
+}
+
+// debit records n events at now, whether they fit or not. What is beyond the limit
+// makes no difference but to an Undo, which has to find it.
+func (l *log) debit(s State, r Reading, now, n int64) State {
+	if n = settled(r.Count, n); n > 0 {
+		return l.spend(s, r, now, n)
+	}
+	return s
+}
+
+// undo forgets n events that were recorded at m, if they are still there. After a
+// clock that stepped back they cannot be told from others.
+func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
+	if r.Count == 0 || r.moved || m.stepped(now) {
+		return s
+	}
+	h := s.log
+	l.trim(h, now)
+	live := h.live()
+	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
+	switch {
+	case !found:
+	case live[i].n > n:
+		live[i].n -= n
+		h.count -= n
+	default:
+		h.count -= live[i].n
+		h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+	}
+	return stateOfLog(h)
+}
+
+// credit forgets the n newest events of the window, or all if there are fewer.
+func (l *log) credit(s State, r Reading, now, n int64) State {
+	if r.Count == 0 {
+		return s
+	}
+	h := s.log
+	l.trim(h, now)
+	for !h.empty() && n > 0 {
+		newest := &h.runs[len(h.runs)-1]
+		if newest.n > n {
+			newest.n -= n
+			h.count -= n
+			break
+		}
+		n -= h.drop()
+	}
+	return stateOfLog(h)
+}
+
+func (l *log) rewrite(s State, _ Reading, now int64) State {
+	l.trim(s.log, now)
+	return stateOfLog(s.log)
+}
+
+func stateOfLog(h *history) State {
+	if h.empty() {
+		return State{}
+	}
+	return State{log: h}
+}
+
+func (l *log) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
+
+func (l *log) keep(m Receipt, _ int64) Receipt { return m }
+
+func (l *log) expiresAt(s State) int64 {
+	if s.log.empty() {
+		return 0
+	}
+	return s.log.newest() + l.period
+}
+
+func (l *log) verdict(r Reading, cost, _ int64, spent bool) verdict {
+	v := verdict{allowed: cost <= l.events && r.Count <= l.events-cost, window: l.period}
+	if r.Count > 0 {
+		v.reset = r.Last
+		v.window = r.First
+	}
+	if v.allowed && spent {
+		v.reset = l.period + r.Phase
+		if r.Count == 0 {
+			v.window = v.reset
+		}
+		r.Count += cost
+	}
+	v.remaining = max(0, l.events-r.Count)
+	switch {
+	case v.allowed:
+	case cost > l.events:
+		v.retry = Never
+	default:
+		v.retry = r.Retry
+		v.window = v.retry
+	}
+	return v
+}

@@ -1,0 +1,30 @@
+package driver
+
+import "time"
+
+// A Verdict is what a rule says about a charge. Package core hands it on as a core.State,
+// where the fields are described.
+type Verdict struct {
+	// Rule is the rule that decided: that of the charge, or what a store made of it.
+	Rule *Compiled
+
+	Allowed    bool
+	Soft       bool
+	Found      bool // after a Reset: something was in use before it
+	Remaining  int
+	RetryAfter time.Duration // or Never
+	ResetAfter time.Duration
+	Window     time.Duration
+	Delay      time.Duration
+}
+
+// A verdict is what an algorithm says about a cost, before soft limits. Spans are in
+// microseconds.
+type verdict struct {
+	allowed   bool
+	remaining int64 // what is left, after the cost if that was taken
+	retry     int64 // denied: the least wait after which the same cost fits, or Never
+	reset     int64 // until nothing is used any more
+	delay     int64 // allowed: hold the event this long
+	window    int64 // the span within which no more than remaining can be used
+}

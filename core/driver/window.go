@@ -1,0 +1,100 @@
+package driver
+
+// A window is a fixed window: it counts the events of the current span of
+// period microseconds, counted from the Unix epoch. Its State is the beginning of a window
+// and the events in it.
+//
+// A window that begins after now means that the clock stepped back. Its events count as of
+// the window of now.
+type window struct {
+	events int64
+	extra  int64
+	period int64 // microseconds
+}
+
+// newWindow compiles events, of which extra are beyond the limit, per period.
+func newWindow(events, extra, period int64) (*window, error) {
+	if events >= maxCount {
+		return nil, errTooMany
+	}
+	return &window{events, extra, period}, nil
+}
+
+func (w *window) constants() Constants {
+	return Constants{Capacity: w.events, Extra: w.extra, Period: w.period}
+}
+
+// start is the beginning of the window of now.
+func (w *window) start(now int64) int64 { return now - now%w.period }
+
+func (w *window) read(s State, now, _ int64) Reading {
+	start := w.start(now)
+	r := Reading{Left: start + w.period - now}
+	if s.time >= start {
+		r.Count, r.moved = s.amount, s.time > now && s.amount > 0
+	}
+	return r
+}
+
+// settled is how much of n is counted when count are counted already.
+func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
+
+func (w *window) spend(_ State, r Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
+
+// debit counts n events, whether they fit or not. What is beyond the limit makes no
+// difference but to an Undo, which has to find it.
+func (w *window) debit(_ State, r Reading, now, n int64) State {
+	return w.at(r.Count+settled(r.Count, n), now)
+}
+
+func (w *window) credit(_ State, r Reading, now, n int64) State { return w.at(r.Count-n, now) }
+
+// undo takes n events back that were charged at m, unless their window is over. After a clock
+// that stepped back they cannot be told from others.
+func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
+	if m.At == 0 || m.stepped(now) || w.start(m.At) != w.start(now) {
+		return s
+	}
+	return w.at(r.Count-n, now)
+}
+
+func (w *window) rewrite(_ State, r Reading, now int64) State { return w.at(r.Count, now) }
+
+func (w *window) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
+
+func (w *window) keep(m Receipt, _ int64) Receipt { return m }
+
+// at is the State in which count events are used at now; the zero State when none is.
+func (w *window) at(count, now int64) State {
+	if count <= 0 {
+		return State{}
+	}
+	return State{time: w.start(now), amount: count}
+}
+
+func (w *window) expiresAt(s State) int64 {
+	if s.amount == 0 {
+		return 0
+	}
+	return s.time + w.period
+}
+
+func (w *window) verdict(r Reading, cost, _ int64, spent bool) verdict {
+	v := verdict{allowed: cost <= w.events && r.Count <= w.events-cost, window: r.Left}
+	after := r.Count
+	if v.allowed && spent {
+		after += cost
+	}
+	v.remaining = max(0, w.events-after)
+	if after > 0 {
+		v.reset = r.Left
+	}
+	switch {
+	case v.allowed:
+	case cost > w.events:
+		v.retry = Never
+	default:
+		v.retry = r.Left
+	}
+	return v
+}
