@@ -164,10 +164,8 @@ func (b *bucket) read(s State, now, _ int64) (r Reading) {
 	return r
 }
 
-// fits says whether cost tokens can be taken when used is in use. In a queue they
-// must not have to wait for longer than wait.
-func (b *bucket) fits(used Span, cost, wait int64) bool {
-	return cost <= b.burst && !b.full.less(b.add(used, b.span(cost))) && (!b.queue || used.ceil() <= wait)
+func (b *bucket) fits(r Reading, cost, maxDelay int64) bool {
+	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
 }
 
 func (b *bucket) spend(_ State, r Reading, now, cost int64) State {
@@ -256,7 +254,7 @@ func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil()
 
 func (b *bucket) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
 	used := r.Used
-	v := verdict{allowed: b.fits(used, cost, maxDelay)}
+	v := verdict{allowed: b.fits(r, cost, maxDelay)}
 	if v.allowed && b.queue {
 		v.delay = used.ceil()
 	}

@@ -73,18 +73,17 @@ func (c *Charge) Read(s State, now int64) Reading { return c.Rule.engine.read(s,
 
 // Fits says whether c, a Spend or Peek, is admitted at r as far as its own rule goes.
 func (c *Charge) Fits(r Reading) bool {
-	return c.Rule.engine.verdict(r, int64(c.Cost), c.Patience(), false).allowed
+	return c.Rule.engine.fits(r, int64(c.Cost), c.Patience())
 }
 
-// Commit does c, a Spend or Peek, to s, of which r was read at now, and fills in the
-// Verdict. admitted says whether all charges of the decision fit whose rules are no shadows.
-// It returns the new State, and whether that has to be stored.
+// Commit does c, a Spend or Peek, to s, of which r was read at now. admitted says whether all
+// charges of the decision fit whose rules are no shadows. Commit returns the new State, and
+// whether that has to be stored; it leaves the Verdict to [Charge.Answer].
 func (c *Charge) Commit(s State, r Reading, now int64, admitted bool) (_ State, changed bool) {
-	spent := admitted && c.Op == Spend
-	if c.Answer(r, spent); !c.Verdict.Allowed || !admitted {
+	if !admitted || !c.Fits(r) {
 		return c.rewrite(s, r, now)
 	}
-	if !spent {
+	if c.Op == Peek {
 		return s, false
 	}
 	if c.Receipt != nil {
@@ -103,14 +102,14 @@ func (c *Charge) rewrite(s State, r Reading, now int64) (_ State, changed bool) 
 }
 
 // Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the
-// Verdict. It returns the new State, and whether that has to be stored.
-func (c *Charge) Apply(s State, r Reading, now int64) (_ State, changed bool) {
+// Verdict. It returns the new State, which may be s.
+func (c *Charge) Apply(s State, r Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	switch c.Op {
 	case Reset:
 		c.Answer(e.read(State{}, now, 1), false)
 		c.Verdict.Found = r.InUse()
-		return State{}, true
+		return State{}
 	case Debit:
 		if c.Receipt != nil {
 			*c.Receipt = e.receipt(r, now)
@@ -122,14 +121,13 @@ func (c *Charge) Apply(s State, r Reading, now int64) (_ State, changed bool) {
 		s = e.undo(s, r, now, cost, *c.Receipt)
 	}
 	c.Answer(e.read(s, now, 1), false)
-	return s, true
+	return s
 }
 
 // Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was
-// taken, and spent tells whether the cost was then taken, if it fits; for the ops of Adjust, r
-// was read afterwards.
-func (c *Charge) Answer(r Reading, spent bool) {
-	c.Verdict = c.Rule.Verdict(r, c.Asked(), c.Patience(), spent)
+// taken, and admitted is that of Commit; for the ops of Adjust, r was read afterwards.
+func (c *Charge) Answer(r Reading, admitted bool) {
+	c.Verdict = c.Rule.Verdict(r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

@@ -63,6 +63,10 @@ func (l *log) read(s State, now, cost int64) Reading {
 	return r
 }
 
+func (l *log) fits(r Reading, cost, _ int64) bool {
+	return cost <= l.events && r.Count <= l.events-cost
+}
+
 // cutoff is the time at and before which nothing counts any more. The newest
 // event was admitted within the grain that ends at its time.
 func (l *log) cutoff(h *history, now int64) int64 {
@@ -169,8 +173,8 @@ func (l *log) expiresAt(s State) int64 {
 	return s.log.newest() + l.period
 }
 
-func (l *log) verdict(r Reading, cost, _ int64, spent bool) verdict {
-	v := verdict{allowed: cost <= l.events && r.Count <= l.events-cost, window: l.period}
+func (l *log) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
+	v := verdict{allowed: l.fits(r, cost, maxDelay), window: l.period}
 	if r.Count > 0 {
 		v.reset = r.Last
 		v.window = r.First

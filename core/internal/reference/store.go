@@ -65,6 +65,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		if state, changed := c.Commit(s.states[at(c)], readings[i], now, admitted); changed {
 			s.states[at(c)] = state
 		}
+		c.Answer(readings[i], admitted)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		state := s.states[at(c)]
-		s.states[at(c)], _ = c.Apply(state, c.Read(state, now), now)
+		s.states[at(c)] = c.Apply(state, c.Read(state, now), now)
 	}
 	return nil
 }
