@@ -80,7 +80,7 @@ func TestDeniedIsNotAsked(t *testing.T) {
 			t.Errorf("%d calls in 10 s", calls)
 		}
 		// Another process resets it.
-		if err := r.limiter(r.behind, rule).Reset(r.Context(), "k"); err != nil {
+		if _, err := r.limiter(r.behind, rule).Reset(r.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease.DefaultMaxAge)

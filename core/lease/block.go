@@ -1,6 +1,6 @@
 package lease
 
-import "github.com/weir-go/weir/core"
+import "github.com/weir-go/weir/core/driver"
 
 // A block is some leased tokens of one rule of one key; the zero block holds none.
 //
@@ -93,6 +93,6 @@ func (b *block) trim(m *meter, now int64) {
 }
 
 // receipt returns the receipt of a charge of the tokens.
-func (b *block) receipt(m *meter) core.Receipt {
-	return core.Receipt{At: b.at, Used: m.span(b.front), Origin: b.origin}
+func (b *block) receipt(m *meter) driver.Receipt {
+	return driver.Receipt{At: b.at, Used: m.span(b.front), Origin: b.origin}
 }

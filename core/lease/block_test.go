@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A yard is a token bucket and the blocks that several processes have of it. A lease
@@ -16,7 +16,7 @@ type yard struct {
 	rng     *rand.Rand
 	m       *meter
 	now     int64 // ns
-	level   algo.Level
+	state   driver.State
 	cells   []*cell
 	pending []func()
 	events  []Event
@@ -40,7 +40,7 @@ var yardRules = []core.Rule{
 func newYard(seed uint64) *yard {
 	y := &yard{rng: rand.New(rand.NewPCG(seed, 11))}
 	rule := yardRules[y.rng.IntN(len(yardRules))]
-	y.m = newMeter(rule, time.Second)
+	y.m = newMeter(rule.Compiled(), time.Second)
 	for range 2 + y.rng.IntN(2) {
 		y.cells = append(y.cells, &cell{m: y.m})
 	}
@@ -54,18 +54,16 @@ func newYard(seed uint64) *yard {
 
 func (y *yard) us() int64 { return 1<<50 + y.now/1000 }
 
-func (y *yard) bucket() *algo.Bucket { return &y.m.rule.Program().Bucket }
-
 func (y *yard) free() int64 {
-	used, _ := y.bucket().Used(y.level, y.us())
-	return y.bucket().Verdict(used, 1, algo.Never, false).Remaining
+	r := y.m.rule.Read(y.state, y.us(), 1)
+	return int64(y.m.rule.Verdict(r, 1, driver.Never, false).Remaining)
 }
 
 // take takes n tokens from the bucket, which has them.
-func (y *yard) take(n int64) core.Receipt {
-	used, _ := y.bucket().Used(y.level, y.us())
-	y.level = y.bucket().Spend(used, y.us(), n)
-	return core.Receipt{At: y.us(), Used: used}
+func (y *yard) take(n int64) (receipt driver.Receipt) {
+	c := driver.Charge{Rule: y.m.rule, Cost: int(n), Receipt: &receipt}
+	y.state, _ = c.Commit(y.state, c.Read(y.state, y.us()), y.us(), true)
+	return receipt
 }
 
 func (y *yard) admit(n int64) { y.events = append(y.events, Event{y.us(), n}) }
@@ -107,7 +105,7 @@ func (y *yard) step() {
 	}
 }
 
-func (y *yard) block(receipt core.Receipt, asked, n int64) block {
+func (y *yard) block(receipt driver.Receipt, asked, n int64) block {
 	first := y.m.count(receipt.Used)
 	return block{at: receipt.At, asked: asked, ends: forever, front: first, limit: first + n*y.m.unit}
 }
@@ -184,7 +182,7 @@ func TestBlock_NeverOverTheLimit(t *testing.T) {
 		}
 		back += y.back
 		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", &y.m.rule, seed, over)
+			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.m.rule, seed, over)
 		}
 	}
 	if back == 0 {
@@ -202,7 +200,7 @@ func TestBlock_NeverOverTheLimitAfterDenials(t *testing.T) {
 		y.now += y.rng.Int64N(100e6)
 		y.storm()
 		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", &y.m.rule, seed, over)
+			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.m.rule, seed, over)
 		}
 	}
 }
@@ -211,7 +209,7 @@ func TestBlock_NeverOverTheLimitAfterDenials(t *testing.T) {
 // have not begun.
 func TestBlock_RestoreLosesNothing(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(1000))
-	m := newMeter(rule, time.Second)
+	m := newMeter(rule.Compiled(), time.Second)
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		y := &yard{rng: rng, m: m, cells: []*cell{{m: m}}}
@@ -230,7 +228,7 @@ func TestBlock_RestoreLosesNothing(t *testing.T) {
 				kept += k
 			}
 			if rng.IntN(10) == 0 { // what has expired changes nothing
-				expired := y.block(core.Receipt{At: y.us()}, y.now-100e9, 2)
+				expired := y.block(driver.Receipt{At: y.us()}, y.now-100e9, 2)
 				c.restore(y.now, &taken{block: expired})
 			}
 			if k := 1 + rng.Int64N(9); rng.IntN(2) == 0 && c.held(y.now) >= k {
@@ -259,7 +257,7 @@ func TestBlock_RestoreLosesNothing(t *testing.T) {
 func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(3600))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(rule, time.Second)
+	y.m = newMeter(rule.Compiled(), time.Second)
 	y.take(1800)
 	b := y.block(y.take(100), 0, 100)
 	for i := range int64(100) {
@@ -277,7 +275,7 @@ func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 // A block of two leases of a window ends with the lease that ends first.
 func TestBlock_JoinEnds(t *testing.T) {
 	rule := core.FixedWindow("w", core.PerDay(1000))
-	m := newMeter(rule, time.Second)
+	m := newMeter(rule.Compiled(), time.Second)
 	for _, ends := range [][2]int64{{100, 200}, {200, 100}} {
 		b := block{ends: ends[0], limit: 3}
 		b.join(m, block{ends: ends[1], limit: 4})

@@ -3,7 +3,7 @@ package lease
 import (
 	"math"
 
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A place is a rule of a key.
@@ -118,18 +118,18 @@ func (c *cell) need(cost int64) int64 {
 // verdict is what the rule says about cost, when so much more is there than the Store
 // has: what is held, less what is somebody else's already. spent tells whether the cost
 // was then spent.
-func (c *cell) verdict(now, more, cost int64, spent bool) algo.Verdict {
+func (c *cell) verdict(now, more, cost int64, spent bool) driver.Verdict {
 	used := c.said.most(c.m, now) - more*c.m.unit
 	return c.m.verdict(used, c.said.lasts(now), cost, spent)
 }
 
 // denial is the verdict about a cost that is refused.
-func (c *cell) denial(now, claims, cost int64) algo.Verdict {
+func (c *cell) denial(now, claims, cost int64) driver.Verdict {
 	v := c.verdict(now, c.held(now)-claims, cost, false)
-	if v.Retry != algo.Never {
+	if v.RetryAfter != driver.Never {
 		// What is held may be gone by then.
-		v.Allowed, v.Retry = false, c.verdict(now, -claims, c.need(cost), false).Retry
-		v.Window = v.Retry
+		v.Allowed, v.RetryAfter = false, c.verdict(now, -claims, c.need(cost), false).RetryAfter
+		v.Window = v.RetryAfter
 	}
 	return v
 }

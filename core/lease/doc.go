@@ -1,4 +1,4 @@
-// Package lease is a [core.Store] over a Store: it takes tokens in blocks and spends
+// Package lease is a [driver.Store] over a Store: it takes tokens in blocks and spends
 // them in this process, so that a hot key costs one round trip for hundreds of
 // decisions.
 //

@@ -3,8 +3,7 @@ package lease
 import (
 	"context"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A waiter waits for the answer to a flight.
@@ -16,7 +15,7 @@ type waiter struct {
 	settled bool // what follows is the answer
 	left    bool // nobody waits any more
 	outcome outcome
-	verdict algo.Verdict
+	verdict driver.Verdict
 	taken   taken
 	err     error
 }
@@ -47,7 +46,7 @@ const maxTries = 2
 // maxAhead bounds the calls that nobody waits for.
 const maxAhead = 64
 
-func (w *waiter) settle(o outcome, v algo.Verdict, t taken, err error) {
+func (w *waiter) settle(o outcome, v driver.Verdict, t taken, err error) {
 	w.settled, w.outcome, w.verdict, w.taken, w.err = true, o, v, t, err
 	close(w.done)
 }
@@ -64,8 +63,8 @@ type flight struct {
 	ahead bool // nobody waits for it
 
 	sent, heard int64
-	charge      [1]core.Charge
-	receipt     core.Receipt
+	charge      [1]driver.Charge
+	receipt     driver.Receipt
 }
 
 // launch sends a flight for those who wait for c, as far as the Store can have enough
@@ -113,7 +112,7 @@ func (s *Store) launch(sh *shard, c *cell, now int64) {
 
 func (s *Store) fly(sh *shard, f *flight) {
 	defer s.background.Done()
-	f.charge[0] = core.Charge{Key: f.cell.key, Rule: f.cell.m.rule, Cost: int(f.n), Receipt: &f.receipt}
+	f.charge[0] = driver.Charge{Key: f.cell.key, Rule: f.cell.m.rule, Cost: int(f.n), Receipt: &f.receipt}
 	f.sent = s.clock()
 	err := s.callAlone(context.Background(), f.charge[:])
 	f.heard = s.clock()
@@ -130,10 +129,10 @@ func (s *Store) fly(sh *shard, f *flight) {
 		// Callers that came during the call have waited for the Store, too. Another call
 		// would make them wait for longer than one call lasts.
 		for _, w := range append(f.waiters, f.cell.queue...) {
-			w.settle(straight, algo.Verdict{}, taken{}, err)
+			w.settle(straight, driver.Verdict{}, taken{}, err)
 		}
 		f.cell.queue = nil
-	case f.charge[0].State.Allowed:
+	case f.charge[0].Verdict.Allowed:
 		s.land(sh, f)
 	default:
 		f.bounce()
@@ -192,14 +191,14 @@ func (s *Store) land(sh *shard, f *flight) {
 func (f *flight) bounce() {
 	c := f.cell
 	c.said, c.dry = newReport(c.m, &f.charge[0], f.sent, f.heard), true
-	budget, claims := int64(f.charge[0].State.Remaining)+c.held(f.heard), int64(0)
+	budget, claims := int64(f.charge[0].Verdict.Remaining)+c.held(f.heard), int64(0)
 	var again []*waiter
 	for _, w := range f.waiters {
 		w.tries++
 		switch {
 		case w.left:
 		case !c.said.known:
-			w.settle(straight, algo.Verdict{}, taken{}, nil)
+			w.settle(straight, driver.Verdict{}, taken{}, nil)
 		case w.cost <= budget-claims && w.tries <= maxTries:
 			claims += w.cost
 			again = append(again, w)
@@ -221,7 +220,7 @@ func (s *Store) serve(sh *shard, c *cell, now int64) {
 		switch {
 		case w.left:
 		case sh.closed:
-			w.settle(straight, algo.Verdict{}, taken{}, nil)
+			w.settle(straight, driver.Verdict{}, taken{}, nil)
 		case c.held(now) >= w.cost:
 			v := c.verdict(now, c.held(now), w.cost, true)
 			sh.hits++

@@ -4,14 +4,13 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A meter counts a rule in whole numbers. What a bucket holds is counted as the time
 // in which it refills, in parts of a microsecond; what a window holds in events.
 type meter struct {
-	rule core.Rule
+	rule *driver.Compiled
 	unit int64 // one token
 	full int64 // all that the rule holds
 	flow int64 // what refills in a microsecond; a window does not
@@ -40,63 +39,63 @@ const (
 )
 
 // newMeter returns nil for a rule that is not leased.
-func newMeter(r core.Rule, lifetime time.Duration) *meter {
-	p := r.Program()
+func newMeter(r *driver.Compiled, lifetime time.Duration) *meter {
+	k := r.Constants()
 	m := &meter{rule: r, life: int64(lifetime)}
 	switch {
 	case !leasable(r):
 		return nil
-	case p.Kind == algo.KindFixedWindow:
-		if p.Window.Period < 2*shortest {
+	case k.Algorithm == driver.FixedWindow:
+		if k.Period < 2*shortest {
 			return nil
 		}
-		m.unit, m.full = 1, p.Window.Events
+		m.unit, m.full = 1, k.Capacity
 		return m
 	}
-	b := &p.Bucket
-	part := b.Full.Micros / lifeShare
-	if part < shortest || tooFine(b) {
+	part := k.Full.Micros / lifeShare
+	if part < shortest || tooFine(&k) {
 		return nil
 	}
-	m.flow, m.longest = b.Den(), most/b.Den()
-	m.unit, m.full = m.count(b.Unit), m.count(b.Full)
+	m.flow, m.longest = k.Denominator, most/k.Denominator
+	m.unit, m.full = m.count(k.Unit), m.count(k.Full)
 	m.life = min(m.life, part*1000)
-	m.soon = min(int64(rest/time.Microsecond)*m.flow/m.unit, p.Capacity()/share)
+	m.soon = min(int64(rest/time.Microsecond)*m.flow/m.unit, k.Capacity/share)
 	return m
 }
 
 // leasable says whether tokens of r mean the same a moment later: see the package
 // comment. It is the quick part of the answer.
-func leasable(r core.Rule) bool {
-	p := r.Program()
-	switch p.Kind {
-	case algo.KindTokenBucket, algo.KindFixedWindow:
-		return p.Extra == 0 && !r.IsShadow() && p.Capacity() >= minCapacity
+func leasable(r *driver.Compiled) bool {
+	switch r.Algorithm() {
+	case driver.TokenBucket, driver.FixedWindow:
+		return r.Capacity() >= minCapacity && !r.Shadow() && r.Constants().Extra == 0
 	}
 	return false
 }
 
-// tooFine says whether twice what b holds, and some seconds, would overflow.
-func tooFine(b *algo.Bucket) bool {
-	hi, lo := bits.Mul64(uint64(2*b.Full.Micros+4_000_000), uint64(b.Den()))
+// tooFine says whether twice what a bucket holds, and some seconds, would overflow.
+func tooFine(k *driver.Constants) bool {
+	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
 	return hi > 0 || lo >= most
 }
 
-func (m *meter) capacity() int64 { return m.rule.Program().Capacity() }
+func (m *meter) capacity() int64 { return m.rule.Capacity() }
 
 // measures says whether m is the meter of r.
-func (m *meter) measures(r core.Rule) bool { return *m.rule.Program() == *r.Program() }
+func (m *meter) measures(r *driver.Compiled) bool {
+	return m.rule == r || m.rule.Constants() == r.Constants()
+}
 
-func (m *meter) count(s algo.Span) int64 { return s.Micros*m.flow + s.Frac }
+func (m *meter) count(s driver.Span) int64 { return s.Micros*m.flow + s.Frac }
 
-func (m *meter) span(x int64) algo.Span {
+func (m *meter) span(x int64) driver.Span {
 	switch m.flow {
 	case 0:
-		return algo.Span{}
+		return driver.Span{}
 	case 1:
-		return algo.Span{Micros: x}
+		return driver.Span{Micros: x}
 	}
-	return algo.Span{Micros: x / m.flow, Frac: x % m.flow}
+	return driver.Span{Micros: x / m.flow, Frac: x % m.flow}
 }
 
 // refill is what refills in so many microseconds.
@@ -104,16 +103,16 @@ func (m *meter) refill(us int64) int64 { return min(us, m.longest) * m.flow }
 
 // verdict is what the rule says about cost when so much is in use, before it is
 // spent, and the window lasts for left (ns).
-func (m *meter) verdict(used, left, cost int64, spent bool) algo.Verdict {
+func (m *meter) verdict(used, left, cost int64, spent bool) driver.Verdict {
 	used = max(0, used)
 	if spent {
 		used = min(used, m.full-cost*m.unit)
 	}
-	p := m.rule.Program()
-	if m.flow == 0 {
-		return p.Window.Verdict(used, max(1, micros(left)), cost, spent)
+	r := driver.Reading{Count: used, Left: max(1, micros(left))}
+	if m.flow > 0 {
+		r = driver.Reading{Used: m.span(used)}
 	}
-	return p.Bucket.Verdict(m.span(used), cost, algo.Never, spent)
+	return m.rule.Verdict(r, cost, driver.Never, spent)
 }
 
 // floorDiv is x / y, rounded down; y is positive.

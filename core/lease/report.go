@@ -3,7 +3,7 @@ package lease
 import (
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A report is what the Store has said last about a rule of a key. The Store decided at
@@ -26,19 +26,19 @@ const (
 )
 
 // newReport reads the answer to a charge.
-func newReport(m *meter, c *core.Charge, sent, heard int64) report {
-	st := &c.State
+func newReport(m *meter, c *driver.Charge, sent, heard int64) report {
+	v := &c.Verdict
 	r := report{known: true, sent: sent, heard: heard, left: forever}
 	if m.flow == 0 {
-		r.used, r.left = m.full-int64(st.Remaining), int64(st.Window)
+		r.used, r.left = m.full-int64(v.Remaining), int64(v.Window)
 		return r
 	}
-	reset := int64(st.ResetAfter / time.Microsecond)
+	reset := int64(v.ResetAfter / time.Microsecond)
 	if reset > most/m.flow {
 		return report{} // in debt for longer than can be counted here
 	}
-	if r.used = reset * m.flow; st.Remaining > 0 { // it was rounded up, but what remained was there
-		r.used = min(r.used, m.full-int64(st.Remaining)*m.unit)
+	if r.used = reset * m.flow; v.Remaining > 0 { // it was rounded up, but what remained was there
+		r.used = min(r.used, m.full-int64(v.Remaining)*m.unit)
 	}
 	return r
 }
@@ -59,7 +59,7 @@ func (r *report) least(m *meter, now int64) int64 {
 	return max(0, r.used-m.refill(micros(now-r.sent)))
 }
 
-// surely is how long after sent the window lasts at least. The Store's clock counts whole
+// surely is how long after sent the window lasts at leav. The Store's clock counts whole
 // microseconds.
 func (r *report) surely() int64 { return r.left - int64(time.Microsecond) }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A shard is a part of the cells, in a list by when they were used.
@@ -26,11 +26,11 @@ func (sh *shard) init(limit int) {
 }
 
 // find returns the cell of c, nil if there is none.
-func (sh *shard) find(c *core.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
+func (sh *shard) find(c *driver.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
 
 // cell returns the cell of c, a new one if need be, and nil if its rule is not leased.
 // Another cell may give way for it, and one of another limit does.
-func (sh *shard) cell(s *Store, c *core.Charge) *cell {
+func (sh *shard) cell(s *Store, c *driver.Charge) *cell {
 	found := sh.find(c)
 	if found != nil && found.m.measures(c.Rule) {
 		if sh.list.next != found {
@@ -80,7 +80,7 @@ func (sh *shard) drop(c *cell) {
 }
 
 // meter returns the meter of r, nil if r is not leased.
-func (sh *shard) meter(s *Store, r core.Rule) *meter {
+func (sh *shard) meter(s *Store, r *driver.Compiled) *meter {
 	m := sh.meters[r.ID()]
 	if m == nil || !m.measures(r) {
 		if len(sh.meters) >= sh.limit {

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store spends in this process what it has taken from another Store in blocks. It
 // is made by [New] and is safe for concurrent use. [Store.Close] ends it.
 type Store struct {
-	next   core.Store
+	next   driver.Store
 	config config
 	clock  func() int64 // nanoseconds that never step
 	seed   maphash.Seed
@@ -35,7 +35,7 @@ const (
 
 // New returns a Store over next, which stays the caller's. It panics if next or an
 // option is nil.
-func New(next core.Store, opts ...Option) *Store {
+func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
 	c := config{
 		maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, maxAge: DefaultMaxAge, timeout: DefaultTimeout,
@@ -57,18 +57,18 @@ func New(next core.Store, opts ...Option) *Store {
 	return s
 }
 
-// Declare implements [core.Declarer] if the Store behind does, and passes the rules
+// Declare implements [driver.Declarer] if the Store behind does, and passes the rules
 // on to it. Otherwise it does nothing.
-func (s *Store) Declare(rules ...core.Rule) error {
-	if d, ok := s.next.(core.Declarer); ok {
+func (s *Store) Declare(rules ...*driver.Compiled) error {
+	if d, ok := s.next.(driver.Declarer); ok {
 		return d.Declare(rules...)
 	}
 	return nil
 }
 
-// Probe implements [core.Prober]: it probes the Store behind.
-func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
-	return core.Probe(ctx, s.next, charges)
+// Probe implements [driver.Prober]: it probes the Store behind.
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	return driver.Probe(ctx, s.next, charges)
 }
 
 // Stats counts what a Store has met since it was made.
@@ -99,36 +99,9 @@ func (s *Store) Stats() Stats {
 	return sum
 }
 
-// Take implements [core.Store]. Its errors are those of the Store behind, that of a
-// ctx that is done, and that of charges that break the contract. When the Store
-// behind fails, what is held is spent still.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
-	switch {
-	case len(charges) == 0:
-		return s.call(ctx, charges)
-	case !charges[0].Op.Asks():
-		return s.tell(ctx, charges)
-	case len(charges) == 1:
-		return s.decide(ctx, charges)
-	}
-	return s.together(ctx, charges)
-}
-
-// call asks the Store behind.
-func (s *Store) call(ctx context.Context, charges []core.Charge) error {
-	s.calls.Add(1)
-	return s.next.Take(ctx, charges)
-}
-
 // callAlone asks the Store behind on behalf of nobody, or of several. A panic would end
 // the process here, and not just a request, so it is an error.
-func (s *Store) callAlone(ctx context.Context, charges []core.Charge) (err error) {
+func (s *Store) callAlone(ctx context.Context, charges []driver.Charge) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	defer func() {

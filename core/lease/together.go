@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A piece is what is known of one charge of a decision.
@@ -13,16 +13,16 @@ type piece struct {
 	outcome outcome
 }
 
-// together decides several charges that ask: all or none. What leases cover is taken
+// takeTogether decides several charges: all or none. What leases cover is taken
 // from these; all the rest goes to the Store in one call. If that denies, what was
 // taken here is put back.
-func (s *Store) together(ctx context.Context, charges []core.Charge) error {
+func (s *Store) takeTogether(ctx context.Context, charges []driver.Charge) error {
 	var room [4]piece
 	parts := room[:0]
 	refused := false
 	for i := range charges {
 		c, p := &charges[i], piece{}
-		if c.Op == core.Spend && !refused && s.leasable(c) {
+		if c.Op == driver.Spend && !refused && s.leasable(c) {
 			var err error
 			if p.taken, p.outcome, err = s.acquire(ctx, c, false); err != nil {
 				s.restore(charges, parts)
@@ -52,13 +52,13 @@ func (s *Store) together(ctx context.Context, charges []core.Charge) error {
 
 // rest asks the Store about the charges that leases do not cover; if the decision has
 // been refused, only to be told what they would be.
-func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, refused bool) error {
-	asked := make([]core.Charge, 0, len(charges))
+func (s *Store) rest(ctx context.Context, charges []driver.Charge, parts []piece, refused bool) error {
+	asked := make([]driver.Charge, 0, len(charges))
 	for i := range parts {
 		if parts[i].outcome == straight {
 			c := charges[i]
 			if refused {
-				c.Op = core.Peek
+				c.Op = driver.Peek
 			}
 			asked = append(asked, c)
 		}
@@ -68,13 +68,13 @@ func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, 
 		return err
 	}
 	heard := s.clock()
-	looking := refused || !slices.ContainsFunc(charges, func(c core.Charge) bool { return c.Op == core.Spend })
+	looking := refused || !slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Op == driver.Spend })
 	for i := range parts {
 		if parts[i].outcome != straight {
 			continue
 		}
 		c := &charges[i]
-		c.State = asked[0].State
+		c.Verdict = asked[0].Verdict
 		asked = asked[1:]
 		s.learn(c, &parts[i].taken, sent, heard)
 		if looking { // nothing depends on it
@@ -85,9 +85,9 @@ func (s *Store) rest(ctx context.Context, charges []core.Charge, parts []piece, 
 }
 
 // deniedBy says whether a charge denies the decision.
-func deniedBy(charges []core.Charge) bool {
+func deniedBy(charges []driver.Charge) bool {
 	for i := range charges {
-		if c := &charges[i]; !c.State.Allowed && !c.Rule.IsShadow() {
+		if c := &charges[i]; !c.Verdict.Allowed && !c.Rule.Shadow() {
 			return true
 		}
 	}
@@ -95,7 +95,7 @@ func deniedBy(charges []core.Charge) bool {
 }
 
 // learn remembers what the Store said about a charge that went straight.
-func (s *Store) learn(c *core.Charge, t *taken, sent, heard int64) {
+func (s *Store) learn(c *driver.Charge, t *taken, sent, heard int64) {
 	if !t.watched {
 		return
 	}
@@ -110,8 +110,8 @@ func (s *Store) learn(c *core.Charge, t *taken, sent, heard int64) {
 }
 
 // restore puts back what a decision took that was denied or has failed, and says in its
-// States what is left with nothing taken.
-func (s *Store) restore(charges []core.Charge, parts []piece) {
+// Verdicts what is left with nothing taken.
+func (s *Store) restore(charges []driver.Charge, parts []piece) {
 	for i := range parts {
 		p, c := &parts[i], &charges[i]
 		if p.outcome != granted {
@@ -122,7 +122,7 @@ func (s *Store) restore(charges []core.Charge, parts []piece) {
 		if cell := p.taken.cell; sh.find(c) == cell && !sh.closed {
 			now := s.clock()
 			cell.restore(now, &p.taken)
-			c.Answer(cell.verdict(now, cell.held(now), int64(c.Cost), false), false)
+			setVerdict(c, cell.verdict(now, cell.held(now), int64(c.Cost), false))
 		}
 		sh.mu.Unlock()
 	}

@@ -3,13 +3,28 @@ package lease
 import (
 	"context"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// decide decides one charge that asks.
-func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
+// Take implements [driver.Store]. Its errors are those of the Store behind and those of a ctx
+// that ends. While the Store behind fails, tokens that are held are still spent.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	if len(charges) == 1 {
+		return s.takeOne(ctx, charges)
+	}
+	return s.takeTogether(ctx, charges)
+}
+
+// call asks the Store behind.
+func (s *Store) call(ctx context.Context, charges []driver.Charge) error {
+	s.calls.Add(1)
+	return s.next.Take(ctx, charges)
+}
+
+// takeOne decides one charge.
+func (s *Store) takeOne(ctx context.Context, charges []driver.Charge) error {
 	c := &charges[0]
-	if c.Op == core.Peek {
+	if c.Op == driver.Peek {
 		if err := s.call(ctx, charges); err != nil {
 			return err
 		}
@@ -35,13 +50,13 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 const longest = 256
 
 // leasable says whether c may be decided here; [newMeter] knows the rest.
-func (s *Store) leasable(c *core.Charge) bool {
+func (s *Store) leasable(c *driver.Charge) bool {
 	return leasable(c.Rule) && len(c.Key) <= longest
 }
 
-// acquire takes the cost of c out of a lease, or denies it, and fills in its State. If
+// acquire takes the cost of c out of a lease, or denies it, and fills in its Verdict. If
 // patient is not set, a key that is asked for seldom goes straight.
-func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (taken, outcome, error) {
+func (s *Store) acquire(ctx context.Context, c *driver.Charge, patient bool) (taken, outcome, error) {
 	sh := s.shard(c.Key)
 	sh.mu.Lock()
 	if sh.closed {
@@ -64,13 +79,13 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 		}
 		sh.hits++
 		sh.mu.Unlock()
-		c.Answer(v, true)
+		setVerdict(c, v)
 		return t, granted, nil
 	case cell.refuses(now, 0, cost, int64(s.config.maxAge)):
 		v := cell.denial(now, 0, cost)
 		sh.hits++
 		sh.mu.Unlock()
-		c.Answer(v, false)
+		setVerdict(c, v)
 		return taken{}, denied, nil
 	case !patient && held == 0 && cell.extra(now, cost) == 0:
 		cell.spent += cost
@@ -87,8 +102,14 @@ func (s *Store) acquire(ctx context.Context, c *core.Charge, patient bool) (take
 	return s.await(ctx, sh, w, c)
 }
 
+// setVerdict gives c the verdict v, which a rule with the constants of c.Rule gave.
+func setVerdict(c *driver.Charge, v driver.Verdict) {
+	v.Rule = c.Rule
+	c.Verdict = v
+}
+
 // await waits for the answer to w.
-func (s *Store) await(ctx context.Context, sh *shard, w *waiter, c *core.Charge) (taken, outcome, error) {
+func (s *Store) await(ctx context.Context, sh *shard, w *waiter, c *driver.Charge) (taken, outcome, error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -101,13 +122,13 @@ func (s *Store) await(ctx context.Context, sh *shard, w *waiter, c *core.Charge)
 		}
 	}
 	if w.err == nil && w.outcome != straight {
-		c.Answer(w.verdict, w.outcome == granted)
+		setVerdict(c, w.verdict)
 	}
 	return w.taken, w.outcome, w.err
 }
 
 // reveal adds what is held here to the answer to a Peek.
-func (s *Store) reveal(c *core.Charge) {
+func (s *Store) reveal(c *driver.Charge) {
 	if !s.leasable(c) {
 		return
 	}
@@ -124,33 +145,6 @@ func (s *Store) reveal(c *core.Charge) {
 		return
 	}
 	if r := newReport(cell.m, c, now, now); r.known {
-		c.Answer(cell.m.verdict(r.used-held*cell.m.unit, r.left, int64(c.Cost), false), false)
+		setVerdict(c, cell.m.verdict(r.used-held*cell.m.unit, r.left, int64(c.Cost), false))
 	}
-}
-
-// tell passes on a Reset, a Debit, a Credit or an Undo. A Reset drops what is held, also one of which nobody knows
-// whether it was done; so does a Debit that leaves nothing in the Store.
-func (s *Store) tell(ctx context.Context, charges []core.Charge) error {
-	sent := s.clock()
-	err := s.call(ctx, charges)
-	heard := s.clock()
-	for i := range charges {
-		c := &charges[i]
-		if !s.leasable(c) {
-			continue
-		}
-		sh := s.shard(c.Key)
-		sh.mu.Lock()
-		if cell := sh.find(c); cell != nil {
-			if cell.change(); err == nil && cell.m.measures(c.Rule) {
-				cell.said = newReport(cell.m, c, sent, heard)
-			}
-			if c.Op == core.Reset || c.Op == core.Debit && err == nil && c.State.Remaining == 0 {
-				cell.resets++
-				cell.blocks = [2]block{}
-			}
-		}
-		sh.mu.Unlock()
-	}
-	return err
 }
