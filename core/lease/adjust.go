@@ -21,13 +21,13 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		}
 		sh := s.shard(c.Key)
 		sh.mu.Lock()
-		if cell := sh.find(c); cell != nil {
-			if cell.change(); err == nil && cell.m.measures(c.Rule) {
-				cell.said = newReport(cell.m, c, sent, heard)
+		if e := sh.find(c); e != nil {
+			if e.invalidate(); err == nil && e.u.match(c.Rule) {
+				e.reply = newReply(e.u, c, sent, heard)
 			}
 			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
-				cell.resets++
-				cell.blocks = [2]block{}
+				e.resets++
+				e.drop()
 			}
 		}
 		sh.mu.Unlock()

@@ -48,12 +48,12 @@ func TestPeekBesideSpend(t *testing.T) {
 func TestUnspendBelowSpent(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerSecond(1000))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(rule.Compiled(), time.Second)
-	c := &cell{m: y.m}
+	y.u = newUnits(rule.Compiled(), time.Second)
+	c := &entry{u: y.u}
 	y.take(100)
 	y.admit(100)
-	c.keep(y.block(y.take(60), 0, 60), 0)
-	x, z := taken{block: c.spend(0, 20)}, taken{block: c.spend(0, 20)}
+	c.add(y.block(y.take(60), 0, 60), 0)
+	x, z := grant{block: c.spend(0, 20)}, grant{block: c.spend(0, 20)}
 	y.now = 99e6
 	if c.restore(y.now, &x); c.held(y.now) < 20 {
 		t.Errorf("expected the tokens whose slots have not begun, got %d", c.held(y.now))
@@ -65,7 +65,7 @@ func TestUnspendBelowSpent(t *testing.T) {
 	c.spend(y.now, 20)
 	y.admit(20)
 	c.restore(y.now, &z)
-	y.cells = []*cell{c}
+	y.entries = []*entry{c}
 	y.storm()
 	if over := y.over(); over > 0 {
 		t.Errorf("%d over", over)
@@ -141,8 +141,8 @@ func TestManyRules(t *testing.T) {
 		r := core.TokenBucket(fmt.Sprint("tenant", i), core.PerSecond(1000))
 		take(t, s, r, driver.Spend, 1)
 	}
-	if n := len(s.shards[0].meters); n > 2 {
-		t.Errorf("%d meters for %d keys", n, s.Stats().Keys)
+	if n := len(s.shards[0].units); n > 2 {
+		t.Errorf("%d units for %d keys", n, s.Stats().Keys)
 	}
 }
 
@@ -180,10 +180,10 @@ func TestHugeCostIsNoUse(t *testing.T) {
 				}
 				time.Sleep(1100 * time.Millisecond) // MaxAge: the denial is forgotten
 			}
-			var c *cell
+			var c *entry
 			for i := range s.shards {
-				for _, x := range s.shards[i].cells {
-					if x.m.full == 1_600_000 {
+				for _, x := range s.shards[i].entries {
+					if x.u.full == 1_600_000 {
 						c = x
 					}
 				}
@@ -294,9 +294,9 @@ func TestStore_SidesOfFailover(t *testing.T) {
 			synctest.Wait()
 			seen := make(map[int]bool)
 			for i := range s.shards {
-				for _, c := range s.shards[i].cells {
+				for _, c := range s.shards[i].entries {
 					for _, b := range c.blocks {
-						if b.tokens(c.m) > 0 {
+						if b.tokens(c.u) > 0 {
 							seen[b.origin] = true
 						}
 					}
@@ -312,13 +312,13 @@ func TestStore_SidesOfFailover(t *testing.T) {
 // A decision that took tokens of one side and is denied after the switch puts nothing back.
 func TestCell_RestoreOtherSide(t *testing.T) {
 	rule := core.FixedWindow("w", core.Per(16000, 24*time.Hour))
-	c := &cell{m: newMeter(rule.Compiled(), time.Second)}
-	c.follow(1)
-	c.keep(block{ends: forever, limit: 20, origin: 1}, 0)
-	first := taken{block: c.spend(0, 5), cell: c}
-	c.follow(2)
-	c.keep(block{ends: forever, limit: 20, origin: 2}, 0)
-	second := taken{block: c.spend(0, 5), cell: c}
+	c := &entry{u: newUnits(rule.Compiled(), time.Second)}
+	c.setOrigin(1)
+	c.add(block{expires: forever, end: 20, origin: 1}, 0)
+	first := grant{block: c.spend(0, 5), entry: c}
+	c.setOrigin(2)
+	c.add(block{expires: forever, end: 20, origin: 2}, 0)
+	second := grant{block: c.spend(0, 5), entry: c}
 	c.restore(0, &first)
 	if held := c.held(0); held != 15 {
 		t.Errorf("expected the 15 tokens of the second side, got %d", held)

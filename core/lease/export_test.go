@@ -33,16 +33,16 @@ func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		for _, c := range s.shards[i].cells {
+		for _, c := range s.shards[i].entries {
 			for j, b := range slices.Backward(c.blocks[:]) {
-				if b.trim(c.m, now); b.tokens(c.m) > 0 {
-					receipt := b.receipt(c.m)
-					err := s.next.Adjust(t.Context(), []driver.Charge{{Key: c.key, Rule: c.m.rule, Op: driver.Undo, Cost: int(b.tokens(c.m)), Receipt: &receipt}})
+				if b.trim(c.u, now); b.tokens(c.u) > 0 {
+					receipt := b.receipt(c.u)
+					err := s.next.Adjust(t.Context(), []driver.Charge{{Key: c.key, Rule: c.u.rule, Op: driver.Undo, Cost: int(b.tokens(c.u)), Receipt: &receipt}})
 					if err != nil {
 						t.Fatal(err)
 					}
 				}
-				c.said.used -= b.tokens(c.m) * c.m.unit
+				c.reply.used -= b.tokens(c.u) * c.u.unit
 				c.blocks[j] = block{}
 			}
 		}

@@ -82,13 +82,13 @@ func TestDebtIsNotAsked(t *testing.T) {
 func TestFlyingIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := core.TokenBucket("r", core.PerSecond(1000))
-		var flying, most atomic.Int64
+		var fetching, most atomic.Int64
 		l := &link{Store: memstore.New()}
 		l.before = func(ch []driver.Charge) error {
 			if ch[0].Key == "k" {
-				most.Store(max(most.Load(), flying.Add(1)))
+				most.Store(max(most.Load(), fetching.Add(1)))
 				time.Sleep(10 * time.Millisecond)
-				flying.Add(-1)
+				fetching.Add(-1)
 			}
 			return nil
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store spends in this process what it has taken from another Store in blocks. It
+// A Store takes tokens from another Store in blocks and spends them in this process. It
 // is made by [New] and is safe for concurrent use. [Store.Close] ends it.
 type Store struct {
 	next   driver.Store
@@ -22,14 +22,14 @@ type Store struct {
 	shards []shard
 
 	calls      atomic.Uint64
-	background sync.WaitGroup // the flights
-	ahead      atomic.Int64   // the flights that nobody waits for
+	background sync.WaitGroup // fetches
+	prefetches atomic.Int64   // fetches without a waiter that are under way
 }
 
 const (
 	maxShards = 64
-	// minShard is the smallest part of the cells. Of less, one part would fill up by
-	// chance long before the others.
+	// minShard is the smallest number of entries of a shard. With fewer, one shard would fill
+	// up by chance long before the others.
 	minShard = 64
 )
 
@@ -71,12 +71,12 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
-// Stats counts what a Store has met since it was made.
+// Stats are counts of a Store since it was made.
 type Stats struct {
-	Hits   uint64 // rules of decisions that were decided here
+	Hits   uint64 // charges that were decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
-	Leased uint64 // tokens taken in blocks, beyond what was wanted at that moment
-	Keys   int    // rules of keys that are watched now
+	Leased uint64 // tokens taken in blocks, beyond those that callers waited for
+	Keys   int    // rules of keys in memory now
 	Held   uint64 // tokens that are held now
 }
 
@@ -90,26 +90,13 @@ func (s *Store) Stats() Stats {
 		sh.mu.Lock()
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
-		sum.Keys += len(sh.cells)
-		for _, c := range sh.cells {
-			sum.Held += uint64(c.held(now))
+		sum.Keys += len(sh.entries)
+		for _, e := range sh.entries {
+			sum.Held += uint64(e.held(now))
 		}
 		sh.mu.Unlock()
 	}
 	return sum
-}
-
-// callAlone asks the Store behind on behalf of nobody, or of several. A panic would end
-// the process here, and not just a request, so it is an error.
-func (s *Store) callAlone(ctx context.Context, charges []driver.Charge) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("lease: the Store behind panicked: %v", p)
-		}
-	}()
-	return s.call(ctx, charges)
 }
 
 // Close drops the tokens that are held, so that every decision from then on is a call of
@@ -121,8 +108,8 @@ func (s *Store) Close() error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.closed = true
-		for _, c := range sh.cells {
-			c.blocks = [2]block{}
+		for _, e := range sh.entries {
+			e.drop()
 		}
 		sh.mu.Unlock()
 	}
