@@ -268,3 +268,33 @@ func TestOverDenycache(t *testing.T) {
 		}
 	})
 }
+
+// Two limiters that made their rules alike share the tokens, and each decision is about the
+// limiter's own rule.
+func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
+	for _, newRule := range []func() core.Rule{
+		func() core.Rule { return core.TokenBucket("b", core.PerDay(1000)) },
+		func() core.Rule { return core.FixedWindow("w", core.PerDay(1000)) },
+	} {
+		bubble(t, func(r *rig) {
+			s, first, second := r.lease(), newRule(), newRule()
+			one, other := r.limiter(s, first), r.limiter(s, second)
+			var admitted, denied int
+			for denied < 10 {
+				r.ask(one, 1)
+				d := r.ask(other, 1)
+				if got := d.State(0).Rule; got != second {
+					t.Fatalf("%v, allowed %v: expected the rule of the limiter, got another one", got, d.Allowed)
+				}
+				if d.Allowed {
+					admitted++
+				} else {
+					denied++
+				}
+			}
+			if calls := r.count(); admitted < 450 || calls > 400 {
+				t.Errorf("%v: expected 450 events and 400 calls at most, got %d and %d", second, admitted, calls)
+			}
+		})
+	}
+}
