@@ -23,7 +23,7 @@ var allowed = map[string][]string{
 	"core/failover":           {"core/driver", "core/internal/argument"},
 	"core/lease":              {"core/driver", "core/internal/argument"},
 	"core/denycache":          {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":               {"core", "keyfunc", "github.com/felixge/httpsnoop"},
+	"core/gate":               {"core", "core/driver", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":      {"core", "core/driver", "core/memstore", "core/gate", "keyfunc"},
 	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":            {"core", "core/gate", "keyfunc"},
