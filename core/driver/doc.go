@@ -7,10 +7,10 @@
 // package. A rule is a [Compiled]. What happens to a State is a [Charge]:
 //
 //	r := charge.Read(state, now)                         // what the state says now
-//	fits := charge.Fits(r)                               // Take: would it be admitted?
-//	state, changed = charge.Commit(state, r, now, all)   // Take: all says whether all charges fit
-//	charge.Answer(r, all)                                // Take: fills in the Verdict
-//	state = charge.Apply(state, r, now)                  // Adjust: cannot be denied
+//	fits := charge.Fits(&r)                              // Take: would it be admitted?
+//	state, changed = charge.Commit(state, &r, now, all)  // Take: all says whether all charges fit
+//	charge.Answer(&r, all)                               // Take: fills in the Verdict
+//	state = charge.Apply(state, &r, now)                 // Adjust: cannot be denied
 //
 // Package core/storetest has a
 // complete store of less than a hundred lines, and the conformance suite that every store
