@@ -62,7 +62,8 @@ func (y *yard) maxFree() int64 {
 // take takes n tokens from the bucket, which has them.
 func (y *yard) take(n int64) (receipt driver.Receipt) {
 	c := driver.Charge{Rule: y.u.rule, Cost: int(n), Receipt: &receipt}
-	y.state, _ = c.Commit(y.state, c.Read(y.state, y.us()), y.us(), true)
+	r := c.Read(y.state, y.us())
+	y.state, _ = c.Commit(y.state, &r, y.us(), true)
 	return receipt
 }
 

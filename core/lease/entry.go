@@ -119,20 +119,19 @@ func (e *entry) minFree(cost int64) int64 {
 	return cost
 }
 
-// verdict returns the verdict about cost when more tokens are free than the Store has: those
-// that are held, less those that are claimed. spent tells whether the cost was then spent.
-func (e *entry) verdict(now, more, cost int64, spent bool) driver.Verdict {
-	used := e.reply.maxUsed(e.u, now) - more*e.u.unit
-	return e.u.verdict(used, e.reply.windowLeft(now), cost, spent)
+// reading returns the state of the rule with more tokens free than the Store has: those that are
+// held, less those that are claimed. A cost that is spent at that state, or zero, fits.
+func (e *entry) reading(now, more, spent int64) driver.Reading {
+	return e.u.reading(e.reply.maxUsed(e.u, now)-more*e.u.unit, e.reply.windowLeft(now), spent)
 }
 
 // denial returns the verdict about a cost that is denied. Its RetryAfter does not count on the
 // tokens that are held, which may be spent by then.
 func (e *entry) denial(now, claims, cost int64) driver.Verdict {
-	v := e.verdict(now, e.held(now)-claims, cost, false)
+	v := e.u.rule.Verdict(e.reading(now, e.held(now)-claims, 0), cost, driver.Never, false)
 	if v.RetryAfter != driver.Never {
-		v.Allowed, v.RetryAfter = false, e.verdict(now, -claims, e.minFree(cost), false).RetryAfter
-		v.Window = v.RetryAfter
+		later := e.u.rule.Verdict(e.reading(now, -claims, 0), e.minFree(cost), driver.Never, false)
+		v.Allowed, v.RetryAfter, v.Window = false, later.RetryAfter, later.RetryAfter
 	}
 	return v
 }

@@ -187,7 +187,7 @@ func (s *Store) distribute(sh *shard, f *fetch) {
 			continue
 		}
 		used := reply.maxUsed(u, f.heard) - (e.held(f.heard)+fresh)*u.unit
-		v := u.verdict(used, reply.windowLeft(f.heard), w.cost, true)
+		v := u.rule.Verdict(u.reading(used, reply.windowLeft(f.heard), w.cost), w.cost, driver.Never, true)
 		t := b.split(u, k)
 		if k < w.cost {
 			t.join(u, e.spend(f.heard, w.cost-k))
@@ -239,7 +239,7 @@ func (s *Store) serve(sh *shard, e *entry, now int64) {
 		case sh.closed:
 			w.settle(passThrough, driver.Verdict{}, grant{}, nil)
 		case e.held(now) >= w.cost:
-			v := e.verdict(now, e.held(now), w.cost, true)
+			v := e.u.rule.Verdict(e.reading(now, e.held(now), w.cost), w.cost, driver.Never, true)
 			sh.hits++
 			w.settle(granted, v, grant{block: e.spend(now, w.cost), entry: e, resets: e.resets}, nil)
 		case e.cannotAdmit(now, claims, w.cost, int64(s.config.maxAge)):

@@ -21,7 +21,7 @@ func (g *generous) Take(_ context.Context, charges []driver.Charge) error {
 	g.calls.Add(1)
 	for i := range charges {
 		c := &charges[i]
-		c.Answer(driver.Reading{}, true)
+		c.Answer(&driver.Reading{}, true)
 		if c.Receipt != nil {
 			*c.Receipt = driver.Receipt{At: 1 << 50}
 		}

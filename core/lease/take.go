@@ -160,14 +160,14 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, wait bool) (grant
 	held := e.held(now)
 	switch {
 	case held >= cost:
-		v := e.verdict(now, held, cost, true)
+		r := e.reading(now, held, cost)
 		g := grant{block: e.spend(now, cost), entry: e, resets: e.resets}
 		if e.needsPrefetch(held - cost) {
 			s.startFetch(sh, e, now)
 		}
 		sh.hits++
 		sh.mu.Unlock()
-		setVerdict(c, v)
+		c.Answer(&r, true)
 		return g, granted, nil
 	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
 		v := e.denial(now, 0, cost)
@@ -233,7 +233,8 @@ func (s *Store) addHeld(c *driver.Charge) {
 		return
 	}
 	if r := newReply(e.u, c, now, now); r.known {
-		setVerdict(c, e.u.verdict(r.used-held*e.u.unit, r.left, int64(c.Cost), false))
+		reading := e.u.reading(r.used-held*e.u.unit, r.left, 0)
+		c.Answer(&reading, false)
 	}
 }
 
@@ -265,7 +266,8 @@ func (s *Store) restore(charges []driver.Charge, parts []part) {
 		if e := p.grant.entry; sh.find(c) == e && !sh.closed {
 			now := s.clock()
 			e.restore(now, &p.grant)
-			setVerdict(c, e.verdict(now, e.held(now), int64(c.Cost), false))
+			r := e.reading(now, e.held(now), 0)
+			c.Answer(&r, false)
 		}
 		sh.mu.Unlock()
 	}

@@ -102,18 +102,17 @@ func (u *units) span(x int64) driver.Span {
 // refill returns the units that refill in us microseconds.
 func (u *units) refill(us int64) int64 { return min(us, u.maxRefill) * u.rate }
 
-// verdict returns the verdict about cost when used units are in use and the window lasts for
-// left nanoseconds. spent tells whether the cost was then spent.
-func (u *units) verdict(used, left, cost int64, spent bool) driver.Verdict {
+// reading returns the state of the rule when used units are in use and the window lasts for
+// left nanoseconds. A cost that is spent at that state, or zero, fits.
+func (u *units) reading(used, left, spent int64) driver.Reading {
 	used = max(0, used)
-	if spent {
-		used = min(used, u.full-cost*u.unit)
+	if spent > 0 {
+		used = min(used, u.full-spent*u.unit)
 	}
-	r := driver.Reading{Count: used, Left: max(1, micros(left))}
 	if u.rate > 0 {
-		r = driver.Reading{Used: u.span(used)}
+		return driver.Reading{Used: u.span(used)}
 	}
-	return u.rule.Verdict(r, cost, driver.Never, spent)
+	return driver.Reading{Count: used, Left: max(1, micros(left))}
 }
 
 // floorDiv returns x / y, rounded down; y is positive.
