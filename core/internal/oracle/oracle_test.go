@@ -59,7 +59,8 @@ type walk struct {
 	names  [][]limit
 	force  []int // the limit in force of every name
 	held   []held
-	trace  []string
+	trace  [][]core.Charge
+	times  []int64 // of the calls in trace
 	met    map[string]int
 }
 
@@ -180,9 +181,7 @@ func (w *walk) next() {
 		charges, own = w.tells, w.oracle.Adjust
 	}
 	got, want := charges()
-	for i := range got {
-		w.note("%d: op %d, %q, %v, cost %d, receipt %+v", w.now, got[i].Op, got[i].Key, got[i].Rule, got[i].Cost, got[i].Receipt)
-	}
+	w.trace, w.times = append(w.trace, got), append(w.times, w.now)
 	found := make([]bool, len(got))
 	for i := range got {
 		if got[i].Op == core.Reset {
@@ -422,14 +421,13 @@ func with(got []core.Charge, want []Charge, c core.Charge, o Charge) ([]core.Cha
 	return append(got, c), append(want, o)
 }
 
-func (w *walk) note(format string, args ...any) {
-	w.trace = append(w.trace, fmt.Sprintf(format, args...))
-}
-
 func (w *walk) fail(format string, args ...any) {
 	w.Helper()
-	for _, line := range w.trace[max(0, len(w.trace)-20):] {
-		w.Log(line)
+	for i := max(0, len(w.trace)-20); i < len(w.trace); i++ {
+		w.Logf("at %d:", w.times[i])
+		for _, c := range w.trace[i] {
+			w.Logf("  op %d, %q, %v, cost %d, receipt %+v: %+v", c.Op, c.Key, c.Rule, c.Cost, c.Receipt, c.State)
+		}
 	}
 	w.Fatalf("walk %d, step %d: %s", w.seed, w.step, fmt.Sprintf(format, args...))
 }
