@@ -106,5 +106,5 @@ func knowsZero(r *Rule, cost, now int64) bool {
 	case r.Algorithm == "fixed_window":
 		return true
 	}
-	return r.end(0) != r.end(now)
+	return r.end(0)+r.Per <= now
 }
