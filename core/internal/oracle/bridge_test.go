@@ -108,3 +108,9 @@ func knowsZero(r *Rule, cost, now int64) bool {
 	}
 	return r.end(0)+r.Per <= now
 }
+
+// readsReceipt reports whether the engine, under limit r, reads the receipt of a charge under other.
+// Of a bucket, it does not if their rates differ in the parts of a microsecond.
+func readsReceipt(r, other *Rule) bool {
+	return !r.isBucket() || r.parts().Cmp(other.parts()) == 0
+}

@@ -54,16 +54,18 @@ func (r *Rule) units(cost int64) *big.Rat {
 	return tokens
 }
 
-// reread is how r reads a span that was written under the limit of other. RULE: a state holds whole
+// reread is how r reads a span that was written under other. RULE: a span is kept as whole
 // microseconds and a number of the parts into which the rate divides one. Another rate takes that
-// number for one of its own parts, and for a whole microsecond if it has fewer.
-func (r *Rule) reread(span *big.Rat, other *Rule) *big.Rat {
+// number for one of its own parts; a number that makes a microsecond of them or more counts as
+// surplus microseconds: 1 in a state, and 0 in a receipt, so that less is free in both cases.
+func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
 	micros := whole(floor(span))
 	parts := mul(sub(span, micros), new(big.Rat).SetInt(other.parts()))
-	if parts.Cmp(new(big.Rat).SetInt(r.parts())) >= 0 {
-		return add(micros, whole(1))
+	fraction := parts.Quo(parts, new(big.Rat).SetInt(r.parts()))
+	if fraction.Cmp(whole(1)) >= 0 {
+		fraction = whole(surplus)
 	}
-	return add(micros, parts.Quo(parts, new(big.Rat).SetInt(r.parts())))
+	return add(micros, fraction)
 }
 
 func (b bucket) at(r *Rule, now int64) state {
@@ -72,7 +74,7 @@ func (b bucket) at(r *Rule, now int64) state {
 	if indebted && elapsed < 0 {
 		elapsed, behind = 0, true
 	}
-	full := r.reread(b.rule.refill(sub(b.rule.holds(), b.tokens)), b.rule) // from the last update on
+	full := r.reread(b.used(), b.rule, 1) // from the last update on
 	tokens := sub(r.holds(), mul(r.rate(), sub(full, whole(elapsed))))
 	switch {
 	case tokens.Cmp(r.holds()) > 0:
@@ -97,7 +99,7 @@ func (b bucket) used() *big.Rat { return b.rule.refill(sub(b.rule.holds(), b.tok
 func (b bucket) late() bool       { return b.behind }
 func (b bucket) left() int64      { return max(0, floor(b.tokens)) }
 func (b bucket) reset() int64     { return ceil(b.used()) }
-func (b bucket) receipt() Receipt { return Receipt{At: b.time, Used: b.used()} }
+func (b bucket) receipt() Receipt { return Receipt{At: b.time, Used: b.used(), Rule: b.rule} }
 
 func (b bucket) window() int64 {
 	soft := b.rule.soft()
@@ -134,7 +136,11 @@ func (b bucket) credit(cost int64) (state, bool) {
 // that time are not freed, because they were credited already. The age of the charge tells how
 // much time has passed where a clock that stepped back does not.
 func (b bucket) undo(cost int64, m Receipt) (state, bool) {
-	if m.At == 0 || b.rule.isQueue() && !b.isLast(cost, m) {
+	if m.At == 0 {
+		return b, false
+	}
+	m.Used = b.rule.reread(m.Used, m.Rule, 0)
+	if b.rule.isQueue() && !b.isLast(cost, m) {
 		return b, false
 	}
 	back := b.rule.units(cost)

@@ -113,14 +113,15 @@ func (c *Charge) patience() int64 {
 // A Receipt tells an Undo when a charge was made. The zero Receipt undoes nothing.
 type Receipt struct {
 	At   int64
-	Used *big.Rat // of a bucket: how long the bucket would have taken to fill up before the charge
+	Used *big.Rat // of a bucket: how long the bucket would have taken to fill up before the charge,
+	Rule *Rule    // and under which limit
 	Age  int64    // how long ago the charge was made, by a clock that never steps; 0 if unknown
 }
 
 // Keep is the receipt of a charge under r of which cost stays taken when the rest is undone.
 func (m Receipt) Keep(r *Rule, cost int64) Receipt {
-	if r.isBucket() {
-		m.Used = add(m.Used, r.refill(r.units(cost)))
+	if r.isBucket() && m.At != 0 {
+		m.Used, m.Rule = add(r.reread(m.Used, m.Rule, 0), r.refill(r.units(cost))), r
 	}
 	return m
 }

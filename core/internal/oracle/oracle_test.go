@@ -381,8 +381,7 @@ func (w *walk) undo() (core.Charge, Charge) {
 	}
 	if force := w.force[h.name]; force != h.variant {
 		w.met["undo under another limit"]++
-		// A receipt of a bucket belongs to a rate.
-		if other := w.names[h.name][force]; other.rule.parts().Cmp(l.rule.parts()) == 0 || !l.rule.isBucket() {
+		if other := w.names[h.name][force]; readsReceipt(l.rule, other.rule) {
 			l = pick(w, l, other)
 		}
 	}
