@@ -2,111 +2,168 @@ package oracle
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
-// All that this package's tests know of the engine is in this file.
+// All that the tests of this package know of the engine is in this file.
 
 // An engine is a store that runs the engine under test, by a clock that the test moves.
 type engine struct {
 	store *reference.Store
 	now   int64
+	rules map[*Rule]core.Rule
 }
 
 func newEngine() *engine {
-	e := new(engine)
+	e := &engine{rules: make(map[*Rule]core.Rule)}
 	e.store = reference.New(func() int64 { return e.now })
 	return e
 }
 
-// take makes charges at now.
-func (e *engine) take(now int64, charges []core.Charge) error {
-	e.now = now
-	return e.store.Take(context.Background(), charges)
+// compile compiles r, of which Extra follows from soft, a percentage. It reports whether the
+// engine accepts the rule.
+func (e *engine) compile(r *Rule, soft float64) bool {
+	limit := core.Limit{Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond, Burst: int(r.Burst)}
+	rule := map[string]func(string, core.Limit) core.Rule{
+		"token_bucket": core.TokenBucket, "leaky_bucket": core.LeakyBucket, "fixed_window": core.FixedWindow,
+		"sliding_log": core.SlidingLog, "sliding_window": core.SlidingWindow,
+	}[r.Algorithm](r.Name, limit)
+	if r.Algorithm == "sliding_window" {
+		rule = rule.SubWindows(int(r.SubWindows))
+	}
+	if r.Shadow {
+		rule = rule.Shadow()
+	}
+	rule = rule.Soft(soft)
+	if core.CheckCharges([]core.Charge{{Rule: rule, Cost: 1}}) != nil {
+		return false
+	}
+	r.Extra = percent(int64(rule.Capacity()), soft)
+	e.rules[r] = rule
+	return true
 }
 
-// inUse reports whether anything is in use that a Reset would forget.
-func (e *engine) inUse(now int64, c core.Charge) (bool, error) {
-	peek := []core.Charge{{Key: c.Key, Rule: c.Rule, Op: core.Peek, Cost: 1}}
-	err := e.take(now, peek)
-	return peek[0].State.ResetAfter > 0, err
+// enlarge returns the rules that base is when it is elastic, up to upTo times as large.
+func (e *engine) enlarge(base *Rule, upTo float64) (all []*Rule) {
+	spare := 0.0
+	elastic := e.rules[base].Elastic(func() float64 { return spare }, upTo)
+	l, err := core.New(e.store, elastic)
+	if err != nil {
+		return nil // it is too large
+	}
+	for _, spare = range []float64{0.3, 1} {
+		d, err := l.Peek(context.Background(), "elastic")
+		if err != nil {
+			panic(err)
+		}
+		rule, enlarged := d.State(0).Rule, *base
+		enlarged.Events, enlarged.Burst = int64(rule.Limit().Events), int64(rule.Limit().Burst)
+		enlarged.Extra = percent(int64(rule.Capacity()), rule.SoftPercent())
+		if base.isBucket() {
+			enlarged.Base = base
+		}
+		e.rules[&enlarged] = rule
+		all = append(all, &enlarged)
+	}
+	return all
 }
 
-// ruleOf translates a rule, of which base is the rule that was made elastic, or nil.
-func ruleOf(r core.Rule, base *Rule) *Rule {
-	soft, ok := new(big.Rat).SetString(strconv.FormatFloat(r.SoftPercent(), 'f', -1, 64))
+// percent is so much of n, without the fraction.
+func percent(n int64, soft float64) int64 {
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
 	if !ok {
 		panic("no percentage")
 	}
-	return &Rule{
-		Name:       r.Name(),
-		Algorithm:  r.Algorithm().String(),
-		Events:     int64(r.Limit().Events),
-		Per:        r.Limit().Per.Microseconds(),
-		Burst:      int64(r.Limit().Burst),
-		Extra:      floor(mul(soft, big.NewRat(int64(r.Capacity()), 100))),
-		SubWindows: int64(r.SubWindowCount()),
-		Shadow:     r.IsShadow(),
-		Base:       base,
-	}
+	return floor(mul(exact, big.NewRat(n, 100)))
 }
 
-// ops translates ops.
-var ops = map[core.Op]Op{
-	core.Spend: Spend, core.Peek: Peek, core.Reset: Reset, core.Credit: Credit, core.Debit: Debit, core.Undo: Undo,
+var ops = [...]core.Op{
+	Spend: core.Spend, Peek: core.Peek, Reset: core.Reset, Credit: core.Credit, Debit: core.Debit, Undo: core.Undo,
 }
 
-// keep is [Receipt.Keep] for the engine's receipts.
-func keep(m core.Receipt, r core.Rule, cost int64) core.Receipt { return r.Program().Keep(m, cost) }
-
-// differ says how the engine's answer to c differs from that of the oracle, or "" if it does not.
-func differ(c *core.Charge, want *Charge) string {
-	duration := func(micros int64) time.Duration {
-		if micros == Never {
-			return core.Never
+// call makes charges at now and returns the answers and, in their place, the receipts that were
+// written. charges stay as they are.
+func (e *engine) call(now int64, charges []Charge) (answers []Verdict, receipts []Receipt, err error) {
+	e.now = now
+	own, found := make([]core.Charge, len(charges)), make([]bool, len(charges))
+	for i, c := range charges {
+		own[i] = core.Charge{Key: c.Key, Rule: e.rules[c.Rule], Op: ops[c.Op], Cost: int(c.Cost), MaxDelay: c.MaxDelay}
+		if c.Receipt != nil {
+			m := toEngine(*c.Receipt)
+			own[i].Receipt = &m
 		}
-		return time.Duration(micros) * time.Microsecond
+		if c.Op == Reset {
+			peek := []core.Charge{{Key: c.Key, Rule: own[i].Rule, Op: core.Peek, Cost: 1}}
+			if err := e.store.Take(context.Background(), peek); err != nil {
+				return nil, nil, err
+			}
+			found[i] = peek[0].State.ResetAfter > 0
+		}
 	}
-	v := want.Verdict
-	state := core.State{
-		Rule: c.Rule, Allowed: v.Allowed, Remaining: int(v.Remaining), RetryAfter: duration(v.RetryAfter),
-		ResetAfter: duration(v.ResetAfter), Window: duration(v.Window), Delay: duration(v.Delay), Soft: v.Soft,
+	if err := e.store.Take(context.Background(), own); err != nil {
+		return nil, nil, err
 	}
-	if c.State != state {
-		return fmt.Sprintf("got  %+v\nwant %+v", c.State, state)
+	receipts = make([]Receipt, len(charges))
+	for i, c := range own {
+		s := c.State
+		answers = append(answers, Verdict{
+			Allowed: s.Allowed, Remaining: int64(s.Remaining), RetryAfter: micros(s.RetryAfter), ResetAfter: micros(s.ResetAfter),
+			Delay: micros(s.Delay), Soft: s.Soft, Found: found[i], Window: micros(s.Window),
+		})
+		if c.Receipt != nil && c.Op != core.Undo {
+			receipts[i] = fromEngine(*c.Receipt, charges[i].Rule)
+		}
 	}
-	if c.Receipt == nil || c.Op == core.Undo {
-		return ""
-	}
-	used := algo.Span{}
-	if m := want.Receipt.Used; m != nil {
-		used.Micros = floor(m)
-		used.Frac = floor(mul(sub(m, whole(used.Micros)), new(big.Rat).SetInt(want.Rule.parts())))
-	}
-	if receipt := (core.Receipt{At: want.Receipt.At, Used: used}); *c.Receipt != receipt {
-		return fmt.Sprintf("got  receipt %+v\nwant receipt %+v", *c.Receipt, receipt)
-	}
-	return ""
+	return answers, receipts, nil
 }
 
-// knowsZero reports whether the engine knows the zero Receipt, as it should. It takes that for the
-// receipt of a charge at the epoch, which frees something where the epoch is as near as a limit
-// reaches.
-func knowsZero(r *Rule, cost, now int64) bool {
-	switch {
+func micros(d time.Duration) int64 {
+	if d == core.Never {
+		return Never
+	}
+	return int64(d / time.Microsecond)
+}
+
+func toEngine(m Receipt) core.Receipt {
+	receipt := core.Receipt{At: m.At, Age: m.Age}
+	if m.Used != nil {
+		receipt.Used.Micros = floor(m.Used)
+		receipt.Used.Frac = floor(mul(sub(m.Used, whole(receipt.Used.Micros)), new(big.Rat).SetInt(m.Rule.parts())))
+	}
+	return receipt
+}
+
+func fromEngine(receipt core.Receipt, r *Rule) Receipt {
+	m := Receipt{At: receipt.At, Age: receipt.Age}
+	if r.isBucket() && m.At != 0 {
+		m.Used = add(whole(receipt.Used.Micros), new(big.Rat).SetFrac(big.NewInt(receipt.Used.Frac), r.parts()))
+		m.Rule = r
+	}
+	return m
+}
+
+// keep is the engine's [Receipt.Keep].
+func (e *engine) keep(m Receipt, r *Rule, cost int64) Receipt {
+	return fromEngine(e.rules[r].Program().Keep(toEngine(m), cost), r)
+}
+
+// knowsZero reports whether the engine knows the zero Receipt in an Undo of c, as it should. It
+// takes that for the receipt of a charge at the epoch, which frees something where the epoch is as
+// near as a limit reaches.
+func knowsZero(c *Charge, now int64) bool {
+	switch r := c.Rule; {
 	case r.isBucket():
-		return r.refill(r.units(cost)).Cmp(whole(now)) < 0
+		return r.refill(r.units(c.Cost)).Cmp(whole(now)) < 0
 	case r.Algorithm == "fixed_window":
 		return true
+	default:
+		return r.end(0)+r.Per <= now
 	}
-	return r.end(0)+r.Per <= now
 }
 
 // readsReceipt reports whether the engine, under limit r, reads the receipt of a charge under other.

@@ -59,6 +59,9 @@ func (r *Rule) units(cost int64) *big.Rat {
 // number for one of its own parts; a number that makes a microsecond of them or more counts as
 // surplus microseconds: 1 in a state, and 0 in a receipt, so that less is free in both cases.
 func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
+	if r == other {
+		return span
+	}
 	micros := whole(floor(span))
 	parts := mul(sub(span, micros), new(big.Rat).SetInt(other.parts()))
 	fraction := parts.Quo(parts, new(big.Rat).SetInt(r.parts()))

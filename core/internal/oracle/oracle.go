@@ -203,23 +203,22 @@ func (r *Rule) untouched() state {
 // Take decides charges, which are Spends and Peeks, at now: all are admitted or none. A shadow rule
 // has no say, and is charged what the others admit if it fits.
 func (o *Oracle) Take(now int64, charges []Charge) {
-	admitted := true
+	admitted, states := true, make([]state, len(charges))
 	for i := range charges {
 		c := &charges[i]
-		admitted = admitted && (c.Rule.Shadow || o.read(c, now).fits(c.Cost, c.patience()))
+		states[i] = o.read(c, now)
+		admitted = admitted && (c.Rule.Shadow || states[i].fits(c.Cost, c.patience()))
 	}
 	for i := range charges {
-		c := &charges[i]
-		before := o.read(c, now)
-		after := before
+		c, before, after := &charges[i], states[i], states[i]
 		switch fits := before.fits(c.Cost, c.patience()); {
-		case admitted && fits && c.Op == Spend:
+		case admitted && fits && c.Op == Peek:
+		case admitted && fits:
 			if c.Receipt != nil {
 				*c.Receipt = before.receipt()
 			}
 			after = before.spend(c.Cost)
 			o.write(c, after)
-		case admitted && fits:
 		case before.late():
 			o.write(c, before)
 		}
