@@ -3,7 +3,6 @@ package oracle
 import (
 	"context"
 	"math/big"
-	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -25,8 +24,8 @@ func newEngine() *engine {
 	return e
 }
 
-// compile compiles r, of which Extra follows from soft, a percentage. It reports whether the
-// engine accepts the rule.
+// compile compiles r, whose Extra is soft percent of the limit. It reports whether the engine accepts
+// the rule.
 func (e *engine) compile(r *Rule, soft float64) bool {
 	limit := core.Limit{Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond, Burst: int(r.Burst)}
 	rule := map[string]func(string, core.Limit) core.Rule{
@@ -43,7 +42,6 @@ func (e *engine) compile(r *Rule, soft float64) bool {
 	if core.CheckCharges([]core.Charge{{Rule: rule, Cost: 1}}) != nil {
 		return false
 	}
-	r.Extra = percent(int64(rule.Capacity()), soft)
 	e.rules[r] = rule
 	return true
 }
@@ -71,15 +69,6 @@ func (e *engine) enlarge(base *Rule, upTo float64) (all []*Rule) {
 		all = append(all, &enlarged)
 	}
 	return all
-}
-
-// percent is so much of n, without the fraction.
-func percent(n int64, soft float64) int64 {
-	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
-	if !ok {
-		panic("no percentage")
-	}
-	return floor(mul(exact, big.NewRat(n, 100)))
 }
 
 var ops = [...]core.Op{

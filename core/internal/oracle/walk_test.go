@@ -3,8 +3,10 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -48,6 +50,15 @@ func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
 // one reports true once in n times.
 func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
 
+// percent is so much of n, without the fraction.
+func percent(n int64, soft float64) int64 {
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
+	if !ok {
+		panic("no percentage")
+	}
+	return floor(mul(exact, big.NewRat(n, 100)))
+}
+
 // limits are up to four limits of a name, and elastic enlargements of them: other rates, periods,
 // bursts, sub-windows and soft limits of one algorithm.
 func (w *walk) limits(name string, e *engine) (all []*Rule) {
@@ -71,7 +82,9 @@ func (w *walk) limits(name string, e *engine) (all []*Rule) {
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
-		if !e.compile(&r, pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)) {
+		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
+		r.Extra = percent(r.limit(), soft)
+		if !e.compile(&r, soft) {
 			continue // a burst of 1000 at one a year reaches over too long a time
 		}
 		if all = append(all, &r); w.one(4) {
@@ -232,12 +245,10 @@ func (w *walk) undo() Charge {
 	}
 	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
 	c.Receipt = &m
-	name := slices.IndexFunc(w.rules, func(rules []*Rule) bool { return rules[0].Name == c.Rule.Name })
-	if r := w.rules[name][w.inForce[name]]; r != c.Rule {
+	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*Rule) bool { return slices.Contains(limits, c.Rule) })]
+	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && w.one(3) && readsReceipt(r, c.Rule) {
+		c.Rule = r
 		w.met["undo under another limit"]++
-		if readsReceipt(r, c.Rule) && w.one(2) {
-			c.Rule = r
-		}
 	}
 	if m.stepped(w.now) {
 		w.met["undo after a step back"]++
