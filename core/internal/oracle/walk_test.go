@@ -14,6 +14,7 @@ import (
 type walk struct {
 	rng    *rand.Rand
 	steady bool  // the clock does not step back, so more charges can be undone
+	fine   bool  // periods are so short that fractions of a microsecond matter
 	now    int64 // of the clock of the store
 	real   int64 // of a clock that never steps
 	wait   int64 // the last RetryAfter
@@ -35,7 +36,7 @@ type held struct {
 
 // newWalk returns a walk of rules that e accepts.
 func newWalk(seed uint64, e *engine, met map[string]int) *walk {
-	w := &walk{rng: rand.New(rand.NewPCG(seed, 11)), steady: seed%3 == 0, met: met}
+	w := &walk{rng: rand.New(rand.NewPCG(seed, 11)), steady: seed%3 == 0, fine: seed%4 == 1, met: met}
 	w.now = 1_700_000_000_000_000 + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
 		if rules := w.limits(fmt.Sprint("rule", len(w.rules)), e); len(rules) > 0 {
@@ -72,7 +73,10 @@ func (w *walk) limits(name string, e *engine) (all []*Rule) {
 	}
 	for i := range 1 + w.rng.IntN(4) {
 		r := first
-		if i > 0 {
+		switch {
+		case w.fine:
+			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
+		case i > 0:
 			r.Events = min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), MaxCount-1)
 			r.Per = min(max(1, r.Per/pick[int64](w, 1, 1, 2, 3, 100)*pick[int64](w, 1, 1, 2)), Horizon)
 		}
