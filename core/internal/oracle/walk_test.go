@@ -66,7 +66,7 @@ func (w *walk) limits(name string, e *engine) (all []*Rule) {
 	first := Rule{
 		Name:      name,
 		Algorithm: pick(w, "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"),
-		Events:    pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, MaxCount-1),
+		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, MaxCount-1)),
 		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
 			365*86_400_000_000, Horizon),
 		Shadow: w.one(5),
@@ -77,7 +77,7 @@ func (w *walk) limits(name string, e *engine) (all []*Rule) {
 		case w.fine:
 			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
 		case i > 0:
-			r.Events = min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), MaxCount-1)
+			r.Events = most(min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), MaxCount-1))
 			r.Per = min(max(1, r.Per/pick[int64](w, 1, 1, 2, 3, 100)*pick[int64](w, 1, 1, 2)), Horizon)
 		}
 		if r.isBucket() && w.one(2) {
@@ -120,6 +120,9 @@ func (w *walk) next() (charges []Charge, asks bool) {
 	}
 	return charges, asks
 }
+
+// most is the largest number that fits an int: 32 bits are tested, too.
+func most(n int64) int64 { return min(n, math.MaxInt) }
 
 // advance moves the clock, mostly by a part of a period; also to the edges of the last answer, back,
 // to times that were before, and far ahead.
@@ -176,7 +179,7 @@ func (w *walk) advance() {
 func (w *walk) charge() Charge {
 	name := w.rng.IntN(len(w.rules))
 	r := w.rules[name][w.inForce[name]]
-	return Charge{Key: pick(w, "a", "b"), Rule: r, Cost: w.cost(r.capacity())}
+	return Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.capacity()))}
 }
 
 func (w *walk) cost(capacity int64) int64 {
@@ -292,7 +295,7 @@ func (w *walk) remember(charges []Charge) {
 			"undo":               c.Op == Undo,
 			"undo of nothing":    c.Op == Undo && c.Receipt.At == 0,
 			"debt":               c.Op == Debit && v.Remaining == 0,
-			"saturated":          c.Op == Debit && c.Cost >= MaxCount,
+			"saturated":          c.Op == Debit && c.Cost >= most(MaxCount),
 			"reset of something": v.Found,
 			"reset of nothing":   c.Op == Reset && !v.Found,
 		} {
