@@ -2,21 +2,20 @@ package oracle
 
 import "math/big"
 
-// A bucket is a token bucket: a level of tokens, and the time of its last update. It holds the
-// capacity of the rule, refills continuously at the rate, and an event takes a token. A leaky
-// bucket is a bucket, too: see leaky.go.
+// A bucket is a token bucket: a level of tokens and the time of its last update. It refills
+// continuously at the rate up to the capacity, and an event takes one token. A leaky bucket is a
+// bucket as well: see leaky.go.
 //
-// RULE: before the time of the last update, after a clock that stepped back, the level is
-// continued at the rate, but never below empty. So a step admits nothing extra and empties the
-// bucket at most. (To keep the level would need the time of the update in the state of every
-// store, which keeps the time at which the bucket is full.)
+// RULE: a time before the last update has the level from which the bucket would have refilled to the
+// present one, but no level below empty. So a step back admits nothing extra, and empties the bucket
+// at most. (Stores keep the time at which the bucket is full, not that of the last update.)
 //
-// RULE: a level below zero is a debt, which does count as it is: the step must not cut it to an
-// empty bucket, and must not make it longer. A debt from after now counts as of now.
+// RULE: a level below zero is a debt, which is not cut to an empty bucket. A debt from after now counts
+// as of now, so that a step back makes no debt longer.
 //
-// RULE: under a changed limit, the bucket fills up at the same time as under the limit before it,
-// so a bucket of which half is in use stays so whatever its size is; where that is more than the
-// new limit holds, the bucket is empty.
+// RULE: under a changed limit, the bucket is full at the same time as under the limit before, so a
+// bucket that is half used stays half used. If the new limit refills in less time than that, the
+// bucket is empty.
 type bucket struct {
 	rule   *Rule
 	time   int64    // of the last update
@@ -26,14 +25,14 @@ type bucket struct {
 
 func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.isQueue() }
 
-// rate is how many tokens refill in a microsecond.
+// rate returns how many tokens refill in a microsecond.
 func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
 
-// parts is into how many parts the rate divides a microsecond: the time in which any number of
-// tokens refills is a multiple of such a part.
+// parts returns the number of equal parts of a microsecond of which the refill of any number of tokens
+// takes a multiple.
 func (r *Rule) parts() *big.Int { return big.NewRat(r.Per, r.Events).Denom() }
 
-// holds is how many tokens fit into the bucket. Only of an elastic rule that is not a whole number.
+// holds returns the tokens of a full bucket, a whole number except for elastic rules.
 func (r *Rule) holds() *big.Rat {
 	if r.Base == nil {
 		return whole(r.limit() + r.Extra)
@@ -42,10 +41,10 @@ func (r *Rule) holds() *big.Rat {
 	return mul(r.rate(), new(big.Rat).SetFrac(new(big.Int).Div(full.Num(), full.Denom()), r.parts()))
 }
 
-// refill is how long tokens take to refill.
+// refill returns the time that tokens take to refill.
 func (r *Rule) refill(tokens *big.Rat) *big.Rat { return new(big.Rat).Quo(tokens, r.rate()) }
 
-// units is how many tokens a cost is worth, within the bounds of MaxCount and Horizon.
+// units returns the tokens of a cost, within the bounds of MaxCount and Horizon.
 func (r *Rule) units(cost int64) *big.Rat {
 	tokens := whole(min(cost, MaxCount))
 	if r.refill(tokens).Cmp(whole(Horizon+1)) >= 0 {
@@ -54,10 +53,10 @@ func (r *Rule) units(cost int64) *big.Rat {
 	return tokens
 }
 
-// reread is how r reads a span that was written under other. RULE: a span is kept as whole
-// microseconds and a number of the parts into which the rate divides one. Another rate takes that
-// number for one of its own parts; a number that makes a microsecond of them or more counts as
-// surplus microseconds: 1 in a state, and 0 in a receipt, so that less is free in both cases.
+// reread returns how r reads a span that was written under other. RULE: stores keep a span as whole
+// microseconds and a number of parts, and each rate takes the number for one of its own parts. A
+// number that makes a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a
+// receipt, so that less is free in both cases.
 func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
 	if r == other {
 		return span
@@ -88,7 +87,7 @@ func (b bucket) at(r *Rule, now int64) state {
 	return bucket{r, now, tokens, behind}
 }
 
-// to is b with another level, which is at most what b holds.
+// to returns b with another level, but not above the capacity.
 func (b bucket) to(tokens *big.Rat) state {
 	if tokens.Cmp(b.rule.holds()) > 0 {
 		tokens = b.rule.holds()
@@ -96,7 +95,7 @@ func (b bucket) to(tokens *big.Rat) state {
 	return bucket{b.rule, b.time, tokens, false}
 }
 
-// used is how long b takes to fill up.
+// used returns the time that b takes to refill.
 func (b bucket) used() *big.Rat { return b.rule.refill(sub(b.rule.holds(), b.tokens)) }
 
 func (b bucket) late() bool       { return b.behind }
@@ -134,10 +133,10 @@ func (b bucket) credit(cost int64) (state, bool) {
 	return b.to(add(b.tokens, b.rule.units(cost))), true
 }
 
-// undo frees the cost of m. Had the charge not been made, the bucket would have been full at an
-// earlier time, from which on it would not have refilled. RULE: the tokens that have refilled since
-// that time are not freed, because they were credited already. The age of the charge tells how
-// much time has passed where a clock that stepped back does not.
+// undo frees the cost of the charge of m. Without the charge, the bucket would have been full earlier,
+// and would not have refilled from then on. RULE: the refill since that time is not freed, because it
+// was free already. Where the clock has stepped back since the charge, Age says how much time has
+// passed.
 func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 {
 		return b, false

@@ -1,12 +1,12 @@
 package oracle
 
 // A fixed is a fixed window: the number of the current window of Per microseconds, counted from the
-// epoch, and the events in it.
+// epoch, and the count of its events.
 //
-// RULE: after a clock that stepped back, the events of the newest window count in the current one;
-// those of the windows before it are forgotten, as they were when the newest began.
+// RULE: after a step back, the events of the newest window count in the current one. Those of earlier
+// windows were forgotten when the newest began.
 //
-// RULE: under a changed period, the events count in the window in which their window began.
+// RULE: under a changed period, events count in the window in which their own window began.
 type fixed struct {
 	rule          *Rule
 	now           int64
@@ -43,15 +43,15 @@ func (f fixed) retry(int64, int64) int64 { return f.window() }
 func (f fixed) to(count int64) state     { return fixed{f.rule, f.now, f.number, count, false} }
 func (f fixed) spend(cost int64) state   { return f.to(f.count + cost) }
 
-// debit counts beyond the limit, so that an undo of part of the cost leaves the rest.
+// debit counts beyond the limit, so that an undo of a part leaves the rest.
 func (f fixed) debit(cost int64) (state, bool) {
 	return f.to(min(f.count+min(cost, MaxCount), MaxCount-1)), true
 }
 
 func (f fixed) credit(cost int64) (state, bool) { return f.to(max(0, f.count-cost)), true }
 
-// undo frees the cost of m in the window of m. RULE: it frees nothing after a step back since, because
-// the window may be another one with the same number, and its events those of others.
+// undo frees the cost of the charge of m during its window. RULE: after a step back since the charge it
+// frees nothing, because the events of the window may be those of others.
 func (f fixed) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 || m.stepped(f.now) || m.At/f.rule.Per != f.number {
 		return f, false

@@ -1,20 +1,20 @@
-// Package oracle says what the rate limiting algorithms mean: each in its textbook form, in exact
-// rational numbers, with lists that are scanned from their beginning. Random histories of calls
-// compare every store with it. It shares no code with the engine of the stores, so a fault of the
-// engine shows as a difference.
+// Package oracle defines the rate limiting algorithms: each in its textbook form, in exact rational
+// numbers and plain lists, without a thought for speed. Tests compare the answers of stores with its
+// answers, in every field. It shares no code with the engine that the stores share, so a fault of
+// that engine shows as a difference.
 //
-// Where a definition leaves a choice, a paragraph that begins with RULE states what was chosen,
-// and why. Two such rules hold for all algorithms:
+// A paragraph that begins with RULE is a choice that the definition of an algorithm leaves open, with
+// the reason for it. Two rules hold for all algorithms:
 //
-// RULE: a state that was written after now, by a clock that has stepped back since, counts as of
-// now, and every denied call writes it back as such. Otherwise it would deny each later call, too,
-// until the clock has caught up. A call that admits a Peek writes nothing.
+// RULE: a state from after now was written before the clock stepped back. It counts as of now, and a
+// denied call writes it back so. Otherwise every later call would be denied, too, until the clock has
+// caught up. A Peek that is admitted writes nothing.
 //
-// RULE: a changed limit meets the state of the limit before it, which is kept by key and name of
-// the rule. Each algorithm states how it reads such a state.
+// RULE: a state belongs to a key and to the name of a rule, so a rule with a changed limit meets the
+// state that was written under the limit before. Each algorithm says how it reads such a state.
 //
-// All times and spans are in microseconds. Times count from the Unix epoch, by the clock of the
-// store, which may step back and leap forward between two calls, and are positive.
+// Times and spans are in microseconds. Times are positive, count from the Unix epoch, and are those
+// of the store's clock, which may step back and leap ahead between two calls.
 package oracle
 
 import (
@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// Never is the RetryAfter of a cost that is never admitted.
+	// Never is the RetryAfter of a cost that is never admitted, and a delay without a bound.
 	Never = math.MaxInt64
-	// MaxCount is what events are counted to. RULE: counts saturate below it, so that stores may
-	// keep them in six bytes.
+	// MaxCount bounds costs and counts. RULE: a larger cost counts as MaxCount, and a window or log
+	// counts to MaxCount-1, so that six bytes hold a count.
 	MaxCount = 1 << 48
-	// Horizon is the longest span that a limit or a debt reaches over: 100 years. RULE: a cost
-	// that takes longer to refill counts as a microsecond more than Horizon, which no bucket
-	// holds, and a debt of Horizon does not grow, so that times stay below 2^53.
+	// Horizon is the longest span of a limit or debt, 100 years. RULE: a bucket takes Horizon to
+	// refill from any debt, at most, and a cost that would take longer counts as Horizon and a
+	// microsecond, which fits no bucket. So times stay below 2^53.
 	Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 )
 
@@ -41,19 +41,18 @@ type Rule struct {
 	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"
 
 	Events, Per int64 // so many events in so many microseconds
-	Burst       int64 // what a bucket holds; 0 means Events
-	Extra       int64 // soft throttling: how much is admitted beyond the limit
-	SubWindows  int64 // of a sliding window
-	Shadow      bool  // evaluated, and charged as far as it fits, but not enforced
+	Burst       int64 // the limit of a bucket at once; 0 means Events
+	Extra       int64 // soft throttling: so many events more than the limit are admitted
+	SubWindows  int64 // of a sliding window: their number
+	Shadow      bool  // the rule is charged as far as the cost fits, but denies nothing
 
-	// Base is the rule of which a bucket is an elastic enlargement. RULE: such a bucket holds what
-	// refills in the time in which Base fills up, cut to the parts of a microsecond that the rate
-	// has. So neither limit cuts a state short that the other has written, and alternation between
-	// them admits nothing extra.
+	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both take the same time
+	// to refill; the enlarged one rounds it down to a multiple of parts. So neither limit cuts a state
+	// short that was written under the other, and a caller gains nothing by switching between them.
 	Base *Rule
 }
 
-// limit is how many events the rule admits at once, without Extra.
+// limit returns how many events the rule admits at once, without the soft ones.
 func (r *Rule) limit() int64 {
 	if r.Burst != 0 {
 		return r.Burst
@@ -61,7 +60,7 @@ func (r *Rule) limit() int64 {
 	return r.Events
 }
 
-// capacity is how many events the rule admits at once.
+// capacity returns how many events the rule admits at once.
 func (r *Rule) capacity() int64 {
 	if r.Base != nil {
 		return floor(r.holds())
@@ -69,40 +68,40 @@ func (r *Rule) capacity() int64 {
 	return r.limit() + r.Extra
 }
 
-// soft is how many of the capacity are beyond the limit.
+// soft returns how many events of the capacity are beyond the limit.
 func (r *Rule) soft() int64 { return r.capacity() - r.limit() }
 
-// An Op is what a charge does.
+// An Op is the effect of a charge.
 type Op uint8
 
-// The ops of Take are Spend and Peek, those of Adjust are the others.
+// Spend and Peek are the ops of Take, the others those of Adjust.
 const (
-	Spend  Op = iota // takes Cost, if every charge of the call fits
-	Peek             // takes nothing, and denies the call if Cost does not fit
+	Spend  Op = iota // takes Cost, if all charges of the call fit
+	Peek             // takes nothing, but denies the call if Cost does not fit
 	Reset            // forgets the state
 	Credit           // frees Cost, or as much as is in use
 	Debit            // takes Cost whether it fits or not
-	Undo             // frees what still counts of the charge that wrote Receipt
+	Undo             // frees Cost of the charge that wrote Receipt, or as much of it as still counts
 )
 
-// A Charge is one rule of one key, and what a call does to it.
+// A Charge is one rule of one key in a call.
 type Charge struct {
 	Key  string
 	Rule *Rule
 	Op   Op
-	Cost int64 // at least 1, but for Reset
+	Cost int64 // at least 1; ignored by Reset
 
 	// MaxDelay denies a Spend or Peek that a leaky bucket would delay for longer, in whole
 	// microseconds. Zero is no bound.
 	MaxDelay time.Duration
-	// Receipt, if it is not nil, is written by a Spend that takes its cost and by a Debit, and read
-	// by an Undo.
+	// Receipt, if it is not nil, is written by a Spend that is admitted and by a Debit, and read by an
+	// Undo.
 	Receipt *Receipt
 
 	Verdict Verdict // the answer
 }
 
-// patience is how long the event of c may be delayed.
+// patience returns how many microseconds the event may be delayed.
 func (c *Charge) patience() int64 {
 	if c.MaxDelay == 0 {
 		return Never
@@ -110,15 +109,15 @@ func (c *Charge) patience() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// A Receipt tells an Undo when a charge was made. The zero Receipt undoes nothing.
+// A Receipt identifies a charge for an Undo. The zero Receipt undoes nothing.
 type Receipt struct {
-	At   int64
-	Used *big.Rat // of a bucket: how long the bucket would have taken to fill up before the charge,
-	Rule *Rule    // and under which limit
-	Age  int64    // how long ago the charge was made, by a clock that never steps; 0 if unknown
+	At   int64    // the time of the charge
+	Used *big.Rat // of a bucket: the time that it would have taken to refill before the charge
+	Rule *Rule    // of a bucket: the rule of the charge
+	Age  int64    // the time since the charge, by a clock that never steps; 0 if unknown
 }
 
-// Keep is the receipt of a charge under r of which cost stays taken when the rest is undone.
+// Keep returns the receipt for the undo of a part of a charge of which cost stays taken.
 func (m Receipt) Keep(r *Rule, cost int64) Receipt {
 	if r.isBucket() && m.At != 0 {
 		m.Used, m.Rule = add(r.reread(m.Used, m.Rule, 0), r.refill(r.units(cost))), r
@@ -129,46 +128,49 @@ func (m Receipt) Keep(r *Rule, cost int64) Receipt {
 // stepped reports whether the clock has stepped back since the charge.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
-// A Verdict is the answer to a charge. After a charge of Adjust, Verdict is about one event.
+// A Verdict is the answer to a charge. After an op of Adjust it is the answer to a Peek of 1 that
+// follows, but Allowed, and without RetryAfter and Soft.
 type Verdict struct {
-	Allowed    bool  // what this rule alone says; true for a charge of Adjust
+	Allowed    bool  // by this rule alone
 	Remaining  int64 // events of the limit that are left
 	RetryAfter int64 // denied: the least wait after which the same cost is admitted, or Never
-	ResetAfter int64 // until nothing is in use
-	Delay      int64 // allowed by a leaky bucket: how long the event has to wait
+	ResetAfter int64 // the time until nothing is in use
+	Delay      int64 // allowed by a leaky bucket: the time that the event has to wait
 	Soft       bool  // allowed, but beyond the limit
-	Found      bool  // Reset: whether anything was in use
+	Found      bool  // after a Reset: something was in use
 
-	// Window is the span to which Remaining belongs: in which so much refills, for a bucket, and
-	// otherwise in which no more is admitted. Without Remaining it is the time until an event of
-	// the limit is available, and after a denial it is RetryAfter, unless that is Never.
+	// Window is the span to which Remaining belongs. For a bucket, Remaining events refill in that time,
+	// or, if there are none, one event of the limit is available after it. A fixed window ends after it.
+	// The first event leaves a log after it; that of an empty log is Per. After a denial, Window is
+	// RetryAfter, unless that is Never.
 	Window int64
 }
 
-// A state is what is in use of one rule by one key, as it counts at one time under one limit. A
-// state does not change: the methods return another one.
+// A state is the use of one rule by one key, at one time and under one limit. Its methods return new
+// states and leave it as it is.
 type state interface {
-	at(r *Rule, now int64) state // the same state, as it counts at now under r
-	late() bool                  // whether the state that was read was written after now
+	at(r *Rule, now int64) state // the state as it counts under r at now
+	late() bool                  // at has met a state from after now
 
-	left() int64                       // whole events of the capacity that are not in use
-	reset() int64                      // until nothing is in use; 0 if nothing is
-	window() int64                     // see Verdict.Window
-	delay() int64                      // how long an event would have to wait that is admitted
-	fits(cost, patience int64) bool    // whether cost is admitted
-	retry(cost, patience int64) int64  // how long until a cost within the capacity is admitted
-	receipt() Receipt                  // that of a charge
-	spend(cost int64) state            // after a cost that fits
-	debit(cost int64) (state, bool)    // false: nothing is to be written
-	credit(cost int64) (state, bool)   // the same
-	undo(int64, Receipt) (state, bool) // the same
+	left() int64                      // whole events of the capacity that are not in use
+	reset() int64                     // the time until nothing is in use; 0 if nothing is
+	window() int64                    // Verdict.Window
+	delay() int64                     // the delay of an event that is admitted
+	fits(cost, patience int64) bool   // cost is admitted
+	retry(cost, patience int64) int64 // the time until cost is admitted, which is within the capacity
+	receipt() Receipt
+
+	spend(cost int64) state                      // after cost was taken, which fits
+	debit(cost int64) (s state, changed bool)    // after a Debit; not changed: nothing is written
+	credit(cost int64) (s state, changed bool)   // after a Credit
+	undo(int64, Receipt) (s state, changed bool) // after an Undo
 }
 
-// An Oracle keeps the states of all keys. It is not safe for concurrent use. The zero Oracle is
-// empty.
+// An Oracle keeps the states of all keys. The zero Oracle is empty. It is not safe for concurrent
+// use.
 type Oracle struct{ states map[[2]string]state }
 
-// read returns the state that c is about, as it counts at now.
+// read returns the state of c as it counts at now.
 func (o *Oracle) read(c *Charge, now int64) state {
 	s := o.states[[2]string{c.Key, c.Rule.Name}]
 	if s == nil {
@@ -177,8 +179,8 @@ func (o *Oracle) read(c *Charge, now int64) state {
 	return s.at(c.Rule, now)
 }
 
-// write keeps s. RULE: a state with nothing in use is forgotten, so what was in use before does not
-// come back if the clock steps back. (A state that is not written is kept, and does come back.)
+// write keeps s. RULE: a written state with nothing in use is the same as no state, so that stores
+// need not keep it. A state that is not written stays, and counts again after a step back.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
 		o.states = make(map[[2]string]state)
@@ -200,8 +202,9 @@ func (r *Rule) untouched() state {
 	panic("oracle: no algorithm is called " + r.Algorithm)
 }
 
-// Take decides charges, which are Spends and Peeks, at now: all are admitted or none. A shadow rule
-// has no say, and is charged what the others admit if it fits.
+// Take answers Spends and Peeks at now. They are admitted, and every Spend is taken, if all of them
+// fit whose rules are no shadows; a Spend of a shadow rule that does not fit is left out. Otherwise
+// nothing is taken.
 func (o *Oracle) Take(now int64, charges []Charge) {
 	admitted, states := true, make([]state, len(charges))
 	for i := range charges {
@@ -226,7 +229,7 @@ func (o *Oracle) Take(now int64, charges []Charge) {
 	}
 }
 
-// Adjust makes charges, which are Debits, Credits, Undos and Resets, at now. None is denied.
+// Adjust makes Debits, Credits, Undos and Resets at now. None is denied.
 func (o *Oracle) Adjust(now int64, charges []Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -254,7 +257,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
-// verdict is the answer to cost, which met the state before and left the state after.
+// verdict returns the answer to a cost that met the state before and left the state after.
 func verdict(r *Rule, before, after state, cost, patience int64) Verdict {
 	v := Verdict{
 		Allowed:    before.fits(cost, patience),

@@ -1,13 +1,11 @@
 package oracle
 
-// A sliding is a sliding log: a list of events with their times, of which those of the last Per
-// microseconds count. A sliding window is the same list with coarser times: an event has the time of
-// the last microsecond of its sub-window, so it counts for Per and up to one sub-window more, never
-// for less.
+// A sliding is a sliding log: a list of the events of the last Per microseconds with their times. A
+// sliding window is the same list with coarser times: that of an event is the last microsecond of its
+// sub-window. So the event counts for Per and up to one sub-window more, but never for less.
 //
-// RULE: events from after now, before a clock stepped back, count as if they happened now. What had
-// left the window when the newest event was recorded does not come back: stores have
-// forgotten it.
+// RULE: events from after now count as if they happened now. Events that had left the window when the
+// newest event was recorded do not come back, because stores have forgotten them by then.
 //
 // RULE: under a changed limit, the events keep their times.
 type sliding struct {
@@ -20,7 +18,7 @@ type sliding struct {
 // events are n events at one time.
 type events struct{ at, n int64 }
 
-// length is how long a sub-window is. That of a log is a microsecond.
+// length returns the length of a sub-window, which is a microsecond for a log.
 func (r *Rule) length() int64 {
 	if r.Algorithm == "sliding_log" {
 		return 1
@@ -28,7 +26,7 @@ func (r *Rule) length() int64 {
 	return (r.Per + r.SubWindows - 1) / r.SubWindows
 }
 
-// end is the last microsecond of the sub-window of now. Sub-windows are counted from the epoch.
+// end returns the last microsecond of the sub-window of now. Sub-windows are counted from the epoch.
 func (r *Rule) end(now int64) int64 { return (now/r.length()+1)*r.length() - 1 }
 
 func (l sliding) at(r *Rule, now int64) state {
@@ -54,7 +52,7 @@ func (l sliding) count() (sum int64) {
 	return sum
 }
 
-// leaves is how long until the n-th event leaves the window.
+// leaves returns the time until the n-th event leaves the window.
 func (l sliding) leaves(n int64) int64 {
 	for _, e := range l.events {
 		if n -= e.n; n <= 0 {
@@ -85,7 +83,8 @@ func (l sliding) spend(cost int64) state {
 	return l
 }
 
-// debit counts beyond the limit, so that an undo of part of the cost leaves the rest.
+// debit counts beyond the limit, so that an undo of a part leaves the rest. RULE: a debit of which
+// nothing is counted, because of MaxCount, writes nothing.
 func (l sliding) debit(cost int64) (state, bool) {
 	cost = min(cost, MaxCount-1-l.count())
 	if cost == 0 {
@@ -94,14 +93,14 @@ func (l sliding) debit(cost int64) (state, bool) {
 	return l.spend(cost), true
 }
 
-// credit frees the newest events. Nothing is written if there are none.
+// credit frees the newest events.
 func (l sliding) credit(cost int64) (state, bool) {
 	return l.without(cost, func(events) bool { return true }), l.count() > 0
 }
 
-// undo frees events with the time of m. RULE: it frees nothing after a step back since, or while events
-// are from after now: events of the same time may then be those of others. Otherwise, like any other write,
-// it forgets what has left the window.
+// undo frees events at the time of m. RULE: after a step back since the charge, or with events from
+// after now, it frees nothing, because the events at that time may be those of others. Otherwise it
+// writes the state as of now, even if none of the events is left.
 func (l sliding) undo(cost int64, m Receipt) (state, bool) {
 	if l.behind || m.stepped(l.now) || l.count() == 0 {
 		return l, false
@@ -109,7 +108,7 @@ func (l sliding) undo(cost int64, m Receipt) (state, bool) {
 	return l.without(cost, func(e events) bool { return m.At != 0 && e.at == l.rule.end(m.At) }), true
 }
 
-// without is l without up to n of the events that match, the newest first.
+// without returns l without up to n of the events that match, the newest first.
 func (l sliding) without(n int64, match func(events) bool) state {
 	var kept []events
 	for i := len(l.events) - 1; i >= 0; i-- {
