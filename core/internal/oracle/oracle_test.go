@@ -131,3 +131,44 @@ func TestReceipt_Keep(t *testing.T) {
 		}
 	}
 }
+
+// RetryAfter, ResetAfter and, for buckets, Window are the least times after which what they say is so.
+func TestVerdict_LeastTimes(t *testing.T) {
+	for seed := range uint64(200) {
+		w := newWalk(seed, newEngine(), make(map[string]int))
+		var o Oracle
+		for range 100 {
+			charges, asks := w.next()
+			if asks {
+				o.Take(w.now, charges)
+			} else {
+				o.Adjust(w.now, charges)
+			}
+			for i := range charges {
+				c := &charges[i]
+				v := c.Verdict
+				if o.read(c, w.now).late() {
+					continue // it was not written, so it stays as late as it is
+				}
+				admitted := func(s state) bool { return s.fits(c.Cost, c.patience()) }
+				unused := func(s state) bool { return s.reset() == 0 }
+				available := func(s state) bool { return s.left() > c.Rule.soft() }
+				for _, field := range []struct {
+					name  string
+					span  int64
+					valid bool
+					is    func(state) bool
+				}{
+					{"RetryAfter", v.RetryAfter, !v.Allowed && v.RetryAfter != Never, admitted},
+					{"ResetAfter", v.ResetAfter, true, unused},
+					{"Window", v.Window, v.Allowed && v.Remaining == 0 && c.Rule.isBucket() && (asks || o.read(c, w.now).fits(1, Never)), available},
+				} {
+					if field.valid && (!field.is(o.read(c, w.now+field.span)) || field.span > 0 && field.is(o.read(c, w.now+field.span-1))) {
+						t.Fatalf("walk %d: %s of %d is not the least: %v", seed, field.name, field.span, call{now: w.now, charges: charges[i : i+1]})
+					}
+				}
+			}
+			w.remember(charges)
+		}
+	}
+}
