@@ -62,7 +62,7 @@ func (e *engine) enlarge(base *Rule, upTo float64) (all []*Rule) {
 		rule, enlarged := d.State(0).Rule, *base
 		enlarged.Events, enlarged.Burst = int64(rule.Limit().Events), int64(rule.Limit().Burst)
 		enlarged.Extra = percent(int64(rule.Capacity()), rule.SoftPercent())
-		if base.isBucket() {
+		if isBucket(base) {
 			enlarged.Base = base
 		}
 		e.rules[&enlarged] = rule
@@ -118,20 +118,26 @@ func micros(d time.Duration) int64 {
 	return int64(d / time.Microsecond)
 }
 
+// A receipt of the engine has the time in Used in whole microseconds and the parts of one into which
+// the rate divides it.
+
+func parts(r *Rule) *big.Int { return big.NewRat(r.Per, r.Events).Denom() }
+
 func toEngine(m Receipt) core.Receipt {
 	receipt := core.Receipt{At: m.At, Age: m.Age}
 	if m.Used != nil {
-		receipt.Used.Micros = floor(m.Used)
-		receipt.Used.Frac = floor(mul(sub(m.Used, whole(receipt.Used.Micros)), new(big.Rat).SetInt(m.Rule.parts())))
+		micros, rest := new(big.Int).QuoRem(m.Used.Num(), m.Used.Denom(), new(big.Int))
+		frac := rest.Mul(rest, parts(m.Rule))
+		receipt.Used.Micros, receipt.Used.Frac = micros.Int64(), frac.Quo(frac, m.Used.Denom()).Int64()
 	}
 	return receipt
 }
 
 func fromEngine(receipt core.Receipt, r *Rule) Receipt {
 	m := Receipt{At: receipt.At, Age: receipt.Age}
-	if r.isBucket() && m.At != 0 {
-		m.Used = add(whole(receipt.Used.Micros), new(big.Rat).SetFrac(big.NewInt(receipt.Used.Frac), r.parts()))
-		m.Rule = r
+	if isBucket(r) && m.At != 0 {
+		m.Used, m.Rule = new(big.Rat).SetFrac(big.NewInt(receipt.Used.Frac), parts(r)), r
+		m.Used.Add(m.Used, new(big.Rat).SetInt64(receipt.Used.Micros))
 	}
 	return m
 }
@@ -142,21 +148,15 @@ func (e *engine) keep(m Receipt, r *Rule, cost int64) Receipt {
 }
 
 // knowsZero reports whether the engine knows the zero Receipt in an Undo of c, as it should. It
-// takes that for the receipt of a charge at the epoch, which frees something where the epoch is as
-// near as a limit reaches.
+// takes that for the receipt of a charge at the epoch, which frees something if the period, or the
+// refill of the cost, reaches back to the epoch.
 func knowsZero(c *Charge, now int64) bool {
-	switch r := c.Rule; {
-	case r.isBucket():
-		return r.refill(r.units(c.Cost)).Cmp(whole(now)) < 0
-	case r.Algorithm == "fixed_window":
-		return true
-	default:
-		return r.end(0)+r.Per <= now
-	}
+	longest := max(float64(c.Cost)/float64(c.Rule.Events), 1) * float64(c.Rule.Per)
+	return 2*longest < float64(now)
 }
 
 // readsReceipt reports whether the engine, under limit r, reads the receipt of a charge under other.
 // Of a bucket, it does not if their rates differ in the parts of a microsecond.
 func readsReceipt(r, other *Rule) bool {
-	return !r.isBucket() || r.parts().Cmp(other.parts()) == 0
+	return !isBucket(r) || parts(r).Cmp(parts(other)) == 0
 }

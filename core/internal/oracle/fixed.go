@@ -26,7 +26,7 @@ func (f fixed) at(r *Rule, now int64) state {
 }
 
 func (f fixed) late() bool       { return f.behind }
-func (f fixed) left() int64      { return f.rule.capacity() - f.count }
+func (f fixed) left() int64      { return f.rule.Capacity() - f.count }
 func (f fixed) window() int64    { return (f.number+1)*f.rule.Per - f.now }
 func (f fixed) delay() int64     { return 0 }
 func (f fixed) receipt() Receipt { return Receipt{At: f.now} }

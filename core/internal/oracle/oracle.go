@@ -60,8 +60,8 @@ func (r *Rule) limit() int64 {
 	return r.Events
 }
 
-// capacity returns how many events the rule admits at once.
-func (r *Rule) capacity() int64 {
+// Capacity returns how many events the rule admits at once.
+func (r *Rule) Capacity() int64 {
 	if r.Base != nil {
 		return floor(r.holds())
 	}
@@ -69,7 +69,7 @@ func (r *Rule) capacity() int64 {
 }
 
 // soft returns how many events of the capacity are beyond the limit.
-func (r *Rule) soft() int64 { return r.capacity() - r.limit() }
+func (r *Rule) soft() int64 { return r.Capacity() - r.limit() }
 
 // An Op is the effect of a charge.
 type Op uint8
@@ -269,7 +269,7 @@ func verdict(r *Rule, before, after state, cost, patience int64) Verdict {
 	case v.Allowed:
 		v.Delay = before.delay()
 		v.Soft = before.left()-cost < r.soft()
-	case cost > r.capacity():
+	case cost > r.Capacity():
 		v.RetryAfter = Never
 	default:
 		v.RetryAfter = before.retry(cost, patience)

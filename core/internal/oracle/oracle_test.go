@@ -122,7 +122,7 @@ func TestReceipt_Keep(t *testing.T) {
 			c := w.charge()
 			c.Receipt = new(Receipt)
 			var o Oracle
-			o.Adjust(w.now, []Charge{{Rule: c.Rule, Op: Debit, Cost: w.cost(c.Rule.capacity())}})
+			o.Adjust(w.now, []Charge{{Rule: c.Rule, Op: Debit, Cost: w.cost(c.Rule.Capacity())}})
 			o.Adjust(w.now, []Charge{{Rule: c.Rule, Op: Debit, Cost: c.Cost, Receipt: c.Receipt}})
 			rest := 1 + w.rng.Int64N(c.Cost)
 			if got, want := e.keep(*c.Receipt, c.Rule, rest), c.Receipt.Keep(c.Rule, rest); !same(got, want) {

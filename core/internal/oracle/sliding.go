@@ -63,7 +63,7 @@ func (l sliding) leaves(n int64) int64 {
 }
 
 func (l sliding) late() bool       { return l.behind }
-func (l sliding) left() int64      { return l.rule.capacity() - l.count() }
+func (l sliding) left() int64      { return l.rule.Capacity() - l.count() }
 func (l sliding) reset() int64     { return l.leaves(l.count()) }
 func (l sliding) delay() int64     { return 0 }
 func (l sliding) receipt() Receipt { return Receipt{At: l.now} }

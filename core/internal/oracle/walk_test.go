@@ -1,12 +1,14 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -51,13 +53,16 @@ func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
 // one reports true once in n times.
 func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
 
+func isBucket(r *Rule) bool { return strings.HasSuffix(r.Algorithm, "_bucket") }
+
 // percent is so much of n, without the fraction.
 func percent(n int64, soft float64) int64 {
 	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
 	if !ok {
 		panic("no percentage")
 	}
-	return floor(mul(exact, big.NewRat(n, 100)))
+	exact.Mul(exact, big.NewRat(n, 100))
+	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
 }
 
 // limits are up to four limits of a name, and elastic enlargements of them: other rates, periods,
@@ -80,14 +85,14 @@ func (w *walk) limits(name string, e *engine) (all []*Rule) {
 			r.Events = most(min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), MaxCount-1))
 			r.Per = min(max(1, r.Per/pick[int64](w, 1, 1, 2, 3, 100)*pick[int64](w, 1, 1, 2)), Horizon)
 		}
-		if r.isBucket() && w.one(2) {
+		if isBucket(&r) && w.one(2) {
 			r.Burst = pick(w, 1, 2, 5, 20, 1000, r.Events)
 		}
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
-		r.Extra = percent(r.limit(), soft)
+		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
 		if !e.compile(&r, soft) {
 			continue // a burst of 1000 at one a year reaches over too long a time
 		}
@@ -179,7 +184,7 @@ func (w *walk) advance() {
 func (w *walk) charge() Charge {
 	name := w.rng.IntN(len(w.rules))
 	r := w.rules[name][w.inForce[name]]
-	return Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.capacity()))}
+	return Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.Capacity()))}
 }
 
 func (w *walk) cost(capacity int64) int64 {
@@ -257,7 +262,7 @@ func (w *walk) undo() Charge {
 		c.Rule = r
 		w.met["undo under another limit"]++
 	}
-	if m.stepped(w.now) {
+	if w.now-m.At < m.Age {
 		w.met["undo after a step back"]++
 	}
 	if h.cost = rest; w.one(8) {
