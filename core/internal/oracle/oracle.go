@@ -8,7 +8,8 @@
 //
 // RULE: a state from after now was written before the clock stepped back. It counts as of now, and a
 // denied call writes it back so. Otherwise every later call would be denied, too, until the clock has
-// caught up. A Peek that is admitted writes nothing.
+// caught up. A Peek that is admitted writes nothing, and neither does an Undo that is too late for a
+// bucket or fixed window.
 //
 // RULE: a state belongs to a key and to the name of a rule, so a rule with a changed limit meets the
 // state that was written under the limit before. Each algorithm says how it reads such a state.
