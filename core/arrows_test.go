@@ -14,6 +14,7 @@ var allowed = map[string][]string{
 	"core":                    {"core/internal/algo", "core/internal/argument"},
 	"core/internal/algo":      {},
 	"core/internal/argument":  {},
+	"core/internal/oracle":    {},
 	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
 	"core/internal/reference": {"core", "core/internal/algo"},
 	"core/memstore":           {"core", "core/internal/argument", "core/internal/algo"},
