@@ -36,15 +36,11 @@ type OptionFunc[C any] func(*C)
 func (f OptionFunc[C]) apply(c *C) { f(c) }
 
 // Apply applies opts to c, and panics if one of them is nil: "lease: New: option 1 is nil".
-func Apply[C, O any](function string, c *C, opts []O) {
+func Apply[C any, O Option[C]](function string, c *C, opts []O) {
 	for i, o := range opts {
 		if IsNil(o) {
 			panic(fmt.Sprintf("%s: option %d is nil", function, i))
 		}
-		if sealed, ok := any(o).(Option[C]); ok {
-			sealed.apply(c)
-			continue
-		}
-		reflect.ValueOf(o).Convert(reflect.TypeFor[func(*C)]()).Interface().(func(*C))(c)
+		o.apply(c)
 	}
 }
