@@ -19,9 +19,10 @@ import (
 // client hangs up. Its place is then given back while it is the last; otherwise the
 // turn passes unused, for those behind have been told theirs.
 //
-// Without a Refusal the handler is to run, by [Outcome.Run] unless the Outcome is
-// nil, and with the request that is returned. It is r, or a copy whose context knows
-// the decision. With a Refusal the adapter answers what that says.
+// Without a Refusal the handler is to run, by [Outcome.Run] unless the Outcome is nil. With
+// a Refusal it is not: all header fields of the answer are set except Content-Type and
+// X-Content-Type-Options, and nothing is written. The request that Admit returns replaces r in
+// both cases. It is r, or a copy whose context has the decision.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Refusal) {
 	if g.options.Skip != nil && g.options.Skip(r) {
 		return g.undecided(r), nil, nil

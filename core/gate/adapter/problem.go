@@ -98,8 +98,8 @@ func appendSpan(b []byte, d time.Duration) []byte {
 // error handler writes p and sets another Content-Type before.
 func BeforeMarshal(p *gate.Problem, f func()) { problem.BeforeMarshal(p, f) }
 
-// WriteProblem answers r with the status of p and the document itself, or a line of text to a client
-// that names text/plain or text/html first in Accept. To HEAD it sends no body. It
+// WriteProblem answers r with the status of p and the problem document, or a line of text to
+// a client that names text/plain or text/html first in Accept. To HEAD it sends no body. It
 // sets Content-Type, and X-Content-Type-Options to nosniff.
 func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	contentType, body := gate.ProblemMediaType, []byte(nil)
