@@ -63,7 +63,7 @@ func (r *record) Outer() request.Record {
 
 // Decision returns the decision of the gate, without States if it let the request through
 // undecided.
-func (r *record) Decision() core.Decision { return r.decision }
+func (r *record) Decision() *core.Decision { return &r.decision }
 
 // Settle sets the total cost of a request that was admitted: see [gate.Settle].
 func (r *record) Settle(cost int) error {

@@ -16,9 +16,9 @@ import (
 type Record interface {
 	// Outer returns the record of the gate around this one, or nil.
 	Outer() Record
-	// Decision returns the decision of the gate. It has no States if the gate has let the
-	// request through undecided.
-	Decision() core.Decision
+	// Decision returns the decision of the gate, which must not be changed. It has no States
+	// if the gate has let the request through undecided.
+	Decision() *core.Decision
 	// Settle sets the total cost of a request that the gate has admitted.
 	Settle(cost int) error
 }
