@@ -5,7 +5,8 @@
 //	e := echo.New()
 //	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
 //
-// The options are in package gate, which says what clients get to see.
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// header fields and the answers.
 package echolimit
 
 import (

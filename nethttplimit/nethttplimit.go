@@ -6,7 +6,8 @@
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP())
 //	http.ListenAndServe(":8080", limit(mux))
 //
-// The options are in package gate, which says what clients get to see.
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// header fields and the answers.
 package nethttplimit
 
 import (

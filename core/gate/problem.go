@@ -36,9 +36,10 @@ type Problem struct {
 	Instance string   `json:"instance,omitempty"`          // the escaped path of the request, without its query
 	Violated []string `json:"violated-policies,omitempty"` // the names of the rules that denied
 
-	beforeMarshal func() // of package adapter
+	beforeMarshal func() // nil, or set by an adapter
 }
 
+// Package adapter sets beforeMarshal by this function: see adapter.BeforeMarshal.
 func init() {
 	problem.BeforeMarshal = func(p any, f func()) { p.(*Problem).beforeMarshal = f }
 }
@@ -52,7 +53,7 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*document)(p))
 }
 
-// String is the problem as a short text for people.
+// String returns the Detail, or the Title or the Status if the ones before are empty.
 func (p *Problem) String() string {
 	switch {
 	case p.Detail != "":

@@ -14,7 +14,7 @@ import (
 // use.
 type Gate struct {
 	options     config.Config
-	asks        []ask    // that of New, and those of And
+	asks        []ask    // the one of New, and those of And
 	versions    versions // of the fields, without those of the gates around this one
 	policies    []policy // of the rules of all asks, in the order of the States
 	policyField string   // the RateLimit-Policy of this gate alone
@@ -26,8 +26,8 @@ type Gate struct {
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
-// New makes a Gate for the adapter name, which asks l for the key that
-// key finds. F is the type of the function that the adapter's OnDenied takes;
+// New makes a Gate for the adapter of this name. The Gate asks l for the key that key finds.
+// F is the type of the function that the adapter's OnDenied takes;
 // New returns the one that opts have set with [Denied], or nil.
 //
 // New panics if l, key or an option is nil, if an option is the OnDenied of
@@ -41,7 +41,7 @@ func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Opt
 	return g, denied
 }
 
-// ask is a limiter and the function that finds the key for it.
+// An ask is a limiter and the function that finds the key for it.
 type ask struct {
 	limiter *core.Limiter
 	key     keyfunc.Func

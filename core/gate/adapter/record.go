@@ -23,8 +23,8 @@ type record struct {
 	versions versions // of the fields that tell about the decision
 	decision core.Decision
 
-	// What [gate.Settle] goes by: a reservation, or the asks and what was charged to each
-	// beyond 1.
+	// The charges that Settle changes: a reservation, or the asks, and in extra the cost
+	// beyond 1 that was charged to each.
 	reservation *core.Reservation
 	key         string     // of the first ask, which is the gate's first
 	more        []core.Ask // from the second on
