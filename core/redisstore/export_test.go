@@ -7,14 +7,14 @@ func Clock(clock func() string) Option { return func(c *config) { c.clock = cloc
 
 // Key is where the state of a rule of an identity is kept.
 func (s *Store) Key(identity string, r core.Rule) string {
-	return s.keys.key(s.keys.tag(identity), r)
+	return s.keys.key(s.keys.tag(identity), r.Compiled())
 }
 
 // Script is the source that spends under the given rules.
 func Script(rules ...core.Rule) string {
 	var shape []byte
 	for _, r := range rules {
-		shape = append(shape, programs[r.Algorithm()].code, opSpend)
+		shape = append(shape, byte(r.Compiled().Algorithm()), opSpend)
 	}
 	return compose(string(shape)).source
 }

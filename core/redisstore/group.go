@@ -5,20 +5,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// A group is the charges that one script call can decide.
+// A group is the charges that one script call can decide or adjust.
 type group struct {
-	charges []core.Charge
+	charges []driver.Charge
 	keys    []string
-	places  []int // of the charges in the decision; nil if it is the whole
+	places  []int // of the charges in the call of Take or Adjust; nil if it is the whole
 
-	timed bool // the time is wanted: it may have to be undone
+	timed bool // the script reports the time
 
 	admitted bool
-	readings []int64 // of all charges, one after the other
-	time     int64   // of the server, if timed
+	readings []driver.Reading // of all charges
+	time     int64            // of the server, if timed
 	err      error
 }
 
@@ -54,10 +54,10 @@ func slot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// oneKey says whether all charges are of one key.
-func oneKey(charges []core.Charge) bool {
+// oneGroup says whether one call reaches all charges: on a Cluster, those of one key.
+func (s *Store) oneGroup(charges []driver.Charge) bool {
 	for i := range charges {
-		if charges[i].Key != charges[0].Key {
+		if s.group != nil && charges[i].Key != charges[0].Key {
 			return false
 		}
 	}
@@ -65,7 +65,7 @@ func oneKey(charges []core.Charge) bool {
 }
 
 // whole makes one group of all charges.
-func (s *Store) whole(charges []core.Charge) group {
+func (s *Store) whole(charges []driver.Charge) group {
 	g := group{charges: charges, keys: make([]string, len(charges))}
 	var tag string
 	for i := range charges {
@@ -74,14 +74,14 @@ func (s *Store) whole(charges []core.Charge) group {
 			tag = s.keys.tag(c.Key)
 		}
 		g.keys[i] = s.keys.key(tag, c.Rule)
-		g.timed = g.timed || c.Receipt != nil && c.Op != core.Undo
+		g.timed = g.timed || c.Op == driver.Debit || c.Op == driver.Reset || c.Op == driver.Spend && c.Receipt != nil
 	}
 	return g
 }
 
-// split makes the groups of charges, with copies of them, each a part of the
-// decision that may have to be undone.
-func (s *Store) split(charges []core.Charge) []*group {
+// split makes the groups of charges, with copies of them. All report the time: a Spend may
+// have to be undone.
+func (s *Store) split(charges []driver.Charge) []*group {
 	var groups []*group
 	where := make(map[string]*group)
 	for i, c := range charges {
@@ -100,19 +100,17 @@ func (s *Store) split(charges []core.Charge) []*group {
 	return groups
 }
 
-// reading is the part of readings that is about the i-th charge.
-func (g *group) reading(i int) []int64 {
-	from := 0
-	for j := range i {
-		from += programs[g.charges[j].Rule.Algorithm()].readings
+// report copies the Verdicts of a group that split made to charges.
+func (g *group) report(charges []driver.Charge) {
+	for i, place := range g.places {
+		charges[place].Verdict = g.charges[i].Verdict
 	}
-	return g.readings[from : from+programs[g.charges[i].Rule.Algorithm()].readings]
 }
 
 // queues says whether g takes places in queues.
 func (g *group) queues() bool {
-	return slices.ContainsFunc(g.charges, func(c core.Charge) bool {
-		return c.Op == core.Spend && programs[c.Rule.Algorithm()].queue
+	return slices.ContainsFunc(g.charges, func(c driver.Charge) bool {
+		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm()).queue
 	})
 }
 
@@ -121,7 +119,7 @@ func (g *group) peek() *group {
 	look := *g
 	look.charges = slices.Clone(g.charges)
 	for i := range look.charges {
-		look.charges[i].Op = core.Peek
+		look.charges[i].Op = driver.Peek
 	}
 	return &look
 }
@@ -133,11 +131,11 @@ func (g *group) undo() *group {
 	}
 	back := new(group)
 	for i, c := range g.charges {
-		if c.Op != core.Spend || !g.taken(i) {
+		if c.Op != driver.Spend || c.Rule.Shadow() && !c.Fits(g.readings[i]) {
 			continue
 		}
 		receipt := g.receipt(i)
-		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Receipt: &receipt})
+		back.charges = append(back.charges, driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Undo, Cost: c.Cost, Receipt: &receipt})
 		back.keys = append(back.keys, g.keys[i])
 	}
 	if back.charges == nil {
@@ -146,46 +144,48 @@ func (g *group) undo() *group {
 	return back
 }
 
-// taken says whether the i-th charge of a group that was admitted was taken, as
-// all were but for shadows that did not fit.
-func (g *group) taken(i int) bool {
-	c := &g.charges[i]
-	if !c.Rule.IsShadow() {
-		return true
-	}
-	v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), true)
-	return err == nil && v.Allowed
+// receipt is the receipt of the i-th charge, whose reading was made before it.
+func (g *group) receipt(i int) driver.Receipt {
+	return driver.Receipt{At: g.time, Used: g.readings[i].Used}
 }
 
-// receipt is what undoing the i-th charge takes.
-func (g *group) receipt(i int) core.Receipt {
-	m := core.Receipt{At: g.time}
-	switch g.charges[i].Rule.Algorithm() {
-	case core.AlgorithmTokenBucket, core.AlgorithmLeakyBucket:
-		m.Used = usedOf(g.reading(i))
-	}
-	return m
-}
-
-// answer fills in the States, and the receipts of what was taken. admitted is the
-// outcome of all groups together.
-func (g *group) answer(admitted bool) error {
+// taken sets the Verdicts of a Take, and the receipts of its Spends. admitted is the outcome
+// of all groups together.
+func (g *group) taken(admitted bool) error {
 	fit := true
 	for i := range g.charges {
 		c := &g.charges[i]
-		spent := admitted && c.Op == core.Spend
-		v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), spent)
-		if err != nil {
-			return err
-		}
-		c.Answer(v, spent)
-		fit = fit && (c.State.Allowed || c.Rule.IsShadow())
-		if c.Receipt != nil && (spent && c.State.Allowed || c.Op == core.Debit) {
+		spent := admitted && c.Op == driver.Spend
+		c.Answer(g.readings[i], spent)
+		fit = fit && (c.Verdict.Allowed || c.Rule.Shadow())
+		if spent && c.Verdict.Allowed && c.Receipt != nil {
 			*c.Receipt = g.receipt(i)
 		}
 	}
 	if fit != g.admitted {
 		return errReply // the script and the arithmetic disagree: a reply to something else
+	}
+	return nil
+}
+
+// adjusted sets the Verdicts of an Adjust, and the receipts of its Debits.
+func (g *group) adjusted() error {
+	if !g.admitted {
+		return errReply
+	}
+	for i := range g.charges {
+		switch c, r := &g.charges[i], g.readings[i]; {
+		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
+			// r was read before: a Reset reports whether anything was in use, and the receipt
+			// of a bucket how much.
+			before := driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time)
+			c.Apply(before, r, g.time)
+		default:
+			c.Answer(r, false)
+			if c.Op == driver.Debit && c.Receipt != nil {
+				*c.Receipt = driver.Receipt{At: g.time}
+			}
+		}
 	}
 	return nil
 }

@@ -6,18 +6,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
+// Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
+// [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	return s.do(ctx, charges, (*Store).take)
+}
+
 // take decides charges before the deadline.
-func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Charge) error {
-	if s.group == nil || oneKey(charges) {
+func (s *Store) take(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
+	if s.oneGroup(charges) {
 		g := s.whole(charges)
 		s.run(ctx, deadline, &g)
 		if g.err != nil {
 			return g.err
 		}
-		return g.answer(g.admitted)
+		return g.taken(g.admitted)
 	}
 	groups, admitted, failed := s.runAll(ctx, deadline, s.split(charges))
 	if failed != nil || !admitted {
@@ -27,12 +33,10 @@ func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Cha
 		return failed
 	}
 	for _, g := range groups {
-		if err := g.answer(admitted); err != nil {
+		if err := g.taken(admitted); err != nil {
 			return err
 		}
-		for i, place := range g.places {
-			charges[place].State = g.charges[i].State
-		}
+		g.report(charges)
 	}
 	return nil
 }
