@@ -2,7 +2,7 @@ package redisstore
 
 import "github.com/weir-go/weir/core/driver"
 
-// argumentsKey is all that the arguments of a charge depend on, but for a receipt.
+// An argumentsKey identifies the arguments of a charge, except those of its receipt.
 type argumentsKey struct {
 	constants      driver.Constants
 	cost, maxDelay int64

@@ -1,6 +1,9 @@
 package redisstore
 
-import "github.com/weir-go/weir/core"
+import (
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
 
 // Clock makes scripts read Unix microseconds from clock, as decimal text.
 func Clock(clock func() string) Option { return func(c *config) { c.clock = clock } }
@@ -14,7 +17,7 @@ func (s *Store) Key(identity string, r core.Rule) string {
 func Script(rules ...core.Rule) string {
 	var shape []byte
 	for _, r := range rules {
-		shape = append(shape, byte(r.Compiled().Algorithm()), opSpend)
+		shape = append(shape, byte(r.Compiled().Algorithm()), byte(driver.Spend))
 	}
 	return compose(string(shape)).source
 }

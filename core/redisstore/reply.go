@@ -13,6 +13,7 @@ var errReply = errors.New("the reply does not have the shape of a decision")
 // values that the rules can have, is an error: a reply must never open a limit by being
 // misunderstood.
 func (s *Store) read(g *group, reply any) error {
+	g.readings = make([]driver.Reading, 0, len(g.charges))
 	switch reply := reply.(type) {
 	case int64:
 		return g.readBrief(reply)
@@ -36,7 +37,7 @@ func (g *group) readBrief(n int64) error {
 	return g.readCharge(0, [maxReadings]int64{n})
 }
 
-// readReply reads a reply of many integers, and returns how many states were corrupt.
+// readReply reads a reply of several integers, and returns how many states were corrupt.
 func (g *group) readReply(reply []any) (corrupt int64, err error) {
 	want := 2
 	for i := range g.charges {
@@ -78,15 +79,12 @@ func (g *group) readReply(reply []any) (corrupt int64, err error) {
 	return corrupt, nil
 }
 
-// readCharge appends the reading of the i-th charge.
+// readCharge appends the reading of the i-th charge, as reported.
 func (g *group) readCharge(i int, reported [maxReadings]int64) error {
 	rule := g.charges[i].Rule
 	r, ok := algorithmOf(rule.Algorithm()).read(rule.Constants(), reported)
 	if !ok {
 		return errReply
-	}
-	if g.readings == nil {
-		g.readings = make([]driver.Reading, 0, len(g.charges))
 	}
 	g.readings = append(g.readings, r)
 	return nil

@@ -16,7 +16,7 @@ func (s *Store) run(ctx context.Context, deadline time.Time, g *group) {
 	}
 	for i := range g.charges {
 		c := &g.charges[i]
-		shape = append(shape, byte(c.Rule.Algorithm()), opFor(c))
+		shape = append(shape, byte(c.Rule.Algorithm()), opByte(c))
 	}
 	script := s.scripts.get(string(shape), compose)
 	args := make([]any, 0, 5+len(g.keys)*6)

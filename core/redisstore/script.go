@@ -15,36 +15,16 @@ type script struct {
 	sha    any // a string, boxed once
 }
 
-// The ops as a shape spells them.
-const (
-	opSpend  = 's'
-	opPeek   = 'p'
-	opReset  = 'x'
-	opCredit = 'g'
-	opDebit  = 'd'
-	opUndo   = 'r'
+// shadow marks an op of a shape whose rule is a shadow: it does not count for the decision,
+// and is done if it fits.
+const shadow = 1 << 7
 
-	// What a rule that is not enforced makes of the first two: it does not count for
-	// the decision, and is taken if it fits.
-	opShadowSpend = 'h'
-	opShadowPeek  = 'o'
-)
-
-var opOf = [...]byte{
-	driver.Spend: opSpend, driver.Peek: opPeek, driver.Reset: opReset,
-	driver.Credit: opCredit, driver.Debit: opDebit, driver.Undo: opUndo,
-}
-
-func opFor(c *driver.Charge) byte {
-	if c.Rule.Shadow() {
-		switch c.Op {
-		case driver.Spend:
-			return opShadowSpend
-		case driver.Peek:
-			return opShadowPeek
-		}
+// opByte is the op of c in a shape.
+func opByte(c *driver.Charge) byte {
+	if c.Rule.Shadow() && c.Op.Asks() {
+		return byte(c.Op) | shadow
 	}
-	return opOf[c.Op]
+	return byte(c.Op)
 }
 
 // timed begins a shape whose script reports the time, too. No algorithm has this number.
@@ -66,39 +46,39 @@ func compose(shape string) *script {
 		first               = 2 // of the charge's arguments in ARGV
 	)
 	for i := 0; i < len(shape); i += 2 {
-		a, op := algorithmAt(shape, i), shape[i+1]
+		a, op, isShadow := algorithmAt(shape, i), driver.Op(shape[i+1]&^shadow), shape[i+1]&shadow != 0
 		section := a.sections(i/2+1, first)
 		reads.WriteString(section("read"))
 		reports = append(reports, section("report"))
-		fit := "(" + section("fits") + ")"
-		if a.queue {
-			fit = "(" + fit + " and " + section("wait") + ")"
-		}
 		switch op {
-		case opSpend:
-			fits = append(fits, fit)
-			spend.WriteString(section("spend"))
+		case driver.Spend, driver.Peek:
+			fit, take := "("+section("fits")+")", ""
+			if a.queue {
+				fit = "(" + fit + " and " + section("wait") + ")"
+			}
+			if op == driver.Spend {
+				take = section("spend")
+			}
+			if isShadow {
+				fmt.Fprintf(&spend, "if %s then\n%selse\n%send\n", fit, take, section("touch"))
+			} else {
+				fits = append(fits, fit)
+				spend.WriteString(take)
+			}
 			touch.WriteString(section("touch"))
-		case opShadowSpend:
-			fmt.Fprintf(&spend, "if %s then\n%selse\n%send\n", fit, section("spend"), section("touch"))
-			touch.WriteString(section("touch"))
-		case opPeek:
-			fits = append(fits, fit)
-			touch.WriteString(section("touch"))
-		case opShadowPeek:
-			fmt.Fprintf(&spend, "if not %s then\n%send\n", fit, section("touch"))
-			touch.WriteString(section("touch"))
-		case opReset:
+		case driver.Reset:
 			fmt.Fprintf(&spend, "call('DEL', KEYS[%d])\n", i/2+1)
-		case opDebit:
+		case driver.Debit:
 			spend.WriteString(section("debit"))
-		case opCredit:
+		case driver.Credit:
 			spend.WriteString(section("credit"))
-		case opUndo:
+		case driver.Undo:
 			spend.WriteString(section("undo"))
 			first += receiptArguments
+		default:
+			panic(fmt.Sprintf("redisstore: no op has the number %d", op))
 		}
-		if op == opSpend || op == opShadowSpend || op == opDebit {
+		if op == driver.Spend || op == driver.Debit {
 			corrupt = append(corrupt, section("corrupt"))
 		}
 		first += a.arguments
@@ -107,7 +87,7 @@ func compose(shape string) *script {
 		reports = append(reports, "now")
 	}
 	brief := ""
-	if len(shape) == 2 && shape[1] == opSpend && !isTimed {
+	if len(shape) == 2 && shape[1] == byte(driver.Spend) && !isTimed {
 		brief = algorithmAt(shape, 0).sections(1, 2)("brief")
 	}
 	report := strings.Join(reports, ", ")
@@ -134,7 +114,7 @@ func functions(shape string) string {
 		add(algorithmAt(shape, i).source["functions"])
 	}
 	for i := 0; i < len(shape); i += 2 {
-		if op := shape[i+1]; op == opCredit || op == opUndo {
+		if op := driver.Op(shape[i+1]); op == driver.Credit || op == driver.Undo {
 			add(algorithmAt(shape, i).source["adjust"])
 		}
 	}

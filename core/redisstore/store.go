@@ -17,7 +17,7 @@
 //
 // # Deadline
 //
-// A call of Take returns within [Timeout], however the client was configured.
+// A call of Take or Adjust returns within [Timeout], however the client was configured.
 // The command goes on in the background until its answer comes or the client's
 // own timeouts end it, so that a slow Redis does not cost a connection a call.
 //
@@ -148,7 +148,7 @@ func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// do calls f, which is take or adjust, with the deadline, and counts failures.
+// do calls f, which is take or adjust, with the deadline, and counts its failures.
 func (s *Store) do(ctx context.Context, charges []driver.Charge, f func(*Store, context.Context, time.Time, []driver.Charge) error) error {
 	if err := tooMany(charges); err != nil {
 		return err
