@@ -112,7 +112,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 	// The suite has a clock of its own.
-	spend(t, limiter(t, redisstore.New(rdb, prefix()), dailyRules()...), "k", 1)
+	spend(t, limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // the tests call it, too
 	slices.Sort(got)
 	slices.Sort(all)

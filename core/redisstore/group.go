@@ -64,8 +64,8 @@ func (s *Store) oneGroup(charges []driver.Charge) bool {
 	return true
 }
 
-// whole makes one group of all charges.
-func (s *Store) whole(charges []driver.Charge) group {
+// newGroup makes one group of all charges.
+func (s *Store) newGroup(charges []driver.Charge) group {
 	g := group{charges: charges, keys: make([]string, len(charges))}
 	var tag string
 	for i := range charges {
@@ -79,32 +79,36 @@ func (s *Store) whole(charges []driver.Charge) group {
 	return g
 }
 
-// split makes the groups of charges, with copies of them. All report the time: a Spend may
-// have to be undone.
-func (s *Store) split(charges []driver.Charge) []*group {
+// groups makes a group for each place that charges have to be at, and calls add for each
+// charge, with its group, its index and the tag of its key.
+func (s *Store) groups(charges []driver.Charge, add func(g *group, i int, tag string)) []*group {
 	var groups []*group
 	where := make(map[string]*group)
-	for i, c := range charges {
-		tag := s.keys.tag(c.Key)
-		at := s.group(tag)
+	for i := range charges {
+		tag, at := s.keys.tag(charges[i].Key), ""
+		if s.group != nil {
+			at = s.group(tag)
+		}
 		g := where[at]
 		if g == nil {
-			g = &group{timed: true}
+			g = new(group)
 			where[at] = g
 			groups = append(groups, g)
 		}
-		g.charges = append(g.charges, c)
-		g.keys = append(g.keys, s.keys.key(tag, c.Rule))
-		g.places = append(g.places, i)
+		add(g, i, tag)
 	}
 	return groups
 }
 
-// report copies the Verdicts of a group that split made to charges.
-func (g *group) report(charges []driver.Charge) {
-	for i, place := range g.places {
-		charges[place].Verdict = g.charges[i].Verdict
-	}
+// split makes the groups of charges, with copies of them. All report the time: a Spend may
+// have to be undone.
+func (s *Store) split(charges []driver.Charge) []*group {
+	return s.groups(charges, func(g *group, i int, tag string) {
+		g.timed = true
+		g.charges = append(g.charges, charges[i])
+		g.keys = append(g.keys, s.keys.key(tag, charges[i].Rule))
+		g.places = append(g.places, i)
+	})
 }
 
 // queues says whether g takes places in queues.
@@ -149,18 +153,25 @@ func (g *group) receipt(i int) driver.Receipt {
 	return driver.Receipt{At: g.time, Used: g.readings[i].Used}
 }
 
-// taken sets the Verdicts of a Take, and the receipts of its Spends. admitted is the outcome
-// of all groups together.
-func (g *group) taken(admitted bool) error {
+// answer sets the Verdicts, and the receipts of what was taken. admitted is the outcome of all
+// groups together.
+func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
-		c := &g.charges[i]
-		spent := admitted && c.Op == driver.Spend
-		c.Answer(g.readings[i], spent)
-		fit = fit && (c.Verdict.Allowed || c.Rule.Shadow())
-		if spent && c.Verdict.Allowed && c.Receipt != nil {
-			*c.Receipt = g.receipt(i)
+		c, r := &g.charges[i], g.readings[i]
+		switch {
+		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
+			// r was read before: a Reset says whether anything was in use, and the receipt of
+			// a bucket how much.
+			c.Apply(driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time), r, g.time)
+		default:
+			spent := admitted && c.Op == driver.Spend
+			c.Answer(r, spent)
+			if c.Receipt != nil && (spent && c.Verdict.Allowed || c.Op == driver.Debit) {
+				*c.Receipt = g.receipt(i)
+			}
 		}
+		fit = fit && (c.Verdict.Allowed || c.Rule.Shadow())
 	}
 	if fit != g.admitted {
 		return errReply // the script and the arithmetic disagree: a reply to something else
@@ -168,23 +179,14 @@ func (g *group) taken(admitted bool) error {
 	return nil
 }
 
-// adjusted sets the Verdicts of an Adjust, and the receipts of its Debits.
-func (g *group) adjusted() error {
-	if !g.admitted {
-		return errReply
-	}
-	for i := range g.charges {
-		switch c, r := &g.charges[i], g.readings[i]; {
-		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
-			// r was read before: a Reset reports whether anything was in use, and the receipt
-			// of a bucket how much.
-			before := driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time)
-			c.Apply(before, r, g.time)
-		default:
-			c.Answer(r, false)
-			if c.Op == driver.Debit && c.Receipt != nil {
-				*c.Receipt = driver.Receipt{At: g.time}
-			}
+// answerAll is answer for the groups that split made of charges, and sets the Verdicts of those.
+func answerAll(groups []*group, charges []driver.Charge, admitted bool) error {
+	for _, g := range groups {
+		if err := g.answer(admitted); err != nil {
+			return err
+		}
+		for i, place := range g.places {
+			charges[place].Verdict = g.charges[i].Verdict
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,27 +29,19 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	if err := tooMany(charges); err != nil {
 		return err
 	}
-	var groups []*group
-	where := make(map[string]*group)
-	for i := range charges {
-		tag, at := s.keys.tag(charges[i].Key), ""
-		if s.group != nil {
-			at = s.group(tag)
+	var invalid error
+	groups := s.groups(charges, func(g *group, i int, tag string) {
+		key := s.keys.probe(tag, charges[i].Rule.Algorithm())
+		if slices.Contains(g.keys, key) {
+			return
 		}
-		g := where[at]
-		if g == nil {
-			g = new(group)
-			where[at] = g
-			groups = append(groups, g)
-		}
-		if key := s.keys.probe(tag, charges[i].Rule.Algorithm()); !slices.Contains(g.keys, key) {
-			rule, err := probeRule(charges[i].Rule)
-			if err != nil {
-				return err
-			}
-			g.charges = append(g.charges, driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1})
-			g.keys = append(g.keys, key)
-		}
+		rule, err := probeRule(charges[i].Rule)
+		invalid = cmp.Or(invalid, err)
+		g.charges = append(g.charges, driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1})
+		g.keys = append(g.keys, key)
+	})
+	if invalid != nil {
+		return invalid
 	}
 	deadline := time.Now().Add(s.config.timeout)
 	s.each(groups, func(g *group) { s.run(ctx, deadline, g) })

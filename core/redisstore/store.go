@@ -148,12 +148,20 @@ func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// do calls f, which is take or adjust, with the deadline, and counts its failures.
-func (s *Store) do(ctx context.Context, charges []driver.Charge, f func(*Store, context.Context, time.Time, []driver.Charge) error) error {
+// do decides or adjusts charges before the deadline, and counts failures: in one call of a
+// script, or by split, which is takeSplit or adjustSplit.
+func (s *Store) do(ctx context.Context, charges []driver.Charge, split func(*Store, context.Context, time.Time, []driver.Charge) error) error {
 	if err := tooMany(charges); err != nil {
 		return err
 	}
-	err := s.failure(ctx, f(s, ctx, time.Now().Add(s.config.timeout), charges))
+	deadline := time.Now().Add(s.config.timeout)
+	var err error
+	if s.oneGroup(charges) {
+		err = s.whole(ctx, deadline, charges)
+	} else {
+		err = split(s, ctx, deadline, charges)
+	}
+	err = s.failure(ctx, err)
 	switch {
 	case err == nil:
 		s.firstDecision.Do(s.onFirst)
@@ -161,6 +169,16 @@ func (s *Store) do(ctx context.Context, charges []driver.Charge, f func(*Store, 
 		s.unavailable.Add(1)
 	}
 	return err
+}
+
+// whole decides or adjusts charges in one call of a script.
+func (s *Store) whole(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
+	g := s.newGroup(charges)
+	s.run(ctx, deadline, &g)
+	if g.err != nil {
+		return g.err
+	}
+	return g.answer(g.admitted)
 }
 
 // tooMany returns an error if charges are more than a script can decide.

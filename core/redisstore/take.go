@@ -12,19 +12,11 @@ import (
 // Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
 // [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	return s.do(ctx, charges, (*Store).take)
+	return s.do(ctx, charges, (*Store).takeSplit)
 }
 
-// take decides charges before the deadline.
-func (s *Store) take(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
-	if s.oneGroup(charges) {
-		g := s.whole(charges)
-		s.run(ctx, deadline, &g)
-		if g.err != nil {
-			return g.err
-		}
-		return g.taken(g.admitted)
-	}
+// takeSplit decides charges that no single call reaches.
+func (s *Store) takeSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	groups, admitted, failed := s.runAll(ctx, deadline, s.split(charges))
 	if failed != nil || !admitted {
 		s.giveBack(ctx, deadline, groups)
@@ -32,13 +24,7 @@ func (s *Store) take(ctx context.Context, deadline time.Time, charges []driver.C
 	if failed != nil {
 		return failed
 	}
-	for _, g := range groups {
-		if err := g.taken(admitted); err != nil {
-			return err
-		}
-		g.report(charges)
-	}
-	return nil
+	return answerAll(groups, charges, admitted)
 }
 
 // runAll decides groups, all at once, and returns what each of them did. A place in a
