@@ -135,7 +135,7 @@ func (g *group) undo() *group {
 	}
 	back := new(group)
 	for i, c := range g.charges {
-		if c.Op != driver.Spend || c.Rule.Shadow() && !c.Fits(g.readings[i]) {
+		if c.Op != driver.Spend || c.Rule.Shadow() && !c.Fits(&g.readings[i]) {
 			continue
 		}
 		receipt := g.receipt(i)
@@ -158,16 +158,16 @@ func (g *group) receipt(i int) driver.Receipt {
 func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
-		c, r := &g.charges[i], g.readings[i]
+		c, r := &g.charges[i], &g.readings[i]
 		switch {
 		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
 			// r was read before: a Reset says whether anything was in use, and the receipt of
 			// a bucket how much.
 			c.Apply(driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time), r, g.time)
 		default:
-			spent := admitted && c.Op == driver.Spend
-			c.Answer(r, spent)
-			if c.Receipt != nil && (spent && c.Verdict.Allowed || c.Op == driver.Debit) {
+			c.Answer(r, admitted)
+			takes := c.Op == driver.Spend || c.Op == driver.Debit
+			if takes && admitted && c.Verdict.Allowed && c.Receipt != nil {
 				*c.Receipt = g.receipt(i)
 			}
 		}
