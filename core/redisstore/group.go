@@ -54,7 +54,8 @@ func slot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// oneGroup says whether one call reaches all charges: on a Cluster, those of one key.
+// oneGroup says whether one call reaches all charges: on a single server any, and elsewhere
+// those of one key.
 func (s *Store) oneGroup(charges []driver.Charge) bool {
 	for i := range charges {
 		if s.group != nil && charges[i].Key != charges[0].Key {
@@ -148,21 +149,21 @@ func (g *group) undo() *group {
 	return back
 }
 
-// receipt is the receipt of the i-th charge, whose reading was made before it.
+// receipt is the receipt of the i-th charge. The reading of a bucket is from before it.
 func (g *group) receipt(i int) driver.Receipt {
 	return driver.Receipt{At: g.time, Used: g.readings[i].Used}
 }
 
-// answer sets the Verdicts, and the receipts of what was taken. admitted is the outcome of all
-// groups together.
+// answer sets the Verdicts, and the receipts of charges that were taken. admitted is the outcome
+// of all groups together.
 func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
 		c, r := &g.charges[i], &g.readings[i]
 		switch {
 		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
-			// r was read before: a Reset says whether anything was in use, and the receipt of
-			// a bucket how much.
+			// r is from before: a Reset says whether anything was in use, and the receipt of a
+			// bucket how much.
 			c.Apply(driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time), r, g.time)
 		default:
 			c.Answer(r, admitted)
