@@ -241,6 +241,21 @@ func TestStore_AdjustResetFound(t *testing.T) {
 	}
 }
 
+// A store is not called for a caller that has left.
+func TestStore_AdjustCallerLeaves(t *testing.T) {
+	eachPair(t, func(p *pair) {
+		p.primary.set(hang)
+		ctx, cancel := context.WithTimeout(context.Background(), deadline/2)
+		defer cancel()
+		if _, err := p.year.Reset(ctx, "k"); err != context.DeadlineExceeded {
+			t.Errorf("the error is %v, want %v", err, context.DeadlineExceeded)
+		}
+		if n := p.backup.calls.Load(); n != 0 {
+			t.Errorf("%d calls of the backup, want 0", n)
+		}
+	})
+}
+
 // One call may be about what both have taken.
 func TestUndoOnBoth(t *testing.T) {
 	ctx := context.Background()
