@@ -43,6 +43,8 @@ func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has
 type engine interface {
 	// read says what s means at now; nothing changes.
 	read(s State, now, cost int64) Reading
+	// fits says whether cost, which may be held for maxDelay, is admitted at r.
+	fits(r Reading, cost, maxDelay int64) bool
 	// verdict says what r, before any spending, means for cost, which may be held for
 	// maxDelay; spent tells whether it was then taken.
 	verdict(r Reading, cost, maxDelay int64, spent bool) verdict

@@ -68,68 +68,93 @@ func (c *Charge) Patience() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// Read returns what s means for c at now. It changes nothing.
-func (c *Charge) Read(s State, now int64) Reading { return c.Rule.engine.read(s, now, c.Asked()) }
+// The methods that decide call a bucket as it is, and other algorithms through the interface:
+// a decision about a bucket is as quick as copying a Reading a few times.
 
-// Fits says whether c, a Spend or Peek, is admitted at r as far as its own rule goes.
-func (c *Charge) Fits(r Reading) bool {
-	return c.Rule.engine.verdict(r, int64(c.Cost), c.Patience(), false).allowed
+// Read returns what s means for c at now. It changes nothing.
+func (c *Charge) Read(s State, now int64) (r Reading) {
+	if b := c.Rule.bucket; b != nil {
+		r.Used, r.moved = b.used(s, now)
+		return r
+	}
+	return c.Rule.engine.read(s, now, c.Asked())
 }
 
-// Commit does c, a Spend or Peek, to s, of which r was read at now, and fills in the
-// Verdict. admitted says whether all charges of the decision fit whose rules are no shadows.
-// It returns the new State, and whether that has to be stored.
-func (c *Charge) Commit(s State, r Reading, now int64, admitted bool) (_ State, changed bool) {
-	spent := admitted && c.Op == Spend
-	if c.Answer(r, spent); !c.Verdict.Allowed || !admitted {
+// Fits says whether c, a Spend or Peek, is admitted at r as far as its own rule goes.
+func (c *Charge) Fits(r *Reading) bool {
+	if b := c.Rule.bucket; b != nil {
+		return b.holds(r.Used, int64(c.Cost), c.Patience())
+	}
+	return c.Rule.engine.fits(*r, int64(c.Cost), c.Patience())
+}
+
+// Commit does c, a Spend or Peek, to s, of which r was read at now. admitted says whether all
+// charges of the decision fit whose rules are no shadows. Commit returns the new State, and
+// whether that has to be stored; it leaves the Verdict to [Charge.Answer].
+func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
+	if !admitted || !c.Fits(r) {
 		return c.rewrite(s, r, now)
 	}
-	if !spent {
+	if c.Op == Peek {
 		return s, false
 	}
 	if c.Receipt != nil {
-		*c.Receipt = c.Rule.engine.receipt(r, now)
+		*c.Receipt = c.Rule.engine.receipt(*r, now)
 	}
-	return c.Rule.engine.spend(s, r, now, int64(c.Cost)), true
+	if b := c.Rule.bucket; b != nil {
+		return b.after(r.Used, now, int64(c.Cost)), true
+	}
+	return c.Rule.engine.spend(s, *r, now, int64(c.Cost)), true
 }
 
 // rewrite is s as written at now, if the clock has stepped back. Otherwise all later readings
 // would be the same, and the key locked out until the clock has caught up.
-func (c *Charge) rewrite(s State, r Reading, now int64) (_ State, changed bool) {
+func (c *Charge) rewrite(s State, r *Reading, now int64) (_ State, changed bool) {
 	if !r.moved {
 		return s, false
 	}
-	return c.Rule.engine.rewrite(s, r, now), true
+	return c.Rule.engine.rewrite(s, *r, now), true
 }
 
 // Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the
-// Verdict. It returns the new State, and whether that has to be stored.
-func (c *Charge) Apply(s State, r Reading, now int64) (_ State, changed bool) {
+// Verdict. It returns the new State, which may be s.
+func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	switch c.Op {
 	case Reset:
-		c.Answer(e.read(State{}, now, 1), false)
+		c.answerAt(State{}, now)
 		c.Verdict.Found = r.InUse()
-		return State{}, true
+		return State{}
 	case Debit:
 		if c.Receipt != nil {
-			*c.Receipt = e.receipt(r, now)
+			*c.Receipt = e.receipt(*r, now)
 		}
-		s = e.debit(s, r, now, cost)
+		s = e.debit(s, *r, now, cost)
 	case Credit:
-		s = e.credit(s, r, now, cost)
+		s = e.credit(s, *r, now, cost)
 	case Undo:
-		s = e.undo(s, r, now, cost, *c.Receipt)
+		s = e.undo(s, *r, now, cost, *c.Receipt)
 	}
-	c.Answer(e.read(s, now, 1), false)
-	return s, true
+	c.answerAt(s, now)
+	return s
+}
+
+func (c *Charge) answerAt(s State, now int64) {
+	r := c.Read(s, now)
+	c.Answer(&r, false)
 }
 
 // Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was
-// taken, and spent tells whether the cost was then taken, if it fits; for the ops of Adjust, r
-// was read afterwards.
-func (c *Charge) Answer(r Reading, spent bool) {
-	c.Verdict = c.Rule.Verdict(r, c.Asked(), c.Patience(), spent)
+// taken, and admitted is that of Commit; for the ops of Adjust, r was read afterwards.
+func (c *Charge) Answer(r *Reading, admitted bool) {
+	cost, spent := c.Asked(), admitted && c.Op == Spend
+	var v verdict
+	if b := c.Rule.bucket; b != nil {
+		v = b.judge(r.Used, cost, c.Patience(), spent)
+	} else {
+		v = c.Rule.engine.verdict(*r, cost, c.Patience(), spent)
+	}
+	c.Verdict.set(c.Rule, &v, cost, spent)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

@@ -1,17 +1,14 @@
 package driver
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Compiled is a rule with its constants in exact integers, made by [Definition.Compile].
 // It never changes and is safe for concurrent use.
 type Compiled struct {
 	definition Definition
 	id         uint64
-	extra      int64
 	engine     engine
+	bucket     *bucket // the engine, if it is one
 	constants  Constants
 }
 
@@ -43,7 +40,8 @@ const Never = 1<<63 - 1
 func newCompiled(d Definition, e engine) *Compiled {
 	k := e.constants()
 	k.Algorithm = d.Algorithm
-	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), extra: k.Extra, engine: e, constants: k}
+	b, _ := e.(*bucket)
+	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), engine: e, bucket: b, constants: k}
 }
 
 // ruleID is the FNV-1a hash of the algorithm and the name.
@@ -95,14 +93,18 @@ func (c *Compiled) String() string {
 	return c.definition.Text
 }
 
+// Slack is how long a bucket may still have to refill, in microseconds, for one more event to
+// fit. For other algorithms it is zero.
+func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.Unit.Micros }
+
 // Price is how long a bucket takes to refill n events, for any n that is not negative. It is
 // at most a microsecond more than [Horizon], which no bucket holds. For other algorithms it
 // is zero.
 func (c *Compiled) Price(n int64) Span {
-	if b, ok := c.engine.(*bucket); ok {
-		return b.price(n)
+	if c.bucket == nil {
+		return Span{}
 	}
-	return Span{}
+	return c.bucket.price(n)
 }
 
 // Read returns what s means at now for a charge of cost. It changes nothing.
@@ -114,32 +116,11 @@ func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 // Verdict returns what a Spend of cost, which may be held for maxDelay microseconds, is
 // told at r; spent says whether it was taken, and is ignored if it does not fit.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
+	var told Verdict
 	v := c.engine.verdict(r, cost, maxDelay, spent)
-	soft := false
-	if c.extra != 0 {
-		v.remaining -= c.extra
-		soft = v.allowed && (v.remaining < 0 || !spent && v.remaining < cost)
-		v.remaining = max(0, v.remaining)
-	}
-	return Verdict{
-		Rule:       c,
-		Allowed:    v.allowed,
-		Soft:       soft,
-		Remaining:  int(v.remaining),
-		RetryAfter: duration(v.retry),
-		ResetAfter: duration(v.reset),
-		Window:     duration(v.window),
-		Delay:      duration(v.delay),
-	}
+	told.set(c, &v, cost, spent)
+	return told
 }
 
 // Keep returns the receipt of a charge of which cost stays when the rest is undone.
 func (c *Compiled) Keep(m Receipt, cost int64) Receipt { return c.engine.keep(m, cost) }
-
-// duration converts microseconds; Never stays never.
-func duration(us int64) time.Duration {
-	if us == Never {
-		return Never
-	}
-	return time.Duration(us) * time.Microsecond
-}

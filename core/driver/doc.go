@@ -7,11 +7,12 @@
 // package. A rule is a [Compiled]. What happens to a State is a [Charge]:
 //
 //	r := charge.Read(state, now)                         // what the state says now
-//	fits := charge.Fits(r)                               // Take: would it be admitted?
-//	state, changed = charge.Commit(state, r, now, all)   // Take: when all charges are known to fit
-//	state, changed = charge.Apply(state, r, now)         // Adjust: cannot be denied
+//	fits := charge.Fits(&r)                              // Take: would it be admitted?
+//	state, changed = charge.Commit(state, &r, now, all)  // Take: all says whether all charges fit
+//	charge.Answer(&r, all)                               // Take: fills in the Verdict
+//	state = charge.Apply(state, &r, now)                 // Adjust: cannot be denied
 //
-// Commit and Apply fill in [Charge.Verdict] and the [Receipt]. Package core/storetest has a
+// Package core/storetest has a
 // complete store of less than a hundred lines, and the conformance suite that every store
 // has to pass.
 //

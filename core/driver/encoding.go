@@ -6,31 +6,35 @@ import (
 )
 
 // The encoding of a State: nothing for the zero State; else a version, then integers as
-// unsigned varints: the time, amount and debt, and for each run of a log the time since the
+// unsigned varints: the time, amount and debt, or for each run of a log the time since the
 // run before and the number of events.
-const encodingVersion = 1
+const (
+	wordsEncoding = 1
+	logEncoding   = 2
+)
 
 // maxTime bounds the times of a State that was decoded.
 const maxTime = 1 << 53
 
 // IsZero says whether s is the State of a key of which nothing is used, which need not be
 // stored. Use [Compiled.ExpiresAt] to find one that means as little.
-func (s State) IsZero() bool { return s == State{} || s.time == 0 && s.amount == 0 && s.log.empty() }
+func (s State) IsZero() bool { return s == State{} || s.log != nil && len(*s.log) == int(s.time) }
 
 // AppendBinary implements encoding.BinaryAppender. The error is always nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
 	if s.IsZero() {
 		return b, nil
 	}
-	b = append(b, encodingVersion)
-	for _, n := range [...]int64{s.time, s.amount, s.debt} {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
 	if s.log == nil {
+		b = append(b, wordsEncoding)
+		for _, n := range [...]int64{s.time, s.amount, s.debt} {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
 		return b, nil
 	}
-	var last int64
-	for _, r := range s.log.live() {
+	b = append(b, logEncoding)
+	h, last := s.history(), int64(0)
+	for _, r := range h.live() {
 		b = binary.AppendUvarint(b, uint64(r.at-last))
 		b = binary.AppendUvarint(b, uint64(r.n))
 		last = r.at
@@ -49,17 +53,15 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		*s = State{}
 		return nil
 	}
-	d := decoder{rest: b[1:], failed: b[0] != encodingVersion}
-	next := State{time: d.number(maxTime), amount: d.number(maxCount), debt: d.number(maxTime)}
-	if len(d.rest) > 0 {
-		next.log = new(history)
-	}
-	for at := int64(0); len(d.rest) > 0 && !d.failed; {
-		step, n := d.number(maxTime), d.number(math.MaxInt64-next.log.count)
-		if at += step; at > maxTime || n == 0 || step == 0 && next.log.count > 0 {
-			d.failed = true
-		}
-		next.log.add(at, n)
+	d, next := decoder{rest: b[1:]}, State{}
+	switch b[0] {
+	case wordsEncoding:
+		next = State{time: d.number(maxTime), amount: d.number(maxCount), debt: d.number(maxTime)}
+		d.failed = d.failed || len(d.rest) > 0
+	case logEncoding:
+		next = d.log()
+	default:
+		d.failed = true
 	}
 	if d.failed {
 		return ErrCorruptState
@@ -83,4 +85,18 @@ func (d *decoder) number(limit int64) int64 {
 	}
 	d.rest = d.rest[size:]
 	return int64(n)
+}
+
+// log reads the runs of a log.
+func (d *decoder) log() State {
+	var h history
+	for at := int64(0); len(d.rest) > 0; {
+		step, n := d.number(maxTime), d.number(math.MaxInt64-h.count)
+		if at += step; at > maxTime || n == 0 || step == 0 && h.count > 0 {
+			d.failed = true
+			return State{}
+		}
+		h.add(at, n)
+	}
+	return h.state(State{})
 }

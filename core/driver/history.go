@@ -3,7 +3,7 @@ package driver
 import "unsafe"
 
 // A history is the events of a log: runs with strictly increasing times, oldest
-// first. A nil history is empty.
+// first. The zero history is empty. In a State, head and count are time and amount.
 type history struct {
 	runs  []run // from head on; what is before it has left
 	head  int
@@ -15,13 +15,33 @@ type history struct {
 type run struct{ at, n int64 }
 
 const (
-	historySize = int(unsafe.Sizeof(history{}))
-	runSize     = int(unsafe.Sizeof(run{}))
+	sliceSize = int(unsafe.Sizeof([]run{}))
+	runSize   = int(unsafe.Sizeof(run{}))
 )
+
+// history is the events of s, the State of a log.
+func (s State) history() (h history) {
+	if s.log != nil {
+		h = history{*s.log, int(s.time), s.amount}
+	}
+	return h
+}
+
+// state is the State of a log with the events of h, in the memory of s.
+func (h *history) state(s State) State {
+	if h.empty() {
+		return State{}
+	}
+	if s.log == nil {
+		s.log = new([]run)
+	}
+	*s.log, s.time, s.amount = h.runs, int64(h.head), h.count
+	return s
+}
 
 func (h *history) live() []run { return h.runs[h.head:] }
 
-func (h *history) empty() bool { return h == nil || len(h.runs) == h.head }
+func (h *history) empty() bool { return len(h.runs) == h.head }
 
 func (h *history) newest() int64 { return h.runs[len(h.runs)-1].at }
 

@@ -45,12 +45,12 @@ func (l *log) constants() Constants {
 func (l *log) stamp(now int64) int64 { return now - now%l.grain + l.grain - 1 }
 
 func (l *log) read(s State, now, cost int64) Reading {
-	stamp, h := l.stamp(now), s.log
+	stamp, h := l.stamp(now), s.history()
 	r := Reading{Phase: stamp - now}
 	if h.empty() {
 		return r
 	}
-	first, count := h.window(l.cutoff(h, now))
+	first, count := h.window(l.cutoff(&h, now))
 	if count == 0 {
 		return r
 	}
@@ -61,6 +61,10 @@ func (l *log) read(s State, now, cost int64) Reading {
 		r.Retry = min(h.nth(first, excess), stamp) + l.period - now
 	}
 	return r
+}
+
+func (l *log) fits(r Reading, cost, _ int64) bool {
+	return cost <= l.events && r.Count <= l.events-cost
 }
 
 // cutoff is the time at and before which nothing counts any more. The newest
@@ -88,12 +92,10 @@ func (l *log) trim(h *history, now int64) {
 
 // spend trims the log and records cost events at now.
 func (l *log) spend(s State, _ Reading, now, cost int64) State {
-	if s.log == nil {
-		s.log = new(history)
-	}
-	l.trim(s.log, now)
-	s.log.add(l.stamp(now), cost)
-	return s
+	h := s.history()
+	l.trim(&h, now)
+	h.add(l.stamp(now), cost)
+	return h.state(s)
 }
 
 // debit records n events at now, whether they fit or not. What is beyond the limit
@@ -111,8 +113,8 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s
 	}
-	h := s.log
-	l.trim(h, now)
+	h := s.history()
+	l.trim(&h, now)
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
 	switch {
@@ -124,7 +126,7 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 		h.count -= live[i].n
 		h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
 	}
-	return stateOfLog(h)
+	return h.state(s)
 }
 
 // credit forgets the n newest events of the window, or all if there are fewer.
@@ -132,8 +134,8 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 	if r.Count == 0 {
 		return s
 	}
-	h := s.log
-	l.trim(h, now)
+	h := s.history()
+	l.trim(&h, now)
 	for !h.empty() && n > 0 {
 		newest := &h.runs[len(h.runs)-1]
 		if newest.n > n {
@@ -143,19 +145,13 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 		}
 		n -= h.drop()
 	}
-	return stateOfLog(h)
+	return h.state(s)
 }
 
 func (l *log) rewrite(s State, _ Reading, now int64) State {
-	l.trim(s.log, now)
-	return stateOfLog(s.log)
-}
-
-func stateOfLog(h *history) State {
-	if h.empty() {
-		return State{}
-	}
-	return State{log: h}
+	h := s.history()
+	l.trim(&h, now)
+	return h.state(s)
 }
 
 func (l *log) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
@@ -163,14 +159,15 @@ func (l *log) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
 func (l *log) keep(m Receipt, _ int64) Receipt { return m }
 
 func (l *log) expiresAt(s State) int64 {
-	if s.log.empty() {
+	h := s.history()
+	if h.empty() {
 		return 0
 	}
-	return s.log.newest() + l.period
+	return h.newest() + l.period
 }
 
-func (l *log) verdict(r Reading, cost, _ int64, spent bool) verdict {
-	v := verdict{allowed: cost <= l.events && r.Count <= l.events-cost, window: l.period}
+func (l *log) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
+	v := verdict{allowed: l.fits(r, cost, maxDelay), window: l.period}
 	if r.Count > 0 {
 		v.reset = r.Last
 		v.window = r.First

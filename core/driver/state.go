@@ -8,10 +8,10 @@ package driver
 // State was given to [Charge.Commit] or [Charge.Apply], only the one that was returned is
 // used.
 type State struct {
-	time   int64 // of a bucket: when it will be full; of a fixed window: its beginning
-	amount int64 // of a bucket: the fraction of time; of a fixed window: the events in it
-	debt   int64 // of a bucket in debt: the time at which more was in use than it holds; else 0
-	log    *history
+	time   int64  // of a bucket: when it will be full; of a fixed window: its beginning
+	amount int64  // of a bucket: the fraction of time; of a fixed window: the events in it
+	debt   int64  // of a bucket in debt: the time at which more was in use than it holds; else 0
+	log    *[]run // of a log: see history
 }
 
 // Words returns the State of a bucket or fixed window as three numbers, for a store that
@@ -28,7 +28,7 @@ func (s State) Size() int {
 	if s.log == nil {
 		return 0
 	}
-	return historySize + runSize*cap(s.log.runs)
+	return sliceSize + runSize*cap(*s.log)
 }
 
 // Count returns the events that s remembers one by one, including those that do not count
@@ -37,15 +37,18 @@ func (s State) Count() int64 {
 	if s.log == nil {
 		return 0
 	}
-	return s.log.count
+	return s.amount
 }
 
-// Coarsen gives up about half of the memory of the State of a sliding algorithm, and some
-// exactness: two times of events become the later of the two. The events count longer for
-// it, never shorter. If s was larger than before only by the last Spend or Debit, it is no
-// larger afterwards.
-func (s State) Coarsen() {
-	if s.log != nil {
-		s.log.coarsen()
+// Coarsen returns the State of a sliding algorithm with about half of the memory, and less
+// exact: two times of events become the later of the two. The events count longer for
+// it, never shorter. If s was larger than before only by the last Spend or Debit, the new
+// State is no larger than before. Other States are returned as they are.
+func (s State) Coarsen() State {
+	if s.log == nil {
+		return s
 	}
+	h := s.history()
+	h.coarsen()
+	return h.state(s)
 }

@@ -28,3 +28,24 @@ type verdict struct {
 	delay     int64 // allowed: hold the event this long
 	window    int64 // the span within which no more than remaining can be used
 }
+
+// set makes v what u, which rule says about cost, means for a caller; spent tells whether the
+// cost was taken.
+func (v *Verdict) set(rule *Compiled, u *verdict, cost int64, spent bool) {
+	v.Rule, v.Allowed, v.Soft, v.Found = rule, u.allowed, false, false
+	if extra := rule.constants.Extra; extra != 0 {
+		u.remaining -= extra
+		v.Soft = u.allowed && (u.remaining < 0 || !spent && u.remaining < cost)
+		u.remaining = max(0, u.remaining)
+	}
+	v.Remaining = int(u.remaining)
+	v.RetryAfter, v.ResetAfter, v.Window, v.Delay = duration(u.retry), duration(u.reset), duration(u.window), duration(u.delay)
+}
+
+// duration converts microseconds; Never stays never.
+func duration(us int64) time.Duration {
+	if us == Never {
+		return Never
+	}
+	return time.Duration(us) * time.Microsecond
+}

@@ -36,6 +36,10 @@ func (w *window) read(s State, now, _ int64) Reading {
 	return r
 }
 
+func (w *window) fits(r Reading, cost, _ int64) bool {
+	return cost <= w.events && r.Count <= w.events-cost
+}
+
 // settled is how much of n is counted when count are counted already.
 func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
@@ -79,8 +83,8 @@ func (w *window) expiresAt(s State) int64 {
 	return s.time + w.period
 }
 
-func (w *window) verdict(r Reading, cost, _ int64, spent bool) verdict {
-	v := verdict{allowed: cost <= w.events && r.Count <= w.events-cost, window: r.Left}
+func (w *window) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
+	v := verdict{allowed: w.fits(r, cost, maxDelay), window: r.Left}
 	after := r.Count
 	if v.allowed && spent {
 		after += cost

@@ -28,20 +28,13 @@ func (s *shard) makeRoom(need int, now int64) bool {
 func (s *shard) evict(now int64) bool {
 	lowest := uint64(evictable)
 	cellVictim := candidate(&s.cells, now, s.keep, &lowest)
-	debtVictim := candidate(&s.debts, now, s.keep, &lowest)
-	tallyVictim := candidate(&s.tallies, now, s.keep, &lowest)
-	logVictim := candidate(&s.logs, now, s.keep, &lowest)
+	entryVictim := candidate(&s.entries, now, s.keep, &lowest)
 	if 0 < lowest && lowest < evictable {
 		s.stats.Evicted++
 	}
-	switch { // a later table has a candidate only if it is used less
-	case logVictim != 0:
-		forget(s, &s.logs, logVictim)
-	case tallyVictim != 0:
-		forget(s, &s.tallies, tallyVictim)
-	case debtVictim != 0:
-		forget(s, &s.debts, debtVictim)
-	case cellVictim != 0:
+	if entryVictim != 0 { // it is used less
+		forget(s, &s.entries, entryVictim)
+	} else if cellVictim != 0 {
 		forget(s, &s.cells, cellVictim)
 	}
 	return lowest < evictable
@@ -50,7 +43,7 @@ func (s *shard) evict(now int64) bool {
 // candidate returns the hash of an entry whose pressure is below lowest, and sets
 // lowest to that pressure; 0 if there is none. It visits a bounded number of slots,
 // and never takes an entry at keep.
-func candidate[V any, E entry[V]](t *table[V], now int64, keep place, lowest *uint64) (victim uint64) {
+func candidate[V any, E value[V]](t *table[V], now int64, keep place, lowest *uint64) (victim uint64) {
 	if *lowest == 0 {
 		return 0
 	}

@@ -18,12 +18,12 @@ func (s *Store) Weight() (weight, limit int) {
 func (s *Store) Recount() (weight int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		weight += recount(&sh.cells) + recount(&sh.debts) + recount(&sh.tallies) + recount(&sh.logs)
+		weight += recount(&sh.cells) + recount(&sh.entries)
 	}
 	return weight
 }
 
-func recount[V any, E entry[V]](t *table[V]) (weight int) {
+func recount[V any, E value[V]](t *table[V]) (weight int) {
 	for i := range t.slots {
 		if t.slots[i].hash != 0 {
 			weight += E(&t.slots[i].value).weight()
@@ -36,9 +36,9 @@ func recount[V any, E entry[V]](t *table[V]) (weight int) {
 func (s *Store) Bytes() (bytes int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		bytes += size(&sh.cells) + size(&sh.debts) + size(&sh.tallies) + size(&sh.logs)
-		for j := range sh.logs.slots {
-			bytes += 16 * sh.logs.slots[j].value.history.Size()
+		bytes += size(&sh.cells) + size(&sh.entries)
+		for j := range sh.entries.slots {
+			bytes += sh.entries.slots[j].value.state.Size()
 		}
 	}
 	return bytes
@@ -51,7 +51,7 @@ func size[V any](t *table[V]) int { return len(t.slots) * int(unsafe.Sizeof(slot
 // the overflow buckets.
 func (s *Store) MaxBytes(rules int) (bytes int) {
 	for i := range s.shards {
-		bytes += s.shards[i].limit*3/2 + spareSlots*(24+32+32+56) + rules*spillways*(56+16)*3/2
+		bytes += s.shards[i].limit*3/2 + spareSlots*(cellWeight+entryWeight) + rules*spillways*(entryWeight+56+16)*3/2
 	}
 	return bytes
 }
@@ -60,7 +60,7 @@ func (s *Store) MaxBytes(rules int) (bytes int) {
 func (s *Store) Visited() (slots int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		slots += int(sh.cells.hand + sh.debts.hand + sh.tallies.hand + sh.logs.hand)
+		slots += int(sh.cells.hand + sh.entries.hand)
 	}
 	return slots
 }
@@ -68,10 +68,10 @@ func (s *Store) Visited() (slots int) {
 // SearchLength returns the number of slots that a search for a new key visits on
 // average, in the kind of table where it is greatest.
 func (s *Store) SearchLength() float64 {
-	var sum, slots [4]int
+	var sum, slots [2]int
 	for i := range s.shards {
 		sh := &s.shards[i]
-		for j, kind := range [4][2]int{search(&sh.cells), search(&sh.debts), search(&sh.tallies), search(&sh.logs)} {
+		for j, kind := range [2][2]int{search(&sh.cells), search(&sh.entries)} {
 			sum[j] += kind[0]
 			slots[j] += kind[1]
 		}

@@ -222,7 +222,7 @@ func TestWeightsAddUp(t *testing.T) {
 			}
 			now -= 300_000
 			allow(t, l, "one")
-			if err := l.Reset(ctx, "one"); err != nil {
+			if _, err := l.Reset(ctx, "one"); err != nil {
 				t.Fatal(err)
 			}
 		}

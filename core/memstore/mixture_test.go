@@ -238,7 +238,7 @@ func TestStore_RandomMixture(t *testing.T) {
 				case 1:
 					err = l.Credit(ctx, key, 1+rng.IntN(3))
 				case 2:
-					err = l.Reset(ctx, key)
+					_, err = l.Reset(ctx, key)
 				case 3:
 					_, err = l.AllowN(ctx, key, 2)
 				default:

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A shard is a part of the keys behind one lock. All rules of one key live in
@@ -21,27 +21,25 @@ type shardState struct {
 	mu       sync.Mutex
 	last     int64 // the time of the last decision
 	spilled  bool
-	indebted bool // there are debts
-	cells    table[cell]
+	indebted bool        // there may be debts
+	cells    table[cell] // of the buckets that are not in debt
 
-	debts   table[debt]
-	tallies table[tally]
-	logs    table[record]
-	weight  int   // of all entries, in bytes
+	entries table[entry]
+	weight  int   // of all cells and entries, in bytes
 	limit   int   // of weight
 	keep    place // of an entry that must not be evicted now
 	stats   Stats
 }
 
-// An entry is the state of one rule of one key, as a table holds it.
-type entry[V any] interface {
+// A value is the state of one rule of one key, as a table holds it.
+type value[V any] interface {
 	*V
 	idle(now int64) bool       // it means nothing any more
 	pressure(now int64) uint64 // how near it is to refusing: 0 when idle, up to spent
 	weight() int               // of its slot and the memory behind it, in bytes
 }
 
-// spent is the pressure of an entry that would refuse one more event.
+// spent is the pressure of a value that would refuse one more event.
 const spent = 1024
 
 // pressure is the share of capacity that is in use, short of spent.
@@ -64,8 +62,8 @@ func newPlace(key, rule uint64) place {
 	return place{own: mix(key, rule), spill: mix(key>>32%spillways, ^rule)}
 }
 
-// find returns the entry at p, or nil if there is none.
-func find[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
+// find returns the value at p, or nil if there is none.
+func find[V any, E value[V]](s *shard, t *table[V], p place, now int64) *V {
 	if v := t.find(p.own); v != nil || !s.spilled {
 		return v
 	}
@@ -75,13 +73,14 @@ func find[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
 	return nil
 }
 
-// hold returns the entry at p, a new one if there is none. It may forget others.
-func hold[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
+// hold returns the value at p, or a new one, of which weight is the weight, if there is none.
+// It may forget others.
+func hold[V any, E value[V]](s *shard, t *table[V], p place, weight int, now int64) *V {
 	if v := find[V, E](s, t, p, now); v != nil {
 		return v
 	}
 	hash := p.own
-	if !s.makeRoom(E(new(V)).weight(), now) {
+	if !s.makeRoom(weight, now) {
 		hash, s.spilled = p.spill, true
 		s.stats.Spilled++
 		if v := t.find(hash); v != nil {
@@ -91,8 +90,8 @@ func hold[V any, E entry[V]](s *shard, t *table[V], p place, now int64) *V {
 	return insert[V, E](s, t, hash, now)
 }
 
-// insert makes a new entry, for which there is room.
-func insert[V any, E entry[V]](s *shard, t *table[V], hash uint64, now int64) *V {
+// insert makes a new value, for which there is room.
+func insert[V any, E value[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
 		if E(v).idle(now) {
 			s.weight -= E(v).weight()
@@ -104,41 +103,93 @@ func insert[V any, E entry[V]](s *shard, t *table[V], hash uint64, now int64) *V
 	return v
 }
 
-// forget removes the entry of hash.
-func forget[V any, E entry[V]](s *shard, t *table[V], hash uint64) {
+// forget removes the value of hash.
+func forget[V any, E value[V]](s *shard, t *table[V], hash uint64) {
 	if v := t.find(hash); v != nil {
 		s.weight -= E(v).weight()
 		t.remove(hash)
 	}
 }
 
-// setWindow stores the state of a fixed window.
-func (s *shard) setWindow(p place, state algo.Tally, w *algo.Window, now int64) {
-	*hold(s, &s.tallies, p, now) = tally{state, w}
+// load returns the State at p of a rule, and whether it belongs to p alone. The cell, if it is
+// not nil, is where the State is; it is good until something else is stored in the shard.
+func (s *shard) load(p place, rule *driver.Compiled, now int64) (state driver.State, own bool, at *cell) {
+	if !rule.Algorithm().IsBucket() || s.indebted {
+		if e := s.entries.find(p.own); e != nil {
+			return e.state, true, nil
+		}
+	}
+	if rule.Algorithm().IsBucket() {
+		if at = find(s, &s.cells, p, now); at != nil {
+			return at.state(), !s.spilled || s.cells.find(p.own) != nil, at
+		}
+	} else if e := find(s, &s.entries, p, now); e != nil {
+		return e.state, false, nil
+	}
+	return driver.State{}, false, nil
 }
 
-// change does f to the record at p. If it has grown, other entries may have to go
-// for it. Where none can, it gets coarser, which makes it as small as it was.
-func (s *shard) change(p place, r *record, now int64, f func(h *algo.History)) {
-	s.weight -= r.weight()
-	f(&r.history)
-	s.weight += r.weight()
+// saveBucket stores the State of a bucket. A debt for which there is no room is cut to an
+// empty bucket.
+func (s *shard) saveBucket(p place, rule *driver.Compiled, state driver.State, now int64) {
+	full, frac, debt, _ := state.Words()
+	if debt != 0 {
+		if s.saveDebt(p, rule, state, now) {
+			return
+		}
+		k := rule.Constants()
+		full, frac = now+k.Full.Micros, k.Full.Frac
+	}
+	if s.indebted && s.entries.find(p.own) != nil {
+		// It has a place of its own, and must not be written to a spillway.
+		forget(s, &s.entries, p.own)
+		s.indebted = s.entries.used > 0
+		insert(s, &s.cells, p.own, now).set(full, frac, tolerance(rule))
+		return
+	}
+	hold(s, &s.cells, p, cellWeight, now).set(full, frac, tolerance(rule))
+}
+
+func (s *shard) saveDebt(p place, rule *driver.Compiled, state driver.State, now int64) (saved bool) {
+	e := s.entries.find(p.own)
+	if e == nil {
+		if !s.makeRoom(entryWeight, now) {
+			return false
+		}
+		e = insert(s, &s.entries, p.own, now)
+	}
+	forget(s, &s.cells, p.own)
+	*e, s.indebted = entry{state, rule}, true
+	return true
+}
+
+// saveEntry stores a State where loaded was. size was its Size, before it became a part of
+// state. If that has grown, others may have to go for it. Where none can, it gets coarser,
+// which makes it as small as it was.
+func (s *shard) saveEntry(p place, rule *driver.Compiled, state, loaded driver.State, size int, now int64) {
+	e := hold(s, &s.entries, p, entryWeight+state.Size(), now)
+	if e.state != loaded { // it is new, or a spillway
+		size = e.state.Size()
+	}
+	s.weight += state.Size() - size
+	*e = entry{state, rule}
+	if s.weight <= s.limit {
+		return
+	}
 	s.keep = p
 	fits := s.makeRoom(0, now)
 	s.keep = place{}
-	if fits {
-		return
-	}
-	if r := find(s, &s.logs, p, now); r != nil { // makeRoom may have moved it
-		s.weight -= r.weight()
-		r.history.Coarsen()
-		s.weight += r.weight()
+	if !fits {
+		if e := find(s, &s.entries, p, now); e != nil { // makeRoom may have moved it
+			s.weight -= e.state.Size()
+			e.state = e.state.Coarsen()
+			s.weight += e.state.Size()
+		}
 	}
 }
 
-// changeLog does f to the log at p, a new one if there is none.
-func (s *shard) changeLog(p place, l *algo.Log, now int64, f func(h *algo.History)) {
-	r := hold(s, &s.logs, p, now)
-	r.rule = l
-	s.change(p, r, now, f)
+// forget removes the State that belongs to p alone. A spillway is shared and stays.
+func (s *shard) forget(p place) {
+	forget(s, &s.cells, p.own)
+	forget(s, &s.entries, p.own)
 }

@@ -1,4 +1,4 @@
-// Package memstore is a [core.Store] in the memory of this process.
+// Package memstore is a [driver.Store] in the memory of this process.
 //
 // It needs no goroutine and no cleaning up: what has refilled counts as absent,
 // and its memory is used again. Time is the monotonic clock, through
@@ -27,7 +27,7 @@
 //
 // The default has room for two million token buckets, but for some 6000 exact logs
 // of 500 events that are full: a log counts for what it remembers. A
-// [core.SlidingWindow] makes the same promise in a tenth of that.
+// core.SlidingWindow makes the same promise in a tenth of that.
 //
 // # Keys are hashes
 //
@@ -38,12 +38,11 @@
 package memstore
 
 import (
-	"context"
 	"hash/maphash"
 	"math/bits"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
@@ -66,7 +65,7 @@ const (
 // A Store keeps the state of rules in this process. It is made by [New], is
 // safe for concurrent use, and needs no closing.
 type Store struct {
-	core.Namespace
+	driver.Namespace
 
 	shards []shard
 	seed   maphash.Seed
@@ -158,36 +157,3 @@ func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
 
 // shardOf is where all rules of a key live.
 func (s *Store) shardOf(key uint64) uint64 { return key & uint64(len(s.shards)-1) }
-
-// Take implements [core.Store]. Its only errors are [core.ErrInvalidCharge] and
-// those of a ctx that is done already.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
-	if len(charges) == 1 {
-		s.takeOne(&charges[0])
-		return nil
-	}
-	var room [4]step
-	steps := room[:]
-	if len(charges) > len(room) {
-		steps = make([]step, len(charges))
-	}
-	steps = steps[:len(charges)]
-	for i := range charges {
-		if i > 0 && charges[i].Key == charges[i-1].Key {
-			steps[i].aim(s, &charges[i], steps[i-1].key)
-		} else {
-			steps[i].aim(s, &charges[i], s.hash(charges[i].Key))
-		}
-	}
-	s.decideLocked(charges, steps)
-	for i := range steps {
-		steps[i].answer(&charges[i])
-	}
-	return nil
-}

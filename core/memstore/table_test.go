@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"testing"
 	"unsafe"
-
-	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // The table behaves as a map under any mixture of inserts and removals.
@@ -94,15 +92,13 @@ func TestShards_Number(t *testing.T) {
 }
 
 // The weights are the sizes of the slots. On 32-bit platforms slots are smaller.
-func TestEntry_Weight_SizeOfSlot(t *testing.T) {
+func TestValue_Weight_SizeOfSlot(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		got, want int
 	}{
 		{"cell", (*cell)(nil).weight(), int(unsafe.Sizeof(slot[cell]{}))},
-		{"debt", (*debt)(nil).weight(), int(unsafe.Sizeof(slot[debt]{}))},
-		{"tally", (*tally)(nil).weight(), int(unsafe.Sizeof(slot[tally]{}))},
-		{"record", new(record).weight(), int(unsafe.Sizeof(slot[record]{}) + unsafe.Sizeof(algo.Run{}))},
+		{"entry", new(entry).weight(), int(unsafe.Sizeof(slot[entry]{}))},
 	} {
 		if c.got < c.want || c.got > c.want && strconv.IntSize == 64 {
 			t.Errorf("%s: got %d bytes, expected %d", c.name, c.got, c.want)

@@ -1,33 +1,152 @@
 package memstore
 
 import (
+	"context"
 	"slices"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A step is what the store works out about one charge.
 type step struct {
-	key   uint64
+	key   uint64 // the hash of the charge's
 	shard *shard
 	place place
 
-	cell    *cell // what was found; good until another entry of the shard is stored
-	fits    bool
-	taken   bool
-	moved   bool         // the state has to be written even if nothing is taken
-	used    algo.Span    // of a bucket
-	count   int64        // of a fixed window
-	left    int64        // of a fixed window
-	reading algo.Reading // of a log
+	state   driver.State
+	size    int   // of state, when it was loaded
+	own     bool  // state belongs to the key alone
+	cell    *cell // where state is; good until something else is stored in the shard
+	reading driver.Reading
 }
 
 // aim finds out where the state of c is. key is the hash of its key.
-func (st *step) aim(s *Store, c *core.Charge, key uint64) {
+func (st *step) aim(s *Store, c *driver.Charge, key uint64) {
 	st.key = key
 	st.shard = &s.shards[s.shardOf(key)]
 	st.place = newPlace(key, c.Rule.ID())
+}
+
+// Take implements [driver.Store]. It returns nil.
+func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
+	if len(charges) == 1 {
+		s.takeOne(&charges[0])
+		return nil
+	}
+	var room [4]step
+	var locks [4]uint64
+	steps := s.aim(charges, room[:])
+	shards := s.shardsOf(steps, locks[:0])
+	now := s.lock(shards)
+	admitted := true
+	for i := range steps {
+		c, st := &charges[i], &steps[i]
+		st.load(c, now)
+		admitted = admitted && (c.Rule.Shadow() || c.Fits(&st.reading))
+	}
+	for i := range steps {
+		c, st := &charges[i], &steps[i]
+		if st.shard.spilled {
+			st.load(c, now) // another charge of the decision may share the spillway
+		}
+		if state, changed := c.Commit(st.state, &st.reading, now, admitted); changed {
+			st.save(c, state, now)
+		}
+	}
+	s.unlock(shards)
+	for i := range steps {
+		charges[i].Answer(&steps[i].reading, admitted)
+	}
+	return nil
+}
+
+// takeOne is Take for what is asked most: one charge, one lock.
+func (s *Store) takeOne(c *driver.Charge) {
+	var st step
+	st.aim(s, c, s.hash(c.Key))
+	sh := st.shard
+	now := s.now()
+	sh.mu.Lock()
+	if s.clock == nil {
+		now = sh.forward(now)
+	}
+	st.state, st.own, st.cell = sh.load(st.place, c.Rule, now)
+	st.size = st.state.Size()
+	r := c.Read(st.state, now)
+	if state, changed := c.Commit(st.state, &r, now, true); changed {
+		if full, frac, debt, _ := state.Words(); st.cell != nil && debt == 0 {
+			st.cell.set(full, frac, tolerance(c.Rule))
+		} else {
+			st.save(c, state, now)
+		}
+	}
+	sh.mu.Unlock()
+	c.Answer(&r, true)
+}
+
+// load reads the state of c.
+func (st *step) load(c *driver.Charge, now int64) {
+	st.state, st.own, st.cell = st.shard.load(st.place, c.Rule, now)
+	st.size = st.state.Size()
+	st.reading = c.Read(st.state, now)
+}
+
+// save stores state in place of the one that was loaded.
+func (st *step) save(c *driver.Charge, state driver.State, now int64) {
+	if c.Rule.Algorithm().IsBucket() {
+		st.shard.saveBucket(st.place, c.Rule, state, now)
+	} else {
+		st.shard.saveEntry(st.place, c.Rule, state, st.state, st.size, now)
+	}
+}
+
+// aim returns the steps of charges, in room if it suffices.
+func (s *Store) aim(charges []driver.Charge, room []step) []step {
+	if len(charges) > len(room) {
+		room = make([]step, len(charges))
+	}
+	steps := room[:len(charges)]
+	for i := range charges {
+		if i > 0 && charges[i].Key == charges[i-1].Key {
+			steps[i].aim(s, &charges[i], steps[i-1].key)
+		} else {
+			steps[i].aim(s, &charges[i], s.hash(charges[i].Key))
+		}
+	}
+	return steps
+}
+
+// shardsOf appends the shards of steps to shards, each once, in ascending order.
+func (s *Store) shardsOf(steps []step, shards []uint64) []uint64 {
+	for i := range steps {
+		shards = append(shards, s.shardOf(steps[i].key))
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+// lock locks shards, which are in ascending order, so that two decisions cannot wait for each
+// other, and returns the time.
+func (s *Store) lock(shards []uint64) (now int64) {
+	now = s.now()
+	for _, i := range shards {
+		s.shards[i].mu.Lock()
+	}
+	if s.clock == nil {
+		for _, i := range shards {
+			now = s.shards[i].forward(now)
+		}
+		for _, i := range shards {
+			s.shards[i].last = now
+		}
+	}
+	return now
+}
+
+func (s *Store) unlock(shards []uint64) {
+	for _, i := range shards {
+		s.shards[i].mu.Unlock()
+	}
 }
 
 // forward is now, or the time of the shard's last decision if that is later. The
@@ -36,172 +155,4 @@ func (st *step) aim(s *Store, c *core.Charge, key uint64) {
 func (sh *shard) forward(now int64) int64 {
 	sh.last = max(sh.last, now)
 	return sh.last
-}
-
-// takeOne is Take for what is asked most: one charge, one lock.
-func (s *Store) takeOne(c *core.Charge) {
-	var st step
-	st.aim(s, c, s.hash(c.Key))
-	now := s.now()
-	st.shard.mu.Lock()
-	if s.clock == nil {
-		now = st.shard.forward(now)
-	}
-	st.read(c, now)
-	st.conclude(c, now, true)
-	st.shard.mu.Unlock()
-	st.answer(c)
-}
-
-// decideLocked decides under the locks of all shards that it needs. They are
-// taken in ascending order, so that two decisions cannot wait for each other.
-func (s *Store) decideLocked(charges []core.Charge, steps []step) {
-	now := s.now()
-	var room [4]uint64
-	shards := room[:0]
-	for i := range steps {
-		shards = append(shards, s.shardOf(steps[i].key))
-	}
-	slices.Sort(shards)
-	shards = slices.Compact(shards)
-	for _, i := range shards {
-		s.shards[i].mu.Lock()
-	}
-	s.decide(charges, steps, now)
-	for _, i := range shards {
-		s.shards[i].mu.Unlock()
-	}
-}
-
-// decide reads every state, and writes them if all charges fit that count. The
-// shards are locked.
-func (s *Store) decide(charges []core.Charge, steps []step, now int64) {
-	if s.clock == nil {
-		for i := range steps {
-			now = steps[i].shard.forward(now)
-		}
-		for i := range steps {
-			steps[i].shard.last = now
-		}
-	}
-	admitted := true
-	for i := range steps {
-		steps[i].read(&charges[i], now)
-		admitted = admitted && (steps[i].fits || charges[i].Rule.IsShadow())
-	}
-	for i := range steps {
-		steps[i].cell = nil
-		steps[i].conclude(&charges[i], now, admitted)
-	}
-}
-
-// conclude applies the decision to the state of c. A Spend or Peek that is denied writes
-// back a state that lies too far ahead: a caller that only peeks would be denied until the
-// clock caught up.
-func (st *step) conclude(c *core.Charge, now int64, admitted bool) {
-	switch {
-	case !c.Op.Asks():
-		st.tell(c, now)
-	case admitted && st.fits:
-		if st.taken = c.Op == core.Spend; st.taken {
-			st.spend(c, now)
-		}
-	case st.moved:
-		st.move(c, now)
-	}
-}
-
-func (st *step) read(c *core.Charge, now int64) {
-	p, cost, sh := c.Rule.Program(), c.Asked(), st.shard
-	switch p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		var level algo.Level
-		level, st.cell = sh.bucket(st.place, now)
-		st.used, st.moved = p.Bucket.Used(level, now)
-		st.fits = p.Bucket.Fits(st.used, cost, c.Patience())
-	case algo.KindFixedWindow:
-		st.left = p.Window.Left(now)
-		if found := find(sh, &sh.tallies, st.place, now); found != nil {
-			st.count, st.moved = p.Window.Used(found.state, now)
-		}
-		st.fits = p.Window.Fits(st.count, cost)
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		var history algo.History
-		if found := find(sh, &sh.logs, st.place, now); found != nil {
-			history, st.moved = found.history, p.Log.Moved(&found.history, now)
-		}
-		st.reading = p.Log.Read(&history, now, cost)
-		st.fits = p.Log.Fits(st.reading, cost)
-	default:
-		panic(p.Kind.Unknown())
-	}
-	st.fits = st.fits || !c.Op.Asks()
-}
-
-// spend takes the cost.
-func (st *step) spend(c *core.Charge, now int64) {
-	switch p, cost := c.Rule.Program(), int64(c.Cost); p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		if st.shard.spilled {
-			st.read(c, now) // another charge of the decision may share the spillway
-		}
-		st.receipt(c, now)
-		level := p.Bucket.Spend(st.used, now, cost)
-		if st.cell != nil {
-			st.cell.set(level.Until, tolerance(&p.Bucket))
-		} else {
-			st.shard.setBucket(st.place, level, &p.Bucket, now)
-		}
-	case algo.KindFixedWindow:
-		if st.shard.spilled {
-			st.read(c, now)
-		}
-		st.receipt(c, now)
-		st.shard.setWindow(st.place, p.Window.At(st.count+cost, now), &p.Window, now)
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		st.receipt(c, now)
-		st.shard.changeLog(st.place, &p.Log, now, func(h *algo.History) { p.Log.Spend(h, now, cost) })
-	default:
-		panic(p.Kind.Unknown())
-	}
-}
-
-// move writes back a state that the clock has left behind.
-func (st *step) move(c *core.Charge, now int64) {
-	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		st.shard.setBucket(st.place, p.Bucket.At(st.used, now), &p.Bucket, now)
-	case algo.KindFixedWindow:
-		st.shard.setWindow(st.place, p.Window.At(st.count, now), &p.Window, now)
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		if found := find(st.shard, &st.shard.logs, st.place, now); found != nil {
-			st.shard.change(st.place, found, now, func(h *algo.History) { p.Log.Trim(h, now) })
-		}
-	default:
-		panic(p.Kind.Unknown())
-	}
-}
-
-// receipt notes what an Undo has to know, before anything is taken.
-func (st *step) receipt(c *core.Charge, now int64) {
-	if c.Receipt != nil {
-		*c.Receipt = core.Receipt{At: now, Used: st.used}
-	}
-}
-
-// answer fills in the State. It needs no lock.
-func (st *step) answer(c *core.Charge) {
-	cost := c.Asked()
-	var v algo.Verdict
-	switch p := c.Rule.Program(); p.Kind {
-	case algo.KindTokenBucket, algo.KindLeakyBucket:
-		v = p.Bucket.Verdict(st.used, cost, c.Patience(), st.taken)
-	case algo.KindFixedWindow:
-		v = p.Window.Verdict(st.count, st.left, cost, st.taken)
-	case algo.KindSlidingLog, algo.KindSlidingWindow:
-		v = p.Log.Verdict(st.reading, cost, st.taken)
-	default:
-		panic(p.Kind.Unknown())
-	}
-	c.Answer(v, st.taken)
 }

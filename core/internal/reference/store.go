@@ -58,13 +58,14 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		readings[i] = c.Read(s.states[at(c)], now)
-		admitted = admitted && (c.Rule.Shadow() || c.Fits(readings[i]))
+		admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
 	}
 	for i := range charges {
 		c := &charges[i]
-		if state, changed := c.Commit(s.states[at(c)], readings[i], now, admitted); changed {
+		if state, changed := c.Commit(s.states[at(c)], &readings[i], now, admitted); changed {
 			s.states[at(c)] = state
 		}
+		c.Answer(&readings[i], admitted)
 	}
 	return nil
 }
@@ -81,7 +82,8 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		state := s.states[at(c)]
-		s.states[at(c)], _ = c.Apply(state, c.Read(state, now), now)
+		r := c.Read(state, now)
+		s.states[at(c)] = c.Apply(state, &r, now)
 	}
 	return nil
 }
