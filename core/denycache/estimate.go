@@ -36,7 +36,8 @@ func (e *entry) beyond(cost, now int64) *answer {
 // to the same cost, or else to any cost, or as of a key of which nothing is used.
 func (e *entry) estimate(c *driver.Charge, now int64) {
 	if e == nil || !e.about(c.Rule) {
-		c.Answer(untouched(c.Rule), false)
+		r := untouched(c.Rule)
+		c.Answer(&r, false)
 		return
 	}
 	last := &e.answers[0]
