@@ -25,6 +25,7 @@ type answer struct {
 	until   int64
 	verdict driver.Verdict
 	made    *driver.Compiled // what the Store has made of the rule of the charge; nil if nothing
+	count   int64            // of a window or log: the events that counted, at least
 }
 
 // answerTo is what the Store has said about c. All costs above the capacity of the rule are
@@ -36,6 +37,11 @@ func answerTo(c *driver.Charge) answer {
 	}
 	if c.Verdict.Rule != c.Rule {
 		a.made = c.Verdict.Rule
+	}
+	k := a.rule(c).Constants()
+	a.count = k.Capacity - k.Extra - int64(c.Verdict.Remaining)
+	if !c.Verdict.Allowed {
+		a.count = max(a.count, k.Capacity-a.cost+1)
 	}
 	return a
 }

@@ -18,7 +18,7 @@ func (e *entry) deny(c *driver.Charge, d *answer, now int64) bool {
 		}
 		r.Retry = max(r.Retry, later.reading(rule, now).Retry)
 	}
-	d.fill(c, r)
+	d.fill(c, &r)
 	return !c.Verdict.Allowed
 }
 
@@ -46,7 +46,8 @@ func (e *entry) estimate(c *driver.Charge, now int64) {
 			last = a
 		}
 	}
-	last.fill(c, last.reading(last.rule(c), now))
+	r := last.reading(last.rule(c), now)
+	last.fill(c, &r)
 }
 
 // untouched is the Reading of a key of which nothing is used. The end of a fixed window is not
@@ -60,10 +61,12 @@ func isLog(r *driver.Compiled) bool {
 // fill fills in the Verdict of c from r, a reading of a. Time that a bucket is in use is
 // rounded up to a microsecond, so r may have a token less; but what remained when a was heard
 // is never less later.
-func (a *answer) fill(c *driver.Charge, r driver.Reading) {
-	rule := a.rule(c)
-	c.Verdict = rule.Verdict(r, c.Asked(), c.Patience(), false)
-	if rule.Algorithm().IsBucket() {
+func (a *answer) fill(c *driver.Charge, r *driver.Reading) {
+	whole := c.Rule
+	c.Rule = a.rule(c)
+	c.Answer(r, false)
+	c.Rule = whole
+	if whole.Algorithm().IsBucket() {
 		c.Verdict.Remaining = max(c.Verdict.Remaining, a.verdict.Remaining)
 	}
 }
@@ -84,17 +87,14 @@ func (a *answer) reading(rule *driver.Compiled, now int64) driver.Reading {
 	if rule.Algorithm().IsBucket() {
 		return driver.Reading{Used: driver.Span{Micros: used}}
 	}
-	k := rule.Constants()
 	first := v.Window.Microseconds() - since
 	if first <= 0 {
 		first = used
 	}
-	r := driver.Reading{Count: k.Capacity - k.Extra - int64(v.Remaining), Left: first, First: first, Last: used, Retry: first}
+	r := driver.Reading{Count: a.count, Left: first, First: first, Last: used, Retry: first}
 	if !v.Allowed && v.RetryAfter != driver.Never {
-		if r.Retry = v.RetryAfter.Microseconds() - since; r.Retry > 0 {
-			r.Count = max(r.Count, k.Capacity-a.cost+1)
-		} else {
-			r.Count, r.Retry = min(r.Count, k.Capacity-a.cost), first
+		if r.Retry = v.RetryAfter.Microseconds() - since; r.Retry <= 0 {
+			r.Count, r.Retry = min(r.Count, rule.Capacity()-a.cost), first
 		}
 	}
 	return r
