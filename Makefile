@@ -58,7 +58,7 @@ staticcheck:
 
 # The packages of which no test needs Redis. The others are vetted and built only. The
 # builds are not optimized, which takes a third less time.
-NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/internal/algo ./core/memstore ./core/gate ./core/load
+NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/driver ./core/internal/oracle ./core/memstore ./core/gate ./core/gate/adapter ./core/gate/internal/request ./core/load
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems

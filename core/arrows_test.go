@@ -14,6 +14,7 @@ var allowed = map[string][]string{
 	"core":                    {"core/internal/algo", "core/internal/argument"},
 	"core/internal/algo":      {},
 	"core/internal/argument":  {},
+	"core/internal/oracle":    {},
 	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
 	"core/internal/reference": {"core", "core/internal/algo"},
 	"core/memstore":           {"core", "core/internal/argument", "core/internal/algo"},
@@ -23,12 +24,17 @@ var allowed = map[string][]string{
 	"core/failover":           {"core", "core/internal/argument", "core/internal/algo"},
 	"core/lease":              {"core", "core/internal/argument", "core/internal/algo"},
 	"core/denycache":          {"core", "core/internal/argument", "core/internal/algo", "github.com/maypok86/otter/v2"},
-	"core/gate":               {"core", "keyfunc", "github.com/felixge/httpsnoop"},
-	"core/gate/gatetest":      {"core", "core/memstore", "core/gate", "keyfunc"},
+	"core/gate":               {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/problem", "core/gate/internal/request", "keyfunc"},
+	"core/gate/adapter":       {"core", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/problem", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
+	"core/gate/gatetest":      {"core", "core/memstore", "core/gate", "core/gate/adapter", "keyfunc"},
 	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
-	"nethttplimit":            {"core", "core/gate", "keyfunc"},
-	"ginlimit":                {"core", "core/gate", "keyfunc", "github.com/gin-gonic/gin"},
-	"echolimit":               {"core", "core/gate", "keyfunc", "github.com/labstack/echo/v4"},
+	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
+	"ginlimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
+	"echolimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
+
+	"core/gate/internal/config":  {"core", "keyfunc"},
+	"core/gate/internal/problem": {},
+	"core/gate/internal/request": {"core"},
 }
 
 func goList(t *testing.T, args ...string) []string {

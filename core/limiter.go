@@ -191,8 +191,7 @@ func (b *batch) free() {
 	if cap(b.charges) > 64 {
 		return
 	}
-	clear(b.charges)
-	clear(b.rules)
+	clear(b.charges) // rules may stay: they are few, and the pool forgets them
 	b.charges, b.rules = b.charges[:0], b.rules[:0]
 	batches.Put(b)
 }

@@ -5,7 +5,8 @@
 //	e := echo.New()
 //	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
 //
-// The options are in package gate, which says what clients get to see.
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// header fields and the answers.
 package echolimit
 
 import (
@@ -17,10 +18,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-const adapter = "echolimit"
+const name = "echolimit"
 
 // New returns a middleware that asks l whether the key of a request is within
 // its limits, and runs the next handler if so. The handler finds the decision
@@ -42,7 +44,7 @@ const adapter = "echolimit"
 // never work: a nil limiter, key function or option, an option of another
 // adapter, limiters on different Stores.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
-	g, onDenied := gate.New[func(echo.Context, core.Decision) error](adapter, l, key, opts...)
+	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r, outcome, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
@@ -66,7 +68,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 // could not be decided do not come here: see [gate.OnError]. OnDenied panics if
 // f is nil.
 func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
-	return gate.Denied(adapter, f)
+	return adapter.Denied(name, f)
 }
 
 // RealIP keys by c.RealIP(), Echo's own idea of the client. Without an

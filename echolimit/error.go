@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 )
 
 // httpError is p for the application's HTTPErrorHandler.
@@ -20,7 +21,7 @@ import (
 func httpError(c echo.Context, p *gate.Problem) *echo.HTTPError {
 	h := c.Response().Header()
 	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
-	p.BeforeMarshal(func() {
+	adapter.BeforeMarshal(p, func() {
 		if inDefaultHandler() && h.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
 			h.Set(echo.HeaderContentType, gate.ProblemMediaType)
 		}

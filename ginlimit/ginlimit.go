@@ -5,7 +5,8 @@
 //	router := gin.New()
 //	router.Use(ginlimit.New(api, keyfunc.RemoteIP()))
 //
-// The options are in package gate, which says what clients get to see.
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// header fields and the answers.
 package ginlimit
 
 import (
@@ -17,10 +18,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-const adapter = "ginlimit"
+const name = "ginlimit"
 
 // New returns a middleware that asks l whether the key of a request is within
 // its limits. If so, the next handler runs, and finds the decision with
@@ -42,9 +44,9 @@ const adapter = "ginlimit"
 // never work: a nil limiter, key function or option, an option of another
 // adapter, limiters on different Stores.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
-	g, onDenied := gate.New[func(*gin.Context, core.Decision)](adapter, l, key, opts...)
+	g, onDenied := adapter.New[func(*gin.Context, core.Decision)](name, l, key, opts...)
 	// A *gin.Context asks the context of its request only if the engine is told to.
-	gate.RegisterRequestKey(gin.ContextRequestKey)
+	adapter.RegisterRequestKey(gin.ContextRequestKey)
 	return func(c *gin.Context) {
 		r, outcome, refused := g.Admit(c, c.Writer.Header(), c.Request)
 		c.Request = r
@@ -61,7 +63,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 				return
 			}
 		} else {
-			refused.Write(c.Writer, r)
+			adapter.WriteProblem(c.Writer, r, refused.Problem)
 		}
 		c.Writer = answered{c.Writer}
 	}
@@ -73,7 +75,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 // this one may. Requests that could not be decided do not come here: see
 // [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
-	return gate.Denied(adapter, f)
+	return adapter.Denied(name, f)
 }
 
 // ClientIP keys by c.ClientIP(), Gin's own idea of the client. Gin believes the

@@ -7,12 +7,12 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 )
 
 // run runs the handlers that follow if o has to know how they end. Otherwise Gin
 // does.
-func run(o *gate.Outcome, c *gin.Context) {
+func run(o *adapter.Outcome, c *gin.Context) {
 	if o == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func run(o *gate.Outcome, c *gin.Context) {
 // Gin has no status.
 type writer struct {
 	gin.ResponseWriter
-	outcome *gate.Outcome
+	outcome *adapter.Outcome
 }
 
 // Unwrap is for http.ResponseController.

@@ -6,7 +6,8 @@
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP())
 //	http.ListenAndServe(":8080", limit(mux))
 //
-// The options are in package gate, which says what clients get to see.
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// header fields and the answers.
 package nethttplimit
 
 import (
@@ -14,10 +15,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-const adapter = "nethttplimit"
+const name = "nethttplimit"
 
 // New returns a middleware that asks l whether the key of a request is within
 // its limits, and runs the next handler if so. The handler finds the decision
@@ -28,10 +30,10 @@ const adapter = "nethttplimit"
 // never work: a nil limiter, key function or option, an option of another
 // adapter, limiters on different Stores. The middleware panics on a nil handler.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
-	g, onDenied := gate.New[func(http.ResponseWriter, *http.Request, core.Decision)](adapter, l, key, opts...)
+	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
-			panic(adapter + ": New: handler is nil")
+			panic(name + ": New: handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r, outcome, refused := g.Admit(r.Context(), w.Header(), r)
@@ -44,7 +46,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 			case onDenied != nil && refused.Denied():
 				onDenied(w, r, refused.Decision)
 			default:
-				refused.Write(w, r)
+				adapter.WriteProblem(w, r, refused.Problem)
 			}
 		})
 	}
@@ -55,5 +57,5 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 // use 429: an f that writes nothing answers 200. Requests that could not be decided do not come here: see
 // [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
-	return gate.Denied(adapter, f)
+	return adapter.Denied(name, f)
 }

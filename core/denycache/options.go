@@ -1,9 +1,16 @@
 package denycache
 
-import "time"
+import (
+	"time"
 
-// An Option changes what New makes.
-type Option func(*config)
+	"github.com/weir-go/weir/core/internal/argument"
+)
+
+// An Option changes what New makes. The options are the functions of this package that
+// return one.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
 
 type config struct {
 	maxKeys int
@@ -21,7 +28,7 @@ func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")
 	}
-	return func(c *config) { c.maxKeys = n }
+	return option(func(c *config) { c.maxKeys = n })
 }
 
 // DefaultMaxAge is how long a denial is believed when [MaxAge] is not given.
@@ -35,5 +42,5 @@ func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("denycache: MaxAge: not positive")
 	}
-	return func(c *config) { c.maxAge = d }
+	return option(func(c *config) { c.maxAge = d })
 }

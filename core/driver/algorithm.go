@@ -38,29 +38,77 @@ func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket
 // Unknown is the panic of a switch that has no case for a: no algorithm runs as another one.
 func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine is one algorithm with its constants. Spans of time are in microseconds. A State
-// that it returns may share memory with the one that it was given, which is not used again.
+// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans of time are
+// in microseconds. A State that it returns may share memory with the one that it was given,
+// which is not used again. The methods on the way of every decision are called through the
+// functions below, which know the types, so that a Reading can stay where it is: through the
+// interface it would have to be copied or allocated, which takes a sixth of a decision.
 type engine interface {
-	// read says what s means at now; nothing changes.
-	read(s State, now, cost int64) Reading
-	// fits says whether cost, which may be held for maxDelay, is admitted at r.
-	fits(r Reading, cost, maxDelay int64) bool
-	// verdict says what r, before any spending, means for cost, which may be held for
-	// maxDelay; spent tells whether it was then taken.
-	verdict(r Reading, cost, maxDelay int64, spent bool) verdict
-
 	// What follows is done to s, of which r was read at now.
 
-	spend(s State, r Reading, now, cost int64) State // which fits
 	debit(s State, r Reading, now, n int64) State
 	credit(s State, r Reading, now, n int64) State
 	undo(s State, r Reading, now, n int64, m Receipt) State
 	rewrite(s State, r Reading, now int64) State // after the clock stepped back
 
-	receipt(r Reading, now int64) Receipt // of a charge at r
-	keep(m Receipt, cost int64) Receipt   // of the part of a charge that stays when the rest is undone
-	expiresAt(s State) int64              // when s means nothing any more
+	keep(m Receipt, cost int64) Receipt // of the part of a charge that stays when the rest is undone
+	expiresAt(s State) int64            // when s means nothing any more
 	constants() Constants
+}
+
+// read makes r, which is zero, what s means at now; nothing else changes.
+func (c *Compiled) read(r *Reading, s State, now, cost int64) {
+	switch e := c.engine.(type) {
+	case *bucket:
+		e.read(r, s, now)
+	case *window:
+		e.read(r, s, now)
+	case *log:
+		e.read(r, s, now, cost)
+	default:
+		panic(c.Algorithm().Unknown())
+	}
+}
+
+// fits says whether cost, which may be held for maxDelay, is admitted at r.
+func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
+	switch e := c.engine.(type) {
+	case *bucket:
+		return e.fits(r, cost, maxDelay)
+	case *window:
+		return e.fits(r, cost)
+	case *log:
+		return e.fits(r, cost)
+	}
+	panic(c.Algorithm().Unknown())
+}
+
+// spend takes cost, which fits, from s, of which r was read at now.
+func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
+	switch e := c.engine.(type) {
+	case *bucket:
+		return e.spend(r, now, cost)
+	case *window:
+		return e.spend(r, now, cost)
+	case *log:
+		return e.spend(s, now, cost)
+	}
+	panic(c.Algorithm().Unknown())
+}
+
+// verdict makes v, which is zero, what r, before any spending, means for cost, which may be
+// held for maxDelay; spent tells whether it was then taken.
+func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
+	switch e := c.engine.(type) {
+	case *bucket:
+		e.verdict(v, r, cost, maxDelay, spent)
+	case *window:
+		e.verdict(v, r, cost, spent)
+	case *log:
+		e.verdict(v, r, cost, spent)
+	default:
+		panic(c.Algorithm().Unknown())
+	}
 }
 
 // newEngine returns the engine of d, which counts extra beyond its limit.

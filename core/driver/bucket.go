@@ -140,51 +140,39 @@ func (b *bucket) price(n int64) Span {
 	return b.exact(min(n, maxCount))
 }
 
-// used says how much of the bucket is in use at now, which is more than the whole while it
-// is in debt, and whether the clock has stepped back.
+// read says how much of the bucket is in use at now, which is more than the whole while it
+// is in debt.
 //
 // A State further ahead than a full bucket can be, without a debt, has one of two causes: the
 // clock stepped back, or the limit was larger when the State was written. It then counts as
 // an empty bucket, which admits nothing extra and refills at the rate. A debt from after now
 // counts from now.
-func (b *bucket) used(s State, now int64) (used Span, moved bool) {
+func (b *bucket) read(r *Reading, s State, now int64) {
 	until := Span{s.time, s.amount}
 	if until.Frac >= b.den { // written under another rate
 		until = Span{until.Micros + 1, 0}
 	}
-	if s.debt > now {
-		return Span{until.Micros - s.debt, until.Frac}, true
-	}
-	used = Span{until.Micros - now, until.Frac}
-	switch {
+	switch used := (Span{until.Micros - now, until.Frac}); {
+	case s.debt > now:
+		r.Used, r.moved = Span{until.Micros - s.debt, until.Frac}, true
 	case used.Micros < 0:
-		return Span{}, false
 	case s.debt == 0 && b.full.less(used):
-		return b.full, true
+		r.Used, r.moved = b.full, true
+	default:
+		r.Used = used
 	}
-	return used, false
 }
 
-func (b *bucket) read(s State, now, _ int64) (r Reading) {
-	r.Used, r.moved = b.used(s, now)
-	return r
+// fits says whether cost tokens can be taken at r. In a queue they must not have to wait for
+// longer than maxDelay.
+func (b *bucket) fits(r *Reading, cost, maxDelay int64) bool {
+	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
 }
 
-// holds says whether cost tokens can be taken when used is in use. In a queue they
-// must not have to wait for longer than maxDelay.
-func (b *bucket) holds(used Span, cost, maxDelay int64) bool {
-	return cost <= b.burst && !b.full.less(b.add(used, b.span(cost))) && (!b.queue || used.ceil() <= maxDelay)
-}
-
-func (b *bucket) fits(r Reading, cost, maxDelay int64) bool { return b.holds(r.Used, cost, maxDelay) }
-
-// after is the State after cost tokens, which fit, were taken when used was in use.
-func (b *bucket) after(used Span, now, cost int64) State {
-	used = b.add(used, b.span(cost))
+func (b *bucket) spend(r *Reading, now, cost int64) State {
+	used := b.add(r.Used, b.span(cost))
 	return State{time: now + used.Micros, amount: used.Frac}
 }
-
-func (b *bucket) spend(_ State, r Reading, now, cost int64) State { return b.after(r.Used, now, cost) }
 
 func (b *bucket) debit(_ State, r Reading, now, n int64) State {
 	used := b.add(r.Used, b.price(n))
@@ -242,8 +230,6 @@ func (b *bucket) fit(m Receipt) Receipt {
 
 func (b *bucket) rewrite(_ State, r Reading, now int64) State { return b.at(r.Used, now) }
 
-func (b *bucket) receipt(r Reading, now int64) Receipt { return Receipt{At: now, Used: r.Used} }
-
 // keep adds what stays to what was in use before the part that is undone.
 func (b *bucket) keep(m Receipt, cost int64) Receipt {
 	m = b.fit(m)
@@ -265,13 +251,9 @@ func (b *bucket) at(used Span, now int64) State {
 
 func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil() }
 
-func (b *bucket) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
-	return b.judge(r.Used, cost, maxDelay, spent)
-}
-
-// judge is the verdict when used is in use.
-func (b *bucket) judge(used Span, cost, maxDelay int64, spent bool) verdict {
-	v := verdict{allowed: b.holds(used, cost, maxDelay)}
+func (b *bucket) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
+	used := r.Used
+	v.allowed = b.fits(r, cost, maxDelay)
 	if v.allowed && b.queue {
 		v.delay = used.ceil()
 	}
@@ -299,5 +281,4 @@ func (b *bucket) judge(used Span, cost, maxDelay int64, spent bool) verdict {
 		}
 		v.window = v.retry
 	}
-	return v
 }

@@ -68,25 +68,14 @@ func (c *Charge) Patience() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// The methods that decide call a bucket as it is, and other algorithms through the interface:
-// a decision about a bucket is as quick as copying a Reading a few times.
-
 // Read returns what s means for c at now. It changes nothing.
 func (c *Charge) Read(s State, now int64) (r Reading) {
-	if b := c.Rule.bucket; b != nil {
-		r.Used, r.moved = b.used(s, now)
-		return r
-	}
-	return c.Rule.engine.read(s, now, c.Asked())
+	c.Rule.read(&r, s, now, c.Asked())
+	return r
 }
 
 // Fits says whether c, a Spend or Peek, is admitted at r as far as its own rule goes.
-func (c *Charge) Fits(r *Reading) bool {
-	if b := c.Rule.bucket; b != nil {
-		return b.holds(r.Used, int64(c.Cost), c.Patience())
-	}
-	return c.Rule.engine.fits(*r, int64(c.Cost), c.Patience())
-}
+func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.Patience()) }
 
 // Commit does c, a Spend or Peek, to s, of which r was read at now. admitted says whether all
 // charges of the decision fit whose rules are no shadows. Commit returns the new State, and
@@ -99,12 +88,9 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 		return s, false
 	}
 	if c.Receipt != nil {
-		*c.Receipt = c.Rule.engine.receipt(*r, now)
+		*c.Receipt = r.receipt(now)
 	}
-	if b := c.Rule.bucket; b != nil {
-		return b.after(r.Used, now, int64(c.Cost)), true
-	}
-	return c.Rule.engine.spend(s, *r, now, int64(c.Cost)), true
+	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
 // rewrite is s as written at now, if the clock has stepped back. Otherwise all later readings
@@ -127,7 +113,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		return State{}
 	case Debit:
 		if c.Receipt != nil {
-			*c.Receipt = e.receipt(*r, now)
+			*c.Receipt = r.receipt(now)
 		}
 		s = e.debit(s, *r, now, cost)
 	case Credit:
@@ -147,14 +133,7 @@ func (c *Charge) answerAt(s State, now int64) {
 // Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was
 // taken, and admitted is that of Commit; for the ops of Adjust, r was read afterwards.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	cost, spent := c.Asked(), admitted && c.Op == Spend
-	var v verdict
-	if b := c.Rule.bucket; b != nil {
-		v = b.judge(r.Used, cost, c.Patience(), spent)
-	} else {
-		v = c.Rule.engine.verdict(*r, cost, c.Patience(), spent)
-	}
-	c.Verdict.set(c.Rule, &v, cost, spent)
+	c.Verdict.set(c.Rule, r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

@@ -8,7 +8,6 @@ type Compiled struct {
 	definition Definition
 	id         uint64
 	engine     engine
-	bucket     *bucket // the engine, if it is one
 	constants  Constants
 }
 
@@ -40,8 +39,7 @@ const Never = 1<<63 - 1
 func newCompiled(d Definition, e engine) *Compiled {
 	k := e.constants()
 	k.Algorithm = d.Algorithm
-	b, _ := e.(*bucket)
-	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), engine: e, bucket: b, constants: k}
+	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), engine: e, constants: k}
 }
 
 // ruleID is the FNV-1a hash of the algorithm and the name.
@@ -101,14 +99,17 @@ func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.
 // at most a microsecond more than [Horizon], which no bucket holds. For other algorithms it
 // is zero.
 func (c *Compiled) Price(n int64) Span {
-	if c.bucket == nil {
-		return Span{}
+	if b, ok := c.engine.(*bucket); ok {
+		return b.price(n)
 	}
-	return c.bucket.price(n)
+	return Span{}
 }
 
 // Read returns what s means at now for a charge of cost. It changes nothing.
-func (c *Compiled) Read(s State, now, cost int64) Reading { return c.engine.read(s, now, cost) }
+func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
+	c.read(&r, s, now, cost)
+	return r
+}
 
 // ExpiresAt returns the time from which on s means the same as the zero State.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
@@ -116,10 +117,9 @@ func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 // Verdict returns what a Spend of cost, which may be held for maxDelay microseconds, is
 // told at r; spent says whether it was taken, and is ignored if it does not fit.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
-	var told Verdict
-	v := c.engine.verdict(r, cost, maxDelay, spent)
-	told.set(c, &v, cost, spent)
-	return told
+	var v Verdict
+	v.set(c, &r, cost, maxDelay, spent)
+	return v
 }
 
 // Keep returns the receipt of a charge of which cost stays when the rest is undone.

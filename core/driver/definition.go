@@ -84,9 +84,9 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.bucket != nil {
-		c.bucket.holdFor(base.bucket)
-		c = newCompiled(d, c.bucket)
+	if b, ok := c.engine.(*bucket); ok {
+		b.holdFor(base.engine.(*bucket))
+		c = newCompiled(d, b)
 	}
 	return c, nil
 }

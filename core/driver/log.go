@@ -44,26 +44,26 @@ func (l *log) constants() Constants {
 // microsecond of its grain.
 func (l *log) stamp(now int64) int64 { return now - now%l.grain + l.grain - 1 }
 
-func (l *log) read(s State, now, cost int64) Reading {
+func (l *log) read(r *Reading, s State, now, cost int64) {
 	stamp, h := l.stamp(now), s.history()
-	r := Reading{Phase: stamp - now}
+	r.Phase = stamp - now
 	if h.empty() {
-		return r
+		return
 	}
 	first, count := h.window(l.cutoff(&h, now))
 	if count == 0 {
-		return r
+		return
 	}
-	r.Count, r.moved = count, h.newest() > stamp
+	newest := h.newest()
+	r.Count, r.moved = count, newest > stamp
 	r.First = min(h.live()[first].at, stamp) + l.period - now
-	r.Last = min(h.newest(), stamp) + l.period - now
+	r.Last = min(newest, stamp) + l.period - now
 	if excess := count + cost - l.events; cost <= l.events && excess > 0 {
 		r.Retry = min(h.nth(first, excess), stamp) + l.period - now
 	}
-	return r
 }
 
-func (l *log) fits(r Reading, cost, _ int64) bool {
+func (l *log) fits(r *Reading, cost int64) bool {
 	return cost <= l.events && r.Count <= l.events-cost
 }
 
@@ -91,7 +91,7 @@ func (l *log) trim(h *history, now int64) {
 }
 
 // spend trims the log and records cost events at now.
-func (l *log) spend(s State, _ Reading, now, cost int64) State {
+func (l *log) spend(s State, now, cost int64) State {
 	h := s.history()
 	l.trim(&h, now)
 	h.add(l.stamp(now), cost)
@@ -102,7 +102,7 @@ func (l *log) spend(s State, _ Reading, now, cost int64) State {
 // makes no difference but to an Undo, which has to find it.
 func (l *log) debit(s State, r Reading, now, n int64) State {
 	if n = settled(r.Count, n); n > 0 {
-		return l.spend(s, r, now, n)
+		return l.spend(s, now, n)
 	}
 	return s
 }
@@ -154,8 +154,6 @@ func (l *log) rewrite(s State, _ Reading, now int64) State {
 	return h.state(s)
 }
 
-func (l *log) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
-
 func (l *log) keep(m Receipt, _ int64) Receipt { return m }
 
 func (l *log) expiresAt(s State) int64 {
@@ -166,27 +164,25 @@ func (l *log) expiresAt(s State) int64 {
 	return h.newest() + l.period
 }
 
-func (l *log) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
-	v := verdict{allowed: l.fits(r, cost, maxDelay), window: l.period}
-	if r.Count > 0 {
-		v.reset = r.Last
-		v.window = r.First
+func (l *log) verdict(v *verdict, r *Reading, cost int64, spent bool) {
+	v.allowed, v.window = l.fits(r, cost), l.period
+	count := r.Count
+	if count > 0 {
+		v.reset, v.window = r.Last, r.First
 	}
 	if v.allowed && spent {
 		v.reset = l.period + r.Phase
-		if r.Count == 0 {
+		if count == 0 {
 			v.window = v.reset
 		}
-		r.Count += cost
+		count += cost
 	}
-	v.remaining = max(0, l.events-r.Count)
+	v.remaining = max(0, l.events-count)
 	switch {
 	case v.allowed:
 	case cost > l.events:
 		v.retry = Never
 	default:
-		v.retry = r.Retry
-		v.window = v.retry
+		v.retry, v.window = r.Retry, r.Retry
 	}
-	return v
 }

@@ -20,3 +20,6 @@ type Reading struct {
 
 // InUse says whether anything is used.
 func (r *Reading) InUse() bool { return r.Count > 0 || r.Used != Span{} }
+
+// receipt is that of a charge at now.
+func (r *Reading) receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }

@@ -29,9 +29,10 @@ type verdict struct {
 	window    int64 // the span within which no more than remaining can be used
 }
 
-// set makes v what u, which rule says about cost, means for a caller; spent tells whether the
-// cost was taken.
-func (v *Verdict) set(rule *Compiled, u *verdict, cost int64, spent bool) {
+// set makes v what rule says at r about cost, which may be held for maxDelay.
+func (v *Verdict) set(rule *Compiled, r *Reading, cost, maxDelay int64, spent bool) {
+	var u verdict
+	rule.verdict(&u, r, cost, maxDelay, spent)
 	v.Rule, v.Allowed, v.Soft, v.Found = rule, u.allowed, false, false
 	if extra := rule.constants.Extra; extra != 0 {
 		u.remaining -= extra

@@ -27,23 +27,22 @@ func (w *window) constants() Constants {
 // start is the beginning of the window of now.
 func (w *window) start(now int64) int64 { return now - now%w.period }
 
-func (w *window) read(s State, now, _ int64) Reading {
+func (w *window) read(r *Reading, s State, now int64) {
 	start := w.start(now)
-	r := Reading{Left: start + w.period - now}
+	r.Left = start + w.period - now
 	if s.time >= start {
 		r.Count, r.moved = s.amount, s.time > now && s.amount > 0
 	}
-	return r
 }
 
-func (w *window) fits(r Reading, cost, _ int64) bool {
+func (w *window) fits(r *Reading, cost int64) bool {
 	return cost <= w.events && r.Count <= w.events-cost
 }
 
 // settled is how much of n is counted when count are counted already.
 func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
-func (w *window) spend(_ State, r Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
+func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
 // debit counts n events, whether they fit or not. What is beyond the limit makes no
 // difference but to an Undo, which has to find it.
@@ -64,8 +63,6 @@ func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 
 func (w *window) rewrite(_ State, r Reading, now int64) State { return w.at(r.Count, now) }
 
-func (w *window) receipt(_ Reading, now int64) Receipt { return Receipt{At: now} }
-
 func (w *window) keep(m Receipt, _ int64) Receipt { return m }
 
 // at is the State in which count events are used at now; the zero State when none is.
@@ -83,8 +80,8 @@ func (w *window) expiresAt(s State) int64 {
 	return s.time + w.period
 }
 
-func (w *window) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
-	v := verdict{allowed: w.fits(r, cost, maxDelay), window: r.Left}
+func (w *window) verdict(v *verdict, r *Reading, cost int64, spent bool) {
+	v.allowed, v.window = w.fits(r, cost), r.Left
 	after := r.Count
 	if v.allowed && spent {
 		after += cost
@@ -100,5 +97,4 @@ func (w *window) verdict(r Reading, cost, maxDelay int64, spent bool) verdict {
 	default:
 		v.retry = r.Left
 	}
-	return v
 }

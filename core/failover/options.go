@@ -1,12 +1,19 @@
 package failover
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-go/weir/core/internal/argument"
+)
 
 // DefaultDeadline is the deadline of the primary when [Deadline] is not given.
 const DefaultDeadline = 100 * time.Millisecond
 
-// An Option changes what New makes.
-type Option func(*config)
+// An Option changes what New makes. The options are the functions of this package that
+// return one.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
 
 type config struct {
 	deadline  time.Duration
@@ -22,7 +29,7 @@ func Deadline(d time.Duration) Option {
 	if d <= 0 {
 		panic("failover: Deadline: it is not positive")
 	}
-	return func(c *config) { c.deadline = d }
+	return option(func(c *config) { c.deadline = d })
 }
 
 // Instances divides every limit by n, the number of processes that share the primary,
@@ -33,7 +40,7 @@ func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
 	}
-	return func(c *config) { c.instances = n }
+	return option(func(c *config) { c.instances = n })
 }
 
 // FailClosedFor makes [FailClosed] the backup of the rules of these names: without the
@@ -49,14 +56,14 @@ func FailOpenFor(rules ...string) Option { return answerFor(FailOpen, rules) }
 // A later option about a rule wins over an earlier one.
 func answerFor(a Answer, rules []string) Option {
 	rules = append([]string(nil), rules...)
-	return func(c *config) {
+	return option(func(c *config) {
 		if c.answers == nil {
 			c.answers = make(map[string]Answer)
 		}
 		for _, name := range rules {
 			c.answers[name] = a
 		}
-	}
+	})
 }
 
 // OnChange calls f after every change of the State, one after the other and in
@@ -66,5 +73,5 @@ func answerFor(a Answer, rules []string) Option {
 //
 // f may use the Store, but not close it.
 func OnChange(f func(from, to State, cause error)) Option {
-	return func(c *config) { c.onChange = f }
+	return option(func(c *config) { c.onChange = f })
 }

@@ -1,6 +1,10 @@
-// Package gate is what a rate limiting middleware does, whatever the framework:
-// it finds out who is asking, asks the limiter, writes the header fields and
-// makes the answer to a request that is not let through.
+// Package gate has the options of the rate limiting middlewares nethttplimit, ginlimit and
+// echolimit, which mean the same in all of them, and the functions that handlers call:
+// [FromContext] reads the decision about a request, [Settle] corrects its cost.
+//
+//	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(isHealthCheck), gate.FailClosed())
+//
+// A gate is one such middleware. It treats every request in this order:
 //
 //	request ──▶ Skip? ──▶ key ──▶ Limiter ──▶ fields ──▶ handler ──▶ RefundIf?
 //	                       │         │           │          │
@@ -8,10 +12,7 @@
 //	                    400, 401  pass or 503   429       Settle
 //	                         problem documents
 //
-// Applications use the adapters nethttplimit, ginlimit and echolimit, and from
-// this package the [Option] values, which mean the same in all of them,
-// [FromContext] and [Settle]. The rest is for adapters: [New], [Denied],
-// [Gate.Admit], [Outcome], [Refusal] and [RegisterRequestKey].
+// A middleware for another framework is written with package adapter.
 //
 // # What a client sees
 //

@@ -1,46 +1,21 @@
 package gate
 
 import (
-	"fmt"
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/config"
+	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// An Option changes what a gate does. The options are the functions of this
-// package and OnDenied of each adapter. Of two that set the same thing the
+// An Option changes how a middleware limits requests. The options are the functions of this
+// package that return one, and OnDenied of each adapter. Of two that set the same thing the
 // later counts; every [And] adds.
-type Option interface{ apply(*config) }
+type Option interface{ argument.Option[config.Config] }
 
-type option func(*config)
-
-func (o option) apply(c *config) { o(c) }
-
-type config struct {
-	asks       []ask
-	cost       func(*http.Request) int
-	skip       func(*http.Request) bool
-	refundIf   func(status int) bool
-	maxDelay   time.Duration // zero is no bound
-	inFlight   InFlightCounter
-	onError    func(*http.Request, error, int) int
-	versions   versions
-	inherits   bool // no Headers option: add what the gates around this one send
-	failClosed bool
-	expose     bool
-	denied     any    // what the adapter does with a denial
-	deniedBy   string // the adapter whose option that was
-}
-
-// An ask is a limiter and how to find the key that it is asked for.
-type ask struct {
-	limiter *core.Limiter
-	key     keyfunc.Func
-	rules   int // of the limiter
-}
+type option = argument.OptionFunc[config.Config]
 
 // And adds another key to the same decision: the request is let through if l admits it
 // as well, and charged to both or to neither. If two key functions of a gate find the same
@@ -70,13 +45,9 @@ type ask struct {
 //
 // All limiters of a gate must be on one Store. And panics if l or key is nil.
 func And(l *core.Limiter, key keyfunc.Func) Option {
-	if l == nil {
-		panic("gate: And: limiter is nil")
-	}
-	if key == nil {
-		panic("gate: And: key function is nil")
-	}
-	return option(func(c *config) { c.asks = append(c.asks, ask{limiter: l, key: key}) })
+	argument.NotNil("gate: And", "limiter", l)
+	argument.NotNil("gate: And", "key function", key)
+	return option(func(c *config.Config) { c.And = append(c.And, config.Ask{Limiter: l, Key: key}) })
 }
 
 // Cost sets the weight of a request, which every limiter of the gate is
@@ -87,10 +58,8 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 // f runs before the key functions and the handler, so it must not read the body. What a
 // request has cost in the end, [Settle] says. Cost panics if f is nil.
 func Cost(f func(r *http.Request) int) Option {
-	if f == nil {
-		panic("gate: Cost: function is nil")
-	}
-	return option(func(c *config) { c.cost = f })
+	argument.NotNil("gate: Cost", "function", f)
+	return option(func(c *config.Config) { c.Cost = f })
 }
 
 // RefundIf gives back what a request took if f says so, given the status of the
@@ -119,10 +88,8 @@ func Cost(f func(r *http.Request) int) Option {
 // Only with RefundIf is the ResponseWriter wrapped: see the package comment. f is
 // called concurrently. RefundIf panics if f is nil.
 func RefundIf(f func(status int) bool) Option {
-	if f == nil {
-		panic("gate: RefundIf: function is nil")
-	}
-	return option(func(c *config) { c.refundIf = f })
+	argument.NotNil("gate: RefundIf", "function", f)
+	return option(func(c *config.Config) { c.RefundIf = f })
 }
 
 // MaxDelay answers 429, at once, to a request that a leaky bucket would hold for
@@ -136,7 +103,7 @@ func MaxDelay(d time.Duration) Option {
 	if d <= 0 {
 		panic("gate: MaxDelay: duration is not positive")
 	}
-	return option(func(c *config) { c.maxDelay = d })
+	return option(func(c *config.Config) { c.MaxDelay = d })
 }
 
 // CountInFlight tells c about every request that this gate lets through: Begin when
@@ -148,10 +115,15 @@ func MaxDelay(d time.Duration) Option {
 //
 // CountInFlight panics if c is nil.
 func CountInFlight(c InFlightCounter) Option {
-	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("gate: CountInFlight: counter is nil")
-	}
-	return option(func(cfg *config) { cfg.inFlight = c })
+	argument.NotNil("gate: CountInFlight", "counter", c)
+	return option(func(cfg *config.Config) { cfg.InFlight = c })
+}
+
+// An InFlightCounter counts the requests that are being served. Both methods are
+// called concurrently, and must be quick.
+type InFlightCounter interface {
+	Begin() // a handler is about to run
+	End()   // it has returned, or panicked
 }
 
 // Skip lets requests through that f returns true for, as if there were no gate:
@@ -159,25 +131,8 @@ func CountInFlight(c InFlightCounter) Option {
 // checks and CORS preflight. What f looks at is the client's to choose, so a
 // header is rarely a good reason. Skip panics if f is nil.
 func Skip(f func(r *http.Request) bool) Option {
-	if f == nil {
-		panic("gate: Skip: function is nil")
-	}
-	return option(func(c *config) { c.skip = f })
-}
-
-// Headers selects the fields that tell a client what it has left. The default
-// is [IETFDraft], and whatever else the gates around this one send, so that what
-// they tell stays true; with no versions there are none, and no X-RateLimit-Soft.
-// Retry-After is sent with a denial in any case. Headers panics on an unknown version.
-func Headers(v ...HeaderVersion) Option {
-	var set versions
-	for _, v := range v {
-		if v != IETFDraft && v != XRateLimit {
-			panic(fmt.Sprintf("gate: Headers: unknown version %d", v))
-		}
-		set |= v.bit()
-	}
-	return option(func(c *config) { c.versions, c.inherits = set, false })
+	argument.NotNil("gate: Skip", "function", f)
+	return option(func(c *config.Config) { c.Skip = f })
 }
 
 // FailClosed answers 503 with Retry-After to requests that the Store could not
@@ -185,7 +140,7 @@ func Headers(v ...HeaderVersion) Option {
 // [core.ErrFailClosed], which is a 503 in any case, unless [OnError] says otherwise. It is for routes where an
 // unlimited request is worse than none, such as a login.
 func FailClosed() Option {
-	return option(func(c *config) { c.failClosed = true })
+	return option(func(c *config.Config) { c.FailClosed = true })
 }
 
 // OnError calls f for every request that could not be identified or decided,
@@ -214,10 +169,8 @@ func FailClosed() Option {
 // answer for is logged: that something could not be given back. f is called
 // concurrently. OnError panics if f is nil.
 func OnError(f func(r *http.Request, err error, status int) int) Option {
-	if f == nil {
-		panic("gate: OnError: function is nil")
-	}
-	return option(func(c *config) { c.onError = f })
+	argument.NotNil("gate: OnError", "function", f)
+	return option(func(c *config.Config) { c.OnError = f })
 }
 
 // ExposeHeaders lets scripts of other origins read the fields of the gate: it adds
@@ -225,14 +178,5 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 // that are there already. A CORS middleware that replaces that field must come
 // before the gate.
 func ExposeHeaders() Option {
-	return option(func(c *config) { c.expose = true })
-}
-
-// Denied makes the OnDenied option of an adapter: [New] hands f to the adapter
-// of that name, and panics in any other. It panics if f, a function, is nil.
-func Denied[F any](adapter string, f F) Option {
-	if reflect.ValueOf(f).IsNil() {
-		panic(adapter + ": OnDenied: function is nil")
-	}
-	return option(func(c *config) { c.denied, c.deniedBy = f, adapter })
+	return option(func(c *config.Config) { c.Expose = true })
 }

@@ -3,9 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 var (
@@ -38,37 +37,9 @@ var (
 // ctx only says which request it is, and the time that Settle takes is bounded by
 // the Store. Of a *gin.Context, which Gin uses again, pass a copy then.
 func Settle(ctx context.Context, cost int) error {
-	r := find(ctx)
-	if r == nil || !r.decision.Allowed {
+	r := request.From(ctx)
+	if r == nil || !r.Decision().Allowed {
 		return ErrNotAdmitted
 	}
-	if r.reservation != nil {
-		return r.reservation.Settle(context.WithoutCancel(r.Context), cost)
-	}
-	if cost < 0 {
-		return fmt.Errorf("%w: %d", core.ErrNegativeCost, cost)
-	}
-	for {
-		extra := r.extra.Load()
-		charged := extra + 1
-		switch {
-		case int64(cost) == charged:
-			return nil
-		case int64(cost) < charged:
-			return fmt.Errorf("%w: it was charged %d, and %d is less", ErrNotReserved, charged, cost)
-		}
-		if r.extra.CompareAndSwap(extra, int64(cost)-1) {
-			return r.charge(cost - int(charged))
-		}
-	}
-}
-
-// charge charges n to every ask.
-func (r *record) charge(n int) error {
-	ctx := context.WithoutCancel(r.Context)
-	err := r.gate.asks[0].limiter.Debit(ctx, r.key, n)
-	for _, a := range r.more {
-		err = errors.Join(err, a.Limiter.Debit(ctx, a.Key, n))
-	}
-	return err
+	return r.Settle(cost)
 }

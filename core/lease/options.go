@@ -1,9 +1,16 @@
 package lease
 
-import "time"
+import (
+	"time"
 
-// An Option changes what New makes.
-type Option func(*config)
+	"github.com/weir-go/weir/core/internal/argument"
+)
+
+// An Option changes what New makes. The options are the functions of this package that
+// return one.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
 
 type config struct {
 	maxKeys  int
@@ -31,7 +38,7 @@ func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")
 	}
-	return func(c *config) { c.maxKeys = n }
+	return option(func(c *config) { c.maxKeys = n })
 }
 
 // Lifetime is the span whose use decides the size of a block, [DefaultLifetime] by default: a
@@ -46,7 +53,7 @@ func Lifetime(d time.Duration) Option {
 	if d < time.Millisecond || d > MaxLifetime {
 		panic("lease: Lifetime: not between a millisecond and a second")
 	}
-	return func(c *config) { c.lifetime = d }
+	return option(func(c *config) { c.lifetime = d })
 }
 
 // MaxAge bounds how long a key is denied here on the word of the Store,
@@ -57,7 +64,7 @@ func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: MaxAge: not positive")
 	}
-	return func(c *config) { c.maxAge = d }
+	return option(func(c *config) { c.maxAge = d })
 }
 
 // Timeout bounds each call that is made for several callers at once, or to fetch a block,
@@ -67,5 +74,5 @@ func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: Timeout: not positive")
 	}
-	return func(c *config) { c.timeout = d }
+	return option(func(c *config) { c.timeout = d })
 }

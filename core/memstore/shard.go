@@ -129,6 +129,15 @@ func (s *shard) load(p place, rule *driver.Compiled, now int64) (state driver.St
 	return driver.State{}, false, nil
 }
 
+// save stores state, of rule, at p, where loaded was. size was the Size of loaded.
+func (s *shard) save(p place, rule *driver.Compiled, state, loaded driver.State, size int, now int64) {
+	if rule.Algorithm().IsBucket() {
+		s.saveBucket(p, rule, state, now)
+	} else {
+		s.saveEntry(p, rule, state, loaded, size, now)
+	}
+}
+
 // saveBucket stores the State of a bucket. A debt for which there is no room is cut to an
 // empty bucket.
 func (s *shard) saveBucket(p place, rule *driver.Compiled, state driver.State, now int64) {
@@ -163,9 +172,8 @@ func (s *shard) saveDebt(p place, rule *driver.Compiled, state driver.State, now
 	return true
 }
 
-// saveEntry stores a State where loaded was. size was its Size, before it became a part of
-// state. If that has grown, others may have to go for it. Where none can, it gets coarser,
-// which makes it as small as it was.
+// saveEntry stores any other State. If it has grown, others may have to go for it. Where none
+// can, it gets coarser, which makes it as small as it was.
 func (s *shard) saveEntry(p place, rule *driver.Compiled, state, loaded driver.State, size int, now int64) {
 	e := hold(s, &s.entries, p, entryWeight+state.Size(), now)
 	if e.state != loaded { // it is new, or a spillway

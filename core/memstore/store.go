@@ -93,8 +93,11 @@ func (s *Store) Stats() Stats {
 	return sum
 }
 
-// An Option changes what New makes.
-type Option func(*config)
+// An Option changes what New makes. The options are the functions of this package that
+// return one.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
 
 type config struct{ maxKeys int }
 
@@ -114,7 +117,7 @@ func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("memstore: MaxKeys: n is less than 1")
 	}
-	return func(c *config) { c.maxKeys = n }
+	return option(func(c *config) { c.maxKeys = n })
 }
 
 // New returns an empty Store. It panics if an option is nil.

@@ -14,9 +14,8 @@ type step struct {
 	place place
 
 	state   driver.State
-	size    int   // of state, when it was loaded
-	own     bool  // state belongs to the key alone
-	cell    *cell // where state is; good until something else is stored in the shard
+	size    int  // of state, when it was loaded
+	own     bool // state belongs to the key alone
 	reading driver.Reading
 }
 
@@ -62,22 +61,21 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 
 // takeOne is Take for what is asked most: one charge, one lock.
 func (s *Store) takeOne(c *driver.Charge) {
-	var st step
-	st.aim(s, c, s.hash(c.Key))
-	sh := st.shard
+	key := s.hash(c.Key)
+	sh, p := &s.shards[s.shardOf(key)], newPlace(key, c.Rule.ID())
 	now := s.now()
 	sh.mu.Lock()
 	if s.clock == nil {
 		now = sh.forward(now)
 	}
-	st.state, st.own, st.cell = sh.load(st.place, c.Rule, now)
-	st.size = st.state.Size()
-	r := c.Read(st.state, now)
-	if state, changed := c.Commit(st.state, &r, now, true); changed {
-		if full, frac, debt, _ := state.Words(); st.cell != nil && debt == 0 {
-			st.cell.set(full, frac, tolerance(c.Rule))
+	loaded, _, at := sh.load(p, c.Rule, now)
+	size := loaded.Size()
+	r := c.Read(loaded, now)
+	if state, changed := c.Commit(loaded, &r, now, true); changed {
+		if full, frac, debt, _ := state.Words(); at != nil && debt == 0 {
+			at.set(full, frac, tolerance(c.Rule))
 		} else {
-			st.save(c, state, now)
+			sh.save(p, c.Rule, state, loaded, size, now)
 		}
 	}
 	sh.mu.Unlock()
@@ -86,18 +84,14 @@ func (s *Store) takeOne(c *driver.Charge) {
 
 // load reads the state of c.
 func (st *step) load(c *driver.Charge, now int64) {
-	st.state, st.own, st.cell = st.shard.load(st.place, c.Rule, now)
+	st.state, st.own, _ = st.shard.load(st.place, c.Rule, now)
 	st.size = st.state.Size()
 	st.reading = c.Read(st.state, now)
 }
 
 // save stores state in place of the one that was loaded.
 func (st *step) save(c *driver.Charge, state driver.State, now int64) {
-	if c.Rule.Algorithm().IsBucket() {
-		st.shard.saveBucket(st.place, c.Rule, state, now)
-	} else {
-		st.shard.saveEntry(st.place, c.Rule, state, st.state, st.size, now)
-	}
+	st.shard.save(st.place, c.Rule, state, st.state, st.size, now)
 }
 
 // aim returns the steps of charges, in room if it suffices.

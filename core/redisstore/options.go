@@ -3,10 +3,15 @@ package redisstore
 import (
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// An Option changes what New makes.
-type Option func(*config)
+// An Option changes what New makes. The options are the functions of this package that
+// return one.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
 
 type config struct {
 	prefix    string
@@ -32,7 +37,7 @@ func Prefix(p string) Option {
 	case strings.ContainsAny(p, "{}"):
 		panic("redisstore: Prefix: holds a brace")
 	}
-	return func(c *config) { c.prefix = p }
+	return option(func(c *config) { c.prefix = p })
 }
 
 // Timeout bounds a decision, [DefaultTimeout] by default. It holds whatever
@@ -42,7 +47,7 @@ func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("redisstore: Timeout: not positive")
 	}
-	return func(c *config) { c.timeout = d }
+	return option(func(c *config) { c.timeout = d })
 }
 
 // KeySecret hashes identities with HMAC-SHA-256 under secret instead of
@@ -55,7 +60,7 @@ func KeySecret(secret []byte) Option {
 		panic("redisstore: KeySecret: shorter than 16 bytes")
 	}
 	secret = append([]byte(nil), secret...)
-	return func(c *config) { c.secret = secret }
+	return option(func(c *config) { c.secret = secret })
 }
 
 // Pipelined sends decisions that are made at the same time together, over the
@@ -74,4 +79,4 @@ func KeySecret(secret []byte) Option {
 // New panics if the client is neither a *redis.Client nor a *redis.ClusterClient, if
 // the client is closed, or if the application has opened its asynchronous automatic
 // pipeline with other options. Several Stores may share a client.
-func Pipelined() Option { return func(c *config) { c.pipelined = true } }
+func Pipelined() Option { return option(func(c *config) { c.pipelined = true }) }

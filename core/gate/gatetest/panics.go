@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -86,7 +87,7 @@ func (s *suite) testConstruction(t *testing.T) {
 		{"nil option", l, k, []gate.Option{gate.ExposeHeaders(), nil}, `^\w+limit: New: option 1 is nil$`},
 		{"two stores", l, k, []gate.Option{gate.And(elsewhere, k)}, `^\w+limit: New: gate.And: the limiters are on different stores`},
 		{"third store", l, k, []gate.Option{gate.And(l, k), gate.And(elsewhere, k)}, `different stores`},
-		{"OnDenied of another", l, k, []gate.Option{gate.Denied("irislimit", func(int) {})},
+		{"OnDenied of another", l, k, []gate.Option{adapter.Denied("irislimit", func(int) {})},
 			`^\w+limit: New: irislimit.OnDenied is an option for irislimit.New only$`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

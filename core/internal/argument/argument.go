@@ -1,5 +1,5 @@
 // Package argument checks the arguments of constructors, which panic before the first
-// request and name the argument.
+// request and name the argument, and applies their options.
 package argument
 
 import (
@@ -26,12 +26,21 @@ func NotNil(function, name string, v any) {
 	}
 }
 
+// An Option changes a configuration C. The Option types of the packages embed it, and its
+// method is not exported: an application cannot implement one of its own.
+type Option[C any] interface{ apply(*C) }
+
+// OptionFunc is a function as an Option.
+type OptionFunc[C any] func(*C)
+
+func (f OptionFunc[C]) apply(c *C) { f(c) }
+
 // Apply applies opts to c, and panics if one of them is nil: "lease: New: option 1 is nil".
-func Apply[C any, O ~func(*C)](function string, c *C, opts []O) {
+func Apply[C any, O Option[C]](function string, c *C, opts []O) {
 	for i, o := range opts {
-		if o == nil {
+		if IsNil(o) {
 			panic(fmt.Sprintf("%s: option %d is nil", function, i))
 		}
-		o(c)
+		o.apply(c)
 	}
 }

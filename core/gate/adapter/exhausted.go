@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"hash/maphash"

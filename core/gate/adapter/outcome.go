@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -6,15 +6,8 @@ import (
 	"sync"
 )
 
-// An InFlightCounter counts the requests that are being served. Both methods are
-// called concurrently, and must be quick.
-type InFlightCounter interface {
-	Begin() // a handler is about to run
-	End()   // it has returned, or panicked
-}
-
 // An Outcome is how the handler of an admitted request ends, for what a gate does
-// about it: [RefundIf] and [CountInFlight]. [Gate.Admit] makes one where there is
+// about it: [gate.RefundIf] and [gate.CountInFlight]. [Gate.Admit] makes one where there is
 // something to do. Run and Watch may be called on nil; otherwise an Outcome is safe
 // for concurrent use.
 type Outcome struct {
@@ -24,19 +17,6 @@ type Outcome struct {
 	mu      sync.Mutex
 	status  int  // of the answer, or 0 while it is not known
 	pending bool // the handler has returned, and somebody else is to answer
-}
-
-// outcome is nil if the gate does nothing after a request that was let through. r
-// is nil if the Store could not decide about it: then nothing was taken that could
-// come back.
-func (g *Gate) outcome(r *record) *Outcome {
-	if g.refundIf == nil {
-		r = nil
-	}
-	if r == nil && g.inFlight == nil {
-		return nil
-	}
-	return &Outcome{gate: g, record: r}
 }
 
 // NeedsStatus says whether the status of the answer matters. If not, there is no
@@ -54,7 +34,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 		handle()
 		return
 	}
-	counter := o.gate.inFlight
+	counter := o.gate.options.InFlight
 	if counter != nil {
 		counter.Begin()
 	}
@@ -124,7 +104,7 @@ func (o *Outcome) Hijacked() {
 // refund gives back what the request took if its status says so. The answer does
 // not depend on whether that works.
 func (o *Outcome) refund(status int) {
-	if !o.gate.refundIf(status) {
+	if !o.gate.options.RefundIf(status) {
 		return
 	}
 	ctx := context.WithoutCancel(o.record.Context)

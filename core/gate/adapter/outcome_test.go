@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -21,7 +22,7 @@ type attempt struct {
 func newAttempt(t *testing.T) *attempt {
 	t.Helper()
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
-	g := newGate("test", a.limiter, anyKey, []Option{RefundIf(func(status int) bool { a.asked = append(a.asked, status); return true })})
+	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.asked = append(a.asked, status); return true })})
 	r := get("/")
 	_, outcome, refused := g.Admit(r.Context(), header(), r)
 	if refused != nil {

@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -32,8 +33,9 @@ func unidentified(r *http.Request, err error) fault {
 	return fault{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
 }
 
-// storeFault is the fault of a request for which the Store returned an error.
-func (g *Gate) storeFault(r *http.Request, err error) fault {
+// storeFault is the fault of a request for which the Store returned an error. closed is the
+// option FailClosed.
+func storeFault(r *http.Request, err error, closed bool) fault {
 	canceled := errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnavailable)
 	if canceled || r.Context().Err() != nil {
 		return gone
@@ -43,37 +45,20 @@ func (g *Gate) storeFault(r *http.Request, err error) fault {
 		return fault{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
 	}
 	f := fault{log: "weir: the store could not decide"}
-	if g.failClosed || errors.Is(err, core.ErrFailClosed) {
+	if closed || errors.Is(err, core.ErrFailClosed) {
 		f.status = http.StatusServiceUnavailable
 	}
 	return f
 }
 
-// fail makes the answer to a fault; nil if the request is to be let through.
-func (g *Gate) fail(h http.Header, r *http.Request, err error, f fault) *Refusal {
-	status := f.status
-	if g.onError != nil {
-		s := g.onError(r, err, status)
-		if s == 0 && !f.ended || s >= 400 && s <= 599 {
-			status = s
-		}
-	} else if f.log != "" {
-		g.journal.warn(r.Context(), f.log, err, status)
-	}
-	if status == 0 {
-		return nil
-	}
-	return refuse(h, r, err, status)
-}
-
 // refuse makes the answer with a status that is not 429 by a limiter.
-func refuse(h http.Header, r *http.Request, err error, status int) *Refusal {
+func refuse(h http.Header, r *http.Request, err error, status int) *gate.Refusal {
 	h.Set("Cache-Control", "no-store")
 	p := newProblem(r, status)
 	switch status {
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
-		p.Type = TypeReducedCapacity
+		p.Type = gate.TypeReducedCapacity
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		p.Detail = "Retry in 1 s."
 	case http.StatusUnauthorized:
@@ -87,5 +72,5 @@ func refuse(h http.Header, r *http.Request, err error, status int) *Refusal {
 			p.Detail = "The request does not say who sent it."
 		}
 	}
-	return &Refusal{Problem: p, cause: err}
+	return &gate.Refusal{Problem: p, Err: err}
 }

@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -198,4 +199,36 @@ func TestPolicyOfAnUnknownState(t *testing.T) {
 	if p := g.policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
+}
+
+// Every version of the fields that Headers takes is written, and ExposeHeaders has its names.
+func TestHeaders_everyVersion(t *testing.T) {
+	versions := 0
+	for v := gate.HeaderVersion(1); known(v); v++ {
+		versions++
+		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(2))))
+		g := newGate("test", l, anyKey, []gate.Option{gate.Headers(v), gate.ExposeHeaders()})
+		h, r := header(), get("/")
+		g.Admit(r.Context(), h, r)
+		exposed := h.Get("Access-Control-Expose-Headers")
+		h.Del("Access-Control-Expose-Headers")
+		if len(h) == 0 {
+			t.Errorf("version %d: no fields are written", v)
+		}
+		for name := range h {
+			if !listed(exposed, name) {
+				t.Errorf("version %d: %s is written, but not in Access-Control-Expose-Headers: %s", v, name, exposed)
+			}
+		}
+	}
+	if versions < 2 {
+		t.Errorf("Headers takes %d versions, want 2 or more", versions)
+	}
+}
+
+// known reports whether Headers takes v.
+func known(v gate.HeaderVersion) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	gate.Headers(v)
+	return true
 }

@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (c *charging) take(ctx context.Context) (err error) {
 	switch {
 	case before > 0 || c.gate.reserves:
 		err = c.reserve(ctx, c.asks[before:]...)
-	case len(c.asks) == 1 && c.gate.maxDelay == 0:
+	case len(c.asks) == 1 && c.gate.options.MaxDelay == 0:
 		c.key = c.asks[0].Key
 		c.decision, err = c.asks[0].Limiter.Allow(ctx, c.key)
 	default:
@@ -74,7 +74,7 @@ func (c *charging) takeRejected(l *core.Limiter, missing error) error {
 	if !errors.As(missing, &partial) {
 		return nil
 	}
-	return c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: c.cost, MaxDelay: c.gate.maxDelay})
+	return c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: c.cost, MaxDelay: c.gate.options.MaxDelay})
 }
 
 // reserve charges asks in addition to those that are charged already.

@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
 
 // TestSettleDenied: who was denied has nothing to pay, in whatever gate.
 func TestSettleDenied(t *testing.T) {
-	for name, opts := range map[string][]Option{"plain": nil, "reserved": {RefundIf(func(int) bool { return true })}} {
+	for name, opts := range map[string][]gate.Option{"plain": nil, "reserved": {gate.RefundIf(func(int) bool { return true })}} {
 		l := core.Must(core.New(memstore.New(), core.TokenBucket("one", core.PerDay(1))))
 		g := newGate("test", l, anyKey, opts)
 		r := get("/")
@@ -22,7 +23,7 @@ func TestSettleDenied(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, outcome, refused)
 		}
 		for _, cost := range []int{0, 1, 50} {
-			if err := Settle(denied.Context(), cost); !errors.Is(err, ErrNotAdmitted) {
+			if err := gate.Settle(denied.Context(), cost); !errors.Is(err, gate.ErrNotAdmitted) {
 				t.Errorf("%s: settling at %d: %v, want ErrNotAdmitted", name, cost, err)
 			}
 		}
@@ -36,14 +37,14 @@ func TestSettleDenied(t *testing.T) {
 // TestUndecidedIsBetween: a request that a gate lets through undecided is still one
 // that the gates around it have decided.
 func TestUndecidedIsBetween(t *testing.T) {
-	quiet := OnError(func(_ *http.Request, _ error, status int) int { return status })
-	for name, opts := range map[string][]Option{
-		"skipped":   {Skip(func(*http.Request) bool { return true })},
+	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
+	for name, opts := range map[string][]gate.Option{
+		"skipped":   {gate.Skip(func(*http.Request) bool { return true })},
 		"undecided": {quiet},
 	} {
 		ten := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerDay(10))))
 		never := core.Must(core.New(broken{}, core.SlidingLog("never", core.PerDay(1))))
-		outer, inner := newGate("test", ten, anyKey, []Option{Headers(XRateLimit)}), newGate("test", never, anyKey, opts)
+		outer, inner := newGate("test", ten, anyKey, []gate.Option{gate.Headers(gate.XRateLimit)}), newGate("test", never, anyKey, opts)
 		innermost := newGate("test", once(), anyKey, nil)
 		h, r := header(), get("/")
 		r, _, _ = outer.Admit(r.Context(), h, r)
@@ -51,17 +52,17 @@ func TestUndecidedIsBetween(t *testing.T) {
 		if outcome != nil || refused != nil {
 			t.Fatalf("%s: %v, %v", name, outcome, refused)
 		}
-		if d, ok := FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "ten" {
+		if d, ok := gate.FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "ten" {
 			t.Errorf("%s: the decision is %+v, %v; want that of the gate around", name, d, ok)
 		}
-		if err := Settle(r.Context(), 2); !errors.Is(err, ErrNotAdmitted) {
+		if err := gate.Settle(r.Context(), 2); !errors.Is(err, gate.ErrNotAdmitted) {
 			t.Errorf("%s: %v, want ErrNotAdmitted", name, err)
 		}
 		r, _, _ = innermost.Admit(r.Context(), h, r)
 		if h.Get("RateLimit-Policy") != `"once";q=1;w=86400` || h.Get("X-RateLimit-Limit") != "1" {
 			t.Errorf("%s: the fields are %v; what the outermost tells must stay true", name, h)
 		}
-		if err := Settle(r.Context(), 2); err != nil {
+		if err := gate.Settle(r.Context(), 2); err != nil {
 			t.Errorf("%s: the gate behind: %v", name, err)
 		}
 	}
@@ -70,7 +71,7 @@ func TestUndecidedIsBetween(t *testing.T) {
 // TestUndecidedAlone: without a gate around there is nothing to keep, and the
 // request stays as it is.
 func TestUndecidedAlone(t *testing.T) {
-	g := newGate("test", once(), anyKey, []Option{Skip(func(*http.Request) bool { return true })})
+	g := newGate("test", once(), anyKey, []gate.Option{gate.Skip(func(*http.Request) bool { return true })})
 	r := get("/")
 	if got, _, _ := g.Admit(r.Context(), header(), r); got != r {
 		t.Error("a skipped request is a copy")

@@ -1,4 +1,4 @@
-package gate_test
+package adapter_test
 
 import (
 	"context"
@@ -11,12 +11,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // admit is what an adapter does with a request.
-func admit(g *gate.Gate, ctx context.Context) *gate.Refusal {
+func admit(g *adapter.Gate, ctx context.Context) *gate.Refusal {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	_, _, refused := g.Admit(ctx, make(http.Header), r)
 	return refused
@@ -27,7 +28,7 @@ func admit(g *gate.Gate, ctx context.Context) *gate.Refusal {
 func TestLeakyBucketHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))))
-		g, _ := gate.New[func()]("test", l, keyfunc.Constant("all"))
+		g, _ := adapter.New[func()]("test", l, keyfunc.Constant("all"))
 		begin := time.Now()
 		var mu sync.Mutex
 		served := make(map[time.Duration]int)
@@ -61,7 +62,7 @@ func TestLeakyBucketHolds(t *testing.T) {
 func TestLeakyBucketLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))))
-		g, _ := gate.New[func()]("test", l, keyfunc.Constant("all"))
+		g, _ := adapter.New[func()]("test", l, keyfunc.Constant("all"))
 		if no := admit(g, t.Context()); no != nil {
 			t.Fatal(no)
 		}

@@ -1,45 +1,21 @@
-package gate
+package adapter
 
 import (
 	"math/bits"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 )
 
-// A HeaderVersion is a set of fields that tell a client what it has left.
-//
-// Beside any of them, a request that was let through beyond a soft limit
-// ([core.Rule.Soft]) has X-RateLimit-Soft: a List of Strings (RFC 9651) with the
-// names of the rules whose limit that is. The handler finds it in the header of its
-// answer. No field tells about a [core.Rule.Shadow].
-type HeaderVersion uint8
-
-const (
-	// IETFDraft is RateLimit-Policy and RateLimit as in
-	// draft-ietf-httpapi-ratelimit-headers-11, one member for every rule. The
-	// draft may still change; so may this version, in a minor release.
-	//
-	// q is the capacity of the rule, with the limit that was in force, and w the time
-	// in which that many events come back, left out if it is less than a second. r is the number
-	// of events that are left, and t the time that it belongs to (core.State.Window): with an r of
-	// 0, the time until the next event is available; of a rule that denied, the time until it
-	// admits the same cost, left out if it never does. Times are in seconds, rounded up.
-	IETFDraft HeaderVersion = iota + 1
-	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, of
-	// the rule that has the smallest part of its capacity left. Reset is the time
-	// at which nothing will be used any more, in Unix seconds, rounded up.
-	XRateLimit
-)
-
-func (v HeaderVersion) bit() versions { return 1 << v }
-
-// versions is a set of HeaderVersions.
+// versions is a set of HeaderVersions: bit v stands for version v.
 type versions uint8
 
-func (s versions) has(v HeaderVersion) bool { return s&v.bit() != 0 }
+func (s versions) has(v gate.HeaderVersion) bool { return s>>v&1 != 0 }
 
 // Names in the form that http.Header uses; HTTP does not mind the case.
 const (
@@ -48,6 +24,8 @@ const (
 	fieldLegacyLimit     = "X-Ratelimit-Limit"
 	fieldLegacyRemaining = "X-Ratelimit-Remaining"
 	fieldLegacyReset     = "X-Ratelimit-Reset"
+	fieldSoft            = "X-Ratelimit-Soft"
+	fieldExpose          = "Access-Control-Expose-Headers"
 )
 
 // maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
@@ -172,7 +150,7 @@ func (m *member) nearer(o *member) bool {
 
 // members collects what all gates up to r have to say in version v, the
 // outermost gate first and every name once.
-func (r *record) members(list []member, v HeaderVersion) []member {
+func (r *record) members(list []member, v gate.HeaderVersion) []member {
 	if r.outer != nil {
 		list = r.outer.members(list, v)
 	}
@@ -201,10 +179,10 @@ next:
 // write sets the fields of every version of r.
 func (r *record) write(h http.Header) {
 	known := false
-	if r.versions.has(IETFDraft) {
+	if r.versions.has(gate.IETFDraft) {
 		known = r.writeDraft(h)
 	}
-	if r.versions.has(XRateLimit) {
+	if r.versions.has(gate.XRateLimit) {
 		r.writeLegacy(h)
 	}
 	if r.versions != 0 && (r.gate.soft || !known) {
@@ -220,7 +198,7 @@ func (r *record) writeDraft(h http.Header) (known bool) {
 		r.values[0] = r.gate.policyField
 	} else {
 		var few [8]member
-		list := r.members(few[:0], IETFDraft)
+		list := r.members(few[:0], gate.IETFDraft)
 		for i := range list {
 			if i > 0 {
 				b = append(b, ", "...)
@@ -273,7 +251,7 @@ func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
 
 func (r *record) writeLegacy(h http.Header) {
 	var few [8]member
-	list := r.members(few[:0], XRateLimit)
+	list := r.members(few[:0], gate.XRateLimit)
 	if len(list) == 0 {
 		return // shadows only
 	}
@@ -294,3 +272,78 @@ func (r *record) writeLegacy(h http.Header) {
 }
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
+
+// writeSoft names the rules beyond whose limit the request was let through. If it is
+// none of this gate's, what the gates around it have written stays.
+func (r *record) writeSoft(h http.Header) {
+	if !r.decision.Soft() {
+		return
+	}
+	var list []byte
+	for i, name := range r.softNames(nil) {
+		if i > 0 {
+			list = append(list, ", "...)
+		}
+		list = appendString(list, name)
+	}
+	h[fieldSoft] = []string{string(list)}
+}
+
+// softNames collects from all gates up to r that send fields, the outermost first and
+// every name once.
+func (r *record) softNames(names []string) []string {
+	if r.outer != nil {
+		names = r.outer.softNames(names)
+	}
+	if r.versions == 0 || !r.decision.Allowed {
+		return names
+	}
+	for _, s := range r.decision.States() {
+		if name := s.Rule.Name(); s.Soft && !s.Rule.IsShadow() && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// exposedFields lists the fields that this gate can send.
+func (g *Gate) exposedFields() []string {
+	visible := g.policyField != "" // or there are shadows only
+	var names []string
+	if visible && g.versions.has(gate.IETFDraft) {
+		names = append(names, "RateLimit", "RateLimit-Policy")
+	}
+	names = append(names, "Retry-After")
+	if visible && g.versions.has(gate.XRateLimit) {
+		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+	}
+	if g.soft && g.versions != 0 {
+		names = append(names, "X-RateLimit-Soft")
+	}
+	return names
+}
+
+// exposeFields adds the names that are not there yet.
+func (g *Gate) exposeFields(h http.Header) {
+	have := strings.Join(h[fieldExpose], ", ")
+	list := have
+	for _, name := range g.exposed {
+		if !listed(have, name) {
+			if list != "" {
+				list += ", "
+			}
+			list += name
+		}
+	}
+	h.Set(fieldExpose, list)
+}
+
+// listed says whether a comma-separated list of field names has name.
+func listed(list, name string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.Trim(item, " \t"), name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,4 +1,4 @@
-package gate
+package adapter
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -36,29 +36,6 @@ func mustPanic(t *testing.T, want string, f func()) {
 	f()
 }
 
-func TestOptionsPanic(t *testing.T) {
-	mustPanic(t, "gate: And: limiter is nil", func() { And(nil, anyKey) })
-	mustPanic(t, "gate: And: key function is nil", func() { And(once(), nil) })
-	mustPanic(t, "gate: Cost: function is nil", func() { Cost(nil) })
-	mustPanic(t, "gate: Skip: function is nil", func() { Skip(nil) })
-	mustPanic(t, "gate: RefundIf: function is nil", func() { RefundIf(nil) })
-	mustPanic(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(0) })
-	mustPanic(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(-time.Second) })
-	mustPanic(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(nil) })
-	var none *nobody
-	mustPanic(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(none) })
-	mustPanic(t, "gate: OnError: function is nil", func() { OnError(nil) })
-	mustPanic(t, "gate: Headers: unknown version 0", func() { Headers(0) })
-	mustPanic(t, "gate: Headers: unknown version 9", func() { Headers(XRateLimit, 9) })
-	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
-}
-
-// nobody counts nothing.
-type nobody struct{}
-
-func (*nobody) Begin() {}
-func (*nobody) End()   {}
-
 // TestDenied hands the function of an adapter back to it, and to no other.
 func TestDenied(t *testing.T) {
 	called := 0
@@ -79,6 +56,10 @@ func TestDenied(t *testing.T) {
 	})
 }
 
+func TestDenied_nil(t *testing.T) {
+	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
+}
+
 func TestRefusal(t *testing.T) {
 	g := newGate("test", once(), anyKey, nil)
 	r := get("/path")
@@ -86,11 +67,11 @@ func TestRefusal(t *testing.T) {
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	if _, decided := FromContext(admitted.Context()); !decided {
+	if _, decided := gate.FromContext(admitted.Context()); !decided {
 		t.Error("the admitted request has no decision")
 	}
 	_, _, refused = g.Admit(r.Context(), header(), r)
-	if refused == nil || !refused.Denied() || !errors.Is(refused, ErrDenied) || refused.Decision.Len() != 1 {
+	if refused == nil || !refused.Denied() || !errors.Is(refused, gate.ErrDenied) || refused.Decision.Len() != 1 {
 		t.Fatalf("the refusal is %+v", refused)
 	}
 	if got := refused.Error(); got != `weir: 429: Policy "once" allows 1 request per 86400 s. Retry in 86400 s.` {
@@ -102,7 +83,7 @@ func TestRefusal(t *testing.T) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
 	}
 	_, _, refused = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
-	if refused == nil || refused.Denied() || !errors.Is(refused, secret) || errors.Is(refused, ErrDenied) || refused.Decision.Len() != 0 {
+	if refused == nil || refused.Denied() || !errors.Is(refused, secret) || errors.Is(refused, gate.ErrDenied) || refused.Decision.Len() != 0 {
 		t.Fatalf("the refusal is %+v", refused)
 	}
 	if got := refused.Error(); got != "weir: 400: The request does not say who sent it." {
@@ -114,25 +95,13 @@ func TestRefusal(t *testing.T) {
 // gate has not made a denial.
 func TestErrDeniedFromOutside(t *testing.T) {
 	failing := func(context.Context, *http.Request) (string, error) {
-		return "", &Refusal{Problem: new(Problem), cause: ErrDenied}
+		return "", &gate.Refusal{Problem: new(gate.Problem), Err: gate.ErrDenied}
 	}
-	quiet := OnError(func(_ *http.Request, _ error, status int) int { return status })
+	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 	r := get("/")
-	_, _, refused := newGate("test", once(), failing, []Option{quiet}).Admit(r.Context(), header(), r)
+	_, _, refused := newGate("test", once(), failing, []gate.Option{quiet}).Admit(r.Context(), header(), r)
 	if refused == nil || refused.Denied() || refused.Problem.Status != 500 {
 		t.Errorf("the refusal is %+v", refused)
-	}
-}
-
-func TestProblemText(t *testing.T) {
-	for want, p := range map[string]*Problem{
-		"detail": {Title: "title", Detail: "detail", Status: 400},
-		"title":  {Title: "title", Status: 400},
-		"499":    {Status: 499},
-	} {
-		if got := p.String(); got != want {
-			t.Errorf("the text is %q, want %q", got, want)
-		}
 	}
 }
 

@@ -1,0 +1,41 @@
+// Package adapter is for authors of middlewares that bind a rate limiter to a web framework.
+// nethttplimit, ginlimit and echolimit are such adapters. An application uses an adapter and
+// package gate, and nothing of this package.
+//
+// # How to write an adapter
+//
+// An adapter is a New, an OnDenied, and for each request one call of [Gate.Admit]. The example
+// of this package is a whole one.
+//
+//  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
+//     the name of the adapter and the type of the function that its OnDenied takes.
+//  2. OnDenied calls [Denied] with the same name and type.
+//  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
+//     header of the answer and the request. It replaces the request of the framework by the one
+//     that Admit returns: its context has the decision.
+//  4. If Admit returns no Refusal, the middleware runs the handler: by [Outcome.Run], with the
+//     ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler directly.
+//  5. If Admit returns a Refusal, the handler does not run. The middleware calls the function of
+//     OnDenied if there is one and [gate.Refusal.Denied] is true. Otherwise it answers with the
+//     Problem of the Refusal: by [WriteProblem], or as an error that the framework's own error
+//     handler writes. The header fields are set by then, except Content-Type and
+//     X-Content-Type-Options.
+//  6. A test runs the adapter through package gatetest, the contract of all adapters.
+//
+// Admit does everything else: options, keys, charges, header fields, logging and the delays of
+// leaky buckets. An adapter has no behaviour of its own, so that an option means the same in
+// every framework.
+//
+// # Frameworks with other conventions
+//
+//   - The framework's context does not ask the context of its request for values: New calls
+//     [RegisterRequestKey] with the key under which that context has the *http.Request. See
+//     ginlimit.
+//   - The framework has a ResponseWriter interface of its own: wrap it only if
+//     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written
+//     and [Outcome.Hijacked] after the connection was taken over. See ginlimit.
+//   - Handlers return errors that an error handler answers later: the function that Run calls
+//     returns false, and the adapter calls Answer when the answer is written. See echolimit.
+//   - The error handler sends a Problem with a Content-Type that is not its own: correct it in
+//     [BeforeMarshal]. See echolimit.
+package adapter

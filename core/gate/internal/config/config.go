@@ -1,0 +1,38 @@
+// Package config holds the values that the options of package gate set and package adapter
+// reads.
+package config
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A Config is the values of the options of one gate. A nil function stands for an option that
+// was not given.
+type Config struct {
+	And      []Ask
+	Cost     func(*http.Request) int
+	Skip     func(*http.Request) bool
+	RefundIf func(status int) bool
+	MaxDelay time.Duration // 0 is no bound
+	InFlight interface {   // a gate.InFlightCounter
+		Begin()
+		End()
+	}
+	OnError    func(r *http.Request, err error, status int) int
+	Versions   uint8 // a set of gate.HeaderVersions: bit v stands for version v
+	Inherits   bool  // add the versions that the gates around this one send
+	FailClosed bool
+	Expose     bool
+	OnDenied   any    // a function of the type that the adapter takes
+	OnDeniedBy string // the name of the adapter that OnDenied belongs to
+}
+
+// An Ask is a limiter and the function that finds the key for it.
+type Ask struct {
+	Limiter *core.Limiter
+	Key     keyfunc.Func
+}

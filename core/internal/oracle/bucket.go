@@ -1,0 +1,170 @@
+package oracle
+
+import "math/big"
+
+// A bucket is a token bucket: a level of tokens and the time of its last update. It refills
+// continuously at the rate up to the capacity, and an event takes one token. A leaky bucket is a
+// bucket as well: see leaky.go.
+//
+// RULE: a time before the last update has the level from which the bucket would have refilled to the
+// present one, but no level below empty. So a step back admits nothing extra, and empties the bucket
+// at most. (Stores keep the time at which the bucket is full, not that of the last update.)
+//
+// RULE: a level below zero is a debt, which is not cut to an empty bucket. A debt from after now counts
+// as of now, so that a step back makes no debt longer.
+//
+// RULE: under a changed limit, the bucket is full at the same time as under the limit before, so a
+// bucket that is half used stays half used. If the new limit refills in less time than that, the
+// bucket is empty.
+type bucket struct {
+	rule   *Rule
+	time   int64    // of the last update
+	tokens *big.Rat // the level at that time
+	behind bool
+}
+
+func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.isQueue() }
+
+// rate returns how many tokens refill in a microsecond.
+func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
+
+// parts returns the number of equal parts of a microsecond of which the refill of any number of tokens
+// takes a multiple.
+func (r *Rule) parts() *big.Int { return big.NewRat(r.Per, r.Events).Denom() }
+
+// holds returns the tokens of a full bucket, a whole number except for elastic rules.
+func (r *Rule) holds() *big.Rat {
+	if r.Base == nil {
+		return whole(r.limit() + r.Extra)
+	}
+	full := mul(r.Base.refill(r.Base.holds()), new(big.Rat).SetInt(r.parts()))
+	return mul(r.rate(), new(big.Rat).SetFrac(new(big.Int).Div(full.Num(), full.Denom()), r.parts()))
+}
+
+// refill returns the time that tokens take to refill.
+func (r *Rule) refill(tokens *big.Rat) *big.Rat { return new(big.Rat).Quo(tokens, r.rate()) }
+
+// units returns the tokens of a cost, within the bounds of MaxCount and Horizon.
+func (r *Rule) units(cost int64) *big.Rat {
+	tokens := whole(min(cost, MaxCount))
+	if r.refill(tokens).Cmp(whole(Horizon+1)) >= 0 {
+		return mul(r.rate(), whole(Horizon+1))
+	}
+	return tokens
+}
+
+// reread returns how r reads a span that was written under other. RULE: stores keep a span as whole
+// microseconds and a number of parts, and each rate takes the number for one of its own parts. A
+// number that makes a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a
+// receipt, so that less is free in both cases.
+func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
+	if r == other {
+		return span
+	}
+	micros := whole(floor(span))
+	parts := mul(sub(span, micros), new(big.Rat).SetInt(other.parts()))
+	fraction := parts.Quo(parts, new(big.Rat).SetInt(r.parts()))
+	if fraction.Cmp(whole(1)) >= 0 {
+		fraction = whole(surplus)
+	}
+	return add(micros, fraction)
+}
+
+func (b bucket) at(r *Rule, now int64) state {
+	indebted, behind := b.tokens.Sign() < 0, false
+	elapsed := now - b.time
+	if indebted && elapsed < 0 {
+		elapsed, behind = 0, true
+	}
+	full := r.reread(b.used(), b.rule, 1) // from the last update on
+	tokens := sub(r.holds(), mul(r.rate(), sub(full, whole(elapsed))))
+	switch {
+	case tokens.Cmp(r.holds()) > 0:
+		tokens = r.holds()
+	case tokens.Sign() < 0 && !indebted:
+		tokens, behind = new(big.Rat), true
+	}
+	return bucket{r, now, tokens, behind}
+}
+
+// to returns b with another level, but not above the capacity.
+func (b bucket) to(tokens *big.Rat) state {
+	if tokens.Cmp(b.rule.holds()) > 0 {
+		tokens = b.rule.holds()
+	}
+	return bucket{b.rule, b.time, tokens, false}
+}
+
+// used returns the time that b takes to refill.
+func (b bucket) used() *big.Rat { return b.rule.refill(sub(b.rule.holds(), b.tokens)) }
+
+func (b bucket) late() bool       { return b.behind }
+func (b bucket) left() int64      { return max(0, floor(b.tokens)) }
+func (b bucket) reset() int64     { return ceil(b.used()) }
+func (b bucket) receipt() Receipt { return Receipt{At: b.time, Used: b.used(), Rule: b.rule} }
+
+func (b bucket) window() int64 {
+	soft := b.rule.soft()
+	if remaining := b.left() - soft; remaining > 0 {
+		return ceil(b.rule.refill(whole(remaining)))
+	}
+	return ceil(b.rule.refill(sub(whole(soft+1), b.tokens)))
+}
+
+func (b bucket) fits(cost, patience int64) bool {
+	return b.tokens.Cmp(whole(cost)) >= 0 && b.delay() <= patience
+}
+
+func (b bucket) retry(cost, patience int64) int64 {
+	return max(ceil(b.rule.refill(sub(whole(cost), b.tokens))), b.delay()-patience)
+}
+
+func (b bucket) spend(cost int64) state { return b.to(sub(b.tokens, whole(cost))) }
+
+func (b bucket) debit(cost int64) (state, bool) {
+	after := bucket{b.rule, b.time, sub(b.tokens, b.rule.units(cost)), false}
+	if after.used().Cmp(whole(Horizon)) > 0 {
+		after.tokens = sub(b.rule.holds(), mul(b.rule.rate(), whole(Horizon)))
+	}
+	return after, true
+}
+
+func (b bucket) credit(cost int64) (state, bool) {
+	return b.to(add(b.tokens, b.rule.units(cost))), true
+}
+
+// undo frees the cost of the charge of m. Without the charge, the bucket would have been full earlier,
+// and would not have refilled from then on. RULE: the refill since that time is not freed, because it
+// was free already. Where the clock has stepped back since the charge, Age says how much time has
+// passed.
+func (b bucket) undo(cost int64, m Receipt) (state, bool) {
+	if m.At == 0 {
+		return b, false
+	}
+	m.Used = b.rule.reread(m.Used, m.Rule, 0)
+	if b.rule.isQueue() && !b.isLast(cost, m) {
+		return b, false
+	}
+	back := b.rule.units(cost)
+	if full := sub(whole(max(b.time-m.At, m.Age)), m.Used); full.Sign() > 0 {
+		back = sub(back, mul(b.rule.rate(), full))
+	}
+	if back.Sign() < 0 {
+		return b, false
+	}
+	return b.to(add(b.tokens, back)), true
+}
+
+func whole(n int64) *big.Rat     { return new(big.Rat).SetInt64(n) }
+func add(a, b *big.Rat) *big.Rat { return new(big.Rat).Add(a, b) }
+func sub(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+func mul(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+func ceil(a *big.Rat) int64      { return -floor(new(big.Rat).Neg(a)) }
+
+func floor(a *big.Rat) int64 {
+	n := new(big.Int).Div(a.Num(), a.Denom())
+	if !n.IsInt64() {
+		panic("oracle: a number is out of range")
+	}
+	return n.Int64()
+}

@@ -1,0 +1,126 @@
+package oracle
+
+// A sliding is a sliding log: a list of the events of the last Per microseconds with their times. A
+// sliding window is the same list with coarser times: that of an event is the last microsecond of its
+// sub-window. So the event counts for Per and up to one sub-window more, but never for less.
+//
+// RULE: events from after now count as if they happened now. Events that had left the window when the
+// newest event was recorded do not come back, because stores have forgotten them by then.
+//
+// RULE: under a changed limit, the events keep their times.
+type sliding struct {
+	rule   *Rule
+	now    int64
+	events []events // in the order of their times
+	behind bool
+}
+
+// events are n events at one time.
+type events struct{ at, n int64 }
+
+// length returns the length of a sub-window, which is a microsecond for a log.
+func (r *Rule) length() int64 {
+	if r.Algorithm == "sliding_log" {
+		return 1
+	}
+	return (r.Per + r.SubWindows - 1) / r.SubWindows
+}
+
+// end returns the last microsecond of the sub-window of now. Sub-windows are counted from the epoch.
+func (r *Rule) end(now int64) int64 { return (now/r.length()+1)*r.length() - 1 }
+
+func (l sliding) at(r *Rule, now int64) state {
+	read := sliding{rule: r, now: now}
+	if len(l.events) == 0 {
+		return read
+	}
+	newest := l.events[len(l.events)-1].at
+	recorded := newest - r.length() + 1 // or later
+	for _, e := range l.events {
+		if e.at > max(now, recorded)-r.Per {
+			read.events = append(read.events, events{min(e.at, r.end(now)), e.n})
+		}
+	}
+	read.behind = newest > r.end(now)
+	return read
+}
+
+func (l sliding) count() (sum int64) {
+	for _, e := range l.events {
+		sum += e.n
+	}
+	return sum
+}
+
+// leaves returns the time until the n-th event leaves the window.
+func (l sliding) leaves(n int64) int64 {
+	for _, e := range l.events {
+		if n -= e.n; n <= 0 {
+			return e.at + l.rule.Per - l.now
+		}
+	}
+	return 0
+}
+
+func (l sliding) late() bool       { return l.behind }
+func (l sliding) left() int64      { return l.rule.Capacity() - l.count() }
+func (l sliding) reset() int64     { return l.leaves(l.count()) }
+func (l sliding) delay() int64     { return 0 }
+func (l sliding) receipt() Receipt { return Receipt{At: l.now} }
+
+func (l sliding) window() int64 {
+	if l.count() == 0 {
+		return l.rule.Per
+	}
+	return l.leaves(1)
+}
+
+func (l sliding) fits(cost, _ int64) bool   { return cost <= l.left() }
+func (l sliding) retry(cost, _ int64) int64 { return l.leaves(cost - l.left()) }
+
+func (l sliding) spend(cost int64) state {
+	l.events = append(l.events[:len(l.events):len(l.events)], events{l.rule.end(l.now), cost})
+	return l
+}
+
+// debit counts beyond the limit, so that an undo of a part leaves the rest. RULE: a debit of which
+// nothing is counted, because of MaxCount, writes nothing.
+func (l sliding) debit(cost int64) (state, bool) {
+	cost = min(cost, MaxCount-1-l.count())
+	if cost == 0 {
+		return l, false
+	}
+	return l.spend(cost), true
+}
+
+// credit frees the newest events.
+func (l sliding) credit(cost int64) (state, bool) {
+	return l.without(cost, func(events) bool { return true }), l.count() > 0
+}
+
+// undo frees events at the time of m. RULE: after a step back since the charge, or with events from
+// after now, it frees nothing, because the events at that time may be those of others. Otherwise it
+// writes the state as of now, even if none of the events is left.
+func (l sliding) undo(cost int64, m Receipt) (state, bool) {
+	if l.behind || m.stepped(l.now) || l.count() == 0 {
+		return l, false
+	}
+	return l.without(cost, func(e events) bool { return m.At != 0 && e.at == l.rule.end(m.At) }), true
+}
+
+// without returns l without up to n of the events that match, the newest first.
+func (l sliding) without(n int64, match func(events) bool) state {
+	var kept []events
+	for i := len(l.events) - 1; i >= 0; i-- {
+		e := l.events[i]
+		if match(e) {
+			freed := min(n, e.n)
+			n, e.n = n-freed, e.n-freed
+		}
+		if e.n > 0 {
+			kept = append([]events{e}, kept...)
+		}
+	}
+	l.events = kept
+	return l
+}
