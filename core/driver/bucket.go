@@ -203,6 +203,9 @@ func (b *bucket) without(used, back Span) Span {
 // queue those behind have been told their turns, so the place can be given back
 // only while it is the last.
 func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
+	if m.At == 0 {
+		return s
+	}
 	m, back := b.fit(m), b.price(n)
 	if b.queue {
 		after := b.add(m.Used, back)

@@ -118,7 +118,7 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
 	switch {
-	case !found:
+	case !found || m.At == 0:
 	case live[i].n > n:
 		live[i].n -= n
 		h.count -= n

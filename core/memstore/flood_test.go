@@ -101,7 +101,7 @@ func TestFloodOfSpentKeys(t *testing.T) {
 // pushing each other out, and the store does not outgrow its bound.
 func TestTooManyUsersAreStillLimited(t *testing.T) {
 	const users, limit = 3000, 100
-	s := memstore.New(memstore.MaxKeys(20_000)) // room for 300 full logs
+	s := memstore.New(memstore.MaxKeys(23_000)) // room for 300 full logs
 	now := time.Now().UnixMicro()
 	s.SetClock(func() int64 { return now })
 	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(limit))))

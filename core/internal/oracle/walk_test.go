@@ -228,9 +228,7 @@ func (w *walk) adjusting() Charge {
 	case c.Op == Debit && !w.one(3):
 		c.Receipt = new(Receipt)
 	case c.Op == Undo && (len(w.held) == 0 || w.one(20)):
-		if c.Receipt = new(Receipt); !knowsZero(&c, w.now) {
-			c.Op, c.Receipt = Credit, nil
-		}
+		c.Receipt = new(Receipt)
 	case c.Op == Undo:
 		c = w.undo()
 	}
@@ -258,7 +256,7 @@ func (w *walk) undo() Charge {
 	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
 	c.Receipt = &m
 	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*Rule) bool { return slices.Contains(limits, c.Rule) })]
-	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && w.one(3) && readsReceipt(r, c.Rule) {
+	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && w.one(3) {
 		c.Rule = r
 		w.met["undo under another limit"]++
 	}
