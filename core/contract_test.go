@@ -53,7 +53,7 @@ func (s *contractStore) count(charges []driver.Charge) {
 // documented are the errors of package core that calls with any arguments may return over a
 // Store that works.
 var documented = []error{
-	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrNegativeDelay, core.ErrNoAsks, core.ErrManyStores,
+	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrInvalidAsk,
 	core.ErrNeverAdmitted, core.ErrDeadlineTooNear, context.Canceled, context.DeadlineExceeded,
 }
 

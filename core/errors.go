@@ -21,12 +21,9 @@ var (
 	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost: a cost below zero. Nothing was taken.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrNegativeDelay: an Ask with a MaxDelay below zero. Nothing was taken.
-	ErrNegativeDelay = errors.New("weir: negative delay")
-	// ErrNoAsks: AllowTogether was given nothing to ask, or an Ask without a Limiter.
-	ErrNoAsks = errors.New("weir: nothing asked")
-	// ErrManyStores: AllowTogether was given Limiters of different Stores, which cannot be charged together.
-	ErrManyStores = errors.New("weir: limiters of different stores in one decision")
+	// ErrInvalidAsk: an Ask has no Limiter, another Store than the others or a negative
+	// MaxDelay, or there is no Ask. Nothing was taken.
+	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted: Wait was asked for more than a rule can ever admit.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear: Wait would have to wait beyond the deadline of its context.

@@ -206,7 +206,7 @@ func (b *batch) add(a Ask, op driver.Op) error {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	}
 	if a.MaxDelay < 0 {
-		return fmt.Errorf("%w: %v", ErrNegativeDelay, a.MaxDelay)
+		return fmt.Errorf("%w: a MaxDelay of %v", ErrInvalidAsk, a.MaxDelay)
 	}
 	cost := max(a.Cost, 1)
 	if a.Peek {

@@ -115,7 +115,7 @@ func newPart(n int) part {
 // their States unchanged; Refund refunds them. Extend of a denied event does nothing. An
 // error says that asks may have been charged, once; r is unchanged.
 //
-// All limiters must have the Store of r ([ErrManyStores]).
+// All limiters must have the Store of r ([ErrInvalidAsk]).
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	}
 	for i, a := range asks {
 		if a.Limiter != nil && a.Limiter.store != r.store {
-			return fmt.Errorf("%w: the reservation and ask %d", ErrManyStores, i)
+			return fmt.Errorf("%w: the reservation and ask %d have different stores", ErrInvalidAsk, i)
 		}
 	}
 	more, err := ReserveTogether(ctx, asks...)
@@ -202,7 +202,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	defer r.mu.Unlock()
 	places := make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.Algorithm() == AlgorithmLeakyBucket {
+		if r.asks[i].Rule.Algorithm() == driver.LeakyBucket {
 			places[i] = r.charged(i)
 		}
 	}

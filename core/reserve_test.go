@@ -219,9 +219,9 @@ func TestReservationExtend_impossible(t *testing.T) {
 		err  error // of the Store
 		want error
 	}{
-		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrManyStores},
-		"no asks":       {r, nil, nil, core.ErrNoAsks},
-		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrNoAsks},
+		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
+		"no asks":       {r, nil, nil, core.ErrInvalidAsk},
+		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
 		"negative cost": {r, []core.Ask{{Limiter: l, Key: "k", Cost: -1}}, nil, core.ErrNegativeCost},
 		"store fails":   {r, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, core.ErrUnavailable, core.ErrUnavailable},
 		"denied":        {denied, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, nil, nil},

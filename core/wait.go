@@ -158,7 +158,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return Never
 	}
 	switch {
-	case s.Rule.Algorithm() == AlgorithmLeakyBucket:
+	case s.Rule.Algorithm() == driver.LeakyBucket:
 		// A place in the queue that is free when the wait is over has a turn after that.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
@@ -169,14 +169,14 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return 0
 	case total <= capacity:
 		return s.RetryAfter
-	case s.Rule.Algorithm() == AlgorithmTokenBucket:
+	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// More than a window holds. What is beyond goes a period after what is capacity before it.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window
-	if s.Rule.Algorithm() == AlgorithmFixedWindow {
+	if s.Rule.Algorithm() == driver.FixedWindow {
 		whole = max(0, total-remaining-1) / capacity
 	} else if total-whole*capacity <= remaining {
 		first = 0

@@ -131,7 +131,7 @@ func (h *history) changed(r core.Rule) core.Rule {
 			continue
 		}
 		changed := a.rule(r.Name(), l)
-		if n := r.SubWindowCount(); n > 0 {
+		if n := r.Compiled().Definition().SubWindows; n > 0 {
 			changed = changed.SubWindows(n)
 		}
 		if r.IsShadow() {
