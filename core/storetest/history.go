@@ -80,8 +80,10 @@ func newHistory(s *subject, seed uint64) *history {
 	h.model = reference.New(func() int64 { return h.now })
 	for len(h.rules) < 4 {
 		rule := h.rule(fmt.Sprintf("%d.%d", seed, len(h.rules)))
-		other := h.changed(rule)
-		if runs(rule) && runs(other) { // a burst of 1000 at one a year is refused
+		if !runs(rule) {
+			continue
+		}
+		if other := h.changed(rule); runs(other) { // a burst of 1000 at one a year is refused
 			h.rules, h.other = append(h.rules, rule), append(h.other, other)
 		}
 	}
