@@ -182,7 +182,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 		case 0:
 			err = r.Extend(ctx, c.asks()...)
 		case 1:
-			err = r.Settle(ctx, min(n, 1<<20)) // the charges of a Reservation are summed in an int
+			err = r.Settle(ctx, n) // the charges of a Reservation are summed in an int
 		case 2:
 			err = r.Refund(ctx)
 		case 3:

@@ -166,7 +166,7 @@ func (r *Reservation) adopt(more *Reservation) {
 func (r *Reservation) remember(p part) {
 	if len(r.parts) == maxParts {
 		for i, cost := range r.parts[0].costs {
-			r.lost[i] += cost
+			r.lost[i] = saturated(r.lost[i], cost)
 		}
 		r.parts = r.parts[1:]
 	}
@@ -249,7 +249,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 func (r *Reservation) charged(i int) int {
 	sum := r.lost[i]
 	for _, p := range r.parts {
-		sum += p.costs[i]
+		sum = saturated(sum, p.costs[i])
 	}
 	return sum
 }
