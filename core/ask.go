@@ -13,7 +13,7 @@ import (
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // zero means 1; less is an [ErrNegativeCost]
+	Cost    int    // zero means 1, unlike in AllowN: to take nothing, set Peek; less is an [ErrNegativeCost]
 	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
 	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
 	MaxDelay time.Duration

@@ -55,8 +55,8 @@ func (p *part) age() int64 {
 const maxParts = 16
 
 // Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
-// than n. Of a denied event nothing is reserved. An error says, as it does of
-// AllowN, that it may have been charged, once.
+// than n. Of a denied event nothing is reserved, and to settle or refund it does nothing. On an
+// error the Reservation is nil; the event may have been charged, but never twice.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key}.withCost(n))
 }
@@ -184,8 +184,8 @@ func (r *Reservation) Decision() Decision {
 // Refund gives back all that the event took, from every rule of every ask: what
 // has not been forgotten or refilled in the meantime, so that no limit is ever
 // exceeded by it. Doing it again does nothing. After the clock of the Store has stepped back
-// by more than a second, it gives back less, or nothing. Only a [Limiter.Reset] is not known to it:
-// what was taken before one is not to be given back after it.
+// by more than a second, it gives back less, or nothing. Do not refund an event
+// that was taken before a [Limiter.Reset]: that may free what later events took.
 //
 // A place in the queue of a [LeakyBucket] is given back only while it is the last:
 // those behind it know their turns.
@@ -213,8 +213,8 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
 // cost the same from then on. Settling the same cost again does nothing; less than zero
-// is an [ErrNegativeCost]. The last 16 differences that were charged are remembered;
-// those before stay charged.
+// is an [ErrNegativeCost]. After more than 16
+// raises, the oldest can no longer be lowered or refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again.

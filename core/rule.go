@@ -8,12 +8,12 @@ import (
 )
 
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
-// it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not.
-// [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
+// it freely. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
 //
-// The name is the namespace of the Rule's state on a Store: two Limiters with
-// the same Rule share it, on purpose. It is 1 to 64 characters of printable
-// ASCII, and it is sent to clients in the RateLimit-Policy field.
+// The name is the namespace of the Rule's state on a Store: Rules that were made alike are the
+// same Rule there and share their state, on purpose. (Only copies of one Rule are equal by ==.)
+// The same name with another definition is an [ErrRuleConflict]. A name is 1 to 64 characters
+// of printable ASCII, and it is sent to clients in the RateLimit-Policy field.
 type Rule struct{ d *definition }
 
 // A definition is a Rule with all that follows from it. It does not change after compile.
@@ -29,8 +29,7 @@ type definition struct {
 // TokenBucket is a rule whose bucket holds l.Burst events and refills
 // continuously at l.Events per l.Per. A full bucket admits Burst events at once.
 //
-// It runs in the virtual-scheduling form of ITU-T I.371 (GCRA), which is exact
-// to the microsecond for any rate.
+// It is exact to the microsecond for any rate (ITU-T I.371, GCRA).
 func TokenBucket(name string, l Limit) Rule {
 	return newRule(name, driver.TokenBucket, l)
 }
@@ -149,7 +148,7 @@ func (r Rule) Name() string { return r.def().Name }
 // "fixed_window", "sliding_log" or "sliding_window".
 func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 
-// Limit is the limit as it was given.
+// Limit is the limit. Of a Rule in a [State], it is the limit that was in force.
 func (r Rule) Limit() Limit { return r.def().limit }
 
 // Capacity is the limit itself: the burst of a bucket, the events of a window or
