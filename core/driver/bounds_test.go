@@ -89,7 +89,7 @@ func TestFixedWindow_NoWindowExceedsLimit(t *testing.T) {
 // clients that ask for three times the limit, and never more than a log.
 func TestSlidingWindow_Strictness(t *testing.T) {
 	const period, limit = 60_000_000, 600
-	for _, n := range []int{1, 2, 10, 60, 120} {
+	for _, n := range []int{1, 10, 60} {
 		for name, gap := range map[string]func(*rand.Rand) int64{
 			"even":    func(*rand.Rand) int64 { return period / limit / 3 },
 			"random":  func(rng *rand.Rand) int64 { return rng.Int64N(2 * period / limit / 3) },

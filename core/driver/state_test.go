@@ -206,17 +206,26 @@ func TestState_OfAnotherLimit(t *testing.T) {
 	}
 }
 
-// A receipt of one limit undoes no more under another than was charged.
+// A receipt of one limit undoes no more under another than was charged, though its fraction may
+// be none of the other.
 func TestUndo_UnderAnotherLimit(t *testing.T) {
 	for _, a := range algorithms {
-		from, to := rule(t, a, 10, 1_000_000), rule(t, a, 7, 900_001)
-		k := key{rule: from}
-		k.spend(2, start)
-		_, m := k.spend(3, start+1)
-		k.rule = to
-		before := k.left(start + 1)
-		if v := k.do(driver.Charge{Op: driver.Undo, Cost: 3, Receipt: &m}, start+1); v.Remaining > before+3 {
-			t.Errorf("%v: got %d left after an undo of 3, and %d before", a, v.Remaining, before)
+		for _, limits := range [][2]*driver.Compiled{
+			{rule(t, a, 10, 1_000_000), rule(t, a, 7, 900_001)},
+			{rule(t, a, 7, 900_001), rule(t, a, 10, 1_000_000)},
+		} {
+			k := key{rule: limits[0]}
+			k.spend(2, start)
+			_, m := k.spend(3, start+1)
+			k.rule = limits[1]
+			before := k.left(start + 1)
+			if v := k.do(driver.Charge{Op: driver.Undo, Cost: 3, Receipt: &m}, start+1); v.Remaining > before+3 {
+				t.Errorf("%v: got %d left after an undo of 3, and %d before", a, v.Remaining, before)
+			}
+			kept := limits[1].Keep(m, 1)
+			if frac := kept.Used.Frac; a.IsBucket() && frac >= limits[1].Constants().Denominator {
+				t.Errorf("%v: got a receipt with a fraction of %d, expected less than %d", a, frac, limits[1].Constants().Denominator)
+			}
 		}
 	}
 }
