@@ -27,8 +27,8 @@ func TestCompiled_Constants(t *testing.T) {
 			driver.Constants{Capacity: 12, Extra: 2, Unit: driver.Span{Micros: 100_000}, Full: driver.Span{Micros: 1_200_000}, Denominator: 1},
 		},
 		{
-			driver.Definition{Algorithm: driver.FixedWindow, Events: 1000, Per: time.Minute, Soft: 0.1},
-			driver.Constants{Capacity: 1001, Extra: 1, Period: 60_000_000},
+			driver.Definition{Algorithm: driver.FixedWindow, Events: 3000, Per: time.Minute, Soft: 2.3},
+			driver.Constants{Capacity: 3069, Extra: 69, Period: 60_000_000},
 		},
 		{
 			driver.Definition{Algorithm: driver.SlidingLog, Events: 7, Per: time.Minute},

@@ -144,6 +144,21 @@ func TestState_Coarsen_AfterAppendWithoutRoom(t *testing.T) {
 	}
 }
 
+// A log whose events have left gives up the memory that it no longer needs.
+func TestState_Size_AfterEventsLeft(t *testing.T) {
+	k := key{rule: rule(t, driver.SlidingLog, 1000, 1_000_000)}
+	for i := range int64(1000) {
+		k.spend(1, start+i)
+	}
+	large := k.state.Size()
+	for i := range int64(1500) {
+		k.spend(1, start+2_000_000+i*500_000)
+	}
+	if got := k.state.Size(); got > large/20 {
+		t.Errorf("got %d bytes for 2 events, expected at most %d", got, large/20)
+	}
+}
+
 func TestState_Coarsen_Others(t *testing.T) {
 	for _, c := range rules(t) {
 		if k := (key{rule: c}); !c.Algorithm().IsBucket() && c.Algorithm() != driver.FixedWindow {
