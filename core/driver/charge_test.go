@@ -1,8 +1,6 @@
 package driver_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -147,25 +145,5 @@ func TestCompiled_Verdict(t *testing.T) {
 			k.do(charge, s.now)
 			s.remember(charge)
 		}
-	}
-}
-
-// A prober counts calls of Take and Probe, which fail.
-type prober struct{ takes, probes int }
-
-var errProbe = errors.New("no writes")
-
-func (p *prober) Take(context.Context, []driver.Charge) error   { p.takes++; return errProbe }
-func (p *prober) Adjust(context.Context, []driver.Charge) error { panic("a probe adjusts nothing") }
-func (p *prober) Probe(context.Context, []driver.Charge) error  { p.probes++; return errProbe }
-
-func TestProbe(t *testing.T) {
-	var p prober
-	if err := driver.Probe(t.Context(), &p, nil); err != errProbe || p != (prober{probes: 1}) {
-		t.Errorf("a Prober: got %v and %+v, expected its error and one probe", err, p)
-	}
-	plain := struct{ driver.Store }{&p} // has no method Probe
-	if err := driver.Probe(t.Context(), plain, nil); err != errProbe || p != (prober{takes: 1, probes: 1}) {
-		t.Errorf("another Store: got %v and %+v, expected its error and one Take", err, p)
 	}
 }
