@@ -20,21 +20,17 @@ type bucket struct {
 	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
 	queue bool  // a leaky bucket: what is admitted waits for what is in it
 
-	num, den int64 // one token lasts num/den microseconds, in lowest terms
+	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a
+	// fraction has 48 bits, which memstore packs with 16 others.
+	num, den int64
 }
-
-// maxDen bounds the fraction to 48 bits, which memstore packs with 16 others.
-const maxDen = 1 << 48
 
 // newBucket compiles events per period (in microseconds) and burst, all positive.
 func newBucket(events, period, burst, extra int64, queue bool) (*bucket, error) {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
-	switch {
-	case burst >= maxCount:
+	if burst >= maxCount {
 		return nil, errTooMany
-	case b.den > maxDen:
-		return nil, errTooFine
 	}
 	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); hi >= uint64(b.den) || over(hi, lo, b.den) {
 		return nil, errTooLong
@@ -66,7 +62,7 @@ func (b *bucket) holdFor(o *bucket) {
 	b.full = Span{o.full.Micros, int64(frac)}
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
-	b.extra = b.burst - limit
+	b.extra = max(0, b.burst-limit)
 }
 
 // span is how long n tokens take to refill, 0 <= n <= burst.

@@ -78,8 +78,11 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.Patience()) }
 
 // Commit does c, a Spend or Peek, to s, of which r was read at now. admitted says whether all
-// charges of the decision fit whose rules are no shadows. Commit returns the new State, and
-// whether that has to be stored; it leaves the Verdict to [Charge.Answer].
+// charges of the decision fit whose rules are no shadows; a decision that is denied calls
+// Commit, too, since a State from after now is written back. Commit returns the new State, and
+// whether that has to be stored; it leaves the Verdict to [Charge.Answer]. If it cannot be
+// stored, because another process has changed the State meanwhile, read again and repeat; set
+// the Receipt to its zero value first, since Commit has written it.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	if !admitted || !c.Fits(r) {
 		return c.rewrite(s, r, now)
@@ -103,7 +106,8 @@ func (c *Charge) rewrite(s State, r *Reading, now int64) (_ State, changed bool)
 }
 
 // Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the
-// Verdict. It returns the new State, which may be s.
+// Verdict. It returns the new State, which may be s. If that cannot be stored, repeat as for
+// Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	switch c.Op {

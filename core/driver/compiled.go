@@ -76,9 +76,13 @@ func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 
 // Divide is the rule for one of n processes: see [Definition.Divide].
 func (c *Compiled) Divide(n int) *Compiled {
-	part, err := c.definition.Divide(n).Compile()
-	if err != nil {
+	d := c.definition.Divide(n)
+	if d == c.definition {
 		return c
+	}
+	part, err := d.Compile()
+	if err != nil {
+		panic("driver: Divide: " + err.Error()) // Definition.Divide has compiled it
 	}
 	return part
 }
@@ -111,7 +115,9 @@ func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 	return r
 }
 
-// ExpiresAt returns the time from which on s means the same as the zero State.
+// ExpiresAt returns the time from which on s means the same as the zero State, and zero for the
+// zero State, which need not be stored. A Store may forget s then; where it counts whole
+// seconds, it rounds up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
 // Verdict returns what a Spend of cost, which may be held for maxDelay microseconds, is

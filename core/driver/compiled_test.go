@@ -217,6 +217,8 @@ func TestNamespace_Declare(t *testing.T) {
 		{[]*driver.Compiled{named("c", same)}, ""},
 		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Algorithm = driver.LeakyBucket })}, "c"},
 		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Shadow = true })}, "c"},
+		{[]*driver.Compiled{named("d", same), named("d", twenty)}, "d"},
+		{[]*driver.Compiled{named("d", twenty)}, ""},
 	} {
 		err := n.Declare(step.rules...)
 		var conflict *driver.RuleError

@@ -49,7 +49,6 @@ const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 var (
 	errPeriodUnit = errors.New("is not a whole number of microseconds")
 	errTooLong    = errors.New("reaches over more than 100 years")
-	errTooFine    = errors.New("needs a fraction finer than 1/2^48 of a microsecond")
 	errTooMany    = errors.New("counts to more than 2^48")
 )
 
@@ -80,12 +79,16 @@ func (d Definition) Compile() (*Compiled, error) {
 // CompileLike is Compile for a rule whose buckets hold what refills in the time in which
 // those of base fill up, and less than one event more than Burst says. So a state that one
 // of the two wrote is never cut short by the other: a caller that can make the limit change
-// would get something for nothing every time. The rest of a token that does not fit stays
-// unused.
+// would get something for nothing every time. (Above a million events a second it gets less
+// than a microsecond's refill.) The rest of a token that does not fit stays unused. base has
+// the same Algorithm.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	c, err := d.Compile()
 	if err != nil {
 		return nil, err
+	}
+	if d.Algorithm != base.Algorithm() {
+		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
 		b.holdFor(base.engine.(*bucket))

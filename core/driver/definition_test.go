@@ -188,6 +188,9 @@ func TestDefinition_CompileLike(t *testing.T) {
 	}
 	window := valid(driver.FixedWindow)
 	window.Events = 30
+	if c, err := window.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
+		t.Errorf("like a rule of another algorithm: got %v, %v", c, err)
+	}
 	if c, err := window.CompileLike(compile(t, valid(driver.FixedWindow))); err != nil || c.Constants() != compile(t, window).Constants() {
 		t.Errorf("got %+v and %v of a window, expected what Compile makes", c, err)
 	}

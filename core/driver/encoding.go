@@ -44,7 +44,8 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It returns an [ErrCorruptState], and
-// leaves s unchanged, if b is not the encoding of a State that a rule could have written. b may
+// leaves s unchanged, if b is not the encoding of a State that a rule could have written; a
+// Store takes that for the zero State, or for an error of its own. b may
 // come from anywhere: a State that was decoded makes no op panic or overflow. UnmarshalBinary
 // does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 )
 
@@ -19,19 +20,19 @@ type Namespace struct {
 func (n *Namespace) Declare(rules ...*Compiled) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	next := maps.Clone(n.rules)
+	if next == nil {
+		next = make(map[string]*Compiled)
+	}
 	for _, r := range rules {
-		if known, ok := n.rules[r.Name()]; ok && !known.definition.Equal(r.definition) {
+		if known, ok := next[r.Name()]; ok && !known.definition.Equal(r.definition) {
 			return &RuleError{
 				Rule: r.Name(), Field: "name", Category: ErrRuleConflict,
 				Reason: fmt.Sprintf("is taken on this store by another rule: %s, and now %s", known, r),
 			}
 		}
+		next[r.Name()] = r
 	}
-	if n.rules == nil {
-		n.rules = make(map[string]*Compiled)
-	}
-	for _, r := range rules {
-		n.rules[r.Name()] = r
-	}
+	n.rules = next
 	return nil
 }

@@ -2,11 +2,12 @@ package driver
 
 // A State is what a Store keeps of one rule of one key. The zero State is that of a key of
 // which nothing is used. Its meaning belongs to the algorithm of the rule; it may be read
-// under another limit than it was written under.
+// under another limit than it was written under. A Store keeps it by the key of the charge and
+// [Compiled.ID].
 //
 // States of the two sliding algorithms share memory with what they were made from: after a
-// State was given to [Charge.Commit] or [Charge.Apply], only the one that was returned is
-// used.
+// State was given to [Charge.Commit], [Charge.Apply] or Coarsen, only the one that was returned
+// is used. A State that was decoded from bytes shares nothing.
 type State struct {
 	time   int64  // of a bucket: when it will be full; of a fixed window: its beginning
 	amount int64  // of a bucket: the fraction of time; of a fixed window: the events in it

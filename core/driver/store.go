@@ -11,7 +11,8 @@ import (
 //
 // Package core makes the charges, and sees to it that they are valid: there is at least one;
 // no two of a call are about the same key and rule; costs are at least 1; the ops are those
-// of the method; an Undo has a Receipt; and ctx has not ended yet. A store over other stores
+// of the method; an Undo has a Receipt; keys are not empty; delays are not negative; and ctx has
+// not ended yet. A store over other stores
 // keeps to that, too. The charges belong to the caller: a Store does not keep the slice or
 // its elements after it has returned.
 type Store interface {
