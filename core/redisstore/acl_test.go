@@ -112,7 +112,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 	// The suite has a clock of its own.
-	spend(t, limiter(t, redisstore.New(rdb, prefix()), dailyRules()...), "k", 1)
+	spend(t, limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // the tests call it, too
 	slices.Sort(got)
 	slices.Sort(all)
@@ -143,7 +143,8 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 				must(t, r.Settle(t.Context(), 1))
 				must(t, l.Debit(t.Context(), key, 1))
 				must(t, l.Credit(t.Context(), key, 1))
-				must(t, l.Reset(t.Context(), other))
+				_, err = l.Reset(t.Context(), other)
+				must(t, err)
 			}
 		})
 	}
@@ -207,7 +208,8 @@ func TestACL_MissingCommand(t *testing.T) {
 				note(l.Debit(t.Context(), "told", 10))
 				spend(t, after, "other", 2)
 				note(l.Credit(t.Context(), "other", 1))
-				note(l.Reset(t.Context(), "other"))
+				_, err := l.Reset(t.Context(), "other")
+				note(err)
 				r, err := l.Reserve(t.Context(), "reserved", 2)
 				if err == nil {
 					err = r.Refund(t.Context())

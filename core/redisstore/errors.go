@@ -69,9 +69,6 @@ func (s *Store) logFault(ctx context.Context, err error) {
 		slog.String("error", err.Error()))
 }
 
-// errReply is a reply that no script of this package gives.
-var errReply = errors.New("the reply does not have the shape of a decision")
-
 // didNotRun says whether err proves that the command was not executed. Only
 // then may it be sent again: one that may have run may have charged.
 func didNotRun(err error) bool {

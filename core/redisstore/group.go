@@ -5,20 +5,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// A group is the charges that one script call can decide.
+// A group is the charges that one script call can decide or adjust.
 type group struct {
-	charges []core.Charge
+	charges []driver.Charge
 	keys    []string
-	places  []int // of the charges in the decision; nil if it is the whole
+	places  []int // of the charges in the call of Take or Adjust; nil if it is the whole
 
-	timed bool // the time is wanted: it may have to be undone
+	timed bool // the script reports the time
 
 	admitted bool
-	readings []int64 // of all charges, one after the other
-	time     int64   // of the server, if timed
+	readings []driver.Reading // of all charges
+	time     int64            // of the server, if timed
 	err      error
 }
 
@@ -54,18 +54,19 @@ func slot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// oneKey says whether all charges are of one key.
-func oneKey(charges []core.Charge) bool {
+// oneGroup says whether one call reaches all charges: on a single server any, and elsewhere
+// those of one key.
+func (s *Store) oneGroup(charges []driver.Charge) bool {
 	for i := range charges {
-		if charges[i].Key != charges[0].Key {
+		if s.group != nil && charges[i].Key != charges[0].Key {
 			return false
 		}
 	}
 	return true
 }
 
-// whole makes one group of all charges.
-func (s *Store) whole(charges []core.Charge) group {
+// newGroup makes one group of all charges.
+func (s *Store) newGroup(charges []driver.Charge) group {
 	g := group{charges: charges, keys: make([]string, len(charges))}
 	var tag string
 	for i := range charges {
@@ -74,45 +75,47 @@ func (s *Store) whole(charges []core.Charge) group {
 			tag = s.keys.tag(c.Key)
 		}
 		g.keys[i] = s.keys.key(tag, c.Rule)
-		g.timed = g.timed || c.Receipt != nil && c.Op != core.Undo
+		g.timed = g.timed || c.Op == driver.Debit || c.Op == driver.Reset || c.Op == driver.Spend && c.Receipt != nil
 	}
 	return g
 }
 
-// split makes the groups of charges, with copies of them, each a part of the
-// decision that may have to be undone.
-func (s *Store) split(charges []core.Charge) []*group {
+// groups makes a group for each place that charges have to be at, and calls add for each
+// charge, with its group, its index and the tag of its key.
+func (s *Store) groups(charges []driver.Charge, add func(g *group, i int, tag string)) []*group {
 	var groups []*group
 	where := make(map[string]*group)
-	for i, c := range charges {
-		tag := s.keys.tag(c.Key)
-		at := s.group(tag)
+	for i := range charges {
+		tag, at := s.keys.tag(charges[i].Key), ""
+		if s.group != nil {
+			at = s.group(tag)
+		}
 		g := where[at]
 		if g == nil {
-			g = &group{timed: true}
+			g = new(group)
 			where[at] = g
 			groups = append(groups, g)
 		}
-		g.charges = append(g.charges, c)
-		g.keys = append(g.keys, s.keys.key(tag, c.Rule))
-		g.places = append(g.places, i)
+		add(g, i, tag)
 	}
 	return groups
 }
 
-// reading is the part of readings that is about the i-th charge.
-func (g *group) reading(i int) []int64 {
-	from := 0
-	for j := range i {
-		from += programs[g.charges[j].Rule.Algorithm()].readings
-	}
-	return g.readings[from : from+programs[g.charges[i].Rule.Algorithm()].readings]
+// split makes the groups of charges, with copies of them. All report the time: a Spend may
+// have to be undone.
+func (s *Store) split(charges []driver.Charge) []*group {
+	return s.groups(charges, func(g *group, i int, tag string) {
+		g.timed = true
+		g.charges = append(g.charges, charges[i])
+		g.keys = append(g.keys, s.keys.key(tag, charges[i].Rule))
+		g.places = append(g.places, i)
+	})
 }
 
 // queues says whether g takes places in queues.
 func (g *group) queues() bool {
-	return slices.ContainsFunc(g.charges, func(c core.Charge) bool {
-		return c.Op == core.Spend && programs[c.Rule.Algorithm()].queue
+	return slices.ContainsFunc(g.charges, func(c driver.Charge) bool {
+		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm()).queue
 	})
 }
 
@@ -121,7 +124,7 @@ func (g *group) peek() *group {
 	look := *g
 	look.charges = slices.Clone(g.charges)
 	for i := range look.charges {
-		look.charges[i].Op = core.Peek
+		look.charges[i].Op = driver.Peek
 	}
 	return &look
 }
@@ -133,11 +136,11 @@ func (g *group) undo() *group {
 	}
 	back := new(group)
 	for i, c := range g.charges {
-		if c.Op != core.Spend || !g.taken(i) {
+		if c.Op != driver.Spend || c.Rule.Shadow() && !c.Fits(&g.readings[i]) {
 			continue
 		}
 		receipt := g.receipt(i)
-		back.charges = append(back.charges, core.Charge{Key: c.Key, Rule: c.Rule, Op: core.Undo, Cost: c.Cost, Receipt: &receipt})
+		back.charges = append(back.charges, driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Undo, Cost: c.Cost, Receipt: &receipt})
 		back.keys = append(back.keys, g.keys[i])
 	}
 	if back.charges == nil {
@@ -146,46 +149,46 @@ func (g *group) undo() *group {
 	return back
 }
 
-// taken says whether the i-th charge of a group that was admitted was taken, as
-// all were but for shadows that did not fit.
-func (g *group) taken(i int) bool {
-	c := &g.charges[i]
-	if !c.Rule.IsShadow() {
-		return true
-	}
-	v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), true)
-	return err == nil && v.Allowed
+// receipt is the receipt of the i-th charge. The reading of a bucket is from before it.
+func (g *group) receipt(i int) driver.Receipt {
+	return driver.Receipt{At: g.time, Used: g.readings[i].Used}
 }
 
-// receipt is what undoing the i-th charge takes.
-func (g *group) receipt(i int) core.Receipt {
-	m := core.Receipt{At: g.time}
-	switch g.charges[i].Rule.Algorithm() {
-	case core.AlgorithmTokenBucket, core.AlgorithmLeakyBucket:
-		m.Used = usedOf(g.reading(i))
-	}
-	return m
-}
-
-// answer fills in the States, and the receipts of what was taken. admitted is the
-// outcome of all groups together.
+// answer sets the Verdicts, and the receipts of charges that were taken. admitted is the outcome
+// of all groups together.
 func (g *group) answer(admitted bool) error {
 	fit := true
 	for i := range g.charges {
-		c := &g.charges[i]
-		spent := admitted && c.Op == core.Spend
-		v, err := programs[c.Rule.Algorithm()].verdict(c, g.reading(i), spent)
-		if err != nil {
-			return err
+		c, r := &g.charges[i], &g.readings[i]
+		switch {
+		case c.Op == driver.Reset, c.Op == driver.Debit && c.Rule.Algorithm().IsBucket():
+			// r is from before: a Reset says whether anything was in use, and the receipt of a
+			// bucket how much.
+			c.Apply(driver.StateOf(g.time+r.Used.Micros, r.Used.Frac, g.time), r, g.time)
+		default:
+			c.Answer(r, admitted)
+			takes := c.Op == driver.Spend || c.Op == driver.Debit
+			if takes && admitted && c.Verdict.Allowed && c.Receipt != nil {
+				*c.Receipt = g.receipt(i)
+			}
 		}
-		c.Answer(v, spent)
-		fit = fit && (c.State.Allowed || c.Rule.IsShadow())
-		if c.Receipt != nil && (spent && c.State.Allowed || c.Op == core.Debit) {
-			*c.Receipt = g.receipt(i)
-		}
+		fit = fit && (c.Verdict.Allowed || c.Rule.Shadow())
 	}
 	if fit != g.admitted {
 		return errReply // the script and the arithmetic disagree: a reply to something else
+	}
+	return nil
+}
+
+// answerAll is answer for the groups that split made of charges, and sets the Verdicts of those.
+func answerAll(groups []*group, charges []driver.Charge, admitted bool) error {
+	for _, g := range groups {
+		if err := g.answer(admitted); err != nil {
+			return err
+		}
+		for i, place := range g.places {
+			charges[place].Verdict = g.charges[i].Verdict
+		}
 	}
 	return nil
 }

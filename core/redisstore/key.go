@@ -7,7 +7,7 @@ import (
 	"hash"
 	"sync"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A keyer makes Redis keys. An identity becomes 128 bits of a hash inside a
@@ -46,11 +46,11 @@ func (k *keyer) tag(identity string) string {
 
 // key is the key of the state of r, for example "weir:{<tag>}l2:<name of r>" for a
 // sliding log.
-func (k *keyer) key(tag string, r core.Rule) string {
-	return k.prefix + "{" + tag + "}" + programs[r.Algorithm()].version + ":" + r.Name()
+func (k *keyer) key(tag string, r *driver.Compiled) string {
+	return k.prefix + "{" + tag + "}" + algorithmOf(r.Algorithm()).version + ":" + r.Name()
 }
 
 // probe is the key of a probe by an algorithm, in the hash slot of tag. No rule has it.
-func (k *keyer) probe(tag string, a core.Algorithm) string {
-	return k.prefix + "{" + tag + "}" + programs[a].version + "?"
+func (k *keyer) probe(tag string, a driver.Algorithm) string {
+	return k.prefix + "{" + tag + "}" + algorithmOf(a).version + "?"
 }

@@ -36,7 +36,7 @@ func dailyRules() []core.Rule {
 func warm(t *testing.T, l *core.Limiter) {
 	t.Helper()
 	spend(t, l, "k", 1)
-	if err := l.Reset(t.Context(), "k"); err != nil {
+	if _, err := l.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -128,7 +128,7 @@ func TestPoisonRandom(t *testing.T) {
 			for seed := range uint64(rounds) {
 				t.Logf("seed %d", seed) // the last one is to blame
 				rng := rand.New(rand.NewPCG(seed, 11))
-				if err := v.Reset(t.Context(), "k"); err != nil {
+				if _, err := v.Reset(t.Context(), "k"); err != nil {
 					t.Fatal(err)
 				}
 				for range 1 + rng.IntN(poisonLimit) {

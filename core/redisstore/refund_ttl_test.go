@@ -86,7 +86,7 @@ func TestMostSubWindows(t *testing.T) {
 
 // More rules than one script can hold are refused at once.
 func TestTooManyRules(t *testing.T) {
-	s := redisstore.New(redistest.Shared(t).Client(), prefix())
+	s := redisstore.New(redistest.Shared(t).Client(), prefix(), redisstore.Timeout(patience))
 	var rules []core.Rule
 	for i := range redisstore.MaxCharges + 1 {
 		rules = append(rules, core.TokenBucket(fmt.Sprint("r", i), core.PerHour(1)))

@@ -16,11 +16,11 @@ func (s *Store) run(ctx context.Context, deadline time.Time, g *group) {
 	}
 	for i := range g.charges {
 		c := &g.charges[i]
-		shape = append(shape, programs[c.Rule.Algorithm()].code, opFor(c))
+		shape = append(shape, byte(c.Rule.Algorithm()), opByte(c))
 	}
 	script := s.scripts.get(string(shape), compose)
 	args := make([]any, 0, 5+len(g.keys)*6)
-	args = append(args, evalsha, script.sha, count(len(g.keys)))
+	args = append(args, evalsha, script.sha, integer(int64(len(g.keys))))
 	for i := range g.keys {
 		args = append(args, g.keys[i])
 	}
@@ -68,52 +68,4 @@ func (s *Store) call(p *patience, script *script, args []any) (any, error) {
 		}
 		s.retried.Add(1)
 	}
-}
-
-// read takes a reply apart. Anything but the shape that was asked for is an
-// error: a reply must never open a limit by being misunderstood.
-func (s *Store) read(g *group, reply any) error {
-	want := 0
-	for i := range g.charges {
-		want += programs[g.charges[i].Rule.Algorithm()].readings
-	}
-	if g.timed {
-		want++
-	}
-	switch reply := reply.(type) {
-	case int64:
-		// A brief: one bucket, what is used of it, and nothing else to say.
-		if len(g.charges) != 1 || want != 2 || g.timed {
-			return errReply
-		}
-		g.admitted = reply >= 0
-		if !g.admitted {
-			reply = -1 - reply
-		}
-		g.readings = []int64{reply, 0}
-		return nil
-	case []any:
-		if len(reply) != 2+want {
-			return errReply
-		}
-		numbers := make([]int64, len(reply))
-		for i, r := range reply {
-			n, ok := r.(int64)
-			if !ok || n < 0 {
-				return errReply
-			}
-			numbers[i] = n
-		}
-		if numbers[0] != 1 && numbers[0] != 2 || numbers[1] > int64(len(g.charges)) {
-			return errReply
-		}
-		g.admitted = numbers[0] == 1
-		g.readings = numbers[2:]
-		if g.timed {
-			g.time = numbers[len(numbers)-1]
-		}
-		s.corrupt.Add(uint64(numbers[1]))
-		return nil
-	}
-	return errReply
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A script decides charges of one shape: a sequence of algorithms and ops.
@@ -15,44 +15,20 @@ type script struct {
 	sha    any // a string, boxed once
 }
 
-// The ops as a shape spells them.
-const (
-	opSpend  = 's'
-	opPeek   = 'p'
-	opReset  = 'x'
-	opCredit = 'g' // core.Credit
-	opDebit  = 'd' // into debt, if need be
-	opUndo   = 'r'
+// shadow marks an op of a shape whose rule is a shadow: it does not count for the decision,
+// and is done if it fits.
+const shadow = 1 << 7
 
-	// What a rule that is not enforced makes of the first two: it does not count for
-	// the decision, and is taken if it fits.
-	opShadowSpend = 'h'
-	opShadowPeek  = 'o'
-)
-
-var opOf = [...]byte{
-	core.Spend: opSpend, core.Peek: opPeek, core.Reset: opReset,
-	core.Credit: opCredit, core.Debit: opDebit, core.Undo: opUndo,
-}
-
-func opFor(c *core.Charge) byte {
-	if c.Rule.IsShadow() {
-		switch c.Op {
-		case core.Spend:
-			return opShadowSpend
-		case core.Peek:
-			return opShadowPeek
-		}
+// opByte is the op of c in a shape.
+func opByte(c *driver.Charge) byte {
+	if c.Rule.Shadow() && c.Op.Asks() {
+		return byte(c.Op) | shadow
 	}
-	return opOf[c.Op]
+	return byte(c.Op)
 }
 
-// A shape that begins with this may have to be undone, so its script reports the
-// time.
-const timed = '+'
-
-// receiptArguments is how many arguments the receipt of an undo has.
-const receiptArguments = 4
+// timed begins a shape whose script reports the time, too. No algorithm has this number.
+const timed = '\x00'
 
 // MaxCharges is how many charges of one slot can be decided together: Lua has
 // 200 local variables, and a charge needs nine.
@@ -70,50 +46,49 @@ func compose(shape string) *script {
 		first               = 2 // of the charge's arguments in ARGV
 	)
 	for i := 0; i < len(shape); i += 2 {
-		p, op := programOf(shape[i]), shape[i+1]
-		section := p.sections(i/2+1, first)
-		if op == opReset {
-			fmt.Fprintf(&reads, "call('DEL', KEYS[%d])\n", i/2+1)
-		}
+		a, op, isShadow := algorithmAt(shape, i), driver.Op(shape[i+1]&^shadow), shape[i+1]&shadow != 0
+		section := a.sections(i/2+1, first)
 		reads.WriteString(section("read"))
 		reports = append(reports, section("report"))
-		fit := "(" + section("fits") + ")"
-		if p.queue {
-			fit = "(" + fit + " and " + section("wait") + ")"
-		}
 		switch op {
-		case opSpend:
-			fits = append(fits, fit)
-			spend.WriteString(section("spend"))
+		case driver.Spend, driver.Peek:
+			fit, take := "("+section("fits")+")", ""
+			if a.queue {
+				fit = "(" + fit + " and " + section("wait") + ")"
+			}
+			if op == driver.Spend {
+				take = section("spend")
+			}
+			if isShadow {
+				fmt.Fprintf(&spend, "if %s then\n%selse\n%send\n", fit, take, section("touch"))
+			} else {
+				fits = append(fits, fit)
+				spend.WriteString(take)
+			}
 			touch.WriteString(section("touch"))
-		case opShadowSpend:
-			fmt.Fprintf(&spend, "if %s then\n%selse\n%send\n", fit, section("spend"), section("touch"))
-			touch.WriteString(section("touch"))
-		case opPeek:
-			fits = append(fits, fit)
-			touch.WriteString(section("touch"))
-		case opShadowPeek:
-			fmt.Fprintf(&spend, "if not %s then\n%send\n", fit, section("touch"))
-			touch.WriteString(section("touch"))
-		case opDebit:
+		case driver.Reset:
+			fmt.Fprintf(&spend, "call('DEL', KEYS[%d])\n", i/2+1)
+		case driver.Debit:
 			spend.WriteString(section("debit"))
-		case opCredit:
+		case driver.Credit:
 			spend.WriteString(section("credit"))
-		case opUndo:
+		case driver.Undo:
 			spend.WriteString(section("undo"))
 			first += receiptArguments
+		default:
+			panic(fmt.Sprintf("redisstore: no op has the number %d", op))
 		}
-		if op == opSpend || op == opShadowSpend || op == opDebit {
+		if op == driver.Spend || op == driver.Debit {
 			corrupt = append(corrupt, section("corrupt"))
 		}
-		first += p.arguments
+		first += a.arguments
 	}
 	if isTimed {
 		reports = append(reports, "now")
 	}
 	brief := ""
-	if len(shape) == 2 && shape[1] == opSpend && !isTimed {
-		brief = programOf(shape[0]).sections(1, 2)("brief")
+	if len(shape) == 2 && shape[1] == byte(driver.Spend) && !isTimed {
+		brief = algorithmAt(shape, 0).sections(1, 2)("brief")
 	}
 	report := strings.Join(reports, ", ")
 	var b strings.Builder
@@ -136,11 +111,11 @@ func functions(shape string) string {
 		}
 	}
 	for i := 0; i < len(shape); i += 2 {
-		add(programOf(shape[i]).source["functions"])
+		add(algorithmAt(shape, i).source["functions"])
 	}
 	for i := 0; i < len(shape); i += 2 {
-		if op := shape[i+1]; op == opCredit || op == opUndo {
-			add(programOf(shape[i]).source["telling"])
+		if op := driver.Op(shape[i+1]); op == driver.Credit || op == driver.Undo {
+			add(algorithmAt(shape, i).source["adjust"])
 		}
 	}
 	return b.String()
@@ -153,10 +128,13 @@ func briefly(brief, result string) string {
 	return "local brief = " + brief + "\nif brief then\n  return " + result + "\nend\n"
 }
 
-// sections returns the sections of the program for the n-th charge, whose
+// algorithmAt returns the algorithm that a shape names at i.
+func algorithmAt(shape string, i int) *algorithm { return algorithmOf(driver.Algorithm(shape[i])) }
+
+// sections returns the sections of the algorithm for the n-th charge, whose
 // arguments begin at ARGV[first].
-func (p *program) sections(n, first int) func(name string) string {
-	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "M_N", fmt.Sprint(first-1+p.arguments),
-		"_N", fmt.Sprintf("_%d", n), "QUEUE", fmt.Sprint(p.queue))
-	return func(name string) string { return r.Replace(p.source[name]) }
+func (a *algorithm) sections(n, first int) func(name string) string {
+	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "M_N", fmt.Sprint(first-1+a.arguments),
+		"_N", fmt.Sprintf("_%d", n), "QUEUE", fmt.Sprint(a.queue))
+	return func(name string) string { return r.Replace(a.source[name]) }
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
 )
@@ -243,7 +244,7 @@ func TestScriptMost(t *testing.T) {
 			if d := ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
 				t.Errorf("%+v", d)
 			}
-			if err := most.Reset(t.Context(), "k"); err != nil {
+			if _, err := most.Reset(t.Context(), "k"); err != nil {
 				t.Error(err)
 			}
 			spend(t, most, "k", 10)
@@ -252,7 +253,7 @@ func TestScriptMost(t *testing.T) {
 			}
 			d, err := core.AllowTogether(t.Context(),
 				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
-			if !errors.Is(err, core.ErrInvalidCharge) || d.Allowed {
+			if !errors.Is(err, driver.ErrInvalidCharge) || d.Allowed {
 				t.Errorf("a charge more than the most: %+v, %v", d, err)
 			}
 		})

@@ -17,7 +17,7 @@
 //
 // # Deadline
 //
-// A call of Take returns within [Timeout], however the client was configured.
+// A call of Take or Adjust returns within [Timeout], however the client was configured.
 // The command goes on in the background until its answer comes or the client's
 // own timeouts end it, so that a slow Redis does not cost a connection a call.
 //
@@ -69,14 +69,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
 // A Store keeps the state of rules in Redis. It is made by [New] and safe for
 // concurrent use. It holds nothing that needs closing.
 type Store struct {
-	core.Namespace
+	driver.Namespace
 
 	config  config
 	keys    keyer
@@ -84,7 +84,7 @@ type Store struct {
 	group   grouper
 	doubt   func() // called when a command failed: the client may not know where things are
 	scripts memo[string, *script]
-	prices  memo[price, []any]
+	argued  memo[argumentsKey, []any]
 
 	made      time.Time
 	nextFault atomic.Int64 // since made, when the next fault of the configuration may be logged
@@ -128,46 +128,63 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// Declare implements [core.Declarer]. More than [MaxCharges] rules of one limiter
+// Declare implements [driver.Declarer]. More than [MaxCharges] rules of one limiter
 // are refused: no decision about them could be made.
-func (s *Store) Declare(rules ...core.Rule) error {
+func (s *Store) Declare(rules ...*driver.Compiled) error {
 	if len(rules) > MaxCharges {
-		return fmt.Errorf("%w: %d rules of one limiter, more than %d", core.ErrInvalidRule, len(rules), MaxCharges)
+		return fmt.Errorf("%w: %d rules of one limiter, more than %d", driver.ErrInvalidRule, len(rules), MaxCharges)
+	}
+	for _, r := range rules {
+		algorithmOf(r.Algorithm()) // panics if there is none
 	}
 	return s.Namespace.Declare(rules...)
 }
+
+// Deadline implements [driver.Deadliner]: see [Timeout].
+func (s *Store) Deadline() time.Duration { return s.config.timeout }
 
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// Take implements [core.Store]. When the deadline passes or Redis fails, the
-// error is [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := s.check(ctx, charges); err != nil {
+// do decides or adjusts charges before the deadline, and counts failures: in one call of a
+// script, or by split, which is takeSplit or adjustSplit.
+func (s *Store) do(ctx context.Context, charges []driver.Charge, split func(*Store, context.Context, time.Time, []driver.Charge) error) error {
+	if err := tooMany(charges); err != nil {
 		return err
 	}
-	err := s.failure(ctx, s.take(ctx, time.Now().Add(s.config.timeout), charges))
+	deadline := time.Now().Add(s.config.timeout)
+	var err error
+	if s.oneGroup(charges) {
+		err = s.whole(ctx, deadline, charges)
+	} else {
+		err = split(s, ctx, deadline, charges)
+	}
+	err = s.failure(ctx, err)
 	switch {
 	case err == nil:
 		s.firstDecision.Do(s.onFirst)
-	case errors.Is(err, core.ErrUnavailable):
+	case errors.Is(err, driver.ErrUnavailable):
 		s.unavailable.Add(1)
 	}
 	return err
 }
 
-// check returns why charges are not sent.
-func (s *Store) check(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// whole decides or adjusts charges in one call of a script.
+func (s *Store) whole(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
+	g := s.newGroup(charges)
+	s.run(ctx, deadline, &g)
+	if g.err != nil {
+		return g.err
 	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
+	return g.answer(g.admitted)
+}
+
+// tooMany returns an error if charges are more than a script can decide.
+func tooMany(charges []driver.Charge) error {
 	if len(charges) > MaxCharges {
-		return fmt.Errorf("%w: %d of them, more than %d", core.ErrInvalidCharge, len(charges), MaxCharges)
+		return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // TestSlidingWindow_MaxSubWindows_commands fills the most sub-windows that there can be.
@@ -20,18 +22,18 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	s := h.Store.(*redisstore.Store)
 	const n = core.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
-	take := func(op core.Op, cost int, receipt *core.Receipt) core.State {
-		charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-		if err := s.Take(t.Context(), charges); err != nil {
+	take := func(op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
+		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: receipt}}
+		if err := storetest.Do(t.Context(), s, charges); err != nil {
 			t.Fatal(err)
 		}
-		return charges[0].State
+		return charges[0].Verdict
 	}
-	var receipts []*core.Receipt
+	var receipts []*driver.Receipt
 	for range n {
-		take(core.Spend, 8, nil)
-		m := new(core.Receipt)
-		take(core.Spend, 1, m)
+		take(driver.Spend, 8, nil)
+		m := new(driver.Receipt)
+		take(driver.Spend, 1, m)
 		receipts = append(receipts, m)
 		h.Advance(time.Second)
 	}
@@ -48,13 +50,13 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 		most int // commands of a call: TIME is not one of them, as the clock is injected
 	}{
 		{"denied, for the cost of half the limit", func(int) {
-			if take(core.Spend, 5*n, nil).Allowed {
+			if take(driver.Spend, 5*n, nil).Allowed {
 				t.Fatal("half the limit was admitted")
 			}
 		}, 2},
-		{"undo", func(i int) { take(core.Undo, 1, receipts[len(receipts)-1-i]) }, 6},
-		{"credit of 1", func(int) { take(core.Credit, 1, nil) }, 6},
-		{"debit", func(int) { take(core.Debit, 3, nil) }, 6},
+		{"undo", func(i int) { take(driver.Undo, 1, receipts[len(receipts)-1-i]) }, 6},
+		{"credit of 1", func(int) { take(driver.Credit, 1, nil) }, 6},
+		{"debit", func(int) { take(driver.Debit, 3, nil) }, 6},
 	} {
 		for i := range 20 {
 			sum := 0

@@ -6,19 +6,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// take decides charges before the deadline.
-func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Charge) error {
-	if s.group == nil || oneKey(charges) {
-		g := s.whole(charges)
-		s.run(ctx, deadline, &g)
-		if g.err != nil {
-			return g.err
-		}
-		return g.answer(g.admitted)
-	}
+// Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
+// [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	return s.do(ctx, charges, (*Store).takeSplit)
+}
+
+// takeSplit decides charges that no single call reaches.
+func (s *Store) takeSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	groups, admitted, failed := s.runAll(ctx, deadline, s.split(charges))
 	if failed != nil || !admitted {
 		s.giveBack(ctx, deadline, groups)
@@ -26,15 +24,7 @@ func (s *Store) take(ctx context.Context, deadline time.Time, charges []core.Cha
 	if failed != nil {
 		return failed
 	}
-	for _, g := range groups {
-		if err := g.answer(admitted); err != nil {
-			return err
-		}
-		for i, place := range g.places {
-			charges[place].State = g.charges[i].State
-		}
-	}
-	return nil
+	return answerAll(groups, charges, admitted)
 }
 
 // runAll decides groups, all at once, and returns what each of them did. A place in a

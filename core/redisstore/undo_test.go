@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/redisstore"
@@ -27,59 +27,60 @@ type logPair struct {
 	t     *testing.T
 	h     *storetest.Harness
 	ref   *reference.Store
-	rule  core.Rule
+	rule  *driver.Compiled
 	rdb   *redis.Client
 	key   string
-	held  []core.Charge // admitted, with their receipts
+	held  []driver.Charge // admitted, with their receipts
 	trace []string
 }
 
 func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 	h := harness(rdb)
-	p := &logPair{t: t, h: h, rule: core.SlidingLog("log", limit), rdb: rdb}
+	rule := core.SlidingLog("log", limit)
+	p := &logPair{t: t, h: h, rule: rule.Compiled(), rdb: rdb}
 	p.ref = reference.New(func() int64 { return h.Now().UnixMicro() })
-	p.key = h.Store.(*redisstore.Store).Key("k", p.rule)
+	p.key = h.Store.(*redisstore.Store).Key("k", rule)
 	return p
 }
 
 // take sends the charge to both stores and returns the state.
-func (p *logPair) take(rule core.Rule, op core.Op, cost int, receipt *core.Receipt) core.State {
+func (p *logPair) take(rule *driver.Compiled, op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
 	p.t.Helper()
 	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, receipt %v, at %d", op, cost, rule, receipt, p.h.Now().UnixMicro()))
-	one := func(s core.Store) core.Charge {
-		c := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost}}
+	one := func(s driver.Store) driver.Charge {
+		c := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost}}
 		switch {
 		case receipt != nil:
 			m := *receipt
 			c[0].Receipt = &m
-		case op == core.Spend:
-			c[0].Receipt = new(core.Receipt)
+		case op == driver.Spend:
+			c[0].Receipt = new(driver.Receipt)
 		}
-		if err := s.Take(p.t.Context(), c); err != nil {
+		if err := storetest.Do(p.t.Context(), s, c); err != nil {
 			p.t.Fatal(err)
 		}
 		return c[0]
 	}
 	got, want := one(p.h.Store), one(p.ref)
-	if got.State != want.State {
+	if got.Verdict != want.Verdict {
 		for _, line := range p.trace[max(0, len(p.trace)-20):] {
 			p.t.Log(line)
 		}
-		p.t.Fatalf("step %d: the state is\n\t%+v, expected\n\t%+v", len(p.trace), got.State, want.State)
+		p.t.Fatalf("step %d: the state is\n\t%+v, expected\n\t%+v", len(p.trace), got.Verdict, want.Verdict)
 	}
-	if op == core.Spend && got.State.Allowed {
+	if op == driver.Spend && got.Verdict.Allowed {
 		p.held = append(p.held, got)
 	}
-	return got.State
+	return got.Verdict
 }
 
-func (p *logPair) spend(cost int) core.State { return p.take(p.rule, core.Spend, cost, nil) }
+func (p *logPair) spend(cost int) driver.Verdict { return p.take(p.rule, driver.Spend, cost, nil) }
 
 // undo takes the i-th held charge back.
-func (p *logPair) undo(i int) core.State {
+func (p *logPair) undo(i int) driver.Verdict {
 	c := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
-	return p.take(c.Rule, core.Undo, c.Cost, c.Receipt)
+	return p.take(c.Rule, driver.Undo, c.Cost, c.Receipt)
 }
 
 // A logShape is the size of a sliding log in Redis.
@@ -179,7 +180,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 			t.Parallel()
 			p := newLogPair(t, rdb, c.limit)
 			rng := rand.New(rand.NewPCG(uint64(c.open), 3))
-			half := core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per))
+			half := core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per)).Compiled()
 			var most logShape
 			for step := range c.steps {
 				p.h.Advance((time.Duration(rng.Int64N(int64(c.step) + 1))).Truncate(time.Microsecond))
@@ -187,13 +188,13 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				case rng.IntN(300) == 0:
 					p.h.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
 				case rng.IntN(100) == 0:
-					p.take(p.rule, core.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
+					p.take(p.rule, driver.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
 				case rng.IntN(200) == 0:
-					p.take(p.rule, core.Debit, 1+rng.IntN(30), nil)
+					p.take(p.rule, driver.Debit, 1+rng.IntN(30), nil)
 				case rng.IntN(20) == 0: // denied, and says when it would not be
-					p.take(p.rule, core.Spend, c.limit.Events, nil)
+					p.take(p.rule, driver.Spend, c.limit.Events, nil)
 				case rng.IntN(20) == 0:
-					p.take(half, core.Spend, 1+rng.IntN(c.limit.Events/2), nil)
+					p.take(half, driver.Spend, 1+rng.IntN(c.limit.Events/2), nil)
 				case n > 0 && rng.IntN(2*c.open) < n:
 					p.undo([]int{0, n - 1, rng.IntN(n), n / 2}[rng.IntN(4)])
 				default:
@@ -209,7 +210,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				p.undo(rng.IntN(len(p.held)))
 			}
 			checkLog(t, rdb, p.key)
-			p.take(p.rule, core.Credit, c.limit.Events, nil)
+			p.take(p.rule, driver.Credit, c.limit.Events, nil)
 			p.spend(1)
 		})
 	}
@@ -254,17 +255,17 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					if i%10 == 0 {
 						continue
 					}
-					p.take(p.rule, core.Undo, cost, all[i].Receipt)
+					p.take(p.rule, driver.Undo, cost, all[i].Receipt)
 					if step%40 == 0 {
 						checkLog(t, rdb, p.key)
-						p.take(p.rule, core.Spend, events*cost, nil) // denied
+						p.take(p.rule, driver.Spend, events*cost, nil) // denied
 					}
 				}
 				shape := checkLog(t, rdb, p.key)
 				if want := events / 10 * cost; shape.events != want {
 					t.Fatalf("%d events are left, expected %d", shape.events, want)
 				}
-				p.take(p.rule, core.Credit, events/30*cost, nil)
+				p.take(p.rule, driver.Credit, events/30*cost, nil)
 				checkLog(t, rdb, p.key)
 				p.h.Advance(-time.Minute)
 				p.spend(2 * cost)
@@ -367,39 +368,39 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 		name         string
 		cost         int // of the charge that is undone, and of those around it
 		older, newer int // charges
-		op           core.Op
+		op           driver.Op
 		most         int // commands
 	}{
-		{"newest of 1000", 1, 1000, 0, core.Undo, 40},
-		{"oldest of 1000", 1, 0, 1000, core.Undo, 60},
-		{"oldest of 10000", 1, 0, 10_000, core.Undo, 60},
-		{"newest of 10000", 1, 10_000, 0, core.Undo, 40},
-		{"one in the middle", 1, 5000, 5000, core.Undo, 90},
-		{"8 in the middle", 8, 1000, 1000, core.Undo, 90},
-		{"20 in the middle", 20, 5000, 5000, core.Undo, 90},
-		{"refund of the newest of 10000", 1, 10_000, 0, core.Credit, 30},
-		{"refund of 7500", 5, 2000, 0, core.Credit, 60},
+		{"newest of 1000", 1, 1000, 0, driver.Undo, 40},
+		{"oldest of 1000", 1, 0, 1000, driver.Undo, 60},
+		{"oldest of 10000", 1, 0, 10_000, driver.Undo, 60},
+		{"newest of 10000", 1, 10_000, 0, driver.Undo, 40},
+		{"one in the middle", 1, 5000, 5000, driver.Undo, 90},
+		{"8 in the middle", 8, 1000, 1000, driver.Undo, 90},
+		{"20 in the middle", 20, 5000, 5000, driver.Undo, 90},
+		{"refund of the newest of 10000", 1, 10_000, 0, driver.Credit, 30},
+		{"refund of 7500", 5, 2000, 0, driver.Credit, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := harness(rdb)
-			rule := core.SlidingLog(c.name, core.PerDay(1_000_000))
-			take := func(op core.Op, cost int, receipt *core.Receipt) *core.Receipt {
-				charges := []core.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-				if err := h.Store.Take(context.Background(), charges); err != nil {
+			rule := core.SlidingLog(c.name, core.PerDay(1_000_000)).Compiled()
+			take := func(op driver.Op, cost int, receipt *driver.Receipt) *driver.Receipt {
+				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
+				if err := storetest.Do(t.Context(), h.Store, charges); err != nil {
 					t.Fatal(err)
 				}
 				h.Advance(time.Second)
 				return receipt
 			}
 			for range c.older {
-				take(core.Spend, c.cost, nil)
+				take(driver.Spend, c.cost, nil)
 			}
-			receipt := take(core.Spend, c.cost, new(core.Receipt))
+			receipt := take(driver.Spend, c.cost, new(driver.Receipt))
 			for range c.newer {
-				take(core.Spend, c.cost, nil)
+				take(driver.Spend, c.cost, nil)
 			}
 			cost := c.cost
-			if c.op == core.Credit {
+			if c.op == driver.Credit {
 				receipt, cost = nil, max(1, c.cost*1500*(c.cost/5))
 			}
 			total := 0

@@ -49,7 +49,7 @@ end
 count_N = math.max(count_N, math.min(count_N + ARGV[A_N + 1], 281474976710655)) -- no more than 2^48 - 1
 window_write(KEYS[I_N], start_N, left_N, count_N)
 
---- telling
+--- adjust
 local function window_give(key, start, left, count, back)
   count = math.max(0, count - back)
   if count == 0 then

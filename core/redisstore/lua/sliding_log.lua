@@ -260,7 +260,7 @@ local function log_spend(key, plan)
   log_expire(key, plan)
 end
 
---- telling
+--- adjust
 -- The node of the block that ends with the numbers below the given one.
 local function log_block(number)
   return math.floor((number - 1) / BLOCK) + 1

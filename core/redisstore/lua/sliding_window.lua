@@ -171,7 +171,7 @@ local function counter_spend(key, plan)
   counter_expire(key, plan)
 end
 
---- telling
+--- adjust
 -- Takes n events out of those sub-windows of which from(sub) is true, the newest first,
 -- and writes what has changed. At most one of them loses some of its events but not all.
 local function counter_less(key, plan, n, from)

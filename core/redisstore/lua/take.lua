@@ -1,15 +1,17 @@
--- take: decides the charges of one slot together and takes all of them or none.
+-- take: decides the charges of one slot together and takes all of them or none; or adjusts
+-- their states.
 --
 -- Redis builds every function and table of a script anew on every call, so a
 -- script has none that it does not need. It is put together (script.go) for a
 -- given sequence of algorithms and ops, from this file, which tells the time,
 -- and from the sections of the algorithms' files, one after the other for every
--- charge: functions, once, and those that serve telling; then read; then, if all
--- charges fit (in a queue, without too long a wait), spend, and otherwise touch,
--- which writes only what must not wait. Where the op is another, debit takes
--- whether it fits or not, undo takes back one charge, and credit a number of events. A
--- section is written for charge N: _N ends the names of its variables, KEYS[I_N] is
--- its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the first of a receipt.
+-- charge: functions, once, and for a Credit or an Undo those of section adjust; then read;
+-- then, if all charges fit (in a queue, without too long a wait), spend, and otherwise
+-- touch, which writes only what must not wait. Where the op is another, debit takes
+-- whether it fits or not, undo takes back one charge, and credit a number of events; a
+-- Reset deletes the key. A section is written for charge N: _N ends the names of its
+-- variables, KEYS[I_N] is its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the
+-- first of a receipt.
 --
 -- KEYS     one key for every charge
 -- ARGV[1]  now in Unix microseconds; empty for the server's own clock
@@ -19,10 +21,12 @@
 -- server's clock has stepped back
 --
 -- Returns integers only, all of them below 2^53: 1 admitted or 2 denied; how many
--- states could not be read and were replaced; and for every charge its reading
--- (report), as it was before anything was spent; and, if it may have to be
--- undone, now. For a single charge an algorithm may put all that into one
--- integer: its brief, or if denied -1 less its brief.
+-- states could not be read and were replaced; for every charge its reading (report); and
+-- now, if a charge may have to be undone, or is a Debit or Reset. The reading is that of
+-- the state before a Spend, Peek or Reset, or a Debit of a bucket, and after any other op.
+-- For a single Spend an algorithm may put all that into one integer: its brief, or if
+-- denied -1 less its brief. The brief is the first integer of the reading, if the others
+-- are 0.
 --
 -- Times and spans are microseconds, TTLs milliseconds. Numbers reach Redis
 -- through %d: left to themselves they lose digits.

@@ -7,8 +7,8 @@
 -- Arguments cost (us, fraction), full (us, fraction), den: what the cost and the
 --           whole bucket take to refill; of a leaky bucket, how long the event may
 --           wait (us)
--- Reading   used (us, fraction): the part of the bucket that is in use; of what is
---           settled, as it was before
+-- Reading   used (us, fraction): the part of the bucket that is in use; before a Debit,
+--           because its receipt says so
 -- TTL       until the bucket is full
 --
 -- A foreign or damaged value counts as no value, and is replaced on the next
@@ -27,7 +27,7 @@ local function bucket_write(key, used, fraction, full, full_fraction)
   call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
 end
 
---- telling
+--- adjust
 -- The bucket with used less back in use.
 local function bucket_give(key, used, fraction, back, back_fraction, den, full, full_fraction)
   used, fraction = used - back, fraction - back_fraction
