@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -46,11 +47,11 @@ func BenchmarkDenied(b *testing.B) {
 }
 
 // yes admits everything at no cost.
-type yes struct{}
+type yes struct{ driver.Store }
 
-func (*yes) Take(_ context.Context, charges []core.Charge) error {
+func (*yes) Take(_ context.Context, charges []driver.Charge) error {
 	for i := range charges {
-		charges[i].State = core.State{Rule: charges[i].Rule, Allowed: true}
+		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, Allowed: true}
 	}
 	return nil
 }
@@ -90,11 +91,11 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // no denies everything for an hour at no cost.
-type no struct{}
+type no struct{ driver.Store }
 
-func (*no) Take(_ context.Context, charges []core.Charge) error {
+func (*no) Take(_ context.Context, charges []driver.Charge) error {
 	for i := range charges {
-		charges[i].State = core.State{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
+		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
 	}
 	return nil
 }

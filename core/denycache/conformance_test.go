@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/storetest"
 )
@@ -45,10 +46,16 @@ func newWitness(t *testing.T, there time.Duration) *witness {
 // A way is the network between.
 type way struct{ w *witness }
 
-func (y way) Take(ctx context.Context, charges []core.Charge) error {
+func (y way) Take(ctx context.Context, charges []driver.Charge) error {
 	y.w.pause()
 	defer y.w.pause()
 	return y.w.behind.Take(ctx, charges)
+}
+
+func (y way) Adjust(ctx context.Context, charges []driver.Charge) error {
+	y.w.pause()
+	defer y.w.pause()
+	return y.w.behind.Adjust(ctx, charges)
 }
 
 func (w *witness) pause() {
@@ -57,9 +64,13 @@ func (w *witness) pause() {
 	}
 }
 
-func (w *witness) Declare(rules ...core.Rule) error { return w.cache.Declare(rules...) }
+func (w *witness) Declare(rules ...*driver.Compiled) error { return w.cache.Declare(rules...) }
 
-func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
+func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return w.cache.Adjust(ctx, charges)
+}
+
+func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
 	w.t.Helper()
 	asked := w.behind.Calls()
 	if err := w.cache.Take(ctx, charges); err != nil || w.behind.Calls() != asked {
@@ -76,17 +87,17 @@ func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
 	honest := false
 	for i := range charges {
 		got, want := &charges[i], &want[i]
-		if got.State.Rule != got.Rule {
-			w.t.Errorf("the State is about %v, not about %v", got.State.Rule, got.Rule)
+		if got.Verdict.Rule != got.Rule {
+			w.t.Errorf("the Verdict is about %v, not about %v", got.Verdict.Rule, got.Rule)
 		}
 		err := w.compare(got, want)
-		honest = honest || err == nil && !got.State.Allowed && !got.Rule.IsShadow()
+		honest = honest || err == nil && !got.Verdict.Allowed && !got.Rule.Shadow()
 		// Of a log that is not what denies the decision, nobody but the Store knows when
 		// another cost fits.
 		if err != nil && (len(charges) == 1 || !isLog(got.Rule)) {
 			w.t.Error(err)
 		}
-		got.State = want.State // the suite's model knows what nobody has asked about
+		got.Verdict = want.Verdict // the suite's model knows what nobody has asked about
 	}
 	if !honest {
 		w.t.Errorf("no rule that denies is told right, of %v", charges)
@@ -94,15 +105,15 @@ func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
 	return nil
 }
 
-func isLog(r core.Rule) bool {
+func isLog(r *driver.Compiled) bool {
 	return r.Algorithm() == core.AlgorithmSlidingLog || r.Algorithm() == core.AlgorithmSlidingWindow
 }
 
-// compare holds a State to what is promised of one that is told here. Of a rule
+// compare holds a Verdict to what is promised of one that is told here. Of a rule
 // that does not deny, that is what was known last; and what no rule admits needs no
 // knowledge.
-func (w *witness) compare(got, want *core.Charge) error {
-	g, s := got.State, want.State
+func (w *witness) compare(got, want *driver.Charge) error {
+	g, s := got.Verdict, want.Verdict
 	if g.Allowed || s.Allowed || g.RetryAfter == core.Never && s.RetryAfter == core.Never {
 		return nil
 	}
@@ -123,8 +134,8 @@ func (w *witness) compare(got, want *core.Charge) error {
 	return nil
 }
 
-func allowed(charges []core.Charge) bool {
-	return !slices.ContainsFunc(charges, func(c core.Charge) bool { return !c.State.Allowed && !c.Rule.IsShadow() })
+func allowed(charges []driver.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c driver.Charge) bool { return !c.Verdict.Allowed && !c.Rule.Shadow() })
 }
 
 func (w *witness) advance(d time.Duration) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 )
 
 func TestDeniedKeyIsNotAskedFor(t *testing.T) {
@@ -49,13 +50,12 @@ func TestForeseen(t *testing.T) {
 				if want := soft == 0 && (!bucket || events == 6); here != want {
 					t.Errorf("%v: foreseen %v, want %v", rule, here, want)
 				}
-				bare := []core.Charge{{Key: "k", Rule: l.Rules()[0], Op: core.Peek, Cost: 1}}
-				if err := b.behind.Take(t.Context(), bare); err != nil {
+				want, err := limiter(t, b.behind, rule).Peek(t.Context(), "k")
+				if err != nil {
 					t.Fatal(err)
 				}
-				bare[0].State.Rule = got.Rule
-				if here && got != bare[0].State {
-					t.Errorf("%v:\n\tgot  %+v\n\twant %+v", rule, got, bare[0].State)
+				if here && got != want.State(0) {
+					t.Errorf("%v:\n\tgot  %+v\n\twant %+v", rule, got, want.State(0))
 				}
 				if !here {
 					continue
@@ -86,12 +86,12 @@ func TestCosts(t *testing.T) {
 		if b.there(l, "k", 7).Allowed || b.there(l, "k", 6).Allowed || !b.there(l, "k", 4).Allowed {
 			t.Fatal("of 5 that are left, 7 and 6 do not fit, and 4 do")
 		}
-		logs := l.Rules()[0].Program().Log.Events > 0
+		logs := isLog(l.Rules()[0].Compiled())
 		if logs {
 			b.there(l, "k", 10)
 		}
 		for cost := 2; cost <= 12; cost++ {
-			bare := []core.Charge{{Key: "k", Rule: l.Rules()[0], Cost: cost}}
+			bare := []driver.Charge{{Key: "k", Rule: l.Rules()[0].Compiled(), Cost: cost}}
 			if err := b.behind.Take(t.Context(), bare); err != nil {
 				t.Fatal(err)
 			}
@@ -101,9 +101,9 @@ func TestCosts(t *testing.T) {
 			} else {
 				d = b.here(l, "k", cost)
 			}
-			late := d.RetryAfter - bare[0].State.RetryAfter
+			late := d.RetryAfter - bare[0].Verdict.RetryAfter
 			if late != 0 && !(logs && cost >= 5 && cost < 10 && late > 0 && late <= time.Second) {
-				t.Errorf("%v, cost %d: RetryAfter is %v, behind it is %v", l.Rules()[0], cost, d.RetryAfter, bare[0].State.RetryAfter)
+				t.Errorf("%v, cost %d: RetryAfter is %v, behind it is %v", l.Rules()[0], cost, d.RetryAfter, bare[0].Verdict.RetryAfter)
 			}
 		}
 	}
@@ -114,13 +114,13 @@ func TestCosts(t *testing.T) {
 func TestMaxDelay(t *testing.T) {
 	b := newBench(t, denycache.MaxAge(age))
 	rule := core.LeakyBucket("r", core.PerSecond(10))
-	ask := func(wait time.Duration) (core.State, bool) {
+	ask := func(wait time.Duration) (driver.Verdict, bool) {
 		asked := b.behind.Calls()
-		charges := []core.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: wait}}
+		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Cost: 1, MaxDelay: wait}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
-		return charges[0].State, b.behind.Calls() == asked
+		return charges[0].Verdict, b.behind.Calls() == asked
 	}
 	for range 5 {
 		ask(0)
@@ -184,11 +184,11 @@ func TestLimitChanges(t *testing.T) {
 	same := core.FixedWindow("w", core.PerHour(3))
 	take := func(r core.Rule) (allowed, here bool) {
 		asked := b.behind.Calls()
-		charges := []core.Charge{{Key: "k", Rule: r, Cost: 1}}
+		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: 1}}
 		if err := b.cache.Take(t.Context(), charges); err != nil {
 			t.Fatal(err)
 		}
-		return charges[0].State.Allowed, b.behind.Calls() == asked
+		return charges[0].Verdict.Allowed, b.behind.Calls() == asked
 	}
 	for range 4 {
 		take(small)
@@ -202,8 +202,8 @@ func TestLimitChanges(t *testing.T) {
 	if allowed, here := take(small); allowed || here {
 		t.Errorf("the small one after that: allowed %v, here %v", allowed, here)
 	}
-	three := []core.Charge{{Key: "k", Rule: large, Cost: 3}}
-	if err := b.cache.Take(t.Context(), three); err != nil || three[0].State.Allowed {
+	three := []driver.Charge{{Key: "k", Rule: large.Compiled(), Cost: 3}}
+	if err := b.cache.Take(t.Context(), three); err != nil || three[0].Verdict.Allowed {
 		t.Fatalf("three more than 4 of 5: %+v, %v", three, err)
 	}
 	if allowed, _ := take(large); !allowed {

@@ -16,7 +16,7 @@
 // Nothing is ever admitted here, and nothing is denied that the Store would admit,
 // but for what is said below about room that others make. A denial is remembered for
 // its rule and key: it holds for costs from its own on, for events that would not
-// wait longer ([core.Charge].MaxDelay), for the rule as it is defined, and until the
+// wait longer ([driver.Charge].MaxDelay), for the rule as it is defined, and until the
 // least wait that the Store named is over, counted from before the Store was asked.
 // One rule that denies is enough to deny a decision. A smaller cost, and a rule whose
 // limit has changed (an elastic one that has grown), are asked for. A
@@ -51,10 +51,12 @@
 // ResetAfter and Window count down in the same way. Remaining goes up with a bucket
 // as it refills, and is otherwise that of the Store's last answer.
 //
-// Of a rule that does not deny, the State is the Store's last one about that rule,
-// key and cost, made older; if there is none, it is that of a key of which nothing
-// is used. Other decisions may have changed it meanwhile, and such a rule may itself
-// deny for longer: it is asked when the first has come free.
+// For a rule that is not known to deny, the State is worked out from the Store's last
+// answer about that rule and key, if possible to the same cost; without an answer, it is that
+// of a key of which nothing is used. Other decisions may have changed it meanwhile, and such a
+// rule may itself deny for longer: it is asked when the first has come free. Where the Store
+// has decided by another rule, as failover does by the part of one instance, the State is about
+// that rule.
 //
 // # When the time is over
 //

@@ -5,14 +5,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // An entry is what the Store has said about one rule of one key. It never changes;
 // another takes its place.
 type entry struct {
-	rule    core.Rule
+	rule    *driver.Compiled
 	answers []answer // in ascending order of their costs
 }
 
@@ -23,44 +22,50 @@ type answer struct {
 	heard int64 // when it was said
 	// until is when it is not believed any more: the end of the denial, or of
 	// MaxAge. Zero for what was not denied, or was over when it was heard.
-	until int64
-	state core.State
+	until   int64
+	verdict driver.Verdict
+	made    *driver.Compiled // what the Store has made of the rule of the charge; nil if nothing
+	count   int64            // of a window or log: the events that counted, at least
 }
 
-// answerTo is what the Store has said about c. What is more than a rule ever admits
-// is one cost: clients may make up as many as they like.
-func answerTo(c *core.Charge) answer {
-	a := answer{cost: c.Asked(), wait: wait(c), state: c.State}
-	if c.State.RetryAfter == core.Never {
-		a.cost, a.wait = c.Rule.Program().Capacity()+1, algo.Never
+// answerTo is what the Store has said about c. All costs above the capacity of the rule are
+// one cost: clients may make up as many as they like.
+func answerTo(c *driver.Charge) answer {
+	a := answer{cost: c.Asked(), wait: wait(c), verdict: c.Verdict}
+	if a.verdict.RetryAfter == driver.Never {
+		a.cost, a.wait = c.Rule.Capacity()+1, driver.Never
+	}
+	if c.Verdict.Rule != c.Rule {
+		a.made = c.Verdict.Rule
+	}
+	k := a.rule(c).Constants()
+	a.count = k.Capacity - k.Extra - int64(c.Verdict.Remaining)
+	if !c.Verdict.Allowed {
+		a.count = max(a.count, k.Capacity-a.cost+1)
 	}
 	return a
 }
 
+// rule is the rule that a is about when it is used for c.
+func (a *answer) rule(c *driver.Charge) *driver.Compiled { return cmp.Or(a.made, c.Rule) }
+
 // foresee is the answer that the Store would give next, after c was admitted and
 // took so much that the same does not fit again. It returns false if more is left,
-// or if that cannot be told to the microsecond: not from the State of a bucket with
+// or if that cannot be told to the microsecond: not from the Verdict of a bucket with
 // tokens of a fraction of one, or of a soft rule.
-func foresee(c *core.Charge) (a answer, foreseen bool) {
-	p, st := c.Rule.Program(), c.State
-	if c.Op != core.Spend || !st.Allowed || st.Remaining >= c.Cost || p.Extra > 0 {
+func foresee(c *driver.Charge) (a answer, foreseen bool) {
+	v := &c.Verdict
+	if c.Op != driver.Spend || !v.Allowed || v.Remaining >= c.Cost {
 		return a, false
 	}
-	a.cost, a.wait = int64(st.Remaining)+1, algo.Never
-	st.Allowed = false
-	st.RetryAfter = st.Window // the first that is in it leaves, or all
-	if isBucket(c.Rule) {
-		if p.Bucket.Den() != 1 {
-			return a, false
-		}
-		v := p.Bucket.Verdict(algo.Span{Micros: st.ResetAfter.Microseconds()}, a.cost, algo.Never, false)
-		if v.Allowed {
-			return a, false
-		}
-		st.RetryAfter = algo.Duration(v.Retry)
+	a = answerTo(c)
+	rule := a.rule(c)
+	if k := rule.Constants(); k.Extra > 0 || k.Denominator > 1 {
+		return a, false
 	}
-	a.state = st
-	return a, true
+	a.cost, a.wait = int64(v.Remaining)+1, driver.Never
+	a.verdict = rule.Verdict(a.reading(rule, a.heard), a.cost, a.wait, false)
+	return a, !a.verdict.Allowed
 }
 
 // believed is a, to a question that was sent and heard then, and how long it is
@@ -68,10 +73,10 @@ func foresee(c *core.Charge) (a answer, foreseen bool) {
 // microseconds.
 func (a answer) believed(sent, heard, maxAge int64) answer {
 	a.heard = heard
-	if a.state.Allowed {
+	if a.verdict.Allowed {
 		return a
 	}
-	if until := sent + min(int64(a.state.RetryAfter-time.Microsecond), maxAge); until > heard {
+	if until := sent + min(int64(a.verdict.RetryAfter-time.Microsecond), maxAge); until > heard {
 		a.until = until
 	}
 	return a
@@ -82,21 +87,21 @@ const maxAnswers = 4
 
 // about says whether e is about rule as it is defined. Another limit admits
 // something else.
-func (e *entry) about(rule core.Rule) bool {
-	return e.rule == rule || *e.rule.Program() == *rule.Program()
+func (e *entry) about(rule *driver.Compiled) bool {
+	return e.rule == rule || e.rule.Constants() == rule.Constants()
 }
 
 // wait is how long the event of c may be held. It matters to a leaky bucket only.
-func wait(c *core.Charge) int64 {
-	if c.Rule.Algorithm() != core.AlgorithmLeakyBucket {
-		return algo.Never
+func wait(c *driver.Charge) int64 {
+	if c.Rule.Algorithm() != driver.LeakyBucket {
+		return driver.Never
 	}
 	return c.Patience()
 }
 
 // denial finds the answer that denies c at now, that of the nearest cost. If there
 // is none, stale says that there was one until just now.
-func (e *entry) denial(c *core.Charge, now int64) (d *answer, stale bool) {
+func (e *entry) denial(c *driver.Charge, now int64) (d *answer, stale bool) {
 	cost, wait := c.Asked(), wait(c)
 	for i := range e.answers {
 		switch a := &e.answers[i]; {
@@ -115,7 +120,7 @@ func (e *entry) denial(c *core.Charge, now int64) (d *answer, stale bool) {
 const justNow = int64(time.Second)
 
 // with is e and another answer. e may be nil.
-func (e *entry) with(rule core.Rule, a answer) *entry {
+func (e *entry) with(rule *driver.Compiled, a answer) *entry {
 	next := &entry{rule: rule}
 	if e != nil && e.about(rule) {
 		next.answers = make([]answer, 0, len(e.answers)+1)
@@ -144,5 +149,5 @@ func (a *answer) replacedBy(next *answer) bool {
 	if a.cost == next.cost && a.wait == next.wait {
 		return true
 	}
-	return next.state.Allowed && a.until != 0 && a.cost <= next.cost && a.wait >= next.wait
+	return next.verdict.Allowed && a.until != 0 && a.cost <= next.cost && a.wait >= next.wait
 }

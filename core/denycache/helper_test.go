@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
@@ -84,11 +85,16 @@ func (b *bench) spent(n int) (*core.Limiter, string) {
 	return l, "k"
 }
 
-// hook is a Store that is a function, behind a pointer.
-func hook(f func(context.Context, []core.Charge) error) core.Store { return &hooked{f} }
-
-type hooked struct {
-	f func(context.Context, []core.Charge) error
+// hook is next with another Take.
+func hook(next driver.Store, take func(context.Context, []driver.Charge) error) core.Store {
+	return &hooked{next, take}
 }
 
-func (h *hooked) Take(ctx context.Context, charges []core.Charge) error { return h.f(ctx, charges) }
+type hooked struct {
+	driver.Store
+	take func(context.Context, []driver.Charge) error
+}
+
+func (h *hooked) Take(ctx context.Context, charges []driver.Charge) error {
+	return h.take(ctx, charges)
+}

@@ -10,20 +10,18 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
 // trip is how long it takes to the Store, and back.
 const trip = 500 * time.Microsecond
 
-// far is a reference that is a trip away, by the clock of the bubble. What is told
-// to the reference is told at once.
+// far is a reference that is a trip away, by the clock of the bubble. Adjust takes
+// no time.
 func far() (*reference.Store, core.Store) {
 	r := reference.New(func() int64 { return time.Now().UnixMicro() })
-	return r, hook(func(ctx context.Context, charges []core.Charge) error {
-		if !charges[0].Op.Asks() {
-			return r.Take(ctx, charges)
-		}
+	return r, hook(r, func(ctx context.Context, charges []driver.Charge) error {
 		time.Sleep(trip)
 		defer time.Sleep(trip)
 		return r.Take(ctx, charges)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 var algorithms = []func(string, core.Limit) core.Rule{
@@ -63,16 +65,16 @@ func (h *walk) rule(i int) core.Rule {
 	return r
 }
 
-func (h *walk) charge(i int) core.Charge {
-	c := core.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: h.rules[i], Cost: 1}
+func (h *walk) charge(i int) driver.Charge {
+	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: h.rules[i].Compiled(), Cost: 1}
 	if h.rng.IntN(3) == 0 {
-		c.Cost = 1 + h.rng.IntN(c.Rule.Capacity()+1)
+		c.Cost = 1 + h.rng.IntN(h.rules[i].Capacity()+1)
 	}
 	if h.rng.IntN(5) == 0 {
-		c.Op = core.Peek
+		c.Op = driver.Peek
 	}
 	if h.rng.IntN(4) == 0 {
-		c.MaxDelay = time.Duration(h.rng.Int64N(int64(c.Rule.Limit().Per))).Truncate(time.Microsecond) + time.Microsecond
+		c.MaxDelay = time.Duration(h.rng.Int64N(int64(h.rules[i].Limit().Per))).Truncate(time.Microsecond) + time.Microsecond
 	}
 	return c
 }
@@ -80,20 +82,20 @@ func (h *walk) charge(i int) core.Charge {
 func (h *walk) step() {
 	ctx := context.Background()
 	first := h.rng.IntN(len(h.rules))
-	charges := []core.Charge{h.charge(first)}
+	charges := []driver.Charge{h.charge(first)}
 	if h.rng.IntN(3) == 0 {
 		charges = append(charges, h.charge((first+1)%len(h.rules)))
 	}
 	if h.rng.IntN(25) == 0 {
 		for i := range charges {
-			charges[i].Op = []core.Op{core.Reset, core.Credit, core.Debit}[h.rng.IntN(3)]
+			charges[i].Op = []driver.Op{driver.Reset, driver.Credit, driver.Debit}[h.rng.IntN(3)]
 			charges[i].MaxDelay = 0
 		}
 	}
-	if err := h.Take(ctx, charges); err != nil {
+	if err := storetest.Do(ctx, h, charges); err != nil {
 		h.t.Fatal(err)
 	}
-	switch retry := charges[0].State.RetryAfter; {
+	switch retry := charges[0].Verdict.RetryAfter; {
 	case h.rng.IntN(8) == 0:
 		h.clocks.pass(time.Duration(h.rng.Int64N(int64(h.rules[0].Limit().Per))).Truncate(time.Microsecond))
 	case h.rng.IntN(3) > 0 || retry == 0 || retry == core.Never || !charges[0].Op.Asks():
@@ -105,13 +107,13 @@ func (h *walk) step() {
 }
 
 // honest asks what is told about one charge, waits for so long, and asks again.
-func (h *walk) honest(c core.Charge) {
-	ask := func() core.State {
-		charges := []core.Charge{c}
+func (h *walk) honest(c driver.Charge) {
+	ask := func() driver.Verdict {
+		charges := []driver.Charge{c}
 		if err := h.cache.Take(context.Background(), charges); err != nil {
 			h.t.Fatal(err)
 		}
-		return charges[0].State
+		return charges[0].Verdict
 	}
 	st := ask()
 	if st.Allowed || st.RetryAfter == core.Never {

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A place names the state of one rule of one key. Places are equal if both are:
@@ -18,7 +18,7 @@ type place struct {
 // maxKey bounds the memory that a key takes, whatever a client sends.
 const maxKey = 128
 
-func placeOf(c *core.Charge) place {
+func placeOf(c *driver.Charge) place {
 	p := place{key: c.Key, size: len(c.Key), rule: c.Rule.ID()}
 	if p.size > maxKey {
 		digest := sha256.Sum256([]byte(c.Key))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
 )
@@ -21,7 +22,7 @@ func process(t *testing.T, opts ...redisstore.Option) (core.Store, *atomic.Int64
 	opts = append(opts, redisstore.Timeout(20*time.Second))
 	redis := redisstore.New(redistest.Shared(t).Client(), opts...)
 	calls := new(atomic.Int64)
-	return hook(func(ctx context.Context, charges []core.Charge) error {
+	return hook(redis, func(ctx context.Context, charges []driver.Charge) error {
 		calls.Add(1)
 		return redis.Take(ctx, charges)
 	}), calls
@@ -101,7 +102,7 @@ func TestRedisReset(t *testing.T) {
 			t.Fatal("admitted")
 		}
 	}
-	if err := limiter(t, other, rule).Reset(t.Context(), "k"); err != nil {
+	if _, err := limiter(t, other, rule).Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); !ask(t, l, "k", 1).Allowed; {

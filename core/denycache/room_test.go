@@ -13,7 +13,10 @@ import (
 func TestRoomMadeHere(t *testing.T) {
 	ctx := context.Background()
 	for name, room := range map[string]func(l *core.Limiter, r *core.Reservation) error{
-		"reset":  func(l *core.Limiter, _ *core.Reservation) error { return l.Reset(ctx, "k") },
+		"reset": func(l *core.Limiter, _ *core.Reservation) error {
+			_, err := l.Reset(ctx, "k")
+			return err
+		},
 		"refund": func(l *core.Limiter, _ *core.Reservation) error { return l.Credit(ctx, "k", 1) },
 		"undo":   func(_ *core.Limiter, r *core.Reservation) error { return r.Refund(ctx) },
 	} {
@@ -61,7 +64,7 @@ func TestChargesMadeHere(t *testing.T) {
 func TestRoomMadeElsewhere(t *testing.T) {
 	b := newBench(t)
 	l, key := b.spent(10)
-	if err := limiter(t, b.behind, l.Rules()...).Reset(t.Context(), key); err != nil {
+	if _, err := limiter(t, b.behind, l.Rules()...).Reset(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	b.clocks.pass(time.Second - time.Nanosecond)
@@ -83,7 +86,7 @@ func TestRoomSeenBesideADenial(t *testing.T) {
 	ask(t, ip, "i", 1)
 	ask(t, user, "u", 2)
 	b.here(user, "u", 1)
-	if err := limiter(t, b.behind, user.Rules()...).Reset(t.Context(), "u"); err != nil {
+	if _, err := limiter(t, b.behind, user.Rules()...).Reset(t.Context(), "u"); err != nil {
 		t.Fatal(err)
 	}
 	// When a log has room for two is not known, so the Store is asked.

@@ -1,12 +1,14 @@
 package denycache_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // One rule that denies denies the decision, whoever the others are about: a
@@ -91,6 +93,62 @@ func TestWhatGetsOlder(t *testing.T) {
 		}
 		b.clocks.pass(40 * time.Millisecond) // the first event has left
 		want = core.State{Allowed: true, Remaining: 1, ResetAfter: 40 * time.Millisecond, Window: 40 * time.Millisecond}
+	}
+}
+
+// The estimate for a cost that was just taken is about the next such cost, and not about the
+// last one: it is what the Store would say.
+func TestStore_TakeEstimatesTheNextCost(t *testing.T) {
+	for _, make := range algorithms {
+		b := newBench(t, denycache.MaxAge(age))
+		hour, other := core.TokenBucket("hour", core.PerHour(3)), make("other", core.PerHour(4)).Soft(25)
+		l := limiter(t, b.cache, hour, other)
+		ask(t, l, "k", 3)
+		want := ask(t, limiter(t, b.behind, other), "k", 3).State(0)
+		if got := b.here(l, "k", 3).State(1); got != want || got.Allowed {
+			t.Errorf("%v, 3 of 4 are used, cost 3:\n\tgot  %+v\n\twant %+v", other, got, want)
+		}
+	}
+}
+
+// A dividing store decides by a fourth of every rule.
+type dividing struct{ driver.Store }
+
+func (d dividing) Take(ctx context.Context, charges []driver.Charge) error {
+	for i := range charges {
+		defer func(whole *driver.Compiled) { charges[i].Rule = whole }(charges[i].Rule)
+		charges[i].Rule = charges[i].Rule.Divide(4)
+	}
+	return d.Store.Take(ctx, charges)
+}
+
+// A denial by what the Store has made of a rule is a denial by that here, too, and so is what
+// is foreseen.
+func TestStore_TakeDividedRule(t *testing.T) {
+	for _, make := range algorithms {
+		for _, used := range []int{4, 5} {
+			b := newBench(t, denycache.MaxAge(age))
+			b.cache = denycache.New(dividing{b.behind}, denycache.MaxAge(age))
+			b.cache.SetClock(b.clocks.localNow)
+			rule := make("r", core.PerHour(20))
+			l := limiter(t, b.cache, rule)
+			for range used {
+				b.there(l, "k", 1)
+			}
+			if used == 4 { // and else it is foreseen
+				b.there(l, "k", 2)
+			}
+			b.clocks.pass(time.Second)
+			peek := []driver.Charge{{Key: "k", Rule: rule.Compiled().Divide(4), Op: driver.Peek, Cost: 6 - used}}
+			if err := b.behind.Take(t.Context(), peek); err != nil {
+				t.Fatal(err)
+			}
+			got, want := b.here(l, "k", 6-used).State(0), peek[0].Verdict
+			if got.Rule.Limit().Events != 5 || got.Remaining != want.Remaining || got.RetryAfter != want.RetryAfter ||
+				got.ResetAfter != want.ResetAfter || got.Window != want.Window {
+				t.Errorf("%v, %d used:\n\tgot  %+v\n\twant %+v", rule, used, got, want)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
@@ -44,18 +45,18 @@ func New(next core.Store, opts ...Option) *Store {
 	}
 }
 
-// Declare implements [core.Declarer] if the Store behind does, and passes the rules
+// Declare implements [driver.Declarer] if the Store behind does, and passes the rules
 // on to it. Otherwise it does nothing.
-func (s *Store) Declare(rules ...core.Rule) error {
-	if d, ok := s.next.(core.Declarer); ok {
+func (s *Store) Declare(rules ...*driver.Compiled) error {
+	if d, ok := s.next.(driver.Declarer); ok {
 		return d.Declare(rules...)
 	}
 	return nil
 }
 
-// Probe implements [core.Prober]: it probes the Store behind.
-func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
-	return core.Probe(ctx, s.next, charges)
+// Probe implements [driver.Prober]: it probes the Store behind.
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	return driver.Probe(ctx, s.next, charges)
 }
 
 // Stats counts what a Store has met since it was made.
@@ -83,30 +84,19 @@ func (s *Store) stripe(p *place) *stripe {
 	return &s.stripes[maphash.String(s.seed, p.key)%stripes]
 }
 
-// Take implements [core.Store]. What is not denied here is passed on, and its
-// errors are those of the Store behind; a ctx that is done, and charges that break
-// the contract, are an error here too.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
-	if len(charges) > 0 && !charges[0].Op.Asks() {
-		defer func() { // it may have been done whatever is returned
-			for i := range charges {
-				s.forget(&charges[i])
-			}
-		}()
-		return s.next.Take(ctx, charges)
-	}
-	return s.decide(ctx, charges)
+// Adjust implements [driver.Store]. It passes charges on, and forgets what is known of them.
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	defer func() { // it may have been done whatever is returned
+		for i := range charges {
+			s.forget(&charges[i])
+		}
+	}()
+	return s.next.Adjust(ctx, charges)
 }
 
 // forget forgets all about c, and sees to it that no answer from before is
 // remembered.
-func (s *Store) forget(c *core.Charge) {
+func (s *Store) forget(c *driver.Charge) {
 	p := placeOf(c)
 	st := s.stripe(&p)
 	st.mu.Lock()

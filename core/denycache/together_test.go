@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
@@ -34,7 +35,7 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 			if asked := behind.Calls(); asked != 1+used {
 				t.Fatalf("%d calls", asked)
 			}
-			if err := l.Reset(t.Context(), "k"); err != nil {
+			if _, err := l.Reset(t.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
 			wg.Wait()
@@ -50,7 +51,7 @@ func TestTogether(t *testing.T) {
 	clocks := newPair()
 	behind := reference.New(clocks.now)
 	type askedKey struct{}
-	s := denycache.New(hook(func(ctx context.Context, charges []core.Charge) error {
+	s := denycache.New(hook(behind, func(ctx context.Context, charges []driver.Charge) error {
 		*ctx.Value(askedKey{}).(*bool) = true
 		return behind.Take(ctx, charges)
 	}), denycache.MaxAge(age))
@@ -66,10 +67,10 @@ func TestTogether(t *testing.T) {
 			wg.Go(func() {
 				for i := range 100 {
 					rule := rules[(g+i)%len(rules)]
-					charges := []core.Charge{{Key: fmt.Sprint("k", i%2), Rule: rule, Cost: 1 + i%3}}
+					charges := []driver.Charge{{Key: fmt.Sprint("k", i%2), Rule: rule.Compiled(), Cost: 1 + i%3}}
 					if i%7 == 0 {
 						next := rules[(g+i+1)%len(rules)]
-						charges = append(charges, core.Charge{Key: "k0", Rule: next, Cost: 2})
+						charges = append(charges, driver.Charge{Key: "k0", Rule: next.Compiled(), Cost: 2})
 					}
 					asked := false
 					if err := s.Take(context.WithValue(t.Context(), askedKey{}, &asked), charges); err != nil {
@@ -81,7 +82,7 @@ func TestTogether(t *testing.T) {
 					}
 					here.Add(1)
 					for j := range charges {
-						charges[j].Op = core.Peek
+						charges[j].Op = driver.Peek
 					}
 					// The clock stands still and nothing is given back: what fitted then fits now.
 					if err := behind.Take(t.Context(), charges); err != nil || allowed(charges) {
@@ -109,7 +110,7 @@ func TestResetAmongOthers(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				peek := []core.Charge{{Key: "k", Rule: l.Rules()[0], Op: core.Peek, Cost: 5}}
+				peek := []driver.Charge{{Key: "k", Rule: l.Rules()[0].Compiled(), Op: driver.Peek, Cost: 5}}
 				_ = s.Take(ctx, peek)
 			}
 		})
@@ -118,7 +119,7 @@ func TestResetAmongOthers(t *testing.T) {
 		if !ask(t, l, "k", 5).Allowed {
 			t.Fatal("denied after a Reset")
 		}
-		if err := l.Reset(t.Context(), "k"); err != nil {
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // Who waits for an answer that does not come goes on without it: when its own
@@ -30,7 +31,7 @@ func TestWaitersLeave(t *testing.T) {
 				_, store := far()
 				var first atomic.Pointer[func(<-chan struct{}) error]
 				release := make(chan struct{})
-				s := denycache.New(hook(func(ctx context.Context, charges []core.Charge) error {
+				s := denycache.New(hook(store, func(ctx context.Context, charges []driver.Charge) error {
 					if f := first.Swap(nil); f != nil {
 						if err := (*f)(release); err != nil {
 							return err

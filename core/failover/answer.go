@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // An Answer is a Store that keeps nothing and always says the same. It is a backup
@@ -22,19 +21,18 @@ const (
 	FailOpen
 )
 
-var errClosed = fmt.Errorf("%w: %w: the primary is away", core.ErrUnavailable, core.ErrFailClosed)
+var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable, driver.ErrFailClosed)
 
-// Take implements [core.Store].
-func (a Answer) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
+// Take implements [driver.Store].
+func (a Answer) Take(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
+
+// Adjust implements [driver.Store].
+func (a Answer) Adjust(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
+
+func (a Answer) answer(charges []driver.Charge) error {
 	if a != FailOpen {
 		for i := range charges {
-			if !charges[i].Rule.IsShadow() {
+			if !charges[i].Rule.Shadow() {
 				return errClosed
 			}
 		}
@@ -45,8 +43,8 @@ func (a Answer) Take(ctx context.Context, charges []core.Charge) error {
 	return nil
 }
 
-// admit answers c as an untouched key would, but with a yes to any cost.
-func admit(c *core.Charge) {
-	c.Answer(c.Rule.Program().Untouched(1, algo.Never, time.Now().UnixMicro()), false)
-	c.State.Allowed, c.State.RetryAfter, c.State.Soft = true, 0, false
+// admit sets the Verdict of c, of any cost, to that of a cost of 1 on an untouched key.
+func admit(c *driver.Charge) {
+	untouched := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
+	c.Verdict = c.Rule.Verdict(untouched, 1, driver.Never, false)
 }

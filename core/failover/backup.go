@@ -3,43 +3,40 @@ package failover
 import (
 	"context"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// fallBack decides charges without the primary. An Undo in it is about what the
-// backup has taken, and bears the backup's own receipt.
-func (s *Store) fallBack(ctx context.Context, charges []core.Charge) error {
+// useBackup does charges without the primary. Each Undo has the Receipt that the backup
+// wrote.
+func (s *Store) useBackup(ctx context.Context, do verb, charges []driver.Charge) error {
 	s.names.warn(s.Check)
-	s.freshSample(charges)
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
+	s.prober.renewSample(charges)
 	clearReceipts(charges)
-	if err := s.decide(ctx, charges); err != nil {
+	if err := s.doBackup(ctx, do, charges); err != nil {
 		return err
 	}
 	s.backups.Add(1)
-	sign(charges, byBackup)
+	setOrigins(charges, byBackup)
 	return nil
 }
 
-// decide sends each charge to the backup of its rule.
-func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
-	open, closed := 0, false
+// doBackup does each charge on the backup of its rule.
+func (s *Store) doBackup(ctx context.Context, do verb, charges []driver.Charge) error {
+	answered, closed := 0, false
 	for i := range charges {
 		if a, ok := s.config.answers[charges[i].Rule.Name()]; ok {
 			// FailClosed fails the whole decision, unless its rule is a shadow; then it admits.
-			open++
-			closed = closed || a == FailClosed && !charges[i].Rule.IsShadow()
+			answered++
+			closed = closed || a == FailClosed && !charges[i].Rule.Shadow()
 		}
 	}
 	switch {
 	case closed:
 		return errClosed
-	case open == 0:
-		return s.askBackup(ctx, charges)
-	case open == len(charges):
-		return FailOpen.Take(ctx, charges)
+	case answered == 0:
+		return s.doDivided(ctx, do, charges)
+	case answered == len(charges):
+		return do(ctx, FailOpen, charges)
 	}
 	rest := part{}
 	for i := range charges {
@@ -47,7 +44,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 			rest.add(i, charges[i])
 		}
 	}
-	if err := s.askBackup(ctx, rest.charges); err != nil {
+	if err := s.doDivided(ctx, do, rest.charges); err != nil {
 		return err
 	}
 	rest.copyTo(charges)
@@ -59,53 +56,49 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 	return nil
 }
 
-// askBackup asks the backup, about shares if there are any. The rules of the
-// caller's charges are put back when it has answered.
-func (s *Store) askBackup(ctx context.Context, charges []core.Charge) error {
-	if s.shares == nil {
-		return s.backup.Take(ctx, charges)
+// doDivided does charges on the backup, with divided rules if there is an [Instances]. The
+// charges have the caller's rules again when it returns.
+func (s *Store) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
+	if s.divider == nil {
+		return do(ctx, s.backup, charges)
 	}
-	var room [8]core.Rule
+	var room [8]*driver.Compiled
 	whole := room[:0]
 	for i := range charges {
 		c := &charges[i]
 		whole = append(whole, c.Rule)
-		c.Rule = s.shares.of(c.Rule)
-		if c.Op == core.Undo {
-			fit(c)
-		}
+		c.Rule = s.divider.divide(c.Rule)
 	}
 	defer func() {
 		for i := range charges {
 			charges[i].Rule = whole[i]
 		}
 	}()
-	return s.backup.Take(ctx, charges)
-}
-
-// fit makes sure that the receipt of an Undo can be read by c's rule: what a part of
-// the cost is worth may have been added to it as the whole rule counts it.
-func fit(c *core.Charge) {
-	p := c.Rule.Program()
-	if den := p.Bucket.Den(); den > 0 && c.Receipt.Used.Frac >= den {
-		c.Receipt.Used.Frac = 0
-	}
+	return do(ctx, s.backup, charges)
 }
 
 // A part is copies of some charges of a call, and where they were.
 type part struct {
-	charges []core.Charge
+	charges []driver.Charge
 	places  []int
 }
 
-func (p *part) add(place int, c core.Charge) {
+func (p *part) add(place int, c driver.Charge) {
 	p.charges = append(p.charges, c)
 	p.places = append(p.places, place)
 }
 
-// copyTo gives the caller the answers.
-func (p *part) copyTo(charges []core.Charge) {
+// copyTo copies the Verdicts to the charges of the call.
+func (p *part) copyTo(charges []driver.Charge) {
 	for i, place := range p.places {
-		charges[place].State = p.charges[i].State
+		charges[place].Verdict = p.charges[i].Verdict
+	}
+}
+
+// copyFound sets Found in the Verdicts of the charges of the call for which p has it.
+func (p *part) copyFound(charges []driver.Charge) {
+	for i, place := range p.places {
+		v := &charges[place].Verdict
+		v.Found = v.Found || p.charges[i].Verdict.Found
 	}
 }

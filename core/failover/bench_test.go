@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -19,7 +20,8 @@ func (prompt) Deadline() time.Duration { return 0 }
 // absent cannot decide.
 type absent struct{}
 
-func (absent) Take(context.Context, []core.Charge) error { return errAbsent }
+func (absent) Take(context.Context, []driver.Charge) error   { return errAbsent }
+func (absent) Adjust(context.Context, []driver.Charge) error { return errAbsent }
 
 var errAbsent = errors.New("connection refused")
 

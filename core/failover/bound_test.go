@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -135,18 +136,20 @@ func TestShareShows(t *testing.T) {
 	l := limiter(t, s, rule, core.TokenBucket("bucket", core.PerHour(20)))
 	d := allow(t, l, "k")
 	first, second := d.State(0), d.State(1)
-	if first.Rule.String() != `sliding_log "log" 5/h soft 25%` || first.Remaining != 4 || first.Rule.ID() != rule.ID() {
+	if first.Rule.String() != `sliding_log "log" 5/h soft 25%` || first.Remaining != 4 || first.Rule.Compiled().ID() != rule.Compiled().ID() {
 		t.Errorf("%v, %+v", first.Rule, first)
 	}
 	if second.Rule.String() != `token_bucket "bucket" 5/h` || second.Remaining != 4 {
 		t.Errorf("%v, %+v", second.Rule, second)
 	}
-	if again := allow(t, l, "k"); again.State(0).Rule != first.Rule {
-		t.Error("the divided rule was worked out anew")
-	}
-	charges := []core.Charge{{Key: "k", Rule: rule, Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != rule || charges[0].State.Rule == rule {
-		t.Errorf("%+v, %v", charges[0], err)
+	charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Cost: 1}}
+	for range 2 {
+		if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != rule.Compiled() || charges[0].Verdict.Rule == rule.Compiled() {
+			t.Errorf("%+v, %v", charges[0], err)
+		}
+		if got := charges[0].Verdict.Rule; got != first.Rule.Compiled() {
+			t.Error("the divided rule was worked out anew")
+		}
 	}
 }
 
@@ -156,12 +159,12 @@ func TestSharesAreBounded(t *testing.T) {
 	defer s.Close()
 	for i := range 10_000 {
 		rule := core.SlidingLog("r", core.PerHour(2+2*i))
-		charges := []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}}
-		if err := s.Take(t.Context(), charges); err != nil || charges[0].State.Remaining != 1+i {
-			t.Fatal(charges[0].State, err)
+		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}}
+		if err := s.Take(t.Context(), charges); err != nil || charges[0].Verdict.Remaining != 1+i {
+			t.Fatal(charges[0].Verdict, err)
 		}
 	}
-	if n := s.Shares(); n > 4096 || n < 1000 {
+	if n := s.Divided(); n > 4096 || n < 1000 {
 		t.Errorf("%d divided rules are remembered", n)
 	}
 }
@@ -205,29 +208,6 @@ func TestRefundOfAShare(t *testing.T) {
 			if d := allow(t, l, "k"); d.State(0).Remaining > 76 {
 				t.Errorf("%s, a share of %d: %+v", kind.name, n, d.State(0))
 			}
-		}
-	}
-}
-
-// The share of a rule may count in larger fractions than the rule. A fraction that it
-// cannot have is dropped, which gives back less and not more.
-func TestFit(t *testing.T) {
-	whole := core.TokenBucket("r", core.Per(14, 13*time.Microsecond))
-	share := whole.Divide(2)
-	if a, b := whole.Program().Bucket.Den(), share.Program().Bucket.Den(); a != 14 || b != 7 {
-		t.Fatalf("fractions of 1/%d and 1/%d: the test proves nothing", a, b)
-	}
-	log := core.SlidingLog("l", core.PerHour(1))
-	for _, c := range []struct {
-		rule core.Rule
-		frac int64
-		want int64
-	}{{share, 0, 0}, {share, 6, 6}, {share, 7, 0}, {share, 13, 0}, {log, 13, 13}} {
-		receipt := core.Receipt{At: 1}
-		receipt.Used.Micros, receipt.Used.Frac = 5, c.frac
-		failover.Fit(&core.Charge{Rule: c.rule, Receipt: &receipt})
-		if receipt.Used.Micros != 5 || receipt.Used.Frac != c.want {
-			t.Errorf("%v, fraction %d: %+v, want %d", c.rule, c.frac, receipt.Used, c.want)
 		}
 	}
 }

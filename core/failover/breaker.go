@@ -8,58 +8,58 @@ import (
 )
 
 const (
-	// tolerance is how many calls have to fail before the primary is left, ...
-	tolerance = 5
-	// ... either in a row, or as at least half of so many within so long.
-	sickCalls  = 100
-	sickWindow = time.Second
+	// maxConsecutive is how many calls in a row have to fail before the primary is left.
+	maxConsecutive = 5
+	// It is also left when at least half of minCalls or more fail within countWindow.
+	minCalls    = 100
+	countWindow = time.Second
 
 	// The pauses between probes of a primary that is away: from the first to the
 	// longest, doubled each time.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 300 * time.Millisecond
-	// proofPause is the pause after a probe that was answered, when one is not enough.
-	proofPause = 200 * time.Millisecond
+	// confirmPause is the pause after a probe that was answered, when one is not enough.
+	confirmPause = 200 * time.Millisecond
 
-	// ramp is how long it takes until all calls go to the primary again.
-	ramp = 500 * time.Millisecond
+	// rampUp is how long it takes until all calls go to the primary again.
+	rampUp = 500 * time.Millisecond
 
-	// A primary that is left within calm of its return flaps. Every time it does, one
-	// more probe in a row has to be answered before it is trusted again, ...
-	calm = 30 * time.Second
-	// ... up to so many more.
-	mostDoubt = 3
+	// A primary that is left within relapsePeriod of its return relapses. Every time it
+	// does, one more probe in a row has to be answered before it is trusted again, up to
+	// maxRelapses more.
+	relapsePeriod = 30 * time.Second
+	maxRelapses   = 3
 )
 
-// A breaker decides who is asked: the circuit breaker pattern (M. Nygard, Release
-// It!), with a ramp. It has no clock and no goroutine. Times are spans since any
+// A breaker decides which store is called: the circuit breaker pattern (M. Nygard, Release
+// It!), with a ramp-up. It has no clock and no goroutine. Times are spans since any
 // fixed instant. It is safe for concurrent use; the methods that a healthy primary
 // needs take no lock and write nothing that others read.
 type breaker struct {
-	state    atomic.Int32
-	since    atomic.Int64 // when the state began
-	answered atomic.Int64 // when the latest call that was answered began, give or take quiet/8
-	uneasy   atomic.Bool  // something failed lately, so answers are counted too
+	state        atomic.Int32
+	since        atomic.Int64 // when the state began
+	lastAnswered atomic.Int64 // when the latest call that was answered began, give or take aliveFor/8
+	counting     atomic.Bool  // something failed lately, so successes are counted, too
 
-	quiet   time.Duration                     // a primary that answered within it is not dead
-	changed func(from, to State, cause error) // called under the lock, in order
+	aliveFor time.Duration                     // a primary that answered within it is not dead
+	changed  func(from, to State, cause error) // called under the lock, in order
 
-	mu      sync.Mutex
-	row     int // failures since the last answer
-	window  time.Duration
-	failed  int // since window
-	good    int // since window
-	doubt   int // how many more probes have to be answered, for flapping
-	proofs  int // probes answered in a row
-	pause   time.Duration
-	opened  uint64
-	because error
+	mu          sync.Mutex
+	consecutive int           // failures since the last answer
+	window      time.Duration // when the counting of failed and succeeded began
+	failed      int
+	succeeded   int
+	relapses    int // how many more probes have to be answered
+	confirmed   int // probes answered in a row
+	pause       time.Duration
+	outages     uint64
+	cause       error // of the last outage
 }
 
-func newBreaker(quiet time.Duration, changed func(from, to State, cause error)) *breaker {
-	b := &breaker{quiet: quiet, changed: changed}
-	b.answered.Store(-int64(calm)) // never
-	b.since.Store(-int64(calm))
+func newBreaker(aliveFor time.Duration, changed func(from, to State, cause error)) *breaker {
+	b := &breaker{aliveFor: aliveFor, changed: changed}
+	b.lastAnswered.Store(-int64(relapsePeriod)) // never
+	b.since.Store(-int64(relapsePeriod))
 	return b
 }
 
@@ -72,36 +72,36 @@ func (b *breaker) admits(now time.Duration) bool {
 	case Primary:
 		return true
 	case Recovering:
-		return time.Duration(rand.Int64N(int64(ramp))) < now-time.Duration(b.since.Load())
+		return time.Duration(rand.Int64N(int64(rampUp))) < now-time.Duration(b.since.Load())
 	}
 	return false
 }
 
 // answeredSince says whether a call was answered that began at about begun or later.
 func (b *breaker) answeredSince(begun time.Duration) bool {
-	return b.answered.Load() >= int64(begun)
+	return b.lastAnswered.Load() >= int64(begun)
 }
 
 // succeed notes that a call that began at begun was answered.
 func (b *breaker) succeed(begun time.Duration) {
-	if int64(begun)-b.answered.Load() > int64(b.quiet/8) {
-		b.answered.Store(int64(begun))
+	if int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8) {
+		b.lastAnswered.Store(int64(begun))
 	}
-	if b.uneasy.Load() {
-		b.ease(begun)
+	if b.counting.Load() {
+		b.countSuccess(begun)
 	}
 }
 
-func (b *breaker) ease(begun time.Duration) {
+func (b *breaker) countSuccess(begun time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stale(begun) {
 		return
 	}
-	b.row = 0
-	b.turn(begun)
-	b.good++
-	b.uneasy.Store(b.failed > 0)
+	b.consecutive = 0
+	b.startWindow(begun)
+	b.succeeded++
+	b.counting.Store(b.failed > 0)
 }
 
 // stale says whether a call that began at begun says nothing about the state of
@@ -110,10 +110,10 @@ func (b *breaker) stale(begun time.Duration) bool {
 	return b.State() == Backup || begun < time.Duration(b.since.Load())
 }
 
-// turn begins a new window of counting when the last is over.
-func (b *breaker) turn(now time.Duration) {
-	if now-b.window >= sickWindow {
-		b.window, b.failed, b.good = now, 0, 0
+// startWindow begins a new window of counting when the last is over.
+func (b *breaker) startWindow(now time.Duration) {
+	if now-b.window >= countWindow {
+		b.window, b.failed, b.succeeded = now, 0, 0
 	}
 }
 
@@ -125,12 +125,12 @@ func (b *breaker) fail(begun, now time.Duration, cause error) bool {
 	if b.stale(begun) {
 		return false
 	}
-	b.uneasy.Store(true)
-	b.turn(now)
-	b.row++
+	b.counting.Store(true)
+	b.startWindow(now)
+	b.consecutive++
 	b.failed++
-	dead := b.row >= tolerance && now-time.Duration(b.answered.Load()) >= b.quiet
-	sick := b.failed+b.good >= sickCalls && b.failed >= b.good
+	dead := b.consecutive >= maxConsecutive && now-time.Duration(b.lastAnswered.Load()) >= b.aliveFor
+	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded
 	if dead || sick {
 		b.open(now, cause)
 		return true
@@ -139,21 +139,21 @@ func (b *breaker) fail(begun, now time.Duration, cause error) bool {
 }
 
 func (b *breaker) open(now time.Duration, cause error) {
-	if b.State() == Primary && now-time.Duration(b.since.Load()) >= calm {
-		b.doubt = 0
+	if b.State() == Primary && now-time.Duration(b.since.Load()) >= relapsePeriod {
+		b.relapses = 0
 	} else {
-		b.doubt = min(b.doubt+1, mostDoubt)
+		b.relapses = min(b.relapses+1, maxRelapses)
 	}
-	b.proofs, b.pause = 0, firstPause
-	b.opened++
-	b.because = cause
-	b.become(Backup, now, cause)
+	b.confirmed, b.pause = 0, firstPause
+	b.outages++
+	b.cause = cause
+	b.setState(Backup, now, cause)
 }
 
-func (b *breaker) become(to State, now time.Duration, cause error) {
+func (b *breaker) setState(to State, now time.Duration, cause error) {
 	from := b.State()
-	b.row, b.window, b.failed, b.good = 0, now, 0, 0
-	b.uneasy.Store(false)
+	b.consecutive, b.window, b.failed, b.succeeded = 0, now, 0, 0
+	b.counting.Store(false)
 	b.since.Store(int64(now))
 	b.state.Store(int32(to))
 	b.changed(from, to, cause)
@@ -175,32 +175,32 @@ func (b *breaker) probed(now time.Duration, ok bool) {
 	switch {
 	case b.State() != Backup:
 	case !ok:
-		b.proofs, b.pause = 0, min(b.pause*2, longestPause)
-	case b.proofs < b.doubt:
-		b.proofs, b.pause = b.proofs+1, proofPause
+		b.confirmed, b.pause = 0, min(b.pause*2, longestPause)
+	case b.confirmed < b.relapses:
+		b.confirmed, b.pause = b.confirmed+1, confirmPause
 	default:
-		b.answered.Store(int64(now))
-		b.become(Recovering, now, nil)
+		b.lastAnswered.Store(int64(now))
+		b.setState(Recovering, now, nil)
 	}
 }
 
-// untilRamped is how long a recovering primary still gets a part of the calls only.
-func (b *breaker) untilRamped(now time.Duration) time.Duration {
-	return time.Duration(b.since.Load()) + ramp - now
+// untilRampedUp is how long a recovering primary still gets a part of the calls only.
+func (b *breaker) untilRampedUp(now time.Duration) time.Duration {
+	return time.Duration(b.since.Load()) + rampUp - now
 }
 
-// ramped ends the recovery if it is over at now.
-func (b *breaker) ramped(now time.Duration) {
+// rampedUp ends the recovery if it is over at now.
+func (b *breaker) rampedUp(now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.State() == Recovering && b.untilRamped(now) <= 0 {
-		b.become(Primary, now, nil)
+	if b.State() == Recovering && b.untilRampedUp(now) <= 0 {
+		b.setState(Primary, now, nil)
 	}
 }
 
-// count is how often the primary was left, and why the last time.
-func (b *breaker) count() (opened uint64, because error) {
+// history returns how often the primary was left, and why the last time.
+func (b *breaker) history() (outages uint64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.opened, b.because
+	return b.outages, b.cause
 }

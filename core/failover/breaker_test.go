@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const quiet = 50 * time.Millisecond
+const aliveFor = 50 * time.Millisecond
 
 var errDown = errors.New("down")
 
@@ -21,7 +21,7 @@ type lab struct {
 
 func newLab() *lab {
 	l := &lab{now: time.Hour}
-	l.breaker = newBreaker(quiet, func(from, to State, cause error) {
+	l.breaker = newBreaker(aliveFor, func(from, to State, cause error) {
 		l.changes = append(l.changes, fmt.Sprintf("%v %v %v", from, to, cause))
 	})
 	return l
@@ -47,8 +47,8 @@ func (l *lab) comeBack() {
 		l.now += l.untilProbe()
 		l.probed(l.now, true)
 	}
-	l.now += l.untilRamped(l.now)
-	l.ramped(l.now)
+	l.now += l.untilRampedUp(l.now)
+	l.rampedUp(l.now)
 }
 
 func (l *lab) is(t *testing.T, want State) {
@@ -63,14 +63,14 @@ func TestOpensOnFailuresInARow(t *testing.T) {
 	for range 100 {
 		l.right(time.Millisecond)
 	}
-	for range tolerance - 1 {
+	for range maxConsecutive - 1 {
 		if l.wrong(100 * time.Millisecond) {
 			t.Fatal("left before the tolerance was used up")
 		}
 	}
 	l.right(time.Millisecond)
 	l.now += time.Second
-	for range tolerance - 1 {
+	for range maxConsecutive - 1 {
 		l.wrong(100 * time.Millisecond)
 	}
 	l.is(t, Primary)
@@ -92,7 +92,7 @@ func TestFailuresAtOnceAreNotDeath(t *testing.T) {
 		l.wrong(0)
 	}
 	l.is(t, Primary)
-	l.now += quiet + quiet/8
+	l.now += aliveFor + aliveFor/8
 	l.wrong(0)
 	l.is(t, Backup)
 }
@@ -116,11 +116,11 @@ func TestOpensOnHalf(t *testing.T) {
 	for l.State() == Primary {
 		l.wrong(100 * time.Microsecond)
 		l.right(100 * time.Microsecond)
-		if calls += 2; calls > 2*sickCalls {
+		if calls += 2; calls > 2*minCalls {
 			t.Fatalf("%d calls, half of which failed, and still %v", calls, l.State())
 		}
 	}
-	if calls < sickCalls {
+	if calls < minCalls {
 		t.Errorf("left after %d calls", calls)
 	}
 }
@@ -131,22 +131,22 @@ func TestOldFailuresDoNotAddUp(t *testing.T) {
 	for range 1000 {
 		l.wrong(time.Millisecond)
 		l.right(time.Millisecond)
-		l.now += sickWindow
+		l.now += countWindow
 	}
 	l.is(t, Primary)
 	for range 200 {
 		l.right(time.Millisecond)
 	}
-	l.now += sickWindow
+	l.now += countWindow
 	l.right(time.Millisecond)
-	if l.uneasy.Load() {
+	if l.counting.Load() {
 		t.Error("a second without failures, and every answer is still counted")
 	}
 }
 
 func (l *lab) die() {
 	for l.State() != Backup {
-		l.wrong(quiet)
+		l.wrong(aliveFor)
 	}
 }
 
@@ -159,12 +159,12 @@ func TestStragglersSayNothing(t *testing.T) {
 		l.probed(l.now, true)
 	}
 	l.is(t, Recovering)
-	l.now += quiet * 2
+	l.now += aliveFor * 2
 	for range 200 {
 		l.fail(before, l.now, errDown)
 	}
 	l.is(t, Recovering)
-	for range tolerance {
+	for range maxConsecutive {
 		l.fail(l.now, l.now, errDown)
 	}
 	l.is(t, Backup)
@@ -184,7 +184,7 @@ func TestRamp(t *testing.T) {
 	l.is(t, Recovering)
 	from := l.now
 	for _, part := range []float64{0, 0.1, 0.5, 0.9, 1} {
-		l.now = from + time.Duration(part*float64(ramp))
+		l.now = from + time.Duration(part*float64(rampUp))
 		admitted := 0
 		const calls = 20_000
 		for range calls {
@@ -196,9 +196,9 @@ func TestRamp(t *testing.T) {
 			t.Errorf("%v into the ramp %.2f of the calls go to the primary, want %.2f", l.now-from, got, part)
 		}
 	}
-	l.ramped(l.now - 1)
+	l.rampedUp(l.now - 1)
 	l.is(t, Recovering)
-	l.ramped(l.now)
+	l.rampedUp(l.now)
 	l.is(t, Primary)
 }
 
@@ -228,7 +228,7 @@ func TestIsBackSoon(t *testing.T) {
 	if longest > bound {
 		t.Errorf("back after %v, want at most %v", longest, bound)
 	}
-	if longest < ramp+longestPause/2 {
+	if longest < rampUp+longestPause/2 {
 		t.Errorf("back after %v at the latest: the test measures nothing", longest)
 	}
 }
@@ -252,7 +252,7 @@ func TestFlappingIsDamped(t *testing.T) {
 			t.Errorf("after %d times, %d probes had to be answered, want %d", i, got, want)
 		}
 	}
-	l.now += calm
+	l.now += relapsePeriod
 	if got := proofs(); got != 1 {
 		t.Errorf("after a calm, %d probes had to be answered, want 1", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/storetest"
@@ -30,7 +31,7 @@ func away(t *testing.T, backup core.Store) *failover.Store {
 	t.Cleanup(func() { s.Close() })
 	rule := core.TokenBucket("until", core.PerSecond(1))
 	for s.State() != failover.Backup {
-		if err := s.Take(t.Context(), []core.Charge{{Key: "until", Rule: rule, Op: core.Peek, Cost: 1}}); err != nil {
+		if err := s.Take(t.Context(), []driver.Charge{{Key: "until", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,17 +53,22 @@ func conformance(under func(*testing.T, *clocked) core.Store) func(t *testing.T)
 // compares receipts with those of a store that is not made of others.
 type unsigned struct{ *failover.Store }
 
-func (u unsigned) Take(ctx context.Context, charges []core.Charge) error {
+func (u unsigned) Take(ctx context.Context, charges []driver.Charge) error {
 	defer u.origin(charges, 0)
-	for i := range charges {
-		if charges[i].Op == core.Undo {
-			u.origin(charges[i:i+1], 1)
-		}
-	}
 	return u.Store.Take(ctx, charges)
 }
 
-func (unsigned) origin(charges []core.Charge, o int) {
+func (u unsigned) Adjust(ctx context.Context, charges []driver.Charge) error {
+	defer u.origin(charges, 0)
+	for i := range charges {
+		if charges[i].Op == driver.Undo {
+			u.origin(charges[i:i+1], 1)
+		}
+	}
+	return u.Store.Adjust(ctx, charges)
+}
+
+func (unsigned) origin(charges []driver.Charge, o int) {
 	for i := range charges {
 		if m := charges[i].Receipt; m != nil {
 			m.Origin = o

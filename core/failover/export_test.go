@@ -1,11 +1,8 @@
 package failover
 
-// Shares is how many divided rules are remembered.
-func (s *Store) Shares() int {
-	s.shares.mu.RLock()
-	defer s.shares.mu.RUnlock()
-	return len(s.shares.known)
+// Divided is how many divided rules are kept.
+func (s *Store) Divided() int {
+	s.divider.mu.RLock()
+	defer s.divider.mu.RUnlock()
+	return len(s.divider.parts)
 }
-
-// Fit is what askBackup does with the receipt of an Undo.
-var Fit = fit

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -63,11 +64,19 @@ func (f *flaky) enter(n int) (mood, chan struct{}) {
 	return f.mood, f.changed
 }
 
-func (f *flaky) Take(ctx context.Context, charges []core.Charge) error {
-	f.calls.Add(1)
-	if charges[0].Op == core.Spend {
+func (f *flaky) Take(ctx context.Context, charges []driver.Charge) error {
+	if charges[0].Op == driver.Spend {
 		f.spends.Add(1)
 	}
+	return f.do(ctx, f.Store.Take, charges)
+}
+
+func (f *flaky) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return f.do(ctx, f.Store.Adjust, charges)
+}
+
+func (f *flaky) do(ctx context.Context, verb func(context.Context, []driver.Charge) error, charges []driver.Charge) error {
+	f.calls.Add(1)
 	m, changed := f.enter(1)
 	defer f.enter(-1)
 	switch m {
@@ -87,13 +96,13 @@ func (f *flaky) Take(ctx context.Context, charges []core.Charge) error {
 	case panics:
 		panic("no such thing")
 	case lose:
-		if err := f.Store.Take(ctx, charges); err != nil {
+		if err := verb(ctx, charges); err != nil {
 			return err
 		}
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
 	}
-	return f.Store.Take(ctx, charges)
+	return verb(ctx, charges)
 }
 
 // A punctual store is a flaky one that keeps a deadline.
@@ -104,10 +113,16 @@ type punctual struct {
 
 func (p *punctual) Deadline() time.Duration { return p.deadline }
 
-func (p *punctual) Take(ctx context.Context, charges []core.Charge) error {
+func (p *punctual) Take(ctx context.Context, charges []driver.Charge) error {
 	inTime, cancel := context.WithTimeout(ctx, p.deadline)
 	defer cancel()
 	return p.flaky.Take(inTime, charges)
+}
+
+func (p *punctual) Adjust(ctx context.Context, charges []driver.Charge) error {
+	inTime, cancel := context.WithTimeout(ctx, p.deadline)
+	defer cancel()
+	return p.flaky.Adjust(inTime, charges)
 }
 
 var perHour = core.TokenBucket("hour", core.PerHour(1000))

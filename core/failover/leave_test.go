@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -76,11 +77,11 @@ func TestImpatientCallers(t *testing.T) {
 }
 
 // A late store fails a moment after its deadline, whatever its context says.
-type late struct{}
+type late struct{ driver.Store }
 
 func (late) Deadline() time.Duration { return deadline }
 
-func (late) Take(context.Context, []core.Charge) error {
+func (late) Take(context.Context, []driver.Charge) error {
 	time.Sleep(deadline + time.Millisecond)
 	return core.ErrUnavailable
 }
@@ -109,34 +110,34 @@ func TestCallersWithTheSameDeadline(t *testing.T) {
 	})
 }
 
-// What a client could provoke is its own affair.
-func TestRefusalsAreReturned(t *testing.T) {
-	eachPrimary(t, func(t *testing.T, primary *flaky, under core.Store) {
-		s := failover.New(under, memstore.New())
-		defer s.Close()
-		rule := perHour
-		for _, charges := range [][]core.Charge{
-			{{Key: "k", Cost: 1}},
-			{{Key: "k", Rule: rule, Cost: -1}},
-			{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}},
-			{{Key: "k", Rule: rule, Cost: 1}, {Key: "k2", Rule: rule, Cost: 1, Op: core.Reset}},
-			{{Key: "k", Rule: rule, Cost: 1, Op: core.Undo}},
-			{{Key: "k", Rule: rule, Op: core.Reset}, {Key: "k", Rule: rule, Op: core.Reset}},
-		} {
+// A strict store refuses every call with an error.
+type strict struct {
+	driver.Store
+	err error
+}
+
+func (s *strict) Take(context.Context, []driver.Charge) error   { return s.err }
+func (s *strict) Adjust(context.Context, []driver.Charge) error { return s.err }
+
+// An error about the call says nothing about the primary: a client could cause it.
+func TestErrorsAboutTheCallAreReturned(t *testing.T) {
+	for _, want := range []error{driver.ErrInvalidCharge, driver.ErrInvalidRule, &core.RuleError{Category: driver.ErrRuleConflict}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := failover.New(&strict{err: want}, memstore.New())
+			defer s.Close()
+			l := limiter(t, s, perHour)
 			for range 20 {
-				if err := s.Take(context.Background(), charges); !errors.Is(err, core.ErrInvalidCharge) {
-					t.Fatalf("%v: %v", charges, err)
+				if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, want) {
+					t.Fatalf("Allow: got %v, want %v", err, want)
+				}
+				if err := l.Debit(t.Context(), "k", 1); !errors.Is(err, want) {
+					t.Fatalf("Debit: got %v, want %v", err, want)
 				}
 			}
-		}
-		time.Sleep(time.Second)
-		if s.State() != failover.Primary || s.Stats() != (failover.Stats{}) {
-			t.Errorf("%v, %+v", s.State(), s.Stats())
-		}
-		primary.set(refuse)
-		until(t, s, failover.Backup)
-		if err := s.Take(context.Background(), []core.Charge{{Key: "k", Cost: 1}}); !errors.Is(err, core.ErrInvalidCharge) {
-			t.Errorf("without the primary: %v", err)
-		}
-	})
+			time.Sleep(time.Second)
+			if s.State() != failover.Primary || s.Stats() != (failover.Stats{}) {
+				t.Errorf("%v, %+v", s.State(), s.Stats())
+			}
+		})
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // names are those of the rules that have been declared. The zero names are none.
@@ -17,14 +17,14 @@ type names struct {
 	warned sync.Once
 }
 
-func (n *names) declare(rules []core.Rule) {
+func (n *names) declare(rules []*driver.Compiled) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known == nil {
 		n.known = make(map[string]bool)
 	}
-	for i := range rules {
-		n.known[rules[i].Name()] = true
+	for _, r := range rules {
+		n.known[r.Name()] = true
 	}
 }
 
@@ -55,5 +55,5 @@ func (s *Store) Check() error {
 	}
 	slices.Sort(unknown)
 	return fmt.Errorf("%w: failover: FailClosedFor or FailOpenFor name %s, which no limiter on the store has",
-		core.ErrInvalidRule, strings.Join(unknown, ", "))
+		driver.ErrInvalidRule, strings.Join(unknown, ", "))
 }

@@ -16,10 +16,10 @@ type Option interface{ argument.Option[config] }
 type option = argument.OptionFunc[config]
 
 type config struct {
-	deadline time.Duration
-	share    int
-	onChange func(from, to State, cause error)
-	answers  map[string]Answer // by the name of the rule
+	deadline  time.Duration
+	instances int
+	onChange  func(from, to State, cause error)
+	answers   map[string]Answer // by the name of the rule
 }
 
 // Deadline is how long the primary may take for one decision, [DefaultDeadline] by
@@ -40,7 +40,7 @@ func Instances(n int) Option {
 	if n < 1 {
 		panic("failover: Instances: n is less than 1")
 	}
-	return option(func(c *config) { c.share = n })
+	return option(func(c *config) { c.instances = n })
 }
 
 // FailClosedFor makes [FailClosed] the backup of the rules of these names: without the

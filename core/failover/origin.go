@@ -1,8 +1,8 @@
 package failover
 
-import "github.com/weir-go/weir/core"
+import "github.com/weir-go/weir/core/driver"
 
-// An origin is the store that has a charge, the lowest bit of [core.Receipt.Origin].
+// An origin is the store that has a charge, the lowest bit of [driver.Receipt.Origin].
 // The other bits are what that store has written there itself.
 type origin int
 
@@ -12,21 +12,21 @@ const (
 )
 
 // leavesReceipt says whether c is one for which a store may write a receipt.
-func leavesReceipt(c *core.Charge) bool {
-	return c.Receipt != nil && (c.Op == core.Spend || c.Op == core.Debit)
+func leavesReceipt(c *driver.Charge) bool {
+	return c.Receipt != nil && (c.Op == driver.Spend || c.Op == driver.Debit)
 }
 
-// clearReceipts forgets what a store that failed may have noted.
-func clearReceipts(charges []core.Charge) {
+// clearReceipts clears the receipts that a store may have written before it failed.
+func clearReceipts(charges []driver.Charge) {
 	for i := range charges {
 		if leavesReceipt(&charges[i]) {
-			*charges[i].Receipt = core.Receipt{}
+			*charges[i].Receipt = driver.Receipt{}
 		}
 	}
 }
 
-// sign notes which store has the charges.
-func sign(charges []core.Charge, o origin) {
+// setOrigins writes to the receipts that o has the charges.
+func setOrigins(charges []driver.Charge, o origin) {
 	for i := range charges {
 		if c := &charges[i]; leavesReceipt(c) {
 			c.Receipt.Origin = c.Receipt.Origin<<1 | int(o)
@@ -34,20 +34,13 @@ func sign(charges []core.Charge, o origin) {
 	}
 }
 
-// originOf is the store that has what c undoes.
-func originOf(c *core.Charge) origin {
-	if c.Receipt == nil {
-		return byPrimary // which refuses it
-	}
-	return origin(c.Receipt.Origin & 1)
-}
+// originOf returns the store that has the charge that c, an Undo, is about.
+func originOf(c *driver.Charge) origin { return origin(c.Receipt.Origin & 1) }
 
-// unsigned is c, an Undo, as the store knows it that has the charge.
-func unsigned(c core.Charge) core.Charge {
-	if c.Receipt != nil {
-		receipt := *c.Receipt
-		receipt.Origin >>= 1
-		c.Receipt = &receipt
-	}
+// withoutOrigin returns c, an Undo, with the receipt as the store wrote it that has the charge.
+func withoutOrigin(c driver.Charge) driver.Charge {
+	receipt := *c.Receipt
+	receipt.Origin >>= 1
+	c.Receipt = &receipt
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -63,7 +64,7 @@ func TestOutage(t *testing.T) {
 	for _, m := range []mood{refuse, hang, deaf, lose, panics} {
 		t.Run(fmt.Sprint("mood ", int(m)), func(t *testing.T) {
 			eachPrimary(t, func(t *testing.T, primary *flaky, under core.Store) {
-				if _, direct := under.(failover.Prompt); direct && m == deaf {
+				if _, direct := under.(driver.Deadliner); direct && m == deaf {
 					return // it is none
 				}
 				s := failover.New(under, memstore.New())
@@ -248,7 +249,7 @@ func TestConcurrency(t *testing.T) {
 						err = r.Refund(ctx)
 					}
 					if j%10 == 0 && err == nil {
-						err = l.Reset(ctx, key)
+						_, err = l.Reset(ctx, key)
 					}
 					if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrUnavailable) {
 						t.Error(err)
@@ -260,7 +261,7 @@ func TestConcurrency(t *testing.T) {
 			})
 		}
 		moods := []mood{well, slow, refuse, hang, lose, panics}
-		if _, direct := under.(failover.Prompt); !direct {
+		if _, direct := under.(driver.Deadliner); !direct {
 			moods = append(moods, deaf)
 		}
 		for i := range 20 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -20,8 +21,8 @@ type reader struct {
 	peeks   atomic.Int64
 }
 
-func (r *reader) Take(ctx context.Context, charges []core.Charge) error {
-	if charges[0].Op == core.Peek {
+func (r *reader) Take(ctx context.Context, charges []driver.Charge) error {
+	if charges[0].Op == driver.Peek {
 		r.peeks.Add(1)
 	} else if r.refuses.Load() {
 		return fmt.Errorf("%w: it refuses writes", core.ErrUnavailable)
@@ -32,7 +33,7 @@ func (r *reader) Take(ctx context.Context, charges []core.Charge) error {
 // A probedReader can be asked whether it refuses writes.
 type probedReader struct{ reader }
 
-func (r *probedReader) Probe(context.Context, []core.Charge) error {
+func (r *probedReader) Probe(context.Context, []driver.Charge) error {
 	if r.refuses.Load() {
 		return fmt.Errorf("%w: it refuses writes", core.ErrUnavailable)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/memstore"
@@ -71,7 +72,7 @@ type counted struct {
 	takes atomic.Int64
 }
 
-func (c *counted) Take(ctx context.Context, charges []core.Charge) error {
+func (c *counted) Take(ctx context.Context, charges []driver.Charge) error {
 	c.takes.Add(1)
 	return c.Store.Take(ctx, charges)
 }

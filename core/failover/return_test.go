@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -135,7 +136,7 @@ func TestProbesChangeTheirQuestion(t *testing.T) {
 // A choosy store does not decide about poison.
 type choosy struct{ *flaky }
 
-func (c *choosy) Take(ctx context.Context, charges []core.Charge) error {
+func (c *choosy) Take(ctx context.Context, charges []driver.Charge) error {
 	if strings.HasPrefix(charges[0].Key, "poison") {
 		return errors.New("not this one")
 	}

@@ -45,14 +45,14 @@ func (s *Store) State() State { return s.breaker.State() }
 // Stats returns the counts so far. Calls that the primary has decided are not
 // counted, because that would cost them something.
 func (s *Store) Stats() Stats {
-	outages, cause := s.breaker.count()
+	outages, cause := s.breaker.history()
 	return Stats{
 		Failures: s.failures.Load(),
 		Backup:   s.backups.Load(),
 		Lost:     s.lost.Load(),
 		Outages:  outages,
 		Probes:   s.probes.Load(),
-		Hanging:  int(max(0, s.guard.hanging.Load())),
+		Hanging:  int(max(0, s.timeout.hanging.Load())),
 		Cause:    cause,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
@@ -15,21 +16,25 @@ import (
 type Store struct {
 	primary, backup core.Store
 	config          config
-	direct          bool // the primary is [Prompt] enough to be called without a guard
-	guard           *guard
+	direct          bool // the primary ends its calls in time, and is called without the timeout
+	timeout         *timeout
 	breaker         *breaker
-	shares          *shares // nil without Instances
+	divider         *divider // nil without Instances
 	names           names
-	watch           watch
+	prober          prober
 	notify          notifier
 	start           time.Time
 
 	failures, backups, lost, probes atomic.Uint64
 }
 
-// New returns a Store that asks primary, and backup while primary cannot decide.
+// New returns a Store that calls primary, and backup while primary cannot decide.
 // Nothing is sent before the first decision, so the primary may be absent. New
 // panics if one of the two or an option is nil.
+//
+// A primary that is a [driver.Deadliner], with a deadline that is not longer than the
+// [Deadline] of this package, is called directly. Any other primary is called on a goroutine
+// of its own and with a copy of the charges, which costs a decision about two microseconds.
 //
 // Close a Store that is given up before the program ends.
 func New(primary, backup core.Store, opts ...Option) *Store {
@@ -38,14 +43,13 @@ func New(primary, backup core.Store, opts ...Option) *Store {
 	c := config{deadline: DefaultDeadline}
 	argument.Apply("failover: New", &c, opts)
 	s := &Store{primary: primary, backup: backup, config: c, start: time.Now()}
-	if p, ok := primary.(Prompt); ok && p.Deadline() <= c.deadline {
-		s.direct = true
+	d, ok := primary.(driver.Deadliner)
+	s.direct = ok && d.Deadline() <= c.deadline
+	s.timeout = newTimeout(primary, c.deadline)
+	if c.instances > 1 {
+		s.divider = newDivider(c.instances)
 	}
-	s.guard = newGuard(primary, c.deadline)
-	if c.share > 1 {
-		s.shares = newShares(c.share)
-	}
-	s.watch.init()
+	s.prober.init()
 	s.notify.call = c.onChange
 	s.breaker = newBreaker(c.deadline/2, s.notify.add)
 	return s
@@ -54,111 +58,87 @@ func New(primary, backup core.Store, opts ...Option) *Store {
 // now is how long the Store exists.
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Declare implements [core.Declarer]: it declares the rules on both stores, and
+// Declare implements [driver.Declarer]: it declares the rules on both stores, and
 // the divided ones on the backup if there is an [Instances].
-func (s *Store) Declare(rules ...core.Rule) error {
+func (s *Store) Declare(rules ...*driver.Compiled) error {
 	s.names.declare(rules)
-	if d, ok := s.primary.(core.Declarer); ok {
+	if d, ok := s.primary.(driver.Declarer); ok {
 		if err := d.Declare(rules...); err != nil {
 			return err
 		}
 	}
-	d, ok := s.backup.(core.Declarer)
+	d, ok := s.backup.(driver.Declarer)
 	if !ok {
 		return nil
 	}
-	if s.shares != nil {
-		divided := make([]core.Rule, len(rules))
-		for i := range rules {
-			divided[i] = rules[i].Divide(s.config.share)
+	if s.divider != nil {
+		divided := make([]*driver.Compiled, len(rules))
+		for i, r := range rules {
+			divided[i] = s.divider.divide(r)
 		}
 		rules = divided
 	}
 	return d.Declare(rules...)
 }
 
-// Take implements [core.Store]. Errors are those of a ctx that has ended, those of
-// charges that break the contract, and those of the backup. A Credit or an Undo
-// has others: see the package comment.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-	if !charges[0].Op.Asks() {
-		return s.tell(ctx, charges)
-	}
+// Take implements [driver.Store]. Errors are those of a ctx that has ended, those of the
+// primary that are about the call, and those of the backup.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	begun := s.now()
 	if !s.breaker.admits(begun) {
-		return s.fallBack(ctx, charges)
+		return s.useBackup(ctx, take, charges)
 	}
-	away, err := s.ask(ctx, begun, charges)
-	if away {
-		return s.fallBack(ctx, charges)
+	failed, err := s.callPrimary(ctx, begun, take, charges)
+	if failed {
+		return s.useBackup(ctx, take, charges)
 	}
 	return err
 }
 
-// ask asks the primary at begun. away says that it did not decide, for the reason
-// in err, and that the backup has to.
-func (s *Store) ask(ctx context.Context, begun time.Duration, charges []core.Charge) (away bool, err error) {
+// callPrimary calls do for the primary at begun. failed says that the primary failed with
+// err, and that the caller has not left: the backup has to decide.
+func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
 	clearReceipts(charges)
 	if s.direct {
-		err = safely(ctx, take, s.primary, charges)
+		err = safely(ctx, do, s.primary, charges)
 	} else {
-		err = s.guard.call(ctx, take, charges)
+		err = s.timeout.call(ctx, do, charges)
 	}
 	if err == nil {
 		s.breaker.succeed(begun)
-		sign(charges, byPrimary)
+		setOrigins(charges, byPrimary)
 		return false, nil
 	}
 	return s.assess(ctx, begun, charges, err)
 }
 
-// assess says what the error of a call of the primary means: for the call, and for
-// the primary.
-func (s *Store) assess(ctx context.Context, begun time.Duration, charges []core.Charge, err error) (away bool, _ error) {
-	if !counts(err) {
+// assess works out what err of a call of the primary means for the call and for the primary.
+func (s *Store) assess(ctx context.Context, begun time.Duration, charges []driver.Charge, err error) (failed bool, _ error) {
+	if !isFailure(err) {
 		return false, err
 	}
 	now := s.now()
 	if ended := ctx.Err(); ended != nil {
-		// Whose caller leaves says nothing about the primary, unless that had had its
-		// time. But it may be that all callers leave because it hangs: so it is asked.
+		// A cancelled call is no evidence against the primary unless the whole deadline had
+		// passed. Callers may be cancelling because the primary hangs, so it is probed.
 		if now-begun >= s.config.deadline {
 			s.breaker.fail(begun, now, err)
-			s.look(charges)
+			s.startProbing(charges)
 		} else if !s.breaker.answeredSince(begun) {
-			s.look(charges)
+			s.startProbing(charges)
 		}
 		return false, ended
 	}
 	s.failures.Add(1)
 	s.breaker.fail(begun, now, err)
-	s.look(charges)
+	s.startProbing(charges)
 	return true, err
 }
 
-// refusals are the errors that are about a call and not about the store. Clients
-// might cause them.
-var refusals = []error{
-	core.ErrInvalidCharge, core.ErrInvalidRule, core.ErrRuleConflict, core.ErrNegativeCost,
-	core.ErrNegativeDelay, core.ErrNoAsks, core.ErrManyStores, core.ErrNoStore,
-}
-
-// counts says whether err is a failure of the store. What is not known is one: a
-// Store may return the errors of its network as they are.
-func counts(err error) bool {
-	if errors.Is(err, core.ErrUnavailable) {
-		return true
-	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return false
-		}
-	}
-	return true
+// isFailure says whether err is a failure of the store, and not about a call: clients might
+// cause one of those. An unknown error is a failure, for a Store may return the errors of its
+// network as they are.
+func isFailure(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrInvalidCharge) &&
+		!errors.Is(err, driver.ErrInvalidRule) && !errors.Is(err, driver.ErrRuleConflict)
 }

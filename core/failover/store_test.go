@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -233,7 +234,7 @@ func TestAllocations(t *testing.T) {
 		allow(t, limiter(t, gone, one), "k")
 	}
 	for name, s := range map[string]*failover.Store{"primary": well, "backup": gone} {
-		charges := []core.Charge{{Key: "k", Rule: one, Cost: 1}}
+		charges := []driver.Charge{{Key: "k", Rule: one.Compiled(), Cost: 1}}
 		ctx := context.Background()
 		take := func() {
 			if err := s.Take(ctx, charges); err != nil {
@@ -247,7 +248,7 @@ func TestAllocations(t *testing.T) {
 		if name == "backup" {
 			continue
 		}
-		charges = append(charges, core.Charge{Key: "k", Rule: two, Cost: 1, Receipt: new(core.Receipt)})
+		charges = append(charges, driver.Charge{Key: "k", Rule: two.Compiled(), Cost: 1, Receipt: new(driver.Receipt)})
 		if n := testing.AllocsPerRun(1000, take); n != 0 {
 			t.Errorf("%s, two rules: %v allocations", name, n)
 		}

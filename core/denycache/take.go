@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A view is what is known about one charge of a decision.
@@ -15,8 +15,9 @@ type view struct {
 	generation uint64  // of the stripe, before the Store is asked
 }
 
-// decide decides charges that ask, here or behind.
-func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
+// Take implements [driver.Store]. A decision that is not denied here is passed on, and its
+// errors are those of the Store behind, or that of ctx if it ends here.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	var room [4]view
 	views := room[:]
 	if len(charges) > len(room) {
@@ -54,7 +55,7 @@ func (s *Store) decide(ctx context.Context, charges []core.Charge) error {
 
 // look denies charges if a rule of them is known to deny. If not, stale is the
 // charge about which that was known until just now, or -1.
-func (s *Store) look(charges []core.Charge, views []view) (denied bool, stale int) {
+func (s *Store) look(charges []driver.Charge, views []view) (denied bool, stale int) {
 	var now int64
 	unknown := false
 	stale = -1
@@ -67,14 +68,14 @@ func (s *Store) look(charges []core.Charge, views []view) (denied bool, stale in
 		if now == 0 {
 			now = s.now()
 		}
-		if c.Rule.IsShadow() || !v.entry.about(c.Rule) {
+		if c.Rule.Shadow() || !v.entry.about(c.Rule) {
 			continue
 		}
 		d, was := v.entry.denial(c, now)
 		switch {
 		case d != nil:
 			v.denial, denied = d, true
-			unknown = unknown || !v.entry.tell(c, d, now)
+			unknown = unknown || !v.entry.deny(c, d, now)
 		case was && stale < 0:
 			stale = i
 		}
@@ -87,7 +88,7 @@ func (s *Store) look(charges []core.Charge, views []view) (denied bool, stale in
 	}
 	for i := range views {
 		if views[i].denial == nil {
-			views[i].entry.guess(&charges[i], now)
+			views[i].entry.estimate(&charges[i], now)
 		}
 	}
 	return true, -1
@@ -98,7 +99,7 @@ const patience = 10 * time.Millisecond
 
 // wait returns a probe if the caller is to fly, nil if it is to go without one. Or
 // the charges are denied here, or ctx ends, while it waits.
-func (s *Store) wait(ctx context.Context, charges []core.Charge, views []view, stale int) (p *probe, denied bool, err error) {
+func (s *Store) wait(ctx context.Context, charges []driver.Charge, views []view, stale int) (p *probe, denied bool, err error) {
 	at := views[stale].place
 	st := s.stripe(&at)
 	p, flies, changed := st.enter(at, nil)
@@ -129,7 +130,7 @@ func (s *Store) wait(ctx context.Context, charges []core.Charge, views []view, s
 }
 
 // ask asks the Store behind, and remembers what it denies.
-func (s *Store) ask(ctx context.Context, charges []core.Charge, views []view) error {
+func (s *Store) ask(ctx context.Context, charges []driver.Charge, views []view) error {
 	for i := range views {
 		views[i].generation = s.stripe(&views[i].place).generation.Load()
 	}
@@ -141,10 +142,10 @@ func (s *Store) ask(ctx context.Context, charges []core.Charge, views []view) er
 	denied, foreseen := false, false
 	for i := range charges {
 		c := &charges[i]
-		if c.Rule.IsShadow() {
+		if c.Rule.Shadow() {
 			continue
 		}
-		denied = denied || !c.State.Allowed
+		denied = denied || !c.Verdict.Allowed
 		if _, ok := foresee(c); ok {
 			foreseen = true
 		}
@@ -173,7 +174,7 @@ func (s *Store) ask(ctx context.Context, charges []core.Charge, views []view) er
 
 // learn remembers what the Store has said about c, unless room was made on the
 // key while it was asked. If something was taken, nothing else is known any more.
-func (s *Store) learn(c *core.Charge, v *view, a answer, taken bool) {
+func (s *Store) learn(c *driver.Charge, v *view, a answer, taken bool) {
 	st := s.stripe(&v.place)
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // perYear does not refill during a test.
@@ -73,6 +75,14 @@ func (p *pair) must(err error) {
 	}
 }
 
+// reset resets key and returns whether anything was found.
+func (p *pair) reset(key string) bool {
+	p.t.Helper()
+	found, err := p.year.Reset(context.Background(), key)
+	p.must(err)
+	return found
+}
+
 func (p *pair) unavailable(err error) {
 	p.t.Helper()
 	if !errors.Is(err, core.ErrUnavailable) {
@@ -115,7 +125,7 @@ func TestUndoKnowsWhere(t *testing.T) {
 }
 
 // A refund that fails has perhaps been made, and is not made again.
-func TestTellWhileThePrimaryFails(t *testing.T) {
+func TestAdjust_PrimaryFails(t *testing.T) {
 	ctx := context.Background()
 	for _, m := range []mood{refuse, lose} {
 		eachPair(t, func(p *pair) {
@@ -132,7 +142,7 @@ func TestTellWhileThePrimaryFails(t *testing.T) {
 			case lose:
 				p.used("k", 20-1-3+9, 59) // charged twice rather than never
 			}
-			p.must(p.year.Reset(ctx, "k"))
+			p.reset("k")
 			p.goAway()
 			p.used("k", map[mood]int{refuse: 20, lose: 0}[m], 0)
 		})
@@ -143,15 +153,15 @@ func TestTellWhileThePrimaryFails(t *testing.T) {
 func TestStateOfASettle(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(refuse)
-		rule := perYear
-		told := []core.Charge{{Key: "k", Rule: rule, Op: core.Debit, Cost: 3}}
-		if p.must(p.Take(context.Background(), told)); told[0].State.Remaining != 97 || told[0].State.Rule != rule {
-			t.Errorf("%+v", told[0].State)
+		rule := perYear.Compiled()
+		debit := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Debit, Cost: 3}}
+		if p.must(p.Adjust(context.Background(), debit)); debit[0].Verdict.Remaining != 97 || debit[0].Verdict.Rule != rule {
+			t.Errorf("%+v", debit[0].Verdict)
 		}
 	})
 }
 
-func TestTellWithoutThePrimary(t *testing.T) {
+func TestAdjust_PrimaryAway(t *testing.T) {
 	ctx := context.Background()
 	eachPair(t, func(p *pair) {
 		p.reserve(10)
@@ -160,7 +170,7 @@ func TestTellWithoutThePrimary(t *testing.T) {
 		p.must(p.year.Credit(ctx, "k", 3))
 		p.must(p.year.Debit(ctx, "k", 5))
 		p.used("k", 10, 22)
-		p.must(p.year.Reset(ctx, "k"))
+		p.reset("k")
 		p.used("k", 10, 0)
 	})
 }
@@ -168,17 +178,16 @@ func TestTellWithoutThePrimary(t *testing.T) {
 // What a Reset has forgotten does not count in the next outage either. That the
 // backup cannot be told is nothing that the caller has to know.
 func TestResetReachesBoth(t *testing.T) {
-	ctx := context.Background()
 	eachPair(t, func(p *pair) {
 		p.reserve(10)
 		p.goAway()
 		p.reserve(20)
 		p.comeBack()
-		p.must(p.year.Reset(ctx, "k"))
+		p.reset("k")
 		p.used("k", 0, 0)
 		p.reserve(10)
 		p.backup.set(refuse)
-		p.must(p.year.Reset(ctx, "k"))
+		p.reset("k")
 		p.backup.set(well)
 		p.used("k", 0, 0)
 		p.reserve(10)
@@ -186,8 +195,64 @@ func TestResetReachesBoth(t *testing.T) {
 		p.reserve(20)
 		p.primary.set(well)
 		until(t, p.Store, failover.Recovering) // when hardly a call goes to the primary
-		p.must(p.year.Reset(ctx, "k"))
+		p.reset("k")
 		p.used("k", 0, 0)
+	})
+}
+
+// Found is about both stores, if both can be called.
+func TestStore_AdjustResetFound(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name            string
+		primary, backup int // what is used before the Reset
+		away            bool
+		backupFails     bool
+		want            bool
+	}{
+		{name: "nothing used"},
+		{name: "primary", primary: 1, want: true},
+		{name: "backup", backup: 1, want: true},
+		{name: "both", primary: 1, backup: 1, want: true},
+		{name: "primary, which is away", primary: 1, away: true},
+		{name: "backup, and the primary is away", backup: 1, away: true, want: true},
+		{name: "primary, and the backup fails", primary: 1, backupFails: true, want: true},
+		{name: "backup, which fails", backup: 1, backupFails: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachPair(t, func(p *pair) {
+				for store, n := range map[*flaky]int{p.primary: c.primary, p.backup: c.backup} {
+					if n > 0 {
+						_, err := limiter(t, store.Store, perYear).AllowN(ctx, "k", n)
+						p.must(err)
+					}
+				}
+				if c.away {
+					p.goAway()
+				}
+				if c.backupFails {
+					p.backup.set(refuse)
+				}
+				if got := p.reset("k"); got != c.want {
+					t.Errorf("found is %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A store is not called for a caller that has left.
+func TestStore_AdjustCallerLeaves(t *testing.T) {
+	eachPair(t, func(p *pair) {
+		p.primary.set(hang)
+		ctx, cancel := context.WithTimeout(context.Background(), deadline/2)
+		defer cancel()
+		if _, err := p.year.Reset(ctx, "k"); err != context.DeadlineExceeded {
+			t.Errorf("the error is %v, want %v", err, context.DeadlineExceeded)
+		}
+		if n := p.backup.calls.Load(); n != 0 {
+			t.Errorf("%d calls of the backup, want 0", n)
+		}
 	})
 }
 
@@ -195,29 +260,29 @@ func TestResetReachesBoth(t *testing.T) {
 func TestUndoOnBoth(t *testing.T) {
 	ctx := context.Background()
 	eachPair(t, func(p *pair) {
-		rule := perYear
-		var first, second core.Receipt
-		take := func(c ...core.Charge) []core.Charge {
+		rule := perYear.Compiled()
+		var first, second driver.Receipt
+		do := func(c ...driver.Charge) []driver.Charge {
 			t.Helper()
-			p.must(p.Take(ctx, c))
+			p.must(storetest.Do(ctx, p, c))
 			return c
 		}
-		take(core.Charge{Key: "k", Rule: rule, Cost: 10, Receipt: &first})
+		do(driver.Charge{Key: "k", Rule: rule, Cost: 10, Receipt: &first})
 		p.goAway()
-		take(core.Charge{Key: "other", Rule: rule, Cost: 20, Receipt: &second})
+		do(driver.Charge{Key: "other", Rule: rule, Cost: 20, Receipt: &second})
 		p.comeBack()
-		told := take(
-			core.Charge{Key: "third", Rule: rule, Op: core.Debit, Cost: 30},
-			core.Charge{Key: "other", Rule: rule, Op: core.Undo, Cost: 20, Receipt: &second},
-			core.Charge{Key: "k", Rule: rule, Op: core.Undo, Cost: 10, Receipt: &first},
-			core.Charge{Key: "fourth", Rule: rule, Op: core.Reset},
+		adjusted := do(
+			driver.Charge{Key: "third", Rule: rule, Op: driver.Debit, Cost: 30},
+			driver.Charge{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: &second},
+			driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: &first},
+			driver.Charge{Key: "fourth", Rule: rule, Op: driver.Reset},
 		)
 		p.used("k", 0, 0)
 		p.used("other", 0, 0)
 		p.used("third", 30, 0)
 		for i, want := range []int{70, 100, 100, 100} {
-			if got := told[i].State.Remaining; got != want || told[i].State.Rule != rule {
-				t.Errorf("charge %d has %+v, want %d left", i, told[i].State, want)
+			if got := adjusted[i].Verdict; got.Remaining != want || got.Rule != rule {
+				t.Errorf("charge %d has %+v, want %d left", i, got, want)
 			}
 		}
 	})
@@ -240,9 +305,9 @@ func TestReceiptOfAnUnknownFate(t *testing.T) {
 func TestReceiptOfFailOpen(t *testing.T) {
 	eachPair(t, func(p *pair) {
 		p.primary.set(lose)
-		rule, receipt := perYear, core.Receipt{At: 1, Origin: 8}
-		p.must(p.Take(context.Background(), []core.Charge{{Key: "k", Rule: rule, Cost: 1, Receipt: &receipt}}))
-		if want := (core.Receipt{Origin: 1}); receipt != want {
+		receipt := driver.Receipt{At: 1, Origin: 8}
+		p.must(p.Take(context.Background(), []driver.Charge{{Key: "k", Rule: perYear.Compiled(), Cost: 1, Receipt: &receipt}}))
+		if want := (driver.Receipt{Origin: 1}); receipt != want {
 			t.Errorf("the receipt is %+v, want %+v", receipt, want)
 		}
 	}, failover.FailOpenFor("year"))

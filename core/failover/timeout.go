@@ -1,0 +1,135 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// maxHanging bounds the calls that a Store has not returned from after their deadline.
+const maxHanging = 128
+
+// A timeout calls a Store and returns at a deadline, whether the Store heeds its context or
+// not.
+type timeout struct {
+	store    driver.Store
+	deadline time.Duration
+	expired  error // the error of a call that the deadline has ended
+	stuck    error // the error of a call that was not made
+
+	hanging atomic.Int64 // calls that the deadline or the caller has ended and that have not returned
+}
+
+func newTimeout(s driver.Store, deadline time.Duration) *timeout {
+	return &timeout{
+		store:    s,
+		deadline: deadline,
+		expired:  fmt.Errorf("%w: the primary gave no answer within %v: %w", driver.ErrUnavailable, deadline, context.DeadlineExceeded),
+		stuck:    fmt.Errorf("%w: the primary has not returned from %d calls", driver.ErrUnavailable, maxHanging),
+	}
+}
+
+// A verb is a method of a Store, or [driver.Probe].
+type verb func(ctx context.Context, s driver.Store, charges []driver.Charge) error
+
+func take(ctx context.Context, s driver.Store, charges []driver.Charge) error {
+	return s.Take(ctx, charges)
+}
+
+func adjust(ctx context.Context, s driver.Store, charges []driver.Charge) error {
+	return s.Adjust(ctx, charges)
+}
+
+// safely calls do. A panic is an error: one more way to fail, and on a goroutine of
+// this package nobody else could recover it.
+func safely(ctx context.Context, do verb, s driver.Store, charges []driver.Charge) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: the primary panicked: %v", driver.ErrUnavailable, r)
+		}
+	}()
+	return do(ctx, s, charges)
+}
+
+// call calls do for the Store, within the deadline. The Store works on a copy of the
+// charges in a goroutine of its own, which may outlast the call.
+func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) error {
+	if t.hanging.Load() >= maxHanging {
+		return t.stuck
+	}
+	inTime, cancel := context.WithTimeout(ctx, t.deadline)
+	defer cancel()
+	c := newCall(charges)
+	go c.run(inTime, do, t)
+	select {
+	case <-c.done:
+	case <-inTime.Done():
+		if !c.ended.Swap(true) {
+			t.hanging.Add(1)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return t.expired
+		}
+		<-c.done
+	}
+	if c.err == nil {
+		c.copyTo(charges)
+		return nil
+	}
+	if inTime.Err() != nil && ctx.Err() == nil {
+		return t.expired // and not that a context ended of which the caller knows nothing
+	}
+	return c.err
+}
+
+// A call is a copy of charges that may outlast them.
+type call struct {
+	charges  []driver.Charge
+	receipts []driver.Receipt
+	err      error
+	done     chan struct{}
+	ended    atomic.Bool // set by the first of the caller that leaves and the Store that returns
+}
+
+func newCall(charges []driver.Charge) *call {
+	c := &call{charges: slices.Clone(charges), done: make(chan struct{})}
+	for i := range c.charges {
+		receipt := c.charges[i].Receipt
+		if receipt == nil {
+			continue
+		}
+		if c.receipts == nil {
+			c.receipts = make([]driver.Receipt, len(charges))
+		}
+		c.receipts[i] = *receipt
+		c.charges[i].Receipt = &c.receipts[i]
+	}
+	return c
+}
+
+func (c *call) run(ctx context.Context, do verb, t *timeout) {
+	defer func() {
+		if c.ended.Swap(true) {
+			t.hanging.Add(-1)
+		}
+		close(c.done)
+	}()
+	if c.err = ctx.Err(); c.err == nil { // the caller may have left before this began
+		c.err = safely(ctx, do, t.store, c.charges)
+	}
+}
+
+// copyTo copies the Verdicts and receipts to the charges of the caller.
+func (c *call) copyTo(charges []driver.Charge) {
+	for i := range charges {
+		charges[i].Verdict = c.charges[i].Verdict
+		if charges[i].Receipt != nil {
+			*charges[i].Receipt = c.receipts[i]
+		}
+	}
+}
