@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -88,7 +89,8 @@ func TestNewRefuses(t *testing.T) {
 
 type funcStore func()
 
-func (funcStore) Take(context.Context, []core.Charge) error { return nil }
+func (funcStore) Take(context.Context, []driver.Charge) error   { return nil }
+func (funcStore) Adjust(context.Context, []driver.Charge) error { return nil }
 
 func TestNamesBelongToOneDefinition(t *testing.T) {
 	s := memstore.New()
@@ -269,10 +271,12 @@ type brokenStore struct{}
 
 var errBroken = errors.New("broken")
 
-func (*brokenStore) Take(_ context.Context, charges []core.Charge) error {
-	charges[0].State.Allowed = true
+func (*brokenStore) Take(_ context.Context, charges []driver.Charge) error {
+	charges[0].Verdict.Allowed = true
 	return errBroken
 }
+
+func (*brokenStore) Adjust(context.Context, []driver.Charge) error { return errBroken }
 
 func TestAStoreErrorIsNotADecision(t *testing.T) {
 	l := core.Must(core.New(new(brokenStore), core.TokenBucket("r", core.PerSecond(10))))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -106,11 +107,18 @@ type failing struct {
 	err error
 }
 
-func (f *failing) Take(ctx context.Context, charges []core.Charge) error {
+func (f *failing) Take(ctx context.Context, charges []driver.Charge) error {
 	if f.err != nil {
 		return f.err
 	}
 	return f.Store.Take(ctx, charges)
+}
+
+func (f *failing) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.Adjust(ctx, charges)
 }
 
 // A refund after the clock of the Store has stepped back does not free the events of

@@ -163,7 +163,7 @@ func TestLimiter_EmptyKey(t *testing.T) {
 		{"AllowN", func() error { _, err := l.AllowN(ctx, "", 0); return err }},
 		{"Peek", func() error { _, err := l.Peek(ctx, ""); return err }},
 		{"Reserve", func() error { _, err := l.Reserve(ctx, "", 1); return err }},
-		{"Reset", func() error { return l.Reset(ctx, "") }},
+		{"Reset", func() error { _, err := l.Reset(ctx, ""); return err }},
 		{"Credit", func() error { return l.Credit(ctx, "", 1) }},
 		{"Debit", func() error { return l.Debit(ctx, "", 1) }},
 		{"Wait", func() error { return l.Wait(ctx, "") }},

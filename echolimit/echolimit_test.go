@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
@@ -270,9 +271,14 @@ type witness struct {
 	ctx context.Context
 }
 
-func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
+func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
 	w.ctx = ctx
 	return w.Store.Take(ctx, charges)
+}
+
+func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
+	w.ctx = ctx
+	return w.Store.Adjust(ctx, charges)
 }
 
 // TestContexts checks who gets which context, and what the one of key functions
@@ -384,7 +390,7 @@ func TestTwoGates(t *testing.T) {
 		{b, a, `"route";r=0;t=3600, "global";r=4;t=3600`},
 	} {
 		for _, l := range []*core.Limiter{global, route} {
-			if err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
+			if _, err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
 				t.Fatal(err)
 			}
 		}

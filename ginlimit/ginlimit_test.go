@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
@@ -224,7 +225,8 @@ func TestNew_ErrorMiddleware(t *testing.T) {
 // A broken Store cannot decide.
 type broken struct{ core.Store }
 
-func (broken) Take(context.Context, []core.Charge) error { return core.ErrUnavailable }
+func (broken) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
+func (broken) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }
 
 // A buffer keeps the answer until it is sent.
 type buffer struct {
@@ -298,9 +300,14 @@ type witness struct {
 	ctx context.Context
 }
 
-func (w *witness) Take(ctx context.Context, charges []core.Charge) error {
+func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
 	w.ctx = ctx
 	return w.Store.Take(ctx, charges)
+}
+
+func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
+	w.ctx = ctx
+	return w.Store.Adjust(ctx, charges)
 }
 
 // TestContexts checks who gets which context: the pool of Gin uses a
@@ -392,10 +399,10 @@ func TestTwoGates(t *testing.T) {
 		{[]gin.HandlerFunc{a, b}, `"global";r=3;t=3600, "route";r=0;t=3600`},
 		{[]gin.HandlerFunc{b, a}, `"route";r=0;t=3600, "global";r=3;t=3600`},
 	} {
-		if err := route.Reset(t.Context(), "192.0.2.1"); err != nil {
+		if _, err := route.Reset(t.Context(), "192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := global.Reset(t.Context(), "192.0.2.1"); err != nil {
+		if _, err := global.Reset(t.Context(), "192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := global.Allow(t.Context(), "192.0.2.1"); err != nil {

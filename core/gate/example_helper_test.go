@@ -6,13 +6,15 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 )
 
 // A brokenStore never decides.
 type brokenStore struct{}
 
-func (brokenStore) Take(context.Context, []core.Charge) error { return core.ErrUnavailable }
+func (brokenStore) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
+func (brokenStore) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }
 
 // quietly keeps the faults of an example out of the log.
 var quietly = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })

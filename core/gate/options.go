@@ -158,7 +158,7 @@ func FailClosed() Option {
 //   - any other [keyfunc.ErrNoKey], status 400;
 //   - any other error of a key function, or [core.ErrNegativeCost], status 500;
 //   - the error of the Store, status 0; 503 with [FailClosed] or for a
-//     [core.ErrFailClosed]; 500 for a [core.ErrInvalidCharge];
+//     [core.ErrFailClosed]; 500 for a driver.ErrInvalidCharge;
 //   - the error of a request that has ended (r.Context().Err() is not nil),
 //     status 503. The Store is not to blame. Here 0 means 503, for otherwise
 //     hanging up would be a way past the limit.

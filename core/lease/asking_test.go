@@ -80,7 +80,7 @@ func TestDeniedIsNotAsked(t *testing.T) {
 			t.Errorf("%d calls in 10 s", calls)
 		}
 		// Another process resets it.
-		if err := r.limiter(r.behind, rule).Reset(r.Context(), "k"); err != nil {
+		if _, err := r.limiter(r.behind, rule).Reset(r.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease.DefaultMaxAge)
@@ -267,4 +267,34 @@ func TestOverDenycache(t *testing.T) {
 			t.Errorf("%d are held, and were %d", got, held)
 		}
 	})
+}
+
+// Two limiters that made their rules alike share the tokens, and each decision is about the
+// limiter's own rule.
+func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
+	for _, newRule := range []func() core.Rule{
+		func() core.Rule { return core.TokenBucket("b", core.PerDay(1000)) },
+		func() core.Rule { return core.FixedWindow("w", core.PerDay(1000)) },
+	} {
+		bubble(t, func(r *rig) {
+			s, first, second := r.lease(), newRule(), newRule()
+			one, other := r.limiter(s, first), r.limiter(s, second)
+			var admitted, denied int
+			for denied < 10 {
+				r.ask(one, 1)
+				d := r.ask(other, 1)
+				if got := d.State(0).Rule; got != second {
+					t.Fatalf("%v, allowed %v: expected the rule of the limiter, got another one", got, d.Allowed)
+				}
+				if d.Allowed {
+					admitted++
+				} else {
+					denied++
+				}
+			}
+			if calls := r.count(); admitted < 450 || calls > 400 {
+				t.Errorf("%v: expected 450 events and 400 calls at most, got %d and %d", second, admitted, calls)
+			}
+		})
+	}
 }

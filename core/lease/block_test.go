@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A yard is a token bucket and the blocks that several processes have of it. A lease
 // takes a while to arrive, and decisions are open for a while before they are denied.
 type yard struct {
 	rng     *rand.Rand
-	m       *meter
+	u       *units
 	now     int64 // ns
-	level   algo.Level
-	cells   []*cell
+	state   driver.State
+	entries []*entry
 	pending []func()
 	events  []Event
 	open    []opened
@@ -26,7 +26,7 @@ type yard struct {
 
 // An opened is a decision that has taken tokens and may be denied yet.
 type opened struct {
-	t     taken
+	t     grant
 	event int
 }
 
@@ -40,12 +40,12 @@ var yardRules = []core.Rule{
 func newYard(seed uint64) *yard {
 	y := &yard{rng: rand.New(rand.NewPCG(seed, 11))}
 	rule := yardRules[y.rng.IntN(len(yardRules))]
-	y.m = newMeter(rule, time.Second)
+	y.u = newUnits(rule.Compiled(), time.Second)
 	for range 2 + y.rng.IntN(2) {
-		y.cells = append(y.cells, &cell{m: y.m})
+		y.entries = append(y.entries, &entry{u: y.u})
 	}
 	if y.rng.IntN(2) == 0 {
-		n := 1 + y.rng.Int64N(y.m.capacity())
+		n := 1 + y.rng.Int64N(y.u.rule.Capacity())
 		y.take(n)
 		y.admit(n)
 	}
@@ -54,24 +54,23 @@ func newYard(seed uint64) *yard {
 
 func (y *yard) us() int64 { return 1<<50 + y.now/1000 }
 
-func (y *yard) bucket() *algo.Bucket { return &y.m.rule.Program().Bucket }
-
-func (y *yard) free() int64 {
-	used, _ := y.bucket().Used(y.level, y.us())
-	return y.bucket().Verdict(used, 1, algo.Never, false).Remaining
+func (y *yard) maxFree() int64 {
+	r := y.u.rule.Read(y.state, y.us(), 1)
+	return int64(y.u.rule.Verdict(r, 1, driver.Never, false).Remaining)
 }
 
 // take takes n tokens from the bucket, which has them.
-func (y *yard) take(n int64) core.Receipt {
-	used, _ := y.bucket().Used(y.level, y.us())
-	y.level = y.bucket().Spend(used, y.us(), n)
-	return core.Receipt{At: y.us(), Used: used}
+func (y *yard) take(n int64) (receipt driver.Receipt) {
+	c := driver.Charge{Rule: y.u.rule, Cost: int(n), Receipt: &receipt}
+	r := c.Read(y.state, y.us())
+	y.state, _ = c.Commit(y.state, &r, y.us(), true)
+	return receipt
 }
 
 func (y *yard) admit(n int64) { y.events = append(y.events, Event{y.us(), n}) }
 
 func (y *yard) step() {
-	c := y.cells[y.rng.IntN(len(y.cells))]
+	c := y.entries[y.rng.IntN(len(y.entries))]
 	switch y.rng.IntN(12) {
 	case 0, 1:
 		y.lease(c)
@@ -81,12 +80,12 @@ func (y *yard) step() {
 			o := y.open[i]
 			y.open = slices.Delete(y.open, i, i+1)
 			y.events[o.event].Cost = 0
-			before := o.t.cell.held(y.now)
-			o.t.cell.restore(y.now, &o.t)
-			y.back += o.t.cell.held(y.now) - before
+			before := o.t.entry.held(y.now)
+			o.t.entry.restore(y.now, &o.t)
+			y.back += o.t.entry.held(y.now) - before
 		}
-	case 4: // a decision that went straight
-		if n := 1 + y.rng.Int64N(5); y.free() >= n {
+	case 4: // a decision that went passThrough
+		if n := 1 + y.rng.Int64N(5); y.maxFree() >= n {
 			y.take(n)
 			y.admit(n)
 		}
@@ -107,30 +106,30 @@ func (y *yard) step() {
 	}
 }
 
-func (y *yard) block(receipt core.Receipt, asked, n int64) block {
-	first := y.m.count(receipt.Used)
-	return block{at: receipt.At, asked: asked, ends: forever, front: first, limit: first + n*y.m.unit}
+func (y *yard) block(receipt driver.Receipt, asked, n int64) block {
+	first := y.u.count(receipt.Used)
+	return block{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*y.u.unit}
 }
 
 // lease leases for c, and hands out some of it at once.
-func (y *yard) lease(c *cell) {
-	n := 1 + y.rng.Int64N(1+y.free()/int64(1+y.rng.IntN(8)))
-	if c.flying || y.free() < n {
+func (y *yard) lease(c *entry) {
+	n := 1 + y.rng.Int64N(1+y.maxFree()/int64(1+y.rng.IntN(8)))
+	if c.fetching || y.maxFree() < n {
 		return
 	}
-	c.flying = true
+	c.fetching = true
 	asked := y.now - y.rng.Int64N(2_000_000)
 	b := y.block(y.take(n), asked, n)
 	if fresh := y.rng.Int64N(n + 1); fresh > 0 {
-		y.hold(c, b.split(y.m, fresh))
+		y.hold(c, b.split(y.u, fresh))
 	}
 	y.later(func() {
-		c.flying = false
-		c.keep(b, y.now)
+		c.fetching = false
+		c.add(b, y.now)
 	})
 }
 
-func (y *yard) spend(c *cell, n int64) bool {
+func (y *yard) spend(c *entry, n int64) bool {
 	if c.held(y.now) < n {
 		return false
 	}
@@ -139,19 +138,19 @@ func (y *yard) spend(c *cell, n int64) bool {
 }
 
 // hold admits what b has taken of c, and leaves it open to a denial now and then.
-func (y *yard) hold(c *cell, b block) {
+func (y *yard) hold(c *entry, b block) {
 	if y.rng.IntN(3) == 0 {
-		y.open = append(y.open, opened{taken{block: b, cell: c}, len(y.events)})
+		y.open = append(y.open, opened{grant{block: b, entry: c}, len(y.events)})
 	}
-	y.admit(b.tokens(y.m))
+	y.admit(b.tokens(y.u))
 }
 
 func (y *yard) storm() {
-	for _, c := range y.cells {
+	for _, c := range y.entries {
 		for y.spend(c, 1) {
 		}
 	}
-	if n := y.free(); n > 0 {
+	if n := y.maxFree(); n > 0 {
 		y.take(n)
 		y.admit(n)
 	}
@@ -171,7 +170,7 @@ func (y *yard) land(i int) {
 }
 
 // over is by how many tokens the events are over the limit.
-func (y *yard) over() int64 { return Overflow(y.m.rule, y.events) }
+func (y *yard) over() int64 { return Overflow(y.u.rule, y.events) }
 
 // No span T has more than Burst + rate x T events, whatever is leased, spent, put back by
 // denied decisions, joined and left to expire, and by which process.
@@ -184,7 +183,7 @@ func TestBlock_NeverOverTheLimit(t *testing.T) {
 		}
 		back += y.back
 		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", &y.m.rule, seed, over)
+			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.u.rule, seed, over)
 		}
 	}
 	if back == 0 {
@@ -202,45 +201,45 @@ func TestBlock_NeverOverTheLimitAfterDenials(t *testing.T) {
 		y.now += y.rng.Int64N(100e6)
 		y.storm()
 		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", &y.m.rule, seed, over)
+			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.u.rule, seed, over)
 		}
 	}
 }
 
-// Tokens that are put back are all there again, in whatever order, as long as their slots
+// Tokens that are put back are all there retry, in whatever order, as long as their slots
 // have not begun.
 func TestBlock_RestoreLosesNothing(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(1000))
-	m := newMeter(rule, time.Second)
+	u := newUnits(rule.Compiled(), time.Second)
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		y := &yard{rng: rng, m: m, cells: []*cell{{m: m}}}
-		c := y.cells[0]
+		y := &yard{rng: rng, u: u, entries: []*entry{{u: u}}}
+		c := y.entries[0]
 		y.take(500) // slots begin in half an hour
-		var open []taken
+		var open []grant
 		const n = 100
-		c.keep(y.block(y.take(n/2), y.now, n/2), y.now)
-		c.keep(y.block(y.take(n/2), y.now, n/2), y.now)
+		c.add(y.block(y.take(n/2), y.now, n/2), y.now)
+		c.add(y.block(y.take(n/2), y.now, n/2), y.now)
 		kept := int64(n)
 		for range 200 {
 			y.now += rng.Int64N(1e9)
 			if rng.IntN(10) == 0 {
 				k := 1 + rng.Int64N(5)
-				c.keep(y.block(y.take(k), y.now, k), y.now)
+				c.add(y.block(y.take(k), y.now, k), y.now)
 				kept += k
 			}
 			if rng.IntN(10) == 0 { // what has expired changes nothing
-				expired := y.block(core.Receipt{At: y.us()}, y.now-100e9, 2)
-				c.restore(y.now, &taken{block: expired})
+				expired := y.block(driver.Receipt{At: y.us()}, y.now-100e9, 2)
+				c.restore(y.now, &grant{block: expired})
 			}
 			if k := 1 + rng.Int64N(9); rng.IntN(2) == 0 && c.held(y.now) >= k {
-				open = append(open, taken{block: c.spend(y.now, k), cell: c})
+				open = append(open, grant{block: c.spend(y.now, k), entry: c})
 			} else if len(open) > 0 {
 				i := rng.IntN(len(open))
 				if rng.IntN(5) > 0 {
 					c.restore(y.now, &open[i])
 				} else {
-					kept -= open[i].tokens(m)
+					kept -= open[i].tokens(u)
 				}
 				open = slices.Delete(open, i, i+1)
 			}
@@ -259,17 +258,17 @@ func TestBlock_RestoreLosesNothing(t *testing.T) {
 func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerHour(3600))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(rule, time.Second)
+	y.u = newUnits(rule.Compiled(), time.Second)
 	y.take(1800)
 	b := y.block(y.take(100), 0, 100)
 	for i := range int64(100) {
 		begins := (1800 + i) * int64(time.Second)
 		store := begins - begins/2000 // when it begins by a clock that is 0.05 % faster
-		if held := b.held(y.m, store); held > 99-i {
+		if held := b.held(y.u, store); held > 99-i {
 			t.Fatalf("expected %d tokens at most after %v, got %d", 99-i, time.Duration(store), held)
 		}
 	}
-	if held := b.held(y.m, 1790*int64(time.Second)); held != 100 {
+	if held := b.held(y.u, 1790*int64(time.Second)); held != 100 {
 		t.Errorf("expected 100 tokens before any slot begins, got %d", held)
 	}
 }
@@ -277,11 +276,11 @@ func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
 // A block of two leases of a window ends with the lease that ends first.
 func TestBlock_JoinEnds(t *testing.T) {
 	rule := core.FixedWindow("w", core.PerDay(1000))
-	m := newMeter(rule, time.Second)
+	u := newUnits(rule.Compiled(), time.Second)
 	for _, ends := range [][2]int64{{100, 200}, {200, 100}} {
-		b := block{ends: ends[0], limit: 3}
-		b.join(m, block{ends: ends[1], limit: 4})
-		if before, after := b.held(m, 99), b.held(m, 100); before != 7 || after != 0 {
+		b := block{expires: ends[0], end: 3}
+		b.join(u, block{expires: ends[1], end: 4})
+		if before, after := b.held(u, 99), b.held(u, 100); before != 7 || after != 0 {
 			t.Errorf("ends %v: expected 7 tokens, then 0, got %d and %d", ends, before, after)
 		}
 	}

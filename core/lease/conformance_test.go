@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// What is not worth leasing goes straight, and so do the limits of the suite.
+// The limits of the suite are too small to be leased: their charges are passed through.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
 		var us, passed atomic.Int64 // a clock that is set back leaves the one here alone

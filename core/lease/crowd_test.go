@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 )
 
@@ -85,4 +86,5 @@ func TestStorePanics(t *testing.T) {
 
 type panicking struct{ _ int }
 
-func (*panicking) Take(context.Context, []core.Charge) error { panic("oh no") }
+func (*panicking) Take(context.Context, []driver.Charge) error   { panic("oh no") }
+func (*panicking) Adjust(context.Context, []driver.Charge) error { panic("oh no") }

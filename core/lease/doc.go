@@ -1,6 +1,5 @@
-// Package lease is a [core.Store] over a Store: it takes tokens in blocks and spends
-// them in this process, so that a hot key costs one round trip for hundreds of
-// decisions.
+// Package lease is a Store over another Store: it takes tokens from that in blocks and spends
+// them in this process, so that a hot key costs one round trip for hundreds of decisions.
 //
 //	store := lease.New(redisstore.New(rdb))
 //	defer store.Close()
@@ -8,22 +7,23 @@
 // Every token is charged in the Store before it is spent in this process, so that the
 // limit holds over all processes.
 //
-//	charges ──▶ lease ── token held ────▶ admitted, in less than a microsecond
-//	              │   └─ denial known ──▶ denied, likewise
+//	charges ──▶ lease ─── token held ────▶ admitted, in less than a microsecond
+//	              │    └─ denial known ──▶ denied, likewise
 //	              │
-//	              └───── one call for all callers that wait, and a block ─▶ Store behind
+//	              └────── one call for all callers that wait, and a block ─▶ Store behind
 //
 // # What is leased
 //
-//	leased     TokenBucket that takes 8 ms or longer to fill up, FixedWindow of 2 ms or more;
-//	           both with a limit of 128 or more
-//	straight   SlidingLog, SlidingWindow: an event counts from the moment when it happens, and
-//	           a leased one would count from its lease; LeakyBucket: it assigns departure times;
-//	           Soft and Shadow rules, smaller limits, keys longer than 256 bytes, and buckets
-//	           whose capacity, in the fractions of a microsecond that they count in, is above 2^60
+//	leased         TokenBucket that takes 8 ms or longer to fill up, FixedWindow of 2 ms or
+//	               more; both with a limit of 128 or more
+//	passed through SlidingLog, SlidingWindow: an event counts from the moment when it happens,
+//	               and a leased one would count from its lease; LeakyBucket: it assigns
+//	               departure times; Soft and Shadow rules, smaller limits, keys longer than 256
+//	               bytes, and buckets whose capacity, in the fractions of a microsecond that
+//	               they count in, is above 2^60
 //
-// Rules that go straight are decided by the Store behind, as without this package. So are
-// Reset, Credit, Debit and the undo of a [core.Reservation]. A decision of several rules
+// The Store behind decides about rules that are passed through, as without this package. It
+// also does every Reset, Credit, Debit, and undo of a Reservation. A decision of several rules
 // or keys takes tokens from leases where it can, and asks for the rest in one call. If
 // that is denied, the tokens are put back into the lease, without a call. So a limit of
 // all users is leased, while the limit of each user is not.
@@ -105,12 +105,12 @@
 // behind, if it has one. In front of a failover Store, a lease belongs to the side that gave
 // it, and tokens of one side are dropped when the other one gives the next.
 //
-// # What is told
+// # Verdicts
 //
 // RetryAfter includes the 10 ms above, and does not count on tokens that are held, which may
 // be spent by then. It is too long by these and by a round trip at most, and never too
 // short: after that wait a cost is admitted, if no other event comes. Remaining, ResetAfter
-// and Window are those of the Store's last answer, made older, with the tokens held in
+// and Window are those of the Store's last verdict, made older, with the tokens held in
 // this process counted as free. They do not include what other processes have taken
 // since.
 //

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -24,15 +25,15 @@ func TestPeekBesideSpend(t *testing.T) {
 		s := New(mem)
 		defer s.Close()
 		warm(t, s, a)
-		for take(t, mem, a, core.Spend, 1).Allowed { // others take the rest
+		for take(t, mem, a, driver.Spend, 1).Allowed { // others take the rest
 		}
 		n := 0
 		for range 100 {
-			ch := []core.Charge{{Key: "k", Rule: a, Op: core.Peek, Cost: 1}, {Key: "k", Rule: b, Cost: 1}}
+			ch := []driver.Charge{{Key: "k", Rule: a.Compiled(), Op: driver.Peek, Cost: 1}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
 			if err := s.Take(bg, ch); err != nil {
 				t.Fatal(err)
 			}
-			if ch[0].State.Allowed && ch[1].State.Allowed {
+			if ch[0].Verdict.Allowed && ch[1].Verdict.Allowed {
 				n++
 			}
 		}
@@ -47,12 +48,12 @@ func TestPeekBesideSpend(t *testing.T) {
 func TestUnspendBelowSpent(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerSecond(1000))
 	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.m = newMeter(rule, time.Second)
-	c := &cell{m: y.m}
+	y.u = newUnits(rule.Compiled(), time.Second)
+	c := &entry{u: y.u}
 	y.take(100)
 	y.admit(100)
-	c.keep(y.block(y.take(60), 0, 60), 0)
-	x, z := taken{block: c.spend(0, 20)}, taken{block: c.spend(0, 20)}
+	c.add(y.block(y.take(60), 0, 60), 0)
+	x, z := grant{block: c.spend(0, 20)}, grant{block: c.spend(0, 20)}
 	y.now = 99e6
 	if c.restore(y.now, &x); c.held(y.now) < 20 {
 		t.Errorf("expected the tokens whose slots have not begun, got %d", c.held(y.now))
@@ -64,7 +65,7 @@ func TestUnspendBelowSpent(t *testing.T) {
 	c.spend(y.now, 20)
 	y.admit(20)
 	c.restore(y.now, &z)
-	y.cells = []*cell{c}
+	y.entries = []*entry{c}
 	y.storm()
 	if over := y.over(); over > 0 {
 		t.Errorf("%d over", over)
@@ -80,22 +81,22 @@ func TestRetryAfterWithoutHeld(t *testing.T) {
 			s := New(mem)
 			defer s.Close()
 			if used > 0 {
-				take(t, mem, r, core.Spend, used)
+				take(t, mem, r, driver.Spend, used)
 			}
 			warm(t, s, r)
-			for take(t, mem, r, core.Spend, 1).Allowed {
+			for take(t, mem, r, driver.Spend, 1).Allowed {
 			}
 			held := int(s.Stats().Held)
 			if held == 0 {
 				t.Fatal("none held")
 			}
-			st := take(t, s, r, core.Spend, held+200)
+			st := take(t, s, r, driver.Spend, held+200)
 			if st.Allowed {
 				t.Fatal("allowed")
 			}
 			for i := range 10 {
 				time.Sleep(st.RetryAfter)
-				if st = take(t, s, r, core.Spend, held+200); st.Allowed {
+				if st = take(t, s, r, driver.Spend, held+200); st.Allowed {
 					if i > 0 {
 						t.Errorf("used %d: admitted after %d waits", used, i+1)
 					}
@@ -119,11 +120,11 @@ func TestWindowEdge(t *testing.T) {
 		// Half a microsecond into the next window, by a finer clock than the Store's.
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + 500*time.Nanosecond)
 		n := 0
-		for take(t, mem, r, core.Spend, 1).Allowed {
+		for take(t, mem, r, driver.Spend, 1).Allowed {
 			n++
 		}
 		m := 0
-		for m < 2000 && take(t, s, r, core.Spend, 1).Allowed {
+		for m < 2000 && take(t, s, r, driver.Spend, 1).Allowed {
 			m++
 		}
 		if n+m > 1600 {
@@ -138,10 +139,10 @@ func TestManyRules(t *testing.T) {
 	defer s.Close()
 	for i := range 1000 {
 		r := core.TokenBucket(fmt.Sprint("tenant", i), core.PerSecond(1000))
-		take(t, s, r, core.Spend, 1)
+		take(t, s, r, driver.Spend, 1)
 	}
-	if n := len(s.shards[0].meters); n > 2 {
-		t.Errorf("%d meters for %d keys", n, s.Stats().Keys)
+	if n := len(s.shards[0].units); n > 2 {
+		t.Errorf("%d units for %d keys", n, s.Stats().Keys)
 	}
 }
 
@@ -151,14 +152,14 @@ func TestRemainingAfterRefund(t *testing.T) {
 		r := core.FixedWindow("w", core.Per(1600, 24*time.Hour))
 		s := New(memstore.New())
 		defer s.Close()
-		take(t, s, r, core.Spend, 1000)
+		take(t, s, r, driver.Spend, 1000)
 		warm(t, s, r)
-		a := take(t, s, r, core.Spend, 1)
-		take(t, s, r, core.Credit, 1)
+		a := take(t, s, r, driver.Spend, 1)
+		take(t, s, r, driver.Credit, 1)
 		if s.Stats().Held == 0 {
 			t.Fatal("nothing held")
 		}
-		b := take(t, s, r, core.Spend, 1)
+		b := take(t, s, r, driver.Spend, 1)
 		if b.Remaining > a.Remaining+1 || b.Window < time.Hour {
 			t.Errorf("%d remain, then %d; window %v, reset %v", a.Remaining, b.Remaining, b.Window, b.ResetAfter)
 		}
@@ -173,22 +174,22 @@ func TestHugeCostIsNoUse(t *testing.T) {
 		for _, times := range []int{1, 2} {
 			s := New(memstore.New())
 			for range times {
-				ch := []core.Charge{{Key: "k", Rule: a, Cost: math.MaxInt}, {Key: "k", Rule: b, Cost: 1}}
+				ch := []driver.Charge{{Key: "k", Rule: a.Compiled(), Cost: math.MaxInt}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
 				if err := s.Take(bg, ch); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(1100 * time.Millisecond) // MaxAge: the denial is forgotten
 			}
-			var c *cell
+			var c *entry
 			for i := range s.shards {
-				for _, x := range s.shards[i].cells {
-					if x.m.full == 1_600_000 {
+				for _, x := range s.shards[i].entries {
+					if x.u.full == 1_600_000 {
 						c = x
 					}
 				}
 			}
 			spent := c.spent
-			take(t, s, a, core.Spend, 1)
+			take(t, s, a, driver.Spend, 1)
 			if spent > 1_600_000 || spent < 0 || s.Stats().Held > 10 {
 				t.Errorf("times %d: spent %d, held %d", times, spent, s.Stats().Held)
 			}
@@ -203,12 +204,12 @@ func TestOverCapacity(t *testing.T) {
 		for _, r := range []core.Rule{core.FixedWindow("w", core.Per(1600, 24*time.Hour)), core.TokenBucket("r", core.Per(1600, 24*time.Hour))} {
 			mem := memstore.New()
 			s := New(mem)
-			take(t, s, r, core.Spend, 100)
+			take(t, s, r, driver.Spend, 100)
 			warm(t, s, r)
 			held := int(s.Stats().Held)
-			take(t, s, r, core.Credit, 1600)
-			st := take(t, s, r, core.Spend, 1600+held/2)
-			p := take(t, mem, r, core.Peek, 1)
+			take(t, s, r, driver.Credit, 1600)
+			st := take(t, s, r, driver.Spend, 1600+held/2)
+			p := take(t, mem, r, driver.Peek, 1)
 			if st.Allowed || p.Remaining < 1000 {
 				t.Errorf("%v: allowed %v, %d left", &r, st.Allowed, p.Remaining)
 			}
@@ -224,7 +225,7 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 		mem := memstore.New()
 		fail := false
 		l := &link{Store: mem}
-		l.before = func([]core.Charge) error {
+		l.before = func([]driver.Charge) error {
 			if fail {
 				return errors.New("down")
 			}
@@ -233,7 +234,7 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 		s := New(l)
 		warm(t, s, r)
 		for s.Stats().Held > 0 {
-			take(t, s, r, core.Spend, 1)
+			take(t, s, r, driver.Spend, 1)
 			synctest.Wait()
 			if s.Stats().Held < 20 {
 				fail = true
@@ -244,7 +245,7 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 		}
 		before := s.Stats().Leased
 		for range 500 {
-			ch := []core.Charge{{Key: "k", Rule: r, Cost: 1}}
+			ch := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: 1}}
 			_ = s.Take(bg, ch)
 		}
 		if after := s.Stats().Leased; after > before {
@@ -256,12 +257,12 @@ func TestLeasedIsWhatWasGiven(t *testing.T) {
 
 // sides are two stores that a failover store switches between.
 type sides struct {
-	core.Store
-	backup core.Store
+	driver.Store
+	backup driver.Store
 	failed bool
 }
 
-func (s *sides) Take(ctx context.Context, charges []core.Charge) error {
+func (s *sides) Take(ctx context.Context, charges []driver.Charge) error {
 	side, origin := s.Store, 1
 	if s.failed {
 		side, origin = s.backup, 2
@@ -285,17 +286,17 @@ func TestStore_SidesOfFailover(t *testing.T) {
 		defer s.Close()
 		for i := range 2000 {
 			behind.failed = i%200 >= 100
-			var m core.Receipt
-			ch := []core.Charge{{Key: "k", Rule: r, Cost: 1 + i%7, Receipt: &m}}
-			if err := s.Take(bg, ch); err != nil || !ch[0].State.Allowed {
-				t.Fatal(err, ch[0].State)
+			var m driver.Receipt
+			ch := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: 1 + i%7, Receipt: &m}}
+			if err := s.Take(bg, ch); err != nil || !ch[0].Verdict.Allowed {
+				t.Fatal(err, ch[0].Verdict)
 			}
 			synctest.Wait()
 			seen := make(map[int]bool)
 			for i := range s.shards {
-				for _, c := range s.shards[i].cells {
+				for _, c := range s.shards[i].entries {
 					for _, b := range c.blocks {
-						if b.tokens(c.m) > 0 {
+						if b.tokens(c.u) > 0 {
 							seen[b.origin] = true
 						}
 					}
@@ -311,13 +312,13 @@ func TestStore_SidesOfFailover(t *testing.T) {
 // A decision that took tokens of one side and is denied after the switch puts nothing back.
 func TestCell_RestoreOtherSide(t *testing.T) {
 	rule := core.FixedWindow("w", core.Per(16000, 24*time.Hour))
-	c := &cell{m: newMeter(rule, time.Second)}
-	c.follow(1)
-	c.keep(block{ends: forever, limit: 20, origin: 1}, 0)
-	first := taken{block: c.spend(0, 5), cell: c}
-	c.follow(2)
-	c.keep(block{ends: forever, limit: 20, origin: 2}, 0)
-	second := taken{block: c.spend(0, 5), cell: c}
+	c := &entry{u: newUnits(rule.Compiled(), time.Second)}
+	c.setOrigin(1)
+	c.add(block{expires: forever, end: 20, origin: 1}, 0)
+	first := grant{block: c.spend(0, 5), entry: c}
+	c.setOrigin(2)
+	c.add(block{expires: forever, end: 20, origin: 2}, 0)
+	second := grant{block: c.spend(0, 5), entry: c}
 	c.restore(0, &first)
 	if held := c.held(0); held != 15 {
 		t.Errorf("expected the 15 tokens of the second side, got %d", held)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -24,14 +25,25 @@ var errHangs = errors.New("no answer within the deadline")
 // hangingStore answers at once until hangs is set. Then each call lasts until its context
 // ends or for hangDeadline, and fails.
 type hangingStore struct {
-	core.Store
+	driver.Store
 	hangs atomic.Bool
 }
 
-func (s *hangingStore) Take(ctx context.Context, charges []core.Charge) error {
+func (s *hangingStore) Take(ctx context.Context, charges []driver.Charge) error {
 	if !s.hangs.Load() {
 		return s.Store.Take(ctx, charges)
 	}
+	return s.hang(ctx)
+}
+
+func (s *hangingStore) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if !s.hangs.Load() {
+		return s.Store.Adjust(ctx, charges)
+	}
+	return s.hang(ctx)
+}
+
+func (s *hangingStore) hang(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -182,7 +194,8 @@ func TestStore_Close_StoreHangs(t *testing.T) {
 // deafStore does not heed any context.
 type deafStore struct{ block chan struct{} }
 
-func (s deafStore) Take(context.Context, []core.Charge) error { <-s.block; return errHangs }
+func (s deafStore) Take(context.Context, []driver.Charge) error   { <-s.block; return errHangs }
+func (s deafStore) Adjust(context.Context, []driver.Charge) error { <-s.block; return errHangs }
 
 func TestStore_Close_StoreIgnoresContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -19,13 +20,13 @@ func TestNoStarvation(t *testing.T) {
 		mem := memstore.New()
 		l := &link{Store: mem, delay: 20 * time.Millisecond}
 		s := New(l)
-		take(t, mem, r, core.Spend, 900)
+		take(t, mem, r, driver.Spend, 900)
 		ctx, cancel := context.WithCancel(bg)
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					take(t, s, r, core.Spend, 1)
+					take(t, s, r, driver.Spend, 1)
 					time.Sleep(time.Duration(7+i) * time.Millisecond)
 				}
 			})
@@ -35,7 +36,7 @@ func TestNoStarvation(t *testing.T) {
 		for range 100 {
 			start := time.Now()
 			c2, can := context.WithTimeout(bg, 20*time.Second)
-			ch := []core.Charge{{Key: "k", Rule: r, Cost: 60}}
+			ch := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: 60}}
 			err := s.Take(c2, ch)
 			can()
 			d := time.Since(start)
@@ -61,15 +62,15 @@ func TestDebtIsNotAsked(t *testing.T) {
 		l := &link{Store: memstore.New(), delay: time.Millisecond}
 		s := New(l)
 		defer s.Close()
-		take(t, s, r, core.Debit, 5000)
+		take(t, s, r, driver.Debit, 5000)
 		l.n.Store(0)
 		var wg sync.WaitGroup
 		for range 100 {
-			wg.Go(func() { take(t, s, r, core.Spend, 1) })
+			wg.Go(func() { take(t, s, r, driver.Spend, 1) })
 		}
 		wg.Wait()
 		for range 100 {
-			take(t, s, r, core.Spend, 1)
+			take(t, s, r, driver.Spend, 1)
 		}
 		if l.n.Load() > 5 || l.most.Load() > 1 {
 			t.Errorf("%d calls for a key that is denied for 4s, %d at a time", l.n.Load(), l.most.Load())
@@ -81,13 +82,13 @@ func TestDebtIsNotAsked(t *testing.T) {
 func TestFlyingIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := core.TokenBucket("r", core.PerSecond(1000))
-		var flying, most atomic.Int64
+		var fetching, most atomic.Int64
 		l := &link{Store: memstore.New()}
-		l.before = func(ch []core.Charge) error {
+		l.before = func(ch []driver.Charge) error {
 			if ch[0].Key == "k" {
-				most.Store(max(most.Load(), flying.Add(1)))
+				most.Store(max(most.Load(), fetching.Add(1)))
 				time.Sleep(10 * time.Millisecond)
-				flying.Add(-1)
+				fetching.Add(-1)
 			}
 			return nil
 		}
@@ -95,10 +96,10 @@ func TestFlyingIsNotEvicted(t *testing.T) {
 		defer s.Close()
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() { take(t, s, r, core.Spend, 1) })
+			wg.Go(func() { take(t, s, r, driver.Spend, 1) })
 			synctest.Wait()
 			wg.Go(func() {
-				if err := s.Take(bg, []core.Charge{{Key: "other", Rule: r, Cost: 1}}); err != nil {
+				if err := s.Take(bg, []driver.Charge{{Key: "other", Rule: r.Compiled(), Cost: 1}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -121,12 +122,12 @@ func TestUndoKeepsBlock(t *testing.T) {
 		admitted := 0
 		for i := 0; ; i++ {
 			done := make(chan bool)
-			go func() { done <- take(t, s, r, core.Spend, 1).Allowed }()
+			go func() { done <- take(t, s, r, driver.Spend, 1).Allowed }()
 			synctest.Wait()
 			if i%10 == 0 { // somebody's request failed after it was admitted: it is undone
-				var m core.Receipt
-				ch := []core.Charge{{Key: "k", Rule: r, Op: core.Undo, Cost: 1, Receipt: &m}} // even one that undoes nothing
-				if err := s.Take(bg, ch); err != nil {
+				var m driver.Receipt
+				ch := []driver.Charge{{Key: "k", Rule: r.Compiled(), Op: driver.Undo, Cost: 1, Receipt: &m}} // even one that undoes nothing
+				if err := s.Adjust(bg, ch); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -138,7 +139,7 @@ func TestUndoKeepsBlock(t *testing.T) {
 		held := int(s.Stats().Held)
 		s.Close()
 		n := 0
-		for take(t, mem, r, core.Spend, 1).Allowed {
+		for take(t, mem, r, driver.Spend, 1).Allowed {
 			n++
 		}
 		if admitted+n+held < 15500 {
@@ -155,10 +156,10 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 		l := &link{Store: memstore.New()}
 		s := New(l)
 		defer s.Close()
-		take(t, s, a, core.Spend, 1600)
+		take(t, s, a, driver.Spend, 1600)
 		time.Sleep(2 * time.Second) // MaxAge
 		gate := make(chan struct{})
-		l.after = func(ch []core.Charge) error {
+		l.after = func(ch []driver.Charge) error {
 			if len(ch) == 2 {
 				<-gate
 			}
@@ -166,16 +167,16 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			ch := []core.Charge{{Key: "k", Rule: a, Cost: 1}, {Key: "k", Rule: b, Cost: 1}}
+			ch := []driver.Charge{{Key: "k", Rule: a.Compiled(), Cost: 1}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
 			if err := s.Take(bg, ch); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
-		take(t, s, a, core.Reset, 1)
+		take(t, s, a, driver.Reset, 1)
 		close(gate)
 		wg.Wait()
-		if st := take(t, s, a, core.Spend, 1); !st.Allowed {
+		if st := take(t, s, a, driver.Spend, 1); !st.Allowed {
 			t.Errorf("denied after a Reset: %+v", st)
 		}
 	})
@@ -185,7 +186,7 @@ func TestAnswerFromBeforeAReset(t *testing.T) {
 func TestStore_RestoreAfterCloseOrReset(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *Store, a core.Rule){
 		"close": func(_ *testing.T, s *Store, _ core.Rule) { s.Close() },
-		"reset": func(t *testing.T, s *Store, a core.Rule) { take(t, s, a, core.Reset, 1) },
+		"reset": func(t *testing.T, s *Store, a core.Rule) { take(t, s, a, driver.Reset, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,9 +197,9 @@ func TestStore_RestoreAfterCloseOrReset(t *testing.T) {
 				s := New(l)
 				defer s.Close()
 				warm(t, s, a)
-				take(t, mem, b, core.Spend, 10)
+				take(t, mem, b, driver.Spend, 10)
 				gate := make(chan struct{})
-				l.before = func(ch []core.Charge) error {
+				l.before = func(ch []driver.Charge) error {
 					if ch[0].Rule.Name() == "b" {
 						<-gate
 					}
@@ -206,9 +207,9 @@ func TestStore_RestoreAfterCloseOrReset(t *testing.T) {
 				}
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					ch := []core.Charge{{Key: "k", Rule: a, Cost: 8}, {Key: "k", Rule: b, Cost: 1}}
-					if err := s.Take(bg, ch); err != nil || ch[1].State.Allowed {
-						t.Error(err, ch[1].State)
+					ch := []driver.Charge{{Key: "k", Rule: a.Compiled(), Cost: 8}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
+					if err := s.Take(bg, ch); err != nil || ch[1].Verdict.Allowed {
+						t.Error(err, ch[1].Verdict)
 					}
 				})
 				synctest.Wait()

@@ -160,8 +160,8 @@ func TestReset(t *testing.T) {
 			if s.Stats().Held == 0 {
 				t.Fatal("nothing is held")
 			}
-			if err := l.Reset(r.Context(), "k"); err != nil {
-				t.Fatal(err)
+			if found, err := l.Reset(r.Context(), "k"); !found || err != nil {
+				t.Fatalf("expected a state that was in use, got %v, %v", found, err)
 			}
 			if held := s.Stats().Held; held != 0 {
 				t.Errorf("%d are held", held)
@@ -170,12 +170,15 @@ func TestReset(t *testing.T) {
 			if n := r.remaining(rule); n != 50_000 {
 				t.Errorf("%d remain", n)
 			}
+			if found, err := l.Reset(r.Context(), "k"); found || err != nil {
+				t.Errorf("expected no state in use after a Reset, got %v, %v", found, err)
+			}
 		})
 	}
 }
 
-// A Refund and a Settle of this process are heeded at once.
-func TestTell(t *testing.T) {
+// A Credit and a Debit of this process take effect at once.
+func TestStore_Adjust(t *testing.T) {
 	for _, rule := range []core.Rule{core.TokenBucket("b", core.PerDay(1000)), core.FixedWindow("w", core.PerDay(1000))} {
 		bubble(t, func(r *rig) {
 			l := r.limiter(r.lease(), rule)
@@ -186,7 +189,7 @@ func TestTell(t *testing.T) {
 			if n := r.drain(l); n != 3 {
 				t.Errorf("%v: %d were admitted after a refund of 3", &rule, n)
 			}
-			if err := l.Reset(r.Context(), "k"); err != nil {
+			if _, err := l.Reset(r.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
 			r.admit(l, 200)

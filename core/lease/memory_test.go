@@ -9,24 +9,28 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
+
 	"github.com/weir-go/weir/core/lease"
 )
 
 // A generous Store admits everything, and keeps nothing.
 type generous struct{ calls atomic.Int64 }
 
-func (g *generous) Take(_ context.Context, charges []core.Charge) error {
+func (g *generous) Take(_ context.Context, charges []driver.Charge) error {
 	g.calls.Add(1)
 	for i := range charges {
 		c := &charges[i]
-		p := c.Rule.Program()
-		c.Answer(p.Bucket.Verdict(algo.Span{}, c.Asked(), c.Patience(), true), true)
+		c.Answer(&driver.Reading{}, true)
 		if c.Receipt != nil {
-			*c.Receipt = core.Receipt{At: 1 << 50}
+			*c.Receipt = driver.Receipt{At: 1 << 50}
 		}
 	}
 	return nil
+}
+
+func (g *generous) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return g.Take(ctx, charges)
 }
 
 func heap() uint64 {

@@ -27,13 +27,12 @@ const (
 	DefaultTimeout  = time.Second
 )
 
-// MaxLifetime is the longest [Lifetime].
+// MaxLifetime is the maxKeyLength [Lifetime].
 const MaxLifetime = time.Second
 
-// MaxKeys bounds the number of keys that are watched here, [DefaultMaxKeys] by
-// default; every rule of a key counts as one, and those for which calls are under way come
-// on top. The least recently used gives way, and its tokens are lost. One takes about 430
-// bytes and its key. MaxKeys panics if n is less than 1.
+// MaxKeys bounds the number of keys in memory, [DefaultMaxKeys] by default. Every rule of a
+// key counts as one; keys for which calls are under way come on top. The least recently used
+// key is evicted, and its tokens are lost. A key takes about 430 bytes and its own length. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")
@@ -56,10 +55,10 @@ func Lifetime(d time.Duration) Option {
 	return option(func(c *config) { c.lifetime = d })
 }
 
-// MaxAge bounds how long a key is denied here on the word of the Store,
-// [DefaultMaxAge] by default, however far its RetryAfter is. So long can it take until
-// a Reset, a Credit or a raised limit of another process gets through, and so often
-// is the Store asked about a key that stays denied. It panics if d is not positive.
+// MaxAge bounds how long a denial of the Store is repeated without a call, [DefaultMaxAge] by
+// default, however long its RetryAfter is. A Reset, a Credit or a raised limit of another
+// process takes effect after MaxAge at the latest, and the Store is called once in MaxAge about
+// a key that stays denied. MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: MaxAge: not positive")

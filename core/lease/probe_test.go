@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -15,7 +16,7 @@ var errProbe = errors.New("the Store behind refuses writes")
 // A refuser is a memstore that says that it refuses writes.
 type refuser struct{ *memstore.Store }
 
-func (refuser) Probe(context.Context, []core.Charge) error { return errProbe }
+func (refuser) Probe(context.Context, []driver.Charge) error { return errProbe }
 
 // Tokens that are held say nothing about the Store behind.
 func TestStore_ProbeOfALeasedKey(t *testing.T) {
@@ -34,7 +35,7 @@ func TestStore_ProbeOfALeasedKey(t *testing.T) {
 	if s.Stats().Held == 0 {
 		t.Fatal("no token is held, want some")
 	}
-	if err := core.Probe(t.Context(), s, []core.Charge{{Key: "k", Rule: rule, Op: core.Peek, Cost: 1}}); err != errProbe {
+	if err := driver.Probe(t.Context(), s, []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}}); err != errProbe {
 		t.Errorf("the probe returns %v, want the error of the Store behind", err)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // A rig is a Store that is some way off, in a bubble.
@@ -21,7 +23,6 @@ type rig struct {
 
 	mu    sync.Mutex
 	calls int
-	last  []core.Charge
 }
 
 const trip = time.Millisecond
@@ -40,10 +41,13 @@ func (r *rig) lease(opts ...lease.Option) *lease.Store {
 	return s
 }
 
-func (r *rig) Take(ctx context.Context, charges []core.Charge) error {
+func (r *rig) Take(ctx context.Context, charges []driver.Charge) error { return r.do(ctx, charges) }
+
+func (r *rig) Adjust(ctx context.Context, charges []driver.Charge) error { return r.do(ctx, charges) }
+
+func (r *rig) do(ctx context.Context, charges []driver.Charge) error {
 	r.mu.Lock()
 	r.calls++
-	r.last = append([]core.Charge(nil), charges...)
 	down := r.down
 	r.mu.Unlock()
 	select {
@@ -54,7 +58,7 @@ func (r *rig) Take(ctx context.Context, charges []core.Charge) error {
 	if down != nil {
 		return down
 	}
-	if err := r.behind.Take(ctx, charges); err != nil {
+	if err := storetest.Do(ctx, r.behind, charges); err != nil {
 		return err
 	}
 	time.Sleep(r.trip)
@@ -80,7 +84,7 @@ func (r *rig) breakDown(err error) {
 	r.down = err
 }
 
-func (r *rig) limiter(s core.Store, rules ...core.Rule) *core.Limiter {
+func (r *rig) limiter(s driver.Store, rules ...core.Rule) *core.Limiter {
 	r.Helper()
 	l, err := core.New(s, rules...)
 	if err != nil {

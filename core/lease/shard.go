@@ -4,98 +4,98 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard is a part of the cells, in a list by when they were used.
+// A shard is a part of the entries, in a list from the most to the least recently used.
 type shard struct {
-	mu     sync.Mutex
-	cells  map[place]*cell
-	meters map[uint64]*meter // by the ID of the rule
-	limit  int
-	list   cell // next is the latest, prev the oldest
-	closed bool
+	mu      sync.Mutex
+	entries map[id]*entry
+	units   map[uint64]*units // by the ID of the rule
+	limit   int
+	list    entry // next is the most recently used, prev the least recently used
+	closed  bool
 
 	hits, leased uint64
 	_            [64]byte // the next shard's lock is on another cache line
 }
 
 func (sh *shard) init(limit int) {
-	sh.cells, sh.meters, sh.limit = make(map[place]*cell), make(map[uint64]*meter), limit
+	sh.entries, sh.units, sh.limit = make(map[id]*entry), make(map[uint64]*units), limit
 	sh.list.prev, sh.list.next = &sh.list, &sh.list
 }
 
-// find returns the cell of c, nil if there is none.
-func (sh *shard) find(c *core.Charge) *cell { return sh.cells[place{c.Rule.ID(), c.Key}] }
+// find returns the entry of c, nil if there is none.
+func (sh *shard) find(c *driver.Charge) *entry { return sh.entries[id{c.Rule.ID(), c.Key}] }
 
-// cell returns the cell of c, a new one if need be, and nil if its rule is not leased.
-// Another cell may give way for it, and one of another limit does.
-func (sh *shard) cell(s *Store, c *core.Charge) *cell {
-	found := sh.find(c)
-	if found != nil && found.m.measures(c.Rule) {
-		if sh.list.next != found {
-			found.unlink()
-			found.link(&sh.list)
+// entry returns the entry of c, a new one if there is none, and nil if its rule is not leased.
+// A new entry may evict others; an entry of another limit is replaced.
+func (sh *shard) entry(s *Store, c *driver.Charge) *entry {
+	e := sh.find(c)
+	if e != nil && e.u.match(c.Rule) {
+		if sh.list.next != e {
+			e.unlink()
+			e.link(&sh.list)
 		}
-		return found
+		return e
 	}
-	m := sh.meter(s, c.Rule)
-	if found != nil {
-		sh.drop(found)
+	u := sh.unitsOf(s, c.Rule)
+	if e != nil {
+		sh.evict(e)
 	}
-	if m == nil {
+	if u == nil {
 		return nil
 	}
-	for range 2 { // there may be some too many, because of calls under way
-		if old := sh.oldest(); old != nil && len(sh.cells) >= sh.limit {
-			sh.drop(old)
+	for range 2 { // calls under way may have kept the shard above its limit
+		if old := sh.oldest(); old != nil && len(sh.entries) >= sh.limit {
+			sh.evict(old)
 		}
 	}
-	found = &cell{place: place{c.Rule.ID(), strings.Clone(c.Key)}, m: m}
-	sh.cells[found.place] = found
-	found.link(&sh.list)
-	return found
+	e = &entry{id: id{c.Rule.ID(), strings.Clone(c.Key)}, u: u}
+	sh.entries[e.id] = e
+	e.link(&sh.list)
+	return e
 }
 
-// oldest is what gives way: the least recently used for which no call is under way, if
-// there is one among the last few.
-func (sh *shard) oldest() *cell {
-	c := sh.list.prev
+// oldest returns the least recently used entry without a call under way, of the last few, and
+// nil if all of these have one.
+func (sh *shard) oldest() *entry {
+	e := sh.list.prev
 	for range 8 {
-		if c == &sh.list {
+		if e == &sh.list {
 			break
 		}
-		if !c.flying {
-			return c
+		if !e.fetching {
+			return e
 		}
-		c = c.prev
+		e = e.prev
 	}
 	return nil
 }
 
-func (sh *shard) drop(c *cell) {
-	c.gone = true
-	c.unlink()
-	delete(sh.cells, c.place)
+func (sh *shard) evict(e *entry) {
+	e.evicted = true
+	e.unlink()
+	delete(sh.entries, e.id)
 }
 
-// meter returns the meter of r, nil if r is not leased.
-func (sh *shard) meter(s *Store, r core.Rule) *meter {
-	m := sh.meters[r.ID()]
-	if m == nil || !m.measures(r) {
-		if len(sh.meters) >= sh.limit {
-			clear(sh.meters) // the cells have theirs
+// unitsOf returns the units of r, nil if r is not leased.
+func (sh *shard) unitsOf(s *Store, r *driver.Compiled) *units {
+	u := sh.units[r.ID()]
+	if u == nil || !u.match(r) {
+		if len(sh.units) >= sh.limit {
+			clear(sh.units) // entries keep theirs
 		}
-		if m = newMeter(r, s.config.lifetime); m != nil {
-			sh.meters[r.ID()] = m
+		if u = newUnits(r, s.config.lifetime); u != nil {
+			sh.units[r.ID()] = u
 		}
 	}
-	return m
+	return u
 }
 
-func (c *cell) link(list *cell) {
-	c.prev, c.next = list, list.next
-	c.prev.next, c.next.prev = c, c
+func (e *entry) link(list *entry) {
+	e.prev, e.next = list, list.next
+	e.prev.next, e.next.prev = e, e
 }
 
-func (c *cell) unlink() { c.prev.next, c.next.prev = c.next, c.prev }
+func (e *entry) unlink() { e.prev.next, e.next.prev = e.next, e.prev }

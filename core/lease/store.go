@@ -8,34 +8,34 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store spends in this process what it has taken from another Store in blocks. It
+// A Store takes tokens from another Store in blocks and spends them in this process. It
 // is made by [New] and is safe for concurrent use. [Store.Close] ends it.
 type Store struct {
-	next   core.Store
+	next   driver.Store
 	config config
 	clock  func() int64 // nanoseconds that never step
 	seed   maphash.Seed
 	shards []shard
 
 	calls      atomic.Uint64
-	background sync.WaitGroup // the flights
-	ahead      atomic.Int64   // the flights that nobody waits for
+	background sync.WaitGroup // fetches
+	prefetches atomic.Int64   // fetches without a waiter that are under way
 }
 
 const (
 	maxShards = 64
-	// minShard is the smallest part of the cells. Of less, one part would fill up by
-	// chance long before the others.
+	// minShard is the smallest number of entries of a shard. With fewer, one shard would fill
+	// up by chance long before the others.
 	minShard = 64
 )
 
 // New returns a Store over next, which stays the caller's. It panics if next or an
 // option is nil.
-func New(next core.Store, opts ...Option) *Store {
+func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
 	c := config{
 		maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, maxAge: DefaultMaxAge, timeout: DefaultTimeout,
@@ -57,26 +57,26 @@ func New(next core.Store, opts ...Option) *Store {
 	return s
 }
 
-// Declare implements [core.Declarer] if the Store behind does, and passes the rules
+// Declare implements [driver.Declarer] if the Store behind does, and passes the rules
 // on to it. Otherwise it does nothing.
-func (s *Store) Declare(rules ...core.Rule) error {
-	if d, ok := s.next.(core.Declarer); ok {
+func (s *Store) Declare(rules ...*driver.Compiled) error {
+	if d, ok := s.next.(driver.Declarer); ok {
 		return d.Declare(rules...)
 	}
 	return nil
 }
 
-// Probe implements [core.Prober]: it probes the Store behind.
-func (s *Store) Probe(ctx context.Context, charges []core.Charge) error {
-	return core.Probe(ctx, s.next, charges)
+// Probe implements [driver.Prober]: it probes the Store behind.
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	return driver.Probe(ctx, s.next, charges)
 }
 
-// Stats counts what a Store has met since it was made.
+// Stats are counts of a Store since it was made.
 type Stats struct {
-	Hits   uint64 // rules of decisions that were decided here
+	Hits   uint64 // charges that were decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
-	Leased uint64 // tokens taken in blocks, beyond what was wanted at that moment
-	Keys   int    // rules of keys that are watched now
+	Leased uint64 // tokens taken in blocks, beyond those that callers waited for
+	Keys   int    // rules of keys in memory now
 	Held   uint64 // tokens that are held now
 }
 
@@ -90,53 +90,13 @@ func (s *Store) Stats() Stats {
 		sh.mu.Lock()
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
-		sum.Keys += len(sh.cells)
-		for _, c := range sh.cells {
-			sum.Held += uint64(c.held(now))
+		sum.Keys += len(sh.entries)
+		for _, e := range sh.entries {
+			sum.Held += uint64(e.held(now))
 		}
 		sh.mu.Unlock()
 	}
 	return sum
-}
-
-// Take implements [core.Store]. Its errors are those of the Store behind, that of a
-// ctx that is done, and that of charges that break the contract. When the Store
-// behind fails, what is held is spent still.
-func (s *Store) Take(ctx context.Context, charges []core.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := core.CheckCharges(charges); err != nil {
-		return err
-	}
-	switch {
-	case len(charges) == 0:
-		return s.call(ctx, charges)
-	case !charges[0].Op.Asks():
-		return s.tell(ctx, charges)
-	case len(charges) == 1:
-		return s.decide(ctx, charges)
-	}
-	return s.together(ctx, charges)
-}
-
-// call asks the Store behind.
-func (s *Store) call(ctx context.Context, charges []core.Charge) error {
-	s.calls.Add(1)
-	return s.next.Take(ctx, charges)
-}
-
-// callAlone asks the Store behind on behalf of nobody, or of several. A panic would end
-// the process here, and not just a request, so it is an error.
-func (s *Store) callAlone(ctx context.Context, charges []core.Charge) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("lease: the Store behind panicked: %v", p)
-		}
-	}()
-	return s.call(ctx, charges)
 }
 
 // Close drops the tokens that are held, so that every decision from then on is a call of
@@ -148,8 +108,8 @@ func (s *Store) Close() error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.closed = true
-		for _, c := range sh.cells {
-			c.blocks = [2]block{}
+		for _, e := range sh.entries {
+			e.drop()
 		}
 		sh.mu.Unlock()
 	}

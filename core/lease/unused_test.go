@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A load gives the decisions of a process a second, from start on, as a part of the load
@@ -50,7 +51,7 @@ func burstyLoad(process, processes int, sinceStart time.Duration) float64 {
 type usage struct{ asked, admitted, calls int }
 
 // run sends rate decisions a second for span, spread by load, to processes with a store each.
-func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, span time.Duration, newStore func() core.Store) (u usage) {
+func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, span time.Duration, newStore func() driver.Store) (u usage) {
 	const workers = 8
 	const step = 10 * time.Millisecond
 	var asked, admitted atomic.Int64
@@ -127,12 +128,12 @@ func TestStore_UnusedShare(t *testing.T) {
 							var alone, leased usage
 							bubble(t, func(r *rig) {
 								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows begin
-								alone = l.load.run(r.T, rule, processes, rate, tt.span, func() core.Store { return r.behind })
+								alone = l.load.run(r.T, rule, processes, rate, tt.span, func() driver.Store { return r.behind })
 							})
 							bubble(t, func(r *rig) {
 								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
 								r.trip = 500 * time.Microsecond
-								leased = l.load.run(r.T, rule, processes, rate, tt.span, func() core.Store { return r.lease() })
+								leased = l.load.run(r.T, rule, processes, rate, tt.span, func() driver.Store { return r.lease() })
 								leased.calls = r.count()
 							})
 							unused := 100 * float64(alone.admitted-leased.admitted) / float64(alone.admitted)

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/driver"
+
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -44,9 +45,9 @@ func newWorld(t *testing.T, seed uint64, rule core.Rule) *world {
 		t: t, rule: rule, start: time.Now(), store: memstore.New(),
 		rng: rand.New(rand.NewPCG(seed, 17)), calls: make(map[string]int),
 	}
-	var receipt core.Receipt
+	var receipt driver.Receipt
 	probe := core.TokenBucket("probe", core.PerSecond(1))
-	if err := w.store.Take(context.Background(), []core.Charge{{Key: "k", Rule: probe, Cost: 1, Receipt: &receipt}}); err != nil {
+	if err := w.store.Take(context.Background(), []driver.Charge{{Key: "k", Rule: probe.Compiled(), Cost: 1, Receipt: &receipt}}); err != nil {
 		t.Fatal(err)
 	}
 	w.ahead = receipt.At
@@ -72,6 +73,8 @@ func (w *world) pass(most time.Duration) {
 
 // A link is how a process reaches the Store.
 type link struct {
+	driver.Store // the processes adjust nothing
+
 	w    *world
 	name string
 	cut  atomic.Bool
@@ -79,9 +82,9 @@ type link struct {
 
 var errCut = errors.New("the link is cut")
 
-func (l *link) Take(ctx context.Context, charges []core.Charge) error {
+func (l *link) Take(ctx context.Context, charges []driver.Charge) error {
 	w := l.w
-	if charges[0].Op == core.Spend && charges[0].Key == "k" && len(charges) == 1 {
+	if charges[0].Op == driver.Spend && charges[0].Key == "k" && len(charges) == 1 {
 		place := l.name + " " + charges[0].Key
 		w.mu.Lock()
 		w.calls[place]++
@@ -111,11 +114,11 @@ func (l *link) Take(ctx context.Context, charges []core.Charge) error {
 
 // take asks s for cost events, and notes when they were admitted: when the Store gave
 // them, if that was for this very call, or else when it returned.
-func (w *world) take(s core.Store, cost int) (admitted bool) {
-	var receipt core.Receipt
-	charges := []core.Charge{{Key: "k", Rule: w.rule, Cost: cost, Receipt: &receipt}}
+func (w *world) take(s driver.Store, cost int) (admitted bool) {
+	var receipt driver.Receipt
+	charges := []driver.Charge{{Key: "k", Rule: w.rule.Compiled(), Cost: cost, Receipt: &receipt}}
 	if w.rand(3) == 0 { // beside a rule that denies now and then, before or after this one is asked
-		charges = append(charges, core.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: besideRule, Cost: 1})
+		charges = append(charges, driver.Charge{Key: fmt.Sprint("beside", w.rand(10)), Rule: besideRule.Compiled(), Cost: 1})
 	}
 	asked := w.us()
 	err := s.Take(context.Background(), charges)
@@ -126,12 +129,12 @@ func (w *world) take(s core.Store, cost int) (admitted bool) {
 	case err != nil:
 		w.t.Error(err)
 		return false
-	case len(charges) > 1 && !charges[1].State.Allowed:
+	case len(charges) > 1 && !charges[1].Verdict.Allowed:
 		w.mu.Lock()
 		w.denied++
 		w.mu.Unlock()
 		return false
-	case !charges[0].State.Allowed:
+	case !charges[0].Verdict.Allowed:
 		return false
 	}
 	if receipt.At >= asked && receipt.At < at {
@@ -147,7 +150,7 @@ func (w *world) take(s core.Store, cost int) (admitted bool) {
 // stops, in order or not, and another takes its place.
 func (w *world) process(name string, until time.Time, opts ...lease.Option) {
 	for life := 0; time.Now().Before(until); life++ {
-		l := &link{w: w, name: fmt.Sprint(name, life)}
+		l := &link{Store: w.store, w: w, name: fmt.Sprint(name, life)}
 		s := lease.New(l, opts...)
 		end := time.Now().Add(time.Duration(w.rand(int64(time.Until(until)) + 1)))
 		if w.rand(3) == 0 {
@@ -170,7 +173,7 @@ func (w *world) process(name string, until time.Time, opts ...lease.Option) {
 
 // spend is a moment of a process: in the calm it asks for a part of what refills, and in
 // a storm it takes all that there is.
-func (w *world) spend(s core.Store) {
+func (w *world) spend(s driver.Store) {
 	if w.storm() {
 		for denied := 0; denied < 2 && w.storm(); {
 			if !w.take(s, 1) {
@@ -221,14 +224,14 @@ func (w *world) add(s lease.Stats) {
 
 // over is by how many tokens the events are over the limit somewhere.
 func (w *world) over() (most int64) {
-	p := w.rule.Program()
-	if p.Kind != algo.KindFixedWindow {
-		return lease.Overflow(w.rule, w.events)
+	k := w.rule.Compiled().Constants()
+	if k.Algorithm != driver.FixedWindow {
+		return lease.Overflow(w.rule.Compiled(), w.events)
 	}
 	counts := make(map[int64]int64)
 	for _, e := range w.events {
-		counts[p.Window.Start(e.US)] += e.Cost
-		most = max(most, counts[p.Window.Start(e.US)]-p.Window.Events)
+		counts[e.US/k.Period] += e.Cost
+		most = max(most, counts[e.US/k.Period]-k.Capacity)
 	}
 	return most
 }

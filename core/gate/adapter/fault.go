@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -40,7 +41,7 @@ func storeFault(r *http.Request, err error, closed bool) fault {
 	if canceled || r.Context().Err() != nil {
 		return gone
 	}
-	if errors.Is(err, core.ErrInvalidCharge) {
+	if errors.Is(err, driver.ErrInvalidCharge) {
 		// No outage: this decision can never be made, and must not be an open door.
 		return fault{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
 	}

@@ -5,11 +5,13 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -121,7 +123,7 @@ func TestManyRules(t *testing.T) {
 	}
 	outer := newGate("test", once(), anyKey, nil)
 	admitted, _, _ := outer.Admit(r.Context(), h, r)
-	if err := many.asks[0].limiter.Reset(t.Context(), "k"); err != nil {
+	if _, err := many.asks[0].limiter.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	many.Admit(admitted.Context(), h, admitted)
@@ -137,11 +139,16 @@ type substitute struct {
 	rules []core.Rule
 }
 
-func (s *substitute) Take(ctx context.Context, charges []core.Charge) error {
-	for i := range charges {
-		charges[i].Rule = s.rules[i]
+func (s *substitute) Take(ctx context.Context, charges []driver.Charge) error {
+	others := slices.Clone(charges)
+	for i := range others {
+		others[i].Rule = s.rules[i].Compiled()
 	}
-	return s.Store.Take(ctx, charges)
+	err := s.Store.Take(ctx, others)
+	for i := range charges {
+		charges[i].Verdict = others[i].Verdict
+	}
+	return err
 }
 
 // TestRulesInForce: the fields are about the rules of the states, whatever the gate

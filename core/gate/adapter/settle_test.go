@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 )
@@ -81,4 +82,5 @@ func TestUndecidedAlone(t *testing.T) {
 // broken never decides.
 type broken struct{}
 
-func (broken) Take(context.Context, []core.Charge) error { return core.ErrUnavailable }
+func (broken) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
+func (broken) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
@@ -17,12 +18,16 @@ import (
 
 // A slow Store answers when the request ends, with err or the error of ctx.
 type slow struct {
-	core.Namespace
+	driver.Namespace
 	entered chan struct{}
 	err     error
 }
 
-func (s *slow) Take(ctx context.Context, _ []core.Charge) error {
+func (s *slow) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.Take(ctx, charges)
+}
+
+func (s *slow) Take(ctx context.Context, _ []driver.Charge) error {
 	if s.entered != nil {
 		close(s.entered)
 	}

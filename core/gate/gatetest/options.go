@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -123,12 +124,12 @@ func (s *suite) testCost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts []gate.Option
-		want core.Charge
+		want driver.Charge
 	}{
-		{"default", nil, core.Charge{Op: core.Spend, Cost: 1}},
-		{"five", []gate.Option{costs(5)}, core.Charge{Op: core.Spend, Cost: 5}},
-		{"zero", []gate.Option{costs(0)}, core.Charge{Op: core.Peek, Cost: 1}},
-		{"the later of two", []gate.Option{costs(5), costs(6)}, core.Charge{Op: core.Spend, Cost: 6}},
+		{"default", nil, driver.Charge{Op: driver.Spend, Cost: 1}},
+		{"five", []gate.Option{costs(5)}, driver.Charge{Op: driver.Spend, Cost: 5}},
+		{"zero", []gate.Option{costs(0)}, driver.Charge{Op: driver.Peek, Cost: 1}},
+		{"the later of two", []gate.Option{costs(5), costs(6)}, driver.Charge{Op: driver.Spend, Cost: 6}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := &script{states: states{"burst": allowed(1, 0, 0)}}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
@@ -26,9 +27,14 @@ type countingStore struct {
 
 func newCountingStore() *countingStore { return &countingStore{Store: memstore.New()} }
 
-func (s *countingStore) Take(ctx context.Context, charges []core.Charge) error {
+func (s *countingStore) Take(ctx context.Context, charges []driver.Charge) error {
 	s.calls.Add(1)
 	return s.Store.Take(ctx, charges)
+}
+
+func (s *countingStore) Adjust(ctx context.Context, charges []driver.Charge) error {
+	s.calls.Add(1)
+	return s.Store.Adjust(ctx, charges)
 }
 
 // A verifier stands for a key function that verifies tokens, and counts them. The token
@@ -554,7 +560,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			}
 		}
 		record(t, h, withToken("bad")) // finds that out
-		if err := a.Reset(t.Context(), "a"); err != nil {
+		if _, err := a.Reset(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		calls := store.calls.Load()
@@ -577,7 +583,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			}
 		}
 		record(t, h, request("GET", "/")) // finds that out
-		if err := a.Reset(t.Context(), "key-of-a-person"); err != nil {
+		if _, err := a.Reset(t.Context(), "key-of-a-person"); err != nil {
 			t.Fatal(err)
 		}
 		lines := logged(t, func() {

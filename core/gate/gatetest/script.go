@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -14,16 +15,20 @@ import (
 // A script is a Store that answers what it is told to, and remembers what it was
 // asked.
 type script struct {
-	core.Namespace
+	driver.Namespace
 	states map[string]core.State // by the name of the rule, or "name key"
 	err    error
 
 	mu    sync.Mutex
-	asked []core.Charge
+	asked []driver.Charge
 	calls int
 }
 
-func (s *script) Take(_ context.Context, charges []core.Charge) error {
+func (s *script) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.Take(ctx, charges)
+}
+
+func (s *script) Take(_ context.Context, charges []driver.Charge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -37,13 +42,15 @@ func (s *script) Take(_ context.Context, charges []core.Charge) error {
 		if !ok {
 			state = s.states[c.Rule.Name()]
 		}
-		state.Rule = c.Rule
-		c.State = state
+		c.Verdict = driver.Verdict{
+			Rule: c.Rule, Allowed: state.Allowed, Soft: state.Soft, Remaining: state.Remaining,
+			RetryAfter: state.RetryAfter, ResetAfter: state.ResetAfter, Window: state.Window, Delay: state.Delay,
+		}
 	}
 	return nil
 }
 
-func (s *script) charges() []core.Charge {
+func (s *script) charges() []driver.Charge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.asked)
@@ -89,11 +96,11 @@ type forgetful struct {
 	f func(ctx context.Context) error
 }
 
-func (s *forgetful) Take(ctx context.Context, charges []core.Charge) error {
-	if charges[0].Op == core.Undo {
+func (s *forgetful) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if charges[0].Op == driver.Undo {
 		if err := s.f(ctx); err != nil {
 			return err
 		}
 	}
-	return s.Store.Take(ctx, charges)
+	return s.Store.Adjust(ctx, charges)
 }

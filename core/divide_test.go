@@ -35,23 +35,25 @@ func TestRule_Divide(t *testing.T) {
 		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), math.MaxInt, `token_bucket "r" 1/36135d burst 1`},
 	} {
 		got := c.rule.Divide(c.n)
-		if got.String() != c.want || got.ID() != c.rule.ID() {
+		switch compiled := got.Compiled(); {
+		case got.String() != c.want:
 			t.Errorf("1/%d of %v is %v, want %s", c.n, c.rule, got, c.want)
-		}
-		if err := core.CheckCharges([]core.Charge{{Rule: got, Cost: 1}}); err != nil {
-			t.Errorf("1/%d of %v cannot be run: %v", c.n, c.rule, err)
+		case compiled == nil:
+			t.Errorf("1/%d of %v: expected a rule that can be run, got %v", c.n, c.rule, got)
+		case compiled.ID() != c.rule.Compiled().ID():
+			t.Errorf("1/%d of %v: expected the ID of the whole, got another one", c.n, c.rule)
 		}
 	}
 	if got := (core.Rule{}).Divide(2); got != (core.Rule{}) {
-		t.Errorf("a share of nothing is %v", got)
+		t.Errorf("a part of nothing is %v", got)
 	}
 	broken := core.TokenBucket("", core.PerSecond(10))
 	if got := broken.Divide(2); got != broken {
-		t.Errorf("a share of a broken rule is %v", got)
+		t.Errorf("a part of a broken rule is %v", got)
 	}
 }
 
-// Shares together are never more than the whole, but for the one event that each
+// The parts together admit no more than the whole, except for the one event that each part
 // admits at least, and never much less.
 func TestRule_Divide_PartsAddUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -64,16 +66,16 @@ func TestRule_Divide_PartsAddUp(t *testing.T) {
 			limit.Burst = rng.IntN(1 << rng.IntN(20))
 			rule = core.TokenBucket("r", limit)
 		}
-		if core.CheckCharges([]core.Charge{{Rule: rule, Cost: 1}}) != nil {
+		if rule.Compiled() == nil {
 			continue
 		}
-		share := rule.Divide(n)
-		what := fmt.Sprintf("%d times %v, of %v", n, share, rule)
-		sum, whole := n*share.Capacity(), rule.Capacity()
+		part := rule.Divide(n)
+		what := fmt.Sprintf("%d times %v, of %v", n, part, rule)
+		sum, whole := n*part.Capacity(), rule.Capacity()
 		if sum > max(whole, n) || whole-sum >= n {
 			t.Fatalf("%s: %d at once", what, sum)
 		}
-		switch got := share.Limit(); {
+		switch got := part.Limit(); {
 		case bucket && rate(got, n).Cmp(rate(limit, 1)) != 0:
 			t.Fatalf("%s: another rate", what)
 		case !bucket && got.Per != limit.Per:

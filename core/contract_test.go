@@ -1,0 +1,233 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/reference"
+)
+
+// A contractStore is a reference store, which refuses charges that break the contract of
+// [driver.Store]. It also refuses contexts that have ended, and counts the ops.
+type contractStore struct {
+	*reference.Store
+	ops     map[driver.Op]int
+	several int // calls with several charges
+}
+
+var errEndedContext = errors.New("a store was called with a context that had ended")
+
+func (s *contractStore) Take(ctx context.Context, charges []driver.Charge) error {
+	if ctx.Err() != nil {
+		return errEndedContext
+	}
+	s.count(charges)
+	return s.Store.Take(ctx, charges)
+}
+
+func (s *contractStore) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if ctx.Err() != nil {
+		return errEndedContext
+	}
+	s.count(charges)
+	return s.Store.Adjust(ctx, charges)
+}
+
+func (s *contractStore) count(charges []driver.Charge) {
+	for i := range charges {
+		s.ops[charges[i].Op]++
+	}
+	if len(charges) > 1 {
+		s.several++
+	}
+}
+
+// documented are the errors of package core that calls with any arguments may return over a
+// Store that works.
+var documented = []error{
+	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrNegativeDelay, core.ErrNoAsks, core.ErrManyStores,
+	core.ErrNeverAdmitted, core.ErrDeadlineTooNear, context.Canceled, context.DeadlineExceeded,
+}
+
+// A caller makes random calls of limiters that share rules.
+type caller struct {
+	*rand.Rand
+	limiters     []*core.Limiter
+	reservations []*core.Reservation
+}
+
+func newCaller(seed uint64, s, other core.Store) *caller {
+	c := &caller{Rand: rand.New(rand.NewPCG(seed, 23))}
+	spare := func() float64 { return c.Float64() }
+	limit, slow := core.Per(5, time.Second), core.Per(3, time.Minute)
+	rules := []core.Rule{
+		core.TokenBucket("bucket", limit), core.LeakyBucket("queue", limit), core.FixedWindow("window", limit),
+		core.SlidingLog("log", slow), core.SlidingWindow("counter", slow).SubWindows(7),
+		core.TokenBucket("shadow", slow).Shadow(), core.SlidingLog("soft", limit).Soft(50),
+		core.TokenBucket("elastic", limit).Elastic(spare, 4), core.LeakyBucket("elastic queue", limit).Elastic(spare, 2),
+		core.TokenBucket("bucket", limit), core.TokenBucket("elastic", limit).Elastic(spare, 4), // equal rules
+	}
+	for range 4 {
+		var some []core.Rule
+		for range 1 + c.IntN(4) {
+			r := rules[c.IntN(len(rules))]
+			if !slices.ContainsFunc(some, func(o core.Rule) bool { return o.Name() == r.Name() }) {
+				some = append(some, r)
+			}
+		}
+		c.limiters = append(c.limiters, core.Must(core.New(s, some...)))
+	}
+	c.limiters = append(c.limiters, core.Must(core.New(other, rules[0])))
+	return c
+}
+
+func pick[T any](c *caller, from ...T) T { return from[c.IntN(len(from))] }
+
+func (c *caller) limiter() *core.Limiter {
+	if c.IntN(50) == 0 {
+		return c.limiters[len(c.limiters)-1]
+	}
+	return c.limiters[c.IntN(len(c.limiters)-1)]
+}
+
+func (c *caller) key() string { return pick(c, "a", "a", "a", "b", "b", "b", "c", "c", "c", "") }
+
+func (c *caller) cost() int {
+	return pick(c, 1, 1, 1, 2, 3, 5, 0, 0, 6, 100, math.MaxInt, -1, math.MinInt)
+}
+
+func (c *caller) asks() []core.Ask {
+	asks := make([]core.Ask, c.IntN(6))
+	for i := range asks {
+		asks[i] = core.Ask{
+			Limiter: c.limiter(), Key: c.key(), Cost: max(-1, c.cost()), Peek: c.IntN(4) == 0,
+			MaxDelay: pick(c, 0, 0, 0, 1, time.Millisecond, time.Second, math.MaxInt64, -1),
+		}
+		if c.IntN(30) > 0 { // most asks are valid, so that most decisions reach the Store
+			asks[i].Key = pick(c, "a", "b", "c")
+			asks[i].Cost, asks[i].MaxDelay = max(0, asks[i].Cost), max(0, asks[i].MaxDelay)
+		}
+		if c.IntN(100) == 0 {
+			asks[i].Limiter = nil
+		}
+	}
+	return asks
+}
+
+// context returns a context of a request: some have a deadline, and some have ended.
+func (c *caller) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	switch c.IntN(16) {
+	case 0:
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	case 1:
+		return context.WithTimeout(ctx, 0)
+	case 2, 3, 4, 5, 6:
+		return context.WithTimeout(ctx, time.Duration(c.Int64N(int64(5*time.Second))))
+	}
+	return context.WithCancel(ctx)
+}
+
+func (c *caller) reserve(r *core.Reservation, err error) error {
+	if err == nil {
+		c.reservations = append(c.reservations, r)
+	}
+	return err
+}
+
+// call makes one call.
+func (c *caller) call(ctx context.Context) (err error) {
+	ctx, cancel := c.context(ctx)
+	defer cancel()
+	l, key, n := c.limiter(), c.key(), c.cost()
+	var r *core.Reservation
+	if len(c.reservations) > 0 {
+		r = c.reservations[c.IntN(len(c.reservations))]
+	}
+	switch c.IntN(14) {
+	case 0:
+		_, err = l.Allow(ctx, key)
+	case 1:
+		_, err = l.AllowN(ctx, key, n)
+	case 2:
+		_, err = l.Peek(ctx, key)
+	case 3:
+		_, err = l.Reset(ctx, key)
+	case 4:
+		err = l.Credit(ctx, key, n)
+	case 5:
+		err = l.Debit(ctx, key, n)
+	case 6:
+		err = l.WaitN(ctx, key, n)
+	case 7:
+		_, err = core.AllowTogether(ctx, c.asks()...)
+	case 8:
+		err = c.reserve(l.Reserve(ctx, key, n))
+	case 9:
+		err = c.reserve(core.ReserveTogether(ctx, c.asks()...))
+	default:
+		if r == nil {
+			return nil
+		}
+		switch c.IntN(4) {
+		case 0:
+			err = r.Extend(ctx, c.asks()...)
+		case 1:
+			err = r.Settle(ctx, min(n, 1<<40)) // the charges of a Reservation are summed in an int
+		case 2:
+			err = r.Refund(ctx)
+		case 3:
+			err = r.LeaveQueue(ctx)
+		}
+	}
+	return err
+}
+
+// Whatever an application asks for, the charges that reach a Store keep the contract of
+// driver.Store.
+func TestLimiter_ContractOfStores(t *testing.T) {
+	ops, several := make(map[driver.Op]int), 0
+	met := make(map[error]int)
+	for seed := range uint64(1000) {
+		synctest.Test(t, func(t *testing.T) {
+			clock := func() int64 { return time.Now().UnixMicro() }
+			s := &contractStore{Store: reference.New(clock), ops: ops}
+			c := newCaller(seed, s, &contractStore{Store: reference.New(clock), ops: ops})
+			for i := range 100 {
+				time.Sleep(time.Duration(c.Int64N(int64(300 * time.Millisecond))))
+				err := c.call(t.Context())
+				at := slices.IndexFunc(documented, func(d error) bool { return errors.Is(err, d) })
+				switch {
+				case err == nil:
+				case at >= 0:
+					met[documented[at]]++
+				default:
+					t.Fatalf("seed %d, call %d: expected an error that core documents, got %v", seed, i, err)
+				}
+			}
+			several += s.several
+		})
+	}
+	for op := driver.Spend; op <= driver.Undo; op++ {
+		if ops[op] < 1000 {
+			t.Errorf("op %d: expected 1000 charges at least, got %d: the test shows little", op, ops[op])
+		}
+	}
+	if several < 1000 {
+		t.Errorf("expected 1000 calls with several charges at least, got %d: the test shows little", several)
+	}
+	for _, err := range documented {
+		if met[err] == 0 {
+			t.Errorf("expected calls that fail with %q, got none", err)
+		}
+	}
+}

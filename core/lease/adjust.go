@@ -1,0 +1,36 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Adjust implements [driver.Store]: it passes the charges on. A Reset discards the tokens that
+// are held here, even if it fails, for it may have been done. A Debit that leaves nothing in
+// the Store discards them, too.
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	sent := s.clock()
+	s.calls.Add(1)
+	err := s.next.Adjust(ctx, charges)
+	heard := s.clock()
+	for i := range charges {
+		c := &charges[i]
+		if !s.leasable(c) {
+			continue
+		}
+		sh := s.shard(c.Key)
+		sh.mu.Lock()
+		if e := sh.find(c); e != nil {
+			if e.invalidate(); err == nil && e.u.match(c.Rule) {
+				e.reply = newReply(e.u, c, sent, heard)
+			}
+			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
+				e.resets++
+				e.drop()
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return err
+}

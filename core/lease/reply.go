@@ -1,0 +1,70 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A reply is the Store's last verdict about a rule of a key. The Store decided at some moment
+// between sent and heard. The tokens that it can have are computed from sent, and the times
+// that callers are told from heard: nothing is denied that the Store could admit, and a
+// caller that waits for its RetryAfter is not too early.
+type reply struct {
+	known       bool
+	sent, heard int64 // when the call began and ended (ns)
+	used        int64 // the units in use, with those of all leases
+	left        int64 // how long the window lasted from then on (ns)
+}
+
+// forever is the window of a bucket.
+const forever = 1 << 62
+
+// newReply reads the Verdict of a charge.
+func newReply(u *units, c *driver.Charge, sent, heard int64) reply {
+	v := &c.Verdict
+	r := reply{known: true, sent: sent, heard: heard, left: forever}
+	if u.rate == 0 {
+		r.used, r.left = u.full-int64(v.Remaining), int64(v.Window)
+		return r
+	}
+	reset := int64(v.ResetAfter / time.Microsecond)
+	if reset > maxUnits/u.rate {
+		return reply{} // in debt for longer than can be counted here
+	}
+	if r.used = reset * u.rate; v.Remaining > 0 { // ResetAfter is rounded up, Remaining is not
+		r.used = min(r.used, u.full-int64(v.Remaining)*u.unit)
+	}
+	return r
+}
+
+// maxUsed returns the most that can be in use at now if no other process takes anything.
+func (r *reply) maxUsed(u *units, now int64) int64 {
+	if now-r.heard >= r.left {
+		return 0
+	}
+	return max(0, r.used-u.refill(max(0, now-r.heard)/1000))
+}
+
+// minUsed returns the least that can be in use at now unless something is credited.
+func (r *reply) minUsed(u *units, now int64) int64 {
+	if now-r.sent >= r.validFor() {
+		return 0
+	}
+	return max(0, r.used-u.refill(micros(now-r.sent)))
+}
+
+// validFor returns how long after sent the window lasts at least. The Store's clock counts
+// whole microseconds.
+func (r *reply) validFor() int64 { return r.left - int64(time.Microsecond) }
+
+// distrust makes r no evidence of what the Store cannot have.
+func (r *reply) distrust() { r.sent = -forever / 2 }
+
+// windowLeft returns how long the window lasts after now at most (ns).
+func (r *reply) windowLeft(now int64) int64 {
+	if r.left == forever {
+		return forever
+	}
+	return max(0, r.heard+r.left-now)
+}
