@@ -258,6 +258,13 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
+// Look returns the answer to c at now as if c were a Peek, and reports whether its state is from after
+// now. It writes nothing.
+func (o *Oracle) Look(now int64, c *Charge) (v Verdict, late bool) {
+	s := o.read(c, now)
+	return verdict(c.Rule, s, s, c.Cost, c.patience()), s.late()
+}
+
 // verdict returns the answer to a cost that met the state before and left the state after.
 func verdict(r *Rule, before, after state, cost, patience int64) Verdict {
 	v := Verdict{
