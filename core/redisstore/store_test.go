@@ -37,6 +37,8 @@ func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Ha
 		Store:   redisstore.New(rdb, opts...),
 		Now:     func() time.Time { return time.UnixMicro(now.Load()) },
 		Advance: func(d time.Duration) { now.Add(d.Microseconds()) },
+
+		CountsSubWindows: true,
 	}
 }
 

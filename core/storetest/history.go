@@ -42,7 +42,7 @@ func compare(s *subject, n int) (met map[string]int) {
 	met = make(map[string]int)
 	for seed := range uint64(n) {
 		s.Harness = s.newHarness(s.T)
-		h := &history{subject: s, walk: newWalk(seed, s.Harness.Now().UnixMicro(), !s.GivesBack, met)}
+		h := &history{subject: s, walk: newWalk(seed, s.Harness, met)}
 		for range steps {
 			h.step()
 		}

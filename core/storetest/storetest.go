@@ -36,6 +36,10 @@ type Harness struct {
 	// instead of not beginning them. It may lose state that means nothing any
 	// more, which shows if the clock then steps back: the histories do not.
 	GivesBack bool
+	// CountsSubWindows is set for a Store that keeps the count of each sub-window of a
+	// sliding window instead of the times of the events. After a change of their length it
+	// counts events for up to a sub-window longer: the histories do not change it.
+	CountsSubWindows bool
 }
 
 // Run runs the suite. It calls newHarness once for every case, and for every

@@ -21,6 +21,7 @@ type walk struct {
 	rng    *rand.Rand
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
+	even   bool  // the sub-windows of a name keep their length
 	now    int64 // of the clock of the store
 	real   int64 // of a clock that never steps
 	wait   int64 // the last RetryAfter
@@ -41,13 +42,13 @@ type held struct {
 	cost    int64          // what has not been undone
 }
 
-// newWalk returns a walk that begins some time after now. Its clock steps back only if steps is true.
-func newWalk(seed uint64, now int64, steps bool, met map[string]int) *walk {
+// newWalk returns a walk for a fresh h, which begins some time after h.Now.
+func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: !steps || seed%3 == 0, fine: seed%4 == 1, met: met,
+		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, even: h.CountsSubWindows, met: met,
 	}
-	w.now = now + w.rng.Int64N(1e15)
+	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
 		if rules := w.limits(fmt.Sprint("rule", len(w.rules))); len(rules) > 0 {
 			w.rules, w.inForce = append(w.rules, rules), append(w.inForce, 0)
@@ -121,6 +122,9 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		}
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
+			if w.even && len(all) > 0 {
+				r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
+			}
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
@@ -197,9 +201,12 @@ func (w *walk) advance() {
 	default:
 		d = w.rng.Int64N(per) / pick[int64](w, 1, 10, 1000)
 	}
-	const lastDay = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
+	const (
+		lastDay = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
+		longest = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
+	)
 	switch {
-	case w.now+d <= 0 || w.now+d > lastDay:
+	case w.now+d <= 0 || w.now+d > lastDay || w.real+d > longest:
 		return
 	case d >= 0:
 		w.real += d

@@ -10,6 +10,15 @@ import (
 	"github.com/weir-go/weir/core/internal/reference"
 )
 
+func ofReference(*testing.T) *Harness {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	return &Harness{
+		Store:   reference.New(func() int64 { return now }),
+		Advance: func(d time.Duration) { now += d.Microseconds() },
+		Now:     func() time.Time { return time.UnixMicro(now) },
+	}
+}
+
 // Over more histories than a store is compared in by default, the engine equals the oracle, and the
 // histories meet every situation that they are meant for.
 func TestHistories_EverySituation(t *testing.T) {
@@ -17,14 +26,7 @@ func TestHistories_EverySituation(t *testing.T) {
 	if testing.Short() {
 		n /= 4
 	}
-	met := compare(&subject{T: t, promise: "the engine", newHarness: func(*testing.T) *Harness {
-		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-		return &Harness{
-			Store:   reference.New(func() int64 { return now }),
-			Advance: func(d time.Duration) { now += d.Microseconds() },
-			Now:     func() time.Time { return time.UnixMicro(now) },
-		}
-	}}, n)
+	met := compare(&subject{T: t, promise: "The engine equals the oracle.", newHarness: ofReference}, n)
 	for _, name := range situations {
 		if met[name] < n/4 {
 			t.Errorf("got %d times %q in %d histories, expected at least %d", met[name], name, n, n/4)
@@ -50,7 +52,7 @@ var situations = []string{
 // they say is so.
 func TestOracle_LeastTimes(t *testing.T) {
 	for seed := range uint64(200) {
-		w := newWalk(seed, 1_700_000_000_000_000, true, make(map[string]int))
+		w := newWalk(seed, ofReference(t), make(map[string]int))
 		var o oracle.Oracle
 		for range 100 {
 			call := w.next()
