@@ -34,7 +34,8 @@ type Harness struct {
 	Now func() time.Time
 	// GivesBack is set for a Store that undoes decisions over several keys
 	// instead of not beginning them. It may lose state that means nothing any
-	// more, which shows if the clock then steps back: the histories do not.
+	// more, which shows if the clock then steps back or the period of a window
+	// changes: the histories do neither.
 	GivesBack bool
 	// CountsSubWindows is set for a Store that keeps the count of each sub-window of a
 	// sliding window instead of the times of the events. After a change of their length it

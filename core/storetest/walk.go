@@ -21,11 +21,12 @@ type walk struct {
 	rng    *rand.Rand
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
-	even   bool  // the sub-windows of a name keep their length
 	now    int64 // of the clock of the store
 	real   int64 // of a clock that never steps
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
+
+	lasting func(driver.Algorithm) bool // all limits of a name have the same period and sub-windows
 
 	rules   [][]*oracle.Rule // of every name: the limits that it has, one after the other
 	inForce []int            // of every name: which of them it has now
@@ -46,7 +47,10 @@ type held struct {
 func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, even: h.CountsSubWindows, met: met,
+		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, met: met,
+		lasting: func(a driver.Algorithm) bool {
+			return h.GivesBack && !a.IsBucket() || h.CountsSubWindows && a == driver.SlidingWindow
+		},
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
@@ -122,9 +126,9 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		}
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
-			if w.even && len(all) > 0 {
-				r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
-			}
+		}
+		if len(all) > 0 && w.lasting(driverAlgorithms[r.Algorithm]) {
+			r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
