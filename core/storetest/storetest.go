@@ -37,10 +37,10 @@ type Harness struct {
 	// more, which shows if the clock then steps back or the period of a window
 	// changes: the histories do neither.
 	GivesBack bool
-	// CountsSubWindows is set for a Store that keeps the count of each sub-window of a
-	// sliding window instead of the times of the events. After a change of their length it
-	// counts events for up to a sub-window longer: the histories do not change it.
-	CountsSubWindows bool
+	// FixedPeriods is set for a Store that may count events for longer than the definition of
+	// the algorithm says, after a change of the period or sub-windows of a sliding log or
+	// sliding window: the histories do not change them.
+	FixedPeriods bool
 }
 
 // Run runs the suite. It calls newHarness once for every case, and for every

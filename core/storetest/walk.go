@@ -49,7 +49,7 @@ func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
 		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, met: met,
 		lasting: func(a driver.Algorithm) bool {
-			return h.GivesBack && !a.IsBucket() || h.CountsSubWindows && a == driver.SlidingWindow
+			return h.GivesBack && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
 		},
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
@@ -295,17 +295,18 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.met["undo of a part"]++
 	}
-	rest := h.cost - c.Cost
-	if rest > 0 {
-		m, own = m.Keep(c.Rule, rest), w.catalog[c.Rule].Keep(own, rest)
-	}
-	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
-	own.Age, c.Receipt = m.Age, &m
 	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
-	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && w.one(3) {
+	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && (w.fine || w.one(3)) {
 		c.Rule = r
 		w.met["undo under another limit"]++
 	}
+	rest := h.cost - c.Cost
+	if rest > 0 {
+		r := pick(w, h.charge.Rule, c.Rule)
+		m, own = m.Keep(r, rest), w.catalog[r].Keep(own, rest)
+	}
+	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
+	own.Age, c.Receipt = m.Age, &m
 	if w.now-m.At < m.Age {
 		w.met["undo after a step back"]++
 	}
