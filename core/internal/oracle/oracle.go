@@ -1,7 +1,7 @@
 // Package oracle defines the rate limiting algorithms: each in its textbook form, in exact rational
-// numbers and plain lists, without a thought for speed. Tests compare the answers of stores with its
-// answers, in every field. It shares no code with the engine that the stores share, so a fault of
-// that engine shows as a difference.
+// numbers and plain lists, without a thought for speed. Package core/storetest compares the answers of
+// stores with its answers, in every field. It shares no code with the engine that the stores share, so
+// a fault of that engine shows as a difference.
 //
 // A paragraph that begins with RULE is a choice that the definition of an algorithm leaves open, with
 // the reason for it. Two rules hold for all algorithms:
