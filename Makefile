@@ -24,7 +24,7 @@ help: ## list what there is to do
 # and "alloc" are in the names of those tests, and of the case in the contract of the adapters.
 # The race detector needs cgo, which Go switches off by itself where it has seen
 # no C compiler.
-BUDGETS := ./core ./core/denycache ./core/lease ./nethttplimit ./ginlimit ./echolimit
+BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./nethttplimit ./ginlimit ./echolimit
 
 .PHONY: test
 test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without

@@ -13,7 +13,7 @@ import (
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // zero means 1; less is an [ErrNegativeCost]
+	Cost    int    // zero means 1, unlike in AllowN: to take nothing, set Peek; less is an [ErrNegativeCost]
 	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
 	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
 	MaxDelay time.Duration
@@ -33,7 +33,7 @@ func (a Ask) withCost(n int) Ask {
 // sum, and share its State. Of Peeks that meet, the largest counts; a Peek that meets an
 // Ask that charges is left out.
 //
-// All limiters must have the same Store ([ErrManyStores]). On a Redis Cluster,
+// All limiters must have the same Store ([ErrInvalidAsk]). On a Redis Cluster,
 // asks of different keys may be denied together although a moment later each
 // would have been admitted, but are not admitted beyond a limit: see redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
@@ -51,14 +51,14 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 
 func (b *batch) addAll(asks []Ask) error {
 	if len(asks) == 0 {
-		return fmt.Errorf("%w: no asks", ErrNoAsks)
+		return fmt.Errorf("%w: there is none", ErrInvalidAsk)
 	}
 	for i, a := range asks {
 		switch {
 		case a.Limiter == nil:
-			return fmt.Errorf("%w: ask %d has no limiter", ErrNoAsks, i)
+			return fmt.Errorf("%w: ask %d has no limiter", ErrInvalidAsk, i)
 		case a.Limiter.store != asks[0].Limiter.store:
-			return fmt.Errorf("%w: asks 0 and %d", ErrManyStores, i)
+			return fmt.Errorf("%w: asks 0 and %d have different stores", ErrInvalidAsk, i)
 		}
 		if err := b.add(a, driver.Spend); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (s *contractStore) count(charges []driver.Charge) {
 // documented are the errors of package core that calls with any arguments may return over a
 // Store that works.
 var documented = []error{
-	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrNegativeDelay, core.ErrNoAsks, core.ErrManyStores,
+	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrInvalidAsk,
 	core.ErrNeverAdmitted, core.ErrDeadlineTooNear, context.Canceled, context.DeadlineExceeded,
 }
 
@@ -182,7 +182,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 		case 0:
 			err = r.Extend(ctx, c.asks()...)
 		case 1:
-			err = r.Settle(ctx, min(n, 1<<40)) // the charges of a Reservation are summed in an int
+			err = r.Settle(ctx, n) // the charges of a Reservation are summed in an int
 		case 2:
 			err = r.Refund(ctx)
 		case 3:

@@ -26,8 +26,8 @@ type Decision struct {
 	n     int
 }
 
-// A State is what one Rule says about its part of a Decision. Rule has the limit
-// that was in force, which of a [Rule.Elastic] one may be larger than it was made.
+// A State is what one Rule says about its part of a Decision. Rule has the limit that was in
+// force, which for a [Rule.Elastic] may be larger than the one that it was made with.
 //
 // Window is the span that Remaining belongs to. For windows and logs, no more than
 // Remaining can be used within it. For a bucket, which refills all the time, it is the

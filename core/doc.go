@@ -9,6 +9,15 @@
 //	       ◀───────────────         ◀───────────────  memory or Redis
 //	            Decision                 states
 //
+// For example, with github.com/weir-go/weir/core/memstore:
+//
+//	store := memstore.New()
+//	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(100))))
+//	d, err := api.Allow(ctx, "203.0.113.9")
+//
+// For HTTP, packages nethttplimit, ginlimit and echolimit of this module make a middleware of
+// a Limiter, and package keyfunc the keys.
+//
 // All Rules of a Limiter, and all asks of one [AllowTogether], are decided together:
 // either every one of them is charged or none is.
 //
@@ -22,8 +31,9 @@
 //   - [SlidingLog] remembers every admitted event and never admits more than Events
 //     in any span of Per. Its memory grows with Events. Right where the number is a
 //     promise: logins, messages, payments.
-//   - [SlidingWindow] makes the same promise with a state of bounded size, and keeps
-//     it up to a sub-window too strictly. Right for large limits.
+//   - [SlidingWindow] makes the same promise with a state of bounded size. It is slightly too
+//     strict: an event counts for up to one sub-window longer, a second of a minute. Right for
+//     large limits.
 //   - [FixedWindow] counts by the clock, and admits up to twice the limit across an
 //     edge. Right where the edge is the point: a quota a day.
 //

@@ -12,8 +12,7 @@ import (
 //
 // spare says how much is free now: 0 or less is nothing and leaves the limit as it
 // is, 1 or more is everything and makes it upTo times as large, and in between the
-// limit is in between, in steps of a tenth (a hundredth may be missing to a step),
-// without fractions of an event. Not a
+// limit is in between, in steps of a tenth, without fractions of an event. Not a
 // number is nothing. spare is called on every decision, from many goroutines, so it
 // must be quick; package core/load has ready-made ones.
 //

@@ -25,7 +25,9 @@ type Limiter struct {
 //
 // What cannot be run is refused here, with a [RuleError] that names the rule
 // and the field: no rules, a zero limit, a limit that cannot be represented
-// exactly, a name that is taken on s by another definition.
+// exactly, a name that two of the rules have, or that another definition has on s. Processes
+// that share s may have different limits for a while, as when a new version is rolled out:
+// each decides by its own, over the same state.
 func New(s Store, rules ...Rule) (*Limiter, error) {
 	if argument.IsNil(s) {
 		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)
@@ -78,25 +80,27 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 //
 // The error says that no decision could be made ([ErrUnavailable], or the error
 // of ctx); the Decision is then zero. Whether an error lets the event through is
-// the caller's choice. It may have been charged, and if so once.
+// the caller's choice. The event may have been charged, but never twice.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	return l.take(ctx, key, driver.Spend, 1)
 }
 
-// AllowN is Allow for an event that weighs n. Zero is a [Limiter.Peek], less is
-// an [ErrNegativeCost], and more than the capacity of a rule is denied with
+// AllowN is Allow for an event that weighs n. Zero takes nothing and is denied while nothing
+// is left, as [Limiter.Peek]; less is an [ErrNegativeCost], and more than the capacity of a rule is denied with
 // [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Decision, error) {
 	return l.take(ctx, key, driver.Spend, n)
 }
 
-// Peek says what Allow would say, and takes nothing.
+// Peek says whether Allow would admit an event, and takes nothing. Its States say what is left
+// with the event not taken.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.take(ctx, key, driver.Peek, 1)
 }
 
-// Reset forgets all that key has used of this limiter's rules, and says whether that was
-// anything.
+// Reset forgets all that key has used of this limiter's rules, and reports whether that was
+// anything: what has refilled or expired is nothing. The key is that of the key function
+// (package keyfunc).
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	b := batches.Get().(*batch)
 	defer b.free()
@@ -117,8 +121,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 // not to count. Zero does nothing; less is an [ErrNegativeCost].
 //
 // Credit is not tied to a decision. Crediting twice, or crediting an event that was denied
-// or has expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a
-// [LeakyBucket] it frees the end of the queue, for which an event may be waiting already.
+// or has expired, frees capacity that other events used. Prefer [Reservation.Refund]. Of a
+// [LeakyBucket] it frees the end of the queue, which another event may already have been told
+// as its turn.
 func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 	return l.adjust(ctx, key, driver.Credit, n)
 }
@@ -206,7 +211,7 @@ func (b *batch) add(a Ask, op driver.Op) error {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	}
 	if a.MaxDelay < 0 {
-		return fmt.Errorf("%w: %v", ErrNegativeDelay, a.MaxDelay)
+		return fmt.Errorf("%w: a MaxDelay of %v", ErrInvalidAsk, a.MaxDelay)
 	}
 	cost := max(a.Cost, 1)
 	if a.Peek {

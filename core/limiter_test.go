@@ -41,7 +41,7 @@ func TestNewRefuses(t *testing.T) {
 		"a burst of 200 years":     {core.TokenBucket("r", core.PerDay(1).WithBurst(73_000)), "limit"},
 		"a log with a burst":       {core.SlidingLog("r", good.WithBurst(5)), "burst"},
 		"no sub-windows":           {core.SlidingWindow("r", good).SubWindows(0), "sub-windows"},
-		"too many sub-windows":     {core.SlidingWindow("r", good).SubWindows(core.MaxSubWindows + 1), "sub-windows"},
+		"too many sub-windows":     {core.SlidingWindow("r", good).SubWindows(driver.MaxSubWindows + 1), "sub-windows"},
 		"sub-windows of a bucket":  {core.TokenBucket("r", good).SubWindows(5), "sub-windows"},
 		"softer than soft":         {core.TokenBucket("r", good).Soft(1001), "soft"},
 		"a negative softness":      {core.TokenBucket("r", good).Soft(-1), "soft"},
@@ -191,10 +191,10 @@ func TestAllowTogetherRefuses(t *testing.T) {
 		asks []core.Ask
 		want error
 	}{
-		"nothing":         {nil, core.ErrNoAsks},
-		"no limiter":      {[]core.Ask{{Key: "k"}}, core.ErrNoAsks},
-		"no 2nd limiter":  {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Key: "k"}}, core.ErrNoAsks},
-		"two stores":      {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: b, Key: "k", Cost: 1}}, core.ErrManyStores},
+		"nothing":         {nil, core.ErrInvalidAsk},
+		"no limiter":      {[]core.Ask{{Key: "k"}}, core.ErrInvalidAsk},
+		"no 2nd limiter":  {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Key: "k"}}, core.ErrInvalidAsk},
+		"two stores":      {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: b, Key: "k", Cost: 1}}, core.ErrInvalidAsk},
 		"a negative cost": {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: a, Key: "k2", Cost: -1}}, core.ErrNegativeCost},
 	} {
 		if d, err := core.AllowTogether(ctx, c.asks...); !errors.Is(err, c.want) || d.Allowed {

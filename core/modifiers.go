@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // with returns r with a change.
@@ -12,9 +14,9 @@ func (r Rule) with(change func(*definition)) Rule {
 	return made(d)
 }
 
-// SubWindows returns r with n sub-windows, 1 to [MaxSubWindows]. More of them
-// make the rule less strict, its state larger, and in Redis decisions with a cost
-// above one slower. It has no meaning for other algorithms than [SlidingWindow], and
+// SubWindows returns r with n sub-windows, 1 to 120: then they are half a second each of a
+// minute, half a minute each of an hour. More of them make the rule less strict, its state
+// larger, and in Redis decisions with a cost above one slower. It has no meaning for other algorithms than [SlidingWindow], and
 // New then says so.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
@@ -22,9 +24,6 @@ func (r Rule) SubWindows(n int) Rule {
 	}
 	return r.with(func(d *definition) { d.SubWindows = n })
 }
-
-// SubWindowCount is the number of sub-windows of a [SlidingWindow], else zero.
-func (r Rule) SubWindowCount() int { return r.def().SubWindows }
 
 // Soft returns r as soft throttling: percent more than the limit is let through,
 // and flagged in [State.Soft] and, by the adapters, in a header field. What is
@@ -58,7 +57,7 @@ func (r Rule) IsShadow() bool { return r.def().Shadow }
 // modifiers is what String says beyond the limit.
 func (r *definition) modifiers() string {
 	var b strings.Builder
-	if r.Algorithm == AlgorithmSlidingWindow && r.SubWindows != DefaultSubWindows {
+	if r.Algorithm == driver.SlidingWindow && r.SubWindows != DefaultSubWindows {
 		fmt.Fprintf(&b, " in %d sub-windows", r.SubWindows)
 	}
 	if r.Soft > 0 {

@@ -110,7 +110,7 @@ func TestElasticAndSoft(t *testing.T) {
 
 func TestNegativeDelay(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.LeakyBucket("r", core.PerSecond(1))))
-	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "k", Cost: 1, MaxDelay: -1}); !errors.Is(err, core.ErrNegativeDelay) {
+	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "k", Cost: 1, MaxDelay: -1}); !errors.Is(err, core.ErrInvalidAsk) {
 		t.Error(err)
 	}
 }

@@ -55,8 +55,8 @@ func (p *part) age() int64 {
 const maxParts = 16
 
 // Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
-// than n. Of a denied event nothing is reserved. An error says, as it does of
-// AllowN, that it may have been charged, once.
+// than n. Of a denied event nothing is reserved, and to settle or refund it does nothing. On an
+// error the Reservation is nil; the event may have been charged, but never twice.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key}.withCost(n))
 }
@@ -115,7 +115,7 @@ func newPart(n int) part {
 // their States unchanged; Refund refunds them. Extend of a denied event does nothing. An
 // error says that asks may have been charged, once; r is unchanged.
 //
-// All limiters must have the Store of r ([ErrManyStores]).
+// All limiters must have the Store of r ([ErrInvalidAsk]).
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	}
 	for i, a := range asks {
 		if a.Limiter != nil && a.Limiter.store != r.store {
-			return fmt.Errorf("%w: the reservation and ask %d", ErrManyStores, i)
+			return fmt.Errorf("%w: the reservation and ask %d have different stores", ErrInvalidAsk, i)
 		}
 	}
 	more, err := ReserveTogether(ctx, asks...)
@@ -166,7 +166,7 @@ func (r *Reservation) adopt(more *Reservation) {
 func (r *Reservation) remember(p part) {
 	if len(r.parts) == maxParts {
 		for i, cost := range r.parts[0].costs {
-			r.lost[i] += cost
+			r.lost[i] = saturated(r.lost[i], cost)
 		}
 		r.parts = r.parts[1:]
 	}
@@ -184,8 +184,8 @@ func (r *Reservation) Decision() Decision {
 // Refund gives back all that the event took, from every rule of every ask: what
 // has not been forgotten or refilled in the meantime, so that no limit is ever
 // exceeded by it. Doing it again does nothing. After the clock of the Store has stepped back
-// by more than a second, it gives back less, or nothing. Only a [Limiter.Reset] is not known to it:
-// what was taken before one is not to be given back after it.
+// by more than a second, it gives back less, or nothing. Do not refund an event
+// that was taken before a [Limiter.Reset]: that may free what later events took.
 //
 // A place in the queue of a [LeakyBucket] is given back only while it is the last:
 // those behind it know their turns.
@@ -202,7 +202,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	defer r.mu.Unlock()
 	places := make([]int, len(r.asks))
 	for i := range r.asks {
-		if r.asks[i].Rule.Algorithm() == AlgorithmLeakyBucket {
+		if r.asks[i].Rule.Algorithm() == driver.LeakyBucket {
 			places[i] = r.charged(i)
 		}
 	}
@@ -213,8 +213,8 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
 // cost the same from then on. Settling the same cost again does nothing; less than zero
-// is an [ErrNegativeCost]. The last 16 differences that were charged are remembered;
-// those before stay charged.
+// is an [ErrNegativeCost]. After more than 16
+// raises, the oldest can no longer be lowered or refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again.
@@ -249,7 +249,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 func (r *Reservation) charged(i int) int {
 	sum := r.lost[i]
 	for _, p := range r.parts {
-		sum += p.costs[i]
+		sum = saturated(sum, p.costs[i])
 	}
 	return sum
 }

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"sync"
 	"testing"
@@ -219,9 +220,9 @@ func TestReservationExtend_impossible(t *testing.T) {
 		err  error // of the Store
 		want error
 	}{
-		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrManyStores},
-		"no asks":       {r, nil, nil, core.ErrNoAsks},
-		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrNoAsks},
+		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
+		"no asks":       {r, nil, nil, core.ErrInvalidAsk},
+		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
 		"negative cost": {r, []core.Ask{{Limiter: l, Key: "k", Cost: -1}}, nil, core.ErrNegativeCost},
 		"store fails":   {r, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, core.ErrUnavailable, core.ErrUnavailable},
 		"denied":        {denied, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, nil, nil},
@@ -263,6 +264,23 @@ func TestReservationExtend_concurrent(t *testing.T) {
 	for i := range 8 {
 		if got := used(t, l, strconv.Itoa(i))[0]; got != 12 {
 			t.Errorf("key %d has %d in use, want 12: it was asked four times", i, got)
+		}
+	}
+}
+
+// The store refuses charges that break its contract, such as a cost below 1.
+func TestReservation_Settle_sumAboveMaxInt(t *testing.T) {
+	ctx := t.Context()
+	l := core.Must(core.New(reference.New(func() int64 { return 1 << 50 }), core.LeakyBucket("queue", core.PerSecond(10))))
+	r := reserve(t, l, "k", 1)
+	for i, step := range []func() error{
+		func() error { return r.Settle(ctx, math.MaxInt) },
+		func() error { _, err := l.Reset(ctx, "k"); return err },
+		func() error { return r.Extend(ctx, core.Ask{Limiter: l, Key: "k"}) },
+		func() error { return r.LeaveQueue(ctx) },
+	} {
+		if err := step(); err != nil {
+			t.Errorf("step %d: got %v, expected nil", i, err)
 		}
 	}
 }

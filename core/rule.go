@@ -7,26 +7,13 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Algorithm names how a Rule counts. Its String is the name used in configuration, such
-// as "token_bucket". The zero Algorithm is none.
-type Algorithm = driver.Algorithm
-
-// The algorithms.
-const (
-	AlgorithmTokenBucket   = driver.TokenBucket
-	AlgorithmSlidingLog    = driver.SlidingLog
-	AlgorithmLeakyBucket   = driver.LeakyBucket
-	AlgorithmFixedWindow   = driver.FixedWindow
-	AlgorithmSlidingWindow = driver.SlidingWindow
-)
-
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy
-// it freely. Copies of one Rule are equal (==), and two Rules that were made alike are not.
-// [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
+// it freely. [New] reports the faults of a Rule. The zero Rule is none, and New refuses it.
 //
-// The name is the namespace of the Rule's state on a Store: two Limiters with
-// the same Rule share it, on purpose. It is 1 to 64 characters of printable
-// ASCII, and it is sent to clients in the RateLimit-Policy field.
+// The name is the namespace of the Rule's state on a Store: Rules that were made alike are the
+// same Rule there and share their state, on purpose. (Only copies of one Rule are equal by ==.)
+// The same name with another definition is an [ErrRuleConflict]. A name is 1 to 64 characters
+// of printable ASCII, and it is sent to clients in the RateLimit-Policy field.
 type Rule struct{ d *definition }
 
 // A definition is a Rule with all that follows from it. It does not change after compile.
@@ -42,10 +29,9 @@ type definition struct {
 // TokenBucket is a rule whose bucket holds l.Burst events and refills
 // continuously at l.Events per l.Per. A full bucket admits Burst events at once.
 //
-// It runs in the virtual-scheduling form of ITU-T I.371 (GCRA), which is exact
-// to the microsecond for any rate.
+// It is exact to the microsecond for any rate (ITU-T I.371, GCRA).
 func TokenBucket(name string, l Limit) Rule {
-	return newRule(name, AlgorithmTokenBucket, l)
+	return newRule(name, driver.TokenBucket, l)
 }
 
 // LeakyBucket is a queue of l.Burst events that drains at l.Events per l.Per. An
@@ -56,7 +42,7 @@ func TokenBucket(name string, l Limit) Rule {
 // The departures of events with times that do not fall on a microsecond are
 // rounded up to one, each by itself, so that the rate does not drift.
 func LeakyBucket(name string, l Limit) Rule {
-	return newRule(name, AlgorithmLeakyBucket, l)
+	return newRule(name, driver.LeakyBucket, l)
 }
 
 // FixedWindow is a rule that admits l.Events in every window of l.Per, counted
@@ -72,14 +58,14 @@ func LeakyBucket(name string, l Limit) Rule {
 // Where that matters, use [SlidingWindow] or [SlidingLog]. l.Burst must be zero
 // or l.Events.
 func FixedWindow(name string, l Limit) Rule {
-	return newRule(name, AlgorithmFixedWindow, l)
+	return newRule(name, driver.FixedWindow, l)
 }
 
 // SlidingLog is a rule that admits at most l.Events in any span of l.Per. It
 // remembers every admitted event, and only those: 16 to 32 bytes each in
 // memory, about 7 in Redis. l.Burst must be zero or l.Events.
 func SlidingLog(name string, l Limit) Rule {
-	return newRule(name, AlgorithmSlidingLog, l)
+	return newRule(name, driver.SlidingLog, l)
 }
 
 // SlidingWindow is a rule that admits at most l.Events in any span of l.Per, like
@@ -94,23 +80,17 @@ func SlidingLog(name string, l Limit) Rule {
 // bursts at the edges.) [Rule.SubWindows] changes their number. l.Burst must be
 // zero or l.Events.
 func SlidingWindow(name string, l Limit) Rule {
-	return newRule(name, AlgorithmSlidingWindow, l)
+	return newRule(name, driver.SlidingWindow, l)
 }
 
-// The number of sub-windows of a [SlidingWindow]. A decision with a cost above one
-// may have to read all of them, a refund to write all of them. With MaxSubWindows
-// that takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis
-// gives to hashes of up to 128 fields. 120 sub-windows are half a second each of a
-// minute, half a minute each of an hour.
-const (
-	DefaultSubWindows = 60
-	MaxSubWindows     = driver.MaxSubWindows
-)
+// DefaultSubWindows is the number of sub-windows of a [SlidingWindow] that [Rule.SubWindows]
+// has not changed.
+const DefaultSubWindows = 60
 
-func newRule(name string, a Algorithm, l Limit) Rule {
+func newRule(name string, a driver.Algorithm, l Limit) Rule {
 	d := definition{limit: l}
 	d.Name, d.Algorithm = name, a
-	if a == AlgorithmSlidingWindow {
+	if a == driver.SlidingWindow {
 		d.SubWindows = DefaultSubWindows
 	}
 	return made(d)
@@ -164,10 +144,11 @@ func (r *definition) invalid(field, reason string) *RuleError {
 // Name is the rule's name.
 func (r Rule) Name() string { return r.def().Name }
 
-// Algorithm is how the rule counts.
-func (r Rule) Algorithm() Algorithm { return r.def().Algorithm }
+// Algorithm is how the rule counts. Its String is "token_bucket", "leaky_bucket",
+// "fixed_window", "sliding_log" or "sliding_window".
+func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 
-// Limit is the limit as it was given.
+// Limit is the limit. Of a Rule in a [State], it is the limit that was in force.
 func (r Rule) Limit() Limit { return r.def().limit }
 
 // Capacity is the limit itself: the burst of a bucket, the events of a window or

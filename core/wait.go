@@ -15,17 +15,19 @@ import (
 const MaxWaiters = 10_000
 
 // Wait blocks until an event of key is admitted and its Delay is over, and takes
-// it. It returns an error, having taken nothing, when
+// it. It returns an error when
 //
-//   - ctx ends: the error of ctx. A reservation of an event that was being held is
-//     given back, as in [Reservation.Refund];
+//   - ctx ends: the error of ctx. If the event was held already, its place is given back, as
+//     by [Reservation.Refund];
 //   - the event can never be admitted: [ErrNeverAdmitted];
 //   - it cannot be admitted before the deadline of ctx, with the events of the callers
 //     that wait before it in this process: [ErrDeadlineTooNear], at once and not when the
 //     deadline comes;
 //   - [MaxWaiters] wait already: [ErrTooManyWaiters];
-//   - the Store fails: its error. The event may then have been charged, once, as
-//     it may if ctx ends while a Store on a network is being asked.
+//   - the Store fails: its error.
+//
+// Nothing is taken then; only if the Store fails, or ctx ends while a Store on a network is
+// being asked, may the event have been charged, but never twice.
 //
 // Callers that wait for the same key in this process go in the order of arrival. Other
 // processes, and calls of Allow, may go between. With several rules, or where costs do not
@@ -158,7 +160,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return Never
 	}
 	switch {
-	case s.Rule.Algorithm() == AlgorithmLeakyBucket:
+	case s.Rule.Algorithm() == driver.LeakyBucket:
 		// A place in the queue that is free when the wait is over has a turn after that.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
@@ -169,14 +171,14 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return 0
 	case total <= capacity:
 		return s.RetryAfter
-	case s.Rule.Algorithm() == AlgorithmTokenBucket:
+	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// More than a window holds. What is beyond goes a period after what is capacity before it.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window
-	if s.Rule.Algorithm() == AlgorithmFixedWindow {
+	if s.Rule.Algorithm() == driver.FixedWindow {
 		whole = max(0, total-remaining-1) / capacity
 	} else if total-whole*capacity <= remaining {
 		first = 0

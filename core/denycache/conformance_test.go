@@ -106,7 +106,7 @@ func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
 }
 
 func isLog(r *driver.Compiled) bool {
-	return r.Algorithm() == core.AlgorithmSlidingLog || r.Algorithm() == core.AlgorithmSlidingWindow
+	return r.Algorithm() == driver.SlidingLog || r.Algorithm() == driver.SlidingWindow
 }
 
 // compare holds a Verdict to what is promised of one that is told here. Of a rule
@@ -131,7 +131,7 @@ func (w *witness) compare(got, want *driver.Charge) error {
 		return fmt.Errorf("%v, cost %d: RetryAfter is %v, want %v and at most %v more", got.Rule, got.Cost, g.RetryAfter, s.RetryAfter, most)
 	case g.ResetAfter < s.ResetAfter || g.ResetAfter > s.ResetAfter+2*w.there+time.Microsecond:
 		return fmt.Errorf("%v: ResetAfter is %v, want %v", got.Rule, g.ResetAfter, s.ResetAfter)
-	case g.Remaining > s.Remaining || g.Remaining >= got.Cost && got.Rule.Algorithm() != core.AlgorithmLeakyBucket:
+	case g.Remaining > s.Remaining || g.Remaining >= got.Cost && got.Rule.Algorithm() != driver.LeakyBucket:
 		return fmt.Errorf("%v, cost %d: %d remain, want %d", got.Rule, got.Cost, g.Remaining, s.Remaining)
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestForeseen(t *testing.T) {
 				asked := b.behind.Calls()
 				got := ask(t, l, "k", 1).State(0)
 				here := b.behind.Calls() == asked
-				bucket := rule.Algorithm() == core.AlgorithmTokenBucket || rule.Algorithm() == core.AlgorithmLeakyBucket
+				bucket := rule.Algorithm() == driver.TokenBucket || rule.Algorithm() == driver.LeakyBucket
 				if want := soft == 0 && (!bucket || events == 6); here != want {
 					t.Errorf("%v: foreseen %v, want %v", rule, here, want)
 				}

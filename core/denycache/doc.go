@@ -1,4 +1,4 @@
-// Package denycache is a [core.Store] over a Store: a key that has been denied
+// Package denycache is a Store over a Store: a key that has been denied
 // costs no round trip until it may succeed again.
 //
 //	store := denycache.New(redisstore.New(rdb))
@@ -20,7 +20,7 @@
 // least wait that the Store named is over, counted from before the Store was asked.
 // One rule that denies is enough to deny a decision. A smaller cost, and a rule whose
 // limit has changed (an elastic one that has grown), are asked for. A
-// [core.Rule.Shadow] denies nothing here either.
+// core.Rule.Shadow denies nothing here either.
 //
 // An event that is admitted and takes the last of a limit says by that when the next
 // will fit. So a key that is kept busy costs one call of the Store for what it is
@@ -31,7 +31,7 @@
 // front of a denycache, not behind it.
 //
 // What makes room earlier is noticed. Reset, Credit, Debit and undoing a
-// [core.Reservation], done through this Store, make it forget at once what it knows
+// core.Reservation, done through this Store, make it forget at once what it knows
 // of the key. What another process does, or who goes past this Store, is noticed
 // within [MaxAge], for a denial is believed no longer than that. So is a clock that
 // is set: of the Store's clock only the rate is relied on. And so is a Store that
@@ -43,8 +43,8 @@
 // RetryAfter is what is left of the wait that the Store named, counted from when
 // its answer was here. It is too long by the round trip at most, never too short:
 // who waits that long finds room, if nobody else comes. So is what is told about a
-// larger cost than the Store was asked about, but for a [core.SlidingLog] or
-// [core.SlidingWindow], of which nobody but the Store knows when a second event
+// larger cost than the Store was asked about, but for a core.SlidingLog or
+// core.SlidingWindow, of which nobody but the Store knows when a second event
 // leaves: each of the first four costs of a rule and key is asked for once. Between
 // those, a cost is told the time of the next larger one.
 //

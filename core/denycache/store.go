@@ -8,7 +8,6 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
@@ -16,7 +15,7 @@ import (
 // A Store remembers what the Store behind it has denied. It is made by [New], is
 // safe for concurrent use, and needs no closing: it has no goroutine.
 type Store struct {
-	next    core.Store
+	next    driver.Store
 	maxAge  int64
 	start   time.Time
 	clock   func() int64
@@ -29,7 +28,7 @@ type Store struct {
 
 // New returns a Store over next that remembers nothing yet. It panics if next or an option
 // is nil.
-func New(next core.Store, opts ...Option) *Store {
+func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("denycache: New", "next", next)
 	c := config{maxKeys: DefaultMaxKeys, maxAge: DefaultMaxAge}
 	argument.Apply("denycache: New", &c, opts)

@@ -88,7 +88,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 		return s, false
 	}
 	if c.Receipt != nil {
-		*c.Receipt = r.receipt(now)
+		*c.Receipt = r.Receipt(now)
 	}
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
@@ -113,7 +113,7 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		return State{}
 	case Debit:
 		if c.Receipt != nil {
-			*c.Receipt = r.receipt(now)
+			*c.Receipt = r.Receipt(now)
 		}
 		s = e.debit(s, *r, now, cost)
 	case Credit:

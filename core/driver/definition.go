@@ -24,7 +24,10 @@ type Definition struct {
 	Text string // the rule in messages; if it is empty, its algorithm and name
 }
 
-// MaxSubWindows is the largest number of sub-windows of a SlidingWindow.
+// MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
+// above one may have to read all of them, a refund to write all of them. With MaxSubWindows
+// that takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis
+// gives to hashes of up to 128 fields.
 const MaxSubWindows = 120
 
 const (

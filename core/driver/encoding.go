@@ -1,24 +1,21 @@
 package driver
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // The encoding of a State: nothing for the zero State; else a version, then integers as
 // unsigned varints: the time, amount and debt, or for each run of a log the time since the
-// run before and the number of events.
+// run before and the number of events. A State has one encoding.
 const (
 	wordsEncoding = 1
 	logEncoding   = 2
 )
 
-// maxTime bounds the times of a State that was decoded.
-const maxTime = 1 << 53
+// maxTime is the latest time in a State: the longest limit after the latest time of a clock.
+const maxTime = 1<<53 - 1 + Horizon
 
 // IsZero says whether s is the State of a key of which nothing is used, which need not be
 // stored. Use [Compiled.ExpiresAt] to find one that means as little.
-func (s State) IsZero() bool { return s == State{} || s.log != nil && len(*s.log) == int(s.time) }
+func (s State) IsZero() bool { return s == State{} }
 
 // AppendBinary implements encoding.BinaryAppender. The error is always nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
@@ -42,12 +39,14 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler. The error is always nil.
+// MarshalBinary implements encoding.BinaryMarshaler. The encoding of the zero State has no
+// bytes. The error is always nil.
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. Bytes that MarshalBinary did not
-// write are an [ErrCorruptState], or the State of which they are the encoding; s is unchanged
-// on an error.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It returns an [ErrCorruptState], and
+// leaves s unchanged, if b is not the encoding of a State that a rule could have written. b may
+// come from anywhere: a State that was decoded makes no op panic or overflow. UnmarshalBinary
+// does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*s = State{}
@@ -56,14 +55,11 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	d, next := decoder{rest: b[1:]}, State{}
 	switch b[0] {
 	case wordsEncoding:
-		next = State{time: d.number(maxTime), amount: d.number(maxCount), debt: d.number(maxTime)}
-		d.failed = d.failed || len(d.rest) > 0
+		next = d.words()
 	case logEncoding:
 		next = d.log()
-	default:
-		d.failed = true
 	}
-	if d.failed {
+	if d.failed || next.IsZero() {
 		return ErrCorruptState
 	}
 	*s = next
@@ -76,10 +72,10 @@ type decoder struct {
 	failed bool
 }
 
-// number reads a number, which is at most limit.
+// number reads a number in its shortest form, which is at most limit.
 func (d *decoder) number(limit int64) int64 {
 	n, size := binary.Uvarint(d.rest)
-	if size <= 0 || n > uint64(limit) || d.failed {
+	if size <= 0 || size > 1 && d.rest[size-1] == 0 || n > uint64(limit) {
 		d.failed, d.rest = true, nil
 		return 0
 	}
@@ -87,15 +83,29 @@ func (d *decoder) number(limit int64) int64 {
 	return int64(n)
 }
 
+// words reads the State of a bucket or fixed window.
+func (d *decoder) words() State {
+	s := State{time: d.number(maxTime), amount: d.number(maxCount - 1), debt: d.number(maxTime)}
+	if len(d.rest) > 0 {
+		d.failed = true
+	}
+	owed := Span{s.time - s.debt, s.amount}
+	if s.debt != 0 && (!Span{}.less(owed) || Span{Horizon, 0}.less(owed)) {
+		d.failed = true
+	}
+	return s
+}
+
 // log reads the runs of a log.
 func (d *decoder) log() State {
 	var h history
 	for at := int64(0); len(d.rest) > 0; {
-		step, n := d.number(maxTime), d.number(math.MaxInt64-h.count)
-		if at += step; at > maxTime || n == 0 || step == 0 && h.count > 0 {
+		step, n := d.number(maxTime-at), d.number(maxCount-1-h.count)
+		if n == 0 || step == 0 && h.count > 0 {
 			d.failed = true
-			return State{}
+			break
 		}
+		at += step
 		h.add(at, n)
 	}
 	return h.state(State{})

@@ -21,5 +21,5 @@ type Reading struct {
 // InUse says whether anything is used.
 func (r *Reading) InUse() bool { return r.Count > 0 || r.Used != Span{} }
 
-// receipt is that of a charge at now.
-func (r *Reading) receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }
+// Receipt is the receipt of a Spend or Debit at now, before which r was read.
+func (r *Reading) Receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }

@@ -13,9 +13,9 @@ import (
 type Answer uint8
 
 const (
-	// FailClosed decides nothing: every decision is a [core.ErrFailClosed], which is a
-	// [core.ErrUnavailable] and not a denial. Every gate answers it with 503. A decision of
-	// nothing but [core.Rule.Shadow] rules, which are never enforced, is admitted.
+	// FailClosed decides nothing: every decision is a core.ErrFailClosed, which is a
+	// core.ErrUnavailable and not a denial. Every gate answers it with 503. A decision of
+	// nothing but core.Rule.Shadow rules, which are never enforced, is admitted.
 	FailClosed Answer = iota
 	// FailOpen admits everything, and says that nothing is used.
 	FailOpen

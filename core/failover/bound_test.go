@@ -55,7 +55,7 @@ const back = 1500 * time.Millisecond
 func allowance(rule core.Rule, d time.Duration) int {
 	l := rule.Limit()
 	n := rule.Capacity() + int(d*time.Duration(l.Events)/l.Per)
-	if rule.Algorithm() == core.AlgorithmFixedWindow {
+	if rule.Algorithm() == driver.FixedWindow {
 		n += l.Events // of the window in which d begins
 	}
 	return n

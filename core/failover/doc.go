@@ -1,4 +1,4 @@
-// Package failover is a [core.Store] over two: a primary, which is usually Redis,
+// Package failover is a Store over two: a primary, which is usually Redis,
 // and a backup for the days on which that is slow, frozen or gone.
 //
 //	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
@@ -46,7 +46,7 @@
 //
 // # What counts as a failure
 //
-// [core.ErrUnavailable], the deadline, a panic, and any error that is not known to be
+// core.ErrUnavailable, the deadline, a panic, and any error that is not known to be
 // about the call itself, for a Store may return the errors of its network as they
 // are. Errors about the call, such as [driver.ErrInvalidCharge], are returned and count
 // for nothing. So does a caller that leaves: if the context of a call ends first, its

@@ -37,7 +37,7 @@ func (n *names) warn(check func() error) {
 	})
 }
 
-// Check returns a [core.ErrInvalidRule] if [FailClosedFor] or [FailOpenFor] name a rule that
+// Check returns a core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] name a rule that
 // no limiter on the Store has: with a misspelt name, the intended rule is decided by the
 // ordinary backup.
 // Call it when all limiters are made. Otherwise the first decision of the backup logs it.

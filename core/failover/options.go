@@ -33,7 +33,7 @@ func Deadline(d time.Duration) Option {
 }
 
 // Instances divides every limit by n, the number of processes that share the primary,
-// while the backup decides: see [core.Rule.Divide]. The States of such a decision
+// while the backup decides: see core.Rule.Divide. The States of such a decision
 // have the divided rule and its figures. Without it every process enforces the whole
 // limit. Instances panics if n is less than 1.
 func Instances(n int) Option {
@@ -44,7 +44,7 @@ func Instances(n int) Option {
 }
 
 // FailClosedFor makes [FailClosed] the backup of the rules of these names: without the
-// primary, a decision that one of them takes part in is a [core.ErrFailClosed], which every
+// primary, a decision that one of them takes part in is a core.ErrFailClosed, which every
 // gate answers with 503. [Store.Check] reports names that no rule has.
 func FailClosedFor(rules ...string) Option { return answerFor(FailClosed, rules) }
 

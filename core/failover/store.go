@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
 )
@@ -14,7 +13,7 @@ import (
 // A Store decides by its primary, and by its backup while that is away. It is made
 // by [New] and safe for concurrent use.
 type Store struct {
-	primary, backup core.Store
+	primary, backup driver.Store
 	config          config
 	direct          bool // the primary ends its calls in time, and is called without the timeout
 	timeout         *timeout
@@ -37,7 +36,7 @@ type Store struct {
 // of its own and with a copy of the charges, which costs a decision about two microseconds.
 //
 // Close a Store that is given up before the program ends.
-func New(primary, backup core.Store, opts ...Option) *Store {
+func New(primary, backup driver.Store, opts ...Option) *Store {
 	argument.NotNil("failover: New", "primary", primary)
 	argument.NotNil("failover: New", "backup", backup)
 	c := config{deadline: DefaultDeadline}

@@ -16,7 +16,7 @@
 //
 // # What a client sees
 //
-// Every decided request carries RateLimit-Policy and RateLimit
+// Every decided request carries the header fields (fields, for short) RateLimit-Policy and RateLimit
 // (draft-ietf-httpapi-ratelimit-headers-11, see [Headers]):
 //
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
@@ -49,7 +49,7 @@
 // missing one are charged, so that bad tokens and guesses are limited, and the fields show
 // their states. Beyond their limits the answer is 429. A key that has nothing left is
 // charged before the next key is found, so that no token is verified for a request that is
-// denied anyway. [And] states the order of the keys and the bounds.
+// denied anyway. The order of the keys, and the bounds, are described at the option [And].
 //
 // # What a request costs
 //
@@ -74,5 +74,5 @@
 // A global gate and one per route can stand behind each other. Each decides by
 // itself, and the fields list the rules of all of them; of rules with the same
 // name, the one with less left. What an outer gate took is not given back when
-// an inner one denies: use [And] where that matters.
+// an inner one denies: use the option [And] where that matters.
 package gate

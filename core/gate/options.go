@@ -12,7 +12,7 @@ import (
 
 // An Option changes how a middleware limits requests. The options are the functions of this
 // package that return one, and OnDenied of each adapter. Of two that set the same thing the
-// later counts; every [And] adds.
+// later counts; every option [And] adds.
 type Option interface{ argument.Option[config.Config] }
 
 type option = argument.OptionFunc[config.Config]
@@ -55,8 +55,8 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 // left. More than the capacity of a rule is denied without a Retry-After. A
 // negative weight is a fault: the answer is 500 unless [OnError] says otherwise.
 //
-// f runs before the key functions and the handler, so it must not read the body. What a
-// request has cost in the end, [Settle] says. Cost panics if f is nil.
+// f runs before the key functions and the handler, so it must not read the body. [Settle] corrects
+// the cost afterwards. Cost panics if f is nil.
 func Cost(f func(r *http.Request) int) Option {
 	argument.NotNil("gate: Cost", "function", f)
 	return option(func(c *config.Config) { c.Cost = f })
@@ -148,7 +148,7 @@ func FailClosed() Option {
 // result is what it does instead:
 //
 //   - 0 lets the request through, unlimited. If a key is missing, those before it have
-//     been charged (see [And]), and a request that they deny is not asked about;
+//     been charged (see the option [And]), and a request that they deny is not asked about;
 //   - 400 to 599 is the status of the answer, a [Problem];
 //   - anything else means status.
 //
@@ -158,7 +158,7 @@ func FailClosed() Option {
 //   - any other [keyfunc.ErrNoKey], status 400;
 //   - any other error of a key function, or [core.ErrNegativeCost], status 500;
 //   - the error of the Store, status 0; 503 with [FailClosed] or for a
-//     [core.ErrFailClosed]; 500 for a driver.ErrInvalidCharge;
+//     [core.ErrFailClosed]; 500 for more rules than the Store takes in one decision;
 //   - the error of a request that has ended (r.Context().Err() is not nil),
 //     status 503. The Store is not to blame. Here 0 means 503, for otherwise
 //     hanging up would be a way past the limit.

@@ -26,11 +26,12 @@ var (
 // A gate with [Cost], [RefundIf] or a leaky bucket goes both ways, as
 // [core.Reservation.Settle] does. Others charge 1 at first, and remember no more than
 // that: there a cost below what was charged is an [ErrNotReserved], unless a key was
-// charged early (see [And]).
+// charged early (see the option [And]).
 //
 // If the innermost gate has not admitted the request, the error is
 // [ErrNotAdmitted], and no gate around it is charged instead. Less than zero is a
-// [core.ErrNegativeCost]. An error of the Store says that the difference may have
+// [core.ErrNegativeCost]. The fields of the answer and [FromContext] keep telling what was
+// charged at first. An error of the Store says that the difference may have
 // been charged or given back; it is not tried again.
 //
 // Settle may be called from several goroutines, and after the request has ended:

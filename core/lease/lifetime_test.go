@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 )
 
@@ -58,7 +59,7 @@ func TestStore_HeldTokensAreLost(t *testing.T) {
 						t.Errorf("expected %d in the store, got %d", want, got)
 					}
 					time.Sleep(time.Duration(n+held+1) * time.Hour / 50_000)
-					if got := r.remaining(rule); rule.Algorithm() == core.AlgorithmTokenBucket && got != 50_000 {
+					if got := r.remaining(rule); rule.Algorithm() == driver.TokenBucket && got != 50_000 {
 						t.Errorf("expected a full bucket, got %d", got)
 					}
 				})

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/redisstore"
@@ -69,7 +70,7 @@ func TestFourProcessesOnRedis(t *testing.T) {
 				t.Logf("%+v", s.Stats())
 			}
 			most := int64(limit)
-			if rule.Algorithm() == core.AlgorithmTokenBucket {
+			if rule.Algorithm() == driver.TokenBucket {
 				most += int64(took*limit/time.Hour) + 1
 			}
 			t.Logf("%d of %d admitted, %d decisions, %d calls, %v", admitted.Load(), most, decisions.Load(), calls, took)
@@ -180,7 +181,7 @@ func TestStore_TokensInRedis(t *testing.T) {
 					t.Fatal(err)
 				}
 				refilled := 0
-				if rule.Algorithm() == core.AlgorithmTokenBucket {
+				if rule.Algorithm() == driver.TokenBucket {
 					refilled = int(time.Since(begun)/(72*time.Millisecond)) + 1
 				}
 				left := d.State(0).Remaining

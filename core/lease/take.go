@@ -127,11 +127,8 @@ func deniedBy(charges []driver.Charge) bool {
 	return false
 }
 
-// call asks the Store behind, unless ctx has ended while the caller waited for tokens.
+// call asks the Store behind.
 func (s *Store) call(ctx context.Context, charges []driver.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	s.calls.Add(1)
 	return s.next.Take(ctx, charges)
 }

@@ -1,18 +1,14 @@
 package lease_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
-	"github.com/weir-go/weir/core/memstore"
 )
 
 // A busy limit beside one of each user: what is hot is leased, what is not goes to the
@@ -155,48 +151,6 @@ func TestAllOrNone(t *testing.T) {
 			t.Fatalf("%d were admitted", admitted)
 		} else if n := r.remaining(hot) + held; n < want-10 || n > want+10 {
 			t.Errorf("%d remain, want %d: %d single events were admitted", n, want, admitted)
-		}
-	})
-}
-
-// A strict Store answers after a while, and counts the calls whose context had ended.
-type strict struct {
-	driver.Store
-	ended int
-}
-
-func (s *strict) Take(ctx context.Context, charges []driver.Charge) error {
-	if ctx.Err() != nil {
-		s.ended++
-	}
-	time.Sleep(trip)
-	return s.Store.Take(ctx, charges)
-}
-
-// A caller whose context ends while it waits for tokens does not ask the Store any more.
-func TestStore_Take_ContextEndsWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		behind := &strict{Store: memstore.New()}
-		s := lease.New(behind)
-		defer s.Close()
-		hot, log := core.FixedWindow("hot", core.PerDay(10_000_000)), core.SlidingLog("log", core.PerDay(10_000_000))
-		one, both := core.Must(core.New(s, hot)), core.Must(core.New(s, hot, log))
-		waited := 0
-		for range 2000 {
-			if _, err := one.AllowN(t.Context(), "k", 100); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(trip)
-			ctx, cancel := context.WithTimeout(t.Context(), trip)
-			begun := time.Now()
-			_, err := both.AllowN(ctx, "k", int(s.Stats().Held)+1) // a call for the token that is missing, of a trip
-			if cancel(); errors.Is(err, context.DeadlineExceeded) && time.Since(begun) == trip {
-				waited++
-			}
-			time.Sleep(trip)
-		}
-		if behind.ended > 0 || waited == 0 {
-			t.Errorf("expected no call with a context that had ended, got %d; %d decisions waited until the end of theirs", behind.ended, waited)
 		}
 	})
 }

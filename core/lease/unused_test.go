@@ -118,7 +118,7 @@ func TestStore_UnusedShare(t *testing.T) {
 			t.Run(fmt.Sprint(rule.Name(), " ", tt.limit), func(t *testing.T) {
 				t.Parallel()
 				limit := float64(tt.limit.Events) * max(1, tt.span.Seconds()/tt.limit.Per.Seconds())
-				if rule.Algorithm() == core.AlgorithmTokenBucket {
+				if rule.Algorithm() == driver.TokenBucket {
 					limit = float64(tt.limit.Events) * (1 + tt.span.Seconds()/tt.limit.Per.Seconds())
 				}
 				for _, l := range loads {

@@ -66,7 +66,7 @@ func BenchmarkTokenBucket(b *testing.B) {
 // another key.
 func BenchmarkFlood(b *testing.B) {
 	ctx := context.Background()
-	l := core.Must(core.New(memstore.New(memstore.MaxKeys(100_000)), core.TokenBucket("r", core.PerHour(10))))
+	l := core.Must(core.New(memstore.New(memstore.MaxMemory(40*100_000)), core.TokenBucket("r", core.PerHour(10))))
 	keys := million()
 	for _, k := range keys {
 		_, _ = l.Allow(ctx, k)

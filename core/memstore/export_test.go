@@ -47,7 +47,7 @@ func (s *Store) Bytes() (bytes int) {
 func size[V any](t *table[V]) int { return len(t.slots) * int(unsafe.Sizeof(slot[V]{})) }
 
 // MaxBytes returns the documented bound on Bytes when rules have spilled: 36 bytes
-// for each of MaxKeys, and for each shard the free slots that a small table has and
+// for each key that MaxMemory has room for, and for each shard the free slots that a small table has and
 // the overflow buckets.
 func (s *Store) MaxBytes(rules int) (bytes int) {
 	for i := range s.shards {

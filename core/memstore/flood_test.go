@@ -21,7 +21,7 @@ func allow(t testing.TB, l *core.Limiter, key string) core.Decision {
 	return d
 }
 
-// A flood of keys that were never seen before stays within MaxKeys, forgets no
+// A flood of keys that were never seen before stays within MaxMemory, forgets no
 // key that is spent, and does not keep a newcomer from being served.
 func TestFloodOfFreshKeys(t *testing.T) {
 	const maxKeys, flood = 10_000, 200_000
@@ -30,7 +30,7 @@ func TestFloodOfFreshKeys(t *testing.T) {
 		core.SlidingLog("r", core.PerHour(10)),
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			s := memstore.New(memstore.MaxKeys(maxKeys))
+			s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 			l := core.Must(core.New(s, rule))
 			for range 10 {
 				allow(t, l, "victim")
@@ -64,7 +64,7 @@ func TestFloodOfSpentKeys(t *testing.T) {
 		core.SlidingLog("r", core.PerHour(1)),
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			s := memstore.New(memstore.MaxKeys(maxKeys))
+			s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 			now := time.Now().UnixMicro()
 			s.SetClock(func() int64 { return now })
 			l := core.Must(core.New(s, rule))
@@ -101,7 +101,7 @@ func TestFloodOfSpentKeys(t *testing.T) {
 // pushing each other out, and the store does not outgrow its bound.
 func TestTooManyUsersAreStillLimited(t *testing.T) {
 	const users, limit = 3000, 100
-	s := memstore.New(memstore.MaxKeys(23_000)) // room for 300 full logs
+	s := memstore.New(memstore.MaxMemory(40 * 23_000)) // room for 300 full logs
 	now := time.Now().UnixMicro()
 	s.SetClock(func() int64 { return now })
 	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(limit))))
@@ -130,7 +130,7 @@ func TestTooManyUsersAreStillLimited(t *testing.T) {
 
 // Logs that grow push out what is used less, so the bound holds for them too.
 func TestGrowingLogsStayBounded(t *testing.T) {
-	s := memstore.New(memstore.MaxKeys(5000))
+	s := memstore.New(memstore.MaxMemory(40 * 5000))
 	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(1000))))
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300_000 {
@@ -143,7 +143,7 @@ func TestGrowingLogsStayBounded(t *testing.T) {
 
 // What has refilled makes room for what comes, without any cleaning up.
 func TestIdleKeysMakeRoom(t *testing.T) {
-	s := memstore.New(memstore.MaxKeys(1 << 20))
+	s := memstore.New(memstore.MaxMemory(40 * (1 << 20)))
 	now := time.Now().UnixMicro()
 	s.SetClock(func() int64 { return now })
 	l := core.Must(core.New(s, core.TokenBucket("r", core.PerSecond(1))))
@@ -170,19 +170,19 @@ func TestEachKeyHasItsOwnBucket(t *testing.T) {
 	}
 }
 
-func TestMaxKeysPanics(t *testing.T) {
+func TestMaxMemory_panics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("MaxKeys(0) did not panic")
+			t.Error("MaxMemory(0) did not panic")
 		}
 	}()
-	memstore.MaxKeys(0)
+	memstore.MaxMemory(0)
 }
 
 // A log reaches its limit, however small the store is, and stays there.
 func TestLogIsNotPushedOutByItself(t *testing.T) {
-	for _, c := range []struct{ maxKeys, events int }{{1, 10}, {100, 200}, {10_000, 200}, {memstore.DefaultMaxKeys, 20_000}} {
-		s := memstore.New(memstore.MaxKeys(c.maxKeys))
+	for _, c := range []struct{ maxKeys, events int }{{1, 10}, {100, 200}, {10_000, 200}, {memstore.DefaultMaxMemory / 40, 20_000}} {
+		s := memstore.New(memstore.MaxMemory(40 * c.maxKeys))
 		now := time.Now().UnixMicro()
 		s.SetClock(func() int64 { now++; return now })
 		l := core.Must(core.New(s, core.SlidingLog("r", core.PerDay(c.events))))
@@ -193,7 +193,7 @@ func TestLogIsNotPushedOutByItself(t *testing.T) {
 			}
 		}
 		if admitted != c.events {
-			t.Errorf("MaxKeys(%d): %d were admitted, limit %d", c.maxKeys, admitted, c.events)
+			t.Errorf("room for %d keys: %d were admitted, limit %d", c.maxKeys, admitted, c.events)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestWeightsAddUp(t *testing.T) {
 	for _, make := range []func(string, core.Limit) core.Rule{
 		core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
 	} {
-		s := memstore.New(memstore.MaxKeys(64))
+		s := memstore.New(memstore.MaxMemory(40 * 64))
 		now := time.Now().UnixMicro()
 		s.SetClock(func() int64 { return now })
 		l := core.Must(core.New(s, make("r", core.PerSecond(10))))
@@ -236,7 +236,7 @@ func TestWeightsAddUp(t *testing.T) {
 func TestSharedSpillwayCountsBoth(t *testing.T) {
 	ctx := context.Background()
 	for _, rule := range []core.Rule{core.TokenBucket("r", core.PerHour(10)), core.FixedWindow("r", core.PerHour(10))} {
-		s := memstore.New(memstore.MaxKeys(1))
+		s := memstore.New(memstore.MaxMemory(40 * 1))
 		now := time.Now().Truncate(time.Hour).UnixMicro()
 		s.SetClock(func() int64 { return now })
 		l := core.Must(core.New(s, rule))

@@ -63,7 +63,7 @@ func frozen(s *memstore.Store) {
 func TestStore_Bytes_FloodsInAnyOrder(t *testing.T) {
 	const maxKeys = 1 << 12 // 4 shards
 	for _, order := range orders() {
-		s := memstore.New(memstore.MaxKeys(maxKeys))
+		s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 		frozen(s)
 		sequence := ""
 		for rules, f := range order {
@@ -84,7 +84,7 @@ func TestStore_Bytes_FloodsInAnyOrder(t *testing.T) {
 func TestStore_NewKey_SlotsVisitedAfterFloods(t *testing.T) {
 	const maxKeys, perEviction, evictions = 1 << 12, 4 * 24, 3
 	for _, order := range orders() {
-		s := memstore.New(memstore.MaxKeys(maxKeys))
+		s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 		frozen(s)
 		sequence := ""
 		for _, f := range order {
@@ -110,7 +110,7 @@ const maxSearch = 50
 // one end of the table to the other, the entries would be crowded when the table shrinks.
 func TestStore_SearchLength_IdleKeysGiveWay(t *testing.T) {
 	const maxKeys = 1 << 14
-	s := memstore.New(memstore.MaxKeys(maxKeys))
+	s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	s.SetClock(func() int64 { return now })
 	floods[0].run(t, s, "idle", maxKeys)
@@ -131,7 +131,7 @@ func TestStore_SearchLength_IdleKeysGiveWay(t *testing.T) {
 // other, new keys would crowd ahead of that place.
 func TestStore_SearchLength_KeysOfOneSecond(t *testing.T) {
 	for _, maxKeys := range []int{12_000, 1 << 14, 20_000} {
-		s := memstore.New(memstore.MaxKeys(maxKeys))
+		s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 		s.SetClock(func() int64 { return now })
 		l := core.Must(core.New(s, core.TokenBucket("r", core.PerSecond(1))))
@@ -139,7 +139,7 @@ func TestStore_SearchLength_KeysOfOneSecond(t *testing.T) {
 			now += int64(1_100_000 / maxKeys)
 			allow(t, l, strconv.Itoa(i))
 			if i%maxKeys == 0 && s.SearchLength() > maxSearch {
-				t.Errorf("MaxKeys(%d): a search visits %.0f slots, expected at most %d", maxKeys, s.SearchLength(), maxSearch)
+				t.Errorf("room for %d keys: a search visits %.0f slots, expected at most %d", maxKeys, s.SearchLength(), maxSearch)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func TestStore_Bytes_SmallLogsGrowInAFullStore(t *testing.T) {
 		core.SlidingLog("log", core.PerHour(events)),
 		core.SlidingWindow("counter", core.PerHour(events)),
 	} {
-		s := memstore.New(memstore.MaxKeys(maxKeys))
+		s := memstore.New(memstore.MaxMemory(40 * maxKeys))
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 		s.SetClock(func() int64 { now += 100_000; return now })
 		l := core.Must(core.New(s, rule))
@@ -191,7 +191,7 @@ func TestStore_RandomMixture(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			ctx := context.Background()
 			rng := rand.New(rand.NewPCG(seed, 7))
-			s := memstore.New(memstore.MaxKeys(512 << rng.IntN(4)))
+			s := memstore.New(memstore.MaxMemory(40 * (512 << rng.IntN(4))))
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 			s.SetClock(func() int64 { return now })
 			var strict, loose []*core.Limiter

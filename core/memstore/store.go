@@ -10,12 +10,12 @@
 // State takes so much memory, whatever the length of the key:
 //
 //	token bucket, leaky bucket   28 to 36 bytes
-//	the same in debt             37 to 48 bytes
-//	fixed window                 37 to 48 bytes
-//	sliding log                  64 to 84 bytes, and 16 to 32 for each event in its window
-//	sliding window               64 to 84 bytes, and 16 to 32 for each sub-window in use
+//	the same in debt             55 to 72 bytes
+//	fixed window                 55 to 72 bytes
+//	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
+//	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
 //
-// Tables grow and shrink with the state in them, in small pieces. [MaxKeys]
+// Tables grow and shrink with the state in them, in small pieces. [MaxMemory]
 // bounds the whole, for any mixture of rules. When it is reached, the buckets that are used least give
 // way; one that is used by half never does, so a flood of invented keys cannot
 // reset it. A log that has begun to fill up stays as well, but gets coarser: it
@@ -23,7 +23,7 @@
 // key that finds nothing but such buckets shares one of a few spillway buckets of
 // its rule with other such keys: it is still limited, and more strictly than it
 // should be. [Store.Stats] counts what gave way and what spilled; when either
-// grows, MaxKeys is too small for the users there are.
+// grows, MaxMemory is too small for the users there are.
 //
 // The default has room for two million token buckets, but for some 6000 exact logs
 // of 500 events that are full: a log counts for what it remembers. A
@@ -46,12 +46,14 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// DefaultMaxKeys is the bound when [MaxKeys] is not given. A store with that bound
-// takes at most 80 MB, for any mixture of rules.
-const DefaultMaxKeys = 1 << 21
+// DefaultMaxMemory is the bound in bytes when [MaxMemory] is not given: 80 MB.
+const DefaultMaxMemory = 80_000_000
 
 const (
-	// A shard of fewer keys would fill up by chance long before the others.
+	// keySize is the memory for a token bucket: 36 bytes of a table, and a part of the 3 KB
+	// that the smallest shard takes besides.
+	keySize = 40
+	// A shard with room for fewer keys would fill up by chance long before the others.
 	minShard = 1024
 	// Up to minShards are made for the sake of concurrency, and more only because of
 	// maxShard: a table is resized under the lock of its shard, which takes 0.14 ms for
@@ -101,28 +103,20 @@ type option = argument.OptionFunc[config]
 
 type config struct{ maxKeys int }
 
-// MaxKeys bounds the memory of a store to that of n token buckets, 36 bytes each;
-// the default is [DefaultMaxKeys]. Each rule of a key counts by its size:
-//
-//	token bucket, leaky bucket      1
-//	the same in debt, fixed window  1⅓
-//	sliding log                     2⅓, and ⅔ for each event that it has room for
-//	sliding window                  2⅓, and ⅔ for each sub-window that it has room for
-//
-// Besides, a store takes some 3 KB for each of its shards, of which it has one for
-// every 1024 to 2048 of n, up to 256, and up to 4096 where a shard would hold more than
-// 32768; and each rule has at most 16 shared buckets a
-// shard. MaxKeys panics if n is less than 1; less than 1024 is 1024.
-func MaxKeys(n int) Option {
+// MaxMemory bounds the memory of the states in a store, in bytes; the default is
+// [DefaultMaxMemory]. The package comment says what a state takes. Besides, each rule takes up
+// to 2 KB for each 40 KB to 1.2 MB of n, for the states that keys share beyond the bound.
+// MaxMemory panics if n is less than 1; less than 40 KB is 40 KB.
+func MaxMemory(n int) Option {
 	if n < 1 {
-		panic("memstore: MaxKeys: n is less than 1")
+		panic("memstore: MaxMemory: n is less than 1")
 	}
-	return option(func(c *config) { c.maxKeys = n })
+	return option(func(c *config) { c.maxKeys = n / keySize })
 }
 
 // New returns an empty Store. It panics if an option is nil.
 func New(opts ...Option) *Store {
-	c := config{maxKeys: DefaultMaxKeys}
+	c := config{maxKeys: DefaultMaxMemory / keySize}
 	argument.Apply("memstore: New", &c, opts)
 	n := shards(c.maxKeys)
 	s := &Store{shards: make([]shard, n), seed: maphash.MakeSeed(), start: time.Now()}

@@ -79,14 +79,14 @@ func TestShards_Number(t *testing.T) {
 		{2047, 1},
 		{2048, 2},
 		{100_000, 64},
-		{DefaultMaxKeys, 256},
+		{DefaultMaxMemory / keySize, 256},
 		{256 * maxShard, 256},
 		{256*maxShard + 256, 512},
 		{1 << 27, 4096},
 		{math.MaxInt, 4096},
 	} {
 		if got := shards(c.maxKeys); got != c.want {
-			t.Errorf("MaxKeys(%d): got %d shards, expected %d", c.maxKeys, got, c.want)
+			t.Errorf("room for %d keys: got %d shards, expected %d", c.maxKeys, got, c.want)
 		}
 	}
 }

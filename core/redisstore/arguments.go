@@ -30,8 +30,12 @@ const receiptArguments = 4
 
 // appendReceipt appends the arguments of m, the receipt of an undo, to args. A fraction that
 // was written under another rate, and is none in parts of denominator, is left out: so less
-// is in use before the charge, and less is given back.
+// is in use before the charge, and less is given back. The zero Receipt becomes that of a
+// charge so long ago that nothing of it is left.
 func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
+	if m.At == 0 {
+		m.At = -maxInteger
+	}
 	if m.Used.Frac >= denominator {
 		m.Used.Frac = 0
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
-// An Error is a decision that failed: errors.Is finds [core.ErrUnavailable] and
+// An Error is a decision that failed: errors.Is finds core.ErrUnavailable and
 // the cause in it. It holds no key.
 type Error struct {
 	Cause   error         // of go-redis, or context.DeadlineExceeded
@@ -23,16 +23,16 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Cause == context.DeadlineExceeded {
-		return fmt.Sprintf("%v: redis: no answer within %v", core.ErrUnavailable, e.Timeout)
+		return fmt.Sprintf("%v: redis: no answer within %v", driver.ErrUnavailable, e.Timeout)
 	}
 	if fault := configurationFault(e.Cause); fault != "" {
-		return fmt.Sprintf("%v: redis: %s: %v", core.ErrUnavailable, fault, e.Cause)
+		return fmt.Sprintf("%v: redis: %s: %v", driver.ErrUnavailable, fault, e.Cause)
 	}
-	return fmt.Sprintf("%v: redis: %v", core.ErrUnavailable, e.Cause)
+	return fmt.Sprintf("%v: redis: %v", driver.ErrUnavailable, e.Cause)
 }
 
 // Unwrap gives core.ErrUnavailable and the cause.
-func (e *Error) Unwrap() []error { return []error{core.ErrUnavailable, e.Cause} }
+func (e *Error) Unwrap() []error { return []error{driver.ErrUnavailable, e.Cause} }
 
 // configurationFault names the fault of the configuration that err is about, or is empty
 // if err may be about an outage. A script has no error code for a permission that its

@@ -139,7 +139,7 @@ func (g *group) undo() *group {
 		if c.Op != driver.Spend || c.Rule.Shadow() && !c.Fits(&g.readings[i]) {
 			continue
 		}
-		receipt := g.receipt(i)
+		receipt := g.readings[i].Receipt(g.time)
 		back.charges = append(back.charges, driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Undo, Cost: c.Cost, Receipt: &receipt})
 		back.keys = append(back.keys, g.keys[i])
 	}
@@ -147,11 +147,6 @@ func (g *group) undo() *group {
 		return nil
 	}
 	return back
-}
-
-// receipt is the receipt of the i-th charge. The reading of a bucket is from before it.
-func (g *group) receipt(i int) driver.Receipt {
-	return driver.Receipt{At: g.time, Used: g.readings[i].Used}
 }
 
 // answer sets the Verdicts, and the receipts of charges that were taken. admitted is the outcome
@@ -169,7 +164,7 @@ func (g *group) answer(admitted bool) error {
 			c.Answer(r, admitted)
 			takes := c.Op == driver.Spend || c.Op == driver.Debit
 			if takes && admitted && c.Verdict.Allowed && c.Receipt != nil {
-				*c.Receipt = g.receipt(i)
+				*c.Receipt = g.readings[i].Receipt(g.time)
 			}
 		}
 		fit = fit && (c.Verdict.Allowed || c.Rule.Shadow())

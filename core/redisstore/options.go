@@ -74,7 +74,7 @@ func KeySecret(secret []byte) Option {
 // New gets that of the Store, which keeps no order and rejects commands while 10 000
 // wait. A Store whose pipeline the application closes opens another one. If the
 // application has opened one with other options by then, every decision is a
-// [core.ErrUnavailable] that says so.
+// core.ErrUnavailable that says so.
 //
 // New panics if the client is neither a *redis.Client nor a *redis.ClusterClient, if
 // the client is closed, or if the application has opened its asynchronous automatic

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
 )
@@ -41,7 +42,7 @@ func newVictim(t *testing.T, rdb redis.UniversalClient, rule core.Rule) *victim 
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
 	v := &victim{limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
-	if rule.Algorithm() == core.AlgorithmSlidingWindow {
+	if rule.Algorithm() == driver.SlidingWindow {
 		v.longest += v.longest / core.DefaultSubWindows
 	}
 	return v

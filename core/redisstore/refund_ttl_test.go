@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
 )
@@ -65,8 +66,8 @@ func TestMostSubWindows(t *testing.T) {
 	t.Parallel()
 	h := harness(redistest.Shared(t).Client())
 	l := limiter(t, h.Store.(*redisstore.Store),
-		core.SlidingWindow("r", core.Per(core.MaxSubWindows, core.MaxSubWindows*time.Second)).SubWindows(core.MaxSubWindows))
-	for range core.MaxSubWindows {
+		core.SlidingWindow("r", core.Per(driver.MaxSubWindows, driver.MaxSubWindows*time.Second)).SubWindows(driver.MaxSubWindows))
+	for range driver.MaxSubWindows {
 		spend(t, l, "k", 1)
 		h.Advance(time.Second)
 	}

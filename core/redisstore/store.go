@@ -1,4 +1,4 @@
-// Package redisstore is a [core.Store] in Redis 6.2 or later, or Valkey: one
+// Package redisstore is a Store in Redis 6.2 or later, or Valkey: one
 // server, a Sentinel group or a Cluster.
 //
 // Every decision is one call of one script, atomic on the server, whatever the
@@ -41,7 +41,7 @@
 //	+cluster|slots +command
 //
 // A missing permission or a wrong password is a fault of the configuration: unlike an
-// outage it does not end by itself. Decisions then fail with [core.ErrUnavailable], as in an
+// outage it does not end by itself. Decisions then fail with core.ErrUnavailable, as in an
 // outage: package gate lets requests through by default, and package failover asks its
 // backup. So the Store also logs an error that says so by slog, at most once a minute. A
 // command that is missing in the middle of a script can leave an event charged whose

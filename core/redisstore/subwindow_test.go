@@ -20,7 +20,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	rdb := redistest.Single(t).Client()
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
-	const n = core.MaxSubWindows
+	const n = driver.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
 	take := func(op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
 		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: receipt}}

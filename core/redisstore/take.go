@@ -10,7 +10,7 @@ import (
 )
 
 // Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
-// [core.ErrUnavailable]; when ctx ends first, it is that of ctx.
+// core.ErrUnavailable; when ctx ends first, it is that of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return s.do(ctx, charges, (*Store).takeSplit)
 }

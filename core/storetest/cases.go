@@ -158,6 +158,11 @@ func cases() []testCase {
 			eachAlgorithm(peekAfterShorterPeriod),
 		},
 		{
+			"UndoOfNothing",
+			"An undo with the zero Receipt frees nothing.",
+			eachAlgorithm(undoOfNothing),
+		},
+		{
 			"UndoAtTheSameTimeAgain",
 			"When the clock has stepped back and says the time of a charge again, undoing the charge frees nothing of others.",
 			eachAlgorithm(undoAtTheSameTimeAgain),

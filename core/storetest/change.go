@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -90,6 +91,23 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	take(driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
 	if take(driver.Charge{Cost: 1}) {
 		s.fail("%s: the undo of 2 events freed events of others", a.name)
+	}
+}
+
+func undoOfNothing(s *subject, a algorithm) {
+	for i, limit := range []core.Limit{core.PerMinute(3), core.Per(100, longest)} {
+		rule := a.rule(fmt.Sprint(a.name, i), limit)
+		l := s.limiter(rule)
+		s.admit(l, "k", limit.Events)
+		for _, cost := range []int{1, limit.Events, atMost(1 << 60)} {
+			undo := driver.Charge{Key: "k", Rule: rule.Compiled(), Op: driver.Undo, Cost: cost, Receipt: new(driver.Receipt)}
+			if err := s.Store.Adjust(context.Background(), []driver.Charge{undo}); err != nil {
+				s.fail("%s: Adjust: %v", rule, err)
+			}
+			if d := s.peek(l, "k"); d.Allowed {
+				s.fail("%s: an undo of %d left %+v", rule, cost, d)
+			}
+		}
 	}
 }
 

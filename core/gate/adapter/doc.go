@@ -8,13 +8,16 @@
 // of this package is a whole one.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
-//     the name of the adapter and the type of the function that its OnDenied takes.
+//     the name of the adapter and the type of the function that its OnDenied takes:
+//     adapter.New[func(*fw.Context, core.Decision)]("fwlimit", l, key, opts...).
 //  2. OnDenied calls [Denied] with the same name and type.
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
 //     header of the answer and the request. It replaces the request of the framework by the one
 //     that Admit returns: its context has the decision.
 //  4. If Admit returns no Refusal, the middleware runs the handler: by [Outcome.Run], with the
 //     ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler directly.
+//     The writer of Watch stays that of the framework until the answer is written: RefundIf does
+//     not see what goes to another one, unless [Outcome.Answer] is called.
 //  5. If Admit returns a Refusal, the handler does not run. The middleware calls the function of
 //     OnDenied if there is one and [gate.Refusal.Denied] is true. Otherwise it answers with the
 //     Problem of the Refusal: by [WriteProblem], or as an error that the framework's own error
@@ -31,6 +34,9 @@
 //   - The framework's context does not ask the context of its request for values: New calls
 //     [RegisterRequestKey] with the key under which that context has the *http.Request. See
 //     ginlimit.
+//   - The framework is not built on net/http: the middleware makes an *http.Request with the
+//     method, the URL, RemoteAddr, the header and a context that ends when the client hangs up,
+//     and copies the header of the answer back.
 //   - The framework has a ResponseWriter interface of its own: wrap it only if
 //     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written
 //     and [Outcome.Hijacked] after the connection was taken over. See ginlimit.

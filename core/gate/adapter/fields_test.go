@@ -52,7 +52,7 @@ func TestFillTime(t *testing.T) {
 		l := core.Per(1+int(r.Int64N(1<<r.UintN(40))), time.Duration(1+r.Int64N(1<<r.UintN(36)))*time.Microsecond)
 		l = l.WithBurst(1 + int(r.Int64N(1<<r.UintN(40))))
 		rule := core.TokenBucket("r", l)
-		if _, err := core.New(memstore.New(memstore.MaxKeys(1)), rule); err != nil {
+		if _, err := core.New(memstore.New(memstore.MaxMemory(1)), rule); err != nil {
 			continue // cannot be run
 		}
 		checked++

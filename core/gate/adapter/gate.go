@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/core/internal/argument"
@@ -68,7 +69,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 		a.rules = len(rules)
 		for i := range rules {
 			g.addPolicy(newPolicy(rules[i]))
-			g.reserves = g.reserves || rules[i].Algorithm() == core.AlgorithmLeakyBucket
+			g.reserves = g.reserves || rules[i].Algorithm() == driver.LeakyBucket
 		}
 	}
 	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil

@@ -24,7 +24,7 @@ func TestConstructors_NilArguments(t *testing.T) {
 	)
 	defer client.Close()
 	for want, call := range map[string]func(){
-		"memstore: New: option 1 is nil":     func() { memstore.New(memstore.MaxKeys(1), memoryNone) },
+		"memstore: New: option 1 is nil":     func() { memstore.New(memstore.MaxMemory(1), memoryNone) },
 		"redisstore: New: the client is nil": func() { redisstore.New(nil) },
 		"redisstore: New: option 0 is nil":   func() { redisstore.New(client, nil) },
 		"denycache: New: next is nil":        func() { denycache.New(nil) },

@@ -62,7 +62,7 @@ end
 
 --- undo
 -- Unless its window is over, or the clock has stepped back since.
-if ARGV[M_N + 1] ~= '0' and ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N and now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then
+if ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N and now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then
   count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
 end
 

@@ -1,0 +1,37 @@
+package driver
+
+import "testing"
+
+// An algorithm of which a switch has no case panics there, and runs as no other.
+func TestAlgorithm_WithoutAnEngine(t *testing.T) {
+	const unknown = SlidingWindow + 1
+	type other struct{ engine }
+	c := &Compiled{definition: Definition{Algorithm: unknown}, engine: other{}}
+	for name, do := range map[string]func(){
+		"read":      func() { c.Read(State{}, 1, 1) },
+		"fits":      func() { c.fits(new(Reading), 1, Never) },
+		"spend":     func() { c.spend(State{}, new(Reading), 1, 1) },
+		"verdict":   func() { c.Verdict(Reading{}, 1, Never, true) },
+		"newEngine": func() { _, _ = newEngine(&Definition{Algorithm: unknown, Events: 1}, 1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if got, want := recover(), "weir: no algorithm has the number 6"; got != want {
+					t.Errorf("got %v, expected %s", got, want)
+				}
+			}()
+			do()
+		})
+	}
+}
+
+func TestAlgorithm_String(t *testing.T) {
+	for a, want := range []string{"none", "token_bucket", "sliding_log", "leaky_bucket", "fixed_window", "sliding_window", "none"} {
+		if got := Algorithm(a).String(); got != want {
+			t.Errorf("%d: got %s, expected %s", a, got, want)
+		}
+		if got := Algorithm(a).IsBucket(); got != (want == "token_bucket" || want == "leaky_bucket") {
+			t.Errorf("%s: got %v of IsBucket", want, got)
+		}
+	}
+}

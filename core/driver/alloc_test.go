@@ -1,0 +1,52 @@
+//go:build !race
+
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A decision allocates nothing, admitted or denied, once a log has room. The log here has
+// events that leave it all the time, so it has to make use of their room.
+func TestCharge_Allocations(t *testing.T) {
+	for name, d := range map[string]driver.Definition{
+		"token bucket":   {Algorithm: driver.TokenBucket, Events: 10, Per: time.Second},
+		"leaky bucket":   {Algorithm: driver.LeakyBucket, Events: 7, Per: time.Second},
+		"fixed window":   {Algorithm: driver.FixedWindow, Events: 10, Per: time.Second},
+		"sliding log":    {Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
+		"sliding window": {Algorithm: driver.SlidingWindow, Events: 10, Per: time.Second, SubWindows: 10},
+	} {
+		c := driver.Charge{Rule: compile(t, d), Cost: 1, Receipt: new(driver.Receipt)}
+		var state driver.State
+		now, admitted, denied := start, 0, 0
+		decide := func() {
+			now += 61_000
+			r := c.Read(state, now)
+			fits := c.Fits(&r)
+			state, _ = c.Commit(state, &r, now, fits)
+			c.Answer(&r, fits)
+			if c.Verdict.Allowed {
+				admitted++
+			} else {
+				denied++
+			}
+		}
+		for range 100 {
+			decide()
+		}
+		thousand := func() {
+			for range 1000 {
+				decide()
+			}
+		}
+		if n := testing.AllocsPerRun(1, thousand); n != 0 {
+			t.Errorf("%s: got %v allocations in 1000 decisions, expected 0", name, n)
+		}
+		if admitted < 100 || denied < 100 {
+			t.Errorf("%s: got %d admitted and %d denied, expected 100 of both", name, admitted, denied)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+func TestCharge_Patience(t *testing.T) {
+	for _, c := range []struct {
+		op    driver.Op
+		delay time.Duration
+		want  int64
+	}{
+		{driver.Spend, 0, driver.Never},
+		{driver.Peek, 1999, 1},
+		{driver.Spend, 1, 0},
+		{driver.Spend, time.Second, 1_000_000},
+		{driver.Debit, time.Second, driver.Never},
+	} {
+		charge := driver.Charge{Op: c.op, MaxDelay: c.delay, Cost: 7}
+		if got := charge.Patience(); got != c.want {
+			t.Errorf("op %d with %v: got %d, expected %d", c.op, c.delay, got, c.want)
+		}
+	}
+}
+
+func TestCharge_Asked(t *testing.T) {
+	for op, want := range []int64{driver.Spend: 7, driver.Peek: 7, driver.Reset: 1, driver.Credit: 1, driver.Debit: 1, driver.Undo: 1} {
+		c := driver.Charge{Op: driver.Op(op), Cost: 7}
+		if got := c.Asked(); got != want || c.Op.Asks() != (want == 7) {
+			t.Errorf("op %d: got %d and %v, expected %d", op, got, c.Op.Asks(), want)
+		}
+	}
+}
+
+func TestCharge_Meets(t *testing.T) {
+	d := valid(driver.TokenBucket)
+	first := driver.Charge{Key: "a", Rule: compile(t, d)}
+	d.Events = 20
+	again := driver.Charge{Key: "a", Rule: compile(t, d), Op: driver.Peek, Cost: 3}
+	d.Name = "other"
+	other := driver.Charge{Key: "a", Rule: compile(t, d)}
+	if !first.Meets(&again) || first.Meets(&other) || first.Meets(&driver.Charge{Key: "b", Rule: first.Rule}) {
+		t.Error("expected charges to meet in one key and one rule, whatever their limit")
+	}
+}
+
+// Commit takes a Spend that fits if the decision is admitted, and writes the receipt then.
+func TestCharge_Commit(t *testing.T) {
+	for _, c := range rules(t) {
+		for _, step := range []struct {
+			name     string
+			op       driver.Op
+			more     int // than fits
+			admitted bool
+			want     bool
+		}{
+			{"a Spend that fits", driver.Spend, 0, true, true},
+			{"a Spend that is too large", driver.Spend, 1, true, false}, // as of a shadow rule
+			{"a Spend of a decision that is denied", driver.Spend, 0, false, false},
+			{"a Peek", driver.Peek, 0, true, false},
+		} {
+			k := key{rule: c}
+			charge := driver.Charge{Rule: c, Op: step.op, Cost: int(c.Capacity()) + step.more, Receipt: new(driver.Receipt)}
+			r := charge.Read(k.state, start)
+			if got := charge.Fits(&r); got != (step.more == 0) {
+				t.Errorf("%v: %s: got %v of Fits", c, step.name, got)
+			}
+			state, changed := charge.Commit(k.state, &r, start, step.admitted)
+			if changed != step.want || state.IsZero() == step.want {
+				t.Errorf("%v: %s: got %+v, %v, expected a change: %v", c, step.name, state, changed, step.want)
+			}
+			if wrote := *charge.Receipt == (driver.Receipt{At: start}); wrote != step.want {
+				t.Errorf("%v: %s: got the receipt %+v", c, step.name, *charge.Receipt)
+			}
+		}
+	}
+}
+
+// A State from after now is written back, once, by what takes nothing.
+func TestCharge_Commit_AfterAStepBack(t *testing.T) {
+	for _, a := range algorithms {
+		c := rule(t, a, 2, 1_000_000)
+		k := key{rule: c}
+		k.do(driver.Charge{Op: driver.Debit, Cost: 4}, start+10_000_000)
+		charge := driver.Charge{Rule: c, Op: driver.Peek, Cost: 1}
+		for i := range 2 {
+			r := charge.Read(k.state, start)
+			state, changed := charge.Commit(k.state, &r, start, false)
+			if changed != (i == 0) {
+				t.Errorf("%v, peek %d: got %v, %+v", a, i, changed, state)
+			}
+			k.state = state
+		}
+		if v := k.do(charge, start); v.Allowed || v.RetryAfter > 1_500_000*time.Microsecond {
+			t.Errorf("%v: got %+v, expected a denial for about a second", a, v)
+		}
+	}
+}
+
+// The Verdict of an op of Adjust is that of a Peek of 1 that comes next, which is allowed and
+// has no RetryAfter. After a Reset, Found says whether anything was in use.
+func TestCharge_Apply_Verdict(t *testing.T) {
+	for _, c := range rules(t) {
+		for seed := range uint64(30) {
+			k, s := key{rule: c}, newScript(seed, c)
+			for range 60 {
+				charge := s.next()
+				r := c.Read(k.state, s.now, 1)
+				got := k.do(charge, s.now)
+				s.remember(charge)
+				if charge.Op.Asks() {
+					continue
+				}
+				peek := driver.Charge{Rule: c, Op: driver.Peek, Cost: 1}
+				again := peek.Read(k.state, s.now)
+				peek.Answer(&again, true)
+				want := peek.Verdict
+				want.Allowed, want.Soft, want.RetryAfter, want.Found = true, false, 0, charge.Op == driver.Reset && r.InUse()
+				if got != want {
+					t.Fatalf("%v, op %d of %d: got %+v, expected %+v", c, charge.Op, charge.Cost, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Compiled.Verdict is what Answer makes of the same Reading.
+func TestCompiled_Verdict(t *testing.T) {
+	for _, c := range rules(t) {
+		k, s := key{rule: c}, newScript(1, c)
+		for range 300 {
+			charge := s.next()
+			if charge.Rule = c; charge.Op.Asks() {
+				charge.MaxDelay = []time.Duration{0, time.Microsecond, time.Hour}[s.rng.IntN(3)]
+				r := charge.Read(k.state, s.now)
+				charge.Answer(&r, true)
+				got := c.Verdict(c.Read(k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.Patience(), charge.Op == driver.Spend)
+				if got != charge.Verdict {
+					t.Fatalf("%v, cost %d: got %+v, expected %+v", c, charge.Cost, got, charge.Verdict)
+				}
+			}
+			k.do(charge, s.now)
+			s.remember(charge)
+		}
+	}
+}

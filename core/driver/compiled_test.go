@@ -1,0 +1,252 @@
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+func TestCompiled_Constants(t *testing.T) {
+	for _, c := range []struct {
+		d    driver.Definition
+		want driver.Constants
+	}{
+		{
+			driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: time.Second, Burst: 5},
+			driver.Constants{Capacity: 5, Unit: driver.Span{Micros: 333_333, Frac: 1}, Full: driver.Span{Micros: 1_666_666, Frac: 2}, Denominator: 3},
+		},
+		{
+			driver.Definition{Algorithm: driver.LeakyBucket, Events: 10, Per: time.Second, Soft: 25},
+			driver.Constants{Capacity: 12, Extra: 2, Unit: driver.Span{Micros: 100_000}, Full: driver.Span{Micros: 1_200_000}, Denominator: 1},
+		},
+		{
+			driver.Definition{Algorithm: driver.FixedWindow, Events: 3000, Per: time.Minute, Soft: 2.3},
+			driver.Constants{Capacity: 3069, Extra: 69, Period: 60_000_000},
+		},
+		{
+			driver.Definition{Algorithm: driver.SlidingLog, Events: 7, Per: time.Minute},
+			driver.Constants{Capacity: 7, Period: 60_000_000, SubWindow: 1},
+		},
+		{
+			driver.Definition{Algorithm: driver.SlidingWindow, Events: 7, Per: time.Second, SubWindows: 7, Burst: 7},
+			driver.Constants{Capacity: 7, Period: 1_000_000, SubWindow: 142_858},
+		},
+	} {
+		c.want.Algorithm = c.d.Algorithm
+		if got := compile(t, c.d); got.Constants() != c.want || got.Capacity() != c.want.Capacity {
+			t.Errorf("%+v:\n got %+v, capacity %d\nwant %+v", c.d, got.Constants(), got.Capacity(), c.want)
+		}
+	}
+}
+
+// The ID is the FNV-1a hash of the algorithm and the name, whatever the limit is: stores write
+// it down.
+func TestCompiled_ID(t *testing.T) {
+	seen := make(map[uint64]string)
+	for _, a := range algorithms {
+		for _, name := range []string{"a", "b", "ab", "a b"} {
+			d := valid(a)
+			d.Name = name
+			c, hash := compile(t, d), fnv.New64a()
+			hash.Write(append([]byte{byte(a)}, name...))
+			if c.ID() != hash.Sum64() {
+				t.Errorf("%v: got ID %x, expected %x", c, c.ID(), hash.Sum64())
+			}
+			if other := seen[c.ID()]; other != "" {
+				t.Errorf("%v and %s have one ID", c, other)
+			}
+			seen[c.ID()] = c.String()
+			d.Events, d.Soft, d.Shadow, d.Text = 20, 10, true, "text"
+			if other := compile(t, d); other.ID() != c.ID() || other.Name() != name || other.Algorithm() != a || !other.Shadow() || c.Shadow() {
+				t.Errorf("got %+v, expected another limit of %v with its ID", other, c)
+			}
+		}
+	}
+}
+
+func TestCompiled_String(t *testing.T) {
+	d := valid(driver.SlidingLog)
+	if got, want := compile(t, d).String(), `sliding_log "rule"`; got != want {
+		t.Errorf("got %s, expected %s", got, want)
+	}
+	d.Text = "ten a second"
+	if got := compile(t, d).String(); got != d.Text {
+		t.Errorf("got %s, expected %s", got, d.Text)
+	}
+}
+
+// Price is n events by the rate, exactly, and saturates beyond what any bucket holds.
+func TestCompiled_Price(t *testing.T) {
+	for _, c := range rules(t) {
+		d, k := c.Definition(), c.Constants()
+		for _, n := range []int64{0, 1, 2, 3, 10, k.Capacity, k.Capacity + 1, 1_000_000, 1<<48 - 1, 1 << 48, math.MaxInt64} {
+			want := new(big.Rat).SetFrac64(d.Per.Microseconds(), int64(d.Events))
+			switch want.Mul(want, new(big.Rat).SetInt64(min(n, 1<<48))); {
+			case !d.Algorithm.IsBucket():
+				want.SetInt64(0)
+			case want.Cmp(new(big.Rat).SetInt64(driver.Horizon+1)) >= 0:
+				want.SetInt64(driver.Horizon + 1)
+			}
+			s := c.Price(n)
+			got := new(big.Rat).SetFrac64(s.Frac, max(1, k.Denominator))
+			if got.Add(got, new(big.Rat).SetInt64(s.Micros)); got.Cmp(want) != 0 {
+				t.Errorf("%+v: got %v for %d events, expected %v", d, got, n, want)
+			}
+		}
+	}
+}
+
+// A bucket with less than its Slack to refill admits an event, and one with more does not.
+func TestCompiled_Slack(t *testing.T) {
+	for _, c := range rules(t) {
+		slack := c.Slack()
+		if !c.Algorithm().IsBucket() {
+			if slack != 0 {
+				t.Errorf("%+v: got %d, expected 0", c.Definition(), slack)
+			}
+			continue
+		}
+		fits := func(left int64) bool {
+			v := (&key{rule: c, state: driver.StateOf(start+left, 0, 0)}).do(driver.Charge{Op: driver.Peek, Cost: 1}, start)
+			return v.Allowed
+		}
+		if slack < 0 || slack > 0 && !fits(slack-1) || fits(slack+1) {
+			t.Errorf("%+v: got %d, which is not when one more event fits", c.Definition(), slack)
+		}
+	}
+}
+
+// From ExpiresAt on, a State means what the zero State means; a microsecond before, something
+// is in use.
+func TestCompiled_ExpiresAt(t *testing.T) {
+	for _, c := range rules(t) {
+		if at := c.ExpiresAt(driver.State{}); at != 0 {
+			t.Errorf("%v: got %d for the zero State, expected 0", c, at)
+		}
+		used := 0
+		for seed := range uint64(60) {
+			k, s := key{rule: c}, newScript(seed, c)
+			for range 60 {
+				charge := s.next()
+				k.do(charge, s.now)
+				s.remember(charge)
+				if k.state.IsZero() {
+					continue
+				}
+				used++
+				end := c.ExpiresAt(k.state)
+				for _, later := range []int64{0, 1, span(c), 10 * span(c)} {
+					if got, want := c.Read(k.state, end+later, 1), c.Read(driver.State{}, end+later, 1); got != want {
+						t.Fatalf("%v: got %+v, %d us after the end of %+v, expected %+v", c, got, later, k.state, want)
+					}
+				}
+				if r := c.Read(k.state, end-1, 1); !r.InUse() {
+					t.Fatalf("%v: got nothing in use of %+v a microsecond before its end", c, k.state)
+				}
+			}
+		}
+		if used < 1000 {
+			t.Errorf("%v: got %d States that are not zero, expected at least 1000", c, used)
+		}
+	}
+}
+
+// Of parts that Compile refuses, Divide returns the rule itself.
+func TestCompiled_Divide(t *testing.T) {
+	c := compile(t, valid(driver.TokenBucket))
+	part := c.Divide(5)
+	if d := part.Definition(); d.Events != 2 || d.Burst != 0 || d.Per != time.Second || part.ID() != c.ID() {
+		t.Errorf("got %+v, expected 2 a second", d)
+	}
+	for _, n := range []int{1, 0, -1} {
+		if got := c.Divide(n); !got.Definition().Equal(c.Definition()) {
+			t.Errorf("a part of %d: got %+v, expected the rule", n, got.Definition())
+		}
+	}
+	whole := compile(t, driver.Definition{Algorithm: driver.TokenBucket, Events: 1, Per: 10 * 366 * 24 * time.Hour, Soft: 900})
+	if got := whole.Divide(3); !got.Definition().Equal(whole.Definition()) {
+		t.Errorf("got %+v, expected %+v, which cannot be divided", got.Definition(), whole.Definition())
+	}
+}
+
+// Rules that are read by many goroutines at once do not race.
+func TestCompiled_Concurrent(t *testing.T) {
+	var group sync.WaitGroup
+	for _, c := range rules(t) {
+		for seed := range uint64(4) {
+			group.Go(func() {
+				k, s := key{rule: c}, newScript(seed, c)
+				for range 50 {
+					charge := s.next()
+					k.do(charge, s.now)
+					s.remember(charge)
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// Of rules that conflict with one before, none of the call is remembered.
+func TestNamespace_Declare(t *testing.T) {
+	named := func(name string, change func(d *driver.Definition)) *driver.Compiled {
+		d := valid(driver.TokenBucket)
+		d.Name = name
+		change(&d)
+		return compile(t, d)
+	}
+	same := func(*driver.Definition) {}
+	twenty := func(d *driver.Definition) { d.Events, d.Text = 20, "20/s" }
+	var n driver.Namespace
+	for i, step := range []struct {
+		rules []*driver.Compiled
+		taken string // the name that conflicts
+	}{
+		{nil, ""},
+		{[]*driver.Compiled{named("a", same), named("b", same)}, ""},
+		{[]*driver.Compiled{named("a", same)}, ""},
+		{[]*driver.Compiled{named("a", func(d *driver.Definition) { d.Burst, d.Text = 10, "text" })}, ""},
+		{[]*driver.Compiled{named("c", twenty), named("b", twenty)}, "b"},
+		{[]*driver.Compiled{named("c", same)}, ""},
+		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Algorithm = driver.LeakyBucket })}, "c"},
+		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Shadow = true })}, "c"},
+	} {
+		err := n.Declare(step.rules...)
+		var conflict *driver.RuleError
+		switch {
+		case step.taken == "":
+			if err != nil {
+				t.Errorf("step %d: got %v", i, err)
+			}
+		case !errors.Is(err, driver.ErrRuleConflict) || errors.Is(err, driver.ErrInvalidRule) || !errors.As(err, &conflict) || conflict.Rule != step.taken || conflict.Field != "name":
+			t.Errorf("step %d: got %v, expected a conflict of the name %s", i, err, step.taken)
+		}
+		if i == 4 {
+			if want := `is taken on this store by another rule: token_bucket "b", and now 20/s`; conflict.Reason != want {
+				t.Errorf("got the reason %s, expected %s", conflict.Reason, want)
+			}
+		}
+	}
+}
+
+func TestNamespace_Declare_Concurrent(t *testing.T) {
+	var n driver.Namespace
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			d := valid(driver.SlidingLog)
+			d.Name = fmt.Sprint(i % 2)
+			if c, err := d.Compile(); err != nil || n.Declare(c) != nil {
+				t.Errorf("%s: got an error", d.Name)
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,194 @@
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// valid is a Definition of every algorithm.
+func valid(a driver.Algorithm) driver.Definition {
+	d := driver.Definition{Name: "rule", Algorithm: a, Events: 10, Per: time.Second}
+	if a == driver.SlidingWindow {
+		d.SubWindows = 60
+	}
+	return d
+}
+
+// Of every fault of a Definition, the field and the reason are reported.
+func TestDefinition_Compile_Refusals(t *testing.T) {
+	const century = time.Duration(driver.Horizon) * time.Microsecond
+	const bucket, log, fixed, sliding = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow
+	type refusal struct {
+		algorithm     driver.Algorithm
+		change        func(d *driver.Definition)
+		field, reason string
+	}
+	refusals := []refusal{
+		{0, func(*driver.Definition) {}, "algorithm", "is none"},
+		{sliding + 1, func(*driver.Definition) {}, "algorithm", "is none"},
+		{255, func(*driver.Definition) {}, "algorithm", "is none"},
+		{bucket, func(d *driver.Definition) { d.Name = "" }, "name", "is empty"},
+		{log, func(d *driver.Definition) { d.Name = strings.Repeat("x", 65) }, "name", "is 65 bytes long, more than 64"},
+		{bucket, func(d *driver.Definition) { d.Name = "a\x1f" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},
+		{bucket, func(d *driver.Definition) { d.Name = "a\x7f" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},
+		{bucket, func(d *driver.Definition) { d.Name = "é" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},
+		{fixed, func(d *driver.Definition) { d.Events, d.Per = 0, 0 }, "limit", "is zero"},
+		{fixed, func(d *driver.Definition) { d.Events = 0 }, "events", "is 0, not positive"},
+		{bucket, func(d *driver.Definition) { d.Events = -1 }, "events", "is -1, not positive"},
+		{bucket, func(d *driver.Definition) { d.Events, d.Per, d.Burst = 0, 0, 1 }, "events", "is 0, not positive"},
+		{bucket, func(d *driver.Definition) { d.Per = 0 }, "per", "is 0s, not positive"},
+		{log, func(d *driver.Definition) { d.Per = -time.Second }, "per", "is -1s, not positive"},
+		{bucket, func(d *driver.Definition) { d.Burst = -1 }, "burst", "is -1, negative"},
+		{fixed, func(d *driver.Definition) { d.Burst = 11 }, "burst", "has a meaning for buckets only: leave it zero"},
+		{log, func(d *driver.Definition) { d.Burst = 9 }, "burst", "has a meaning for buckets only: leave it zero"},
+		{sliding, func(d *driver.Definition) { d.Burst = 1 }, "burst", "has a meaning for buckets only: leave it zero"},
+		{log, func(d *driver.Definition) { d.SubWindows = 1 }, "sub-windows", "have a meaning for a sliding window only"},
+		{bucket, func(d *driver.Definition) { d.SubWindows = -1 }, "sub-windows", "have a meaning for a sliding window only"},
+		{sliding, func(d *driver.Definition) { d.SubWindows = 0 }, "sub-windows", "are 0, outside 1 to 120"},
+		{sliding, func(d *driver.Definition) { d.SubWindows = -5 }, "sub-windows", "are 0, outside 1 to 120"},
+		{sliding, func(d *driver.Definition) { d.SubWindows = 121 }, "sub-windows", "are 121, outside 1 to 120"},
+		{bucket, func(d *driver.Definition) { d.Soft = -0.5 }, "soft", "is -0.5 percent, outside 0 to 1000"},
+		{log, func(d *driver.Definition) { d.Soft = 1000.5 }, "soft", "is 1000.5 percent, outside 0 to 1000"},
+		{log, func(d *driver.Definition) { d.Soft = math.Inf(1) }, "soft", "is +Inf percent, outside 0 to 1000"},
+		{fixed, func(d *driver.Definition) { d.Soft = math.NaN() }, "soft", "is NaN percent, outside 0 to 1000"},
+		{bucket, func(d *driver.Definition) { d.Per = time.Second + 1 }, "per", "is not a whole number of microseconds"},
+		{log, func(d *driver.Definition) { d.Per = 999 }, "per", "is not a whole number of microseconds"},
+		{sliding, func(d *driver.Definition) { d.Per = century + time.Microsecond }, "per", "reaches over more than 100 years"},
+		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century/10+time.Microsecond, 100 }, "limit", "reaches over more than 100 years"},
+		{bucket, func(d *driver.Definition) { d.Per, d.Soft = century, 10 }, "limit", "reaches over more than 100 years"},
+		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century, math.MaxInt32 }, "limit", "reaches over more than 100 years"},
+		// The largest that are accepted.
+		{bucket, func(d *driver.Definition) { d.Name = strings.Repeat(" ~", 32) }, "", ""},
+		{bucket, func(d *driver.Definition) { d.Per = century }, "", ""},
+		{bucket, func(d *driver.Definition) { d.Per, d.Burst = century/10, 100 }, "", ""},
+		{sliding, func(d *driver.Definition) { d.Per, d.SubWindows, d.Burst, d.Soft = century, 120, 10, 1000 }, "", ""},
+		{sliding, func(d *driver.Definition) { d.SubWindows = 1 }, "", ""},
+	}
+	if large := int64(1) << 48; strconv.IntSize == 64 {
+		refusals = append(refusals, []refusal{
+			{fixed, func(d *driver.Definition) { d.Events = int(large) }, "limit", "counts to more than 2^48"},
+			{log, func(d *driver.Definition) { d.Events = int(large * 3) }, "limit", "counts to more than 2^48"},
+			{sliding, func(d *driver.Definition) { d.Events, d.Soft = int(large-1), 1 }, "limit", "counts to more than 2^48"},
+			{fixed, func(d *driver.Definition) { d.Events, d.Soft = int(large-1), 1 }, "limit", "counts to more than 2^48"},
+			{log, func(d *driver.Definition) { d.Events, d.Soft = int(large/11), 1000 }, "", ""},
+			{log, func(d *driver.Definition) { d.Events, d.Soft = int(large/11)+1, 1000 }, "limit", "counts to more than 2^48"},
+			{bucket, func(d *driver.Definition) { d.Events, d.Burst = int(large), 1 }, "limit", "counts to more than 2^48"},
+			{bucket, func(d *driver.Definition) { d.Burst = int(large) }, "limit", "counts to more than 2^48"},
+			{bucket, func(d *driver.Definition) { d.Events, d.Soft = int(large-1), 1 }, "limit", "counts to more than 2^48"},
+			{bucket, func(d *driver.Definition) { d.Events = math.MaxInt }, "limit", "counts to more than 2^48"},
+			{bucket, func(d *driver.Definition) { d.Events, d.Per = int(large-1), 1000 }, "", ""},
+			{fixed, func(d *driver.Definition) { d.Events, d.Per = int(large-1), time.Microsecond }, "", ""},
+		}...)
+	}
+	for _, c := range refusals {
+		d := valid(c.algorithm)
+		c.change(&d)
+		compiled, err := d.Compile()
+		if c.field == "" {
+			if err != nil || compiled.Definition() != d {
+				t.Errorf("%+v: got %v, expected the rule", d, err)
+			}
+			continue
+		}
+		var got *driver.RuleError
+		want := driver.RuleError{Rule: d.Name, Field: c.field, Reason: c.reason, Category: driver.ErrInvalidRule}
+		if !errors.As(err, &got) || *got != want || !errors.Is(err, driver.ErrInvalidRule) || errors.Is(err, driver.ErrRuleConflict) || compiled != nil {
+			t.Errorf("%+v:\n got %v, %+v\nwant %+v", d, compiled, got, want)
+			continue
+		}
+		if text := fmt.Sprintf("weir: rule %q: %s %s", d.Name, c.field, c.reason); err.Error() != text {
+			t.Errorf("got the text %s, expected %s", err, text)
+		}
+	}
+}
+
+// Equal compares all that decides, but not Text, nor how the burst was written.
+func TestDefinition_Equal(t *testing.T) {
+	base := valid(driver.TokenBucket)
+	for _, c := range []struct {
+		name   string
+		change func(d *driver.Definition)
+		want   bool
+	}{
+		{"nothing", func(*driver.Definition) {}, true},
+		{"Text", func(d *driver.Definition) { d.Text = "other" }, true},
+		{"Burst as Events", func(d *driver.Definition) { d.Burst = 10 }, true},
+		{"Burst", func(d *driver.Definition) { d.Burst = 11 }, false},
+		{"Name", func(d *driver.Definition) { d.Name = "other" }, false},
+		{"Algorithm", func(d *driver.Definition) { d.Algorithm = driver.LeakyBucket }, false},
+		{"Events", func(d *driver.Definition) { d.Events, d.Burst = 20, 10 }, false},
+		{"Per", func(d *driver.Definition) { d.Per++ }, false},
+		{"SubWindows", func(d *driver.Definition) { d.SubWindows = 1 }, false},
+		{"Soft", func(d *driver.Definition) { d.Soft = 1 }, false},
+		{"Shadow", func(d *driver.Definition) { d.Shadow = true }, false},
+		{"UpTo", func(d *driver.Definition) { d.UpTo = 2 }, false},
+	} {
+		other := base
+		c.change(&other)
+		if base.Equal(other) != c.want || other.Equal(base) != c.want {
+			t.Errorf("%s changed: got %v and %v, expected %v", c.name, base.Equal(other), other.Equal(base), c.want)
+		}
+	}
+}
+
+// A bucket that is compiled like a smaller one is full and empty with it, admits less than an
+// event more than its burst, and has the limit of its own without its soft part.
+func TestDefinition_CompileLike(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 7))
+	for range 5000 {
+		base := valid(driver.TokenBucket)
+		base.Events, base.Burst = 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20))
+		base.Per = time.Duration(1+rng.IntN(1<<rng.IntN(31))) * time.Microsecond
+		base.Soft = []float64{0, 0, 10, 33.3}[rng.IntN(4)]
+		small, err := base.Compile()
+		if err != nil {
+			continue
+		}
+		factor := 1 + 9*rng.Float64()
+		d := base
+		d.Events = int(float64(base.Events) * factor)
+		d.Burst = int(float64(base.Burst) * float64(d.Events) / float64(base.Events))
+		large, err := d.CompileLike(small)
+		if err != nil {
+			t.Fatalf("%+v like %+v: %v", d, base, err)
+		}
+		from, to := small.Constants(), large.Constants()
+		if from.Full.Micros != to.Full.Micros || from.Full.Frac*to.Denominator/from.Denominator != to.Full.Frac {
+			t.Fatalf("%+v like %+v: got a bucket that fills up in %+v, expected %+v", d, base, to, from)
+		}
+		full := key{rule: small}
+		full.spend(int(small.Capacity()), start)
+		full.rule = large
+		if r := large.Read(full.state, start, 1); r.Used.Micros < from.Full.Micros || r.Used.Micros > from.Full.Micros+1 {
+			t.Fatalf("%+v like %+v: got %+v in use of a bucket that is empty, expected %+v", d, base, r.Used, from.Full)
+		}
+		// A fraction of a microsecond is read as one of another denominator.
+		if left := int64(full.left(start)); left*d.Per.Microseconds() > int64(d.Events) {
+			t.Fatalf("%+v like %+v: got %d left in a bucket that is empty, more than refill in a microsecond", d, base, left)
+		}
+		if limit := to.Capacity - to.Extra; d.Burst > 0 && limit != int64(d.Burst) {
+			t.Fatalf("%+v like %+v: got a limit of %d, expected %d", d, base, limit, d.Burst)
+		}
+		spanOf := large.Price(to.Capacity)
+		if to.Full.Micros < spanOf.Micros || large.Price(to.Capacity+1).Micros < to.Full.Micros {
+			t.Fatalf("%+v like %+v: got %d events in %+v, expected all that fit", d, base, to.Capacity, to.Full)
+		}
+	}
+	broken := driver.Definition{Name: "rule"}
+	if c, err := broken.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
+		t.Errorf("got %v and %v of a broken rule, expected %v", c, err, driver.ErrInvalidRule)
+	}
+	window := valid(driver.FixedWindow)
+	window.Events = 30
+	if c, err := window.CompileLike(compile(t, valid(driver.FixedWindow))); err != nil || c.Constants() != compile(t, window).Constants() {
+		t.Errorf("got %+v and %v of a window, expected what Compile makes", c, err)
+	}
+}

@@ -1,0 +1,64 @@
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// start is the time at which the tests begin.
+const start = int64(1 << 50)
+
+// compile compiles d, which gets a name if it has none.
+func compile(t testing.TB, d driver.Definition) *driver.Compiled {
+	t.Helper()
+	if d.Name == "" {
+		d.Name = "rule"
+	}
+	c, err := d.Compile()
+	if err != nil {
+		t.Fatalf("Compile of %+v: %v", d, err)
+	}
+	return c
+}
+
+// rule compiles events per period, in microseconds. A SlidingWindow has 10 sub-windows.
+func rule(t testing.TB, a driver.Algorithm, events int, period int64) *driver.Compiled {
+	t.Helper()
+	d := driver.Definition{Algorithm: a, Events: events, Per: time.Duration(period) * time.Microsecond}
+	if a == driver.SlidingWindow {
+		d.SubWindows = 10
+	}
+	return compile(t, d)
+}
+
+var algorithms = [...]driver.Algorithm{
+	driver.TokenBucket, driver.SlidingLog, driver.LeakyBucket, driver.FixedWindow, driver.SlidingWindow,
+}
+
+// A key is a store of one State.
+type key struct {
+	rule  *driver.Compiled
+	state driver.State
+}
+
+// do does c to the State at now, under the rule of the key.
+func (k *key) do(c driver.Charge, now int64) driver.Verdict {
+	c.Rule = k.rule
+	r := c.Read(k.state, now)
+	if !c.Op.Asks() {
+		k.state = c.Apply(k.state, &r, now)
+		return c.Verdict
+	}
+	fits := c.Fits(&r)
+	k.state, _ = c.Commit(k.state, &r, now, fits)
+	c.Answer(&r, fits)
+	return c.Verdict
+}
+
+// spend spends cost and returns the receipt of it.
+func (k *key) spend(cost int, now int64) (v driver.Verdict, m driver.Receipt) {
+	v = k.do(driver.Charge{Cost: cost, Receipt: &m}, now)
+	return v, m
+}

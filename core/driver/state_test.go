@@ -1,0 +1,282 @@
+package driver_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// rules returns a rule of every algorithm; small and large ones, with fractions and soft limits.
+func rules(t testing.TB) (all []*driver.Compiled) {
+	for i, d := range []driver.Definition{
+		{Algorithm: driver.TokenBucket, Events: 10, Per: time.Second},
+		{Algorithm: driver.TokenBucket, Events: 7, Per: 11 * time.Microsecond, Burst: 3},
+		{Algorithm: driver.TokenBucket, Events: 1_000_003, Per: time.Microsecond, Burst: 5},
+		{Algorithm: driver.TokenBucket, Events: 1, Per: time.Duration(driver.Horizon) * time.Microsecond},
+		{Algorithm: driver.LeakyBucket, Events: 3, Per: time.Second, Burst: 20, Soft: 50},
+		{Algorithm: driver.FixedWindow, Events: 10, Per: time.Second},
+		{Algorithm: driver.FixedWindow, Events: 5, Per: 7 * time.Microsecond, Soft: 100},
+		{Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
+		{Algorithm: driver.SlidingLog, Events: 5, Per: 7 * time.Microsecond, Soft: 100},
+		{Algorithm: driver.SlidingWindow, Events: 100, Per: time.Minute, SubWindows: 60},
+		{Algorithm: driver.SlidingWindow, Events: 5, Per: 1001 * time.Microsecond, SubWindows: 7},
+		{Algorithm: driver.SlidingWindow, Events: 2, Per: time.Duration(driver.Horizon) * time.Microsecond, SubWindows: 1},
+	} {
+		d.Name = fmt.Sprint("rule ", i)
+		all = append(all, compile(t, d))
+	}
+	return all
+}
+
+// span is a time in which a rule forgets.
+func span(c *driver.Compiled) int64 {
+	k := c.Constants()
+	return max(k.Period, k.Full.Micros, 1)
+}
+
+// A script is a random sequence of charges, with clocks that step back, debts, undos and all
+// other ops.
+type script struct {
+	rng      *rand.Rand
+	rule     *driver.Compiled
+	now      int64
+	receipts []driver.Receipt
+}
+
+func newScript(seed uint64, c *driver.Compiled) *script {
+	return &script{rng: rand.New(rand.NewPCG(seed, 7)), rule: c, now: start}
+}
+
+// next moves the clock and returns a charge. remember keeps its receipt.
+func (s *script) next() driver.Charge {
+	switch s.rng.IntN(6) {
+	case 0:
+		s.now -= s.rng.Int64N(span(s.rule)) / 2
+	case 1:
+		s.now++
+	case 2:
+		s.now += s.rng.Int64N(2 * span(s.rule))
+	case 3, 4:
+		s.now += s.rng.Int64N(span(s.rule)/5 + 1)
+	}
+	s.now = min(max(s.now, 1), 1<<53-1)
+	capacity := int(s.rule.Capacity())
+	c := driver.Charge{Cost: 1 + s.rng.IntN(2), Op: driver.Op(s.rng.IntN(int(driver.Undo) + 1))}
+	switch {
+	case s.rng.IntN(3) > 0:
+		c.Op = driver.Spend
+	case c.Op == driver.Reset && s.rng.IntN(4) > 0:
+		c.Op = driver.Debit
+	}
+	if s.rng.IntN(5) == 0 {
+		c.Cost = 1 + s.rng.IntN(capacity+1)
+	}
+	if c.Receipt = new(driver.Receipt); c.Op == driver.Undo && len(s.receipts) > 0 {
+		*c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]
+	}
+	return c
+}
+
+func (s *script) remember(c driver.Charge) {
+	if c.Op != driver.Undo && *c.Receipt != (driver.Receipt{}) {
+		s.receipts = append(s.receipts[max(0, len(s.receipts)-3):], *c.Receipt)
+	}
+}
+
+// A State that was halved counts the same events, for longer and never for shorter.
+func TestState_Coarsen(t *testing.T) {
+	c, halved := rule(t, driver.SlidingLog, 50, 1000), 0
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		exact, coarse, now := key{rule: c}, key{rule: c}, start
+		for range 50 {
+			now += rng.Int64N(10)
+			exact.spend(1, now)
+			before := coarse.state.Size()
+			if coarse.spend(1, now); rng.IntN(10) > 0 {
+				continue
+			}
+			count := coarse.state.Count()
+			if coarse.state = coarse.state.Coarsen(); coarse.state.Count() != count {
+				t.Fatalf("got %d events, expected %d", coarse.state.Count(), count)
+			}
+			if count > 2 && coarse.state.Size() > before {
+				t.Fatalf("got %d bytes, expected at most %d", coarse.state.Size(), before)
+			}
+			halved++
+		}
+		for range 100 {
+			now += rng.Int64N(30)
+			e, k := c.Read(exact.state, now, 1), c.Read(coarse.state, now, 1)
+			if k.Count < e.Count || k.First < e.First || k.Last < e.Last || k.Retry < e.Retry {
+				t.Fatalf("got %+v, expected at least %+v", k, e)
+			}
+		}
+		if r := c.Read(coarse.state, now+1000, 1); r.InUse() {
+			t.Fatalf("got %+v a period later, expected nothing in use", r)
+		}
+	}
+	if halved < 300 {
+		t.Errorf("got %d States that were halved, expected at least 300", halved)
+	}
+}
+
+// The first append after a history has used its room is what Coarsen takes back.
+func TestState_Coarsen_AfterAppendWithoutRoom(t *testing.T) {
+	c := rule(t, driver.SlidingLog, 2000, 1_000_000)
+	k := key{rule: c}
+	for n := range 2000 {
+		before := k.state.Size()
+		if k.spend(1, start+int64(n)); n < 2 || k.state.Size() == before {
+			continue
+		}
+		if got := k.state.Coarsen(); got.Size() > before || got.Count() != int64(n)+1 {
+			t.Errorf("got %d bytes and %d events, expected at most %d and %d", got.Size(), got.Count(), before, n+1)
+		}
+		k = key{rule: c} // the State that was given to Coarsen is not used again
+		for i := range n + 1 {
+			k.spend(1, start+int64(i))
+		}
+	}
+}
+
+// A log whose events have left gives up the memory that it no longer needs.
+func TestState_Size_AfterEventsLeft(t *testing.T) {
+	k := key{rule: rule(t, driver.SlidingLog, 1000, 1_000_000)}
+	for i := range int64(1000) {
+		k.spend(1, start+i)
+	}
+	large := k.state.Size()
+	for i := range int64(1500) {
+		k.spend(1, start+2_000_000+i*500_000)
+	}
+	if got := k.state.Size(); got > large/20 {
+		t.Errorf("got %d bytes for 2 events, expected at most %d", got, large/20)
+	}
+}
+
+func TestState_Coarsen_Others(t *testing.T) {
+	for _, c := range rules(t) {
+		if k := (key{rule: c}); !c.Algorithm().IsBucket() && c.Algorithm() != driver.FixedWindow {
+			continue
+		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 || k.state.Count() != 0 {
+			t.Errorf("%v: got %+v of %d bytes with %d events, expected %+v without either", c, k.state.Coarsen(), k.state.Size(), k.state.Count(), k.state)
+		}
+	}
+}
+
+// A State in which more is in use than a bucket holds is an empty bucket, once, and is written
+// back. Its fraction never reaches the denominator of the rule that reads it.
+func TestState_OfAnotherBucket(t *testing.T) {
+	c := compile(t, driver.Definition{Algorithm: driver.TokenBucket, Events: 3, Per: time.Second, Burst: 5})
+	for _, s := range []driver.State{
+		driver.StateOf(start+10_000_000, 0, 0),
+		driver.StateOf(start+10_000_000, 999, 0),
+		driver.StateOf(1<<53, 1, 0),
+	} {
+		k := key{c, s}
+		if r := c.Read(s, start, 1); r.Used != c.Constants().Full {
+			t.Errorf("got %+v in use of %+v, expected the whole bucket", r.Used, s)
+		}
+		if v := k.do(driver.Charge{Op: driver.Peek, Cost: 1}, start); v.Allowed || v.RetryAfter > time.Second {
+			t.Errorf("got %+v for %+v, expected a denial for less than a second", v, s)
+		}
+		if r := c.Read(k.state, start, 1); k.state == s || r.Used != c.Constants().Full {
+			t.Errorf("got %+v written back as %+v, expected a bucket that is empty now", s, k.state)
+		}
+	}
+	if r := c.Read(driver.StateOf(start+5, 999, 0), start, 1); r.Used != (driver.Span{Micros: 6}) {
+		t.Errorf("got %+v in use, expected a finer fraction to be rounded up to 6 microseconds", r.Used)
+	}
+}
+
+// A State that was written under one limit neither locks its key out under another limit of
+// the same algorithm, for longer than that limit reaches, nor admits more than that holds.
+func TestState_OfAnotherLimit(t *testing.T) {
+	for _, a := range algorithms {
+		for _, from := range []struct {
+			events int
+			period int64
+		}{{1, 10}, {3, 1_000_000}, {1000, 60_000_000}, {10, 3_600_000_000}, {7, 999_983}} {
+			for _, to := range []struct {
+				events int
+				period int64
+			}{{1, 10}, {5, 1_000_000}, {100, 7_000_000}} {
+				k := key{rule: rule(t, a, from.events, from.period)}
+				k.spend(from.events, start)
+				k.rule = rule(t, a, to.events, to.period)
+				v, _ := k.spend(to.events, start+1)
+				if v.Remaining > to.events || v.ResetAfter > 2*time.Duration(to.period)*time.Microsecond {
+					t.Errorf("%v: %v under %v: got %+v", a, from, to, v)
+				}
+				if v, _ := k.spend(to.events, start+1+2*to.period); !v.Allowed {
+					t.Errorf("%v: %v under %v: got %+v after two periods, expected all of the limit", a, from, to, v)
+				}
+			}
+		}
+	}
+}
+
+// A receipt of one limit undoes no more under another than was charged, though its fraction may
+// be none of the other.
+func TestUndo_UnderAnotherLimit(t *testing.T) {
+	for _, a := range algorithms {
+		for _, limits := range [][2]*driver.Compiled{
+			{rule(t, a, 10, 1_000_000), rule(t, a, 7, 900_001)},
+			{rule(t, a, 7, 900_001), rule(t, a, 10, 1_000_000)},
+		} {
+			k := key{rule: limits[0]}
+			k.spend(2, start)
+			_, m := k.spend(3, start+1)
+			k.rule = limits[1]
+			before := k.left(start + 1)
+			if v := k.do(driver.Charge{Op: driver.Undo, Cost: 3, Receipt: &m}, start+1); v.Remaining > before+3 {
+				t.Errorf("%v: got %d left after an undo of 3, and %d before", a, v.Remaining, before)
+			}
+			kept := limits[1].Keep(m, 1)
+			if frac := kept.Used.Frac; a.IsBucket() && frac >= limits[1].Constants().Denominator {
+				t.Errorf("%v: got a receipt with a fraction of %d, expected less than %d", a, frac, limits[1].Constants().Denominator)
+			}
+		}
+	}
+}
+
+// A receipt that no charge wrote undoes nothing.
+func TestUndo_ZeroReceipt(t *testing.T) {
+	for _, a := range algorithms {
+		k := key{rule: rule(t, a, 10, 1_000_000)}
+		k.spend(7, start)
+		if v := k.do(driver.Charge{Op: driver.Undo, Cost: 7, Receipt: new(driver.Receipt)}, start); v.Remaining != 3 {
+			t.Errorf("%v: got %d left, expected 3", a, v.Remaining)
+		}
+	}
+}
+
+// The Words of a State are the State; that of a log with events has none.
+func TestState_Words(t *testing.T) {
+	for i, c := range rules(t) {
+		words, logs := 0, 0
+		k, s := key{rule: c}, newScript(uint64(i), c)
+		for range 300 {
+			charge := s.next()
+			k.do(charge, s.now)
+			s.remember(charge)
+			a, b, debt, ok := k.state.Words()
+			switch {
+			case !ok:
+				logs++
+			case driver.StateOf(a, b, debt) != k.state:
+				t.Fatalf("%v: got %+v, expected %+v", c, driver.StateOf(a, b, debt), k.state)
+			case !k.state.IsZero():
+				words++
+			}
+		}
+		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm()); sliding != (words == 0) || sliding != (logs > 0) {
+			t.Errorf("%v: got %d States of three numbers and %d others", c, words, logs)
+		}
+	}
+}
