@@ -58,7 +58,7 @@ staticcheck:
 
 # The packages of which no test needs Redis. The others are vetted and built only. The
 # builds are not optimized, which takes a third less time.
-NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/driver ./core/internal/oracle ./core/memstore ./core/gate ./core/gate/adapter ./core/gate/internal/request ./core/load
+NOREDIS := ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/gate/internal/request ./core/load
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems
@@ -82,7 +82,7 @@ fuzz: deps ## run every fuzz target for FUZZTIME (10s)
 
 # 4000 histories of 250 calls are a million; on Redis that takes some minutes.
 .PHONY: histories
-histories: deps ## compare a million random calls on each store with the model
+histories: deps ## compare a million random calls on each store with the definitions
 	WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
 
 .PHONY: bench

@@ -37,6 +37,10 @@ func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Ha
 		Store:   redisstore.New(rdb, opts...),
 		Now:     func() time.Time { return time.UnixMicro(now.Load()) },
 		Advance: func(d time.Duration) { now.Add(d.Microseconds()) },
+
+		// The sorted set of a log keeps events that left a shorter period, and the hash of a
+		// sliding window has counts instead of times.
+		FixedPeriods: true,
 	}
 }
 

@@ -204,7 +204,7 @@ func cases() []testCase {
 		},
 		{
 			"Histories",
-			"Every answer equals that of the reference model, over random costs, gaps, rules, keys and clock steps.",
+			"Every answer is that of the definition of the algorithm, over random costs, gaps, rules, keys and clock steps.",
 			histories,
 		},
 	}

@@ -9,7 +9,11 @@
 //
 // Every failure ends with the sentence that says which promise of a Store was
 // broken. Beside hand-made cases, random histories are compared, answer for
-// answer, with a reference model in exact arithmetic.
+// answer, with definitions of the algorithms that share no code with package
+// driver. The environment variable WEIR_HISTORIES is the number of histories,
+// 20 if it is not set.
+//
+// The example is a complete store, which passes the suite.
 package storetest
 
 import (
@@ -34,8 +38,13 @@ type Harness struct {
 	Now func() time.Time
 	// GivesBack is set for a Store that undoes decisions over several keys
 	// instead of not beginning them. It may lose state that means nothing any
-	// more, which shows if the clock then steps back: the histories do not.
+	// more, which shows if the clock then steps back or the period of a window
+	// changes: the histories do neither.
 	GivesBack bool
+	// FixedPeriods is set for a Store that may count events for longer than the
+	// algorithm says after a change of the period or sub-windows of a sliding
+	// log or sliding window: the histories do not change them.
+	FixedPeriods bool
 }
 
 // Run runs the suite. It calls newHarness once for every case, and for every

@@ -1,7 +1,7 @@
 // Package oracle defines the rate limiting algorithms: each in its textbook form, in exact rational
-// numbers and plain lists, without a thought for speed. Tests compare the answers of stores with its
-// answers, in every field. It shares no code with the engine that the stores share, so a fault of
-// that engine shows as a difference.
+// numbers and plain lists, without a thought for speed. Package core/storetest compares the answers of
+// stores with its answers, in every field. It shares no code with the engine that the stores share, so
+// a fault of that engine shows as a difference.
 //
 // A paragraph that begins with RULE is a choice that the definition of an algorithm leaves open, with
 // the reason for it. Two rules hold for all algorithms:
@@ -256,6 +256,13 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 		v.Allowed, v.RetryAfter, v.Soft, v.Found = true, 0, false, found
 		c.Verdict = v
 	}
+}
+
+// Look returns the answer to c at now as if c were a Peek, and reports whether its state is from after
+// now. It writes nothing.
+func (o *Oracle) Look(now int64, c *Charge) (v Verdict, late bool) {
+	s := o.read(c, now)
+	return verdict(c.Rule, s, s, c.Cost, c.patience()), s.late()
 }
 
 // verdict returns the answer to a cost that met the state before and left the state after.

@@ -10,11 +10,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An oracle bounds what may be admitted under one rule of one key, however the clock of the
-// Store steps back. It shares no code with the algorithms: it is a list of the events that
-// were admitted and not undone, and the definitions of the limits, on a clock that never
-// steps.
-type oracle struct {
+// A bound tells how much may be admitted under one rule of one key, however the clock of the
+// Store steps back. It is a list of the events that were admitted and not undone, on a clock
+// that never steps.
+type bound struct {
 	limit  core.Limit
 	real   time.Duration // by a clock that never steps
 	events []event
@@ -30,21 +29,21 @@ type event struct {
 
 // span returns an error if some span holds more than capacity events and the rate times
 // its length, or, without a rate, if some span of the period holds more than capacity.
-func (o *oracle) span(capacity int, refills bool) error {
-	for i := range o.events {
+func (b *bound) span(capacity int, refills bool) error {
+	for i := range b.events {
 		var sum int64
-		for _, e := range o.events[i:] {
-			length := e.at - o.events[i].at
-			if !refills && length >= o.limit.Per {
+		for _, e := range b.events[i:] {
+			length := e.at - b.events[i].at
+			if !refills && length >= b.limit.Per {
 				break
 			}
 			sum += int64(e.cost)
-			allowed := int64(capacity) * int64(o.limit.Per)
+			allowed := int64(capacity) * int64(b.limit.Per)
 			if refills {
-				allowed += int64(o.limit.Events) * int64(length)
+				allowed += int64(b.limit.Events) * int64(length)
 			}
-			if sum*int64(o.limit.Per) > allowed {
-				return fmt.Errorf("%d events in %v, of %v", sum, length, o.limit)
+			if sum*int64(b.limit.Per) > allowed {
+				return fmt.Errorf("%d events in %v, of %v", sum, length, b.limit)
 			}
 		}
 	}
@@ -53,13 +52,13 @@ func (o *oracle) span(capacity int, refills bool) error {
 
 // count returns an error if the fixed window of now holds more than the limit. A clock that
 // steps back takes the events of the newest window along.
-func (o *oracle) count(now time.Time) error {
-	window, newest, sum := now.UnixMicro()/o.limit.Per.Microseconds(), int64(0), 0
-	for i := range o.events {
-		newest = max(newest, o.events[i].window)
+func (b *bound) count(now time.Time) error {
+	window, newest, sum := now.UnixMicro()/b.limit.Per.Microseconds(), int64(0), 0
+	for i := range b.events {
+		newest = max(newest, b.events[i].window)
 	}
-	for i := range o.events {
-		e := &o.events[i]
+	for i := range b.events {
+		e := &b.events[i]
 		switch {
 		case e.window < newest:
 			e.window = 0
@@ -70,8 +69,8 @@ func (o *oracle) count(now time.Time) error {
 			sum += e.cost
 		}
 	}
-	if sum > o.limit.Events {
-		return fmt.Errorf("%d events in one window, of %v", sum, o.limit)
+	if sum > b.limit.Events {
+		return fmt.Errorf("%d events in one window, of %v", sum, b.limit)
 	}
 	return nil
 }
@@ -96,7 +95,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		if overlap && isBucket(a) {
 			capacity *= 2
 		}
-		o, key := &oracle{limit: limit}, fmt.Sprint("k", seed)
+		b, key := &bound{limit: limit}, fmt.Sprint("k", seed)
 		var open []int
 		var trace []string
 		take := func(c driver.Charge) driver.Verdict {
@@ -112,7 +111,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				d := time.Duration(rng.Int64N(int64(limit.Per))) / time.Duration(1+rng.IntN(3))
 				d = d.Truncate(time.Microsecond)
 				s.Advance(d)
-				o.real += d
+				b.real += d
 				trace = append(trace, fmt.Sprint("advance ", d))
 			case 2:
 				if rng.IntN(3) > 0 {
@@ -128,29 +127,29 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 					break
 				}
 				at := rng.IntN(len(open))
-				e := &o.events[open[at]]
+				e := &b.events[open[at]]
 				open = append(open[:at], open[at+1:]...)
-				e.receipt.Age = (o.real - e.at).Microseconds()
+				e.receipt.Age = (b.real - e.at).Microseconds()
 				take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Undo, Cost: e.cost, Receipt: &e.receipt})
 				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
 				e.cost = 0
 				undone++
 			default:
-				e := event{at: o.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
+				e := event{at: b.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
 				if !take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Spend, Cost: e.cost, Receipt: &e.receipt}).Allowed {
 					break
 				}
 				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))
-				o.events = append(o.events, e)
+				b.events = append(b.events, e)
 				if rng.IntN(2) == 0 && (overlap || len(open) == 0) {
-					open = append(open, len(o.events)-1)
+					open = append(open, len(b.events)-1)
 				}
 			}
 			var err error
 			if a.name == "fixed_window" {
-				err = o.count(s.Now())
+				err = b.count(s.Now())
 			} else {
-				err = o.span(capacity, isBucket(a))
+				err = b.span(capacity, isBucket(a))
 			}
 			if err != nil {
 				for _, line := range trace {

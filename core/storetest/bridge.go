@@ -1,0 +1,95 @@
+package storetest
+
+import (
+	"cmp"
+	"math/big"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/oracle"
+)
+
+// The functions of this file translate between package driver and package oracle.
+
+var driverAlgorithms = map[string]driver.Algorithm{
+	"token_bucket": driver.TokenBucket, "leaky_bucket": driver.LeakyBucket, "fixed_window": driver.FixedWindow,
+	"sliding_log": driver.SlidingLog, "sliding_window": driver.SlidingWindow,
+}
+
+var driverOps = [...]driver.Op{
+	oracle.Spend: driver.Spend, oracle.Peek: driver.Peek, oracle.Reset: driver.Reset,
+	oracle.Credit: driver.Credit, oracle.Debit: driver.Debit, oracle.Undo: driver.Undo,
+}
+
+func isBucketRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm].IsBucket() }
+
+// A catalog has the compiled form of rules.
+type catalog map[*oracle.Rule]*driver.Compiled
+
+// compile adds r, whose Extra is soft percent of the limit. It reports whether a store can run r: a
+// bucket of 1000 that refills once a year reaches over too long a time.
+func (c catalog) compile(r *oracle.Rule, soft float64) bool {
+	compiled, err := driver.Definition{
+		Name: r.Name, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
+		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Shadow: r.Shadow,
+	}.Compile()
+	if err != nil {
+		return false
+	}
+	c[r] = compiled
+	return true
+}
+
+// enlarge adds and returns rules that base is when it is elastic, up to upTo times as large.
+func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
+	for _, factor := range []float64{1 + (upTo-1)*0.3, upTo} {
+		enlarged, d := *base, c[base].Definition()
+		d.Events = int(float64(d.Events) * factor)
+		d.Burst = int(float64(d.Burst) * float64(d.Events) / float64(base.Events))
+		compiled, err := d.CompileLike(c[base])
+		if err != nil {
+			continue
+		}
+		enlarged.Events, enlarged.Burst = int64(d.Events), int64(d.Burst)
+		if enlarged.Extra = percent(cmp.Or(enlarged.Burst, enlarged.Events), d.Soft); isBucketRule(base) {
+			enlarged.Base = base
+		}
+		c[&enlarged] = compiled
+		all = append(all, &enlarged)
+	}
+	return all
+}
+
+// charge returns o for a store, with another Receipt.
+func (c catalog) charge(o *oracle.Charge, receipt *driver.Receipt) driver.Charge {
+	return driver.Charge{
+		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: receipt,
+	}
+}
+
+// verdict returns the Verdict of o as a store has to give it.
+func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
+	span := func(us int64) time.Duration {
+		if us == oracle.Never {
+			return driver.Never
+		}
+		return time.Duration(us) * time.Microsecond
+	}
+	v := o.Verdict
+	return driver.Verdict{
+		Rule: c[o.Rule], Allowed: v.Allowed, Soft: v.Soft, Found: v.Found, Remaining: int(v.Remaining),
+		RetryAfter: span(v.RetryAfter), ResetAfter: span(v.ResetAfter), Window: span(v.Window), Delay: span(v.Delay),
+	}
+}
+
+// isReceipt reports whether got means the same as want. The Origin of got belongs to the store, and is
+// not compared.
+func isReceipt(got driver.Receipt, want oracle.Receipt) bool {
+	if want.Used == nil {
+		return got.At == want.At && got.Age == want.Age && got.Used == driver.Span{}
+	}
+	parts := big.NewRat(want.Rule.Per, want.Rule.Events).Denom()
+	used := new(big.Rat).SetFrac(big.NewInt(got.Used.Frac), parts)
+	used.Add(used, new(big.Rat).SetInt64(got.Used.Micros))
+	return got.At == want.At && got.Age == want.Age && used.Cmp(want.Used) == 0
+}

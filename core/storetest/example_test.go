@@ -1,0 +1,118 @@
+package storetest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A MapStore is a [driver.Store] over a database of bytes, which here is a map. Its clock returns
+// microseconds since the Unix epoch. A real store also has each row expire at
+// [driver.Compiled.ExpiresAt], and wraps its errors in an [core.ErrUnavailable].
+type MapStore struct {
+	driver.Namespace // refuses two rules of one name
+	clock            func() int64
+
+	mu   sync.Mutex
+	rows map[string][]byte
+}
+
+// Take implements [driver.Store].
+func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
+	return s.update(ctx, charges, func(states []driver.State, now int64) {
+		admitted, readings := true, make([]driver.Reading, len(charges))
+		for i := range charges {
+			c := &charges[i]
+			readings[i] = c.Read(states[i], now)
+			admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
+		}
+		for i := range charges {
+			c := &charges[i]
+			states[i], _ = c.Commit(states[i], &readings[i], now, admitted)
+			c.Answer(&readings[i], admitted)
+		}
+	})
+}
+
+// Adjust implements [driver.Store].
+func (s *MapStore) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.update(ctx, charges, func(states []driver.State, now int64) {
+		for i := range charges {
+			r := charges[i].Read(states[i], now)
+			states[i] = charges[i].Apply(states[i], &r, now)
+		}
+	})
+}
+
+// update reads the states of charges, has decide change them, and writes them if no other call has
+// changed one in between; otherwise it begins again. It decodes the states for each attempt, because
+// those of the sliding algorithms share memory with the states that decide makes of them.
+func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide func([]driver.State, int64)) error {
+	keys, states := make([]string, len(charges)), make([]driver.State, len(charges))
+	for i, c := range charges {
+		keys[i] = fmt.Sprintf("%016x%s", c.Rule.ID(), c.Key)
+	}
+	for ctx.Err() == nil {
+		before, after := s.read(keys), make([][]byte, len(keys))
+		for i := range states {
+			if err := states[i].UnmarshalBinary(before[i]); err != nil {
+				return err
+			}
+		}
+		decide(states, s.clock())
+		for i := range states {
+			after[i], _ = states[i].MarshalBinary()
+		}
+		if s.swap(keys, before, after) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *MapStore) read(keys []string) (rows [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		rows = append(rows, s.rows[key])
+	}
+	return rows
+}
+
+// swap writes after if the rows are still those of before, and reports whether they were. In a real
+// store it is a transaction, such as that of etcd which compares revisions, or SELECT FOR UPDATE and
+// UPDATE in SQL. Where there is none, a denied decision has to undo what it took from other rows.
+func (s *MapStore) swap(keys []string, before, after [][]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, key := range keys {
+		if !bytes.Equal(s.rows[key], before[i]) {
+			return false
+		}
+	}
+	for i, key := range keys {
+		s.rows[key] = after[i]
+	}
+	return true
+}
+
+func Example() {
+	store := &MapStore{rows: make(map[string][]byte), clock: func() int64 { return time.Now().UnixMicro() }}
+	limiter, err := core.New(store, core.TokenBucket("api", core.PerHour(2)))
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		decision, err := limiter.Allow(context.Background(), "alice")
+		fmt.Println(decision.Allowed, err)
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+}

@@ -1,0 +1,375 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/oracle"
+)
+
+// A walk is a random sequence of calls. It draws the next call from the answers to those before.
+type walk struct {
+	catalog
+	seed   uint64
+	rng    *rand.Rand
+	steady bool  // the clock does not step back, so more charges can be undone
+	fine   bool  // periods are so short that fractions of a microsecond matter
+	now    int64 // of the clock of the store
+	real   int64 // of a clock that never steps
+	wait   int64 // the last RetryAfter
+	left   int64 // the last Remaining
+
+	lasting func(driver.Algorithm) bool // all limits of a name have the same period and sub-windows
+
+	rules   [][]*oracle.Rule // of every name: the limits that it has, one after the other
+	inForce []int            // of every name: which of them it has now
+	held    []held
+	met     map[string]int // how often each situation was met
+}
+
+// A held charge can be undone.
+type held struct {
+	charge  oracle.Charge
+	receipt oracle.Receipt
+	own     driver.Receipt // that of the store
+	at      int64          // by the clock that never steps
+	cost    int64          // what has not been undone
+}
+
+// newWalk returns a walk for a fresh h, which begins some time after h.Now.
+func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
+	w := &walk{
+		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
+		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, met: met,
+		lasting: func(a driver.Algorithm) bool {
+			return h.GivesBack && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
+		},
+	}
+	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
+	for len(w.rules) < 3 {
+		if rules := w.limits(fmt.Sprint("rule", len(w.rules))); len(rules) > 0 {
+			w.rules, w.inForce = append(w.rules, rules), append(w.inForce, 0)
+		}
+	}
+	return w
+}
+
+// A call is made to Take or to Adjust. receipts are those for the store, in the place of those for the
+// oracle in charges.
+type call struct {
+	now      int64
+	charges  []oracle.Charge
+	receipts []*driver.Receipt
+}
+
+func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
+
+func (c call) String() string {
+	text := fmt.Sprintf("at %d:", c.now)
+	for _, o := range c.charges {
+		text += fmt.Sprintf("\n\top %d of %q, cost %d, max delay %v, %+v", o.Op, o.Key, o.Cost, o.MaxDelay, *o.Rule)
+		if o.Rule.Base != nil {
+			text += fmt.Sprintf(", base %+v", *o.Rule.Base)
+		}
+		if o.Receipt != nil {
+			text += fmt.Sprintf(", receipt %v of age %d", *o.Receipt, o.Receipt.Age)
+		}
+		text += fmt.Sprintf(": %+v", o.Verdict)
+	}
+	return text
+}
+
+func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
+
+// one reports true once in n times.
+func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
+
+// percent is so much of n, without the fraction.
+func percent(n int64, soft float64) int64 {
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
+	if !ok {
+		panic("no percentage")
+	}
+	exact.Mul(exact, big.NewRat(n, 100))
+	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
+}
+
+// limits are up to four limits of a name, and elastic enlargements of them: other rates, periods,
+// bursts, sub-windows and soft limits of one algorithm.
+func (w *walk) limits(name string) (all []*oracle.Rule) {
+	first := oracle.Rule{
+		Name:      name,
+		Algorithm: pick(w, "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"),
+		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, oracle.MaxCount-1)),
+		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
+			365*86_400_000_000, oracle.Horizon),
+		Shadow: w.one(5),
+	}
+	for i := range 1 + w.rng.IntN(4) {
+		r := first
+		switch {
+		case w.fine:
+			r.Events, r.Per = 1+w.rng.Int64N(12), 1+w.rng.Int64N(100)
+		case i > 0:
+			r.Events = most(min(max(1, r.Events*pick[int64](w, 1, 2, 3)/pick[int64](w, 1, 1, 2, 3)), oracle.MaxCount-1))
+			r.Per = min(max(1, r.Per/pick[int64](w, 1, 1, 2, 3, 100)*pick[int64](w, 1, 1, 2)), oracle.Horizon)
+		}
+		if isBucketRule(&r) && w.one(2) {
+			r.Burst = pick(w, 1, 2, 5, 20, 1000, r.Events)
+		}
+		if r.Algorithm == "sliding_window" {
+			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
+		}
+		if len(all) > 0 && w.lasting(driverAlgorithms[r.Algorithm]) {
+			r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
+		}
+		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
+		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
+		if !w.compile(&r, soft) {
+			continue
+		}
+		if all = append(all, &r); w.one(4) {
+			enlarged := w.enlarge(&r, pick(w, 1.5, 2, 3.7, 10))
+			w.met["elastic"] += len(enlarged)
+			all = append(all, enlarged...)
+		}
+	}
+	return all
+}
+
+// next moves the clock, may change a limit, and draws a call.
+func (w *walk) next() call {
+	w.advance()
+	if name := w.rng.IntN(len(w.rules)); w.one(20) && len(w.rules[name]) > 1 {
+		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
+		w.met["limit changed"]++
+	}
+	draw := w.asking
+	if w.one(4) {
+		draw = w.adjusting
+	}
+	next := call{now: w.now}
+	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
+		c, receipt := draw()
+		meets := func(o oracle.Charge) bool { return o.Key == c.Key && o.Rule.Name == c.Rule.Name }
+		if !slices.ContainsFunc(next.charges, meets) {
+			next.charges, next.receipts = append(next.charges, c), append(next.receipts, receipt)
+		}
+	}
+	return next
+}
+
+// most is the largest number that fits an int: 32 bits are tested, too.
+func most(n int64) int64 { return min(n, math.MaxInt) }
+
+// advance moves the clock, mostly by a part of a period; also to the edges of the last answer, back,
+// to times that were before, and far ahead.
+func (w *walk) advance() {
+	name := w.rng.IntN(len(w.rules))
+	per := w.rules[name][w.inForce[name]].Per
+	var d int64
+	switch w.rng.IntN(16) {
+	case 0, 1, 2, 3:
+	case 4:
+		d = 1
+	case 5:
+		d = w.wait
+	case 6:
+		d = max(0, w.wait-1)
+	case 7:
+		d = per - pick[int64](w, 0, 1)
+	case 8:
+		d = per - w.now%per - pick[int64](w, 0, 1) // the edge of a window
+	case 9:
+		d = -1 - w.rng.Int64N(per)/pick[int64](w, 1, 1, 10, 1000)
+	case 10:
+		if w.one(4) {
+			d = -1 - w.rng.Int64N(min(3*per, oracle.Horizon))
+		}
+	case 11:
+		if len(w.held) > 0 && w.one(2) {
+			d = w.held[w.rng.IntN(len(w.held))].receipt.At - w.now // the time of a charge again
+		}
+	case 12:
+		if w.one(4) {
+			d = w.rng.Int64N(min(100*per, oracle.Horizon))
+			w.met["leap"]++
+		}
+	default:
+		d = w.rng.Int64N(per) / pick[int64](w, 1, 10, 1000)
+	}
+	const (
+		lastDay = 5_838_000_000_000_000 // the end of the year 2154: all times stay below 2^53
+		longest = lastDay               // 185 years: processes count nanoseconds in 63 bits, 292 years
+	)
+	switch {
+	case w.now+d <= 0 || w.now+d > lastDay || w.real+d > longest:
+		return
+	case d >= 0:
+		w.real += d
+	case w.steady:
+		return
+	default:
+		w.real += pick(w, 0, 0, 1, per/3) // the time that passed while the clock was set back
+		w.met["step back"]++
+	}
+	w.now += d
+}
+
+// spend is a Spend of one of the states, under the limit in force.
+func (w *walk) spend() oracle.Charge {
+	name := w.rng.IntN(len(w.rules))
+	r := w.rules[name][w.inForce[name]]
+	return oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.Capacity()))}
+}
+
+func (w *walk) cost(capacity int64) int64 {
+	switch w.rng.IntN(10) {
+	case 0:
+		return capacity
+	case 1:
+		return capacity + 1
+	case 2:
+		return max(1, w.left)
+	case 3:
+		return w.left + 1
+	case 4, 5:
+		return 1 + w.rng.Int64N(capacity)
+	case 6:
+		if w.one(3) {
+			return pick[int64](w, 1<<w.rng.IntN(63), oracle.MaxCount-1, oracle.MaxCount, oracle.MaxCount+1, math.MaxInt64)
+		}
+	}
+	return 1
+}
+
+func (w *walk) asking() (oracle.Charge, *driver.Receipt) {
+	c := w.spend()
+	if w.one(4) {
+		us := pick(w, c.Rule.Per/3, w.wait-1, w.wait, w.wait+1)
+		c.MaxDelay = pick(w, 1, time.Microsecond, time.Duration(max(0, us))*time.Microsecond)
+	}
+	if w.one(6) {
+		c.Op = oracle.Peek
+	} else if w.one(2) {
+		return withReceipt(c)
+	}
+	return c, nil
+}
+
+func (w *walk) adjusting() (oracle.Charge, *driver.Receipt) {
+	c := w.spend()
+	c.Op = pick(w, oracle.Credit, oracle.Debit, oracle.Debit, oracle.Reset, oracle.Undo, oracle.Undo, oracle.Undo, oracle.Undo)
+	switch {
+	case c.Op == oracle.Debit && !w.one(3), c.Op == oracle.Undo && (len(w.held) == 0 || w.one(20)):
+		return withReceipt(c)
+	case c.Op == oracle.Undo:
+		return w.undo()
+	}
+	return c, nil
+}
+
+func withReceipt(c oracle.Charge) (oracle.Charge, *driver.Receipt) {
+	c.Receipt = new(oracle.Receipt)
+	return c, new(driver.Receipt)
+}
+
+// undo undoes a charge or part of it, also of a changed limit, and sometimes what was undone before.
+// The age of the charge is known or not, or comes from a slow clock.
+func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
+	at := len(w.held) - 1 // the newest, mostly: older ones seldom count still
+	if w.one(3) {
+		at = w.rng.IntN(len(w.held))
+	}
+	h := &w.held[at]
+	c, m, own := h.charge, h.receipt, h.own
+	c.Op, c.Cost, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, 0, oracle.Verdict{}
+	if c.Cost > 1 && w.one(3) {
+		c.Cost = 1 + w.rng.Int64N(c.Cost)
+		w.met["undo of a part"]++
+	}
+	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
+	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && (w.fine || w.one(3)) {
+		c.Rule = r
+		w.met["undo under another limit"]++
+	}
+	rest := h.cost - c.Cost
+	if rest > 0 {
+		r := pick(w, h.charge.Rule, c.Rule)
+		m, own = m.Keep(r, rest), w.catalog[r].Keep(own, rest)
+	}
+	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
+	own.Age, c.Receipt = m.Age, &m
+	if w.now-m.At < m.Age {
+		w.met["undo after a step back"]++
+	}
+	if h.cost = rest; w.one(8) {
+		h.cost += c.Cost
+		w.met["undo twice"]++
+	}
+	if h.cost == 0 {
+		w.held = slices.Delete(w.held, at, at+1)
+	}
+	return c, &own
+}
+
+// answer has o answer c, and notes the answers for the calls to come.
+func (w *walk) answer(o *oracle.Oracle, c call) {
+	first := &c.charges[0]
+	before, late := o.Look(w.now, first)
+	if c.asks() {
+		o.Take(w.now, c.charges)
+	} else {
+		o.Adjust(w.now, c.charges)
+	}
+	after, _ := o.Look(w.now, first)
+	if late {
+		w.met["from after now: "+first.Rule.Algorithm]++
+	}
+	if first.Op == oracle.Undo && after != before {
+		w.met["freed by an undo: "+first.Rule.Algorithm]++
+	}
+	for i, receipt := range c.receipts {
+		w.remember(&c.charges[i], receipt, len(c.charges) > 1)
+	}
+}
+
+func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
+	v, asks := c.Verdict, c.Op <= oracle.Peek
+	w.left = v.Remaining
+	if v.RetryAfter > 0 && v.RetryAfter != oracle.Never {
+		w.wait = v.RetryAfter
+	}
+	if c.Op != oracle.Undo && own != nil && c.Receipt.At != 0 {
+		w.held = append(w.held[max(0, len(w.held)-11):], held{*c, *c.Receipt, *own, w.real, c.Cost})
+	}
+	for name, is := range map[string]bool{
+		"allowed":            asks && v.Allowed,
+		"denied":             !v.Allowed,
+		"never":              v.RetryAfter == oracle.Never,
+		"soft":               v.Soft,
+		"delayed":            v.Delay > 0,
+		"shadow denied":      c.Rule.Shadow && !v.Allowed,
+		"peek denied":        c.Op == oracle.Peek && !v.Allowed,
+		"together":           together,
+		"together denied":    together && !v.Allowed,
+		"credit":             c.Op == oracle.Credit,
+		"undo":               c.Op == oracle.Undo,
+		"undo of nothing":    c.Op == oracle.Undo && c.Receipt.At == 0,
+		"debt":               c.Op == oracle.Debit && v.Remaining == 0,
+		"saturated":          c.Op == oracle.Debit && c.Cost >= most(oracle.MaxCount),
+		"reset of something": v.Found,
+		"reset of nothing":   c.Op == oracle.Reset && !v.Found,
+	} {
+		if is {
+			w.met[name]++
+		}
+	}
+}

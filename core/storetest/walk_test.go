@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/oracle"
+	"github.com/weir-go/weir/core/internal/reference"
+)
+
+func ofReference(*testing.T) *Harness {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	return &Harness{
+		Store:   reference.New(func() int64 { return now }),
+		Advance: func(d time.Duration) { now += d.Microseconds() },
+		Now:     func() time.Time { return time.UnixMicro(now) },
+	}
+}
+
+// Over more histories than a store is compared in by default, the engine equals the oracle, and the
+// histories meet every situation that they are meant for.
+func TestHistories_EverySituation(t *testing.T) {
+	n := 400
+	if testing.Short() {
+		n /= 4
+	}
+	met := compare(&subject{T: t, promise: "The engine equals the oracle.", newHarness: ofReference}, n)
+	for _, name := range situations {
+		if met[name] < n/4 {
+			t.Errorf("got %d times %q in %d histories, expected at least %d", met[name], name, n, n/4)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(met)) {
+		t.Logf("%8d %s", met[name], name)
+	}
+}
+
+// situations have to be met by the histories, which would compare less than they claim to otherwise.
+var situations = []string{
+	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied",
+	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
+	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "elastic",
+	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",
+	"freed by an undo: sliding_log", "freed by an undo: sliding_window",
+	"from after now: token_bucket", "from after now: leaky_bucket", "from after now: fixed_window",
+	"from after now: sliding_log", "from after now: sliding_window",
+}
+
+// RetryAfter, ResetAfter and, for buckets, Window of the oracle are the least times after which what
+// they say is so.
+func TestOracle_LeastTimes(t *testing.T) {
+	for seed := range uint64(200) {
+		w := newWalk(seed, ofReference(t), make(map[string]int))
+		var o oracle.Oracle
+		for range 100 {
+			call := w.next()
+			w.answer(&o, call)
+			for _, c := range call.charges {
+				if _, late := o.Look(w.now, &c); late {
+					continue // it was not written, so it stays as late as it is
+				}
+				v, bucket := c.Verdict, isBucketRule(c.Rule)
+				if !call.asks() {
+					c.Cost = 1
+				}
+				now, _ := o.Look(w.now, &c)
+				for _, field := range []struct {
+					name  string
+					span  int64
+					valid bool
+					is    func(v oracle.Verdict) bool
+				}{
+					{"RetryAfter", v.RetryAfter, !v.Allowed && v.RetryAfter != oracle.Never, func(v oracle.Verdict) bool { return v.Allowed }},
+					{"ResetAfter", v.ResetAfter, true, func(v oracle.Verdict) bool { return v.ResetAfter == 0 }},
+					{"Window", v.Window, v.Allowed && v.Remaining == 0 && bucket && (call.asks() || now.Allowed), func(v oracle.Verdict) bool { return v.Remaining > 0 }},
+				} {
+					at := func(span int64) bool {
+						v, _ := o.Look(w.now+span, &c)
+						return field.is(v)
+					}
+					if field.valid && (!at(field.span) || field.span > 0 && at(field.span-1)) {
+						t.Fatalf("walk %d: %s of %d is not the least: %v", seed, field.name, field.span, call)
+					}
+				}
+			}
+		}
+	}
+}
