@@ -55,7 +55,7 @@ end
 
 -- When the sub-window of that number leaves.
 local function counter_leaves(plan, number)
-  return math.min((number + 1) * plan.grain - 1, plan.stamp) + plan.period - now
+  return math.min((number + 1) * plan.grain - 1, plan.stamp) - now + plan.period
 end
 
 local function counter_load(key, plan)
