@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"core/internal/reference": {"core/driver"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/driver", "core/internal/reference"},
+	"core/storetest":          {"core", "core/driver", "core/internal/oracle"},
 	"core/load":               {},
 	"core/failover":           {"core/driver", "core/internal/argument"},
 	"core/lease":              {"core/driver", "core/internal/argument"},

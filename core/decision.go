@@ -160,8 +160,8 @@ func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 // set makes s what the Store has said about c, a charge of rule.
 func (s *State) set(c *driver.Charge, rule Rule) {
 	v := &c.Verdict
-	if s.Rule = rule; v.Rule != nil && v.Rule != c.Rule { // what the Store has made of it
-		s.Rule = ruleOf(v.Rule)
+	if s.Rule = rule; v.Rule != nil {
+		s.Rule = rule.as(v.Rule)
 	}
 	s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay

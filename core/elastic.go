@@ -67,7 +67,7 @@ func (r *definition) stretch() {
 	for i := range e.rules {
 		factor := 1 + (e.upTo-1)*float64(i+1)/elasticSteps
 		step := *r
-		step.elastic = nil
+		step.elastic, step.divided = nil, new(atomic.Pointer[definition])
 		step.limit = r.limit.times(factor)
 		step.Events, step.Burst, step.UpTo = step.limit.Events, step.limit.Burst, 0
 		step.Text = step.text()

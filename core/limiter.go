@@ -144,9 +144,12 @@ func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
 }
 
 func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) error {
+	if n == 0 {
+		return nil
+	}
 	b := batches.Get().(*batch)
 	defer b.free()
-	if err := b.add(Ask{Limiter: l, Key: key, Cost: n}, op); err != nil || n == 0 {
+	if err := b.add(Ask{Limiter: l, Key: key, Cost: n}, op); err != nil {
 		return err
 	}
 	return adjust(ctx, l.store, b.charges)
@@ -154,7 +157,10 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 
 // adjust calls s.Adjust with charges, of which there may be none, unless ctx has ended.
 func adjust(ctx context.Context, s Store, charges []driver.Charge) error {
-	if err := ctx.Err(); err != nil || len(charges) == 0 {
+	if len(charges) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return s.Adjust(ctx, charges)

@@ -63,8 +63,8 @@ func (r *definition) modifiers() string {
 	if r.Soft > 0 {
 		fmt.Fprintf(&b, " soft %v%%", r.Soft)
 	}
-	if r.elastic != nil {
-		fmt.Fprintf(&b, " elastic up to %v", r.elastic.upTo)
+	if r.UpTo != 0 {
+		fmt.Fprintf(&b, " elastic up to %v", r.UpTo)
 	}
 	if r.Shadow {
 		b.WriteString(" shadow")

@@ -196,7 +196,8 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // charged to all rules but those of a [LeakyBucket]. A place that is not the last of
 // its queue passes unused, as in [Reservation.Refund]. Doing it again does nothing.
 //
-// An error says that the places may have been given back; it is not tried again.
+// An error says that the places may have been given back; it is not tried again. Only if ctx
+// had ended before, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,6 +207,9 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 			places[i] = r.charged(i)
 		}
 	}
+	if err := ctx.Err(); err != nil && slices.Max(places) > 0 {
+		return err
+	}
 	return r.undo(ctx, places)
 }
 
@@ -213,11 +217,11 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // to what it was charged until now is charged, into debt if need be
 // ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
 // cost the same from then on. Settling the same cost again does nothing; less than zero
-// is an [ErrNegativeCost]. After more than 16
-// raises, the oldest can no longer be lowered or refunded.
+// is an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
+// refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
-// tried again.
+// tried again. Only if ctx had ended before, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
@@ -238,6 +242,9 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 		} else {
 			less[i] = charged - target
 		}
+	}
+	if err := ctx.Err(); err != nil && (more.charged() || slices.Max(less) > 0) {
+		return err
 	}
 	if err := r.undo(ctx, less); err != nil {
 		return err

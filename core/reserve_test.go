@@ -284,3 +284,34 @@ func TestReservation_Settle_sumAboveMaxInt(t *testing.T) {
 		}
 	}
 }
+
+func TestReservation_endedContext(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := core.Must(core.New(memstore.New(), core.FixedWindow("r", core.PerDay(10)), core.LeakyBucket("queue", core.PerDay(10))))
+	denied := reserve(t, l, "k", 11)
+	r := reserve(t, l, "k", 2)
+	for _, step := range []struct {
+		name string
+		call func() error
+		want error
+		used int // of the window
+	}{
+		{"refund of a denied event", func() error { return denied.Refund(ended) }, nil, 2},
+		{"leaving no queue", func() error { return denied.LeaveQueue(ended) }, nil, 2},
+		{"the same cost", func() error { return r.Settle(ended, 2) }, nil, 2},
+		{"a raise", func() error { return r.Settle(ended, 5) }, context.Canceled, 2},
+		{"the raise again", func() error { return r.Settle(t.Context(), 5) }, nil, 5},
+		{"leaving a queue", func() error { return r.LeaveQueue(ended) }, context.Canceled, 5},
+		{"a refund", func() error { return r.Refund(ended) }, context.Canceled, 5},
+		{"the refund again", func() error { return r.Refund(t.Context()) }, nil, 0},
+		{"a debit of nothing", func() error { return l.Debit(ended, "", 0) }, nil, 0},
+	} {
+		if err := step.call(); !errors.Is(err, step.want) || err != nil && step.want == nil {
+			t.Errorf("%s: got %v, expected %v", step.name, err, step.want)
+		}
+		if got := used(t, l, "k")[0]; got != step.used {
+			t.Errorf("%s: got %d used, expected %d", step.name, got, step.used)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -24,6 +25,10 @@ type definition struct {
 
 	compiled *driver.Compiled
 	err      *RuleError // and compiled is nil
+
+	// divided is the Rule of what a Store has made of compiled the last time, so that the same
+	// Rule is in all States.
+	divided *atomic.Pointer[definition]
 }
 
 // TokenBucket is a rule whose bucket holds l.Burst events and refills
@@ -98,14 +103,23 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 
 // made is the Rule of d, which it compiles.
 func made(d definition) Rule {
+	d.divided = new(atomic.Pointer[definition])
 	d.compile()
 	return Rule{&d}
 }
 
-// ruleOf is the Rule of what a Store has made of a rule.
-func ruleOf(c *driver.Compiled) Rule {
-	d := c.Definition()
-	return Rule{&definition{Definition: d, limit: Limit{Events: d.Events, Per: d.Per, Burst: d.Burst}, compiled: c}}
+// as is the Rule of c, which a Store has made of r.
+func (r Rule) as(c *driver.Compiled) Rule {
+	if c == r.d.compiled {
+		return r
+	}
+	known := r.d.divided.Load()
+	if known == nil || known.compiled != c {
+		d := c.Definition()
+		known = &definition{Definition: d, limit: Limit{Events: d.Events, Per: d.Per, Burst: d.Burst}, compiled: c}
+		r.d.divided.Store(known)
+	}
+	return Rule{known}
 }
 
 var noRule definition

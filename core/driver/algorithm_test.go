@@ -1,6 +1,9 @@
 package driver
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // An algorithm of which a switch has no case panics there, and runs as no other.
 func TestAlgorithm_WithoutAnEngine(t *testing.T) {
@@ -22,6 +25,27 @@ func TestAlgorithm_WithoutAnEngine(t *testing.T) {
 			}()
 			do()
 		})
+	}
+}
+
+// An op of the other method of a Store panics: as a Take, a Debit would be lost when it does not fit.
+func TestCharge_OpOfTheOtherMethod(t *testing.T) {
+	c, err := Definition{Name: "r", Algorithm: TokenBucket, Events: 1, Per: time.Second}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []Op{Spend, Peek, Reset, Credit, Debit, Undo} {
+		charge, r := Charge{Key: "k", Rule: c, Op: op, Cost: 1, Receipt: new(Receipt)}, Reading{}
+		panics := func(do func()) (panicked bool) {
+			defer func() { panicked = recover() != nil }()
+			do()
+			return false
+		}
+		commits := !panics(func() { charge.Commit(State{}, &r, 1, true) })
+		applies := !panics(func() { charge.Apply(State{}, &r, 1) })
+		if commits != op.Asks() || applies == op.Asks() {
+			t.Errorf("op %d: Commit works: %t, Apply works: %t", op, commits, applies)
+		}
 	}
 }
 

@@ -56,13 +56,22 @@ func gcd(a, b int64) int64 {
 }
 
 // holdFor makes b hold what refills in the time in which o fills up.
-func (b *bucket) holdFor(o *bucket) {
+func (b *bucket) holdFor(o *bucket) error {
+	if hi, lo := bits.Mul64(uint64(o.full.Micros+1), uint64(b.den)); hi >= uint64(b.num) || overCount(hi, lo, b.num) {
+		return errTooMany
+	}
 	hi, lo := bits.Mul64(uint64(o.full.Frac), uint64(b.den))
 	frac, _ := bits.Div64(hi, lo, uint64(o.den))
 	b.full = Span{o.full.Micros, int64(frac)}
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)
+	return nil
+}
+
+func overCount(hi, lo uint64, num int64) bool {
+	q, _ := bits.Div64(hi, lo, uint64(num))
+	return q >= maxCount
 }
 
 // span is how long n tokens take to refill, 0 <= n <= burst.

@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // An Op is what is done to the State of a rule.
 type Op uint8
@@ -87,8 +90,12 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if !admitted || !c.Fits(r) {
 		return c.rewrite(s, r, now)
 	}
-	if c.Op == Peek {
+	switch c.Op {
+	case Peek:
 		return s, false
+	default:
+		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
+	case Spend:
 	}
 	if c.Receipt != nil {
 		*c.Receipt = r.Receipt(now)
@@ -124,6 +131,8 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		s = e.credit(s, *r, now, cost)
 	case Undo:
 		s = e.undo(s, *r, now, cost, *c.Receipt)
+	default:
+		panic(fmt.Sprintf("weir: %d is no op of Adjust", c.Op))
 	}
 	c.answerAt(s, now)
 	return s

@@ -3,7 +3,7 @@ package driver
 import "fmt"
 
 // A Compiled is a rule with its constants in exact integers, made by [Definition.Compile].
-// It never changes and is safe for concurrent use.
+// It never changes, is not to be copied, and is safe for concurrent use.
 type Compiled struct {
 	definition Definition
 	id         uint64
@@ -90,7 +90,7 @@ func (c *Compiled) Divide(n int) *Compiled {
 // String is the rule as a text for messages.
 func (c *Compiled) String() string {
 	if d := &c.definition; d.Text == "" {
-		return fmt.Sprintf("%s %q", d.Algorithm, d.Name)
+		return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per, d.capacity())
 	}
 	return c.definition.Text
 }

@@ -73,7 +73,7 @@ func TestCompiled_ID(t *testing.T) {
 
 func TestCompiled_String(t *testing.T) {
 	d := valid(driver.SlidingLog)
-	if got, want := compile(t, d).String(), `sliding_log "rule"`; got != want {
+	if got, want := compile(t, d).String(), `sliding_log "rule" of 10 in 1s, burst 10`; got != want {
 		t.Errorf("got %s, expected %s", got, want)
 	}
 	d.Text = "ten a second"
@@ -231,7 +231,7 @@ func TestNamespace_Declare(t *testing.T) {
 			t.Errorf("step %d: got %v, expected a conflict of the name %s", i, err, step.taken)
 		}
 		if i == 4 {
-			if want := `is taken on this store by another rule: token_bucket "b", and now 20/s`; conflict.Reason != want {
+			if want := `is taken on this store by another rule: token_bucket "b" of 10 in 1s, burst 10, and now 20/s`; conflict.Reason != want {
 				t.Errorf("got the reason %s, expected %s", conflict.Reason, want)
 			}
 		}

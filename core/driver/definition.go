@@ -21,7 +21,7 @@ type Definition struct {
 	Shadow     bool    // the rule does not count for decisions
 	UpTo       float64 // of an elastic rule: the largest factor of its limit; else zero
 
-	Text string // the rule in messages; if it is empty, its algorithm and name
+	Text string // the rule in messages; if it is empty, they list its algorithm, name and limit
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
@@ -91,7 +91,9 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
-		b.holdFor(base.engine.(*bucket))
+		if err := b.holdFor(base.engine.(*bucket)); err != nil {
+			return nil, d.invalid("limit", err.Error())
+		}
 		c = newCompiled(d, b)
 	}
 	return c, nil

@@ -186,6 +186,13 @@ func TestDefinition_CompileLike(t *testing.T) {
 	if c, err := broken.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
 		t.Errorf("got %v and %v of a broken rule, expected %v", c, err, driver.ErrInvalidRule)
 	}
+	quick := valid(driver.TokenBucket)
+	quick.Events, quick.Per = 1<<31-1, time.Microsecond
+	slow := valid(driver.TokenBucket)
+	slow.Events, slow.Burst, slow.Per = 1, 1, 36600*24*time.Hour
+	if c, err := quick.CompileLike(compile(t, slow)); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
+		t.Errorf("2^31 a microsecond for 100 years: got %v, %v", c, err)
+	}
 	window := valid(driver.FixedWindow)
 	window.Events = 30
 	if c, err := window.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {

@@ -20,19 +20,23 @@ type Namespace struct {
 func (n *Namespace) Declare(rules ...*Compiled) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := maps.Clone(n.rules)
-	if next == nil {
-		next = make(map[string]*Compiled)
-	}
+	added := make(map[string]*Compiled, len(rules))
 	for _, r := range rules {
-		if known, ok := next[r.Name()]; ok && !known.definition.Equal(r.definition) {
+		known, ok := n.rules[r.Name()]
+		if !ok {
+			known, ok = added[r.Name()]
+		}
+		if ok && !known.definition.Equal(r.definition) {
 			return &RuleError{
 				Rule: r.Name(), Field: "name", Category: ErrRuleConflict,
 				Reason: fmt.Sprintf("is taken on this store by another rule: %s, and now %s", known, r),
 			}
 		}
-		next[r.Name()] = r
+		added[r.Name()] = r
 	}
-	n.rules = next
+	if n.rules == nil {
+		n.rules = added
+	}
+	maps.Copy(n.rules, added)
 	return nil
 }

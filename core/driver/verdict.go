@@ -2,20 +2,19 @@ package driver
 
 import "time"
 
-// A Verdict is what a rule says about a charge. Package core hands it on as a core.State,
-// where the fields are described.
+// A Verdict is what a rule says about a charge. Package core hands it on as a core.State.
 type Verdict struct {
 	// Rule is the rule that decided: that of the charge, or what a store made of it.
 	Rule *Compiled
 
-	Allowed    bool
-	Soft       bool
-	Found      bool // after a Reset: something was in use before it
-	Remaining  int
-	RetryAfter time.Duration // or Never
-	ResetAfter time.Duration
-	Window     time.Duration
-	Delay      time.Duration
+	Allowed    bool          // by this rule alone
+	Soft       bool          // allowed, but beyond the limit itself
+	Found      bool          // after a Reset: something was in use before it
+	Remaining  int           // events that are left of the limit
+	RetryAfter time.Duration // denied: the least wait after which the same cost fits, or Never
+	ResetAfter time.Duration // until nothing is in use any more
+	Window     time.Duration // the span to which Remaining belongs
+	Delay      time.Duration // allowed: hold the event this long, at its place in the queue
 }
 
 // A verdict is what an algorithm says about a cost, before soft limits. Spans are in

@@ -142,6 +142,9 @@ func TestShareShows(t *testing.T) {
 	if second.Rule.String() != `token_bucket "bucket" 5/h` || second.Remaining != 4 {
 		t.Errorf("%v, %+v", second.Rule, second)
 	}
+	if again := allow(t, l, "k"); again.State(0).Rule != first.Rule || again.State(1).Rule != second.Rule {
+		t.Error("another decision has other Rules")
+	}
 	charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Cost: 1}}
 	for range 2 {
 		if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != rule.Compiled() || charges[0].Verdict.Rule == rule.Compiled() {

@@ -33,10 +33,8 @@ func (st *step) adjust(c *driver.Charge, now int64) {
 	if state.IsZero() {
 		st.shard.forget(st.place)
 	}
-	if st.shard.spilled {
-		st.load(c, now)
-		found := c.Verdict.Found
-		c.Answer(&st.reading, false)
-		c.Verdict.Found = found
-	}
+	st.load(c, now) // a debt may have been cut, a log coarsened, and a spillway be left
+	found := c.Verdict.Found
+	c.Answer(&st.reading, false)
+	c.Verdict.Found = found
 }

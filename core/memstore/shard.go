@@ -175,8 +175,14 @@ func (s *shard) saveDebt(p place, rule *driver.Compiled, state driver.State, now
 // saveEntry stores any other State. If it has grown, others may have to go for it. Where none
 // can, it gets coarser, which makes it as small as it was.
 func (s *shard) saveEntry(p place, rule *driver.Compiled, state, loaded driver.State, size int, now int64) {
-	e := hold(s, &s.entries, p, entryWeight+state.Size(), now)
-	if e.state != loaded { // it is new, or a spillway
+	e := s.entries.find(p.own)
+	if v := s.entries.find(p.spill); e == nil && v != nil && v.state == loaded {
+		e = v // whether it is idle cannot be told from loaded any more
+	}
+	if e == nil {
+		e = hold(s, &s.entries, p, entryWeight+state.Size(), now)
+	}
+	if e.state != loaded { // it is new, or another charge of the decision has evicted it
 		size = e.state.Size()
 	}
 	s.weight += state.Size() - size

@@ -144,7 +144,7 @@ func (s *Store) now() int64 {
 	return s.origin + int64(time.Since(s.start)/time.Microsecond)
 }
 
-// mix folds two words into a hash that is never 0, the receipt of a free slot.
+// mix folds two words into a hash that is never 0, the mark of a free slot.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xbf58476d1ce4e5b9)
 	return max(1, hi^lo)

@@ -7,7 +7,7 @@ import "math/bits"
 // shrinks in small steps: between two thirds and seven eighths of the slots are in
 // use, except in a table of a few slots. A slot of 24 bytes costs 28 to 36 bytes.
 //
-// Hash 0 receipts a free slot; callers never use it.
+// Hash 0 marks a free slot; callers never use it.
 type table[V any] struct {
 	slots []slot[V]
 	used  int

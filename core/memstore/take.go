@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
@@ -17,6 +18,7 @@ type step struct {
 	size    int  // of state, when it was loaded
 	own     bool // state belongs to the key alone
 	reading driver.Reading
+	sum     int // the cost of all charges up to this one that share a spillway; else 0
 }
 
 // aim finds out where the state of c is. key is the hash of its key.
@@ -35,28 +37,57 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 	var room [4]step
 	var locks [4]uint64
 	steps := s.aim(charges, room[:])
-	shards := s.shardsOf(steps, locks[:0])
+	admitted := s.takeAll(charges, steps, s.shardsOf(steps, locks[:0]))
+	for i := range steps {
+		c, st := &charges[i], &steps[i]
+		cost := c.Cost
+		if !admitted {
+			c.Cost = max(cost, st.sum)
+		}
+		c.Answer(&st.reading, admitted)
+		c.Cost = cost
+	}
+	return nil
+}
+
+// takeAll reads the states of charges, and changes them if all fit.
+func (s *Store) takeAll(charges []driver.Charge, steps []step, shards []uint64) (admitted bool) {
 	now := s.lock(shards)
-	admitted := true
+	defer s.unlock(shards)
+	admitted = true
 	for i := range steps {
 		c, st := &charges[i], &steps[i]
 		st.load(c, now)
+		if sum := together(charges, steps, i); sum.Cost != c.Cost {
+			st.sum, st.reading = sum.Cost, sum.Read(st.state, now)
+			c = &sum
+		}
 		admitted = admitted && (c.Rule.Shadow() || c.Fits(&st.reading))
 	}
 	for i := range steps {
 		c, st := &charges[i], &steps[i]
-		if st.shard.spilled {
+		if st.shard.spilled && admitted {
 			st.load(c, now) // another charge of the decision may share the spillway
 		}
 		if state, changed := c.Commit(st.state, &st.reading, now, admitted); changed {
 			st.save(c, state, now)
 		}
 	}
-	s.unlock(shards)
-	for i := range steps {
-		charges[i].Answer(&steps[i].reading, admitted)
+	return admitted
+}
+
+// together returns the i-th charge with the cost of those before it that share its spillway.
+func together(charges []driver.Charge, steps []step, i int) driver.Charge {
+	st, sum := &steps[i], charges[i]
+	if !st.shard.spilled || st.own {
+		return sum
 	}
-	return nil
+	for j := range steps[:i] {
+		if o := &steps[j]; o.place.spill == st.place.spill && o.shard == st.shard && !o.own && charges[j].Op == driver.Spend {
+			sum.Cost += min(charges[j].Cost, math.MaxInt-sum.Cost)
+		}
+	}
+	return sum
 }
 
 // takeOne is Take for what is asked most: one charge, one lock.
@@ -64,22 +95,29 @@ func (s *Store) takeOne(c *driver.Charge) {
 	key := s.hash(c.Key)
 	sh, p := &s.shards[s.shardOf(key)], newPlace(key, c.Rule.ID())
 	now := s.now()
-	sh.mu.Lock()
-	if s.clock == nil {
-		now = sh.forward(now)
+	var r driver.Reading
+	sh.takeOne(c, p, &r, now, s.clock == nil)
+	c.Answer(&r, true)
+}
+
+// takeOne reads the state of c at p into r, and changes it if c fits. steady says that now is by
+// a clock that never steps.
+func (s *shard) takeOne(c *driver.Charge, p place, r *driver.Reading, now int64, steady bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if steady {
+		now = s.forward(now)
 	}
-	loaded, _, at := sh.load(p, c.Rule, now)
+	loaded, _, at := s.load(p, c.Rule, now)
 	size := loaded.Size()
-	r := c.Read(loaded, now)
-	if state, changed := c.Commit(loaded, &r, now, true); changed {
+	*r = c.Read(loaded, now)
+	if state, changed := c.Commit(loaded, r, now, true); changed {
 		if full, frac, debt, _ := state.Words(); at != nil && debt == 0 {
 			at.set(full, frac, tolerance(c.Rule))
 		} else {
-			sh.save(p, c.Rule, state, loaded, size, now)
+			s.save(p, c.Rule, state, loaded, size, now)
 		}
 	}
-	sh.mu.Unlock()
-	c.Answer(&r, true)
 }
 
 // load reads the state of c.
