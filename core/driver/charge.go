@@ -90,12 +90,11 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if !admitted || !c.Fits(r) {
 		return c.rewrite(s, r, now)
 	}
-	switch c.Op {
-	case Peek:
+	if c.Op == Peek {
 		return s, false
-	default:
+	}
+	if c.Op != Spend {
 		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
-	case Spend:
 	}
 	if c.Receipt != nil {
 		*c.Receipt = r.Receipt(now)

@@ -176,8 +176,11 @@ func (s *shard) saveDebt(p place, rule *driver.Compiled, state driver.State, now
 // can, it gets coarser, which makes it as small as it was.
 func (s *shard) saveEntry(p place, rule *driver.Compiled, state, loaded driver.State, size int, now int64) {
 	e := s.entries.find(p.own)
-	if v := s.entries.find(p.spill); e == nil && v != nil && v.state == loaded {
-		e = v // whether it is idle cannot be told from loaded any more
+	if e == nil && loaded != (driver.State{}) {
+		// hold would ask whether it is idle, which loaded does not tell any more.
+		if v := s.entries.find(p.spill); v != nil && v.state == loaded {
+			e = v
+		}
 	}
 	if e == nil {
 		e = hold(s, &s.entries, p, entryWeight+state.Size(), now)
