@@ -18,7 +18,7 @@ type step struct {
 	size    int  // of state, when it was loaded
 	own     bool // state belongs to the key alone
 	reading driver.Reading
-	sum     int // the cost of all charges up to this one that share a spillway; else 0
+	sum     int // the cost of the charges up to this one that share a spillway; 0 for an own state
 }
 
 // aim finds out where the state of c is. key is the hash of its key.
@@ -58,11 +58,10 @@ func (s *Store) takeAll(charges []driver.Charge, steps []step, shards []uint64) 
 	for i := range steps {
 		c, st := &charges[i], &steps[i]
 		st.load(c, now)
-		if sum := together(charges, steps, i); sum.Cost != c.Cost {
-			st.sum, st.reading = sum.Cost, sum.Read(st.state, now)
-			c = &sum
+		if st.shard.spilled && !st.own {
+			st.sum = costTogether(charges, steps, i)
 		}
-		admitted = admitted && (c.Rule.Shadow() || c.Fits(&st.reading))
+		admitted = admitted && (c.Rule.Shadow() || st.fits(c, now))
 	}
 	for i := range steps {
 		c, st := &charges[i], &steps[i]
@@ -76,15 +75,24 @@ func (s *Store) takeAll(charges []driver.Charge, steps []step, shards []uint64) 
 	return admitted
 }
 
-// together returns the i-th charge with the cost of those before it that share its spillway.
-func together(charges []driver.Charge, steps []step, i int) driver.Charge {
-	st, sum := &steps[i], charges[i]
-	if !st.shard.spilled || st.own {
-		return sum
+// fits says whether c fits, with the charges before it that share its spillway.
+func (st *step) fits(c *driver.Charge, now int64) bool {
+	if st.sum <= c.Cost {
+		return c.Fits(&st.reading)
 	}
+	together := *c
+	together.Cost = st.sum
+	st.reading = together.Read(st.state, now)
+	return together.Fits(&st.reading)
+}
+
+// costTogether returns the cost of the i-th charge and of those before it that share its
+// spillway.
+func costTogether(charges []driver.Charge, steps []step, i int) int {
+	st, sum := &steps[i], charges[i].Cost
 	for j := range steps[:i] {
 		if o := &steps[j]; o.place.spill == st.place.spill && o.shard == st.shard && !o.own && charges[j].Op == driver.Spend {
-			sum.Cost += min(charges[j].Cost, math.MaxInt-sum.Cost)
+			sum += min(charges[j].Cost, math.MaxInt-sum)
 		}
 	}
 	return sum
