@@ -95,6 +95,10 @@ func (h *history) String() string {
 	return strings.Join(h.changes, " ")
 }
 
+// unhurried is a deadline that a busy machine keeps: what is refused is refused at once, and a
+// decision that is late would be an outage of its own.
+const unhurried = time.Second
+
 const oneOutage = "primary-backup backup-recovering recovering-primary"
 
 // refused runs decisions over primary, of which the Store below counts those that reach
@@ -104,7 +108,7 @@ const oneOutage = "primary-backup backup-recovering recovering-primary"
 func refused(t *testing.T, primary core.Store, below *counted, key func(i int) string, refuse, accept func()) {
 	t.Helper()
 	var h history
-	s := failover.New(primary, memstore.New(), failover.OnChange(h.add))
+	s := failover.New(primary, memstore.New(), failover.OnChange(h.add), failover.Deadline(unhurried))
 	defer s.Close()
 	l := limiter(t, s, core.TokenBucket("wide", core.PerSecond(1_000_000)))
 	o := &load{stop: make(chan struct{})}
@@ -168,7 +172,7 @@ func TestStore_PrimaryRefusesWrites(t *testing.T) {
 				t.Parallel()
 				server := redistest.Single(t)
 				operator := server.Client()
-				below := &counted{Store: redisstore.New(server.Client(), stack.opts...)}
+				below := &counted{Store: redisstore.New(server.Client(), append(stack.opts, redisstore.Timeout(unhurried))...)}
 				refused(t, stack.over(below), below, func(i int) string { return fmt.Sprint("key ", i) },
 					func() { way.refuse(t, operator) }, func() { way.accept(t, operator) })
 			})
@@ -182,7 +186,7 @@ func TestStore_PrimaryClusterNodeRefusesWrites(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
 	operator := cluster.Nodes[0].Client()
-	below := &counted{Store: redisstore.New(cluster.Client())}
+	below := &counted{Store: redisstore.New(cluster.Client(), redisstore.Timeout(unhurried))}
 	refused(t, below, below, keysOn(t, cluster.Nodes[0], below.Store),
 		func() { outOfMemory.refuse(t, operator) }, func() { outOfMemory.accept(t, operator) })
 }
