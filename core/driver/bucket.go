@@ -32,7 +32,7 @@ func newBucket(events, period, burst, extra int64, queue bool) (*bucket, error) 
 	if burst >= maxCount {
 		return nil, errTooMany
 	}
-	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); hi >= uint64(b.den) || over(hi, lo, b.den) {
+	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); exceeds(hi, lo, b.den, Horizon) {
 		return nil, errTooLong
 	}
 	b.unit, b.full = b.exact(1), b.exact(burst)
@@ -43,9 +43,13 @@ func (b *bucket) constants() Constants {
 	return Constants{Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Denominator: b.den}
 }
 
-func over(hi, lo uint64, den int64) bool {
-	q, _ := bits.Div64(hi, lo, uint64(den))
-	return q > uint64(Horizon)
+// exceeds says whether the 128-bit number hi, lo divided by n, rounded down, is above most.
+func exceeds(hi, lo uint64, n, most int64) bool {
+	if hi >= uint64(n) {
+		return true // the quotient has more than 64 bits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(n))
+	return q > uint64(most)
 }
 
 func gcd(a, b int64) int64 {
@@ -57,7 +61,7 @@ func gcd(a, b int64) int64 {
 
 // holdFor makes b hold what refills in the time in which o fills up.
 func (b *bucket) holdFor(o *bucket) error {
-	if hi, lo := bits.Mul64(uint64(o.full.Micros+1), uint64(b.den)); hi >= uint64(b.num) || overCount(hi, lo, b.num) {
+	if hi, lo := bits.Mul64(uint64(o.full.Micros+1), uint64(b.den)); exceeds(hi, lo, b.num, maxCount-1) {
 		return errTooMany
 	}
 	hi, lo := bits.Mul64(uint64(o.full.Frac), uint64(b.den))
@@ -67,11 +71,6 @@ func (b *bucket) holdFor(o *bucket) error {
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)
 	return nil
-}
-
-func overCount(hi, lo uint64, num int64) bool {
-	q, _ := bits.Div64(hi, lo, uint64(num))
-	return q >= maxCount
 }
 
 // span is how long n tokens take to refill, 0 <= n <= burst.
@@ -139,7 +138,7 @@ func (b *bucket) price(n int64) Span {
 		return b.span(n)
 	}
 	hi, lo := bits.Mul64(uint64(min(n, maxCount)), uint64(b.num))
-	if hi >= uint64(b.den) || over(hi, lo, b.den) {
+	if exceeds(hi, lo, b.den, Horizon) {
 		return Span{Horizon + 1, 0}
 	}
 	return b.exact(min(n, maxCount))

@@ -76,15 +76,10 @@ func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 
 // Divide is the rule for one of n processes: see [Definition.Divide].
 func (c *Compiled) Divide(n int) *Compiled {
-	d := c.definition.Divide(n)
-	if d == c.definition {
-		return c
+	if _, part := c.definition.divide(n); part != nil {
+		return part
 	}
-	part, err := d.Compile()
-	if err != nil {
-		panic("driver: Divide: " + err.Error()) // Definition.Divide has compiled it
-	}
-	return part
+	return c
 }
 
 // String is the rule as a text for messages.

@@ -108,16 +108,22 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 // admits at least one event. Divide returns d itself if n is less than 2, and for a rule that
 // cannot be divided: a soft bucket that takes decades to refill.
 func (d Definition) Divide(n int) Definition {
+	part, _ := d.divide(n)
+	return part
+}
+
+// divide returns what Divide returns, and that compiled; nil if it is d itself.
+func (d Definition) divide(n int) (Definition, *Compiled) {
 	if n < 2 {
-		return d
+		return d, nil
 	}
 	for _, part := range d.parts(n) {
 		part.Text = ""
-		if _, err := part.Compile(); err == nil {
-			return part
+		if c, err := part.Compile(); err == nil {
+			return part, c
 		}
 	}
-	return d
+	return d, nil
 }
 
 // parts are candidates for an n-th of d, the best first: a longer period may reach over
