@@ -86,8 +86,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 }
 
 // AllowN is Allow for an event that weighs n. Zero takes nothing and is denied while nothing
-// is left, as [Limiter.Peek]; less is an [ErrNegativeCost], and more than the capacity of a rule is denied with
-// [Never].
+// is left, as [Limiter.Peek]; less is an [ErrNegativeCost], and more than the capacity of a
+// rule is denied with [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Decision, error) {
 	return l.take(ctx, key, driver.Spend, n)
 }
@@ -102,18 +102,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // anything: what has refilled or expired is nothing. The key is that of the key function
 // (package keyfunc).
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
-	b := batches.Get().(*batch)
-	defer b.free()
-	if err = b.add(Ask{Limiter: l, Key: key}, driver.Reset); err != nil {
-		return false, err
-	}
-	if err = adjust(ctx, l.store, b.charges); err != nil {
-		return false, err
-	}
-	for i := range b.charges {
-		found = found || b.charges[i].Verdict.Found
-	}
-	return found, nil
+	return l.adjust(ctx, key, driver.Reset, 1)
 }
 
 // Credit frees n units that admitted events of key took: the newest events, where they are
@@ -125,7 +114,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 // [LeakyBucket] it frees the end of the queue, which another event may already have been told
 // as its turn.
 func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
-	return l.adjust(ctx, key, driver.Credit, n)
+	_, err := l.adjust(ctx, key, driver.Credit, n)
+	return err
 }
 
 // Debit charges key n units more, whether they fit or not: for the cost of an event that is
@@ -140,19 +130,27 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 // Debit adds. [Reservation.Settle] sets the total cost of an event of which a part was
 // charged before.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
-	return l.adjust(ctx, key, driver.Debit, n)
+	_, err := l.adjust(ctx, key, driver.Debit, n)
+	return err
 }
 
-func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) error {
+// adjust does op, of n units, to all rules of key. found is the answer to a Reset.
+func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (found bool, err error) {
 	if n == 0 {
-		return nil
+		return false, nil
 	}
 	b := batches.Get().(*batch)
 	defer b.free()
 	if err := b.add(Ask{Limiter: l, Key: key, Cost: n}, op); err != nil {
-		return err
+		return false, err
 	}
-	return adjust(ctx, l.store, b.charges)
+	if err := adjust(ctx, l.store, b.charges); err != nil {
+		return false, err
+	}
+	for i := range b.charges {
+		found = found || b.charges[i].Verdict.Found
+	}
+	return found, nil
 }
 
 // adjust calls s.Adjust with charges, of which there may be none, unless ctx has ended.
