@@ -24,7 +24,7 @@ import (
 //
 // Every process follows its own signal. upTo is 1 to 1000.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
-	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare, upTo: upTo}, upTo })
+	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }
 
 const (
@@ -37,7 +37,6 @@ const (
 // An elastic is what stretches a rule, and the rule at every step.
 type elastic struct {
 	spare func() float64
-	upTo  float64
 	step  atomic.Int32
 	rules [elasticSteps]Rule // of the steps from 1 on
 }
@@ -45,11 +44,11 @@ type elastic struct {
 const maxElastic = 1000
 
 func (r *definition) checkElastic() *RuleError {
-	switch e := r.elastic; {
-	case e.spare == nil:
+	switch {
+	case r.elastic.spare == nil:
 		return r.invalid("elastic", "has no signal: the function is nil")
-	case !(e.upTo >= 1 && e.upTo <= maxElastic):
-		return r.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", e.upTo, maxElastic))
+	case !(r.UpTo >= 1 && r.UpTo <= maxElastic):
+		return r.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
 	}
 	return nil
 }
@@ -63,13 +62,12 @@ func (r *definition) stretch() {
 		r.compiled = nil
 		return
 	}
-	e := &elastic{spare: r.elastic.spare, upTo: r.elastic.upTo} // r may be a copy
+	e := &elastic{spare: r.elastic.spare} // r may be a copy
 	for i := range e.rules {
-		factor := 1 + (e.upTo-1)*float64(i+1)/elasticSteps
+		factor := 1 + (r.UpTo-1)*float64(i+1)/elasticSteps
 		step := *r
-		step.elastic, step.divided = nil, new(atomic.Pointer[definition])
-		step.limit = r.limit.times(factor)
-		step.Events, step.Burst, step.UpTo = step.limit.Events, step.limit.Burst, 0
+		step.elastic, step.UpTo, step.divided = nil, 0, new(atomic.Pointer[definition])
+		step.setLimit(r.limit().times(factor))
 		step.Text = step.text()
 		if step.compiled, step.err = compiled(step.Definition.CompileLike(r.compiled)); step.err != nil {
 			r.compiled, r.err = nil, r.invalid("elastic", fmt.Sprintf("is too far: %s %s", step.err.Field, step.err.Reason))

@@ -87,8 +87,7 @@ func (r Rule) Divide(n int) Rule {
 		return r
 	}
 	part := r.d.Definition.Divide(n)
-	limit := Limit{Events: part.Events, Per: part.Per, Burst: part.Burst}
-	if divided := r.with(func(d *definition) { d.limit = limit }); divided.d.err == nil {
+	if divided := r.with(func(d *definition) { d.Definition = part }); divided.d.err == nil {
 		return divided
 	}
 	return r

@@ -20,7 +20,6 @@ type Rule struct{ d *definition }
 // A definition is a Rule with all that follows from it. It does not change after compile.
 type definition struct {
 	driver.Definition
-	limit   Limit    // as it was given
 	elastic *elastic // nil for a limit that stands still
 
 	compiled *driver.Compiled
@@ -93,8 +92,8 @@ func SlidingWindow(name string, l Limit) Rule {
 const DefaultSubWindows = 60
 
 func newRule(name string, a driver.Algorithm, l Limit) Rule {
-	d := definition{limit: l}
-	d.Name, d.Algorithm = name, a
+	d := definition{Definition: driver.Definition{Name: name, Algorithm: a}}
+	d.setLimit(l)
 	if a == driver.SlidingWindow {
 		d.SubWindows = DefaultSubWindows
 	}
@@ -115,8 +114,7 @@ func (r Rule) as(c *driver.Compiled) Rule {
 	}
 	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		d := c.Definition()
-		known = &definition{Definition: d, limit: Limit{Events: d.Events, Per: d.Per, Burst: d.Burst}, compiled: c}
+		known = &definition{Definition: c.Definition(), compiled: c}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}
@@ -132,9 +130,12 @@ func (r Rule) def() *definition {
 	return r.d
 }
 
+func (r *definition) limit() Limit { return Limit{Events: r.Events, Per: r.Per, Burst: r.Burst} }
+
+func (r *definition) setLimit(l Limit) { r.Events, r.Per, r.Burst = l.Events, l.Per, l.Burst }
+
 // compile works out all that follows from what the rule was given.
 func (r *definition) compile() {
-	r.Events, r.Per, r.Burst = r.limit.Events, r.limit.Per, r.limit.Burst
 	r.Text = r.text()
 	if r.compiled, r.err = compiled(r.Definition.Compile()); r.err == nil {
 		r.stretch()
@@ -163,11 +164,11 @@ func (r Rule) Name() string { return r.def().Name }
 func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 
 // Limit is the limit. Of a Rule in a [State], it is the limit that was in force.
-func (r Rule) Limit() Limit { return r.def().limit }
+func (r Rule) Limit() Limit { return r.def().limit() }
 
 // Capacity is the limit itself: the burst of a bucket, the events of a window or
 // log. A [Rule.Soft] rule admits more at once.
-func (r Rule) Capacity() int { return r.def().limit.capacity() }
+func (r Rule) Capacity() int { return r.def().limit().capacity() }
 
 // Compiled is the rule as stores have it, and nil if [New] would refuse it. An application
 // does not need it.
@@ -177,5 +178,5 @@ func (r Rule) Compiled() *driver.Compiled { return r.def().compiled }
 func (r Rule) String() string { return r.def().text() }
 
 func (r *definition) text() string {
-	return fmt.Sprintf("%s %q %s%s", r.Algorithm, r.Name, r.limit, r.modifiers())
+	return fmt.Sprintf("%s %q %s%s", r.Algorithm, r.Name, r.limit(), r.modifiers())
 }

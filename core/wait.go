@@ -154,7 +154,7 @@ func hopeless(ctx context.Context, d Decision, ahead, n int) error {
 // soonest is the least wait after which n events can go, when ahead others go before. s is
 // what the rule said about all of them together. Of a log it is the least that it can be.
 func (s *State) soonest(ahead, n int64) time.Duration {
-	l, capacity := s.Rule.d.limit, s.Rule.d.compiled.Capacity()
+	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
 	total := ahead + n
 	if total < 0 {
 		return Never
