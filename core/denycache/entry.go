@@ -8,27 +8,27 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An entry is what the Store has said about one rule of one key. It never changes;
-// another takes its place.
+// An entry holds the answers of the Store about one rule of one key. It never changes;
+// another entry replaces it.
 type entry struct {
 	rule    *driver.Compiled
 	answers []answer // in ascending order of their costs
 }
 
-// An answer is what the Store has said about one cost.
+// An answer is the Verdict of the Store about one cost.
 type answer struct {
 	cost  int64
-	wait  int64 // how long the event could be held, in microseconds
-	heard int64 // when it was said
-	// until is when it is not believed any more: the end of the denial, or of
-	// MaxAge. Zero for what was not denied, or was over when it was heard.
+	wait  int64 // the longest time for which the event could be held, in microseconds
+	heard int64 // the time at which the answer arrived
+	// until is the time from which on the answer is not used to deny: the end of the denial,
+	// or of MaxAge. It is zero if the cost was not denied, or the denial had ended on arrival.
 	until   int64
 	verdict driver.Verdict
-	made    *driver.Compiled // what the Store has made of the rule of the charge; nil if nothing
+	made    *driver.Compiled // the rule by which the Store decided, if it is not that of the charge
 	count   int64            // of a window or log: the events that counted, at least
 }
 
-// answerTo is what the Store has said about c. All costs above the capacity of the rule are
+// answerTo returns the answer of the Store about c. All costs above the capacity of the rule are
 // one cost: clients may make up as many as they like.
 func answerTo(c *driver.Charge) answer {
 	a := answer{cost: c.Asked(), wait: wait(c), verdict: c.Verdict}
@@ -46,13 +46,13 @@ func answerTo(c *driver.Charge) answer {
 	return a
 }
 
-// rule is the rule that a is about when it is used for c.
+// rule returns the rule that a is about when it is used for c.
 func (a *answer) rule(c *driver.Charge) *driver.Compiled { return cmp.Or(a.made, c.Rule) }
 
-// foresee is the answer that the Store would give next, after c was admitted and
-// took so much that the same does not fit again. It returns false if more is left,
-// or if that cannot be told to the microsecond: not from the Verdict of a bucket with
-// tokens of a fraction of one, or of a soft rule.
+// foresee returns the answer that the Store would give next, after it admitted c and too little
+// is left for the same cost. It returns false if more is left, and for the rules of which a
+// Verdict does not say the next RetryAfter to the microsecond: buckets whose tokens take a
+// fraction of a microsecond, and soft rules.
 func foresee(c *driver.Charge) (a answer, foreseen bool) {
 	v := &c.Verdict
 	if c.Op != driver.Spend || !v.Allowed || v.Remaining >= c.Cost {
@@ -68,9 +68,8 @@ func foresee(c *driver.Charge) (a answer, foreseen bool) {
 	return a, !a.verdict.Allowed
 }
 
-// believed is a, to a question that was sent and heard then, and how long it is
-// believed. The Store decided after it was sent, and its clock counts whole
-// microseconds.
+// believed returns a with the times heard and until, for a call that was sent and heard then.
+// The Store decided after the call was sent, and its clock counts whole microseconds.
 func (a answer) believed(sent, heard, maxAge int64) answer {
 	a.heard = heard
 	if a.verdict.Allowed {
@@ -85,13 +84,11 @@ func (a answer) believed(sent, heard, maxAge int64) answer {
 // maxAnswers bounds the costs that are remembered apart.
 const maxAnswers = 4
 
-// about says whether e is about rule as it is defined. Another limit admits
-// something else.
-func (e *entry) about(rule *driver.Compiled) bool {
-	return e.rule == rule || e.rule.Constants() == rule.Constants()
-}
+// about says whether e is about rule as it is defined: its limit may have changed.
+func (e *entry) about(rule *driver.Compiled) bool { return e.rule.Equivalent(rule) }
 
-// wait is how long the event of c may be held. It matters to a leaky bucket only.
+// wait returns the longest time for which the event of c may be held. Only a leaky bucket
+// holds events.
 func wait(c *driver.Charge) int64 {
 	if c.Rule.Algorithm() != driver.LeakyBucket {
 		return driver.Never
@@ -115,11 +112,11 @@ func (e *entry) denial(c *driver.Charge, now int64) (d *answer, stale bool) {
 	return d, stale
 }
 
-// justNow is how long it is remembered that a denial is over. Longer than that,
-// nobody has asked.
+// justNow is the time after the end of a denial in which calls wait for the answers to other
+// calls: see Store.wait.
 const justNow = int64(time.Second)
 
-// with is e and another answer. e may be nil.
+// with returns an entry with the answers of e, which may be nil, and a.
 func (e *entry) with(rule *driver.Compiled, a answer) *entry {
 	next := &entry{rule: rule}
 	if e != nil && e.about(rule) {
@@ -143,8 +140,8 @@ func (e *entry) with(rule *driver.Compiled, a answer) *entry {
 	return next
 }
 
-// replacedBy says whether next is about the same as a, or contradicts it: what fits
-// now says that less would fit too.
+// replacedBy says whether next is about the same cost as a, or contradicts a: if a cost fits,
+// every lower cost fits too.
 func (a *answer) replacedBy(next *answer) bool {
 	if a.cost == next.cost && a.wait == next.wait {
 		return true

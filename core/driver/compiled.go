@@ -71,6 +71,9 @@ func (c *Compiled) Definition() Definition { return c.definition }
 // Constants are what the algorithm computes with.
 func (c *Compiled) Constants() Constants { return c.constants }
 
+// Equivalent says whether c and o admit the same: they have the same Constants.
+func (c *Compiled) Equivalent(o *Compiled) bool { return c == o || c.constants == o.constants }
+
 // Capacity is the largest cost that the rule can ever admit at once.
 func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 

@@ -252,3 +252,23 @@ func TestNamespace_Declare_Concurrent(t *testing.T) {
 	}
 	group.Wait()
 }
+
+func TestCompiled_Equivalent(t *testing.T) {
+	c := compile(t, valid(driver.TokenBucket))
+	for name, row := range map[string]struct {
+		change func(d *driver.Definition)
+		want   bool
+	}{
+		"same":              {func(*driver.Definition) {}, true},
+		"another name":      {func(d *driver.Definition) { d.Name = "other" }, true},
+		"another limit":     {func(d *driver.Definition) { d.Events++ }, false},
+		"soft":              {func(d *driver.Definition) { d.Soft = 50 }, false},
+		"another algorithm": {func(d *driver.Definition) { d.Algorithm = driver.LeakyBucket }, false},
+	} {
+		d := valid(driver.TokenBucket)
+		row.change(&d)
+		if got := c.Equivalent(compile(t, d)); got != row.want || !c.Equivalent(c) {
+			t.Errorf("%s: got %t, expected %t", name, got, row.want)
+		}
+	}
+}

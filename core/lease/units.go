@@ -83,9 +83,7 @@ func overflows(k *driver.Constants) bool {
 }
 
 // match says whether u are the units of r.
-func (u *units) match(r *driver.Compiled) bool {
-	return u.rule == r || u.rule.Constants() == r.Constants()
-}
+func (u *units) match(r *driver.Compiled) bool { return u.rule.Equivalent(r) }
 
 func (u *units) count(s driver.Span) int64 { return s.Micros*u.rate + s.Frac }
 
