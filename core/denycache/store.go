@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store remembers what the Store behind it has denied. It is made by [New], is
+// A Store remembers the denials of the Store behind it. It is made by [New], is
 // safe for concurrent use, and needs no closing: it has no goroutine.
 type Store struct {
 	next    driver.Store
@@ -58,7 +58,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
-// Stats counts what a Store has met since it was made.
+// Stats has the counts of a Store since it was made.
 type Stats struct {
 	Hits   uint64 // decisions that were denied here
 	Misses uint64 // decisions that the Store behind was asked for
@@ -83,7 +83,7 @@ func (s *Store) stripe(p *place) *stripe {
 	return &s.stripes[maphash.String(s.seed, p.key)%stripes]
 }
 
-// Adjust implements [driver.Store]. It passes charges on, and forgets what is known of them.
+// Adjust implements [driver.Store]. It passes charges on, and forgets the answers about them.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	defer func() { // it may have been done whatever is returned
 		for i := range charges {
@@ -93,8 +93,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return s.next.Adjust(ctx, charges)
 }
 
-// forget forgets all about c, and sees to it that no answer from before is
-// remembered.
+// forget removes the entry of c, and keeps answers from before out of the next one.
 func (s *Store) forget(c *driver.Charge) {
 	p := placeOf(c)
 	st := s.stripe(&p)

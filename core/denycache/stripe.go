@@ -5,29 +5,28 @@ import (
 	"sync/atomic"
 )
 
-// A stripe orders what is learnt and forgotten about a part of the keys.
+// A stripe orders the changes of the entries of a part of the keys.
 type stripe struct {
 	mu sync.Mutex
-	// generation counts what has made room on a key of the stripe. Who remembers an
-	// answer checks that nothing has since the Store was asked: the answer may be
-	// from before.
+	// generation counts the calls of forget for a key of the stripe. An answer is remembered
+	// only if there was none since the Store was asked: the answer may be from before.
 	generation atomic.Uint64
 	probes     map[place]*probe
 }
 
 const stripes = 256
 
-// A probe is the calls that go to the Store about a denial that is over, and those
-// that wait for their answers.
+// A probe counts the calls that ask the Store about a denial that has ended (they fly), and
+// the calls that wait for their answers.
 type probe struct {
 	flying  int
 	waiting int
-	width   int           // how many may fly
+	width   int           // the most calls that may fly
 	changed chan struct{} // closed at every answer
 }
 
-// enter lets the caller fly, or counts it as waiting. Who waits already passes the
-// probe that it waits for, else nil.
+// enter lets the caller fly, or counts it as waiting. A caller that waits already passes its
+// probe as waitsFor, and others nil.
 func (s *stripe) enter(at place, waitsFor *probe) (p *probe, flies bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

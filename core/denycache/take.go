@@ -7,11 +7,11 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A view is what is known about one charge of a decision.
+// A view is the knowledge about one charge of a decision.
 type view struct {
 	place      place
-	entry      *entry  // nil if nothing is
-	denial     *answer // what denies it, or nil
+	entry      *entry  // nil if there is none
+	denial     *answer // the answer that denies the charge, or nil
 	generation uint64  // of the stripe, before the Store is asked
 }
 
@@ -53,8 +53,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// look denies charges if a rule of them is known to deny. If not, stale is the
-// charge about which that was known until just now, or -1.
+// look denies charges if an entry denies one of them. If not, stale is the index of a charge
+// whose denial has ended just now, or -1.
 func (s *Store) look(charges []driver.Charge, views []view) (denied bool, stale int) {
 	var now int64
 	unknown := false
@@ -97,8 +97,9 @@ func (s *Store) look(charges []driver.Charge, views []view) (denied bool, stale 
 // patience bounds how long a decision waits for the answer to another.
 const patience = 10 * time.Millisecond
 
-// wait returns a probe if the caller is to fly, nil if it is to go without one. Or
-// the charges are denied here, or ctx ends, while it waits.
+// wait waits for the answers to other calls about the same denial. It returns a probe if the
+// caller is to ask the Store as one of its flights, and nil if the caller is to ask without
+// one. While it waits, the charges may be denied here, or ctx may end.
 func (s *Store) wait(ctx context.Context, charges []driver.Charge, views []view, stale int) (p *probe, denied bool, err error) {
 	at := views[stale].place
 	st := s.stripe(&at)
@@ -129,7 +130,7 @@ func (s *Store) wait(ctx context.Context, charges []driver.Charge, views []view,
 	}
 }
 
-// ask asks the Store behind, and remembers what it denies.
+// ask asks the Store behind, and remembers its denials.
 func (s *Store) ask(ctx context.Context, charges []driver.Charge, views []view) error {
 	for i := range views {
 		views[i].generation = s.stripe(&views[i].place).generation.Load()
@@ -166,14 +167,14 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, views []view) 
 			}
 			s.learn(c, v, a.believed(sent, heard, s.maxAge), true)
 		case v.entry != nil:
-			s.forget(c) // all times that were known are later now
+			s.forget(c) // all denials end later now
 		}
 	}
 	return nil
 }
 
-// learn remembers what the Store has said about c, unless room was made on the
-// key while it was asked. If something was taken, nothing else is known any more.
+// learn remembers a, the answer of the Store about c, unless the key was adjusted while the
+// Store was asked. If something was taken, a replaces all answers.
 func (s *Store) learn(c *driver.Charge, v *view, a answer, taken bool) {
 	st := s.stripe(&v.place)
 	st.mu.Lock()
