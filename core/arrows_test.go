@@ -17,6 +17,7 @@ var allowed = map[string][]string{
 	"core/internal/oracle":    {},
 	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
 	"core/internal/reference": {"core/storetest"},
+	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
 	"core/storetest":          {"core", "core/driver", "core/internal/oracle"},
