@@ -86,7 +86,8 @@ func (s *Server) Stop() error {
 }
 
 // Start runs a stopped server again, with the same settings on the same port, and
-// returns when it answers. It returns an error if the server runs.
+// returns when it answers. It returns an error if the server runs, is closed or is
+// shared.
 func (s *Server) Start() error {
 	if err := s.owned("Start"); err != nil {
 		return err
@@ -161,8 +162,9 @@ type instance struct {
 	dir      string
 	password string
 
-	mu   sync.Mutex // guards proc; held while starting and stopping
-	proc *process   // nil while stopped
+	mu       sync.Mutex // guards the rest; held while starting and stopping
+	proc     *process   // nil before the first start; it may have ended
+	released bool
 }
 
 // errPortTaken is returned if another process has the port of the server.
@@ -229,7 +231,10 @@ func (i *instance) addr() string { return loopback(i.port) }
 func (i *instance) start() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.proc != nil && !i.proc.ended() {
+	switch {
+	case i.released:
+		return errors.New("the server is closed")
+	case i.proc != nil && !i.proc.ended():
 		return errors.New("the server runs")
 	}
 	logged := len(i.log())
@@ -335,14 +340,25 @@ func infoField(info, name string) string {
 func (i *instance) stop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.kill()
+}
+
+// kill ends the process. The caller holds mu.
+func (i *instance) kill() {
 	if i.proc != nil {
 		i.proc.kill()
 	}
 }
 
-// release ends the server, removes its folder and returns its port.
+// release ends the server for good, removes its folder and returns its port.
 func (i *instance) release() {
-	i.stop()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.released {
+		return
+	}
+	i.released = true
+	i.kill()
 	if i.dir != "" {
 		_ = os.RemoveAll(i.dir)
 	}
