@@ -21,7 +21,9 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	f := &storetest.Fake{OnProbe: call(errProbe)}
-	f.Set(func(ctx context.Context, charges []driver.Charge, _ storetest.Call) error { return call(errTake)(ctx, charges) })
+	f.Set(func(ctx context.Context, charges []driver.Charge, _ storetest.Call) error {
+		return call(errTake)(ctx, charges)
+	})
 	if err := driver.Probe(t.Context(), f, want); err != errProbe || f.Calls() != 0 {
 		t.Errorf("a Prober: got %v after %d calls of Take, want %v after 0", err, f.Calls(), errProbe)
 	}
