@@ -29,9 +29,10 @@ const name = "echolimit"
 // with [gate.FromContext] in c.Request().Context().
 //
 // If not, it returns an *echo.HTTPError whose Message is a *[gate.Problem]. The
-// header fields are set, except Content-Type, and nothing is written: the answer
-// is up to the HTTPErrorHandler of the application. Echo's default one sends the
-// problem document, also where a handler of one's own passes on to it.
+// header fields are set, except Content-Type, and nothing is written: status, body and media
+// type are up to the HTTPErrorHandler of the application. Echo's default one sends the
+// problem document as application/json. A handler that chooses another media type is in
+// the second example.
 //
 // With [gate.RefundIf], the Writer of c.Response() is wrapped. If the handler returns
 // an error and nothing is written, the request is given back or not when the answer
@@ -57,7 +58,8 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 			case onDenied != nil && refused.Denied():
 				return onDenied(c, refused.Decision)
 			}
-			return httpError(c, refused.Problem)
+			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
+			return &echo.HTTPError{Code: refused.Problem.Status, Message: refused.Problem}
 		}
 	}
 }

@@ -42,6 +42,4 @@
 //     and [Outcome.Hijacked] after the connection was taken over. See ginlimit.
 //   - Handlers return errors that an error handler answers later: the function that Run calls
 //     returns false, and the adapter calls Answer when the answer is written. See echolimit.
-//   - The error handler sends a Problem with a Content-Type that is not its own: correct it in
-//     [BeforeMarshal]. See echolimit.
 package adapter

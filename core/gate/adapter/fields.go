@@ -3,7 +3,6 @@ package adapter
 import (
 	"math/bits"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ const (
 	fieldLegacyLimit     = "X-Ratelimit-Limit"
 	fieldLegacyRemaining = "X-Ratelimit-Remaining"
 	fieldLegacyReset     = "X-Ratelimit-Reset"
-	fieldSoft            = "X-Ratelimit-Soft"
 	fieldExpose          = "Access-Control-Expose-Headers"
 )
 
@@ -51,8 +49,7 @@ func newPolicy(rule core.Rule) policy {
 
 // tells says whether p is what clients are told about rule.
 func (p *policy) tells(rule core.Rule) bool {
-	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() &&
-		p.rule.IsShadow() == rule.IsShadow() && p.rule.SoftPercent() == rule.SoftPercent()
+	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
 }
 
 // policy is about the rule that was in force for the i-th State, which is not
@@ -178,20 +175,16 @@ next:
 
 // write sets the fields of every version of r.
 func (r *record) write(h http.Header) {
-	known := false
 	if r.versions.has(gate.IETFDraft) {
-		known = r.writeDraft(h)
+		r.writeDraft(h)
 	}
 	if r.versions.has(gate.XRateLimit) {
 		r.writeLegacy(h)
 	}
-	if r.versions != 0 && (r.gate.soft || !known) {
-		r.writeSoft(h)
-	}
 }
 
-// writeDraft says whether the rules are known to be as they were made.
-func (r *record) writeDraft(h http.Header) (known bool) {
+// writeDraft sets RateLimit-Policy and RateLimit.
+func (r *record) writeDraft(h http.Header) {
 	var room [128]byte
 	b, known := r.appendKnown(room[:0])
 	if known {
@@ -215,13 +208,12 @@ func (r *record) writeDraft(h http.Header) (known bool) {
 		}
 	}
 	if len(b) == 0 {
-		return known // shadows only
+		return // shadows only
 	}
 	r.values[1] = string(b)
 	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
 	h[fieldPolicy] = r.values[0:1:1]
 	h[fieldRateLimit] = r.values[1:2:2]
-	return known
 }
 
 // appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with
@@ -273,39 +265,6 @@ func (r *record) writeLegacy(h http.Header) {
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// writeSoft names the rules beyond whose limit the request was let through. If it is
-// none of this gate's, what the gates around it have written stays.
-func (r *record) writeSoft(h http.Header) {
-	if !r.decision.Soft() {
-		return
-	}
-	var list []byte
-	for i, name := range r.softNames(nil) {
-		if i > 0 {
-			list = append(list, ", "...)
-		}
-		list = appendString(list, name)
-	}
-	h[fieldSoft] = []string{string(list)}
-}
-
-// softNames collects from all gates up to r that send fields, the outermost first and
-// every name once.
-func (r *record) softNames(names []string) []string {
-	if r.outer != nil {
-		names = r.outer.softNames(names)
-	}
-	if r.versions == 0 || !r.decision.Allowed {
-		return names
-	}
-	for _, s := range r.decision.States() {
-		if name := s.Rule.Name(); s.Soft && !s.Rule.IsShadow() && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // exposedFields lists the fields that this gate can send.
 func (g *Gate) exposedFields() []string {
 	visible := g.policyField != "" // or there are shadows only
@@ -316,9 +275,6 @@ func (g *Gate) exposedFields() []string {
 	names = append(names, "Retry-After")
 	if visible && g.versions.has(gate.XRateLimit) {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
-	}
-	if g.soft && g.versions != 0 {
-		names = append(names, "X-RateLimit-Soft")
 	}
 	return names
 }

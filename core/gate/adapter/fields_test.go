@@ -185,20 +185,6 @@ func TestRulesInForce(t *testing.T) {
 	}
 }
 
-// TestSoftInForce: a rule that has become soft says so.
-func TestSoftInForce(t *testing.T) {
-	hard := core.SlidingLog("a", core.PerMinute(1))
-	store := &substitute{memstore.New(), []core.Rule{hard.Soft(100)}}
-	g := newGate("test", core.Must(core.New(store, hard)), anyKey, nil)
-	for i, want := range []string{"", `"a"`} {
-		h, r := header(), get("/")
-		g.Admit(r.Context(), h, r)
-		if got := h.Get("X-RateLimit-Soft"); got != want {
-			t.Errorf("request %d has X-RateLimit-Soft %s, want %s", i, got, want)
-		}
-	}
-}
-
 // TestPolicyOfAnUnknownState: there may be more states than the gate has rules.
 func TestPolicyOfAnUnknownState(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))

@@ -135,7 +135,7 @@ func (got reply) check(t *testing.T) {
 	for name := range got.trailer {
 		t.Errorf("trailer %s: the fields are never in trailers", name)
 	}
-	if got.header.Get("Content-Type") == gate.ProblemMediaType && got.body != "" {
+	if media := got.header.Get("Content-Type"); strings.HasSuffix(media, "json") && got.body != "" {
 		got.checkProblem(t)
 	}
 }
@@ -179,6 +179,7 @@ func (got reply) retryAfter(t *testing.T) (int, bool) {
 	return n, true
 }
 
+// checkProblem wants one problem document, with the status of the answer.
 func (got reply) checkProblem(t *testing.T) {
 	t.Helper()
 	var p gate.Problem
