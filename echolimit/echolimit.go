@@ -48,18 +48,18 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r, outcome, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
+			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request())
 			c.SetRequest(r)
 			switch {
-			case refused == nil && outcome == nil:
+			case rejection == nil && outcome == nil:
 				return next(c)
-			case refused == nil:
+			case rejection == nil:
 				return run(outcome, c, next)
-			case onDenied != nil && refused.Denied():
-				return onDenied(c, refused.Decision)
+			case onDenied != nil && rejection.Denied():
+				return onDenied(c, rejection.Decision)
 			}
 			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
-			return &echo.HTTPError{Code: refused.Problem.Status, Message: refused.Problem}
+			return &echo.HTTPError{Code: rejection.Problem.Status, Message: rejection.Problem}
 		}
 	}
 }

@@ -198,15 +198,15 @@ func TestOnDenied(t *testing.T) {
 	if got.Code != 429 || got.Body.String() != "{\"left\":0}\n" || got.Header().Get("Retry-After") != "86400" {
 		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
 	}
-	refuse := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
-	e = server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), refuse))
+	teapot := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
+	e = server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
 	get(e, "/")
 	if got := get(e, "/"); got.Code != 418 {
 		t.Errorf("the error of OnDenied became %d", got.Code)
 	}
 }
 
-// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+// TestOnDeniedIsForDenials checks that rejections keep their answer.
 func TestOnDeniedIsForDenials(t *testing.T) {
 	answer := echolimit.OnDenied(func(echo.Context, core.Decision) error { t.Error("called"); return nil })
 	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }

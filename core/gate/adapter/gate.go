@@ -22,7 +22,7 @@ type Gate struct {
 	distinct    bool     // no two policies that clients see have the same name
 	reserves    bool     // what a request took can be given back
 	exposed     []string // the names for Access-Control-Expose-Headers
-	journal     journal
+	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
@@ -72,8 +72,8 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 		}
 	}
 	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil
-	g.exposed = g.exposedFields()
-	g.journal.start()
+	g.exposed = exposedFields(g.versions, g.policyField != "")
+	g.log.start()
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}

@@ -130,7 +130,7 @@ func (got reply) check(t *testing.T) {
 		t.Error("401 without a challenge")
 	}
 	if got.status >= 400 && got.header.Get("Cache-Control") != "no-store" {
-		t.Error("a refusal that a cache may keep")
+		t.Error("an error that a cache may keep")
 	}
 	for name := range got.trailer {
 		t.Errorf("trailer %s: the fields are never in trailers", name)

@@ -95,8 +95,8 @@ func TestInteger(t *testing.T) {
 func TestFieldValuesAreApart(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
-	if _, _, refused := g.Admit(r.Context(), h, r); refused != nil {
-		t.Fatal(refused)
+	if _, _, rejection := g.Admit(r.Context(), h, r); rejection != nil {
+		t.Fatal(rejection)
 	}
 	h.Add("RateLimit-Policy", "more")
 	h.Add("RateLimit", "more")
@@ -189,7 +189,7 @@ func TestRulesInForce(t *testing.T) {
 func TestPolicyOfAnUnknownState(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
-	if p := g.policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
+	if p := newRequestContext(t.Context(), g).policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
 }
