@@ -95,8 +95,8 @@ func TestInteger(t *testing.T) {
 func TestFieldValuesAreApart(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
-	if _, _, refused := g.Admit(r.Context(), h, r); refused != nil {
-		t.Fatal(refused)
+	if _, _, rejection := g.Admit(r.Context(), h, r); rejection != nil {
+		t.Fatal(rejection)
 	}
 	h.Add("RateLimit-Policy", "more")
 	h.Add("RateLimit", "more")
@@ -176,24 +176,11 @@ func TestRulesInForce(t *testing.T) {
 	}
 }
 
-// TestSoftInForce: a rule that has become soft says so.
-func TestSoftInForce(t *testing.T) {
-	hard := core.SlidingLog("a", core.PerMinute(1))
-	g := newGate("test", core.Must(core.New(substitute(hard.Soft(100)), hard)), anyKey, nil)
-	for i, want := range []string{"", `"a"`} {
-		h, r := header(), get("/")
-		g.Admit(r.Context(), h, r)
-		if got := h.Get("X-RateLimit-Soft"); got != want {
-			t.Errorf("request %d has X-RateLimit-Soft %s, want %s", i, got, want)
-		}
-	}
-}
-
 // TestPolicyOfAnUnknownState: there may be more states than the gate has rules.
 func TestPolicyOfAnUnknownState(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
-	if p := g.policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
+	if p := newRequestContext(t.Context(), g).policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
 }
