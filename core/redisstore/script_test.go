@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 var update = flag.Bool("update", false, "write the composed scripts to testdata")
