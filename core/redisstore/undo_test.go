@@ -270,7 +270,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 				p.h.Advance(-time.Minute)
 				p.spend(2 * cost)
 				for range events {
-					p.h.Advance(3 * time.Second)
+					p.h.Advance(8 * time.Second) // more than the window in all
 					p.spend(cost)
 				}
 				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
@@ -377,8 +377,8 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 	}{
 		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 40}, {"oldest", driver.Undo, 1, 0, 60}}},
 		{10_000, 1, []undo{
-			{"newest", driver.Undo, 1, 9999, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 5000, 90},
-			{"refund", driver.Credit, 1, 0, 30},
+			{"refund", driver.Credit, 1, 0, 30}, // of the newest
+			{"newest", driver.Undo, 1, 9998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 5000, 90},
 		}},
 		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 90}}},
 		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 90}}},
