@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/driver", "core/internal/oracle"},
+	"core/storetest":          {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
 	"core/load":               {},
 	"core/failover":           {"core/driver", "core/internal/argument"},
 	"core/lease":              {"core/driver", "core/internal/argument"},
