@@ -186,34 +186,13 @@ func TestErrorHandlers(t *testing.T) {
 	}
 }
 
-func TestOnDenied(t *testing.T) {
-	answer := echolimit.OnDenied(func(c echo.Context, d core.Decision) error {
-		if seen, _ := gate.FromContext(c.Request().Context()); seen.Len() != 1 {
-			t.Error("the request has no decision")
-		}
-		return c.JSON(http.StatusTooManyRequests, echo.Map{"left": d.State(0).Remaining})
-	})
-	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), answer))
-	get(e, "/")
-	got := get(e, "/")
-	if got.Code != 429 || got.Body.String() != "{\"left\":0}\n" || got.Header().Get("Retry-After") != "86400" {
-		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
-	}
+// TestOnDenied_error: the error of OnDenied is that of the middleware.
+func TestOnDenied_error(t *testing.T) {
 	teapot := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
-	e = server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
+	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
 	get(e, "/")
 	if got := get(e, "/"); got.Code != 418 {
 		t.Errorf("the error of OnDenied became %d", got.Code)
-	}
-}
-
-// TestOnDeniedIsForDenials checks that rejections keep their answer.
-func TestOnDeniedIsForDenials(t *testing.T) {
-	answer := echolimit.OnDenied(func(echo.Context, core.Decision) error { t.Error("called"); return nil })
-	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }
-	e := server(ok, echolimit.New(times(1), nobody, answer))
-	if got := get(e, "/"); got.Code != 400 || got.Header().Get("Content-Type") != echo.MIMEApplicationJSON {
-		t.Errorf("got %d as %s", got.Code, got.Header().Get("Content-Type"))
 	}
 }
 
