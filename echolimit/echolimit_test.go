@@ -31,8 +31,29 @@ func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.Handler
 	return e
 }
 
+// buildFailing has handlers that return their errors, and an error handler.
+func buildFailing(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
+	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc,
+) http.Handler {
+	e := echo.New()
+	e.Use(echolimit.New(l, key, opts...))
+	e.Any("/*", func(c echo.Context) error { return h(c.Response(), c.Request()) })
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		if he := new(echo.HTTPError); errors.As(err, &he) {
+			e.DefaultHTTPErrorHandler(err, c)
+		} else if !c.Response().Committed && answer != nil {
+			answer(c.Response(), c.Request())
+		}
+	}
+	return e
+}
+
+func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option {
+	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON))
+	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing))
 }
 
 func BenchmarkRequest(b *testing.B) {

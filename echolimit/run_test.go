@@ -15,7 +15,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/echolimit"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 // refund gives everything back, and notes what statuses it was asked about.
@@ -167,28 +166,3 @@ func served(t *testing.T, h http.Handler) int {
 	resp.Body.Close()
 	return resp.StatusCode
 }
-
-// TestWriterIsNotWrapped: only RefundIf needs a Writer of its own.
-func TestWriterIsNotWrapped(t *testing.T) {
-	for name, c := range map[string]struct {
-		opt     gate.Option
-		wrapped bool
-	}{
-		"by default": {gate.ExposeHeaders(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
-		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
-	} {
-		var before, behind http.ResponseWriter
-		e := server(func(c echo.Context) error { behind = c.Response().Writer; return nil },
-			func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error { before = c.Response().Writer; return next(c) }
-			}, echolimit.New(times(1), keyfunc.RemoteIP(), c.opt))
-		if get(e, "/"); (before != behind) != c.wrapped {
-			t.Errorf("%s: the writer is a %T before the gate and a %T behind it", name, before, behind)
-		}
-	}
-}
-
-type counter struct{ begun, ended int }
-
-func (c *counter) Begin() { c.begun++ }
-func (c *counter) End()   { c.ended++ }

@@ -127,29 +127,6 @@ func TestRefundNoRoute(t *testing.T) {
 	}
 }
 
-// TestWriterIsNotWrapped: only RefundIf needs a writer of its own.
-func TestWriterIsNotWrapped(t *testing.T) {
-	for name, c := range map[string]struct {
-		opt     gate.Option
-		wrapped bool
-	}{
-		"by default": {gate.ExposeHeaders(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
-		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
-	} {
-		var before, behind gin.ResponseWriter
-		e := engine(func(c *gin.Context) { behind = c.Writer },
-			func(c *gin.Context) { before = c.Writer }, ginlimit.New(times(1), keyfunc.RemoteIP(), c.opt))
-		if get(e); (before != behind) != c.wrapped {
-			t.Errorf("%s: the writer is a %T before the gate and a %T behind it", name, before, behind)
-		}
-	}
-}
-
-type counter struct{ begun, ended int }
-
-func (c *counter) Begin() { c.begun++ }
-func (c *counter) End()   { c.ended++ }
-
 // TestSettleByGin settles with every context that a handler may pass on, and with a
 // copy after the request.
 func TestSettleByGin(t *testing.T) {

@@ -2,7 +2,6 @@ package nethttplimit_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -27,30 +26,6 @@ func BenchmarkRequest(b *testing.B) {
 func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
-
-// TestWriterIsNotWrapped: only RefundIf needs a writer of its own.
-func TestWriterIsNotWrapped(t *testing.T) {
-	for name, c := range map[string]struct {
-		opt     gate.Option
-		wrapped bool
-	}{
-		"by default": {gate.ExposeHeaders(), false}, "CountInFlight": {gate.CountInFlight(new(counter)), false},
-		"RefundIf": {gate.RefundIf(func(int) bool { return true }), true},
-	} {
-		w := httptest.NewRecorder()
-		h := build(once(), keyfunc.RemoteIP(), []gate.Option{c.opt}, func(got http.ResponseWriter, _ *http.Request) {
-			if (got != w) != c.wrapped {
-				t.Errorf("%s: the handler has a %T", name, got)
-			}
-		})
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	}
-}
-
-type counter struct{ begun, ended int }
-
-func (c *counter) Begin() { c.begun++ }
-func (c *counter) End()   { c.ended++ }
 
 func TestNil(t *testing.T) {
 	for name, f := range map[string]func(){
