@@ -30,15 +30,11 @@ func returnTokens(now int64, charges []driver.Charge, grants []grant) {
 	}
 }
 
-// returnTokens drops tokens that have expired, those of an entry that was evicted, and those
-// of another side of a failover Store.
+// returnTokens drops tokens that have expired and those of another side of a failover Store.
 func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	e := g.entry
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
-	if e.evicted {
-		return
-	}
 	e.newUse -= g.block.tokens(&e.u)
 	if g.block.origin == e.origin {
 		g.block.expire(&e.u, now)
