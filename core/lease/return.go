@@ -22,10 +22,10 @@ const (
 
 // returnTokens returns the tokens of grants, of a decision that was denied or has failed, to
 // their leases, and makes the Verdicts of their charges those of charges that took nothing.
-func returnTokens(now int64, charges []driver.Charge, grants []grant) {
+func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	for i := range grants {
 		if grants[i].outcome == granted {
-			grants[i].returnTokens(now, &charges[i])
+			grants[i].returnTokens(clock(), &charges[i])
 		}
 	}
 }
