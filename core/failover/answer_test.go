@@ -166,7 +166,7 @@ func TestStore_Check(t *testing.T) {
 	}{
 		{"known", failover.FailClosedFor("login"), ""},
 		{"misspelt, closed", failover.FailClosedFor("logn", "login"), `"logn"`},
-		{"misspelt, open", failover.FailOpenFor("serch", "imgae"), `"imgae", "serch"`},
+		{"misspelt, open", failover.FailOpenFor("serch", "imgae"), `"imgae" "serch"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log.Reset()

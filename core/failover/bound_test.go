@@ -156,22 +156,6 @@ func TestShareShows(t *testing.T) {
 	}
 }
 
-// A program that makes rules without end does not grow.
-func TestSharesAreBounded(t *testing.T) {
-	s := failover.New(absent{}, memstore.New(), failover.Instances(2))
-	defer s.Close()
-	for i := range 10_000 {
-		rule := core.SlidingLog("r", core.PerHour(2+2*i))
-		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}}
-		if err := s.Take(t.Context(), charges); err != nil || charges[0].Verdict.Remaining != 1+i {
-			t.Fatal(charges[0].Verdict, err)
-		}
-	}
-	if n := s.Divided(); n > 4096 || n < 1000 {
-		t.Errorf("%d divided rules are remembered", n)
-	}
-}
-
 // Elastic rules are divided as they are at the moment.
 func TestShareOfElastic(t *testing.T) {
 	s := failover.New(absent{}, memstore.New(), failover.Instances(2))
