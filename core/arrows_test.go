@@ -15,12 +15,11 @@ var allowed = map[string][]string{
 	"core/driver":             {},
 	"core/internal/argument":  {},
 	"core/internal/oracle":    {},
-	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
 	"core/internal/reference": {"core/storetest"},
 	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/driver", "core/internal/oracle"},
+	"core/storetest":          {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
 	"core/load":               {},
 	"core/failover":           {"core/driver", "core/internal/argument"},
 	"core/lease":              {"core/driver", "core/internal/argument"},
@@ -32,6 +31,8 @@ var allowed = map[string][]string{
 	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
 	"ginlimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
 	"echolimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
+
+	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
 	"core/gate/internal/config":  {"core", "keyfunc"},
 	"core/gate/internal/problem": {},

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/echolimit"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -265,27 +266,15 @@ func TestOnDeniedIsForDenials(t *testing.T) {
 	}
 }
 
-// A witness is a Store that keeps the context it was called with.
-type witness struct {
-	core.Store
-	ctx context.Context
-}
-
-func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
-	w.ctx = ctx
-	return w.Store.Take(ctx, charges)
-}
-
-func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
-	w.ctx = ctx
-	return w.Store.Adjust(ctx, charges)
-}
-
 // TestContexts checks who gets which context, and what the one of key functions
 // knows.
 func TestContexts(t *testing.T) {
 	type own struct{}
-	store := &witness{Store: memstore.New()}
+	var got context.Context
+	store := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		got = ctx
+		return next(ctx, charges)
+	})
 	l := core.Must(core.New(store, core.SlidingLog("r", core.PerDay(9))))
 	signIn := func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -312,8 +301,8 @@ func TestContexts(t *testing.T) {
 	e := server(ok, signIn, echolimit.New(l, key))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-	if w.Code != 200 || store.ctx != ctx {
-		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, store.ctx)
+	if w.Code != 200 || got != ctx {
+		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
 	}
 }
 

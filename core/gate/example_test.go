@@ -204,7 +204,7 @@ func ExampleExposeHeaders() {
 
 // A login is refused while nobody can count the attempts.
 func ExampleFailClosed() {
-	login := core.Must(core.New(brokenStore{}, core.SlidingLog("login", core.PerMinute(5))))
+	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)
 
 	w := do(h, "POST", "/login", "Accept", "text/plain")
@@ -228,7 +228,7 @@ func ExampleOnError() {
 		}
 		return status
 	})
-	login := core.Must(core.New(brokenStore{}, core.SlidingLog("login", core.PerMinute(5))))
+	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), onError)(hello)
 
 	fmt.Println(do(h, "GET", "/").Code)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -25,17 +26,6 @@ func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
 
-func mustPanic(t *testing.T, want string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if got := recover(); got != want {
-			t.Errorf("panicked with %v, want %s", got, want)
-		}
-	}()
-	f()
-}
-
 // TestDenied hands the function of an adapter back to it, and to no other.
 func TestDenied(t *testing.T) {
 	called := 0
@@ -48,16 +38,16 @@ func TestDenied(t *testing.T) {
 	if _, f := New[func(int)]("test", once(), anyKey); f != nil {
 		t.Error("New returned a function that nobody gave")
 	}
-	mustPanic(t, "other: New: test.OnDenied is an option for test.New only", func() {
+	testkit.Panics(t, "other: New: test.OnDenied is an option for test.New only", func() {
 		New[func(int)]("other", once(), anyKey, opt)
 	})
-	mustPanic(t, "test: New: test.OnDenied is an option for test.New only", func() {
+	testkit.Panics(t, "test: New: test.OnDenied is an option for test.New only", func() {
 		New[func(string)]("test", once(), anyKey, opt)
 	})
 }
 
 func TestDenied_nil(t *testing.T) {
-	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
+	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 
 func TestRefusal(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -34,11 +35,7 @@ func newAttempt(t *testing.T) *attempt {
 
 func (a *attempt) taken(t *testing.T) int {
 	t.Helper()
-	d, err := a.limiter.Peek(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return 5 - d.State(0).Remaining
+	return testkit.Used(t, a.limiter, "k")[0]
 }
 
 func TestNilOutcome(t *testing.T) {

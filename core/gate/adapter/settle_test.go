@@ -1,15 +1,14 @@
 package adapter
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // TestSettleDenied: who was denied has nothing to pay, in whatever gate.
@@ -44,7 +43,7 @@ func TestUndecidedIsBetween(t *testing.T) {
 		"undecided": {quiet},
 	} {
 		ten := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerDay(10))))
-		never := core.Must(core.New(broken{}, core.SlidingLog("never", core.PerDay(1))))
+		never := core.Must(core.New(new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable)), core.SlidingLog("never", core.PerDay(1))))
 		outer, inner := newGate("test", ten, anyKey, []gate.Option{gate.Headers(gate.XRateLimit)}), newGate("test", never, anyKey, opts)
 		innermost := newGate("test", once(), anyKey, nil)
 		h, r := header(), get("/")
@@ -78,9 +77,3 @@ func TestUndecidedAlone(t *testing.T) {
 		t.Error("a skipped request is a copy")
 	}
 }
-
-// broken never decides.
-type broken struct{}
-
-func (broken) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
-func (broken) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }
