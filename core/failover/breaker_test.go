@@ -224,7 +224,8 @@ func TestBreaker_ReturnDuration(t *testing.T) {
 	}
 }
 
-// Each relapse requires one more probe, up to a bound, until the primary has been healthy for a while.
+// Each relapse requires one more probe, up to a bound, until the primary has been healthy for
+// relapsePeriod.
 func TestBreaker_Relapses(t *testing.T) {
 	c := newClocked()
 	for i, want := range []int{1, 2, 3, 4, 4, 4, 1, 2, 3} {

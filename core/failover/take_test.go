@@ -88,7 +88,7 @@ func TestStore_Take_Outage(t *testing.T) {
 	}
 }
 
-// The steps are calls and pauses. Each failure is followed by probes, so few callers wait.
+// A failure causes probes, so few callers wait before the breaker opens.
 func TestStore_Take_Failures(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -354,8 +354,8 @@ func TestStore_Take_PrimaryNeverReturns(t *testing.T) {
 	})
 }
 
-// The answer of a hanging primary that arrives late changes neither the verdict and the receipt of its caller
-// nor the state.
+// The answer of a hanging primary that arrives late changes neither the verdict and the
+// receipt of its caller nor the State.
 func TestStore_Take_LateAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, false)
