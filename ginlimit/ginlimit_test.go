@@ -80,12 +80,12 @@ func TestAbort(t *testing.T) {
 	if got.Code != 429 || ran != 1 || !aborted || len(errs) != 1 {
 		t.Fatalf("status %d, the handler ran %d times, aborted %v, errors %v", got.Code, ran, aborted, errs)
 	}
-	var refusal *gate.Refusal
-	if !errors.Is(errs[0], gate.ErrDenied) || !errors.As(errs[0], &refusal) || !errs[0].IsType(gin.ErrorTypePublic) {
+	var rejection *gate.Rejection
+	if !errors.Is(errs[0], gate.ErrDenied) || !errors.As(errs[0], &rejection) || !errs[0].IsType(gin.ErrorTypePublic) {
 		t.Errorf("the error is %#v", errs[0])
 	}
-	if refusal.Problem.Violated[0] != "times" || refusal.Decision.Len() != 1 {
-		t.Errorf("the refusal is %+v", refusal)
+	if rejection.Problem.Violated[0] != "times" || rejection.Decision.Len() != 1 {
+		t.Errorf("the rejection is %+v", rejection)
 	}
 	const text = `weir: 429: Policy "times" allows 1 request per 86400 s. Retry in 86400 s.`
 	if errs[0].Error() != text {
@@ -126,7 +126,7 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
-// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+// TestOnDeniedIsForDenials checks that rejections keep their answer.
 func TestOnDeniedIsForDenials(t *testing.T) {
 	answer := ginlimit.OnDenied(func(*gin.Context, core.Decision) { t.Error("called") })
 	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }

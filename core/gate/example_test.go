@@ -202,7 +202,7 @@ func ExampleExposeHeaders() {
 	// Output: RateLimit, RateLimit-Policy, Retry-After
 }
 
-// A login is refused while nobody can count the attempts.
+// A login is rejected while nobody can count the attempts.
 func ExampleFailClosed() {
 	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)

@@ -25,9 +25,9 @@ func newAttempt(t *testing.T) *attempt {
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
 	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.asked = append(a.asked, status); return true })})
 	r := get("/")
-	_, outcome, refused := g.Admit(r.Context(), header(), r)
-	if refused != nil {
-		t.Fatal(refused)
+	_, outcome, rejection := g.Admit(r.Context(), header(), r)
+	if rejection != nil {
+		t.Fatal(rejection)
 	}
 	a.Outcome = outcome
 	return a
@@ -50,9 +50,9 @@ func TestNilOutcome(t *testing.T) {
 // TestNoOutcome: an ordinary gate has nothing to do after a request.
 func TestNoOutcome(t *testing.T) {
 	r := get("/")
-	_, outcome, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
-	if outcome != nil || refused != nil {
-		t.Errorf("got %v, %v", outcome, refused)
+	_, outcome, rejection := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
+	if outcome != nil || rejection != nil {
+		t.Errorf("got %v, %v", outcome, rejection)
 	}
 }
 

@@ -18,9 +18,9 @@ func TestSettleDenied(t *testing.T) {
 		g := newGate("test", l, anyKey, opts)
 		r := get("/")
 		g.Admit(r.Context(), header(), r)
-		denied, outcome, refused := g.Admit(r.Context(), header(), r)
-		if refused == nil || outcome != nil {
-			t.Fatalf("%s: %v, %v", name, outcome, refused)
+		denied, outcome, rejection := g.Admit(r.Context(), header(), r)
+		if rejection == nil || outcome != nil {
+			t.Fatalf("%s: %v, %v", name, outcome, rejection)
 		}
 		for _, cost := range []int{0, 1, 50} {
 			if err := gate.Settle(denied.Context(), cost); !errors.Is(err, gate.ErrNotAdmitted) {
@@ -28,7 +28,7 @@ func TestSettleDenied(t *testing.T) {
 			}
 		}
 		d, err := l.Peek(t.Context(), "k")
-		if err != nil || d.RetryAfter > refused.Decision.RetryAfter {
+		if err != nil || d.RetryAfter > rejection.Decision.RetryAfter {
 			t.Errorf("%s: %+v, %v: something was charged", name, d, err)
 		}
 	}
@@ -48,9 +48,9 @@ func TestUndecidedIsBetween(t *testing.T) {
 		innermost := newGate("test", once(), anyKey, nil)
 		h, r := header(), get("/")
 		r, _, _ = outer.Admit(r.Context(), h, r)
-		r, outcome, refused := inner.Admit(r.Context(), h, r)
-		if outcome != nil || refused != nil {
-			t.Fatalf("%s: %v, %v", name, outcome, refused)
+		r, outcome, rejection := inner.Admit(r.Context(), h, r)
+		if outcome != nil || rejection != nil {
+			t.Fatalf("%s: %v, %v", name, outcome, rejection)
 		}
 		if d, ok := gate.FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "ten" {
 			t.Errorf("%s: the decision is %+v, %v; want that of the gate around", name, d, ok)

@@ -1,0 +1,304 @@
+package adapter
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+)
+
+// versions is a set of HeaderVersions: bit v stands for version v.
+type versions uint8
+
+func (s versions) has(v gate.HeaderVersion) bool { return s>>v&1 != 0 }
+
+// Names in the form that http.Header uses; HTTP does not mind the case.
+const (
+	fieldPolicy          = "Ratelimit-Policy"
+	fieldRateLimit       = "Ratelimit"
+	fieldLegacyLimit     = "X-Ratelimit-Limit"
+	fieldLegacyRemaining = "X-Ratelimit-Remaining"
+	fieldLegacyReset     = "X-Ratelimit-Reset"
+	fieldExpose          = "Access-Control-Expose-Headers"
+)
+
+// maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
+const maxInteger = 999_999_999_999_999
+
+// A policy is a rule as clients see it, with all that never changes worked out.
+type policy struct {
+	rule   core.Rule
+	name   string // as a String of RFC 9651
+	member string // of RateLimit-Policy
+}
+
+func newPolicy(rule core.Rule) policy {
+	name := appendString(nil, rule.Name())
+	member := append(name, ";q="...)
+	member = appendInteger(member, int64(rule.Capacity()))
+	if w := fillTime(rule); w >= time.Second {
+		member = append(member, ";w="...)
+		member = appendInteger(member, seconds(w))
+	}
+	return policy{rule: rule, name: string(name), member: string(member)}
+}
+
+// tells says whether p is what clients are told about rule.
+func (p *policy) tells(rule core.Rule) bool {
+	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
+}
+
+// fillTime is how long the capacity of a rule takes to come back, rounded up.
+// Of a log it is the period. core.New refuses what takes more than 100 years.
+func fillTime(rule core.Rule) time.Duration {
+	l := rule.Limit()
+	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
+	d, rem := bits.Div64(hi, lo, uint64(l.Events))
+	if rem > 0 {
+		d++
+	}
+	return time.Duration(d)
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// appendInteger writes an Integer of RFC 9651. No field has room for a negative
+// one.
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
+
+// appendString writes a String of RFC 9651. core.New has made sure that s is
+// printable ASCII.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// A member is what the fields say about one rule.
+type member struct {
+	policy *policy
+	state  core.State
+}
+
+// appendMember writes a member of RateLimit. A cost that can never be admitted has no t.
+// With nothing left, t is at least 1: a client that paces itself by the field would come
+// back at once otherwise.
+func appendMember(b []byte, p *policy, s *core.State) []byte {
+	b = append(b, p.name...)
+	b = append(b, ";r="...)
+	b = appendInteger(b, int64(s.Remaining))
+	if !s.Allowed && s.RetryAfter == core.Never {
+		return b
+	}
+	t := seconds(s.Window)
+	if s.Remaining <= 0 {
+		t = max(t, 1)
+	}
+	b = append(b, ";t="...)
+	return appendInteger(b, t)
+}
+
+// stricter says which of two states of one name is told.
+func (m *member) stricter(o *member) bool {
+	if m.state.Remaining != o.state.Remaining {
+		return m.state.Remaining < o.state.Remaining
+	}
+	return m.state.Window > o.state.Window
+}
+
+// nearer says which of two rules is nearer to exhaustion.
+func (m *member) nearer(o *member) bool {
+	mine := float64(m.state.Remaining) * float64(o.policy.rule.Capacity())
+	others := float64(o.state.Remaining) * float64(m.policy.rule.Capacity())
+	if mine != others {
+		return mine < others
+	}
+	return m.state.ResetAfter > o.state.ResetAfter
+}
+
+// policy returns the policy of the rule that was in force for the i-th State. It is not always
+// one of the gate: a rule that is elastic may be in force with another limit.
+func (rc *requestContext) policy(i int, rule core.Rule) *policy {
+	if p := rc.gate.policies; i < len(p) && p[i].tells(rule) {
+		return &p[i]
+	}
+	p := newPolicy(rule)
+	return &p
+}
+
+// members collects what all gates up to rc have to say in version v, the
+// outermost gate first and every name once.
+func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
+	if rc.outer != nil {
+		list = rc.outer.members(list, v)
+	}
+	if !rc.versions.has(v) {
+		return list
+	}
+next:
+	for i, s := range rc.decision.States() {
+		if s.Rule.IsShadow() {
+			continue
+		}
+		m := member{rc.policy(i, s.Rule), s}
+		for j := range list {
+			if list[j].policy.name == m.policy.name {
+				if m.stricter(&list[j]) {
+					list[j] = m
+				}
+				continue next
+			}
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// writeFields sets the fields of every version of rc.
+func (rc *requestContext) writeFields(h http.Header) {
+	if rc.versions.has(gate.IETFDraft) {
+		rc.writeDraft(h)
+	}
+	if rc.versions.has(gate.XRateLimit) {
+		rc.writeLegacy(h)
+	}
+}
+
+// writeDraft sets RateLimit-Policy and RateLimit.
+func (rc *requestContext) writeDraft(h http.Header) {
+	var room [128]byte
+	b, known := rc.appendKnown(room[:0])
+	if known {
+		rc.values[0] = rc.gate.policyField
+	} else {
+		var few [8]member
+		list := rc.members(few[:0], gate.IETFDraft)
+		for i := range list {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = append(b, list[i].policy.member...)
+		}
+		rc.values[0] = string(b)
+		b = b[:0]
+		for i := range list {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = appendMember(b, list[i].policy, &list[i].state)
+		}
+	}
+	if len(b) == 0 {
+		return // shadows only
+	}
+	rc.values[1] = string(b)
+	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
+	h[fieldPolicy] = rc.values[0:1:1]
+	h[fieldRateLimit] = rc.values[1:2:2]
+}
+
+// appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with
+// it, as it is but for several gates on a request and rules that are not as they
+// were made. Otherwise it returns false and nothing written.
+func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
+	g := rc.gate
+	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(g.policies) {
+		return b, false
+	}
+	known = b
+	for i := range g.policies {
+		s, p := rc.decision.State(i), &g.policies[i]
+		if !p.tells(s.Rule) {
+			return b, false
+		}
+		if s.Rule.IsShadow() {
+			continue
+		}
+		if len(known) > 0 {
+			known = append(known, ", "...)
+		}
+		known = appendMember(known, p, &s)
+	}
+	return known, true
+}
+
+func (rc *requestContext) writeLegacy(h http.Header) {
+	var few [8]member
+	list := rc.members(few[:0], gate.XRateLimit)
+	if len(list) == 0 {
+		return // shadows only
+	}
+	m := &list[0]
+	for i := range list[1:] {
+		if o := &list[i+1]; o.nearer(m) {
+			m = o
+		}
+	}
+	reset := time.Now().Add(m.state.ResetAfter)
+	unix := reset.Unix()
+	if reset.Nanosecond() > 0 {
+		unix++
+	}
+	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
+	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
+	h[fieldLegacyReset] = []string{integer(unix)}
+}
+
+func integer(n int64) string { return string(appendInteger(nil, n)) }
+
+// exposedFields lists the fields that a gate can send. It sends those of v only if a rule is
+// visible to clients, which a shadow is not.
+func exposedFields(v versions, visible bool) []string {
+	var names []string
+	if visible && v.has(gate.IETFDraft) {
+		names = append(names, "RateLimit", "RateLimit-Policy")
+	}
+	names = append(names, "Retry-After")
+	if visible && v.has(gate.XRateLimit) {
+		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+	}
+	return names
+}
+
+// expose adds names to Access-Control-Expose-Headers, unless they are there.
+func expose(h http.Header, names []string) {
+	have := strings.Join(h[fieldExpose], ", ")
+	list := have
+	for _, name := range names {
+		if !listed(have, name) {
+			if list != "" {
+				list += ", "
+			}
+			list += name
+		}
+	}
+	h.Set(fieldExpose, list)
+}
+
+// listed says whether a comma-separated list of field names has name.
+func listed(list, name string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.Trim(item, " \t"), name) {
+			return true
+		}
+	}
+	return false
+}
