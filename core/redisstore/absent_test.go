@@ -163,9 +163,7 @@ func TestNoMemory(t *testing.T) {
 // limitMemory sets maxmemory, and waits until the server is full or has room.
 func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	t.Helper()
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", limit).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rdb.ConfigSet(t.Context(), "maxmemory", limit).Err())
 	eventually(t, func() error {
 		err := rdb.Set(context.Background(), "filler"+limit, strings.Repeat("x", 1<<20), 0).Err()
 		if full := redis.IsOOMError(err); full == (limit == "0") || err != nil && !full {

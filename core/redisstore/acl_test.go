@@ -58,9 +58,7 @@ func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
 	for _, p := range permissions {
 		args = append(args, p)
 	}
-	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Client().Do(t.Context(), args...).Err())
 }
 
 func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
@@ -107,9 +105,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	server := redistest.NewServer(t)
 	setUser(t, server, append([]string{"~test*"}, all...)...)
 	operator := server.Client()
-	if err := operator.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 	// The suite has a clock of its own.

@@ -36,9 +36,7 @@ func everyKey(t *testing.T, rdb *redis.Client) []string {
 	for all.Next(t.Context()) {
 		keys = append(keys, all.Val())
 	}
-	if err := all.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, all.Err())
 	return keys
 }
 

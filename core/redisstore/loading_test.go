@@ -34,9 +34,7 @@ func TestLoading(t *testing.T) {
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := rdb.Save(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, rdb.Save(t.Context()).Err())
 			testkit.Must(t, server.Stop())
 
 			var admitted, loading, failed atomic.Int64

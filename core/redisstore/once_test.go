@@ -135,9 +135,7 @@ func TestOnceWithScript(t *testing.T) {
 				opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
 				lossy := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 				for call, charged := 1, 0; charged == 0; call++ {
-					if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, admin.ScriptFlush(t.Context()).Err())
 					d, err := lossy.Allow(t.Context(), "k")
 					unavailable(t, d, err)
 					got := testkit.Used(t, healthy, "k")

@@ -124,9 +124,7 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 					}
 					return nil
 				})
-				if err := pipelineOf(t, rdb, nil).Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, pipelineOf(t, rdb, nil).Close())
 			}
 			stop()
 			if got := testkit.Used(t, l, "k"); int64(got[0]) != admitted.Load() {
@@ -146,22 +144,16 @@ func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
 			l := testkit.Limiter(t, s, dailyRules()...)
 			testkit.Admit(t, l, "k", 1)
-			if err := pipelineOf(t, rdb, nil).Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, pipelineOf(t, rdb, nil).Close())
 			theirs := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
 			d, err := l.Allow(t.Context(), "k")
 			unavailable(t, d, err)
 			if want := "give the limiter a client of its own"; !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %q, want a text with %q", err, want)
 			}
-			if err := theirs.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, theirs.Close())
 			testkit.Admit(t, l, "k", 1)
-			if err := rdb.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, rdb.Close())
 			d, err = l.Allow(t.Context(), "k")
 			unavailable(t, d, err)
 			if !errors.Is(err, redis.ErrClosed) {

@@ -100,9 +100,7 @@ func TestPoison(t *testing.T) {
 		for _, p := range poisons[a.Name](now) {
 			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
 				v := newVictim(t, rdb, a.Rule("poisoned", core.PerHour(poisonLimit)))
-				if err := p.write(t.Context(), rdb, v.key); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, p.write(t.Context(), rdb, v.key))
 				v.closed(t)
 				counted := v.s.Stats().Corrupt
 				if p.corrupt != either && counted != uint64(p.corrupt) || counted > 1 {

@@ -68,9 +68,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 				charges := slices.Concat(peeks(l, identities...), peeks(testkit.Limiter(t, s, rules[3:]...), identities[0]), peeks(testkit.Limiter(t, s, coarse), identities[1]))
 				// A probe that is asked twice is not denied because of itself.
 				for range 3 {
-					if err := s.Probe(t.Context(), charges); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Probe(t.Context(), charges))
 				}
 				for _, identity := range identities {
 					if got := testkit.Used(t, l, identity); !slices.Equal(got, []int{3, 3, 3}) {

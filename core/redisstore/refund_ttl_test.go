@@ -25,9 +25,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 			l := testkit.Limiter(t, s, r)
 			testkit.Admit(t, l, "k", n)
 			testkit.Admit(t, l, "k", 1)
-			if err := l.Credit(t.Context(), "k", 1); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Credit(t.Context(), "k", 1))
 			if ttl := rdb.PTTL(t.Context(), s.Key("k", r)).Val(); ttl <= 0 {
 				t.Errorf("%s, %d and 1 less 1: the TTL is %v", a.Name, n, ttl)
 			}
@@ -52,9 +50,7 @@ func TestRefundKeepsTTL(t *testing.T) {
 		testkit.Admit(t, l, "k", 20)
 		testkit.Admit(t, l, "k", 20)
 		h.Advance(-time.Second)
-		if err := l.Credit(t.Context(), "k", 1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, l.Credit(t.Context(), "k", 1))
 		rule := a.Rule("r", core.PerHour(100))
 		if ttl := rdb.PTTL(t.Context(), h.Store.(*redisstore.Store).Key("k", rule)).Val(); ttl <= 0 {
 			t.Errorf("%s: a refund after a step back: the TTL is %v", a.Name, ttl)
@@ -78,9 +74,7 @@ func TestMostSubWindows(t *testing.T) {
 			t.Fatalf("spent, and the clock stepped back: %+v, %v", d, err)
 		}
 	}
-	if err := l.Credit(t.Context(), "k", 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Credit(t.Context(), "k", 1))
 	if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Remaining != 1 {
 		t.Errorf("after a refund of one: %+v, %v", d, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -385,9 +386,7 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 			rule := core.SlidingLog(c.name, core.PerDay(1_000_000)).Compiled()
 			take := func(op driver.Op, cost int, receipt *driver.Receipt) *driver.Receipt {
 				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-				if err := storetest.Do(t.Context(), h.Store, charges); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, storetest.Do(t.Context(), h.Store, charges))
 				h.Advance(time.Second)
 				return receipt
 			}
