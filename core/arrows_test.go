@@ -47,7 +47,7 @@ func goList(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-func TestArrowsPointDown(t *testing.T) {
+func TestImports_Allowed(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(strings.Join(goList(t, "-f", `{{.ImportPath}}|{{join .Imports ","}};`, module+"..."), "")), ";") {
 		path, imports, _ := strings.Cut(line, "|")
 		if path == "" {
@@ -78,7 +78,7 @@ func permitted(may []string, imported string) bool {
 	return false
 }
 
-func TestCoreIsTheStandardLibraryOnly(t *testing.T) {
+func TestImports_CoreStandardLibraryOnly(t *testing.T) {
 	for _, dep := range goList(t, "-deps", module+"core") {
 		first, _, _ := strings.Cut(dep, "/")
 		if dep == "net/http" || strings.Contains(first, ".") && !strings.HasPrefix(dep, module) {

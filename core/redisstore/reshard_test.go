@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -23,10 +24,10 @@ func TestClusterReshard(t *testing.T) {
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
-			l := limiter(t, s, core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit)))
+			l := testkit.Limiter(t, s, core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit)))
 			counts := make([]struct{ admitted, failed atomic.Int64 }, users)
 			for u := range users {
-				spend(t, l, fmt.Sprint("user ", u), 1)
+				testkit.Admit(t, l, fmt.Sprint("user ", u), 1)
 				counts[u].admitted.Add(1)
 			}
 			var calls atomic.Int64
@@ -44,14 +45,14 @@ func TestClusterReshard(t *testing.T) {
 				}
 			})
 			began := time.Now()
-			must(t, cluster.Reshard(cluster.Nodes[m], cluster.Nodes[m+1], slots))
+			testkit.Must(t, cluster.Reshard(cluster.Nodes[m], cluster.Nodes[m+1], slots))
 			took := time.Since(began)
 			stop()
 			var lost int64
 			for u := range users {
 				n, failed := counts[u].admitted.Load(), counts[u].failed.Load()
 				lost += failed
-				for i, got := range used(t, l, fmt.Sprint("user ", u)) {
+				for i, got := range testkit.Used(t, l, fmt.Sprint("user ", u)) {
 					if int64(got) < n || int64(got) > n+failed {
 						t.Errorf("user %d, rule %d: %d are used, %d were admitted, %d failed", u, i, got, n, failed)
 					}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
@@ -33,9 +34,7 @@ func TestScript_Golden(t *testing.T) {
 	for name, script := range golden {
 		path := filepath.Join("testdata", name+".lua")
 		if *update {
-			if err := os.WriteFile(path, []byte(script.source), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(script.source), 0o644))
 		}
 		want, err := os.ReadFile(path)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -26,7 +26,7 @@ import (
 type logPair struct {
 	t     *testing.T
 	h     *storetest.Harness
-	ref   *reference.Store
+	ref   *storetest.Fake
 	rule  *driver.Compiled
 	rdb   *redis.Client
 	key   string
@@ -38,7 +38,7 @@ func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 	h := harness(rdb)
 	rule := core.SlidingLog("log", limit)
 	p := &logPair{t: t, h: h, rule: rule.Compiled(), rdb: rdb}
-	p.ref = reference.New(func() int64 { return h.Now().UnixMicro() })
+	p.ref = &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}
 	p.key = h.Store.(*redisstore.Store).Key("k", rule)
 	return p
 }
@@ -389,7 +389,7 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 			rule := core.SlidingLog("log", core.PerDay(1_000_000)).Compiled()
 			take := func(op driver.Op, cost int, receipt *driver.Receipt) *driver.Receipt {
 				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-				must(t, storetest.Do(t.Context(), h.Store, charges))
+				testkit.Must(t, storetest.Do(t.Context(), h.Store, charges))
 				h.Advance(time.Second)
 				return receipt
 			}
