@@ -115,7 +115,7 @@ func mutations(t *testing.T, reply any) []mutation {
 			{"one more", array(append(slices.Clone(elements), ":0\r\n")...)},
 			{"in an array", array(array(elements...))},
 			{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
-			{"the opposite", array(append([]string{integer(3 - reply[0].(int64))}, elements[1:]...)...)},
+			{"the opposite", array(append([]string{elements[0], integer(max(0, 1-reply[1].(int64)))}, elements[2:]...)...)},
 		}
 		for n := range elements {
 			all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
@@ -125,8 +125,8 @@ func mutations(t *testing.T, reply any) []mutation {
 				all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
 			}
 		}
-		for _, verdict := range []int64{0, 3, -1} {
-			all = append(all, mutation{fmt.Sprint("verdict ", verdict), array(append([]string{integer(verdict)}, elements[1:]...)...)})
+		for _, outcome := range []int64{-1, int64(len(elements))} { // no reply has so many corrupt states
+			all = append(all, mutation{fmt.Sprint("outcome ", outcome), array(append([]string{elements[0], integer(outcome)}, elements[2:]...)...)})
 		}
 		return all
 	}
