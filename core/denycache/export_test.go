@@ -1,7 +1,7 @@
 package denycache
 
 // SetClock makes s read nanoseconds from clock.
-func (s *Store) SetClock(clock func() int64) { s.clock = clock }
+func (s *Store) SetClock(clock func() int64) { s.now = clock }
 
 // Probes is how many keys are waited for.
 func (s *Store) Probes() (n int) {

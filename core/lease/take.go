@@ -109,6 +109,9 @@ func (s *Store) takeRest(ctx context.Context, charges []driver.Charge, parts []p
 		c := &charges[i]
 		c.Verdict = asked[0].Verdict
 		asked = asked[1:]
+		if c.Verdict.Unknown {
+			continue
+		}
 		s.remember(c, &parts[i].grant, sent, heard)
 		if peeked {
 			s.addHeld(c)

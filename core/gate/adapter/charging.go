@@ -117,7 +117,7 @@ func (c *charging) remember(rejected bool) {
 		for range g.asks[n].rules {
 			s := c.decision.State(at)
 			at++
-			if !s.Rule.IsShadow() && (!s.Allowed || rejected && s.Remaining < max(a.Cost, 1)) {
+			if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || rejected && s.Remaining < max(a.Cost, 1)) {
 				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
 		}

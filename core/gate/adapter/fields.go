@@ -159,7 +159,7 @@ func (r *record) members(list []member, v gate.HeaderVersion) []member {
 	}
 next:
 	for i, s := range r.decision.States() {
-		if s.Rule.IsShadow() {
+		if s.Rule.IsShadow() || s.Unknown {
 			continue
 		}
 		m := member{r.gate.policy(i, s.Rule), s}
@@ -235,7 +235,7 @@ func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
 	known = b
 	for i := range g.policies {
 		s, p := r.decision.State(i), &g.policies[i]
-		if !p.tells(s.Rule) {
+		if s.Unknown || !p.tells(s.Rule) {
 			return b, false
 		}
 		if s.Rule.IsShadow() {
