@@ -26,9 +26,12 @@ help: ## list what there is to do
 # no C compiler.
 BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./nethttplimit ./ginlimit ./echolimit
 
+# The packages that take the longest come first, so that the others run beside them.
+LONGEST := ./core/redisstore ./core/lease ./core/failover
+
 .PHONY: test
 test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) ./...
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) $(LONGEST) ./...
 	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|^TestContract$$/allocations' $(BUDGETS)
 	@set -e; for module in _examples _benchmarks; do \
 		[ -d $$module ] || continue; \
