@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/memstore"
 )
 
 // A failing store does what it is asked, and returns *err.
@@ -73,17 +73,11 @@ func TestContractOfWhatIsDeniedHere(t *testing.T) {
 }
 
 func TestDeclarePassesOn(t *testing.T) {
-	behind := &declarer{Store: reference.New(newPair().now)}
-	s := denycache.New(behind)
+	s := denycache.New(memstore.New())
 	limiter(t, s, core.TokenBucket("r", core.PerHour(1)))
 	if _, err := core.New(s, core.TokenBucket("r", core.PerHour(2))); !errors.Is(err, core.ErrRuleConflict) {
 		t.Errorf("the same name with another limit: %v", err)
 	}
-}
-
-type declarer struct {
-	*reference.Store
-	driver.Namespace
 }
 
 func TestPanics(t *testing.T) {

@@ -2,8 +2,8 @@
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) *storetest.Harness {
-//			clock := ...
-//			return &storetest.Harness{Store: mystore.New(clock), Now: clock.Now, Advance: clock.Advance}
+//			var clock storetest.Clock
+//			return clock.Harness(mystore.New(clock.Micros))
 //		})
 //	}
 //
@@ -13,7 +13,8 @@
 // driver. The environment variable WEIR_HISTORIES is the number of histories,
 // 20 if it is not set.
 //
-// The example is a complete store, which passes the suite.
+// The example is a complete store, which passes the suite. A [Fake] is a Store for
+// tests of what calls Stores: it counts calls, delays them, and makes them fail.
 package storetest
 
 import (

@@ -4,19 +4,13 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/weir-go/weir/core/internal/oracle"
-	"github.com/weir-go/weir/core/internal/reference"
 )
 
 func ofReference(*testing.T) *Harness {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	return &Harness{
-		Store:   reference.New(func() int64 { return now }),
-		Advance: func(d time.Duration) { now += d.Microseconds() },
-		Now:     func() time.Time { return time.UnixMicro(now) },
-	}
+	var clock Clock
+	return clock.Harness(&Fake{Clock: clock.Micros})
 }
 
 // Over more histories than a store is compared in by default, the engine equals the oracle, and the

@@ -1,0 +1,118 @@
+// Package testkit has the functions that tests of several packages call. A call that fails
+// ends its test.
+package testkit
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Algorithms are the ways to make a rule, each with the text of its [core.Rule.Algorithm].
+var Algorithms = []struct {
+	Name string
+	Rule func(name string, l core.Limit) core.Rule
+}{
+	{"token_bucket", core.TokenBucket},
+	{"leaky_bucket", core.LeakyBucket},
+	{"fixed_window", core.FixedWindow},
+	{"sliding_window", core.SlidingWindow},
+	{"sliding_log", core.SlidingLog},
+}
+
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Limiter returns a limiter of rules on s.
+func Limiter(t testing.TB, s core.Store, rules ...core.Rule) *core.Limiter {
+	t.Helper()
+	l, err := core.New(s, rules...)
+	Must(t, err)
+	return l
+}
+
+// Ask returns the decision about n events of key.
+func Ask(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
+	t.Helper()
+	d, err := l.AllowN(t.Context(), key, n)
+	if err != nil {
+		t.Fatalf("%d events of %.40q: %v", n, key, err)
+	}
+	return d
+}
+
+// Allow returns the decision about one event of key.
+func Allow(t testing.TB, l *core.Limiter, key string) core.Decision {
+	t.Helper()
+	return Ask(t, l, key, 1)
+}
+
+// Admit returns the decision about n events of key, which ends the test if it is a denial.
+func Admit(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
+	t.Helper()
+	d := Ask(t, l, key, n)
+	if !d.Allowed {
+		t.Fatalf("%d events of %.40q were denied: %+v", n, key, d)
+	}
+	return d
+}
+
+// Reserve returns a reservation of n events of key.
+func Reserve(t testing.TB, l *core.Limiter, key string, n int) *core.Reservation {
+	t.Helper()
+	r, err := l.Reserve(t.Context(), key, n)
+	Must(t, err)
+	return r
+}
+
+// Peek returns the decision that an event of key would get now.
+func Peek(t testing.TB, l *core.Limiter, key string) core.Decision {
+	t.Helper()
+	d, err := l.Peek(t.Context(), key)
+	if err != nil {
+		t.Fatalf("peeking at %.40q: %v", key, err)
+	}
+	return d
+}
+
+// Left returns how many events the first rule of l has left for key.
+func Left(t testing.TB, l *core.Limiter, key string) int {
+	t.Helper()
+	return Peek(t, l, key).State(0).Remaining
+}
+
+// Used returns how much of the capacity of each rule of l is in use by key.
+func Used(t testing.TB, l *core.Limiter, key string) (used []int) {
+	t.Helper()
+	for _, s := range Peek(t, l, key).States() {
+		used = append(used, s.Used())
+	}
+	return used
+}
+
+// Panics reports an error unless f panics with a value whose text is want.
+func Panics(t testing.TB, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := fmt.Sprint(recover()); got != want {
+			t.Errorf("got the panic %q, want %q", got, want)
+		}
+	}()
+	f()
+}
+
+// Heap returns the bytes of the heap that are in use after a garbage collection.
+func Heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,212 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+func TestRun_Fake(t *testing.T) {
+	storetest.Run(t, func(*testing.T) *storetest.Harness {
+		var clock storetest.Clock
+		return clock.Harness(&storetest.Fake{Clock: clock.Micros})
+	})
+}
+
+var hour = core.TokenBucket("hour", core.PerHour(10))
+
+// Each hook returns its error after its time, and the Store has decided or not.
+func TestFake_Set(t *testing.T) {
+	err1, err2 := errors.New("1"), errors.New("2")
+	closed := make(chan struct{})
+	close(closed)
+	double := func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		charges[0].Cost *= 2
+		return next(ctx, charges)
+	}
+	for _, c := range []struct {
+		name  string
+		hooks []storetest.Hook
+		err   error
+		took  time.Duration
+		used  int
+	}{
+		{"no hook", nil, nil, 0, 1},
+		{"delay", []storetest.Hook{storetest.Delay(time.Second, time.Minute)}, nil, 61 * time.Second, 1},
+		{"delay, ctx ends before the decision", []storetest.Hook{storetest.Delay(2*time.Hour, 0)}, context.DeadlineExceeded, time.Hour, 0},
+		{"delay, ctx ends after the decision", []storetest.Hook{storetest.Delay(0, 2*time.Hour)}, context.DeadlineExceeded, time.Hour, 1},
+		{"block", []storetest.Hook{storetest.Block(nil)}, context.DeadlineExceeded, time.Hour, 0},
+		{"block until", []storetest.Hook{storetest.Block(closed)}, nil, 0, 1},
+		{"fail", []storetest.Hook{storetest.Fail(err1)}, err1, 0, 0},
+		{"lose", []storetest.Hook{storetest.Lose(err1)}, err1, 0, 1},
+		{"delay and fail", []storetest.Hook{storetest.Delay(time.Second, time.Minute), storetest.Fail(err1)}, err1, time.Second, 0},
+		{"fail first", []storetest.Hook{storetest.Fail(err1), storetest.Fail(err2)}, err1, 0, 0},
+		{"lose an error", []storetest.Hook{storetest.Lose(err1), storetest.Fail(err2)}, err2, 0, 0},
+		{"own, twice", []storetest.Hook{double, double}, nil, 0, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				day := core.SlidingLog("day", core.PerDay(10))
+				f := &storetest.Fake{Store: memstore.New()}
+				f.Set(storetest.Fail(err1), storetest.Fail(err2))
+				f.Set(c.hooks...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				begun := time.Now()
+				err := f.Take(ctx, []driver.Charge{{Key: "k", Rule: day.Compiled(), Cost: 1}})
+				if took := time.Since(begun); err != c.err || took != c.took {
+					t.Errorf("got %v after %v, want %v after %v", err, took, c.err, c.took)
+				}
+				f.Set()
+				d, err := core.Must(core.New(f, day)).Peek(t.Context(), "k")
+				if err != nil || d.State(0).Used() != c.used {
+					t.Errorf("%d events are in use (%v), want %d", d.State(0).Used(), err, c.used)
+				}
+			})
+		})
+	}
+}
+
+func TestFake_Counts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f storetest.Fake
+		l := core.Must(core.New(&f, hour, core.SlidingLog("log", core.PerHour(5))))
+		counts := func(when string, want ...int) {
+			t.Helper()
+			got := []int{f.Calls(), f.Active(), f.Charges(driver.Spend), f.Charges(driver.Peek), f.Charges(driver.Reset)}
+			for i := range got {
+				if got[i] != want[i] {
+					t.Fatalf("%s: calls, active, Spends, Peeks, Resets are %v, want %v", when, got, want)
+				}
+			}
+		}
+		l.Allow(t.Context(), "k")
+		l.Peek(t.Context(), "k")
+		counts("two calls", 2, 0, 2, 2, 0)
+		until := make(chan struct{})
+		f.Set(storetest.Block(until))
+		go l.Allow(t.Context(), "k")
+		go l.Reset(t.Context(), "k")
+		synctest.Wait()
+		counts("two are blocked", 4, 2, 4, 2, 2)
+		close(until)
+		synctest.Wait()
+		counts("they have returned", 4, 0, 4, 2, 2)
+	})
+}
+
+// refusing is a memstore whose Probe fails.
+type refusing struct{ *memstore.Store }
+
+var errProbe = errors.New("probe")
+
+func (refusing) Probe(context.Context, []driver.Charge) error { return errProbe }
+
+func TestFake_Probe(t *testing.T) {
+	errHook := errors.New("hook")
+	for _, c := range []struct {
+		name     string
+		fake     *storetest.Fake
+		hook     storetest.Hook
+		err      error
+		calls    int
+		answered bool
+	}{
+		{"by Take", &storetest.Fake{Store: memstore.New()}, nil, nil, 1, true},
+		{"by a hook", &storetest.Fake{}, storetest.Fail(errHook), errHook, 1, false},
+		{"by the Store", &storetest.Fake{Store: refusing{memstore.New()}}, storetest.Delay(0, 0), errProbe, 1, false},
+		{"by a hook over a Prober", &storetest.Fake{Store: refusing{}}, storetest.Fail(errHook), errHook, 1, false},
+		{"by OnProbe", &storetest.Fake{OnProbe: refusing{}.Probe}, storetest.Fail(errHook), errProbe, 0, false},
+	} {
+		if c.hook != nil {
+			c.fake.Set(c.hook)
+		}
+		charges := []driver.Charge{{Key: "k", Rule: hour.Compiled(), Op: driver.Peek, Cost: 1}}
+		err := driver.Probe(t.Context(), c.fake, charges)
+		if err != c.err || c.fake.Calls() != c.calls || charges[0].Verdict.Allowed != c.answered {
+			t.Errorf("%s: got %v, %d calls, the Verdict %+v; want %v, %d calls, allowed %v",
+				c.name, err, c.fake.Calls(), charges[0].Verdict, c.err, c.calls, c.answered)
+		}
+	}
+}
+
+func TestFake_Declare(t *testing.T) {
+	other := core.TokenBucket("hour", core.PerHour(11))
+	for _, c := range []struct {
+		name string
+		over driver.Store
+		want error
+	}{
+		{"own states", nil, nil},
+		{"a Declarer", memstore.New(), core.ErrRuleConflict},
+	} {
+		f := &storetest.Fake{Store: c.over}
+		core.Must(core.New(f, hour))
+		if _, err := core.New(f, other); !errors.Is(err, c.want) {
+			t.Errorf("%s: two rules of one name: got %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func TestFake_WithDeadline(t *testing.T) {
+	var f storetest.Fake
+	if _, ok := core.Store(&f).(driver.Deadliner); ok {
+		t.Error("a Fake is a Deadliner")
+	}
+	s := f.WithDeadline(time.Minute)
+	if d, ok := s.(driver.Deadliner); !ok || d.Deadline() != time.Minute {
+		t.Errorf("got %T, want a Deadliner with a minute", s)
+	}
+	core.Must(core.New(s, hour)).Allow(t.Context(), "k")
+	if f.Calls() != 1 {
+		t.Errorf("%d calls reach the Fake, want 1", f.Calls())
+	}
+}
+
+func TestFake_Forget(t *testing.T) {
+	var f storetest.Fake
+	l := core.Must(core.New(&f, hour))
+	for _, key := range []string{"a", "b"} {
+		l.AllowN(t.Context(), key, 3)
+	}
+	f.Forget("a")
+	for key, want := range map[string]int{"a": 10, "b": 7} {
+		if d, err := l.Peek(t.Context(), key); err != nil || d.State(0).Remaining != want {
+			t.Errorf("key %s: %d remain (%v), want %d", key, d.State(0).Remaining, err, want)
+		}
+	}
+}
+
+// A Fake without a Store keeps to the contract of its callers.
+func TestFake_InvalidCharge(t *testing.T) {
+	rule := hour.Compiled()
+	for name, c := range map[string]struct {
+		call    func(*storetest.Fake) storetest.Call
+		charges []driver.Charge
+	}{
+		"none":              {takeOf, nil},
+		"no key":            {takeOf, []driver.Charge{{Rule: rule, Cost: 1}}},
+		"no rule":           {takeOf, []driver.Charge{{Key: "k", Cost: 1}}},
+		"no cost":           {takeOf, []driver.Charge{{Key: "k", Rule: rule}}},
+		"op of Adjust":      {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Debit}}},
+		"op of Take":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}},
+		"unknown op":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo + 1}}},
+		"no Receipt":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo}}},
+		"negative delay":    {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
+		"same key and rule": {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
+	} {
+		if err := c.call(new(storetest.Fake))(t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {
+			t.Errorf("%s: got %v, want %v", name, err, driver.ErrInvalidCharge)
+		}
+	}
+}
+
+func takeOf(f *storetest.Fake) storetest.Call   { return f.Take }
+func adjustOf(f *storetest.Fake) storetest.Call { return f.Adjust }

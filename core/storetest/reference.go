@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A reference is a [driver.Store] in its simplest form. It refuses charges that break the
+// contract.
+type reference struct {
+	clock func() int64
+
+	mu     sync.Mutex
+	states map[place]driver.State
+}
+
+// A place is where the State of a rule of a key is.
+type place struct {
+	key  string
+	rule uint64
+}
+
+func placeOf(c *driver.Charge) place { return place{c.Key, c.Rule.ID()} }
+
+func (s *reference) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.states, func(at place, _ driver.State) bool { return at.key == key })
+}
+
+// Take implements [driver.Store].
+func (s *reference) Take(ctx context.Context, charges []driver.Charge) error {
+	if err := cmp.Or(ctx.Err(), check(charges, true)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, admitted := s.clock(), true
+	readings := make([]driver.Reading, len(charges))
+	for i := range charges {
+		c := &charges[i]
+		readings[i] = c.Read(s.states[placeOf(c)], now)
+		admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
+	}
+	for i := range charges {
+		c := &charges[i]
+		if state, changed := c.Commit(s.states[placeOf(c)], &readings[i], now, admitted); changed {
+			s.states[placeOf(c)] = state
+		}
+		c.Answer(&readings[i], admitted)
+	}
+	return nil
+}
+
+// Adjust implements [driver.Store].
+func (s *reference) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if err := cmp.Or(ctx.Err(), check(charges, false)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	for i := range charges {
+		c := &charges[i]
+		state := s.states[placeOf(c)]
+		r := c.Read(state, now)
+		s.states[placeOf(c)] = c.Apply(state, &r, now)
+	}
+	return nil
+}
+
+// check returns an error if charges break the contract of [driver.Store], which the Store that
+// passes them on has to keep.
+func check(charges []driver.Charge, asks bool) error {
+	if len(charges) == 0 {
+		return fmt.Errorf("%w: there is none", driver.ErrInvalidCharge)
+	}
+	for i := range charges {
+		c := &charges[i]
+		switch {
+		case c.Key == "":
+			return fmt.Errorf("%w: charge %d has no key", driver.ErrInvalidCharge, i)
+		case c.Rule == nil:
+			return fmt.Errorf("%w: charge %d has no rule", driver.ErrInvalidCharge, i)
+		case c.Cost < 1 && c.Op != driver.Reset:
+			return fmt.Errorf("%w: charge %d costs %d", driver.ErrInvalidCharge, i, c.Cost)
+		case c.Op.Asks() != asks || c.Op > driver.Undo:
+			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
+		case c.Op == driver.Undo && c.Receipt == nil:
+			return fmt.Errorf("%w: charge %d undoes nothing: it has no Receipt", driver.ErrInvalidCharge, i)
+		case c.MaxDelay < 0:
+			return fmt.Errorf("%w: charge %d has a negative delay", driver.ErrInvalidCharge, i)
+		}
+		for j := range charges[:i] {
+			if charges[j].Meets(c) {
+				return fmt.Errorf("%w: charges %d and %d are about the same key and rule", driver.ErrInvalidCharge, j, i)
+			}
+		}
+	}
+	return nil
+}
