@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -46,12 +47,12 @@ func BenchmarkDenied(b *testing.B) {
 	}
 }
 
-// yes admits everything at no cost.
+// yes admits every event, and always has another one left.
 type yes struct{ driver.Store }
 
 func (*yes) Take(_ context.Context, charges []driver.Charge) error {
 	for i := range charges {
-		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, Allowed: true}
+		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, Allowed: true, Remaining: 1}
 	}
 	return nil
 }
@@ -105,22 +106,15 @@ func BenchmarkHeap(b *testing.B) {
 	ctx := context.Background()
 	const keys = denycache.DefaultMaxKeys / 2
 	for b.Loop() {
-		before := heap()
+		before := testkit.Heap()
 		s := denycache.New(new(no))
 		l := core.Must(core.New(s, core.TokenBucket("h", core.PerHour(1))))
-		empty := heap()
+		empty := testkit.Heap()
 		for i := range keys {
 			_, _ = l.Allow(ctx, "user:"+strconv.Itoa(i))
 		}
-		b.ReportMetric(float64(heap()-empty)/float64(s.Stats().Keys), "B/key")
+		b.ReportMetric(float64(testkit.Heap()-empty)/float64(s.Stats().Keys), "B/key")
 		b.ReportMetric(float64(empty-before), "B/store")
 		runtime.KeepAlive(s)
 	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

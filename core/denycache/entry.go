@@ -100,13 +100,15 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 		used := driver.Span{Micros: v.ResetAfter.Microseconds()} // rounded up, which may hide a token
 		v = rule.Verdict(driver.Reading{Used: used}, cost, maxDelay(c), false)
 		v.Remaining = max(v.Remaining, d.verdict.Remaining)
-		return v
-	}
-	v.Window -= since
-	if cost > rule.Capacity() {
-		v.RetryAfter = driver.Never
 	} else {
+		v.Window -= since
 		v.RetryAfter -= since
+		if cost > rule.Capacity() {
+			v.RetryAfter = driver.Never
+		}
+	}
+	if rule == d.rule {
+		v.Rule = c.Rule // which may be another one with the same constants
 	}
 	return v
 }

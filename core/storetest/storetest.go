@@ -134,6 +134,16 @@ func (s *subject) peek(l *core.Limiter, key string) core.Decision {
 	return d
 }
 
+// states returns the states of the rules of l for key. Each rule is asked by itself, because a
+// decision that is denied may leave the states of other rules unknown.
+func (s *subject) states(l *core.Limiter, key string) (states []core.State) {
+	s.Helper()
+	for _, rule := range l.Rules() {
+		states = append(states, s.peek(s.limiter(rule), key).State(0))
+	}
+	return states
+}
+
 // algorithm is one way to make a rule.
 type algorithm struct {
 	name string

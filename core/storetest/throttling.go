@@ -58,8 +58,8 @@ func shadow(s *subject, a algorithm) {
 	for range 5 {
 		s.deny(other, "k", 1)
 	}
-	if d := s.peek(other, "k"); d.State(0).Remaining != 9 {
-		s.fail("%s: after one admitted and five denied, the shadow has %d of 10 left", a.name, d.State(0).Remaining)
+	if left := s.states(other, "k")[0].Remaining; left != 9 {
+		s.fail("%s: after one admitted and five denied, the shadow has %d of 10 left", a.name, left)
 	}
 	alone := s.limiter(a.rule("alone"+a.name, core.PerMinute(1)).Shadow())
 	for range 3 {
@@ -279,9 +279,9 @@ func smallest(s *subject) {
 	if admitted != 700 {
 		s.fail("%d were admitted, want 700, the smallest limit", admitted)
 	}
-	for i, st := range s.peek(l, "k").States() {
-		if used := rules[i].Capacity() - st.Remaining; used != 700 {
-			s.fail("%s has used %d, want 700", &rules[i], used)
+	for _, st := range s.states(l, "k") {
+		if st.Used() != 700 {
+			s.fail("%s has used %d, want 700", &st.Rule, st.Used())
 		}
 	}
 }

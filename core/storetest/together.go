@@ -13,17 +13,17 @@ import (
 func denialTakesNothing(s *subject, a algorithm) {
 	l := s.limiter(a.rule("small"+a.name, core.PerMinute(2)), a.rule("large"+a.name, core.PerMinute(100)))
 	s.admit(l, "k", 2)
-	before := s.peek(l, "k")
+	before := s.states(l, "k")
 	for range 50 {
 		s.deny(l, "k", 1)
 	}
-	after := s.peek(l, "k")
-	for i := range before.Len() {
-		if after.State(i) != before.State(i) && !sameState(before.State(i), after.State(i)) {
-			s.fail("%s: 50 denials turned %+v into %+v", a.name, before.State(i), after.State(i))
+	after := s.states(l, "k")
+	for i := range before {
+		if !sameState(before[i], after[i]) {
+			s.fail("%s: 50 denials turned %+v into %+v", a.name, before[i], after[i])
 		}
 	}
-	if got := after.State(1).Remaining; got != 98 {
+	if got := after[1].Remaining; got != 98 {
 		s.fail("%s: the rule that did not deny has %d left, want 98", a.name, got)
 	}
 }
@@ -87,7 +87,7 @@ func concurrency(s *subject, a algorithm) {
 	if admitted != 1000 {
 		s.fail("%s: %d were admitted, want 1000", a.name, admitted)
 	}
-	if left := s.peek(l, "k").State(1).Remaining; left != 4000 {
+	if left := s.states(l, "k")[1].Remaining; left != 4000 {
 		s.fail("%s: the wider rule has %d left, want 4000", a.name, left)
 	}
 }
