@@ -2,7 +2,6 @@ package denycache_test
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -99,22 +97,4 @@ func (*no) Take(_ context.Context, charges []driver.Charge) error {
 		charges[i].Verdict = driver.Verdict{Rule: charges[i].Rule, RetryAfter: 3600e9, ResetAfter: 3600e9}
 	}
 	return nil
-}
-
-// BenchmarkHeap is what a denied key takes.
-func BenchmarkHeap(b *testing.B) {
-	ctx := context.Background()
-	const keys = denycache.DefaultMaxKeys / 2
-	for b.Loop() {
-		before := testkit.Heap()
-		s := denycache.New(new(no))
-		l := core.Must(core.New(s, core.TokenBucket("h", core.PerHour(1))))
-		empty := testkit.Heap()
-		for i := range keys {
-			_, _ = l.Allow(ctx, "user:"+strconv.Itoa(i))
-		}
-		b.ReportMetric(float64(testkit.Heap()-empty)/float64(s.Stats().Keys), "B/key")
-		b.ReportMetric(float64(empty-before), "B/store")
-		runtime.KeepAlive(s)
-	}
 }

@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 type entry []denial
 
 // maxDenials is the largest length of an entry. Clients may choose their costs.
-const maxDenials = 4
+const maxDenials = 8
 
 // find returns the denial that covers c, if possible one that has not ended at now, or nil.
 func (e entry) find(c *driver.Charge, now int64) (found *denial) {
@@ -132,14 +133,16 @@ func (e entry) find(c *driver.Charge, now int64) (found *denial) {
 }
 
 // with returns e with d, and without the denials that have ended or that d covers. If there are
-// too many, the oldest one is left out.
+// too many, the oldest one is left out. The result is empty if d has ended, too.
 func (e entry) with(d denial) entry {
-	now := d.heard
-	next := make(entry, 0, min(len(e)+1, maxDenials))
-	for _, old := range append(e[:len(e):len(e)], d) {
-		if now < old.until && (old == d || !d.covers(old.rule, old.cost, old.maxDelay)) {
+	next := make(entry, 0, len(e)+1)
+	for _, old := range e {
+		if d.heard < old.until && !d.covers(old.rule, old.cost, old.maxDelay) {
 			next = append(next, old)
 		}
 	}
-	return next[max(0, len(next)-maxDenials):]
+	if d.heard < d.until {
+		next = append(next, d)
+	}
+	return slices.Clone(next[max(0, len(next)-maxDenials):])
 }

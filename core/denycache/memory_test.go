@@ -81,33 +81,3 @@ func TestStore_keysAreDistinct(t *testing.T) {
 		f.hit(l, key, 1)
 	}
 }
-
-// The documentation of MaxKeys says how much a key takes.
-func TestMaxKeys_bytesPerKey(t *testing.T) {
-	const keys = 20_000
-	for _, c := range []struct {
-		name  string
-		costs int
-		most  int64
-	}{{"one cost", 1, 270}, {"four costs", 4, 570}} {
-		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(t)
-			l := f.limiter(core.SlidingLog("r", core.PerHour(10)))
-			before := testkit.Heap()
-			for i := range keys {
-				key := strconv.Itoa(i)
-				f.elsewhere(l, key, 10)
-				for cost := range c.costs {
-					f.miss(l, key, 1+cost)
-				}
-				f.behind.Forget(key)
-			}
-			got := (int64(testkit.Heap()) - int64(before)) / keys
-			t.Logf("%d bytes a key", got)
-			if n := f.cache.LongestEntry(); n != c.costs || got > c.most {
-				t.Errorf("got %d bytes a key with %d costs, want %d with %d at most", got, n, c.most, c.costs)
-			}
-			runtime.KeepAlive(f.cache)
-		})
-	}
-}

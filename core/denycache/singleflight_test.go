@@ -87,7 +87,7 @@ func TestStore_Take_denialEnds(t *testing.T) {
 // A hot key is admitted every event of its limit, for one call each. The processes that do not get
 // the event call once, too.
 func TestStore_Take_hotKey(t *testing.T) {
-	const callers, rate, seconds = 64, 10, 5
+	const callers, rate, seconds = 64, 10, 3
 	for _, processes := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			behind := distant()
@@ -95,7 +95,7 @@ func TestStore_Take_hotKey(t *testing.T) {
 			for range processes {
 				limiters = append(limiters, testkit.Limiter(t, denycache.New(behind), core.TokenBucket("r", core.PerSecond(rate))))
 			}
-			admitted := admittedIn(t, callers, seconds*time.Second, time.Millisecond, limiters...)
+			admitted := admittedIn(t, callers, seconds*time.Second, 5*time.Millisecond, limiters...)
 			// The events of the last trip are under way. All callers call at once when nothing is cached.
 			if most := rate + rate*seconds; admitted < most-1 || admitted > most {
 				t.Errorf("%d processes: got %d admitted, want %d", processes, admitted, most)
@@ -129,7 +129,7 @@ func TestStore_Take_fastBucket(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerSecond(10_000).WithBurst(10))
 	count := func(over func(driver.Store) driver.Store) (n int) {
 		synctest.Test(t, func(t *testing.T) {
-			n = admittedIn(t, 64, time.Second, 50*time.Microsecond, testkit.Limiter(t, over(distant()), rule))
+			n = admittedIn(t, 64, 200*time.Millisecond, 50*time.Microsecond, testkit.Limiter(t, over(distant()), rule))
 		})
 		return n
 	}
