@@ -15,7 +15,6 @@ var allowed = map[string][]string{
 	"core/driver":             {},
 	"core/internal/argument":  {},
 	"core/internal/oracle":    {},
-	"core/internal/redistest": {"github.com/redis/go-redis/v9"},
 	"core/internal/reference": {"core/storetest"},
 	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
@@ -32,6 +31,8 @@ var allowed = map[string][]string{
 	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
 	"ginlimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
 	"echolimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
+
+	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
 	"core/gate/internal/config":  {"core", "keyfunc"},
 	"core/gate/internal/problem": {},

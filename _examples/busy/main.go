@@ -26,8 +26,8 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demo"
-	"github.com/weir-go/weir/examples/internal/localredis"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -96,18 +96,12 @@ func run() error {
 	}
 	url := os.Getenv("REDIS_URL")
 	if url == "" {
-		if !localredis.Installed() {
-			return errors.New("REDIS_URL is not set, and redis-server is not in PATH")
-		}
-		server, err := localredis.New()
+		server, err := redistest.StartServer()
 		if err != nil {
-			return err
+			return fmt.Errorf("REDIS_URL is not set, and %w", err)
 		}
 		defer server.Close()
-		if err := server.Start(); err != nil {
-			return err
-		}
-		url = "redis://" + server.Addr() + "/0"
+		url = "redis://" + server.Addr + "/0"
 		fmt.Printf("For a second instance:\n\n  REDIS_URL=%s ADDR=127.0.0.1:8081 go run -C _examples ./busy\n\n", url)
 	}
 	options, err := redis.ParseURL(url)

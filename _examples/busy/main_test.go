@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
@@ -14,7 +15,7 @@ const patient = "REDIS_TIMEOUT=10s"
 
 // Without REDIS_URL the example brings its own.
 func TestHints(t *testing.T) {
-	demotest.NeedRedis(t)
+	redistest.Require(t)
 	p := demotest.Start(t, "REDIS_URL=", patient)
 	demotest.RunHints(t, p, "1000 200", `"asked_redis":`, "20 200", "180 429", `"all";r=`)
 }
@@ -34,9 +35,8 @@ func asked(t *testing.T, p *demotest.Process) int {
 }
 
 func TestFewCalls(t *testing.T) {
-	server := demotest.Redis(t)
-	demotest.StartRedis(t, server)
-	env := []string{"REDIS_URL=redis://" + server.Addr() + "/0", patient}
+	server := redistest.NewServer(t)
+	env := []string{"REDIS_URL=redis://" + server.Addr + "/0", patient}
 	one, two := demotest.Start(t, env...), demotest.Start(t, env...)
 	for range 500 {
 		one.Do(t, "GET", "/").WantStatus(t, 200)

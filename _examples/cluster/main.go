@@ -11,7 +11,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -27,8 +26,8 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demo"
-	"github.com/weir-go/weir/examples/internal/localredis"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -113,13 +112,10 @@ func run() error {
 	}
 	nodes := strings.Split(os.Getenv("REDIS_CLUSTER"), ",")
 	if nodes[0] == "" {
-		if !localredis.Installed() {
-			return errors.New("REDIS_CLUSTER is not set, and redis-server is not in PATH")
-		}
 		fmt.Println("Starting a Redis Cluster of three masters.")
-		cluster, err := localredis.StartCluster(3)
+		cluster, err := redistest.StartCluster()
 		if err != nil {
-			return err
+			return fmt.Errorf("REDIS_CLUSTER is not set, and %w", err)
 		}
 		defer cluster.Close()
 		nodes = cluster.Addrs()

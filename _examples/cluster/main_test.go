@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demotest"
-	"github.com/weir-go/weir/examples/internal/localredis"
 )
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
@@ -16,19 +16,14 @@ const patient = "REDIS_TIMEOUT=10s"
 
 // Without REDIS_CLUSTER the example brings its own.
 func TestHints(t *testing.T) {
-	demotest.NeedRedis(t)
+	redistest.Require(t)
 	p := demotest.Start(t, "REDIS_CLUSTER=", patient)
 	demotest.RunHints(t, p, strings.Repeat("200 ", 10)+"429 429", `"minute";r=9;t=54, "hour";r=499;t=3600, "application";r=999;t=1`,
 		`"minute";r=8;t=`, "has ")
 }
 
 func TestClusterIsShared(t *testing.T) {
-	demotest.NeedRedis(t)
-	cluster, err := localredis.StartCluster(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
+	cluster := redistest.NewCluster(t)
 	nodes := "REDIS_CLUSTER=" + strings.Join(cluster.Addrs()[:2], ",")
 	one, two := demotest.Start(t, nodes, patient), demotest.Start(t, nodes, patient)
 	ask := func(p *demotest.Process, user string) *demotest.Answer { return p.Do(t, "GET", "/", "X-User: "+user) }

@@ -27,8 +27,8 @@ import (
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demo"
-	"github.com/weir-go/weir/examples/internal/localredis"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -88,6 +88,22 @@ func health(store *failover.Store) http.HandlerFunc {
 	}
 }
 
+// restart starts the server again five seconds after it was killed.
+func restart(server *redistest.Server) {
+	for ; ; time.Sleep(250 * time.Millisecond) {
+		if server.PID() != 0 {
+			continue
+		}
+		log.Print("Redis is gone. It is started again in 5 s.")
+		time.Sleep(5 * time.Second)
+		if err := server.Start(); err != nil {
+			log.Print(err)
+			return
+		}
+		log.Printf("Redis runs again, as process %d.", server.PID())
+	}
+}
+
 const try = `
   # 20 a minute, counted in Redis
   for i in $(seq 22); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
@@ -120,19 +136,16 @@ func run() error {
 	if err != nil || timeout <= 0 {
 		return fmt.Errorf("REDIS_TIMEOUT is not a positive duration like 100ms: %q", os.Getenv("REDIS_TIMEOUT"))
 	}
-	url := cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379/0")
+	url := os.Getenv("REDIS_URL")
 	kill, start := "  # now stop Redis", "  # start it again"
-	if os.Getenv("REDIS_URL") == "" && localredis.Installed() {
-		server, err := localredis.New()
+	if url == "" {
+		server, err := redistest.StartServer()
 		if err != nil {
-			return err
+			return fmt.Errorf("REDIS_URL is not set, and %w", err)
 		}
 		defer server.Close()
-		if err := server.Start(); err != nil {
-			return err
-		}
-		defer server.Revive(5 * time.Second)()
-		url = "redis://" + server.Addr() + "/0"
+		go restart(server)
+		url = "redis://" + server.Addr + "/0"
 		kill = fmt.Sprintf("  # kill Redis (-STOP freezes it, -CONT thaws it)\n  kill -9 %d", server.PID())
 		start = "  # after 5 s this program starts it again"
 		fmt.Printf("Redis runs as process %d, and ends with this program. For a second instance:\n\n", server.PID())

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demotest"
-	"github.com/weir-go/weir/examples/internal/localredis"
 )
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
@@ -17,9 +17,9 @@ func TestMain(m *testing.M) { demotest.Main(m, main) }
 // patient is a deadline that a busy machine meets too.
 const patient = "REDIS_TIMEOUT=2s"
 
-func start(t *testing.T, redis *localredis.Server) *demotest.Process {
+func start(t *testing.T, redis *redistest.Server) *demotest.Process {
 	t.Helper()
-	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr()+"/0", patient)
+	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", patient)
 }
 
 // healthz is what p says about its limits.
@@ -53,8 +53,7 @@ func exhaust(t *testing.T, p *demotest.Process, n int) *demotest.Answer {
 }
 
 func TestRedisDiesAndComesBack(t *testing.T) {
-	redis := demotest.Redis(t)
-	demotest.StartRedis(t, redis)
+	redis := redistest.NewServer(t)
 	one, two := start(t, redis), start(t, redis)
 	exhaust(t, one, 20).WantField(t, "RateLimit-Policy", wholePolicy)
 	two.Do(t, "GET", "/").WantDenied(t, "minute")
@@ -62,7 +61,7 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 
-	redis.Stop()
+	demotest.Must(t, redis.Stop())
 	for _, p := range []*demotest.Process{one, two} {
 		exhaust(t, p, 10).WantField(t, "RateLimit-Policy", sharePolicy)
 		a := p.Do(t, "POST", "/login")
@@ -77,7 +76,7 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 		})
 	}
 
-	demotest.StartRedis(t, redis) // empty
+	demotest.Must(t, redis.Start()) // empty
 	for _, p := range []*demotest.Process{one, two} {
 		demotest.Until(t, "Redis decides", func() bool { return healthz(t, p).Limits == "primary" })
 		demotest.Until(t, "the change is logged", func() bool {
@@ -90,18 +89,19 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 }
 
 func TestRedisAbsentAtStart(t *testing.T) {
-	redis := demotest.Redis(t)
+	redis := redistest.NewServer(t)
+	demotest.Must(t, redis.Stop())
 	p := start(t, redis)
 	exhaust(t, p, 10)
 	p.Do(t, "POST", "/login").WantStatus(t, 503)
-	demotest.StartRedis(t, redis)
+	demotest.Must(t, redis.Start())
 	demotest.Until(t, "Redis decides", func() bool { return healthz(t, p).Limits == "primary" })
 	exhaust(t, p, 20)
 }
 
 // Without REDIS_URL the example brings its own Redis, and revives it.
 func TestHints(t *testing.T) {
-	demotest.NeedRedis(t)
+	redistest.Require(t)
 	p := demotest.Start(t, "REDIS_URL=", patient)
 	demotest.RunHints(t, p, `"limits":"primary"`, strings.Repeat("200 ", 20)+"429",
 		`"limits":"backup"`, strings.Repeat("200 ", 10)+"429", sharePolicy, "HTTP/1.1 503", "HTTP/1.1 200 OK")

@@ -6,23 +6,22 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demotest"
-	"github.com/weir-go/weir/examples/internal/localredis"
 )
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 // start runs the example on redis, with a deadline that a busy machine meets too.
-func start(t *testing.T, redis *localredis.Server) *demotest.Process {
+func start(t *testing.T, redis *redistest.Server) *demotest.Process {
 	t.Helper()
-	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr()+"/0", "REDIS_TIMEOUT=10s")
+	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", "REDIS_TIMEOUT=10s")
 }
 
 const policy = `"minute";q=10;w=60, "hour";q=500;w=3600`
 
 func TestSharedByInstances(t *testing.T) {
-	redis := demotest.Redis(t)
-	demotest.StartRedis(t, redis)
+	redis := redistest.NewServer(t)
 	one := start(t, redis)
 	two := start(t, redis)
 
@@ -51,33 +50,33 @@ func TestSharedByInstances(t *testing.T) {
 	// 3 of 10 are left, and one comes back every 6 s.
 	denied := demotest.Exhaust(t, core.Per(3, 18*time.Second), func() *demotest.Answer { return one.Do(t, "GET", "/") })
 	denied.WantDenied(t, "minute")
-	if !strings.Contains(one.Output(), "Redis at "+redis.Addr()+" answers.") {
+	if !strings.Contains(one.Output(), "Redis at "+redis.Addr+" answers.") {
 		t.Errorf("the example does not say that Redis is there: %s", one.Output())
 	}
 }
 
 func TestRedisDiesAndComesBack(t *testing.T) {
-	redis := demotest.Redis(t)
-	demotest.StartRedis(t, redis)
+	redis := redistest.NewServer(t)
 	p := start(t, redis)
 	demotest.Exhaust(t, core.PerMinute(10), func() *demotest.Answer { return p.Do(t, "GET", "/") }).WantDenied(t, "minute")
 
-	redis.Stop()
+	demotest.Must(t, redis.Stop())
 	wantOutage(t, p)
 
-	demotest.StartRedis(t, redis) // empty
+	demotest.Must(t, redis.Start()) // empty
 	wantLimits(t, p)
 }
 
 func TestRedisAbsentAtStart(t *testing.T) {
-	redis := demotest.Redis(t)
+	redis := redistest.NewServer(t)
+	demotest.Must(t, redis.Stop())
 	p := start(t, redis)
-	if !strings.Contains(p.Output(), "Redis at "+redis.Addr()+" does not answer") {
+	if !strings.Contains(p.Output(), "Redis at "+redis.Addr+" does not answer") {
 		t.Errorf("the example does not say that Redis is absent: %s", p.Output())
 	}
 	wantOutage(t, p)
 
-	demotest.StartRedis(t, redis)
+	demotest.Must(t, redis.Start())
 	wantLimits(t, p)
 }
 
@@ -113,7 +112,6 @@ func wantLimits(t *testing.T, p *demotest.Process) {
 }
 
 func TestHints(t *testing.T) {
-	redis := demotest.Redis(t)
-	demotest.StartRedis(t, redis)
+	redis := redistest.NewServer(t)
 	demotest.RunHints(t, start(t, redis), "HTTP/1.1 200 OK", "200 200 200 200 200 429", "200 200 200 200 ")
 }

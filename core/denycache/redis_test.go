@@ -6,9 +6,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

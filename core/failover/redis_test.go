@@ -12,9 +12,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // busy is how much slower than promised a busy machine may be.
@@ -108,7 +108,7 @@ func becomes(t *testing.T, want failover.State, stores ...*failover.Store) time.
 func TestRedis(t *testing.T) {
 	for _, way := range []struct {
 		name          string
-		away, return_ func(*redistest.Server)
+		away, return_ func(*redistest.Server) error
 	}{
 		{"killed", (*redistest.Server).Stop, (*redistest.Server).Start},
 		{"frozen", (*redistest.Server).Pause, (*redistest.Server).Resume},
@@ -122,7 +122,7 @@ func TestRedis(t *testing.T) {
 		} {
 			t.Run(way.name+" "+mode.name, func(t *testing.T) {
 				t.Parallel()
-				server := redistest.Single(t)
+				server := redistest.NewServer(t)
 				var stores []*failover.Store
 				var limiters []*core.Limiter
 				for range 3 { // processes
@@ -142,7 +142,7 @@ func TestRedis(t *testing.T) {
 				time.Sleep(300 * time.Millisecond) // of load, not to wait for anything
 				report("before")
 				for range 2 {
-					way.away(server)
+					must(t, way.away(server))
 					took := becomes(t, failover.Backup, stores...)
 					if most := report(fmt.Sprintf("until it was left, after %v", took)); most > failover.DefaultDeadline+busy {
 						t.Errorf("a decision took %v", most)
@@ -152,7 +152,7 @@ func TestRedis(t *testing.T) {
 						t.Errorf("a decision took %v", most)
 					}
 					begun := time.Now()
-					way.return_(server)
+					must(t, way.return_(server))
 					becomes(t, failover.Primary, stores...)
 					took = time.Since(begun)
 					report(fmt.Sprintf("until it was in use again, after %v", took))

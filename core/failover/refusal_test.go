@@ -16,9 +16,9 @@ import (
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A refusal is a way in which a Redis server answers reads and refuses writes.
@@ -33,7 +33,7 @@ var refusals = []refusal{
 	{
 		"replica",
 		func(t *testing.T, rdb *redis.Client) {
-			host, port, err := net.SplitHostPort(redistest.Single(t).Addr)
+			host, port, err := net.SplitHostPort(redistest.NewServer(t).Addr)
 			must(t, err)
 			must(t, rdb.ReplicaOf(context.Background(), host, port).Err())
 		},
@@ -170,7 +170,7 @@ func TestStore_PrimaryRefusesWrites(t *testing.T) {
 		for _, way := range stack.refusals {
 			t.Run(stack.name+"/"+way.name, func(t *testing.T) {
 				t.Parallel()
-				server := redistest.Single(t)
+				server := redistest.NewServer(t)
 				operator := server.Client()
 				below := &counted{Store: redisstore.New(server.Client(), append(stack.opts, redisstore.Timeout(unhurried))...)}
 				refused(t, stack.over(below), below, func(i int) string { return fmt.Sprint("key ", i) },
@@ -184,7 +184,7 @@ func TestStore_PrimaryRefusesWrites(t *testing.T) {
 // refuses writes.
 func TestStore_PrimaryClusterNodeRefusesWrites(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t)
+	cluster := redistest.NewCluster(t)
 	operator := cluster.Nodes[0].Client()
 	below := &counted{Store: redisstore.New(cluster.Client(), redisstore.Timeout(unhurried))}
 	refused(t, below, below, keysOn(t, cluster.Nodes[0], below.Store),

@@ -11,9 +11,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -31,7 +31,7 @@ func TestFourProcessesOnRedis(t *testing.T) {
 		core.FixedWindow("w", core.Per(limit, century)),
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			rdb := redistest.Single(t).Client()
+			rdb := redistest.NewServer(t).Client()
 			const prefix = "four:"
 			var stores []*lease.Store
 			var admitted, decisions atomic.Int64
@@ -87,12 +87,12 @@ func TestFourProcessesOnRedis(t *testing.T) {
 // A Redis that dies and comes back empty, and one that hangs: whoever waits has an
 // error within the deadline, what is held is spent meanwhile, and then it goes on.
 func TestRedisDies(t *testing.T) {
-	for name, away := range map[string][2]func(*redistest.Server){
+	for name, away := range map[string][2]func(*redistest.Server) error{
 		"killed": {(*redistest.Server).Stop, (*redistest.Server).Start},
 		"frozen": {(*redistest.Server).Pause, (*redistest.Server).Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Single(t)
+			server := redistest.NewServer(t)
 			const deadline = 200 * time.Millisecond
 			s := lease.New(redisstore.New(server.Client(), redisstore.Timeout(deadline)))
 			bucket := core.TokenBucket("b", core.PerSecond(20_000))
@@ -134,9 +134,13 @@ func TestRedisDies(t *testing.T) {
 				}
 			}
 			grow("admitted before", &admitted)
-			away[0](server)
+			if err := away[0](server); err != nil {
+				t.Fatal(err)
+			}
 			grow("failed meanwhile", &failed)
-			away[1](server)
+			if err := away[1](server); err != nil {
+				t.Fatal(err)
+			}
 			grow("admitted after", &admitted)
 			stop()
 			wg.Wait()

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // users are the ways to reach one address, as a server and as the only node of
@@ -42,8 +42,8 @@ func discreet(t *testing.T, err error, secrets ...string) {
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
-	server := redistest.Single(t)
-	server.Stop()
+	server := redistest.NewServer(t)
+	must(t, server.Stop())
 	for _, mode := range modes {
 		for name, rdb := range users(t, server.Addr) {
 			if name == "ring" && mode.opts != nil {
@@ -77,7 +77,7 @@ func TestAbsent(t *testing.T) {
 	l := limiter(t, s, dailyRules()...)
 	d, err := l.Allow(t.Context(), "k")
 	unavailable(t, d, err)
-	server.Start()
+	must(t, server.Start())
 	eventually(t, func() error {
 		_, err := l.Allow(t.Context(), "k")
 		return err
@@ -88,7 +88,7 @@ func TestAbsent(t *testing.T) {
 // its owner has closed.
 func TestAbsentOtherwise(t *testing.T) {
 	t.Parallel()
-	locked := redistest.Single(t, "--requirepass", "swordfish")
+	locked := redistest.NewServer(t, "--requirepass", "swordfish")
 	for name, rdb := range map[string]*redis.Client{
 		"no such host": redis.NewClient(&redis.Options{Addr: "weir.invalid:6379"}),
 		"no password":  redis.NewClient(&redis.Options{Addr: locked.Addr}),
@@ -129,7 +129,7 @@ func TestPipelinedRing(t *testing.T) {
 // A server that is full decides nothing: it neither says yes nor forgets.
 func TestNoMemory(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t, "--maxmemory-policy", "noeviction")
+	server := redistest.NewServer(t, "--maxmemory-policy", "noeviction")
 	rdb := server.Client()
 	for _, mode := range modes {
 		for _, a := range algorithms {

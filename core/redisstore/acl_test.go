@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -103,7 +103,7 @@ func called(t *testing.T, server *redistest.Server) []string {
 func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, _ := documentedCommands(t)
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	setUser(t, server, append([]string{"~test*"}, all...)...)
 	operator := server.Client()
 	if err := operator.ConfigResetStat(t.Context()).Err(); err != nil {
@@ -127,7 +127,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	t.Parallel()
 	all, more := documentedCommands(t)
-	cluster := redistest.Cluster(t)
+	cluster := redistest.NewCluster(t)
 	for _, node := range cluster.Nodes {
 		setUser(t, node, append(append([]string{"~test*"}, all...), more...)...)
 	}
@@ -161,7 +161,7 @@ func TestACL_MissingCommand(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	all, _ := documentedCommands(t)
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	operator := server.Client()
 	for _, missing := range all {
 		if missing == "+info" {
@@ -234,7 +234,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
 	all, _ := documentedCommands(t)
-	server := redistest.Single(t, "--requirepass", "swordfish")
+	server := redistest.NewServer(t, "--requirepass", "swordfish")
 	without := func(command string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == command })
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 

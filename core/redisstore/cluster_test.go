@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // identityOn is an identity whose state lives on the given node.
@@ -90,7 +90,7 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"within the period": time.Second, "after the period": time.Minute} {
 		for _, a := range algorithms {
 			t.Run(name+"/"+a.name, func(t *testing.T) {
-				slow := redistest.DropReplies(t, cluster.Nodes[2].Addr)
+				slow := redistest.NewProxy(t, cluster.Nodes[2].Addr)
 				h := harness(cluster.Client(func(o *redis.ClusterOptions) {
 					o.Dialer = through(map[string]*redistest.Proxy{cluster.Nodes[2].Addr: slow})
 				}))

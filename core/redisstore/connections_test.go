@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A Redis that is slower than the deadline must not cost a connection a call.
@@ -25,7 +25,7 @@ func TestDeadlineChurn(t *testing.T) {
 		for _, enabled := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/enabled %t", mode.name, enabled), func(t *testing.T) {
 				t.Parallel()
-				proxy := redistest.DropReplies(t, server.Addr)
+				proxy := redistest.NewProxy(t, server.Addr)
 				proxy.Delay(4 * short / 5)
 				rdb := server.Client(func(o *redis.Options) {
 					o.Addr, o.PoolSize, o.PipelinePoolSize, o.ContextTimeoutEnabled = proxy.Addr, size, size, enabled
@@ -67,10 +67,10 @@ func TestDeadlineSilentConnection(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Single(t)
+			server := redistest.NewServer(t)
 			admin := server.Client()
 			before := infoCalls(t, admin)
-			proxy := redistest.DropReplies(t, server.Addr)
+			proxy := redistest.NewProxy(t, server.Addr)
 			proxies := map[string]*redistest.Proxy{server.Addr: proxy}
 			var later atomic.Bool // connections go straight to the server
 			rdb := server.Client(func(o *redis.Options) {
@@ -96,7 +96,7 @@ func TestDeadlineSilentConnection(t *testing.T) {
 				return nil
 			})
 			later.Store(true)
-			proxy.Swallow(0)
+			proxy.DropReplies(0)
 			var lost atomic.Int64
 			var wg sync.WaitGroup
 			for range 8 { // one of them has that connection, or the Store's own question to the server
@@ -130,7 +130,7 @@ func TestDeadlineSideBySide(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
-			proxy := redistest.DropReplies(t, server.Addr)
+			proxy := redistest.NewProxy(t, server.Addr)
 			proxy.Delay(delay)
 			rdb := server.Client(func(o *redis.Options) { o.Addr, o.PoolSize = proxy.Addr, keys })
 			l := limiter(t, redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
@@ -151,14 +151,14 @@ func TestDeadlineSideBySide(t *testing.T) {
 // test counts the goroutines of the process: it runs beside no other.
 func TestDeadlineGoroutines(t *testing.T) {
 	const size = 5
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		for _, frozen := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/frozen %t", mode.name, frozen), func(t *testing.T) {
 				rdb := server.Client(func(o *redis.Options) {
 					o.PoolSize, o.ReadTimeout, o.DialTimeout, o.MaxRetries = size, 6*short, 6*short, -1
 					if !frozen {
-						o.Addr = redistest.Hang(t)
+						o.Addr = silentServer(t)
 					}
 				})
 				hasty := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(short / 5)}, mode.opts...)...)
@@ -168,7 +168,7 @@ func TestDeadlineGoroutines(t *testing.T) {
 				}
 				before := runtime.NumGoroutine()
 				if frozen {
-					server.Pause()
+					must(t, server.Pause())
 				}
 				leave(t, hasty)
 				// A connection has a call, a dial, and here the end that the test serves.
@@ -176,7 +176,7 @@ func TestDeadlineGoroutines(t *testing.T) {
 					t.Errorf("the calls have left %d goroutines, the pool holds %d connections", n, size)
 				}
 				if frozen {
-					server.Resume()
+					must(t, server.Resume())
 				}
 				eventually(t, func() error {
 					if n := runtime.NumGoroutine(); n > before+size { // go-redis may keep some of its own

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 const (
@@ -93,7 +93,7 @@ func TestDeadlineSilence(t *testing.T) {
 // speak. The server ends before the clients, which would otherwise wait for it.
 func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redisstore.Option)) {
 	t.Run("silent", func(silent *testing.T) {
-		addr := redistest.Hang(silent)
+		addr := silentServer(silent)
 		for _, mode := range modes {
 			for _, c := range clients(t, addr, []string{addr}) {
 				silent.Run(mode.name+"/"+c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redissto
 // work again afterwards: nobody has closed them.
 func TestDeadlineFreeze(t *testing.T) {
 	t.Parallel()
-	server, cluster := redistest.Single(t), redistest.Cluster(t)
+	server, cluster := redistest.NewServer(t), redistest.NewCluster(t)
 	nodes := append([]*redistest.Server{server}, cluster.Nodes...)
 	type user struct {
 		name  string
@@ -126,7 +126,7 @@ func TestDeadlineFreeze(t *testing.T) {
 		}
 	}
 	for _, node := range nodes {
-		node.Pause()
+		must(t, node.Pause())
 	}
 	t.Run("frozen", func(t *testing.T) {
 		for _, u := range users {
@@ -137,7 +137,7 @@ func TestDeadlineFreeze(t *testing.T) {
 		}
 	})
 	for _, node := range nodes {
-		node.Resume()
+		must(t, node.Resume())
 	}
 	for _, u := range users {
 		l := limiter(t, u.store, dailyRules()...)

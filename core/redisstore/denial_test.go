@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A denial leaves no trace: nothing to replicate, no TTL made longer.
 func TestKeysOfDenials(t *testing.T) {
 	t.Parallel()
 	const denials = 1000
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	for _, mode := range modes {
 		sets := [][]core.Rule{
 			{core.TokenBucket("spent bucket", core.PerDay(10)), core.SlidingLog("free log", core.PerDay(20))},

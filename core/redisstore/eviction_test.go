@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // lockedBuffer is a buffer that a log may be written to from anywhere.
@@ -75,7 +75,7 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 	} {
 		var log lockedBuffer
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-		server := redistest.Single(t, c.args...)
+		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()
 		before := infoCalls(t, rdb)
 		l := limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // State lives at least as long as it means something, by the server's clock.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // algorithms are the ways to make a rule.
@@ -134,6 +134,15 @@ func underLoad(t testing.TB, goroutines int, f func()) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// silentServer returns the address of a server that accepts connections and never
+// answers.
+func silentServer(t testing.TB) string {
+	t.Helper()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
+	proxy.Drop()
+	return proxy.Addr
 }
 
 // through dials the proxy of an address that has one.

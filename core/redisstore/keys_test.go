@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // hostile are identities that a client could come up with. Every one of them
@@ -43,7 +43,7 @@ func everyKey(t *testing.T, rdb *redis.Client) []string {
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	slots := redistest.SharedCluster(t).Nodes[0].Client()
 	var want []string
 	for _, opts := range [][]redisstore.Option{

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A server that is restarted reads its data for a while, and answers LOADING
@@ -18,7 +18,7 @@ import (
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	const limit, before, filler = 100_000, 600, 2000
-	server := redistest.Single(t,
+	server := redistest.NewServer(t,
 		"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024") // a second for the filler
 	rdb := server.Client()
 	for _, mode := range modes {
@@ -36,7 +36,7 @@ func TestLoading(t *testing.T) {
 			if err := rdb.Save(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			server.Stop()
+			must(t, server.Stop())
 
 			var admitted, loading, failed atomic.Int64
 			stop := underLoad(t, 4, func() {
@@ -52,7 +52,7 @@ func TestLoading(t *testing.T) {
 					failed.Add(1)
 				}
 			})
-			server.Start()
+			must(t, server.Start())
 			eventually(t, func() error {
 				if admitted.Load() < 100 {
 					return errors.New("hardly anything is decided again")

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // weight is the memory of a key, all of it measured. The tests below have servers of their
@@ -28,7 +28,7 @@ func weight(t *testing.T, rdb *redis.Client, key string) int64 {
 
 func TestMemoryBucket(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	const name = "requests per second" // as long as names are
 	for i, limit := range []core.Limit{
 		core.PerSecond(10), core.PerHour(500), core.PerSecond(30_000), core.Per(999_983, 365*24*time.Hour),
@@ -59,7 +59,7 @@ func TestMemoryBucket(t *testing.T) {
 // its limit.
 func TestMemoryWindows(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
 		rule core.Rule
 		most int64
@@ -87,7 +87,7 @@ func TestMemoryWindows(t *testing.T) {
 
 func TestMemoryLog(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
 		limit  core.Limit
 		events int
@@ -129,7 +129,7 @@ func TestMemoryLog(t *testing.T) {
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()
 	const limit, rounds, callers = 100, 1200, 17
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb, redisstore.Pipelined())
 	s := h.Store.(*redisstore.Store)
 	rule := core.SlidingLog("log", core.PerMinute(limit))
@@ -179,7 +179,7 @@ func together(t *testing.T, l *core.Limiter, calls int) (admitted int) {
 // small events, nor large ones, nor both in turn pile up.
 func TestMemoryOverTime(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	for _, costs := range [][]int{{1}, {20}, {1, 20}, {8, 9, 1}} {
 		t.Run(strings.Trim(fmt.Sprint(costs), "[]"), func(t *testing.T) {
 			h := harness(rdb)

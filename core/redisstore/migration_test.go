@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A slot moves back and forth between two masters while its keys are in use.
 func TestClusterMigration(t *testing.T) {
 	t.Parallel()
 	const goroutines, limit, rounds = 8, 1_000_000, 6
-	cluster := redistest.Cluster(t)
+	cluster := redistest.NewCluster(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(20 * short)}, mode.opts...)...)
@@ -71,7 +71,7 @@ func TestClusterMigration(t *testing.T) {
 }
 
 // migrate moves the slot of keys from one master to another, as redis-cli does.
-func migrate(t *testing.T, cluster *redistest.ClusterSet, from, to *redistest.Server, keys ...string) {
+func migrate(t *testing.T, cluster *redistest.Cluster, from, to *redistest.Server, keys ...string) {
 	t.Helper()
 	source, target := from.Client(), to.Client()
 	slot := source.ClusterKeySlot(t.Context(), keys[0]).Val()

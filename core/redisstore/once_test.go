@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // impatience is how long a client of these tests waits for a reply. Stores wait
@@ -74,8 +74,8 @@ func TestOnce(t *testing.T) {
 					own := prefix()
 					healthy := limiter(t, redisstore.New(server.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
 					warm(t, healthy)
-					proxy := redistest.DropReplies(t, server.Addr)
-					proxy.Swallow(end.after, "evalsha", "eval")
+					proxy := redistest.NewProxy(t, server.Addr)
+					proxy.DropReplies(end.after, "evalsha", "eval")
 					rdb := server.Client(func(o *redis.Options) {
 						o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, impatience
 					})
@@ -101,8 +101,8 @@ func TestOnceCluster(t *testing.T) {
 						warm(t, healthy)
 						proxies := make(map[string]*redistest.Proxy)
 						for _, node := range cluster.Nodes {
-							proxies[node.Addr] = redistest.DropReplies(t, node.Addr)
-							proxies[node.Addr].Swallow(end.after, "evalsha", "eval")
+							proxies[node.Addr] = redistest.NewProxy(t, node.Addr)
+							proxies[node.Addr].DropReplies(end.after, "evalsha", "eval")
 						}
 						rdb := cluster.Client(func(o *redis.ClusterOptions) {
 							o.Dialer, o.ReadTimeout = through(proxies), impatience
@@ -121,15 +121,15 @@ func TestOnceCluster(t *testing.T) {
 // is no reason either to send it again.
 func TestOnceWithScript(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		for _, end := range endings {
 			t.Run(mode.name+"/"+end.name, func(t *testing.T) {
 				own := prefix()
 				admin := server.Client()
 				healthy := limiter(t, redisstore.New(admin, own, redisstore.Timeout(patience)), dailyRules()...)
-				proxy := redistest.DropReplies(t, server.Addr)
-				proxy.Swallow(end.after, "eval")
+				proxy := redistest.NewProxy(t, server.Addr)
+				proxy.DropReplies(end.after, "eval")
 				rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
 				opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
 				lossy := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)

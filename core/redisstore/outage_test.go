@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // One master dies: its keys cannot be decided, the keys of others can, and what
 // a decision over both took from a living one comes back.
 func TestClusterNodeDies(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t)
+	cluster := redistest.NewCluster(t)
 	var outages []*outage
 	for _, mode := range modes {
 		rdb, own := cluster.Client(), prefix()
@@ -30,14 +30,14 @@ func TestClusterNodeDies(t *testing.T) {
 		}
 		outages = append(outages, o)
 	}
-	cluster.Nodes[0].Stop()
+	must(t, cluster.Nodes[0].Stop())
 	for _, o := range outages {
 		t.Run(o.name, func(t *testing.T) {
 			o.givesBack(t)
 			o.goesOn(t)
 		})
 	}
-	cluster.Nodes[0].Start()
+	must(t, cluster.Nodes[0].Start())
 	for _, o := range outages {
 		eventually(t, func() error {
 			_, err := o.hasty.Allow(t.Context(), o.lost)

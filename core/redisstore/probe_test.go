@@ -11,8 +11,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // peeks are the charges of a probe: all rules of l for each key.
@@ -101,14 +101,14 @@ func TestStore_ProbeKeys(t *testing.T) {
 
 func TestStore_ProbeErrors(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(server.Client(), append([]redisstore.Option{redisstore.Timeout(short)}, mode.opts...)...)
 			l := limiter(t, s, dailyRules()...)
 			charges := peeks(l, "mallory")
-			server.Pause()
-			defer server.Resume()
+			must(t, server.Pause())
+			defer func() { must(t, server.Resume()) }()
 			start := time.Now()
 			err := s.Probe(t.Context(), charges)
 			unavailable(t, core.Decision{}, err)

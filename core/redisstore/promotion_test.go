@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // When the master of a key is killed and its replica takes over, decisions fail
 // until then and not much longer, and what had been charged is still charged.
 func TestClusterPromotion(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t)
-	replica := cluster.AddReplica(cluster.Nodes[0])
+	cluster := redistest.NewCluster(t)
+	replica, err := cluster.AddReplica(cluster.Nodes[0])
+	must(t, err)
 	rule := core.SlidingLog("log", core.PerDay(10))
 	var limiters []*core.Limiter
 	var keys []string
@@ -45,7 +46,7 @@ func TestClusterPromotion(t *testing.T) {
 			return nil
 		})
 	}
-	cluster.Nodes[0].Stop()
+	must(t, cluster.Nodes[0].Stop())
 	killed := time.Now()
 	for i, mode := range modes {
 		eventually(t, func() error {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // 3000 slots with the keys of 200 users move to another master under load, with the
@@ -19,7 +19,7 @@ import (
 func TestClusterReshard(t *testing.T) {
 	t.Parallel()
 	const goroutines, users, slots, limit = 8, 200, 3000, 1_000_000
-	cluster := redistest.Cluster(t)
+	cluster := redistest.NewCluster(t)
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
@@ -44,7 +44,7 @@ func TestClusterReshard(t *testing.T) {
 				}
 			})
 			began := time.Now()
-			cluster.Reshard(cluster.Nodes[m], cluster.Nodes[m+1], slots)
+			must(t, cluster.Reshard(cluster.Nodes[m], cluster.Nodes[m+1], slots))
 			took := time.Since(began)
 			stop()
 			var lost int64

@@ -15,15 +15,15 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A server forgets its scripts while 64 goroutines use them.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	const goroutines, calls, limit = 64, 40, 1000
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	admin := server.Client()
 	for _, mode := range modes {
 		for _, rules := range [][]core.Rule{
@@ -75,14 +75,14 @@ func TestScriptFlush(t *testing.T) {
 // A server that comes back with an empty memory has neither scripts nor state.
 func TestScriptRestart(t *testing.T) {
 	t.Parallel()
-	server := redistest.Single(t)
+	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(server.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
 			l := limiter(t, s, dailyRules()...)
 			spend(t, l, "k", 700)
-			server.Stop()
-			server.Start()
+			must(t, server.Stop())
+			must(t, server.Start())
 			eventually(t, func() error {
 				_, err := l.Peek(t.Context(), "k")
 				return err

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // replicated waits until the replica has all that the master has.
@@ -31,7 +31,7 @@ func replicated(t *testing.T, master *redis.Client) {
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	const limit, first = 1000, 700
-	set := redistest.Sentinel(t)
+	set := redistest.NewSentinel(t)
 	own := prefix()
 	type user struct {
 		name string
@@ -75,7 +75,7 @@ func TestSentinel(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	set.Failover()
+	must(t, set.Failover())
 	for _, u := range all {
 		eventually(t, func() error {
 			for range 20 { // also over connections that were open before

@@ -7,8 +7,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -17,7 +17,7 @@ import (
 // writes only the fields that change. That bounds the time of a call: see core/DESIGN.md.
 func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
 	const n = driver.MaxSubWindows

@@ -15,9 +15,9 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/redistest"
 	"github.com/weir-go/weir/core/internal/reference"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -363,7 +363,7 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 // not become more with the events of the log.
 func TestSlidingLog_Undo_commands(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Single(t).Client()
+	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
 		name         string
 		cost         int // of the charge that is undone, and of those around it

@@ -183,3 +183,11 @@ func (o *output) String() string {
 	defer o.mu.Unlock()
 	return o.text.String()
 }
+
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -17,17 +17,18 @@ type link struct {
 	once           sync.Once
 	ended          chan struct{}
 
-	lost    bool        // guarded by p.mu: a reply is lost, so no other may follow
+	lost    bool        // guarded by p.mu: Drop has lost bytes, so all later ones are lost
+	muted   bool        // guarded by p.mu: DropReplies has lost a reply, so all later ones are lost
 	closing *time.Timer // guarded by p.mu
 }
 
-// A reply is some bytes from the server and when they are due at the client.
+// A reply is some bytes from the server and the time of their delivery.
 type reply struct {
 	data []byte
 	due  time.Time
 }
 
-// close ends both sides, and with them the goroutines.
+// close closes both sides, which ends the goroutines.
 func (k *link) close() {
 	k.once.Do(func() {
 		close(k.ended)
@@ -36,20 +37,21 @@ func (k *link) close() {
 	})
 }
 
-// forward carries requests to the server.
+// forward forwards requests to the server.
 func (k *link) forward() {
 	defer k.close()
 	buf := make([]byte, 32<<10)
-	var seen []byte // the end of what went before: a mark may span two reads
+	var seen []byte // ends with the last bytes read: a mark may span two reads
 	for {
 		n, err := k.client.Read(buf)
 		if n > 0 {
 			seen = append(seen, buf[:n]...)
-			k.inspect(seen, n) // before the server can answer
-			seen = bytes.Clone(seen[max(0, len(seen)-maxMark):])
-			if _, err := k.server.Write(buf[:n]); err != nil {
-				return
+			if k.passes(seen, n) { // before the server can answer
+				if _, err := k.server.Write(buf[:n]); err != nil {
+					return
+				}
 			}
+			seen = bytes.Clone(seen[max(0, len(seen)-maxMark):])
 		}
 		if err != nil {
 			return
@@ -57,27 +59,29 @@ func (k *link) forward() {
 	}
 }
 
-// inspect marks the link as lost if the last n bytes of seen complete a command
-// whose replies are to be swallowed.
-func (k *link) inspect(seen []byte, n int) {
+// passes reports whether the last n bytes of seen are forwarded to the server. It
+// mutes the link if they complete a command whose replies are dropped.
+func (k *link) passes(seen []byte, n int) bool {
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
-	for _, m := range k.p.mode.marks {
+	for _, m := range k.p.fault.marks {
 		if m.in(seen, n) {
-			k.lose()
+			k.mute()
 		}
 	}
+	k.lost = k.lost || k.p.fault.drop
+	return !k.lost
 }
 
-// collect reads replies from the server and decides about each as it comes. When
-// the server has closed, what it said before is still delivered.
+// collect reads replies from the server and decides about each as it comes. The
+// replies before the server has closed the connection are delivered.
 func (k *link) collect() {
 	defer close(k.replies)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := k.server.Read(buf)
 		if n > 0 {
-			if due, ok := k.judge(); ok {
+			if due, ok := k.due(); ok {
 				select {
 				case k.replies <- reply{bytes.Clone(buf[:n]), due}:
 				case <-k.ended:
@@ -91,31 +95,29 @@ func (k *link) collect() {
 	}
 }
 
-// judge says whether a reply that has just come is delivered, and when.
-func (k *link) judge() (due time.Time, ok bool) {
+// due returns when a reply that has come now is delivered, and false if it is lost.
+func (k *link) due() (due time.Time, ok bool) {
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
-	if k.p.mode.swallow && len(k.p.mode.marks) == 0 {
-		k.lose()
+	if k.p.fault.dropReplies && len(k.p.fault.marks) == 0 {
+		k.mute()
 	}
-	if k.lost {
-		return time.Time{}, false
-	}
-	return time.Now().Add(k.p.mode.delay), true
+	k.lost = k.lost || k.p.fault.drop
+	return time.Now().Add(k.p.fault.delay), !k.lost && !k.muted
 }
 
-// lose silences the link for good. The caller holds p.mu.
-func (k *link) lose() {
-	if k.lost {
+// mute loses the replies from now on. The caller holds p.mu.
+func (k *link) mute() {
+	if k.muted {
 		return
 	}
-	k.lost = true
-	if after := k.p.mode.close; after > 0 {
+	k.muted = true
+	if after := k.p.fault.closeAfter; after > 0 {
 		k.closing = time.AfterFunc(after, k.close)
 	}
 }
 
-// deliver hands replies to the client when they are due.
+// deliver writes replies to the client when they are due.
 func (k *link) deliver() {
 	defer k.close()
 	wait := time.NewTimer(0)
@@ -141,10 +143,10 @@ func (k *link) deliver() {
 	}
 }
 
-// A mark is how a command's name looks on the wire, in lower case.
+// A mark is the encoding of a command's name in a request, in lower case.
 type mark []byte
 
-// maxMark is more than the longest mark of any command has.
+// maxMark is more than the length of any mark.
 const maxMark = 64
 
 func commandMark(name string) mark {

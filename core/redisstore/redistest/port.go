@@ -8,26 +8,25 @@ import (
 	"sync"
 )
 
-// Ports come from below the range that systems hand out to outgoing connections
-// (from 32768 on Linux). Inside that range a client that keeps dialing a stopped
-// server can be given the server's own port as its source: it then talks to
-// itself, and the server cannot come back. The bus port of a Cluster node is
-// busOffset higher, and stays below that range too.
+// Ports are below the range from which systems take the ports of outgoing
+// connections (from 32768 on Linux). Within that range, a client that dials a
+// stopped server can get the server's port as its source and connect to itself, and
+// the server cannot start again. The bus port of a Cluster node is busOffset higher
+// and below that range, too.
 const (
 	firstPort = 11000
 	lastPort  = 20999
 	busOffset = 10000
 )
 
-// reserved holds the ports of this process's servers, the stopped ones
-// included: they want theirs back.
+// reserved holds the ports of this process, including those of stopped servers.
 var reserved = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// reservePort finds a port that is free, together with the bus port above it.
-// Another process may take it before the server binds it; launch tries again.
+// reservePort finds a port that is free together with its bus port. Another
+// process may take it before the caller listens on it.
 func reservePort() (int, error) {
 	const tries = 200
 	for range tries {

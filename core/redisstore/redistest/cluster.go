@@ -1,0 +1,291 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	masters = 3
+	slots   = 16384
+)
+
+// A Cluster is a Redis Cluster of three masters. It is safe for concurrent use.
+type Cluster struct {
+	// Nodes are the three masters, in the order of their slots at the start: the
+	// first has the lowest third. A failover or a resharding does not change Nodes.
+	Nodes []*Server
+
+	args []string
+
+	mu       sync.Mutex
+	replicas []*Server
+	clients  []*redis.ClusterClient // closed by Close
+}
+
+// StartCluster starts a Redis Cluster of three masters and returns when every node
+// serves all 16384 slots, which takes at least two seconds. A node that is silent
+// for a second is marked as failed, and the Cluster goes on serving the slots of the
+// others. args are further settings of every node as on the command line, and take
+// precedence ("--cluster-require-full-coverage", "yes"). The caller closes the
+// Cluster. Tests use [NewCluster].
+func StartCluster(args ...string) (*Cluster, error) {
+	c := &Cluster{Nodes: make([]*Server, masters), args: args}
+	errs := make([]error, masters)
+	var wg sync.WaitGroup
+	for n := range c.Nodes {
+		wg.Go(func() { c.Nodes[n], errs[n] = c.startNode() })
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		err = c.join()
+	}
+	if err != nil {
+		c.Nodes = slices.DeleteFunc(c.Nodes, func(s *Server) bool { return s == nil })
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) startNode() (*Server, error) {
+	return StartServer(append([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no",
+	}, c.args...)...)
+}
+
+// join distributes the slots, introduces the nodes to one another and waits until
+// each of them serves all slots. Redis holds a fresh master back for two seconds.
+func (c *Cluster) join() error {
+	for n, node := range c.Nodes {
+		err := node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+			first, end := n*slots/masters, (n+1)*slots/masters
+			if err := rdb.ClusterAddSlotsRange(ctx, first, end-1).Err(); err != nil {
+				return err
+			}
+			// With distinct epochs, the nodes need not resolve a collision later.
+			if err := rdb.Do(ctx, "cluster", "set-config-epoch", n+1).Err(); err != nil {
+				return err
+			}
+			return meet(ctx, rdb, c.Nodes[:n])
+		})
+		if err != nil {
+			return fmt.Errorf("redistest: StartCluster: %w", err)
+		}
+	}
+	return c.WaitReady()
+}
+
+func meet(ctx context.Context, rdb *redis.Client, nodes []*Server) error {
+	for _, node := range nodes {
+		if err := rdb.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(node.inst.port)).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WaitReady returns when each of Nodes serves all slots, for example after a node
+// was started again. It returns an error if that does not happen within 15 seconds.
+func (c *Cluster) WaitReady() error {
+	return c.await("WaitReady", func(node *Server) error {
+		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+			info, err := rdb.ClusterInfo(ctx).Result()
+			if err != nil {
+				return err
+			}
+			for name, want := range map[string]int{"cluster_slots_ok": slots, "cluster_size": masters} {
+				if got := infoField(info, name); got != strconv.Itoa(want) {
+					return fmt.Errorf("%s on %s is %s, want %d", name, node.Addr, got, want)
+				}
+			}
+			if got := infoField(info, "cluster_state"); got != "ok" {
+				return fmt.Errorf("cluster_state on %s is %q, want ok", node.Addr, got)
+			}
+			return nil
+		})
+	})
+}
+
+// await polls until check returns nil for each of Nodes.
+func (c *Cluster) await(verb string, check func(node *Server) error) error {
+	err := poll(func() error {
+		for _, node := range c.Nodes {
+			if err := check(node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("redistest: %s: %w", verb, err)
+	}
+	return nil
+}
+
+// Close ends all nodes and closes the clients that Client has returned.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rdb := range c.clients {
+		_ = rdb.Close()
+	}
+	c.clients = nil
+	for _, node := range slices.Concat(c.Nodes, c.replicas) {
+		node.Close()
+	}
+}
+
+// Addrs returns the addresses of Nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		addrs[i] = s.Addr
+	}
+	return addrs
+}
+
+// Client returns a new Cluster client with go-redis's default options. Each edit may
+// change the options. Close closes the client.
+func (c *Cluster) Client(edit ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	opts := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].inst.password}
+	for _, f := range edit {
+		f(opts)
+	}
+	rdb := redis.NewClusterClient(opts)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, rdb)
+	return rdb
+}
+
+// AddReplica starts a replica of a master and returns when the replica is in sync
+// and every node knows it, so that it can be promoted. Close ends the replica.
+func (c *Cluster) AddReplica(master *Server) (*Server, error) {
+	if err := master.owned("AddReplica"); err != nil {
+		return nil, err
+	}
+	replica, err := c.startNode()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.replicas = append(c.replicas, replica)
+	c.mu.Unlock()
+	masterID, err := nodeID(master)
+	if err != nil {
+		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
+	}
+	replicaID, err := nodeID(replica)
+	if err != nil {
+		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
+	}
+	err = replica.inst.ask(func(ctx context.Context, rdb *redis.Client) error { return meet(ctx, rdb, c.Nodes) })
+	if err == nil {
+		err = poll(func() error { // rejected until the replica knows its master
+			return replica.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+				return rdb.ClusterReplicate(ctx, masterID).Err()
+			})
+		})
+	}
+	if err == nil {
+		err = poll(replica.inst.inSync)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
+	}
+	return replica, c.await("AddReplica", func(node *Server) error {
+		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+			lines, err := rdb.Do(ctx, "cluster", "replicas", masterID).StringSlice()
+			if err == nil && !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, replicaID) }) {
+				err = fmt.Errorf("%s does not know the replica yet", node.Addr)
+			}
+			return err
+		})
+	})
+}
+
+func nodeID(s *Server) (id string, err error) {
+	err = s.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+		id, err = rdb.ClusterMyID(ctx).Result()
+		return err
+	})
+	return id, err
+}
+
+// inSync returns nil if a replica has its master's data.
+func (i *instance) inSync() error {
+	status, err := i.info("replication", "master_link_status")
+	if err == nil && status != "up" {
+		err = fmt.Errorf("the replica's link to its master is %q", status)
+	}
+	return err
+}
+
+// Reshard moves n slots with their keys from one master to another by redis-cli
+// --cluster reshard and returns when all nodes agree on the new owner. It may be
+// called while clients use the Cluster.
+func (c *Cluster) Reshard(from, to *Server, n int) error {
+	if err := from.owned("Reshard"); err != nil {
+		return err
+	}
+	fromID, err := nodeID(from)
+	if err != nil {
+		return fmt.Errorf("redistest: Reshard: %w", err)
+	}
+	toID, err := nodeID(to)
+	if err != nil {
+		return fmt.Errorf("redistest: Reshard: %w", err)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command("redis-cli", "--cluster", "reshard", from.Addr,
+		"--cluster-from", fromID, "--cluster-to", toID,
+		"--cluster-slots", strconv.Itoa(n), "--cluster-pipeline", "100", "--cluster-yes")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("redistest: Reshard: redis-cli: %w\n%s", err, lastLines(out.String(), 40))
+	}
+	var first []string
+	return c.await("Reshard", func(node *Server) error {
+		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+			text, err := rdb.ClusterNodes(ctx).Result()
+			if err != nil {
+				return err
+			}
+			view := ownership(text)
+			if node == c.Nodes[0] {
+				first = view
+			}
+			if !slices.Equal(view, first) {
+				return fmt.Errorf("the slots of %s are %q, those of %s are %q", node.Addr, view, c.Nodes[0].Addr, first)
+			}
+			return nil
+		})
+	})
+}
+
+// ownership returns the node and the slots of every line of CLUSTER NODES that has
+// slots.
+func ownership(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 8 {
+			lines = append(lines, fields[0]+" "+strings.Join(fields[8:], " "))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,212 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is the name by which the Sentinel of a [Sentinel] knows the master.
+const MasterName = "redistest"
+
+// A Sentinel is a master with one replica and a Sentinel process that monitors both.
+// It is safe for concurrent use.
+type Sentinel struct {
+	// Master and Replica are named by their roles at the start. A failover does not
+	// change the fields.
+	Master, Replica *Server
+
+	monitor *Server // the Sentinel process
+	mu      sync.Mutex
+	clients []*redis.Client // closed by Close
+}
+
+// StartSentinel starts a master, a replica and one Sentinel with a quorum of one, and
+// returns when the replica is in sync and the Sentinel knows both. The Sentinel
+// promotes the replica about a second after the master became silent (before Redis
+// 7.0, after some seconds). There is one Sentinel, because three can split their
+// votes and then wait for seconds. args are further settings of master and replica
+// as on the command line. The caller closes the Sentinel. Tests use [NewSentinel].
+func StartSentinel(args ...string) (*Sentinel, error) {
+	s := new(Sentinel)
+	if err := s.start(args); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Sentinel) start(args []string) (err error) {
+	if pw := argument(args, "--requirepass"); pw != "" {
+		args = append([]string{"--masterauth", pw}, args...)
+	}
+	if s.Master, err = StartServer(args...); err != nil {
+		return err
+	}
+	replicaOf := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(s.Master.inst.port)}
+	if s.Replica, err = StartServer(append(replicaOf, args...)...); err != nil {
+		return err
+	}
+	if err = poll(s.Replica.inst.inSync); err != nil {
+		return fmt.Errorf("redistest: StartSentinel: %w", err)
+	}
+	if s.monitor, err = start(s.configure); err != nil {
+		return err
+	}
+	s.shorten()
+	if err = poll(s.known); err != nil {
+		return fmt.Errorf("redistest: StartSentinel: %w", err)
+	}
+	return nil
+}
+
+// Close ends the three processes and closes the clients that Client has returned.
+func (s *Sentinel) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rdb := range s.clients {
+		_ = rdb.Close()
+	}
+	s.clients = nil
+	for _, server := range []*Server{s.monitor, s.Replica, s.Master} {
+		if server != nil {
+			server.Close()
+		}
+	}
+}
+
+// configure writes the file that a Sentinel requires and later rewrites.
+func (s *Sentinel) configure(dir string, port int) ([]string, error) {
+	file := filepath.Join(dir, "sentinel.conf")
+	lines := []string{
+		"port " + strconv.Itoa(port),
+		"bind 127.0.0.1",
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", MasterName, s.Master.inst.port),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 1500", MasterName),
+		fmt.Sprintf("sentinel failover-timeout %s 5000", MasterName),
+	}
+	if pw := s.Master.inst.password; pw != "" {
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, pw))
+	}
+	return []string{file, "--sentinel"}, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+// shorten makes the Sentinel notice failures sooner. A Sentinel pings a new master
+// for the first time after a second, or after down-after-milliseconds if that is
+// shorter: below a second, it calls every new master down at once and undoes its own
+// failover. So the pings have to become frequent first, which Redis 7.0 allows. With
+// older versions the values of the file remain.
+func (s *Sentinel) shorten() {
+	_ = s.monitor.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
+		err := rdb.Do(ctx, "sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200).Err()
+		if err != nil {
+			return err
+		}
+		return rdb.Do(ctx, "sentinel", "set", MasterName, "down-after-milliseconds", 500).Err()
+	})
+}
+
+// known returns nil if the Sentinel knows the replica and calls neither server down.
+func (s *Sentinel) known() error {
+	return s.ask(func(ctx context.Context, rdb *redis.SentinelClient) error {
+		master, err := rdb.Master(ctx, MasterName).Result()
+		if err != nil {
+			return err
+		}
+		if master["flags"] != "master" {
+			return fmt.Errorf("the flags of the master are %q", master["flags"])
+		}
+		replicas, err := rdb.Replicas(ctx, MasterName).Result()
+		if err != nil {
+			return err
+		}
+		for _, r := range replicas {
+			if r["port"] == strconv.Itoa(s.Replica.inst.port) && r["flags"] == "slave" && r["master-link-status"] == "ok" {
+				return nil
+			}
+		}
+		return fmt.Errorf("the Sentinel does not know the replica yet: %v", replicas)
+	})
+}
+
+func (s *Sentinel) ask(f func(context.Context, *redis.SentinelClient) error) error {
+	rdb := redis.NewSentinelClient(&redis.Options{
+		Addr: s.monitor.Addr, Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+	})
+	defer func() { _ = rdb.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return f(ctx, rdb)
+}
+
+// Client returns a new client that asks the Sentinel for the master and follows a
+// failover, with go-redis's default options. Each edit may change the options. Close
+// closes the client.
+func (s *Sentinel) Client(edit ...func(*redis.FailoverOptions)) *redis.Client {
+	opts := &redis.FailoverOptions{
+		MasterName:    MasterName,
+		SentinelAddrs: []string{s.monitor.Addr},
+		Password:      s.Master.inst.password,
+	}
+	for _, f := range edit {
+		f(opts)
+	}
+	rdb := redis.NewFailoverClient(opts)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, rdb)
+	return rdb
+}
+
+// Current returns the server that the Sentinel names as the master: Master or
+// Replica.
+func (s *Sentinel) Current() (current *Server, err error) {
+	err = s.ask(func(ctx context.Context, rdb *redis.SentinelClient) error {
+		addr, err := rdb.GetMasterAddrByName(ctx, MasterName).Result()
+		if err != nil {
+			return err
+		}
+		for _, server := range []*Server{s.Master, s.Replica} {
+			if len(addr) == 2 && net.JoinHostPort(addr[0], addr[1]) == server.Addr {
+				current = server
+				return nil
+			}
+		}
+		return fmt.Errorf("the Sentinel names %v", addr)
+	})
+	return current, err
+}
+
+// Failover stops the current master and returns when the Sentinel names the other
+// server and that accepts writes. The stopped server becomes the replica when it is
+// started.
+func (s *Sentinel) Failover() error {
+	old, err := s.Current()
+	if err == nil {
+		err = old.Stop()
+	}
+	if err == nil {
+		err = poll(func() error {
+			now, err := s.Current()
+			if err != nil {
+				return err
+			}
+			role, err := now.inst.info("replication", "role")
+			if err == nil && role != "master" {
+				err = fmt.Errorf("%s has the role %q", now.Addr, role)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("redistest: Failover: %w", err)
+	}
+	return nil
+}
