@@ -45,14 +45,13 @@ type denial struct {
 	verdict  driver.Verdict
 }
 
-// newDenial returns the denial in the answer to c, for a call that lasted from sent to heard. If
-// c was admitted and nothing remains, this is the denial of the next event. Otherwise ok is
-// false.
+// newDenial returns the denial in the answer to c, without the time when that arrived. If c was
+// admitted and nothing remains, it is the denial of the next event. Otherwise ok is false.
 //
 // The Store decided after sent, and its clock counts whole microseconds, so the denial ends
 // early, by the way to the Store.
-func newDenial(c *driver.Charge, sent, heard, maxAge int64) (d denial, ok bool) {
-	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), heard: heard, verdict: c.Verdict}
+func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
+	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
 	if v.Allowed {
 		if v.Remaining > 0 || v.Rule.Constants().Extra > 0 {

@@ -12,6 +12,7 @@ import (
 // A part is one charge of a decision.
 type part struct {
 	key         cacheKey
+	cached      bool   // there is an entry
 	adjustments uint64 // the count before the Store is asked
 }
 
@@ -53,7 +54,7 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 		c := &charges[i]
 		c.Verdict = driver.Verdict{Rule: c.Rule, Allowed: true, Unknown: true}
 		e, ok := s.entries.GetIfPresent(parts[i].key)
-		if !ok || c.Rule.Shadow() {
+		if parts[i].cached = ok; !ok || c.Rule.Shadow() {
 			continue
 		}
 		if now == 0 {
@@ -97,16 +98,16 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 	if err := s.next.Take(ctx, charges); err != nil {
 		return err
 	}
-	heard := s.now()
 	for i := range charges {
 		c, p := &charges[i], &parts[i]
 		if c.Rule.Shadow() {
 			continue
 		}
-		if _, ok := s.entries.GetEntryQuietly(p.key); ok && c.Verdict.Allowed {
+		if p.cached && c.Verdict.Allowed {
 			s.entries.Invalidate(p.key) // denials of larger costs may last longer now
 		}
-		if d, ok := newDenial(c, sent, heard, s.maxAge); ok {
+		if d, ok := newDenial(c, sent, s.maxAge); ok {
+			d.heard = s.now()
 			s.remember(*p, d)
 		}
 	}
