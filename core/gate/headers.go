@@ -13,7 +13,8 @@ import (
 // Beside any of them, a request that was let through beyond a soft limit
 // ([core.Rule.Soft]) has X-RateLimit-Soft: a List of Strings (RFC 9651) with the
 // names of the rules whose limit that is. The handler finds it in the header of its
-// answer. No field tells about a [core.Rule.Shadow].
+// answer. No field tells about a [core.Rule.Shadow], nor about a rule whose [core.State]
+// is unknown.
 type HeaderVersion uint8
 
 const (
