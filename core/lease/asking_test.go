@@ -269,6 +269,22 @@ func TestOverDenycache(t *testing.T) {
 	})
 }
 
+// A rule that the Store behind was not asked about is not known to be used up.
+func TestStore_Take_unknownVerdict(t *testing.T) {
+	bubble(t, func(r *rig) {
+		s := lease.New(denycache.New(r))
+		defer s.Close()
+		hot, user := core.FixedWindow("hot", core.PerHour(1000)), core.SlidingLog("user", core.PerHour(5))
+		r.admit(r.limiter(s, user), 5)
+		if d := r.ask(r.limiter(s, user, hot), 1); d.Allowed || !d.State(1).Unknown {
+			t.Fatalf("got %+v, want a denial by user, and hot unknown", d)
+		}
+		if d := r.ask(r.limiter(s, hot), 1); !d.Allowed {
+			t.Errorf("got %+v, want it admitted: 1000 remain", d)
+		}
+	})
+}
+
 // Two limiters that made their rules alike share the tokens, and each decision is about the
 // limiter's own rule.
 func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
