@@ -274,12 +274,11 @@ func TestStore_Take_unknownVerdict(t *testing.T) {
 	bubble(t, func(r *rig) {
 		s := lease.New(denycache.New(r))
 		defer s.Close()
-		full, user := core.FixedWindow("full", core.PerHour(5)), core.SlidingLog("user", core.PerHour(5))
+		full, user := core.FixedWindow("full", core.PerHour(1000)), core.SlidingLog("user", core.PerHour(5))
 		hot := core.FixedWindow("hot", core.PerHour(50_000))
 		r.admit(r.limiter(s, hot), 100)
-		r.admit(r.limiter(s, full), 5)
+		r.drain(r.limiter(s, full))
 		r.admit(r.limiter(s, user), 5)
-		r.ask(r.limiter(s, full), 1)
 		if d := r.ask(r.limiter(s, full, hot, user), 1); d.Allowed || !d.State(1).Unknown {
 			t.Errorf("got %v, want a denial with hot unknown", d)
 		}
