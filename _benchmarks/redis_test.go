@@ -3,8 +3,6 @@ package benchmarks
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,34 +18,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // startRedis starts a server of the benchmark's own, without persistence.
 func startRedis(b *testing.B) *redis.Client {
 	b.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		b.Skip("redis-server is not installed: make test installs it")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = l.Close()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64})
-	b.Cleanup(func() { _ = rdb.Close() })
-	for deadline := time.Now().Add(10 * time.Second); rdb.Ping(ctx).Err() != nil; {
-		if time.Now().After(deadline) {
-			b.Fatal("redis-server does not answer")
-		}
-	}
-	return rdb
+	return redistest.NewServer(b).Client(func(o *redis.Options) { o.PoolSize = 64 })
 }
 
 // cpu is what the server has used so far.

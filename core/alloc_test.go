@@ -11,7 +11,7 @@ import (
 )
 
 // The race detector makes sync.Pool drop what it is given, hence the build tag.
-func TestOneRuleAllocatesNothing(t *testing.T) {
+func TestLimiter_Allow_AllocationsOneRule(t *testing.T) {
 	ctx := context.Background()
 	for _, rule := range []core.Rule{
 		core.TokenBucket("bucket", core.PerSecond(1_000_000)),
@@ -28,7 +28,7 @@ func TestOneRuleAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTwoRulesAllocateTheirStates(t *testing.T) {
+func TestLimiter_Allow_AllocationsTwoRules(t *testing.T) {
 	ctx := context.Background()
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("second", core.PerSecond(10)), core.TokenBucket("hour", core.PerHour(500))))
 	if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "key") }); n > 1 {

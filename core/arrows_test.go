@@ -19,13 +19,13 @@ var allowed = map[string][]string{
 	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/driver", "core/internal/oracle"},
+	"core/storetest":          {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
 	"core/load":               {},
 	"core/failover":           {"core/driver", "core/internal/argument"},
 	"core/lease":              {"core/driver", "core/internal/argument"},
 	"core/denycache":          {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":               {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/problem", "core/gate/internal/request", "keyfunc"},
-	"core/gate/adapter":       {"core", "core/driver", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/problem", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
+	"core/gate":               {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
+	"core/gate/adapter":       {"core", "core/driver", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":      {"core", "core/driver", "core/memstore", "core/gate", "core/gate/adapter", "keyfunc"},
 	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
@@ -35,7 +35,6 @@ var allowed = map[string][]string{
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
 	"core/gate/internal/config":  {"core", "keyfunc"},
-	"core/gate/internal/problem": {},
 	"core/gate/internal/request": {"core"},
 }
 

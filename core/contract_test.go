@@ -12,43 +12,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-// A contractStore is a reference store, which refuses charges that break the contract of
-// [driver.Store]. It also refuses contexts that have ended, and counts the ops.
-type contractStore struct {
-	*reference.Store
-	ops     map[driver.Op]int
-	several int // calls with several charges
-}
-
 var errEndedContext = errors.New("a store was called with a context that had ended")
-
-func (s *contractStore) Take(ctx context.Context, charges []driver.Charge) error {
-	if ctx.Err() != nil {
-		return errEndedContext
-	}
-	s.count(charges)
-	return s.Store.Take(ctx, charges)
-}
-
-func (s *contractStore) Adjust(ctx context.Context, charges []driver.Charge) error {
-	if ctx.Err() != nil {
-		return errEndedContext
-	}
-	s.count(charges)
-	return s.Store.Adjust(ctx, charges)
-}
-
-func (s *contractStore) count(charges []driver.Charge) {
-	for i := range charges {
-		s.ops[charges[i].Op]++
-	}
-	if len(charges) > 1 {
-		s.several++
-	}
-}
 
 // documented are the errors of package core that calls with any arguments may return over a
 // Store that works.
@@ -199,9 +166,19 @@ func TestLimiter_ContractOfStores(t *testing.T) {
 	met := make(map[error]int)
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) {
-			clock := func() int64 { return time.Now().UnixMicro() }
-			s := &contractStore{Store: reference.New(clock), ops: ops}
-			c := newCaller(seed, s, &contractStore{Store: reference.New(clock), ops: ops})
+			var s, other storetest.Fake // which refuse charges that break the contract
+			for _, f := range []*storetest.Fake{&s, &other} {
+				f.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+					if ctx.Err() != nil {
+						return errEndedContext
+					}
+					if len(charges) > 1 {
+						several++
+					}
+					return next(ctx, charges)
+				})
+			}
+			c := newCaller(seed, &s, &other)
 			for i := range 100 {
 				time.Sleep(time.Duration(c.Int64N(int64(300 * time.Millisecond))))
 				err := c.call(t.Context())
@@ -214,7 +191,9 @@ func TestLimiter_ContractOfStores(t *testing.T) {
 					t.Fatalf("seed %d, call %d: expected an error that core documents, got %v", seed, i, err)
 				}
 			}
-			several += s.several
+			for op := driver.Spend; op <= driver.Undo; op++ {
+				ops[op] += s.Charges(op) + other.Charges(op)
+			}
 		})
 	}
 	for op := driver.Spend; op <= driver.Undo; op++ {

@@ -179,6 +179,16 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
+// expand gives every ask its State again, after asks were merged: places has the index of
+// the charge of each.
+func (d *Decision) expand(places []int) {
+	rest := make([]State, len(places)-1)
+	for i := range rest {
+		rest[i] = d.State(places[i+1])
+	}
+	d.rest, d.n = rest, len(places)
+}
+
 // and is the decision that admits what d and o, which both have States, admit.
 func (d Decision) and(o Decision) Decision {
 	rest := slices.Grow(slices.Clone(d.rest), o.n)

@@ -22,13 +22,7 @@ func TestDecision_String(t *testing.T) {
 		l := core.Must(core.New(memstore.New(),
 			core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500))))
 		queue := core.Must(core.New(memstore.New(), core.LeakyBucket("queue", core.PerSecond(10))))
-		ask := func(l *core.Limiter, n int) core.Decision {
-			d, err := l.AllowN(t.Context(), "k", n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
-		}
+		ask := func(l *core.Limiter, n int) core.Decision { return testkit.Ask(t, l, "k", n) }
 		for _, c := range []struct {
 			got       core.Decision
 			want, log string
@@ -87,11 +81,7 @@ func TestState_UsedAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerMinute(10).WithBurst(20)).Soft(50)))
 		for _, c := range []struct{ cost, used int }{{5, 5}, {10, 15}, {10, 20}} {
-			d, err := l.AllowN(t.Context(), "k", c.cost)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s := d.State(0); s.Used() != c.used || s.Limit() != core.PerMinute(10).WithBurst(20) {
+			if s := testkit.Ask(t, l, "k", c.cost).State(0); s.Used() != c.used || s.Limit() != core.PerMinute(10).WithBurst(20) {
 				t.Errorf("%d used of %v, want %d", s.Used(), s.Limit(), c.used)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
@@ -16,9 +15,9 @@ import (
 // [ErrEmptyKey]: it would be one state for all whose key is empty by mistake. All state is
 // in the Store, except for the callers that wait in [Limiter.Wait].
 type Limiter struct {
-	store Store
-	rules []Rule
-	line  line
+	store   Store
+	rules   []Rule
+	waiters waiters
 }
 
 // New returns a Limiter over s that admits an event if every rule does.
@@ -81,21 +80,24 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 // The error says that no decision could be made ([ErrUnavailable], or the error
 // of ctx); the Decision is then zero. Whether an error lets the event through is
 // the caller's choice. The event may have been charged, but never twice.
-func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.take(ctx, key, driver.Spend, 1)
+func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
+	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key})
+	return d, err
 }
 
 // AllowN is Allow for an event that weighs n. Zero takes nothing and is denied while nothing
 // is left, as [Limiter.Peek]; less is an [ErrNegativeCost], and more than the capacity of a
 // rule is denied with [Never].
-func (l *Limiter) AllowN(ctx context.Context, key string, n int) (Decision, error) {
-	return l.take(ctx, key, driver.Spend, n)
+func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, err error) {
+	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
+	return d, err
 }
 
 // Peek says whether Allow would admit an event, and takes nothing. Its States say what is left
 // with the event not taken.
-func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.take(ctx, key, driver.Peek, 1)
+func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
+	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
+	return d, err
 }
 
 // Reset forgets all that key has used of this limiter's rules, and reports whether that was
@@ -141,115 +143,19 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (
 	}
 	b := batches.Get().(*batch)
 	defer b.free()
-	if err := b.add(Ask{Limiter: l, Key: key, Cost: n}, op); err != nil {
+	if err := b.add(&Ask{Limiter: l, Key: key, Cost: n}, op); err != nil {
 		return false, err
 	}
-	if err := adjust(ctx, l.store, b.charges); err != nil {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if err := l.store.Adjust(ctx, b.charges); err != nil {
 		return false, err
 	}
 	for i := range b.charges {
 		found = found || b.charges[i].Verdict.Found
 	}
 	return found, nil
-}
-
-// adjust calls s.Adjust with charges, of which there may be none, unless ctx has ended.
-func adjust(ctx context.Context, s Store, charges []driver.Charge) error {
-	if len(charges) == 0 {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.Adjust(ctx, charges)
-}
-
-func (l *Limiter) take(ctx context.Context, key string, op driver.Op, cost int) (Decision, error) {
-	return l.decide(ctx, Ask{Limiter: l, Key: key}.withCost(cost), op)
-}
-
-func (l *Limiter) decide(ctx context.Context, a Ask, op driver.Op) (d Decision, err error) {
-	b := batches.Get().(*batch)
-	defer b.free()
-	if err = b.add(a, op); err != nil {
-		return d, err
-	}
-	err = b.decide(ctx, l.store, &d)
-	return d, err
-}
-
-// A batch is the charges of one decision.
-type batch struct {
-	charges []driver.Charge
-	rules   []Rule // of the charges
-	room    struct {
-		charges [4]driver.Charge
-		rules   [4]Rule
-	}
-}
-
-// Charges reach the Store through an interface and would be allocated on every
-// call; so they are used again.
-var batches = sync.Pool{New: func() any {
-	b := new(batch)
-	b.charges, b.rules = b.room.charges[:0], b.room.rules[:0]
-	return b
-}}
-
-func (b *batch) free() {
-	if cap(b.charges) > 64 {
-		return
-	}
-	clear(b.charges) // rules may stay: they are few, and the pool forgets them
-	b.charges, b.rules = b.charges[:0], b.rules[:0]
-	batches.Put(b)
-}
-
-// add adds the charges of a, with an op that a.Peek may change. These are all the checks that
-// charges need, with those of addAll and merge: New has checked the rules.
-func (b *batch) add(a Ask, op driver.Op) error {
-	if a.Key == "" {
-		return ErrEmptyKey
-	}
-	if a.Cost < 0 {
-		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
-	}
-	if a.MaxDelay < 0 {
-		return fmt.Errorf("%w: a MaxDelay of %v", ErrInvalidAsk, a.MaxDelay)
-	}
-	cost := max(a.Cost, 1)
-	if a.Peek {
-		op = driver.Peek
-	}
-	for i := range a.Limiter.rules {
-		r, c := a.Limiter.rules[i].inForce(), b.next()
-		b.rules = append(b.rules, r)
-		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, cost, a.MaxDelay
-	}
-	return nil
-}
-
-// next is one more charge, all zero.
-func (b *batch) next() *driver.Charge {
-	n := len(b.charges)
-	if n == cap(b.charges) {
-		b.charges = append(b.charges, driver.Charge{})
-	} else {
-		b.charges = b.charges[:n+1] // free has cleared it
-	}
-	return &b.charges[n]
-}
-
-// decide asks s and sums the answer up in d.
-func (b *batch) decide(ctx context.Context, s Store, d *Decision) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := s.Take(ctx, b.charges); err != nil {
-		return err
-	}
-	d.sum(b.charges, b.rules)
-	return nil
 }
 
 // SharesStore says whether l and o can be asked together in one [AllowTogether].

@@ -12,13 +12,15 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // idle is a signal that all is free.
 func idle() float64 { return 1 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNew_InvalidRules(t *testing.T) {
 	good := core.PerSecond(1)
 	type row struct {
 		rule  core.Rule
@@ -76,7 +78,10 @@ func TestNewRefuses(t *testing.T) {
 		t.Errorf("one name twice: %v", err)
 	}
 	var none *memstore.Store
-	for _, s := range []core.Store{nil, none, funcStore(nil)} {
+	for _, s := range []core.Store{nil, none, struct {
+		core.Store
+		incomparable func()
+	}{}} {
 		if _, err := core.New(s, core.TokenBucket("r", good)); !errors.Is(err, core.ErrNoStore) {
 			t.Errorf("store %T: %v", s, err)
 		}
@@ -87,12 +92,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-type funcStore func()
-
-func (funcStore) Take(context.Context, []driver.Charge) error   { return nil }
-func (funcStore) Adjust(context.Context, []driver.Charge) error { return nil }
-
-func TestNamesBelongToOneDefinition(t *testing.T) {
+func TestNew_RuleConflict(t *testing.T) {
 	s := memstore.New()
 	core.Must(core.New(s, core.TokenBucket("minute", core.PerMinute(100))))
 	core.Must(core.New(s, core.TokenBucket("minute", core.PerMinute(100).WithBurst(100))))
@@ -113,16 +113,11 @@ func TestNamesBelongToOneDefinition(t *testing.T) {
 	core.Must(core.New(memstore.New(), core.TokenBucket("minute", core.PerMinute(5))))
 }
 
-func TestMustPanics(t *testing.T) {
-	defer func() {
-		if text, _ := recover().(string); !strings.HasPrefix(text, "core: Must: ") {
-			t.Errorf("Must panicked with %q", text)
-		}
-	}()
-	core.Must(core.New(nil))
+func TestMust_Error(t *testing.T) {
+	testkit.Panics(t, "core: Must: weir: no usable store: it is nil", func() { core.Must(core.New(nil)) })
 }
 
-func TestZeroDecisionDenies(t *testing.T) {
+func TestDecision_Zero(t *testing.T) {
 	var d core.Decision
 	if d.Allowed || d.Len() != 0 {
 		t.Errorf("the zero decision is %+v", d)
@@ -132,18 +127,14 @@ func TestZeroDecisionDenies(t *testing.T) {
 	}
 }
 
-func TestStrictestRetryAfterWins(t *testing.T) {
+func TestLimiter_Allow_LongestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
-		l := core.Must(core.New(memstore.New(),
-			core.TokenBucket("second", core.PerSecond(1)), core.SlidingLog("hour", core.PerHour(2))))
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("second", core.PerSecond(1)), core.SlidingLog("hour", core.PerHour(2)))
 		for range 2 {
-			if d, _ := l.Allow(ctx, "k"); !d.Allowed {
-				t.Fatalf("denied: %+v", d)
-			}
+			testkit.Admit(t, l, "k", 1)
 			time.Sleep(time.Second)
 		}
-		d, _ := l.AllowN(ctx, "k", 1)
+		d := testkit.Allow(t, l, "k")
 		if want := time.Hour - 2*time.Second; d.Allowed || d.RetryAfter != want {
 			t.Errorf("RetryAfter is %v, want %v", d.RetryAfter, want)
 		}
@@ -151,13 +142,11 @@ func TestStrictestRetryAfterWins(t *testing.T) {
 			t.Errorf("the states are %+v", d)
 		}
 		time.Sleep(d.RetryAfter)
-		if d, _ := l.Allow(ctx, "k"); !d.Allowed {
-			t.Errorf("after RetryAfter: %+v", d)
-		}
+		testkit.Admit(t, l, "k", 1)
 	})
 }
 
-func TestStatesAreInOrder(t *testing.T) {
+func TestDecision_States_InOrderOfAsks(t *testing.T) {
 	s := memstore.New()
 	a := core.Must(core.New(s, core.TokenBucket("a1", core.PerSecond(1)), core.TokenBucket("a2", core.PerSecond(2))))
 	b := core.Must(core.New(s, core.TokenBucket("b1", core.PerSecond(3))))
@@ -183,7 +172,7 @@ func TestStatesAreInOrder(t *testing.T) {
 	}
 }
 
-func TestAllowTogetherRefuses(t *testing.T) {
+func TestAllowTogether_InvalidAsks(t *testing.T) {
 	ctx := context.Background()
 	a := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
 	b := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1))))
@@ -194,6 +183,7 @@ func TestAllowTogetherRefuses(t *testing.T) {
 		"nothing":         {nil, core.ErrInvalidAsk},
 		"no limiter":      {[]core.Ask{{Key: "k"}}, core.ErrInvalidAsk},
 		"no 2nd limiter":  {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Key: "k"}}, core.ErrInvalidAsk},
+		"negative delay":  {[]core.Ask{{Limiter: a, Key: "k", MaxDelay: -1}}, core.ErrInvalidAsk},
 		"two stores":      {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: b, Key: "k", Cost: 1}}, core.ErrInvalidAsk},
 		"a negative cost": {[]core.Ask{{Limiter: a, Key: "k", Cost: 1}, {Limiter: a, Key: "k2", Cost: -1}}, core.ErrNegativeCost},
 	} {
@@ -201,8 +191,8 @@ func TestAllowTogetherRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	if d, _ := a.Peek(ctx, "k"); d.State(0).Remaining != 1 {
-		t.Error("a refused call took something")
+	if got := testkit.Left(t, a, "k"); got != 1 {
+		t.Errorf("after calls that failed %d are left, want 1", got)
 	}
 }
 
@@ -253,12 +243,12 @@ func TestAllowTogether_PeeksThatMeet(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want allowed %v", c.name, d, err, c.want)
 		}
 	}
-	if d, err := l.Peek(t.Context(), "k"); err != nil || d.State(0).Used() != 2 {
-		t.Errorf("%d events are in use (%v), want the 2 that were charged", d.State(0).Used(), err)
+	if got := testkit.Used(t, l, "k")[0]; got != 2 {
+		t.Errorf("%d events are in use, want the 2 that were charged", got)
 	}
 }
 
-func TestAllowTogetherSumsSaturate(t *testing.T) {
+func TestAllowTogether_SumAboveMaxInt(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(10))))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: math.MaxInt - 1}
 	d, err := core.AllowTogether(context.Background(), ask, ask, ask)
@@ -267,21 +257,13 @@ func TestAllowTogetherSumsSaturate(t *testing.T) {
 	}
 }
 
-type brokenStore struct{}
-
-var errBroken = errors.New("broken")
-
-func (*brokenStore) Take(_ context.Context, charges []driver.Charge) error {
-	charges[0].Verdict.Allowed = true
-	return errBroken
-}
-
-func (*brokenStore) Adjust(context.Context, []driver.Charge) error { return errBroken }
-
-func TestAStoreErrorIsNotADecision(t *testing.T) {
-	l := core.Must(core.New(new(brokenStore), core.TokenBucket("r", core.PerSecond(10))))
-	d, err := l.Allow(context.Background(), "k")
-	if !errors.Is(err, errBroken) || d.Allowed || d.Len() != 0 {
-		t.Errorf("%+v, %v", d, err)
+func TestLimiter_Allow_StoreFails(t *testing.T) {
+	broken := errors.New("broken")
+	var store storetest.Fake
+	store.Set(storetest.Lose(broken)) // with an answer that counts for nothing
+	l := core.Must(core.New(&store, core.TokenBucket("r", core.PerSecond(10))))
+	d, err := l.Allow(t.Context(), "k")
+	if !errors.Is(err, broken) || d.Allowed || d.Len() != 0 {
+		t.Errorf("got %+v, %v, want the zero Decision and %v", d, err, broken)
 	}
 }

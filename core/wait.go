@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -49,24 +47,24 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			return ErrNeverAdmitted
 		}
 	}
-	w, err := l.line.join(key, n)
+	w, err := l.waiters.join(key, n)
 	if err != nil {
 		return err
 	}
-	defer l.line.leave(key, w)
-	if err := l.canMake(ctx, key, w); err != nil {
+	defer l.waiters.leave(key, w)
+	if err := l.checkWait(ctx, key, w); err != nil {
 		return err
 	}
 	select {
-	case <-w.turn:
+	case <-w.first:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	for {
-		// From here on, the Store counts the event and the line does not. In between, those
-		// behind expect too little before them, and never too much.
-		l.line.setCost(w, 0)
-		r, err := ReserveTogether(ctx, l.patient(ctx, key, n))
+		// From here on, the Store counts the event and l.waiters does not. In between,
+		// later callers expect too little before them, and never too much.
+		l.waiters.setCost(w, 0)
+		r, err := ReserveTogether(ctx, l.askWithin(ctx, key, n))
 		if err != nil {
 			return err
 		}
@@ -83,40 +81,40 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			}
 			return err
 		}
-		if err := hopeless(ctx, d, 0, n); err != nil {
+		if err := tooLate(ctx, d, 0, n); err != nil {
 			return err
 		}
-		l.line.setCost(w, n)
+		l.waiters.setCost(w, n)
 		if err := sleep(ctx, d.RetryAfter); err != nil {
 			return err
 		}
 	}
 }
 
-// canMake returns ErrDeadlineTooNear if w cannot be admitted before the deadline of ctx,
-// because of those before it in the line.
-func (l *Limiter) canMake(ctx context.Context, key string, w *waiter) error {
+// checkWait returns ErrDeadlineTooNear if w cannot be admitted before the deadline of ctx,
+// because of the callers before it.
+func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	if left(ctx) == Never {
 		return nil
 	}
 	for {
-		ahead := l.line.ahead(key, w)
+		ahead := l.waiters.ahead(key, w)
 		if ahead == 0 {
-			return nil // its turn comes at once, and decides
+			return nil // it is the first, or soon, and its decision tells
 		}
-		d, err := l.decide(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n)}, driver.Peek)
+		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true})
 		if err != nil {
 			return err
 		}
 		// If one of them was admitted meanwhile, it may have been counted twice.
-		if err = hopeless(ctx, d, ahead, w.n); err == nil || l.line.ahead(key, w) == ahead {
+		if err = tooLate(ctx, d, ahead, w.n); err == nil || l.waiters.ahead(key, w) == ahead {
 			return err
 		}
 	}
 }
 
-// patient is the question whether n events can go before ctx ends.
-func (l *Limiter) patient(ctx context.Context, key string, n int) Ask {
+// askWithin returns an Ask for n events that denies those whose delay ends after ctx.
+func (l *Limiter) askWithin(ctx context.Context, key string, n int) Ask {
 	a := Ask{Limiter: l, Key: key, Cost: n}
 	if left := left(ctx); left != Never {
 		a.MaxDelay = max(1, left-time.Microsecond)
@@ -132,9 +130,9 @@ func left(ctx context.Context) time.Duration {
 	return Never
 }
 
-// hopeless returns an error if d says that n events, after ahead others, cannot go before
+// tooLate returns an error if d says that n events, after ahead others, cannot be admitted before
 // ctx ends. d is the decision about all of them together.
-func hopeless(ctx context.Context, d Decision, ahead, n int) error {
+func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
 		if s.Rule.IsShadow() {
@@ -212,74 +210,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// A line is the waiters of each key, in the order of arrival. The zero line is empty.
-type line struct {
-	mu      sync.Mutex
-	waiters map[string][]*waiter
-	n       int
-}
-
-// A waiter is one call of Wait. The first of its key has its turn.
-type waiter struct {
-	turn chan struct{} // closed when it has its turn
-	n    int           // the cost of its event
-	cost int           // n, or 0 while the Store may have counted it; guarded by the line
-}
-
-func (l *line) join(key string, n int) (*waiter, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n == MaxWaiters {
-		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
-	}
-	if l.waiters == nil {
-		l.waiters = make(map[string][]*waiter)
-	}
-	w := &waiter{turn: make(chan struct{}), n: n, cost: n}
-	if len(l.waiters[key]) == 0 {
-		close(w.turn)
-	}
-	l.waiters[key] = append(l.waiters[key], w)
-	l.n++
-	return w, nil
-}
-
-// setCost sets how much of w is still to be charged.
-func (l *line) setCost(w *waiter, cost int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w.cost = cost
-}
-
-// ahead is the cost of the waiters of key before w.
-func (l *line) ahead(key string, w *waiter) (cost int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, o := range l.waiters[key] {
-		if o == w {
-			break
-		}
-		cost = saturated(cost, o.cost)
-	}
-	return cost
-}
-
-// leave takes w out, wherever it stands; if it was the first, the next one has its turn.
-func (l *line) leave(key string, w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiters := l.waiters[key]
-	i := slices.Index(waiters, w)
-	waiters = slices.Delete(waiters, i, i+1)
-	l.n--
-	if len(waiters) == 0 {
-		delete(l.waiters, key)
-		return
-	}
-	if i == 0 {
-		close(waiters[0].turn)
-	}
-	l.waiters[key] = waiters
 }

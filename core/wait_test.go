@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-func waiting(rules ...core.Rule) *core.Limiter {
-	return core.Must(core.New(memstore.New(), rules...))
-}
-
-// Who came first goes first, and everybody goes at the rate.
-func TestWaitIsFirstComeFirstServed(t *testing.T) {
+// Callers are admitted in the order of their calls, at the rate of the rule.
+func TestLimiter_Wait_InOrderOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.TokenBucket("r", core.PerSecond(10).WithBurst(1)))
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerSecond(10).WithBurst(1)))
 		begin := time.Now()
 		var mu sync.Mutex
 		var order []int
@@ -49,14 +46,12 @@ func TestWaitIsFirstComeFirstServed(t *testing.T) {
 }
 
 // A Delay is part of the wait.
-func TestWaitHoldsALeakyBucket(t *testing.T) {
+func TestLimiter_Wait_LeakyBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.LeakyBucket("q", core.PerSecond(10).WithBurst(3)))
+		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(3)))
 		begin := time.Now()
 		for i := range 5 {
-			if err := l.Wait(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.Wait(t.Context(), "k"))
 			if want := time.Duration(i) * 100 * time.Millisecond; time.Since(begin) != want {
 				t.Errorf("departure %d after %v, want %v", i, time.Since(begin), want)
 			}
@@ -64,42 +59,38 @@ func TestWaitHoldsALeakyBucket(t *testing.T) {
 	})
 }
 
-// What waiting cannot change is said at once.
-func TestWaitSaysNoAtOnce(t *testing.T) {
+// Errors that waiting cannot change are returned at once.
+func TestLimiter_WaitN_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.SlidingLog("r", core.PerMinute(5)))
 		begin := time.Now()
-		if err := l.WaitN(t.Context(), "k", 6); !errors.Is(err, core.ErrNeverAdmitted) {
-			t.Errorf("6 of 5: %v", err)
-		}
-		if err := l.WaitN(t.Context(), "k", -1); !errors.Is(err, core.ErrNegativeCost) {
-			t.Errorf("-1: %v", err)
-		}
-		if err := l.WaitN(t.Context(), "k", 5); err != nil {
-			t.Fatal(err)
-		}
-		near, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := l.Wait(near, "k"); !errors.Is(err, core.ErrDeadlineTooNear) {
-			t.Errorf("a deadline that comes with the turn: %v", err)
-		}
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("all that took %v", d)
-		}
-		if err := l.WaitN(t.Context(), "k", 0); err != nil || time.Since(begin) != 0 {
-			t.Errorf("nothing: %v after %v", err, time.Since(begin))
-		}
-		enough, cancel := context.WithTimeout(t.Context(), time.Minute+time.Nanosecond)
-		defer cancel()
-		if err := l.Wait(enough, "k"); err != nil || time.Since(begin) != time.Minute {
-			t.Errorf("just enough: %v after %v", err, time.Since(begin))
+		l := testkit.Limiter(t, memstore.New(), core.SlidingLog("r", core.PerMinute(5)))
+		for _, step := range []struct {
+			name    string
+			cost    int
+			timeout time.Duration
+			want    error
+			took    time.Duration
+		}{
+			{"6 of 5", 6, time.Hour, core.ErrNeverAdmitted, 0},
+			{"a negative cost", -1, time.Hour, core.ErrNegativeCost, 0},
+			{"5 of 5", 5, time.Hour, nil, 0},
+			{"a deadline that comes with the turn", 1, time.Minute, core.ErrDeadlineTooNear, 0},
+			{"no cost", 0, time.Minute, nil, 0},
+			{"a deadline just after the turn", 1, time.Minute + time.Nanosecond, nil, time.Minute},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), step.timeout)
+			defer cancel()
+			err := l.WaitN(ctx, "k", step.cost)
+			if took := time.Since(begin); !errors.Is(err, step.want) || err != nil && step.want == nil || took != step.took {
+				t.Errorf("%s: got %v after %v, want %v after %v", step.name, err, took, step.want, step.took)
+			}
 		}
 	})
 }
 
 // Callers that cannot be admitted before their deadline, because of those ahead of them in
 // this process, are told so at once. The others are admitted.
-func TestWait_DeadlineBehindOthers(t *testing.T) {
+func TestLimiter_Wait_DeadlineBehindOthers(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		rules    []core.Rule
@@ -124,7 +115,7 @@ func TestWait_DeadlineBehindOthers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := waiting(c.rules...)
+				l := testkit.Limiter(t, memstore.New(), c.rules...)
 				ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
 				defer cancel()
 				begin := time.Now()
@@ -154,7 +145,7 @@ func TestWait_DeadlineBehindOthers(t *testing.T) {
 
 // An empty key would be one state for everybody whose key is empty by mistake.
 func TestLimiter_EmptyKey(t *testing.T) {
-	ctx, l := t.Context(), waiting(core.TokenBucket("r", core.PerSecond(1)))
+	ctx, l := t.Context(), testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerSecond(1)))
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -176,18 +167,16 @@ func TestLimiter_EmptyKey(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrEmptyKey", c.name, err)
 		}
 	}
-	if d, err := l.Peek(ctx, "k"); err != nil || d.State(0).Remaining != 1 {
-		t.Errorf("the other key of the decision: got %v, %v, want 1 left", d, err)
+	if got := testkit.Left(t, l, "k"); got != 1 {
+		t.Errorf("the other key of the decision has %d left, want 1", got)
 	}
 }
 
-// Who leaves takes nothing, and holds nobody up.
-func TestWaitLeaves(t *testing.T) {
+// A caller that leaves takes nothing, and does not delay those behind it.
+func TestLimiter_Wait_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.TokenBucket("r", core.PerSecond(1)))
-		if err := l.Wait(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerSecond(1)))
+		testkit.Must(t, l.Wait(t.Context(), "k"))
 		begin := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 3)
@@ -206,19 +195,17 @@ func TestWaitLeaves(t *testing.T) {
 			t.Errorf("one who stayed: %v after %v", err, time.Since(begin))
 		}
 		time.Sleep(time.Second)
-		if d, _ := l.Peek(t.Context(), "k"); d.State(0).Remaining != 1 {
-			t.Errorf("%d are left, want 1", d.State(0).Remaining)
+		if got := testkit.Left(t, l, "k"); got != 1 {
+			t.Errorf("%d are left, want 1", got)
 		}
 	})
 }
 
-// The line is bounded, and one key does not wait for another.
-func TestWaitIsBounded(t *testing.T) {
+// The callers that wait are bounded in number, and one key does not wait for another.
+func TestLimiter_Wait_TooManyWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.TokenBucket("r", core.PerHour(1)))
-		if err := l.Wait(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerHour(1)))
+		testkit.Must(t, l.Wait(t.Context(), "k"))
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range core.MaxWaiters {
@@ -241,14 +228,12 @@ func TestWaitIsBounded(t *testing.T) {
 	})
 }
 
-// Who leaves while its event is held leaves nothing taken, as long as it is the last
-// of the queue.
-func TestWaitGivesBack(t *testing.T) {
+// A caller that leaves while its event is held leaves nothing taken, if it is the last of
+// the queue.
+func TestLimiter_Wait_CancelledInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting(core.LeakyBucket("queue", core.PerSecond(1).WithBurst(10)), core.SlidingLog("day", core.PerDay(100)))
-		if err := l.Wait(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("queue", core.PerSecond(1).WithBurst(10)), core.SlidingLog("day", core.PerDay(100)))
+		testkit.Must(t, l.Wait(t.Context(), "k"))
 		for range 5 {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -259,9 +244,33 @@ func TestWaitGivesBack(t *testing.T) {
 				t.Errorf("Wait: %v", err)
 			}
 		}
-		d, err := l.Peek(t.Context(), "k")
-		if err != nil || d.State(0).Remaining != 9 || d.State(1).Remaining != 99 {
-			t.Errorf("%+v, %v: want 9 places and 99 events left", d, err)
+		if got := testkit.Used(t, l, "k"); got[0] != 1 || got[1] != 1 {
+			t.Errorf("%v are in use, want 1 of each rule", got)
+		}
+	})
+}
+
+// A caller whose departure is after its deadline is not queued.
+func TestLimiter_Wait_DepartureAfterDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("r", core.PerSecond(1).WithBurst(5)))
+		testkit.Admit(t, l, "k", 3)
+		begin := time.Now()
+		for _, step := range []struct {
+			timeout time.Duration
+			want    error
+			took    time.Duration
+			left    int
+		}{{2500 * time.Millisecond, core.ErrDeadlineTooNear, 0, 2}, {3500 * time.Millisecond, nil, 3 * time.Second, 4}} {
+			ctx, cancel := context.WithTimeout(t.Context(), step.timeout)
+			defer cancel()
+			err := l.Wait(ctx, "k")
+			if took := time.Since(begin); !errors.Is(err, step.want) || took != step.took {
+				t.Errorf("a departure in 3s, a deadline in %v: got %v after %v, want %v after %v", step.timeout, err, took, step.want, step.took)
+			}
+			if got := testkit.Left(t, l, "k"); got != step.left {
+				t.Errorf("a deadline in %v: %d are left, want %d", step.timeout, got, step.left)
+			}
 		}
 	})
 }

@@ -29,9 +29,10 @@ const name = "echolimit"
 // with [gate.FromContext] in c.Request().Context().
 //
 // If not, it returns an *echo.HTTPError whose Message is a *[gate.Problem]. The
-// header fields are set, except Content-Type, and nothing is written: the answer
-// is up to the HTTPErrorHandler of the application. Echo's default one sends the
-// problem document, also where a handler of one's own passes on to it.
+// header fields are set, except Content-Type, and nothing is written: status, body and media
+// type are up to the HTTPErrorHandler of the application. Echo's default one sends the
+// problem document as application/json. A handler that chooses another media type is in
+// the second example.
 //
 // With [gate.RefundIf], the Writer of c.Response() is wrapped. If the handler returns
 // an error and nothing is written, the request is given back or not when the answer
@@ -47,17 +48,18 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r, outcome, refused := g.Admit(&view{c}, c.Response().Header(), c.Request())
+			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request())
 			c.SetRequest(r)
 			switch {
-			case refused == nil && outcome == nil:
+			case rejection == nil && outcome == nil:
 				return next(c)
-			case refused == nil:
+			case rejection == nil:
 				return run(outcome, c, next)
-			case onDenied != nil && refused.Denied():
-				return onDenied(c, refused.Decision)
+			case onDenied != nil && rejection.Denied():
+				return onDenied(c, rejection.Decision)
 			}
-			return httpError(c, refused.Problem)
+			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
+			return &echo.HTTPError{Code: rejection.Problem.Status, Message: rejection.Problem}
 		}
 	}
 }

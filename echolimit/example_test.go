@@ -36,7 +36,7 @@ func ExampleNew() {
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Policy \"api\" allows 1 request per 60 s. Retry in 60 s.","instance":"/","violated-policies":["api"]}
 }
 
-// An application's own error handler reads the problem and answers as it likes.
+// The error handler of an application chooses the media type: here that of RFC 9457.
 func ExampleNew_errorHandler() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
@@ -46,9 +46,8 @@ func ExampleNew_errorHandler() {
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		var he *echo.HTTPError
 		if errors.As(err, &he) {
-			if p, ok := he.Message.(*gate.Problem); ok {
-				_ = c.String(he.Code, p.Detail+"\n")
-				return
+			if _, ok := he.Message.(*gate.Problem); ok {
+				c.Response().Header().Set("Content-Type", gate.ProblemMediaType)
 			}
 		}
 		e.DefaultHTTPErrorHandler(err, c)
@@ -57,11 +56,11 @@ func ExampleNew_errorHandler() {
 	for range 2 {
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		fmt.Print(w.Code, " ", w.Body)
+		fmt.Println(w.Code, w.Header().Get("Content-Type"))
 	}
 	// Output:
-	// 200 hello
-	// 429 Policy "api" allows 1 request per 60 s. Retry in 60 s.
+	// 200 text/plain; charset=UTF-8
+	// 429 application/problem+json
 }
 
 // An answer for denied requests only.

@@ -27,7 +27,7 @@ const name = "ginlimit"
 // New returns a middleware that asks l whether the key of a request is within
 // its limits. If so, the next handler runs, and finds the decision with
 // [gate.FromContext], given the *gin.Context or c.Request.Context(). If not, the
-// request is aborted and answered, and c.Errors has a [*gate.Refusal] of type
+// request is aborted and answered, and c.Errors has a [*gate.Rejection] of type
 // gin.ErrorTypePublic: errors.Is(c.Errors.Last(), gate.ErrDenied). The answer is
 // complete then: c.Writer drops what middlewares around this one add to it, such as
 // the document that gin.ErrorLogger writes for every entry of c.Errors.
@@ -48,22 +48,22 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 	// A *gin.Context asks the context of its request only if the engine is told to.
 	adapter.RegisterRequestKey(gin.ContextRequestKey)
 	return func(c *gin.Context) {
-		r, outcome, refused := g.Admit(c, c.Writer.Header(), c.Request)
+		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request)
 		c.Request = r
-		if refused == nil {
+		if rejection == nil {
 			run(outcome, c)
 			return
 		}
 		c.Abort()
 		// Not c.Error, which would take a *gin.Error that a key function wrapped.
-		c.Errors = append(c.Errors, &gin.Error{Err: refused, Type: gin.ErrorTypePublic})
-		if onDenied != nil && refused.Denied() {
-			onDenied(c, refused.Decision)
+		c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
+		if onDenied != nil && rejection.Denied() {
+			onDenied(c, rejection.Decision)
 			if !c.Writer.Written() {
 				return
 			}
 		} else {
-			adapter.WriteProblem(c.Writer, r, refused.Problem)
+			adapter.WriteProblem(c.Writer, r, rejection.Problem)
 		}
 		c.Writer = answered{c.Writer}
 	}

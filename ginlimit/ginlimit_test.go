@@ -19,6 +19,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/gatetest"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/ginlimit"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -79,12 +80,12 @@ func TestAbort(t *testing.T) {
 	if got.Code != 429 || ran != 1 || !aborted || len(errs) != 1 {
 		t.Fatalf("status %d, the handler ran %d times, aborted %v, errors %v", got.Code, ran, aborted, errs)
 	}
-	var refusal *gate.Refusal
-	if !errors.Is(errs[0], gate.ErrDenied) || !errors.As(errs[0], &refusal) || !errs[0].IsType(gin.ErrorTypePublic) {
+	var rejection *gate.Rejection
+	if !errors.Is(errs[0], gate.ErrDenied) || !errors.As(errs[0], &rejection) || !errs[0].IsType(gin.ErrorTypePublic) {
 		t.Errorf("the error is %#v", errs[0])
 	}
-	if refusal.Problem.Violated[0] != "times" || refusal.Decision.Len() != 1 {
-		t.Errorf("the refusal is %+v", refusal)
+	if rejection.Problem.Violated[0] != "times" || rejection.Decision.Len() != 1 {
+		t.Errorf("the rejection is %+v", rejection)
 	}
 	const text = `weir: 429: Policy "times" allows 1 request per 86400 s. Retry in 86400 s.`
 	if errs[0].Error() != text {
@@ -125,7 +126,7 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
-// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+// TestOnDeniedIsForDenials checks that rejections keep their answer.
 func TestOnDeniedIsForDenials(t *testing.T) {
 	answer := ginlimit.OnDenied(func(*gin.Context, core.Decision) { t.Error("called") })
 	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }
@@ -145,7 +146,7 @@ func TestNew_ErrorMiddleware(t *testing.T) {
 	if _, err := spent.Allow(t.Context(), "192.0.2.1"); err != nil {
 		t.Fatal(err)
 	}
-	down := core.Must(core.New(broken{}, core.SlidingLog("times", core.PerDay(1))))
+	down := core.Must(core.New(new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable)), core.SlidingLog("times", core.PerDay(1))))
 	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 	all := func(int) bool { return true }
 	answers := []struct {
@@ -222,12 +223,6 @@ func TestNew_ErrorMiddleware(t *testing.T) {
 	}
 }
 
-// A broken Store cannot decide.
-type broken struct{ core.Store }
-
-func (broken) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
-func (broken) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }
-
 // A buffer keeps the answer until it is sent.
 type buffer struct {
 	gin.ResponseWriter
@@ -294,26 +289,14 @@ func TestFromContext(t *testing.T) {
 	get(plain)
 }
 
-// A witness is a Store that keeps the context it was called with.
-type witness struct {
-	core.Store
-	ctx context.Context
-}
-
-func (w *witness) Take(ctx context.Context, charges []driver.Charge) error {
-	w.ctx = ctx
-	return w.Store.Take(ctx, charges)
-}
-
-func (w *witness) Adjust(ctx context.Context, charges []driver.Charge) error {
-	w.ctx = ctx
-	return w.Store.Adjust(ctx, charges)
-}
-
 // TestContexts checks who gets which context: the pool of Gin uses a
 // *gin.Context again, so a Store must not get it.
 func TestContexts(t *testing.T) {
-	store := &witness{Store: memstore.New()}
+	var got context.Context
+	store := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		got = ctx
+		return next(ctx, charges)
+	})
 	l := core.Must(core.New(store, core.SlidingLog("r", core.PerDay(9))))
 	signIn := func(c *gin.Context) { c.Set("user", "ann") }
 	user := keyfunc.ContextSubject("user")
@@ -326,8 +309,8 @@ func TestContexts(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, r)
-	if w.Code != 200 || store.ctx != r.Context() {
-		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, store.ctx)
+	if w.Code != 200 || got != r.Context() {
+		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
 	}
 	if _, isGin := ctx.(*gin.Context); !isGin {
 		t.Errorf("the key function got a %T", ctx)

@@ -36,17 +36,17 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 			panic(name + ": New: handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r, outcome, refused := g.Admit(r.Context(), w.Header(), r)
+			r, outcome, rejection := g.Admit(r.Context(), w.Header(), r)
 			switch {
-			case refused == nil && outcome == nil:
+			case rejection == nil && outcome == nil:
 				next.ServeHTTP(w, r)
-			case refused == nil:
+			case rejection == nil:
 				w := outcome.Watch(w)
 				outcome.Run(func() bool { next.ServeHTTP(w, r); return true })
-			case onDenied != nil && refused.Denied():
-				onDenied(w, r, refused.Decision)
+			case onDenied != nil && rejection.Denied():
+				onDenied(w, r, rejection.Decision)
 			default:
-				adapter.WriteProblem(w, r, refused.Problem)
+				adapter.WriteProblem(w, r, rejection.Problem)
 			}
 		})
 	}

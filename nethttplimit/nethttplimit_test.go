@@ -60,7 +60,7 @@ func TestOnDenied(t *testing.T) {
 	}
 }
 
-// TestOnDeniedIsForDenials checks that the other refusals keep their answer.
+// TestOnDeniedIsForDenials checks that rejections keep their answer.
 func TestOnDeniedIsForDenials(t *testing.T) {
 	answer := nethttplimit.OnDenied(func(http.ResponseWriter, *http.Request, core.Decision) { t.Error("called") })
 	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }

@@ -44,6 +44,7 @@ const (
 // An appConfig is what an instance is told by its parent.
 type appConfig struct {
 	Redis   []string
+	Proxies map[string]string // the address to dial instead of each of Redis
 	Cluster bool
 	Fault   string // what is wrong with the application, to see that the suite finds it
 }
@@ -92,11 +93,14 @@ const readTimeout = 500 * time.Millisecond
 // newApp is the application: limits in Redis, and in the memory of the instance while
 // that is away.
 func newApp(c appConfig) http.Handler {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, c.Proxies[addr])
+	}
 	var rdb redis.UniversalClient
 	if c.Cluster {
-		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Redis, DialerRetries: 1, ReadTimeout: readTimeout})
+		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Redis, Dialer: dial, DialerRetries: 1, ReadTimeout: readTimeout})
 	} else {
-		rdb = redis.NewClient(&redis.Options{Addr: c.Redis[0], DialerRetries: 1, ReadTimeout: readTimeout})
+		rdb = redis.NewClient(&redis.Options{Addr: c.Redis[0], Dialer: dial, DialerRetries: 1, ReadTimeout: readTimeout})
 	}
 	share := instances
 	if c.Fault == noShare {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +71,7 @@ func until(check func() error) error {
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; <-tick.C {
 		err := check()
-		if err == nil || errors.Is(err, errForeign) || time.Now().After(deadline) {
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
 	}

@@ -30,11 +30,11 @@ const (
 var faults = []fault{
 	{name: "Redis killed, started again", begin: all(kill), end: startAll, forgets: true, forms: short | long | cluster},
 	{name: "one master killed, started again", begin: first(kill), end: startFirst, forgets: true, partial: true, forms: cluster},
-	{name: "Redis frozen", begin: all((*server).freeze), end: all((*server).thaw), forms: short | long | cluster},
-	{name: "one master frozen", begin: first((*server).freeze), end: first((*server).thaw), partial: true, forms: cluster},
-	{name: "network 50 ms slower", begin: slow(50 * time.Millisecond), end: slow(0), forms: short | long | cluster},
-	{name: "network 500 ms slower", begin: slow(500 * time.Millisecond), end: slow(0), forms: short | long | cluster},
-	{name: "network silent", begin: drop(true), end: drop(false), forms: short | long | cluster},
+	{name: "Redis frozen", begin: all(freeze), end: all(thaw), forms: short | long | cluster},
+	{name: "one master frozen", begin: first(freeze), end: first(thaw), partial: true, forms: cluster},
+	{name: "network 50 ms slower", begin: slow(50 * time.Millisecond), end: all(pass), forms: short | long | cluster},
+	{name: "network 500 ms slower", begin: slow(500 * time.Millisecond), end: all(pass), forms: short | long | cluster},
+	{name: "network silent", begin: all(drop), end: all(pass), forms: short | long | cluster},
 	{name: "connections cut, 10 times a second", begin: all(cut), repeat: all(cut), end: nothing, forms: short | long | cluster},
 	{name: "connections refused", begin: all(refuse), end: all(allow), forms: long},
 	{name: "an instance killed, started again", begin: killInstance, end: startInstance, restarts: true, forms: short | long | cluster},
@@ -54,57 +54,71 @@ func first(f func(*server) error) func(*fleet) error {
 }
 
 func kill(s *server) error {
-	s.stop()
-	return nil
+	err := s.Stop()
+	s.proxy.Refuse()
+	return err
+}
+
+func start(s *server) error {
+	if err := s.Start(); err != nil {
+		return err
+	}
+	return s.proxy.Listen()
 }
 
 func startAll(f *fleet) error {
-	if err := all((*server).start)(f); err != nil {
+	if err := all(start)(f); err != nil {
 		return err
 	}
 	return f.serves()
 }
 
 func startFirst(f *fleet) error {
-	if err := first((*server).start)(f); err != nil {
+	if err := first(start)(f); err != nil {
 		return err
 	}
 	return f.serves()
 }
 
-// serves waits until a Cluster says that it serves all slots.
+// serves waits until a Cluster serves all slots.
 func (f *fleet) serves() error {
-	if !f.config.Cluster {
+	if f.cluster == nil {
 		return nil
 	}
-	return each(f.servers, complete)
+	return f.cluster.WaitReady()
 }
+
+func freeze(s *server) error { return s.Pause() }
+func thaw(s *server) error   { return s.Resume() }
 
 func slow(d time.Duration) func(*fleet) error {
 	return all(func(s *server) error {
-		s.proxy.slow(d)
+		s.proxy.Delay(d)
 		return nil
 	})
 }
 
-func drop(on bool) func(*fleet) error {
-	return all(func(s *server) error {
-		s.proxy.drop(on)
-		return nil
-	})
+func drop(s *server) error {
+	s.proxy.Drop()
+	return nil
+}
+
+func pass(s *server) error {
+	s.proxy.Pass()
+	return nil
 }
 
 func cut(s *server) error {
-	s.proxy.cut()
+	s.proxy.Cut()
 	return nil
 }
 
 func refuse(s *server) error {
-	s.proxy.down()
+	s.proxy.Refuse()
 	return nil
 }
 
-func allow(s *server) error { return s.proxy.up() }
+func allow(s *server) error { return s.proxy.Listen() }
 
 func flush(s *server) error { return s.do("script", "flush") }
 

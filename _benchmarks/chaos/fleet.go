@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A fleet is the instances of the application, on one Redis or one Cluster.
 type fleet struct {
 	config  appConfig
 	servers []*server
+	cluster *redistest.Cluster // of the servers; nil if there is one
 	all     []*instance
 }
 
@@ -31,13 +33,10 @@ type instance struct {
 
 // startFleet starts Redis and the application. On an error nothing is left.
 func startFleet(cluster bool, fault string) (*fleet, error) {
-	servers, err := startRedis(cluster)
-	if err != nil {
+	f := &fleet{config: appConfig{Cluster: cluster, Fault: fault}}
+	if err := f.startRedis(); err != nil {
+		f.close()
 		return nil, err
-	}
-	f := &fleet{config: appConfig{Cluster: cluster, Fault: fault}, servers: servers}
-	for _, s := range servers {
-		f.config.Redis = append(f.config.Redis, loopback(s.proxy.port))
 	}
 	for range instances {
 		i := new(instance)
@@ -54,7 +53,7 @@ func (f *fleet) close() {
 	for _, i := range f.all {
 		i.child.end()
 	}
-	closeAll(f.servers)
+	f.closeRedis()
 }
 
 func (i *instance) start(c appConfig) error {

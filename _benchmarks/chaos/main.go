@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"regexp"
 	"slices"
@@ -85,9 +84,6 @@ func run(ctx context.Context, w io.Writer, args []string) error {
 	match, err := regexp.Compile(*only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
-	}
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		return errors.New("redis-server is not in PATH: make deps installs it")
 	}
 	p := plan{forms: []form{short}, rate: *rate, only: match, wrong: *wrong}
 	if *isLong {

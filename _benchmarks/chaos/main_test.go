@@ -5,12 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -22,22 +23,10 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-func needRedis(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		return
-	}
-	const need = "this test needs a real Redis, and redis-server is not in PATH"
-	if os.Getenv("WEIR_REQUIRE_REDIS") == "1" {
-		t.Fatalf("%s (WEIR_REQUIRE_REDIS=1 does not allow a skip)", need)
-	}
-	t.Skipf("SKIPPED: %s", need)
-}
-
 // The promises are kept, and the table tells about it.
 func TestPromises(t *testing.T) {
 	t.Parallel()
-	needRedis(t)
+	redistest.Require(t)
 	var out strings.Builder
 	if err := run(t.Context(), &out, []string{"-only", "Redis killed"}); err != nil {
 		t.Errorf("%v\n%s", err, &out)
@@ -53,7 +42,7 @@ func TestPromises(t *testing.T) {
 
 // An application that breaks the promises is found.
 func TestBrokenApplications(t *testing.T) {
-	needRedis(t)
+	redistest.Require(t)
 	for _, c := range []struct{ wrong, want string }{
 		{noShare, "has admitted"},
 		{noFailover, "requests failed"},
@@ -69,7 +58,7 @@ func TestBrokenApplications(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	needRedis(t)
+	redistest.Require(t)
 	for _, args := range [][]string{
 		{"-rate", "399"}, {"-rate", "5001"}, {"-break", "x"}, {"-only", "("}, {"-only", "no such fault"}, {"-only", "one master"},
 	} {
@@ -87,7 +76,7 @@ func TestArguments(t *testing.T) {
 // Whatever is started is ended, frozen or not.
 func TestEverythingEnds(t *testing.T) {
 	t.Parallel()
-	needRedis(t)
+	redistest.Require(t)
 	for _, onCluster := range []bool{false, true} {
 		f, err := startFleet(onCluster, "")
 		if err != nil {
@@ -95,12 +84,12 @@ func TestEverythingEnds(t *testing.T) {
 		}
 		var pids []int
 		for _, s := range f.servers {
-			pids = append(pids, s.pid)
+			pids = append(pids, s.PID())
 		}
 		for _, i := range f.all {
 			pids = append(pids, i.child.cmd.Process.Pid)
 		}
-		if err := f.servers[0].freeze(); err != nil {
+		if err := f.servers[0].Pause(); err != nil {
 			t.Error(err)
 		}
 		if err := killInstance(f); err != nil {
@@ -110,14 +99,6 @@ func TestEverythingEnds(t *testing.T) {
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("process %d is still there: %v", pid, err)
-			}
-		}
-		for _, s := range f.servers {
-			if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
-				t.Errorf("%s is still there: %v", s.dir, err)
-			}
-			if !free(s.proxy.port) {
-				t.Errorf("port %d is still taken", s.proxy.port)
 			}
 		}
 	}

@@ -5,62 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A server is a Redis that is measured.
 type server struct {
 	addr  string
-	admin *redis.Client // for what is not measured
-	own   []*exec.Cmd   // none if it is somebody else's
+	admin *redis.Client       // for what is not measured
+	own   []*redistest.Server // none if it is somebody else's
 }
 
 // connect finds the server at addr, or starts one if addr is empty.
 func connect(ctx context.Context, addr string) (*server, error) {
 	s := &server{addr: addr}
 	if addr == "" {
-		var err error
-		if s.addr, err = s.start(); err != nil {
+		if err := s.start(); err != nil {
 			return nil, err
 		}
+		s.addr = s.own[0].Addr
 	}
 	s.admin = s.client(4)
-	if err := s.ready(ctx); err != nil {
-		s.stop()
-		return nil, err
-	}
 	if n, err := s.admin.DBSize(ctx).Result(); err != nil || n > 0 {
-		s.addr = "" // it is not ours to empty
-		s.stop()
-		return nil, errors.Join(fmt.Errorf("the Redis at %s holds %d keys: an empty one is needed", addr, n), err)
+		s.close()
+		return nil, errors.Join(fmt.Errorf("the Redis at %s holds %d keys: an empty one is needed", s.addr, n), err)
 	}
 	return s, nil
 }
 
-// start starts a server without persistence on a free port of this machine. It is
-// ended with s.
-func (s *server) start(args ...string) (addr string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+func (s *server) start(args ...string) error {
+	own, err := redistest.StartServer(args...)
+	if err == nil {
+		s.own = append(s.own, own)
 	}
-	addr = l.Addr().String()
-	_, port, err := net.SplitHostPort(addr)
-	if err = errors.Join(err, l.Close()); err != nil {
-		return "", err
-	}
-	args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", os.TempDir()}, args...)
-	cmd := exec.Command("redis-server", args...)
-	if err = cmd.Start(); err == nil {
-		s.own = append(s.own, cmd)
-	}
-	return addr, err
+	return err
 }
 
 // replicate gives a server of its own a replica, and waits until that has all.
@@ -69,7 +52,7 @@ func (s *server) replicate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = s.start("--replicaof", host, port, "--repl-diskless-load", "on-empty-db"); err != nil {
+	if err = s.start("--replicaof", host+" "+port, "--repl-diskless-load", "on-empty-db"); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -83,25 +66,19 @@ func (s *server) replicate(ctx context.Context) error {
 	}
 }
 
-func (s *server) ready(ctx context.Context) error {
-	for deadline := time.Now().Add(15 * time.Second); ; {
-		err := s.admin.Ping(ctx).Err()
-		if err == nil || ctx.Err() != nil || len(s.own) == 0 || time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
 // stop ends a server that was started here, and empties one that was not.
 func (s *server) stop() {
-	for _, cmd := range s.own {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed, and says so
+	if len(s.own) == 0 {
+		_ = s.empty(context.Background())
 	}
-	if len(s.own) == 0 && s.addr != "" {
-		_ = s.admin.FlushAll(context.Background()).Err()
-	}
+	s.close()
+}
+
+func (s *server) close() {
 	_ = s.admin.Close()
+	for _, own := range s.own {
+		own.Close()
+	}
 }
 
 // client is a client as an application process has it.

@@ -58,18 +58,18 @@ func newRouter() http.Handler {
 	return e
 }
 
-// errorHandler is where refused requests end up, for the limiter returns an
-// *echo.HTTPError and writes nothing itself. Header fields are set already. An
-// application without a handler of its own gets the same answer: Echo's default
-// one sends the problem document.
+// errorHandler answers denied and rejected requests: the limiter returns an
+// *echo.HTTPError and writes nothing. The other header fields are set already. In an
+// application without a handler of its own, Echo's default one sends the problem
+// document as application/json.
 func errorHandler(e *echo.Echo) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		var he *echo.HTTPError
 		if errors.As(err, &he) {
 			if p, ok := he.Message.(*gate.Problem); ok {
-				// The place to count refusals, or to send a document of your own
+				// The place to count denials, or to send a document of your own
 				// instead: c.JSON(p.Status, ...).
-				c.Response().Header().Set("X-Refused-By", "limiter")
+				c.Response().Header().Set(echo.HeaderContentType, gate.ProblemMediaType)
 				log.Printf("%s %s: %d: %s", c.Request().Method, c.Path(), p.Status, p)
 			}
 		}
@@ -115,7 +115,7 @@ const try = `
   curl -i http://ADDR/
   # signing in: 3 a minute, then an answer of its own
   for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; done
-  # reports: 2 a minute for each user; the refusal goes through the HTTPErrorHandler
+  # reports: 2 a minute for each user; the denial goes through the HTTPErrorHandler
   for i in $(seq 3); do curl -s -i -H 'X-API-Key: key-of-alice' http://ADDR/report; done
   curl -i -H 'X-API-Key: key-of-bob' http://ADDR/report
   # all routes together: 20 a minute

@@ -6,42 +6,28 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-var errTake, errProbe = errors.New("take"), errors.New("probe")
-
-// A taker is a Store that keeps its charges, a prober one that can be probed.
-type taker struct{ charges []driver.Charge }
-
-func (s *taker) Take(_ context.Context, charges []driver.Charge) error {
-	s.charges = charges
-	return errTake
-}
-
-func (s *taker) Adjust(context.Context, []driver.Charge) error { return errTake }
-
-type prober struct {
-	taker
-	probed []driver.Charge
-}
-
-func (s *prober) Probe(_ context.Context, charges []driver.Charge) error {
-	s.probed = charges
-	return errProbe
-}
-
-func TestProbe_CallsProbeOrTake(t *testing.T) {
-	charges := []driver.Charge{{Key: "k", Op: driver.Peek, Cost: 1}}
-	t.Run("Prober", func(t *testing.T) {
-		var s prober
-		if err := driver.Probe(t.Context(), &s, charges); err != errProbe || len(s.probed) != 1 || s.charges != nil {
-			t.Errorf("the error is %v after a Probe of %v and a Take of %v, want one Probe", err, s.probed, s.charges)
+func TestProbe(t *testing.T) {
+	errTake, errProbe := errors.New("take"), errors.New("probe")
+	want := []driver.Charge{{Key: "k", Op: driver.Peek, Cost: 1}}
+	call := func(err error) storetest.Call {
+		return func(_ context.Context, got []driver.Charge) error {
+			if len(got) != 1 || &got[0] != &want[0] {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			return err
 		}
+	}
+	f := &storetest.Fake{OnProbe: call(errProbe)}
+	f.Set(func(ctx context.Context, charges []driver.Charge, _ storetest.Call) error {
+		return call(errTake)(ctx, charges)
 	})
-	t.Run("any other Store", func(t *testing.T) {
-		var s taker
-		if err := driver.Probe(t.Context(), &s, charges); err != errTake || len(s.charges) != 1 {
-			t.Errorf("the error is %v after a Take of %v, want one Take", err, s.charges)
-		}
-	})
+	if err := driver.Probe(t.Context(), f, want); err != errProbe || f.Calls() != 0 {
+		t.Errorf("a Prober: got %v after %d calls of Take, want %v after 0", err, f.Calls(), errProbe)
+	}
+	if err := driver.Probe(t.Context(), struct{ driver.Store }{f}, want); err != errTake || f.Calls() != 1 {
+		t.Errorf("any other Store: got %v after %d calls of Take, want %v after 1", err, f.Calls(), errTake)
+	}
 }

@@ -29,10 +29,8 @@
 // (400, 401, 500 and 503), it forbids caches to keep it (Cache-Control: no-store) and
 // clients to guess its type (X-Content-Type-Options: nosniff).
 //
-// A request that was let through beyond a soft limit says so, with the names of the
-// rules:
-//
-//	X-RateLimit-Soft: "burst"
+// A handler finds in its decision whether the request was let through beyond a soft limit
+// ([core.Decision.Soft]). No field tells that to the client.
 //
 // Of a rule in the shadow ([core.Rule.Shadow]) clients see nothing, neither in fields
 // nor in documents. The handler does: its State is in the decision.

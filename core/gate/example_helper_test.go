@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-// A brokenStore never decides.
-type brokenStore struct{}
-
-func (brokenStore) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
-func (brokenStore) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }
+// unavailable returns a Store that never decides.
+func unavailable() core.Store {
+	return new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable))
+}
 
 // quietly keeps the faults of an example out of the log.
 var quietly = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })

@@ -202,9 +202,9 @@ func ExampleExposeHeaders() {
 	// Output: RateLimit, RateLimit-Policy, Retry-After
 }
 
-// A login is refused while nobody can count the attempts.
+// A login is rejected while nobody can count the attempts.
 func ExampleFailClosed() {
-	login := core.Must(core.New(brokenStore{}, core.SlidingLog("login", core.PerMinute(5))))
+	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)
 
 	w := do(h, "POST", "/login", "Accept", "text/plain")
@@ -228,7 +228,7 @@ func ExampleOnError() {
 		}
 		return status
 	})
-	login := core.Must(core.New(brokenStore{}, core.SlidingLog("login", core.PerMinute(5))))
+	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), onError)(hello)
 
 	fmt.Println(do(h, "GET", "/").Code)

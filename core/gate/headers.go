@@ -8,13 +8,8 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/config"
 )
 
-// A HeaderVersion is a set of fields that tell a client what it has left.
-//
-// Beside any of them, a request that was let through beyond a soft limit
-// ([core.Rule.Soft]) has X-RateLimit-Soft: a List of Strings (RFC 9651) with the
-// names of the rules whose limit that is. The handler finds it in the header of its
-// answer. No field tells about a [core.Rule.Shadow], nor about a rule whose [core.State]
-// is unknown.
+// A HeaderVersion is a set of fields that tell a client what it has left. No field tells about
+// a [core.Rule.Shadow], nor about a rule whose [core.State] is unknown.
 type HeaderVersion uint8
 
 const (
@@ -38,7 +33,7 @@ const (
 
 // Headers selects the fields that tell a client what it has left. The default
 // is [IETFDraft], and whatever else the gates around this one send, so that what
-// they tell stays true; with no versions there are none, and no X-RateLimit-Soft.
+// they tell stays true; with no versions there are none.
 // Retry-After is sent with a denial in any case. Headers panics on an unknown version.
 func Headers(v ...HeaderVersion) Option {
 	var set uint8

@@ -1,11 +1,6 @@
 package gate
 
-import (
-	"encoding/json"
-	"strconv"
-
-	"github.com/weir-go/weir/core/gate/internal/problem"
-)
+import "strconv"
 
 // ProblemMediaType is the media type of a [Problem] in JSON.
 const ProblemMediaType = "application/problem+json"
@@ -35,22 +30,6 @@ type Problem struct {
 	Detail   string   `json:"detail,omitempty"`
 	Instance string   `json:"instance,omitempty"`          // the escaped path of the request, without its query
 	Violated []string `json:"violated-policies,omitempty"` // the names of the rules that denied
-
-	beforeMarshal func() // nil, or set by an adapter
-}
-
-// Package adapter sets beforeMarshal by this function: see adapter.BeforeMarshal.
-func init() {
-	problem.BeforeMarshal = func(p any, f func()) { p.(*Problem).beforeMarshal = f }
-}
-
-// MarshalJSON writes the document.
-func (p *Problem) MarshalJSON() ([]byte, error) {
-	if p.beforeMarshal != nil {
-		p.beforeMarshal()
-	}
-	type document Problem // without this method
-	return json.Marshal((*document)(p))
 }
 
 // String returns the Detail, or the Title or the Status if the ones before are empty.

@@ -2,63 +2,106 @@ package load
 
 import (
 	"runtime"
+	"runtime/metrics"
 	"time"
 )
 
-// A sample is the mean of the time since the one before, so few are enough.
 const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
+	// collectionAge is the time for which the idle share of the last garbage collection counts.
+	// Under load, most services collect more often. After the load the signal can rise that late.
+	collectionAge = 5 * time.Second
 )
 
-// IdleCPU returns a signal for the share of CPU time that is idle, from 0 to 1.
+// IdleCPU returns a signal for the share of CPU time that this process leaves idle, from 0 to 1, of
+// the time that GOMAXPROCS processors have. It is the smaller of two shares:
 //
-// On Linux it is the smallest of
+//   - the CPU time that the operating system has not charged to this process, code in C included.
+//     Every sample renews it.
+//   - the time in which the Go scheduler had nothing to run on its processors
+//     (/cpu/classes/idle:cpu-seconds of runtime/metrics). The runtime renews it at the end of a
+//     garbage collection, and it counts for 5 seconds after that.
 //
-//   - the idle share of the machine, waiting for input and output included (from
-//     /proc/stat);
-//   - what this process leaves of the time that GOMAXPROCS processors have (from
-//     /proc/self/stat);
-//   - what is left of the CPU quota of the control group that the process was in
-//     when IdleCPU was called, and of every group above it that can be seen
-//     (version 2, below /sys/fs/cgroup).
+// IdleCPU does not see other processes of the machine, nor the CPU quota of a container, but their
+// effect on this process: goroutines that wait for a CPU make the second share smaller. So it sees
+// neither of them while this process is idle, or collects garbage less often than every 5 seconds. (Go
+// sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
-// The last two are for containers, where a process is held back by its quota while
-// the machine looks idle. GOMAXPROCS follows the quota, but is not set below 2
-// for it. Version 1 of control groups is not read: a quota below GOMAXPROCS is not
-// seen there.
+// Any func() float64 is a signal, also one that looks at the whole machine:
 //
-// A call that finds the last sample older than 250 ms takes a new one, which costs
-// it some tens of microseconds, and more on a machine with many CPUs; all others
-// read the value at hand. A sample is the mean since the one before, and is smoothed
-// with a half-life of one second, see [Smooth]. After a pause in which nobody asked,
-// the first answer is the mean of the pause.
+//	machine := load.Smooth(func() float64 {
+//		used, err := cpu.Percent(0, false) // of github.com/shirou/gopsutil/v4/cpu
+//		if err != nil {
+//			return 0
+//		}
+//		return 1 - used[0]/100
+//	}, time.Second)
 //
-// IdleCPU takes the first sample itself. Until there is a second one the answer is
-// 0, and from there it climbs. A file that cannot be read or understood counts as
-// nothing free, and so does a /proc/stat that stands still, which some sandboxes
-// have.
+// A call that finds the last sample older than 250 ms takes a new one, in about a microsecond; all others
+// read the last value. A sample is the mean since the one before, and is smoothed with a half-life of
+// one second, see [Smooth]. After a pause without calls, the first answer is the mean of the pause.
 //
-// Elsewhere than on Linux it is the idle share of GOMAXPROCS as runtime/metrics
-// knows it (/cpu/classes/idle:cpu-seconds). The runtime renews it when a garbage
-// collection ends, which happens at least every two minutes, so the signal is that
-// old at times. It is 0 until two collections have been seen. It knows nothing of
-// other processes, and takes time in C code for idle.
+// IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from there.
+// It stays 0 on systems that are neither Unix nor Windows.
 //
-// The signal is safe for concurrent use. One is enough for a process; each has its
-// own samples.
-func IdleCPU() func() float64 {
-	if runtime.GOOS == "linux" {
-		return idleCPU(newProcCPU(readFile, maxProcs).free)
-	}
-	return idleCPU(newRuntimeCPU().free)
-}
+// The signal is safe for concurrent use. A process needs only one; each has samples of its own.
+func IdleCPU() func() float64 { return idleCPU(newCPU()) }
 
-func maxProcs() int { return runtime.GOMAXPROCS(0) }
-
-// idleCPU smooths free, and asks it for the first time.
-func idleCPU(free func() float64) func() float64 {
-	a := newAverage(free, cpuHalfLife, cpuEvery)
+// idleCPU returns the smoothed signal of c, whose first sample it takes.
+func idleCPU(c *cpu) func() float64 {
+	a := newAverage(c.free, cpuHalfLife, cpuEvery)
 	a.now()
 	return a.now
+}
+
+// cpuSeconds are CPU times since the process was started, in seconds.
+type cpuSeconds struct {
+	used        float64 // by this process; NaN if it is unknown
+	idle, total float64 // of GOMAXPROCS processors, at the end of the last garbage collection
+}
+
+// A cpu measures idle CPU time. It is used by one goroutine at a time.
+type cpu struct {
+	read func() cpuSeconds
+
+	asked     time.Time  // of the last call of free
+	last      cpuSeconds // at that time
+	collected time.Time  // of the call that found the end of a garbage collection
+	idle      float64    // the idle share between the last two collections that were found
+}
+
+func newCPU() *cpu {
+	samples := []metrics.Sample{{Name: "/cpu/classes/idle:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"}}
+	return &cpu{read: func() cpuSeconds {
+		metrics.Read(samples)
+		return cpuSeconds{used: processSeconds(), idle: float(samples[0]), total: float(samples[1])}
+	}}
+}
+
+// float returns the value of s, or 0 if the runtime does not have it, which the package metrics permits.
+func float(s metrics.Sample) float64 {
+	if s.Value.Kind() != metrics.KindFloat64 {
+		return 0
+	}
+	return s.Value.Float64()
+}
+
+// free returns the idle share since the last call: 0 for the first call, NaN if it is unknown.
+func (c *cpu) free() float64 {
+	now, last := time.Now(), c.last
+	elapsed := now.Sub(c.asked).Seconds()
+	first := c.asked.IsZero()
+	c.last, c.asked = c.read(), now
+	if first {
+		return 0
+	}
+	if total := c.last.total - last.total; last.total > 0 && total > 0 {
+		c.idle, c.collected = (c.last.idle-last.idle)/total, now
+	}
+	share := 1 - (c.last.used-last.used)/(elapsed*float64(runtime.GOMAXPROCS(0)))
+	if now.Sub(c.collected) < collectionAge {
+		share = min(share, c.idle)
+	}
+	return share
 }

@@ -3,110 +3,159 @@ package load
 import (
 	"math"
 	"runtime"
+	"runtime/metrics"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestIdleCPUIsSmooth(t *testing.T) {
+// A fakeCPU has the CPU times that a test sets.
+type fakeCPU struct{ cpuSeconds }
+
+func (f *fakeCPU) read() cpuSeconds { return f.cpuSeconds }
+
+// use lets d pass, of which the process used a share of GOMAXPROCS processors.
+func (f *fakeCPU) use(d time.Duration, share float64) {
+	time.Sleep(d)
+	f.used += share * d.Seconds() * float64(runtime.GOMAXPROCS(0))
+}
+
+// collect ends a garbage collection, with an idle share since the one before.
+func (f *fakeCPU) collect(idle float64) {
+	f.idle += 8 * idle
+	f.total += 8
+}
+
+func expect(t *testing.T, when string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-9 {
+		t.Errorf("%s: got %v, expected %v", when, got, want)
+	}
+}
+
+func TestCPU_Free(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newFakeMachine()
-		signal := idleCPU(newProcCPU(m.read, m.maxProcs).free)
-		quarter := func(busy uint64) float64 {
-			time.Sleep(cpuEvery)
-			m.user += busy
-			m.idle += 50 - busy
-			m.write()
-			return signal()
-		}
-		expect := func(when string, got, want float64) {
-			t.Helper()
-			if math.Abs(got-want) > 1e-9 {
-				t.Errorf("%s: %v, want %v", when, got, want)
+		var f fakeCPU
+		c := &cpu{read: f.read}
+		expect(t, "first sample", c.free(), 0)
+		f.use(time.Second, 0.25)
+		expect(t, "a quarter is used", c.free(), 0.75)
+		f.use(time.Hour, 0.5)
+		expect(t, "after a pause", c.free(), 0.5)
+		f.collect(0.125)
+		f.use(time.Second, 0.25)
+		expect(t, "the first collection, whose share is that of the whole past", c.free(), 0.75)
+		for _, step := range []struct {
+			when               string
+			idle, used, expect float64 // no collection if idle is negative
+		}{
+			{"goroutines wait for a CPU", 0.125, 0.25, 0.125},
+			{"no collection since", -1, 0.25, 0.125},
+			{"the scheduler is idle, and code in C runs", 1, 0.75, 0.25},
+			{"goroutines wait again", 0, 0.5, 0},
+			{"1 s after the collection", -1, 0, 0},
+			{"2 s", -1, 0, 0},
+			{"3 s", -1, 0, 0},
+			{"4 s", -1, 0, 0},
+			{"5 s", -1, 0, 1},
+		} {
+			if step.idle >= 0 {
+				f.collect(step.idle)
 			}
+			f.use(time.Second, step.used)
+			expect(t, step.when, c.free(), step.expect)
 		}
-		expect("one sample", signal(), 0)
-		time.Sleep(cpuEvery - 1)
-		expect("before the second", signal(), 0)
-		time.Sleep(time.Nanosecond)
-		m.idle += 50
-		m.write()
-		expect("the second: a quarter of a half-life at 1", signal(), 1-math.Exp2(-0.25))
-		for range 3 {
-			quarter(0)
+		f.used = math.NaN()
+		time.Sleep(time.Second)
+		if got := c.free(); !math.IsNaN(got) {
+			t.Errorf("unknown CPU time: got %v, expected NaN", got)
 		}
-		expect("one half-life", signal(), 0.5)
-		for range 60 {
-			quarter(0)
-		}
-		expect("many of them", signal(), 1)
-		expect("all busy for a quarter of a half-life", quarter(50), math.Exp2(-0.25))
-		for range 3 {
-			quarter(50)
-		}
-		expect("for a half-life", signal(), 0.5)
-
-		// An hour of which nobody asked, a fifth of it busy.
-		time.Sleep(time.Hour)
-		m.user += 3600 * 200 / 5
-		m.idle += 3600 * 200 * 4 / 5
-		m.write()
-		expect("after a pause", signal(), 0.8)
-
-		m.fakeProc["/proc/stat"] = ""
-		time.Sleep(time.Minute)
-		expect("a file that is gone", signal(), 0)
 	})
 }
 
-// A service need not wait for its second request until the signal says something.
-func TestIdleCPUTakesTheFirstSampleItself(t *testing.T) {
+func TestIdleCPU_smoothed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newFakeMachine()
-		signal := idleCPU(newProcCPU(m.read, m.maxProcs).free)
-		time.Sleep(cpuHalfLife)
-		m.idle += 200
-		m.write()
-		if got := signal(); got != 0.5 {
-			t.Errorf("asked for the first time after a half-life: %v, want 0.5", got)
+		var f fakeCPU
+		signal := idleCPU(&cpu{read: f.read})
+		expect(t, "one sample", signal(), 0)
+		f.use(cpuEvery-1, 0)
+		expect(t, "before the second", signal(), 0)
+		f.use(1, 0)
+		expect(t, "the second: a quarter of a half-life at 1", signal(), 1-math.Exp2(-0.25))
+		for _, step := range []struct {
+			when         string
+			samples      int
+			used, expect float64
+		}{
+			{"idle for a half-life", 3, 0, 0.5},
+			{"idle for long", 60, 0, 1},
+			{"busy for a quarter of a half-life", 1, 1, math.Exp2(-0.25)},
+			{"busy for a half-life", 3, 1, 0.5},
+		} {
+			for range step.samples {
+				f.use(cpuEvery, step.used)
+				signal()
+			}
+			expect(t, step.when, signal(), step.expect)
 		}
+		f.use(time.Hour, 0.2)
+		expect(t, "after a pause", signal(), 0.8)
+		f.used = math.NaN()
+		time.Sleep(time.Minute)
+		expect(t, "unknown CPU time", signal(), 0)
 	})
 }
 
-// On the files of this machine. Others may use it, so a share that is low is no
-// proof of anything; one that was high and falls is.
-func TestIdleCPUOfThisMachine(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("there is no /proc here")
-	}
-	if signal := IdleCPU(); signal() != 0 {
-		t.Errorf("IdleCPU says %v after one sample", signal())
-	}
-	cpu := newProcCPU(readFile, maxProcs)
-	cpu.free()
-	if !cpu.machine.known || !cpu.process.known {
-		t.Fatalf("/proc cannot be understood: machine %t, process %t", cpu.machine.known, cpu.process.known)
-	}
-	deadline := time.Now().Add(2500 * time.Millisecond)
+// A service need not wait for its second request until the signal rises.
+func TestIdleCPU_takesTheFirstSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f fakeCPU
+		signal := idleCPU(&cpu{read: f.read})
+		f.use(cpuHalfLife, 0)
+		expect(t, "the first call after a half-life", signal(), 0.5)
+	})
+}
 
-	// This process waits, so it leaves most of what it may use.
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	var idle float64
-	for idle < 0.5 {
-		<-tick.C
-		elapsed := time.Since(cpu.last).Seconds()
-		cpu.last = time.Now()
-		if idle = cpu.freeProcess(elapsed); time.Now().After(deadline) {
-			t.Fatalf("a process that waits leaves %v", idle)
-		}
+// Other processes may use the machine, so the tests of the real times poll with a deadline.
+func TestCPU_Free_thisProcess(t *testing.T) {
+	if signal := IdleCPU(); signal() != 0 {
+		t.Errorf("after one sample: got %v, expected 0", signal())
 	}
-	// It burns all it gets. Whatever it does not get, others do.
-	cpu.free()
-	for idle > 0.25 {
-		burn(100 * time.Millisecond)
-		if idle = cpu.free(); time.Now().After(deadline) {
-			t.Fatalf("with GOMAXPROCS goroutines burning, %v is idle", idle)
+	deadline := time.Now().Add(10 * time.Second)
+	c := newCPU()
+	runtime.GC()
+	c.free()
+	for idle := 0.0; idle < 0.5; idle = c.free() {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %v while this process waits, expected at least 0.5", idle)
+		}
+		<-time.After(50 * time.Millisecond)
+		runtime.GC()
+	}
+	used := c.last.used
+	for idle := 1.0; idle > 0.25 || c.last.used < used+0.05; idle = c.free() {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %v while GOMAXPROCS goroutines run, expected at most 0.25; CPU time %v s", idle, c.last.used-used)
+		}
+		var all sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			all.Go(func() {
+				for start := time.Now(); time.Since(start) < 100*time.Millisecond; {
+				}
+			})
+		}
+		all.Wait()
+		runtime.GC()
+	}
+}
+
+func TestFloat_unknownMetric(t *testing.T) {
+	for _, name := range []string{"/no/such:cpu-seconds", "/gc/heap/allocs:bytes"} {
+		samples := []metrics.Sample{{Name: name}}
+		metrics.Read(samples)
+		if got := float(samples[0]); got != 0 {
+			t.Errorf("%s: got %v, expected 0", name, got)
 		}
 	}
 }

@@ -82,3 +82,11 @@ func (a *average) sample(now time.Duration) {
 	a.asked, a.last = true, now
 	a.mean.Store(math.Float64bits(x))
 }
+
+// clamp returns the nearest share to x; not a number is 0.
+func clamp(x float64) float64 {
+	if !(x > 0) {
+		return 0
+	}
+	return min(x, 1)
+}

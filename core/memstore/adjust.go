@@ -8,33 +8,33 @@ import (
 
 // Adjust implements [driver.Store]. It returns nil.
 func (s *Store) Adjust(_ context.Context, charges []driver.Charge) error {
-	var room [4]step
+	var room [4]chargeState
 	var locks [4]uint64
-	steps := s.aim(charges, room[:])
-	shards := s.shardsOf(steps, locks[:0])
+	states := s.resolve(charges, room[:])
+	shards := s.shardsOf(states, locks[:0])
 	now := s.lock(shards)
 	defer s.unlock(shards)
-	for i := range steps {
-		steps[i].adjust(&charges[i], now)
+	for i := range states {
+		states[i].adjust(&charges[i], now)
 	}
 	return nil
 }
 
-// adjust does c, and reads the state anew. What was charged to a spillway stays there: the
-// other keys that have charged it cannot be told.
-func (st *step) adjust(c *driver.Charge, now int64) {
+// adjust applies c and answers with the new state. A cost that was charged to an overflow bucket is not
+// freed, because the part of each key in it is unknown.
+func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	st.load(c, now)
-	if c.Op != driver.Debit && !st.own {
+	if c.Op != driver.Debit && !st.isOwn() {
 		c.Answer(&st.reading, false)
 		return
 	}
-	state := c.Apply(st.state, &st.reading, now)
-	st.save(c, state, now)
-	if state.IsZero() {
-		st.shard.forget(st.place)
+	if state := c.Apply(st.state, &st.reading, now); state.IsZero() {
+		st.shard.remove(st.own)
+	} else {
+		st.save(c, state, now)
 	}
-	st.load(c, now) // a debt may have been cut, a log coarsened, and a spillway be left
 	found := c.Verdict.Found
+	st.load(c, now) // save may have cut a debt or made a log coarser
 	c.Answer(&st.reading, false)
 	c.Verdict.Found = found
 }

@@ -1,66 +1,75 @@
 package memstore
 
 const (
-	sample  = 16 // used slots of each table that are looked at to find one victim
-	visits  = 48 // slots of each table that are visited for a sample: free ones lie in runs
-	victims = 64 // that one newcomer may cost; spillways can put a shard over its limit
-	// evictable is the pressure below which an entry may go. If a bucket could go
-	// until it was spent, users who are too many for the store would push each other
-	// out before any of them was, and none would be limited.
-	evictable = spent / 2
+	sampleSize = 16 // used slots of each table that are compared for one eviction
+	maxVisits  = 48 // slots of each table that are visited for a sample: free slots lie in runs
+	// maxEvictions bounds the evictions for one new state. Overflow buckets can put a shard above its
+	// limit.
+	maxEvictions = 64
+
+	exhausted = 1024 // the fill ratio of a state that would deny one more event
+	// evictable is the fill ratio below which a state may be evicted. If a bucket could be evicted until
+	// it was exhausted, users who are too many for the store would evict each other before any of them
+	// was exhausted, and none would be limited.
+	evictable = exhausted / 2
 )
 
-// makeRoom evicts entries until need more bytes fit, and reports whether they do.
-// Idle entries go first, then those that are used least. An entry that is used by
-// half never goes, so a flood of new keys cannot reset a limit that is spent or
-// nearly spent. makeRoom invalidates pointers to entries.
-func (s *shard) makeRoom(need int, now int64) bool {
+// ratio returns the fill ratio of a state with used of its capacity.
+func ratio(used, capacity uint64) uint64 {
+	if used >= capacity {
+		return exhausted
+	}
+	return 1 + uint64(float64(used)/float64(capacity)*(exhausted-2))
+}
+
+// makeRoom evicts states until need more bytes fit, and reports whether they do. It never evicts the
+// state at the hash protected, nor a state that is half used. makeRoom invalidates pointers to values.
+func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 	for tries := 0; s.weight+need > s.limit; tries++ {
-		if tries == victims || !s.evict(now) {
+		if tries == maxEvictions || !s.evict(protected, now) {
 			return false
 		}
 	}
 	return true
 }
 
-// evict forgets the least used entry of a sample of each table. The tables shrink with
-// their use, so that most slots of a sample are in use.
-func (s *shard) evict(now int64) bool {
+// evict removes the state with the lowest fill ratio in a sample of each table, and reports whether there
+// was one to evict. The tables shrink as states are removed, so that most slots of a sample are used.
+func (s *shard) evict(protected uint64, now int64) bool {
 	lowest := uint64(evictable)
-	cellVictim := candidate(&s.cells, now, s.keep, &lowest)
-	entryVictim := candidate(&s.entries, now, s.keep, &lowest)
+	bucketHash := candidate(&s.buckets, now, protected, &lowest)
+	entryHash := candidate(&s.entries, now, protected, &lowest)
 	if 0 < lowest && lowest < evictable {
 		s.stats.Evicted++
 	}
-	if entryVictim != 0 { // it is used less
-		forget(s, &s.entries, entryVictim)
-	} else if cellVictim != 0 {
-		forget(s, &s.cells, cellVictim)
+	if entryHash != 0 { // its fill ratio is lower
+		remove(s, &s.entries, entryHash)
+	} else if bucketHash != 0 {
+		remove(s, &s.buckets, bucketHash)
 	}
 	return lowest < evictable
 }
 
-// candidate returns the hash of an entry whose pressure is below lowest, and sets
-// lowest to that pressure; 0 if there is none. It visits a bounded number of slots,
-// and never takes an entry at keep.
-func candidate[V any, E value[V]](t *table[V], now int64, keep place, lowest *uint64) (victim uint64) {
+// candidate returns the hash of a value whose fill ratio is below lowest, and sets lowest to that ratio; 0
+// if there is none. It visits a bounded number of slots, and skips the one of protected.
+func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
 	if *lowest == 0 {
 		return 0
 	}
 	used := 0
-	for range min(visits, len(t.slots)) {
-		slot := t.turn()
-		if slot.hash == 0 || slot.hash == keep.own || slot.hash == keep.spill {
+	for range min(maxVisits, len(t.slots)) {
+		slot := t.nextSample()
+		if slot.hash == 0 || slot.hash == protected {
 			continue
 		}
-		if used++; used > sample {
+		if used++; used > sampleSize {
 			break
 		}
-		if p := E(&slot.value).pressure(now); p < *lowest {
-			if victim, *lowest = slot.hash, p; p == 0 {
+		if r := E(&slot.value).fillRatio(now); r < *lowest {
+			if hash, *lowest = slot.hash, r; r == 0 {
 				break
 			}
 		}
 	}
-	return victim
+	return hash
 }

@@ -18,7 +18,7 @@ func (s *Store) Weight() (weight, limit int) {
 func (s *Store) Recount() (weight int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		weight += recount(&sh.cells) + recount(&sh.entries)
+		weight += recount(&sh.buckets) + recount(&sh.entries)
 	}
 	return weight
 }
@@ -36,7 +36,7 @@ func recount[V any, E value[V]](t *table[V]) (weight int) {
 func (s *Store) Bytes() (bytes int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		bytes += size(&sh.cells) + size(&sh.entries)
+		bytes += size(&sh.buckets) + size(&sh.entries)
 		for j := range sh.entries.slots {
 			bytes += sh.entries.slots[j].value.state.Size()
 		}
@@ -51,7 +51,7 @@ func size[V any](t *table[V]) int { return len(t.slots) * int(unsafe.Sizeof(slot
 // the overflow buckets.
 func (s *Store) MaxBytes(rules int) (bytes int) {
 	for i := range s.shards {
-		bytes += s.shards[i].limit*3/2 + spareSlots*(cellWeight+entryWeight) + rules*spillways*(entryWeight+56+16)*3/2
+		bytes += s.shards[i].limit*3/2 + spareSlots*(bucketWeight+entryWeight) + rules*overflowBuckets*(entryWeight+56+16)*3/2
 	}
 	return bytes
 }
@@ -60,7 +60,7 @@ func (s *Store) MaxBytes(rules int) (bytes int) {
 func (s *Store) Visited() (slots int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		slots += int(sh.cells.hand + sh.entries.hand)
+		slots += int(sh.buckets.sampled + sh.entries.sampled)
 	}
 	return slots
 }
@@ -71,7 +71,7 @@ func (s *Store) SearchLength() float64 {
 	var sum, slots [2]int
 	for i := range s.shards {
 		sh := &s.shards[i]
-		for j, kind := range [2][2]int{search(&sh.cells), search(&sh.entries)} {
+		for j, kind := range [2][2]int{search(&sh.buckets), search(&sh.entries)} {
 			sum[j] += kind[0]
 			slots[j] += kind[1]
 		}

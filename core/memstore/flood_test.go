@@ -47,7 +47,7 @@ func TestFloodOfFreshKeys(t *testing.T) {
 			if !allow(t, l, "newcomer").Allowed {
 				t.Error("a newcomer is denied")
 			}
-			if stats := s.Stats(); stats.Evicted < flood/2 || stats.Spilled > 0 {
+			if stats := s.Stats(); stats.Evicted < flood/2 || stats.Overflowed > 0 {
 				t.Errorf("the counts are %+v", stats)
 			}
 		})
@@ -55,7 +55,7 @@ func TestFloodOfFreshKeys(t *testing.T) {
 }
 
 // When every key is spent by its first event, nothing may be forgotten. What
-// finds no room shares spillways: it is decided, strictly, and cannot get more
+// finds no room shares overflowBuckets: it is decided, strictly, and cannot get more
 // than its limit by coming again.
 func TestFloodOfSpentKeys(t *testing.T) {
 	const maxKeys, flood = 1000, 100_000

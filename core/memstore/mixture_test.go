@@ -121,8 +121,8 @@ func TestStore_SearchLength_IdleKeysGiveWay(t *testing.T) {
 			t.Fatalf("a search visits %.0f slots, expected at most %d", got, maxSearch)
 		}
 	}
-	if stats := s.Stats(); stats.Spilled > 0 {
-		t.Errorf("%d keys found no room, expected 0", stats.Spilled)
+	if stats := s.Stats(); stats.Overflowed > 0 {
+		t.Errorf("%d keys found no room, expected 0", stats.Overflowed)
 	}
 }
 

@@ -23,7 +23,7 @@ func fullStore(t *testing.T, now *int64) (s *Store, fill *core.Limiter) {
 			t.Fatal(err)
 		}
 	}
-	if s.Stats().Spilled == 0 {
+	if s.Stats().Overflowed == 0 {
 		t.Fatal("the store is not full")
 	}
 	return s, fill
@@ -31,7 +31,7 @@ func fullStore(t *testing.T, now *int64) (s *Store, fill *core.Limiter) {
 
 // twoKeys returns two keys that share a spillway of r.
 func twoKeys(s *Store, r core.Rule) (k1, k2 string) {
-	spill := func(key string) uint64 { return newPlace(s.hash(key), r.Compiled().ID()).spill }
+	spill := func(key string) uint64 { return newHashes(s.hash(key), r.Compiled().ID()).overflow }
 	for i := 1; ; i++ {
 		if k := fmt.Sprint("k", i); spill(k) == spill("k0") {
 			return "k0", k
@@ -174,7 +174,7 @@ func TestStore_Weight_afterEachCall(t *testing.T) {
 			t.Fatalf("step %d: got a weight of %d bytes, expected %d", step, weight, s.Recount())
 		}
 	}
-	if s.Stats().Spilled == 0 {
+	if s.Stats().Overflowed == 0 {
 		t.Error("the store was never full")
 	}
 }

@@ -5,13 +5,13 @@ import "math/bits"
 // A table is an open-addressing hash table from 64-bit hashes to values, with
 // linear probing. Its size is any number, not a power of two, so that it grows and
 // shrinks in small steps: between two thirds and seven eighths of the slots are in
-// use, except in a table of a few slots. A slot of 24 bytes costs 28 to 36 bytes.
+// use, except in a table of a few slots. A slot of 24 bytes takes 28 to 36 bytes of memory.
 //
 // Hash 0 marks a free slot; callers never use it.
 type table[V any] struct {
-	slots []slot[V]
-	used  int
-	hand  uint64 // the number of calls of turn
+	slots   []slot[V]
+	used    int
+	sampled uint64 // the number of calls of nextSample
 }
 
 type slot[V any] struct {
@@ -19,7 +19,7 @@ type slot[V any] struct {
 	value V
 }
 
-// home is the slot at which the probing for hash begins.
+// home returns the slot at which the probing for hash begins.
 func (t *table[V]) home(hash uint64) int {
 	hi, _ := bits.Mul64(hash, uint64(len(t.slots)))
 	return int(hi)
@@ -32,7 +32,7 @@ func (t *table[V]) next(i int) int {
 	return i
 }
 
-// find returns the value of hash, or nil. The pointer is valid until the next
+// find returns the value of hash, or nil; there is none of hash 0. The pointer is valid until the next
 // insert or remove.
 func (t *table[V]) find(hash uint64) *V {
 	if len(t.slots) == 0 {
@@ -40,10 +40,10 @@ func (t *table[V]) find(hash uint64) *V {
 	}
 	for i := t.home(hash); ; i = t.next(i) {
 		switch s := &t.slots[i]; s.hash {
-		case hash:
-			return &s.value
 		case 0:
 			return nil
+		case hash:
+			return &s.value
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (t *table[V]) insert(hash uint64, dead func(*V) bool) *V {
 	return &s.value
 }
 
-// free is the slot where hash, which is not in the table, belongs.
+// free returns the slot where hash, which is not in the table, belongs.
 func (t *table[V]) free(hash uint64) *slot[V] {
 	i := t.home(hash)
 	for t.slots[i].hash != 0 {
@@ -107,19 +107,19 @@ func (t *table[V]) resize(size int) {
 	}
 }
 
-// turn returns the next slot to look at for eviction. In a round of twice as many calls
+// nextSample returns the next slot to compare for eviction. In a round of twice as many calls
 // as there are slots it returns every slot, stretch by stretch in a sequence that covers
 // the table evenly (multiples of the golden ratio).
 //
-// If turn went from one end of the table to the other, the slots behind it would be
+// If nextSample went from one end of the table to the other, the slots behind it would be
 // empty and those ahead of it full, and the searches there would be long.
-func (t *table[V]) turn() *slot[V] {
+func (t *table[V]) nextSample() *slot[V] {
 	const stretch = 4
-	i, _ := bits.Mul64(t.hand/stretch*0x9e3779b97f4a7c15, uint64(len(t.slots)))
-	if i += t.hand % stretch; i >= uint64(len(t.slots)) {
+	i, _ := bits.Mul64(t.sampled/stretch*0x9e3779b97f4a7c15, uint64(len(t.slots)))
+	if i += t.sampled % stretch; i >= uint64(len(t.slots)) {
 		i = 0
 	}
-	t.hand++
+	t.sampled++
 	return &t.slots[i]
 }
 
@@ -154,7 +154,7 @@ func (t *table[V]) drop(hash uint64) {
 	t.slots[hole] = slot[V]{}
 }
 
-// distance is how far to is behind from, going round.
+// distance returns the number of slots from from to to, going round.
 func distance(from, to, size int) int {
 	if to < from {
 		to += size

@@ -42,13 +42,13 @@ func TestTableIsAMap(t *testing.T) {
 	}
 }
 
-func TestTable_Turn_VisitsEverySlot(t *testing.T) {
+func TestTable_NextSample_VisitsEverySlot(t *testing.T) {
 	for _, size := range []int{1, 3, 8, 18, 100, 1001, 11_713} {
 		tab := table[int]{slots: make([]slot[int], size)}
 		for range 5 {
 			seen := make(map[*slot[int]]bool)
 			for range 2*size + 8 {
-				seen[tab.turn()] = true
+				seen[tab.nextSample()] = true
 			}
 			if len(seen) != size {
 				t.Errorf("a round visits %d slots, expected %d", len(seen), size)
@@ -97,7 +97,7 @@ func TestValue_Weight_SizeOfSlot(t *testing.T) {
 		name      string
 		got, want int
 	}{
-		{"cell", (*cell)(nil).weight(), int(unsafe.Sizeof(slot[cell]{}))},
+		{"bucket", (*bucket)(nil).weight(), int(unsafe.Sizeof(slot[bucket]{}))},
 		{"entry", new(entry).weight(), int(unsafe.Sizeof(slot[entry]{}))},
 	} {
 		if c.got < c.want || c.got > c.want && strconv.IntSize == 64 {
@@ -138,7 +138,7 @@ func TestShardsKeepToCacheLines(t *testing.T) {
 	if size := unsafe.Sizeof(s); size%cacheLine != 0 {
 		t.Errorf("a shard is %d bytes", size)
 	}
-	if end := unsafe.Offsetof(s.cells) + unsafe.Sizeof(s.cells); end > cacheLine {
+	if end := unsafe.Offsetof(s.buckets) + unsafe.Sizeof(s.buckets); end > cacheLine {
 		t.Errorf("the first part of a shard is %d bytes", end)
 	}
 }

@@ -87,8 +87,8 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		if isBucket(a) && seed%4 > 1 {
 			limit.Burst = 5
 		}
-		rule := a.rule(fmt.Sprint(a.name, limit.Burst), limit)
-		if a.name == "sliding_window" {
+		rule := a.Rule(fmt.Sprint(a.Name, limit.Burst), limit)
+		if a.Name == "sliding_window" {
 			rule = rule.SubWindows(3) // few, so that other events share that of the charge
 		}
 		overlap, capacity := seed%2 == 1, rule.Capacity()
@@ -146,7 +146,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				}
 			}
 			var err error
-			if a.name == "fixed_window" {
+			if a.Name == "fixed_window" {
 				err = b.count(s.Now())
 			} else {
 				err = b.span(capacity, isBucket(a))
@@ -155,11 +155,11 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				for _, line := range trace {
 					s.Log(line)
 				}
-				s.fail("%s, walk %d: %v", a.name, seed, err)
+				s.fail("walk %d: %v", seed, err)
 			}
 		}
 	}
 	if undone < walks {
-		s.fail("%s: only %d were undone: the case checks nothing", a.name, undone)
+		s.fail("only %d were undone: the case checks nothing", undone)
 	}
 }

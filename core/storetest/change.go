@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -12,18 +11,18 @@ import (
 // The cases of this file are about clocks and limits that change.
 
 func clockStepsBack(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(6)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)))
 	s.admit(l, "spent", 6)
 	s.admit(l, "half", 3)
 	s.admit(l, "idle", 1)
 	s.Advance(-time.Hour)
 	s.deny(l, "spent", 1)
 	if d := s.ask(l, "half", 4); d.Allowed {
-		s.fail("%s: 3 and 4 of 6 were admitted across a step back", a.name)
+		s.fail("3 and 4 of 6 were admitted across a step back")
 	}
 	d := s.ask(l, "spent", 1)
 	if d.RetryAfter > time.Minute+grain {
-		s.fail("%s: locked out for %v", a.name, d.RetryAfter)
+		s.fail("locked out for %v", d.RetryAfter)
 	}
 	s.Advance(d.RetryAfter)
 	s.admit(l, "spent", 1)
@@ -36,8 +35,8 @@ func clockStepsBack(s *subject, a algorithm) {
 // peekAfterClockStep: a state that lies too far ahead reads as a full limit, so a denied
 // Peek has to write it back, or it would read so until the clock has caught up.
 func peekAfterClockStep(s *subject, a algorithm) {
-	shadow := a.rule("shadow"+a.name, core.PerMinute(6)).Shadow()
-	l := s.limiter(a.rule(a.name, core.PerMinute(6)), a.rule("wide"+a.name, core.PerMinute(8)), shadow)
+	shadow := a.Rule("shadow"+a.Name, core.PerMinute(6)).Shadow()
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)), a.Rule("wide"+a.Name, core.PerMinute(8)), shadow)
 	for _, ask := range []struct {
 		name string
 		peek func(key string) core.Decision
@@ -50,13 +49,13 @@ func peekAfterClockStep(s *subject, a algorithm) {
 		d := ask.peek(ask.name)
 		for waited := time.Duration(0); !d.Allowed; d = ask.peek(ask.name) {
 			if waited += d.RetryAfter; d.RetryAfter <= 0 || waited > time.Minute+grain {
-				s.fail("%s: %s is still denied after the RetryAfter of %v: %+v", a.name, ask.name, waited, d)
+				s.fail("%s is still denied after the RetryAfter of %v: %+v", ask.name, waited, d)
 			}
 			s.Advance(d.RetryAfter)
 		}
 		s.Advance(time.Minute + grain)
 		if d := ask.peek(ask.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
-			s.fail("%s: a period later %s says %+v", a.name, ask.name, d)
+			s.fail("a period later %s says %+v", ask.name, d)
 		}
 	}
 	watched := s.limiter(shadow)
@@ -65,45 +64,34 @@ func peekAfterClockStep(s *subject, a algorithm) {
 	s.peek(watched, "shadow")
 	s.Advance(time.Minute + grain)
 	if st := s.peek(watched, "shadow").State(0); !st.Allowed || st.Remaining != 6 {
-		s.fail("%s: a period after a Peek of a shadow rule: %+v", a.name, st)
+		s.fail("a period after a Peek of a shadow rule: %+v", st)
 	}
 }
 
 func undoAtTheSameTimeAgain(s *subject, a algorithm) {
-	rule := a.rule(a.name, core.PerMinute(3))
-	take := func(c driver.Charge) bool {
-		c.Key, c.Rule = "k", rule.Compiled()
-		charges := []driver.Charge{c}
-		if err := Do(context.Background(), s.Store, charges); err != nil {
-			s.fail("Take: %v", err)
-		}
-		return charges[0].Verdict.Allowed
-	}
+	rule := a.Rule(a.Name, core.PerMinute(3))
 	receipt := new(driver.Receipt)
-	take(driver.Charge{Cost: 2, Receipt: receipt})
+	s.do(rule, driver.Charge{Cost: 2, Receipt: receipt})
 	s.Advance(-time.Minute - grain)
-	take(driver.Charge{Cost: 2})
+	s.do(rule, driver.Charge{Cost: 2})
 	s.Advance(time.Minute + grain)
-	if !take(driver.Charge{Cost: 3}) {
-		s.fail("%s: a period after the step, 3 of 3 were denied", a.name)
+	if !s.do(rule, driver.Charge{Cost: 3}).Allowed {
+		s.fail("a period after the step, 3 of 3 were denied")
 	}
 	receipt.Age = (time.Minute + grain).Microseconds()
-	take(driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
-	if take(driver.Charge{Cost: 1}) {
-		s.fail("%s: the undo of 2 events freed events of others", a.name)
+	s.do(rule, driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
+	if s.do(rule, driver.Charge{Cost: 1}).Allowed {
+		s.fail("the undo of 2 events freed events of others")
 	}
 }
 
 func undoOfNothing(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{core.PerMinute(3), core.Per(100, longest)} {
-		rule := a.rule(fmt.Sprint(a.name, i), limit)
+		rule := a.Rule(fmt.Sprint(a.Name, i), limit)
 		l := s.limiter(rule)
 		s.admit(l, "k", limit.Events)
 		for _, cost := range []int{1, limit.Events, atMost(1 << 60)} {
-			undo := driver.Charge{Key: "k", Rule: rule.Compiled(), Op: driver.Undo, Cost: cost, Receipt: new(driver.Receipt)}
-			if err := s.Store.Adjust(context.Background(), []driver.Charge{undo}); err != nil {
-				s.fail("%s: Adjust: %v", rule, err)
-			}
+			s.do(rule, driver.Charge{Op: driver.Undo, Cost: cost, Receipt: new(driver.Receipt)})
 			if d := s.peek(l, "k"); d.Allowed {
 				s.fail("%s: an undo of %d left %+v", rule, cost, d)
 			}
@@ -111,61 +99,47 @@ func undoOfNothing(s *subject, a algorithm) {
 	}
 }
 
-// peekAfterShorterPeriod goes past New like limitChanges.
 func peekAfterShorterPeriod(s *subject, a algorithm) {
-	long, short := a.rule(a.name, core.PerDay(1000)), a.rule(a.name, core.PerSecond(1000))
-	take := func(r core.Rule, op driver.Op, cost int) driver.Verdict {
-		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Op: op, Cost: cost}}
-		if err := Do(context.Background(), s.Store, charges); err != nil {
-			s.fail("Take: %v", err)
-		}
-		return charges[0].Verdict
-	}
-	take(long, driver.Spend, 1000)
+	long, short := a.Rule(a.Name, core.PerDay(1000)), a.Rule(a.Name, core.PerSecond(1000))
+	s.do(long, driver.Charge{Cost: 1000})
 	for waited := time.Duration(0); ; {
-		st := take(short, driver.Peek, 1)
+		st := s.do(short, driver.Charge{Op: driver.Peek, Cost: 1})
 		if st.Allowed {
 			return
 		}
 		// A sliding window counter may hold on to a sub-window of the longer period.
 		if waited += st.RetryAfter; st.RetryAfter <= 0 || waited > 3*time.Second {
-			s.fail("%s: of 1000/s, a Peek is still denied after the RetryAfter of %v: %+v", a.name, waited, st)
+			s.fail("of 1000/s, a Peek is still denied after the RetryAfter of %v: %+v", waited, st)
 		}
 		s.Advance(st.RetryAfter)
 	}
 }
 
 func clockLeaps(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(6)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)))
 	s.admit(l, "k", 6)
 	s.Advance(10 * 365 * 24 * time.Hour)
 	s.admit(l, "k", 6)
 	s.deny(l, "k", 1)
 }
 
-// limitChanges goes past New, which would refuse the second definition: two
-// processes may hold different ones while a new version is rolled out.
+// limitChanges is about processes that have different rules of one name while a new version is
+// rolled out.
 func limitChanges(s *subject, a algorithm) {
-	large, small := a.rule(a.name, core.PerMinute(100)), a.rule(a.name, core.PerMinute(10))
-	odd := a.rule(a.name, core.Per(7, 11*time.Second))
-	take := func(r core.Rule, cost int) driver.Verdict {
-		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: cost}}
-		if err := Do(context.Background(), s.Store, charges); err != nil {
-			s.fail("Take: %v", err)
-		}
-		return charges[0].Verdict
-	}
+	large, small := a.Rule(a.Name, core.PerMinute(100)), a.Rule(a.Name, core.PerMinute(10))
+	odd := a.Rule(a.Name, core.Per(7, 11*time.Second))
+	take := func(r core.Rule, cost int) driver.Verdict { return s.do(r, driver.Charge{Cost: cost}) }
 	take(large, 95)
 	for _, r := range []core.Rule{small, odd, small, large, odd} {
 		if st := take(r, r.Capacity()); st.Allowed || st.RetryAfter > time.Minute+grain {
-			s.fail("%s: with 95 of 100 used, all of %v: %+v", a.name, r, st)
+			s.fail("with 95 of 100 used, all of %v: %+v", r, st)
 		}
 	}
 	s.Advance(time.Minute + grain)
 	if st := take(small, 10); !st.Allowed {
-		s.fail("%s: a minute later, all of %v: %+v", a.name, &small, st)
+		s.fail("a minute later, all of %v: %+v", &small, st)
 	}
 	if st := take(large, 100); st.Allowed {
-		s.fail("%s: spent under %v, all of %v was admitted", a.name, &small, &large)
+		s.fail("spent under %v, all of %v was admitted", &small, &large)
 	}
 }

@@ -18,26 +18,26 @@ import (
 const grain = time.Minute / core.DefaultSubWindows
 
 func capacity(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
 	for left := 9; left >= 0; left-- {
 		st := s.admit(l, "k", 1).State(0)
 		if st.Remaining != left {
-			s.fail("%s: Remaining is %d, want %d", a.name, st.Remaining, left)
+			s.fail("Remaining is %d, want %d", st.Remaining, left)
 		}
 		if st.ResetAfter <= 0 || st.ResetAfter > time.Minute+grain {
-			s.fail("%s: ResetAfter is %v", a.name, st.ResetAfter)
+			s.fail("ResetAfter is %v", st.ResetAfter)
 		}
 	}
 	d := s.deny(l, "k", 1)
 	if d.RetryAfter <= 0 || d.RetryAfter > time.Minute+grain || d.State(0).RetryAfter != d.RetryAfter {
-		s.fail("%s: RetryAfter is %v, and %v in the State", a.name, d.RetryAfter, d.State(0).RetryAfter)
+		s.fail("RetryAfter is %v, and %v in the State", d.RetryAfter, d.State(0).RetryAfter)
 	}
 	s.admit(l, "another", 10)
 }
 
 func retryAfter(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{core.PerSecond(3), core.PerSecond(7), core.Per(5, 13*time.Millisecond), core.PerHour(11)} {
-		l := s.limiter(a.rule(fmt.Sprint(a.name, i), limit))
+		l := s.limiter(a.Rule(fmt.Sprint(a.Name, i), limit))
 		for cost := 1; cost <= limit.Events; cost++ {
 			key := fmt.Sprint("k", cost)
 			s.admit(l, key, limit.Events-1)
@@ -46,7 +46,7 @@ func retryAfter(s *subject, a algorithm) {
 			d := s.deny(l, key, cost)
 			s.Advance(d.RetryAfter - time.Microsecond)
 			if again := s.deny(l, key, cost); again.RetryAfter != time.Microsecond {
-				s.fail("%s %v: a microsecond before its time, cost %d has RetryAfter %v", a.name, limit, cost, again.RetryAfter)
+				s.fail("%v: a microsecond before its time, cost %d has RetryAfter %v", limit, cost, again.RetryAfter)
 			}
 			s.Advance(time.Microsecond)
 			s.admit(l, key, cost)
@@ -59,21 +59,21 @@ func retryAfter(s *subject, a algorithm) {
 func windowOfNothing(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{core.PerMinute(10), core.PerSecond(7), core.PerSecond(1)} {
 		for j, percent := range []float64{0, 50} {
-			l := s.limiter(a.rule(fmt.Sprint(a.name, i, j), limit).Soft(percent))
+			l := s.limiter(a.Rule(fmt.Sprint(a.Name, i, j), limit).Soft(percent))
 			most := l.Rules()[0].Capacity() * (100 + int(percent)) / 100
 			for cost := limit.Events; cost <= most; cost++ {
 				key := fmt.Sprint("k", cost)
 				st := s.admit(l, key, cost).State(0)
 				if st.Remaining != 0 || st.Window <= 0 {
-					s.fail("%s %v soft %v%%: after %d events: %+v", a.name, limit, percent, cost, st)
+					s.fail("%v soft %v%%: after %d events: %+v", limit, percent, cost, st)
 				}
 				s.Advance(st.Window - time.Microsecond)
 				if st := s.peek(l, key).State(0); st.Remaining != 0 {
-					s.fail("%s %v soft %v%%: %d events, a microsecond before Window ends: %+v", a.name, limit, percent, cost, st)
+					s.fail("%v soft %v%%: %d events, a microsecond before Window ends: %+v", limit, percent, cost, st)
 				}
 				s.Advance(time.Microsecond)
 				if st := s.peek(l, key).State(0); st.Remaining == 0 {
-					s.fail("%s %v soft %v%%: %d events, Window is over: %+v", a.name, limit, percent, cost, st)
+					s.fail("%v soft %v%%: %d events, Window is over: %+v", limit, percent, cost, st)
 				}
 			}
 		}
@@ -90,14 +90,14 @@ func periods(s *subject, a algorithm) {
 		core.PerHour(1),
 		core.Per(997, 365*24*time.Hour),
 	} {
-		l := s.limiter(a.rule(fmt.Sprint(a.name, i), limit))
+		l := s.limiter(a.Rule(fmt.Sprint(a.Name, i), limit))
 		s.admit(l, "k", limit.Events)
 		d := s.deny(l, "k", limit.Events)
 		switch most := limit.Per + limit.Per/core.DefaultSubWindows; {
-		case a.name == "fixed_window" && d.RetryAfter > 0 && d.RetryAfter <= limit.Per:
-		case a.name == "sliding_window" && d.RetryAfter >= limit.Per && d.RetryAfter <= most:
+		case a.Name == "fixed_window" && d.RetryAfter > 0 && d.RetryAfter <= limit.Per:
+		case a.Name == "sliding_window" && d.RetryAfter >= limit.Per && d.RetryAfter <= most:
 		case d.RetryAfter != limit.Per:
-			s.fail("%s %v: all of it is back after %v", a.name, limit, d.RetryAfter)
+			s.fail("%v: all of it is back after %v", limit, d.RetryAfter)
 		}
 		s.Advance(d.RetryAfter - time.Microsecond)
 		s.deny(l, "k", limit.Events)
@@ -124,38 +124,36 @@ func noDrift(s *subject) {
 }
 
 func peek(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(3)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(3)))
 	for range 10 {
 		if d := s.peek(l, "k"); !d.Allowed || d.State(0).Remaining != 3 {
-			s.fail("%s: a fresh key looks like %+v", a.name, d)
+			s.fail("a fresh key looks like %+v", d)
 		}
 		s.admit(l, "k", 0)
 	}
 	s.admit(l, "k", 3)
 	if d := s.peek(l, "k"); d.Allowed || d.RetryAfter != s.deny(l, "k", 1).RetryAfter {
-		s.fail("%s: a spent key looks like %+v", a.name, d)
+		s.fail("a spent key looks like %+v", d)
 	}
 }
 
 func probe(s *subject, a algorithm) {
-	rule := a.rule(a.name, core.PerMinute(3))
+	rule := a.Rule(a.Name, core.PerMinute(3))
 	l := s.limiter(rule)
 	for _, left := range []int{3, 0} {
 		for range 10 {
 			err := driver.Probe(context.Background(), s.Store, []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}})
 			if err != nil {
-				s.fail("%s: Probe: %v", a.name, err)
+				s.fail("Probe: %v", err)
 			}
 		}
-		if d := s.peek(l, "k"); d.State(0).Remaining != left {
-			s.fail("%s: %d events remain after a Probe, want %d", a.name, d.State(0).Remaining, left)
-		}
+		s.remain(l, "k", left)
 		s.ask(l, "k", left)
 	}
 }
 
 func reset(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(3)), a.rule("second"+a.name, core.PerMinute(4)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(3)), a.Rule("second"+a.Name, core.PerMinute(4)))
 	s.admit(l, "k", 3)
 	s.deny(l, "k", 1)
 	for _, found := range []bool{true, false} {
@@ -163,36 +161,31 @@ func reset(s *subject, a algorithm) {
 			s.fail("Reset: %t, %v; expected %t", got, err, found)
 		}
 	}
-	if d := s.admit(l, "k", 3); d.State(0).Remaining != 0 || d.State(1).Remaining != 1 {
-		s.fail("%s: after a Reset and 3 events: %+v", a.name, d)
-	}
+	s.admit(l, "k", 3)
+	s.remain(l, "k", 0, 1)
 }
 
 func credit(s *subject, a algorithm) {
 	ctx := context.Background()
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)), a.Rule("wide"+a.Name, core.PerMinute(20)))
 	give := func(n int) {
 		if err := l.Credit(ctx, "k", n); err != nil {
-			s.fail("%s: Credit(%d): %v", a.name, n, err)
+			s.fail("Credit(%d): %v", n, err)
 		}
 	}
 	give(3) // of nothing
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
 	give(4)
-	if d := s.peek(l, "k"); d.State(0).Remaining != 4 || d.State(1).Remaining != 14 {
-		s.fail("%s: 10 less 4: %+v", a.name, d)
-	}
+	s.remain(l, "k", 4, 14)
 	s.admit(l, "k", 4)
 	give(0)
 	s.deny(l, "k", 1)
 	give(atMost(1 << 60))
-	if d := s.peek(l, "k"); d.State(0).Remaining != 10 || d.State(1).Remaining != 20 {
-		s.fail("%s: all credited: %+v", a.name, d)
-	}
+	s.remain(l, "k", 10, 20)
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
 	if err := l.Credit(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
-		s.fail("%s: Credit(-1): %v", a.name, err)
+		s.fail("Credit(-1): %v", err)
 	}
 }

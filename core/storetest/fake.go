@@ -38,8 +38,11 @@ type Fake struct {
 }
 
 // Set replaces the hooks of calls that begin afterwards. The first hook is called first,
-// and its next is the second. Without hooks the Store is called.
-func (f *Fake) Set(hooks ...Hook) { f.hooks.Store(&hooks) }
+// and its next is the second. Without hooks the Store is called. Set returns f.
+func (f *Fake) Set(hooks ...Hook) *Fake {
+	f.hooks.Store(&hooks)
+	return f
+}
 
 // Calls is the number of calls that have begun, without those of OnProbe and Declare.
 func (f *Fake) Calls() int { return int(f.calls.Load()) }

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -10,60 +9,29 @@ import (
 
 // The cases of this file are about what is given back of one decision.
 
-func (s *subject) reserve(l *core.Limiter, key string, n int) *core.Reservation {
-	s.Helper()
-	r, err := l.Reserve(context.Background(), key, n)
-	if err != nil {
-		s.fail("Reserve(%q, %d): %v", key, n, err)
-	}
-	return r
-}
-
-func (s *subject) settle(r *core.Reservation, cost int) {
-	s.Helper()
-	if err := r.Settle(context.Background(), cost); err != nil {
-		s.fail("Settle(%d): %v", cost, err)
-	}
-}
-
-func (s *subject) remain(l *core.Limiter, key string, want ...int) {
-	s.Helper()
-	for i, st := range s.peek(l, key).States() {
-		if st.Remaining != want[i] {
-			s.fail("%s of %q has %d left, want %d", st.Rule, key, st.Remaining, want[i])
-		}
-	}
-}
-
 func reservations(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)), a.rule("wide"+a.name, core.PerMinute(20)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)), a.Rule("wide"+a.Name, core.PerMinute(20)))
 	s.admit(l, "k", 3)
 	r := s.reserve(l, "k", 4)
-	s.remain(l, "k", 3, 13)
-	s.settle(r, 6)
-	s.remain(l, "k", 1, 11)
-	s.settle(r, 2)
-	s.remain(l, "k", 5, 15)
-	s.settle(r, 2)
-	s.remain(l, "k", 5, 15)
-	for range 3 {
-		s.settle(r, 0)
-		s.remain(l, "k", 7, 17)
+	for _, step := range []struct{ cost, left int }{{4, 3}, {6, 1}, {2, 5}, {2, 5}, {0, 7}, {0, 7}, {0, 7}} {
+		s.settle(r, step.cost)
+		s.remain(l, "k", step.left, 10+step.left)
 	}
 	// Up beyond the limit and down again leaves what others have.
 	r = s.reserve(l, "k", 1)
 	s.settle(r, 25)
 	s.deny(l, "k", 1)
-	s.settle(r, 2)
-	s.remain(l, "k", 5, 15)
-	s.settle(r, 0)
+	for _, step := range []struct{ cost, left int }{{2, 5}, {0, 7}} {
+		s.settle(r, step.cost)
+		s.remain(l, "k", step.left, 10+step.left)
+	}
 	for range 20 {
 		s.settle(r, 1)
 		s.settle(r, 0)
 	}
 	s.remain(l, "k", 7, 17)
 	if r := s.reserve(l, "k", 8); r.Decision().Allowed {
-		s.fail("%s: 3 and 8 of 10 were admitted", a.name)
+		s.fail("3 and 8 of 10 were admitted")
 	} else {
 		s.settle(r, 0)
 		s.remain(l, "k", 7, 17)
@@ -73,7 +41,7 @@ func reservations(s *subject, a algorithm) {
 // What has been forgotten or refilled is not given back again: the events of others
 // would be.
 func staleReservations(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
 	r := s.reserve(l, "k", 5)
 	s.Advance(time.Minute + grain)
 	s.admit(l, "k", 10)
@@ -85,7 +53,7 @@ func staleReservations(s *subject, a algorithm) {
 // only the last can be. With many of them, a Store that numbers its events has gaps.
 func manyReservations(s *subject, a algorithm) {
 	for _, n := range []int{30, 300} {
-		l := s.limiter(a.rule(fmt.Sprint(a.name, n), core.PerMinute(2*n)))
+		l := s.limiter(a.Rule(fmt.Sprint(a.Name, n), core.PerMinute(2*n)))
 		var all []*core.Reservation
 		for range n {
 			all = append(all, s.reserve(l, "k", 1))
@@ -95,7 +63,7 @@ func manyReservations(s *subject, a algorithm) {
 			s.settle(all[i], 0)
 		}
 		left := 2*n - n/2
-		if a.name == "leaky_bucket" {
+		if a.Name == "leaky_bucket" {
 			left = n + 1
 		}
 		s.remain(l, "k", left)
@@ -107,7 +75,7 @@ func manyReservations(s *subject, a algorithm) {
 // refundedSuccesses is the promise of counting failures only: whatever succeeds and
 // is given back in between, no more failures than the limit get through at once.
 func refundedSuccesses(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(5)))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(5)))
 	var slow []*core.Reservation
 	for range 5 {
 		slow = append(slow, s.reserve(l, "k", 1))

@@ -19,12 +19,11 @@ package storetest
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 // A Harness is a fresh Store and the power over its clock.
@@ -54,7 +53,7 @@ type Harness struct {
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
-			c.run(&subject{T: t, Harness: newHarness(t), promise: c.promise, newHarness: newHarness})
+			c.run(&subject{T: t, Harness: newHarness(t), promise: c.promise, about: c.name, newHarness: newHarness})
 		})
 	}
 }
@@ -74,95 +73,15 @@ func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
 	return s.Adjust(ctx, charges)
 }
 
-// A subject is the Store under test.
-type subject struct {
-	*testing.T
-	*Harness
-	promise    string
-	newHarness func(t *testing.T) *Harness
-}
+// An algorithm is a way to make a rule.
+type algorithm = testkit.Algorithm
 
-func (s *subject) fail(format string, args ...any) {
-	s.Helper()
-	s.Fatalf("%s\n\tpromise: %s", fmt.Sprintf(format, args...), s.promise)
-}
-
-// limiter is a limiter over the subject.
-func (s *subject) limiter(rules ...core.Rule) *core.Limiter {
-	s.Helper()
-	l, err := core.New(s.Store, rules...)
-	if err != nil {
-		s.fail("New: %v", err)
-	}
-	return l
-}
-
-// ask asks for n events of key.
-func (s *subject) ask(l *core.Limiter, key string, n int) core.Decision {
-	s.Helper()
-	d, err := l.AllowN(context.Background(), key, n)
-	if err != nil {
-		s.fail("AllowN(%q, %d): %v", key, n, err)
-	}
-	return d
-}
-
-func (s *subject) admit(l *core.Limiter, key string, n int) core.Decision {
-	s.Helper()
-	d := s.ask(l, key, n)
-	if !d.Allowed {
-		s.fail("%d events of %q were denied: %+v", n, key, d)
-	}
-	return d
-}
-
-func (s *subject) deny(l *core.Limiter, key string, n int) core.Decision {
-	s.Helper()
-	d := s.ask(l, key, n)
-	if d.Allowed {
-		s.fail("%d events of %q were admitted: %+v", n, key, d)
-	}
-	return d
-}
-
-func (s *subject) peek(l *core.Limiter, key string) core.Decision {
-	s.Helper()
-	d, err := l.Peek(context.Background(), key)
-	if err != nil {
-		s.fail("Peek(%q): %v", key, err)
-	}
-	return d
-}
-
-// states returns the states of the rules of l for key. Each rule is asked by itself, because a
-// decision that is denied may leave the states of other rules unknown.
-func (s *subject) states(l *core.Limiter, key string) (states []core.State) {
-	s.Helper()
-	for _, rule := range l.Rules() {
-		states = append(states, s.peek(s.limiter(rule), key).State(0))
-	}
-	return states
-}
-
-// algorithm is one way to make a rule.
-type algorithm struct {
-	name string
-	rule func(name string, l core.Limit) core.Rule
-}
-
-var algorithms = []algorithm{
-	{"token_bucket", core.TokenBucket},
-	{"sliding_log", core.SlidingLog},
-	{"leaky_bucket", core.LeakyBucket},
-	{"fixed_window", core.FixedWindow},
-	{"sliding_window", core.SlidingWindow},
-}
-
-// eachAlgorithm runs f once for every algorithm, on keys that f makes with the
-// algorithm's name so that they do not meet.
+// eachAlgorithm runs f once for every algorithm. f makes rules with the names of the
+// algorithms, which share no state.
 func eachAlgorithm(f func(s *subject, a algorithm)) func(s *subject) {
 	return func(s *subject) {
-		for _, a := range algorithms {
+		for _, a := range testkit.Algorithms {
+			s.about = a.Name
 			f(s, a)
 		}
 	}

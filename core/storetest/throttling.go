@@ -7,72 +7,71 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 // The cases of this file are about limits that bend, and rules that only watch.
 
 func soft(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(20)).Soft(10))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(20)).Soft(10))
 	for n := 1; n <= 22; n++ {
 		d := s.admit(l, "k", 1)
 		if st := d.State(0); st.Soft != (n > 20) || d.Soft() != st.Soft || st.Remaining != max(0, 20-n) {
-			s.fail("%s: event %d of 20 and 10 percent: %+v", a.name, n, st)
+			s.fail("event %d of 20 and 10 percent: %+v", n, st)
 		}
 	}
 	d := s.deny(l, "k", 1)
 	if d.Soft() || d.State(0).Remaining != 0 {
-		s.fail("%s: denied beyond what is soft: %+v", a.name, d.State(0))
+		s.fail("denied beyond what is soft: %+v", d.State(0))
 	}
 	s.Advance(d.RetryAfter - time.Microsecond)
 	s.deny(l, "k", 1)
 	s.Advance(time.Microsecond)
 	if d := s.admit(l, "k", 1); isBucket(a) != d.Soft() { // of windows all has left
-		s.fail("%s: back at what is soft: %+v", a.name, d.State(0))
+		s.fail("back at what is soft: %+v", d.State(0))
 	}
 	if d := s.peek(l, "another"); d.Soft() || d.State(0).Remaining != 20 {
-		s.fail("%s: a fresh key: %+v", a.name, d.State(0))
+		s.fail("a fresh key: %+v", d.State(0))
 	}
 	if d := s.deny(l, "another", 23); d.RetryAfter != core.Never {
-		s.fail("%s: 23 of 22: %+v", a.name, d)
+		s.fail("23 of 22: %+v", d)
 	}
 	if d := s.admit(l, "another", 21); !d.Soft() {
-		s.fail("%s: 21 of 20 at once: %+v", a.name, d.State(0))
+		s.fail("21 of 20 at once: %+v", d.State(0))
 	}
 }
 
 func shadow(s *subject, a algorithm) {
-	l := s.limiter(a.rule("watch"+a.name, core.PerMinute(3)).Shadow(), a.rule(a.name, core.PerMinute(5)))
+	l := s.limiter(a.Rule("watch"+a.Name, core.PerMinute(3)).Shadow(), a.Rule(a.Name, core.PerMinute(5)))
 	for n := 1; n <= 5; n++ {
 		d := s.admit(l, "k", 1)
 		if st := d.State(0); st.Allowed != (n <= 3) || st.Remaining != max(0, 3-n) || d.Delay != d.State(1).Delay {
-			s.fail("%s: event %d in the shadow of 3: %+v", a.name, n, d)
+			s.fail("event %d in the shadow of 3: %+v", n, d)
 		}
 	}
 	d := s.deny(l, "k", 1)
 	if d.RetryAfter != d.State(1).RetryAfter {
-		s.fail("%s: RetryAfter %v is not that of the rule that counts: %+v", a.name, d.RetryAfter, d)
+		s.fail("RetryAfter %v is not that of the rule that counts: %+v", d.RetryAfter, d)
 	}
 	// What is denied is not charged to the one that watches.
-	other := s.limiter(a.rule("wide"+a.name, core.PerMinute(10)).Shadow(), a.rule("small"+a.name, core.PerMinute(1)))
+	other := s.limiter(a.Rule("wide"+a.Name, core.PerMinute(10)).Shadow(), a.Rule("small"+a.Name, core.PerMinute(1)))
 	s.admit(other, "k", 1)
 	for range 5 {
 		s.deny(other, "k", 1)
 	}
-	if left := s.states(other, "k")[0].Remaining; left != 9 {
-		s.fail("%s: after one admitted and five denied, the shadow has %d of 10 left", a.name, left)
-	}
-	alone := s.limiter(a.rule("alone"+a.name, core.PerMinute(1)).Shadow())
+	s.remain(other, "k", 9, 0)
+	alone := s.limiter(a.Rule("alone"+a.Name, core.PerMinute(1)).Shadow())
 	for range 3 {
 		s.admit(alone, "k", 1)
 	}
 	if d := s.admit(alone, "k", 5); d.State(0).RetryAfter != core.Never || d.RetryAfter != 0 {
-		s.fail("%s: what a shadow could never admit: %+v", a.name, d)
+		s.fail("what a shadow could never admit: %+v", d)
 	}
 }
 
 func elastic(s *subject, a algorithm) {
 	var spare float64
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)).Elastic(func() float64 { return spare }, 2))
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)).Elastic(func() float64 { return spare }, 2))
 	s.admit(l, "k", 5)
 	spare = 1
 	d, want := s.peek(l, "k"), 15
@@ -80,13 +79,13 @@ func elastic(s *subject, a algorithm) {
 		want = 10 // used by half is used by half
 	}
 	if st := d.State(0); st.Rule.Limit().Events != 20 || st.Remaining != want {
-		s.fail("%s: all is free, and of %v there are %d left, want %d", a.name, st.Rule, st.Remaining, want)
+		s.fail("all is free, and of %v there are %d left, want %d", st.Rule, st.Remaining, want)
 	}
 	s.admit(l, "k", want)
 	s.deny(l, "k", 1)
 	spare = 0
 	if d := s.deny(l, "k", 1); d.RetryAfter > time.Minute+grain {
-		s.fail("%s: nothing is free any more, and the key is locked out for %v", a.name, d.RetryAfter)
+		s.fail("nothing is free any more, and the key is locked out for %v", d.RetryAfter)
 	}
 	s.Advance(time.Minute + grain)
 	s.admit(l, "k", 10)
@@ -96,42 +95,32 @@ func elastic(s *subject, a algorithm) {
 }
 
 func debit(s *subject, a algorithm) {
-	ctx := context.Background()
-	l := s.limiter(a.rule(a.name, core.PerMinute(10)))
-	bill := func(n int) {
-		if err := l.Debit(ctx, "k", n); err != nil {
-			s.fail("%s: Debit(%d): %v", a.name, n, err)
-		}
-	}
-	bill(0)
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
+	s.debit(l, 0)
 	s.admit(l, "k", 1)
-	bill(4)
-	if d := s.peek(l, "k"); d.State(0).Remaining != 5 {
-		s.fail("%s: 1 and 4 of 10: %+v", a.name, d)
-	}
-	bill(25)
+	s.debit(l, 4)
+	s.remain(l, "k", 5)
+	s.debit(l, 25)
+	s.remain(l, "k", 0)
 	d := s.deny(l, "k", 1)
-	if d.State(0).Remaining != 0 {
-		s.fail("%s: in debt, %d remain", a.name, d.State(0).Remaining)
-	}
 	// A bucket pays back 20 and refills 1; what forgets has forgotten after a period.
 	least, most := time.Duration(1), time.Minute+grain
 	if isBucket(a) {
 		least, most = 21*6*time.Second, 21*6*time.Second
 	}
 	if d.RetryAfter < least || d.RetryAfter > most {
-		s.fail("%s: 30 of 10 are used, and RetryAfter is %v", a.name, d.RetryAfter)
+		s.fail("30 of 10 are used, and RetryAfter is %v", d.RetryAfter)
 	}
 	s.Advance(d.RetryAfter - time.Microsecond)
 	s.deny(l, "k", 1)
 	s.Advance(time.Microsecond)
 	s.admit(l, "k", 1)
-	bill(math.MaxInt)
+	s.debit(l, math.MaxInt)
 	if d := s.deny(l, "k", 1); d.RetryAfter == core.Never || d.RetryAfter <= 0 {
-		s.fail("%s: no debt lasts for ever: %v", a.name, d.RetryAfter)
+		s.fail("no debt lasts for ever: %v", d.RetryAfter)
 	}
-	if _, err := l.Reset(ctx, "k"); err != nil {
-		s.fail("%s: Reset: %v", a.name, err)
+	if _, err := l.Reset(context.Background(), "k"); err != nil {
+		s.fail("Reset: %v", err)
 	}
 	s.admit(l, "k", 10)
 }
@@ -139,17 +128,15 @@ func debit(s *subject, a algorithm) {
 // Bills of any size, and any number of them, deny: no counter goes round.
 func debitMost(s *subject, a algorithm) {
 	for _, limit := range []int{3, atMost(1 << 40), atMost(1 << 47)} {
-		rule := a.rule(fmt.Sprint(a.name, limit), core.PerMinute(limit))
+		rule := a.Rule(fmt.Sprint(a.Name, limit), core.PerMinute(limit))
 		l, err := core.New(s.Store, rule)
 		if err != nil {
 			continue // a bucket that no clock can fill
 		}
 		for n := range 70 {
-			if err := l.Debit(context.Background(), "k", math.MaxInt); err != nil {
-				s.fail("%s: Debit: %v", a.name, err)
-			}
+			s.debit(l, math.MaxInt)
 			if d := s.deny(l, "k", 1); d.State(0).Remaining != 0 || d.RetryAfter == core.Never {
-				s.fail("%s %d: after %d bills: %+v", a.name, limit, n+1, d)
+				s.fail("%d: after %d bills: %+v", limit, n+1, d)
 			}
 		}
 	}
@@ -185,63 +172,51 @@ func elasticFlaps(s *subject) {
 	}
 }
 
-func isBucket(a algorithm) bool { return a.name == "token_bucket" || a.name == "leaky_bucket" }
+func isBucket(a algorithm) bool { return a.Name == "token_bucket" || a.Name == "leaky_bucket" }
 
 // A debt is one thing, a clock that stepped back is another.
 func debtAndClock(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerMinute(60)))
-	if err := l.Debit(context.Background(), "k", 180); err != nil {
-		s.fail("%s: Debit: %v", a.name, err)
-	}
+	l := s.limiter(a.Rule(a.Name, core.PerMinute(60)))
+	s.debit(l, 180)
 	before := s.deny(l, "k", 1).RetryAfter
 	s.Advance(-time.Hour)
 	if after := s.deny(l, "k", 1).RetryAfter; after > before+time.Minute {
-		s.fail("%s: a step back of an hour turned %v into %v", a.name, before, after)
+		s.fail("a step back of an hour turned %v into %v", before, after)
 	}
 	s.Advance(time.Hour)
 	s.admit(l, "k", 1)
 }
 
 func maxDelay(s *subject) {
+	const ms = time.Millisecond
 	l := s.limiter(core.LeakyBucket("turn", core.PerSecond(10)))
-	ask := func(d time.Duration) core.Decision {
-		got, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "k", Cost: 1, MaxDelay: d})
-		if err != nil {
-			s.fail("AllowTogether: %v", err)
+	for i, step := range []struct {
+		pass, maxDelay time.Duration
+		delay          time.Duration // of an event that is admitted
+		retryAfter     time.Duration // of one that is not
+	}{
+		{0, 200 * ms, 0, 0}, {0, 200 * ms, 100 * ms, 0}, {0, 200 * ms, 200 * ms, 0},
+		{0, 200 * ms, 0, 100 * ms}, // its turn is in 300 ms
+		{0, 1, 0, 300 * ms},        // does not wait
+		{100*ms - time.Microsecond, 200 * ms, 0, time.Microsecond},
+		{time.Microsecond, 200 * ms, 200 * ms, 0},
+		{0, 0, 300 * ms, 0}, // waits for as long as it must
+	} {
+		s.Advance(step.pass)
+		d := s.together(core.Ask{Limiter: l, Key: "k", MaxDelay: step.maxDelay})
+		if d.Allowed != (step.retryAfter == 0) || d.Delay != step.delay || d.RetryAfter != step.retryAfter {
+			s.fail("event %d: got %+v, want a delay of %v or a RetryAfter of %v", i, d, step.delay, step.retryAfter)
 		}
-		return got
-	}
-	for i, want := range []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond} {
-		if d := ask(200 * time.Millisecond); !d.Allowed || d.Delay != want {
-			s.fail("event %d: %+v, want a delay of %v", i, d, want)
-		}
-	}
-	d := ask(200 * time.Millisecond)
-	if d.Allowed || d.RetryAfter != 100*time.Millisecond {
-		s.fail("an event with a turn in 300 ms that waits 200: %+v", d)
-	}
-	if d := ask(1); d.Allowed || d.RetryAfter != 300*time.Millisecond {
-		s.fail("an event that does not wait: %+v", d)
-	}
-	s.Advance(d.RetryAfter - time.Microsecond)
-	if d := ask(200 * time.Millisecond); d.Allowed || d.RetryAfter != time.Microsecond {
-		s.fail("a microsecond before its time: %+v", d)
-	}
-	s.Advance(time.Microsecond)
-	if d := ask(200 * time.Millisecond); !d.Allowed || d.Delay != 200*time.Millisecond {
-		s.fail("at its time: %+v", d)
-	}
-	if d := s.admit(l, "k", 1); d.Delay != 300*time.Millisecond {
-		s.fail("an event that waits for as long as it must: %+v", d)
 	}
 }
 
 // anyWindow lets a client burst at every edge that it can find, and looks at all
 // spans of a period afterwards.
 func anyWindow(s *subject) {
-	for _, a := range []algorithm{{"sliding_log", core.SlidingLog}, {"sliding_window", core.SlidingWindow}} {
+	for _, a := range []algorithm{{Name: "sliding_log", Rule: core.SlidingLog}, {Name: "sliding_window", Rule: core.SlidingWindow}} {
+		s.about = a.Name
 		const limit = 30
-		l := s.limiter(a.rule(a.name, core.PerMinute(limit)))
+		l := s.limiter(a.Rule(a.Name, core.PerMinute(limit)))
 		var admitted []time.Time
 		for step := range 300 {
 			if step%3 == 0 { // to the edge of a minute, or of a sub-window
@@ -258,11 +233,11 @@ func anyWindow(s *subject) {
 			}
 		}
 		if len(admitted) < 5*limit {
-			s.fail("%s: only %d were admitted: the case checks nothing", a.name, len(admitted))
+			s.fail("only %d were admitted: the case checks nothing", len(admitted))
 		}
 		for i := limit; i < len(admitted); i++ {
 			if span := admitted[i].Sub(admitted[i-limit]); span < time.Minute {
-				s.fail("%s: %d events within %v", a.name, limit+1, span)
+				s.fail("%d events within %v", limit+1, span)
 			}
 		}
 	}
@@ -271,8 +246,8 @@ func anyWindow(s *subject) {
 // smallest lets many ask for one key under rules of every algorithm.
 func smallest(s *subject) {
 	var rules []core.Rule
-	for i, a := range algorithms {
-		rules = append(rules, a.rule(fmt.Sprint("rule ", i), core.PerDay(700+100*((i+2)%len(algorithms)))))
+	for i, a := range testkit.Algorithms {
+		rules = append(rules, a.Rule(fmt.Sprint("rule ", i), core.PerDay(700+100*((i+2)%len(testkit.Algorithms)))))
 	}
 	l := s.limiter(rules...)
 	admitted := s.hammer(64, 25, func(int) (core.Decision, error) { return l.Allow(context.Background(), "k") })
@@ -281,7 +256,7 @@ func smallest(s *subject) {
 	}
 	for _, st := range s.states(l, "k") {
 		if st.Used() != 700 {
-			s.fail("%s has used %d, want 700", &st.Rule, st.Used())
+			s.fail("%s has used %d, want 700", st.Rule, st.Used())
 		}
 	}
 }

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
@@ -11,21 +9,18 @@ import (
 // The cases of this file are about what is decided together, or at the same time.
 
 func denialTakesNothing(s *subject, a algorithm) {
-	l := s.limiter(a.rule("small"+a.name, core.PerMinute(2)), a.rule("large"+a.name, core.PerMinute(100)))
+	l := s.limiter(a.Rule("small"+a.Name, core.PerMinute(2)), a.Rule("large"+a.Name, core.PerMinute(100)))
 	s.admit(l, "k", 2)
 	before := s.states(l, "k")
 	for range 50 {
 		s.deny(l, "k", 1)
 	}
-	after := s.states(l, "k")
-	for i := range before {
-		if !sameState(before[i], after[i]) {
-			s.fail("%s: 50 denials turned %+v into %+v", a.name, before[i], after[i])
+	for i, after := range s.states(l, "k") {
+		if !sameState(before[i], after) {
+			s.fail("50 denials turned %+v into %+v", before[i], after)
 		}
 	}
-	if got := after[1].Remaining; got != 98 {
-		s.fail("%s: the rule that did not deny has %d left, want 98", a.name, got)
-	}
+	s.remain(l, "k", 0, 98)
 }
 
 // sameState compares all but the Rules.
@@ -35,8 +30,8 @@ func sameState(a, b core.State) bool {
 }
 
 func allOrNone(s *subject, a algorithm) {
-	user := s.limiter(a.rule("user"+a.name, core.PerHour(5)))
-	ip := s.limiter(a.rule("ip"+a.name, core.PerHour(1000)))
+	user := s.limiter(a.Rule("user"+a.Name, core.PerHour(5)))
+	ip := s.limiter(a.Rule("ip"+a.Name, core.PerHour(1000)))
 	for _, order := range []string{"user first", "ip first"} {
 		asks := []core.Ask{
 			{Limiter: user, Key: "user " + order, Cost: 1},
@@ -47,10 +42,7 @@ func allOrNone(s *subject, a algorithm) {
 		}
 		admitted := 0
 		for range 50 {
-			d, err := core.AllowTogether(context.Background(), asks...)
-			if err != nil {
-				s.fail("AllowTogether: %v", err)
-			}
+			d := s.together(asks...)
 			if d.Len() != 2 {
 				s.fail("%d states, want 2", d.Len())
 			}
@@ -59,37 +51,31 @@ func allOrNone(s *subject, a algorithm) {
 			}
 		}
 		if admitted != 5 {
-			s.fail("%s, %s: %d of 50 were admitted, want 5", a.name, order, admitted)
+			s.fail("%s: %d of 50 were admitted, want 5", order, admitted)
 		}
-		if left := s.peek(ip, "ip "+order).State(0).Remaining; left != 995 {
-			s.fail("%s, %s: the IP has %d left, want 995", a.name, order, left)
-		}
+		s.remain(ip, "ip "+order, 995)
 	}
 }
 
 func sameRuleTwice(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerHour(5)))
+	l := s.limiter(a.Rule(a.Name, core.PerHour(5)))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: 3}
-	d, err := core.AllowTogether(context.Background(), ask, ask)
-	if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Len() != 2 {
-		s.fail("%s: 3 and 3 of 5: %+v, %v", a.name, d, err)
+	if d := s.together(ask, ask); d.Allowed || d.RetryAfter != core.Never || d.Len() != 2 {
+		s.fail("3 and 3 of 5: %+v", d)
 	}
 	ask.Cost = 2
-	d, err = core.AllowTogether(context.Background(), ask, ask)
-	if err != nil || !d.Allowed || d.State(1).Remaining != 1 {
-		s.fail("%s: 2 and 2 of 5: %+v, %v", a.name, d, err)
+	if d := s.together(ask, ask); !d.Allowed || d.State(1).Remaining != 1 {
+		s.fail("2 and 2 of 5: %+v", d)
 	}
 }
 
 func concurrency(s *subject, a algorithm) {
-	l := s.limiter(a.rule(a.name, core.PerHour(1000)), a.rule("wide"+a.name, core.PerHour(5000)))
+	l := s.limiter(a.Rule(a.Name, core.PerHour(1000)), a.Rule("wide"+a.Name, core.PerHour(5000)))
 	admitted := s.hammer(64, 100, func(int) (core.Decision, error) { return l.Allow(context.Background(), "k") })
 	if admitted != 1000 {
-		s.fail("%s: %d were admitted, want 1000", a.name, admitted)
+		s.fail("%d were admitted, want 1000", admitted)
 	}
-	if left := s.states(l, "k")[1].Remaining; left != 4000 {
-		s.fail("%s: the wider rule has %d left, want 4000", a.name, left)
-	}
+	s.remain(l, "k", 0, 4000)
 }
 
 func concurrentAllOrNone(s *subject) {
@@ -105,34 +91,5 @@ func concurrentAllOrNone(s *subject) {
 	if admitted != 100 {
 		s.fail("%d were admitted, want 100", admitted)
 	}
-	if left := s.peek(ip, "i").State(0).Remaining; left != 4900 {
-		s.fail("the IP has %d left, want 4900", left)
-	}
-}
-
-// hammer makes calls from many goroutines and counts what was admitted.
-func (s *subject) hammer(goroutines, calls int, call func(i int) (core.Decision, error)) int64 {
-	s.Helper()
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	var failed atomic.Pointer[error]
-	for g := range goroutines {
-		wg.Go(func() {
-			for range calls {
-				d, err := call(g)
-				if err != nil {
-					failed.Store(&err)
-					return
-				}
-				if d.Allowed {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		s.fail("a call failed: %v", *err)
-	}
-	return admitted.Load()
+	s.remain(ip, "i", 4900)
 }

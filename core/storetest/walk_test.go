@@ -20,7 +20,7 @@ func TestHistories_EverySituation(t *testing.T) {
 	if testing.Short() {
 		n /= 4
 	}
-	met := compare(&subject{T: t, promise: "The engine equals the oracle.", newHarness: ofReference}, n)
+	met := compare(&subject{T: t, about: "engine", promise: "The engine equals the oracle.", newHarness: ofReference}, n)
 	for _, name := range situations {
 		if met[name] < n/4 {
 			t.Errorf("got %d times %q in %d histories, expected at least %d", met[name], name, n, n/4)

@@ -14,13 +14,13 @@
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
 //     header of the answer and the request. It replaces the request of the framework by the one
 //     that Admit returns: its context has the decision.
-//  4. If Admit returns no Refusal, the middleware runs the handler: by [Outcome.Run], with the
+//  4. If Admit returns no Rejection, the middleware runs the handler: by [Outcome.Run], with the
 //     ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler directly.
 //     The writer of Watch stays that of the framework until the answer is written: RefundIf does
 //     not see what goes to another one, unless [Outcome.Answer] is called.
-//  5. If Admit returns a Refusal, the handler does not run. The middleware calls the function of
-//     OnDenied if there is one and [gate.Refusal.Denied] is true. Otherwise it answers with the
-//     Problem of the Refusal: by [WriteProblem], or as an error that the framework's own error
+//  5. If Admit returns a Rejection, the handler does not run. The middleware calls the function of
+//     OnDenied if there is one and [gate.Rejection.Denied] is true. Otherwise it answers with the
+//     Problem of the Rejection: by [WriteProblem], or as an error that the framework's own error
 //     handler writes. The header fields are set by then, except Content-Type and
 //     X-Content-Type-Options.
 //  6. A test runs the adapter through package gatetest, the contract of all adapters.
@@ -42,6 +42,4 @@
 //     and [Outcome.Hijacked] after the connection was taken over. See ginlimit.
 //   - Handlers return errors that an error handler answers later: the function that Run calls
 //     returns false, and the adapter calls Answer when the answer is written. See echolimit.
-//   - The error handler sends a Problem with a Content-Type that is not its own: correct it in
-//     [BeforeMarshal]. See echolimit.
 package adapter

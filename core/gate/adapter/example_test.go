@@ -27,16 +27,16 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 	g, onDenied := adapter.New[func(*Context, core.Decision)]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
 		return func(c *Context) {
-			r, outcome, refused := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request)
+			r, outcome, rejection := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request)
 			c.Request = r
 			switch {
-			case refused == nil:
+			case rejection == nil:
 				c.Writer = outcome.Watch(c.Writer)
 				outcome.Run(func() (answered bool) { next(c); return true })
-			case refused.Denied() && onDenied != nil:
-				onDenied(c, refused.Decision)
+			case rejection.Denied() && onDenied != nil:
+				onDenied(c, rejection.Decision)
 			default:
-				adapter.WriteProblem(c.Writer, c.Request, refused.Problem)
+				adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
 			}
 		}
 	}

@@ -20,10 +20,9 @@ type Gate struct {
 	policies    []policy // of the rules of all asks, in the order of the States
 	policyField string   // the RateLimit-Policy of this gate alone
 	distinct    bool     // no two policies that clients see have the same name
-	soft        bool     // there is a policy that lets requests through beyond its limit
 	reserves    bool     // what a request took can be given back
 	exposed     []string // the names for Access-Control-Expose-Headers
-	journal     journal
+	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
@@ -73,8 +72,8 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 		}
 	}
 	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil
-	g.exposed = g.exposedFields()
-	g.journal.start()
+	g.exposed = exposedFields(g.versions, g.policyField != "")
+	g.log.start()
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}
@@ -92,7 +91,6 @@ func (g *Gate) addPolicy(p policy) {
 			g.policyField += ", "
 		}
 		g.policyField += p.member
-		g.soft = g.soft || p.rule.SoftPercent() > 0
 	}
 	g.policies = append(g.policies, p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -25,17 +26,6 @@ func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
 
-func mustPanic(t *testing.T, want string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if got := recover(); got != want {
-			t.Errorf("panicked with %v, want %s", got, want)
-		}
-	}()
-	f()
-}
-
 // TestDenied hands the function of an adapter back to it, and to no other.
 func TestDenied(t *testing.T) {
 	called := 0
@@ -48,33 +38,33 @@ func TestDenied(t *testing.T) {
 	if _, f := New[func(int)]("test", once(), anyKey); f != nil {
 		t.Error("New returned a function that nobody gave")
 	}
-	mustPanic(t, "other: New: test.OnDenied is an option for test.New only", func() {
+	testkit.Panics(t, "other: New: test.OnDenied is an option for test.New only", func() {
 		New[func(int)]("other", once(), anyKey, opt)
 	})
-	mustPanic(t, "test: New: test.OnDenied is an option for test.New only", func() {
+	testkit.Panics(t, "test: New: test.OnDenied is an option for test.New only", func() {
 		New[func(string)]("test", once(), anyKey, opt)
 	})
 }
 
 func TestDenied_nil(t *testing.T) {
-	mustPanic(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
+	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 
-func TestRefusal(t *testing.T) {
+func TestRejection(t *testing.T) {
 	g := newGate("test", once(), anyKey, nil)
 	r := get("/path")
-	admitted, _, refused := g.Admit(r.Context(), header(), r)
-	if refused != nil {
-		t.Fatal(refused)
+	admitted, _, rejection := g.Admit(r.Context(), header(), r)
+	if rejection != nil {
+		t.Fatal(rejection)
 	}
 	if _, decided := gate.FromContext(admitted.Context()); !decided {
 		t.Error("the admitted request has no decision")
 	}
-	_, _, refused = g.Admit(r.Context(), header(), r)
-	if refused == nil || !refused.Denied() || !errors.Is(refused, gate.ErrDenied) || refused.Decision.Len() != 1 {
-		t.Fatalf("the refusal is %+v", refused)
+	_, _, rejection = g.Admit(r.Context(), header(), r)
+	if rejection == nil || !rejection.Denied() || !errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 1 {
+		t.Fatalf("the rejection is %+v", rejection)
 	}
-	if got := refused.Error(); got != `weir: 429: Policy "once" allows 1 request per 86400 s. Retry in 86400 s.` {
+	if got := rejection.Error(); got != `weir: 429: Policy "once" allows 1 request per 86400 s. Retry in 86400 s.` {
 		t.Errorf("the text is %s", got)
 	}
 
@@ -82,11 +72,11 @@ func TestRefusal(t *testing.T) {
 	failing := func(context.Context, *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
 	}
-	_, _, refused = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
-	if refused == nil || refused.Denied() || !errors.Is(refused, secret) || errors.Is(refused, gate.ErrDenied) || refused.Decision.Len() != 0 {
-		t.Fatalf("the refusal is %+v", refused)
+	_, _, rejection = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
+	if rejection == nil || rejection.Denied() || !errors.Is(rejection, secret) || errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 0 {
+		t.Fatalf("the rejection is %+v", rejection)
 	}
-	if got := refused.Error(); got != "weir: 400: The request does not say who sent it." {
+	if got := rejection.Error(); got != "weir: 400: The request does not say who sent it." {
 		t.Errorf("the text is %s", got)
 	}
 }
@@ -95,13 +85,13 @@ func TestRefusal(t *testing.T) {
 // gate has not made a denial.
 func TestErrDeniedFromOutside(t *testing.T) {
 	failing := func(context.Context, *http.Request) (string, error) {
-		return "", &gate.Refusal{Problem: new(gate.Problem), Err: gate.ErrDenied}
+		return "", &gate.Rejection{Problem: new(gate.Problem), Err: gate.ErrDenied}
 	}
 	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 	r := get("/")
-	_, _, refused := newGate("test", once(), failing, []gate.Option{quiet}).Admit(r.Context(), header(), r)
-	if refused == nil || refused.Denied() || refused.Problem.Status != 500 {
-		t.Errorf("the refusal is %+v", refused)
+	_, _, rejection := newGate("test", once(), failing, []gate.Option{quiet}).Admit(r.Context(), header(), r)
+	if rejection == nil || rejection.Denied() || rejection.Problem.Status != 500 {
+		t.Errorf("the rejection is %+v", rejection)
 	}
 }
 

@@ -1,7 +1,6 @@
 package adapter
 
 import (
-	"context"
 	"net/http"
 	"sync"
 )
@@ -11,8 +10,8 @@ import (
 // something to do. Run and Watch may be called on nil; otherwise an Outcome is safe
 // for concurrent use.
 type Outcome struct {
-	gate   *Gate
-	record *record // nil unless the status decides about a refund
+	gate    *Gate
+	request *requestContext // nil unless the status decides about a refund
 
 	mu      sync.Mutex
 	status  int  // of the answer, or 0 while it is not known
@@ -21,7 +20,7 @@ type Outcome struct {
 
 // NeedsStatus says whether the status of the answer matters. If not, there is no
 // need to find it out.
-func (o *Outcome) NeedsStatus() bool { return o != nil && o.record != nil }
+func (o *Outcome) NeedsStatus() bool { return o != nil && o.request != nil }
 
 // Run runs the handler once and then does what the gate has to do, also if the
 // handler panics, which counts as 500.
@@ -39,7 +38,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 		counter.Begin()
 	}
 	answered, returned := false, false
-	if o.record != nil {
+	if o.request != nil {
 		defer func() { o.returned(answered, !returned) }()
 	}
 	if counter != nil {
@@ -56,7 +55,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // is not read to find out: that could wait for a client that waits for the answer, and
 // net/http would notice the end of the connection only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
-	if o.record.Err() != nil {
+	if o.request.Err() != nil {
 		return
 	}
 	o.mu.Lock()
@@ -101,14 +100,9 @@ func (o *Outcome) Hijacked() {
 	o.status = http.StatusSwitchingProtocols
 }
 
-// refund gives back what the request took if its status says so. The answer does
-// not depend on whether that works.
+// refund refunds the request if RefundIf says so.
 func (o *Outcome) refund(status int) {
-	if !o.gate.options.RefundIf(status) {
-		return
-	}
-	ctx := context.WithoutCancel(o.record.Context)
-	if err := o.record.reservation.Refund(ctx); err != nil {
-		o.gate.journal.warn(ctx, "weir: what a request took could not be given back", err, status)
+	if o.gate.options.RefundIf(status) {
+		o.request.refund(status)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
@@ -24,9 +25,9 @@ func newAttempt(t *testing.T) *attempt {
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
 	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.asked = append(a.asked, status); return true })})
 	r := get("/")
-	_, outcome, refused := g.Admit(r.Context(), header(), r)
-	if refused != nil {
-		t.Fatal(refused)
+	_, outcome, rejection := g.Admit(r.Context(), header(), r)
+	if rejection != nil {
+		t.Fatal(rejection)
 	}
 	a.Outcome = outcome
 	return a
@@ -34,11 +35,7 @@ func newAttempt(t *testing.T) *attempt {
 
 func (a *attempt) taken(t *testing.T) int {
 	t.Helper()
-	d, err := a.limiter.Peek(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return 5 - d.State(0).Remaining
+	return testkit.Used(t, a.limiter, "k")[0]
 }
 
 func TestNilOutcome(t *testing.T) {
@@ -53,9 +50,9 @@ func TestNilOutcome(t *testing.T) {
 // TestNoOutcome: an ordinary gate has nothing to do after a request.
 func TestNoOutcome(t *testing.T) {
 	r := get("/")
-	_, outcome, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
-	if outcome != nil || refused != nil {
-		t.Errorf("got %v, %v", outcome, refused)
+	_, outcome, rejection := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
+	if outcome != nil || rejection != nil {
+		t.Errorf("got %v, %v", outcome, rejection)
 	}
 }
 

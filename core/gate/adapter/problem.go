@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/internal/problem"
 )
 
 // maxInstance keeps a long path from coming back in every answer.
@@ -93,10 +92,6 @@ func appendSpan(b []byte, d time.Duration) []byte {
 	b = strconv.AppendFloat(b, float64(d)/float64(unit), 'f', -1, 64)
 	return append(b, name...)
 }
-
-// BeforeMarshal makes f run whenever p is about to become JSON. It is for frameworks whose
-// error handler writes p and sets another Content-Type before.
-func BeforeMarshal(p *gate.Problem, f func()) { problem.BeforeMarshal(p, f) }
 
 // WriteProblem answers r with the status of p and the problem document, or a line of text to
 // a client that names text/plain or text/html first in Accept. To HEAD it sends no body. It

@@ -1,15 +1,14 @@
 package adapter
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // TestSettleDenied: who was denied has nothing to pay, in whatever gate.
@@ -19,9 +18,9 @@ func TestSettleDenied(t *testing.T) {
 		g := newGate("test", l, anyKey, opts)
 		r := get("/")
 		g.Admit(r.Context(), header(), r)
-		denied, outcome, refused := g.Admit(r.Context(), header(), r)
-		if refused == nil || outcome != nil {
-			t.Fatalf("%s: %v, %v", name, outcome, refused)
+		denied, outcome, rejection := g.Admit(r.Context(), header(), r)
+		if rejection == nil || outcome != nil {
+			t.Fatalf("%s: %v, %v", name, outcome, rejection)
 		}
 		for _, cost := range []int{0, 1, 50} {
 			if err := gate.Settle(denied.Context(), cost); !errors.Is(err, gate.ErrNotAdmitted) {
@@ -29,7 +28,7 @@ func TestSettleDenied(t *testing.T) {
 			}
 		}
 		d, err := l.Peek(t.Context(), "k")
-		if err != nil || d.RetryAfter > refused.Decision.RetryAfter {
+		if err != nil || d.RetryAfter > rejection.Decision.RetryAfter {
 			t.Errorf("%s: %+v, %v: something was charged", name, d, err)
 		}
 	}
@@ -44,14 +43,14 @@ func TestUndecidedIsBetween(t *testing.T) {
 		"undecided": {quiet},
 	} {
 		ten := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerDay(10))))
-		never := core.Must(core.New(broken{}, core.SlidingLog("never", core.PerDay(1))))
+		never := core.Must(core.New(new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable)), core.SlidingLog("never", core.PerDay(1))))
 		outer, inner := newGate("test", ten, anyKey, []gate.Option{gate.Headers(gate.XRateLimit)}), newGate("test", never, anyKey, opts)
 		innermost := newGate("test", once(), anyKey, nil)
 		h, r := header(), get("/")
 		r, _, _ = outer.Admit(r.Context(), h, r)
-		r, outcome, refused := inner.Admit(r.Context(), h, r)
-		if outcome != nil || refused != nil {
-			t.Fatalf("%s: %v, %v", name, outcome, refused)
+		r, outcome, rejection := inner.Admit(r.Context(), h, r)
+		if outcome != nil || rejection != nil {
+			t.Fatalf("%s: %v, %v", name, outcome, rejection)
 		}
 		if d, ok := gate.FromContext(r.Context()); !ok || d.State(0).Rule.Name() != "ten" {
 			t.Errorf("%s: the decision is %+v, %v; want that of the gate around", name, d, ok)
@@ -78,9 +77,3 @@ func TestUndecidedAlone(t *testing.T) {
 		t.Error("a skipped request is a copy")
 	}
 }
-
-// broken never decides.
-type broken struct{}
-
-func (broken) Take(context.Context, []driver.Charge) error   { return core.ErrUnavailable }
-func (broken) Adjust(context.Context, []driver.Charge) error { return core.ErrUnavailable }

@@ -130,12 +130,12 @@ func (got reply) check(t *testing.T) {
 		t.Error("401 without a challenge")
 	}
 	if got.status >= 400 && got.header.Get("Cache-Control") != "no-store" {
-		t.Error("a refusal that a cache may keep")
+		t.Error("an error that a cache may keep")
 	}
 	for name := range got.trailer {
 		t.Errorf("trailer %s: the fields are never in trailers", name)
 	}
-	if got.header.Get("Content-Type") == gate.ProblemMediaType && got.body != "" {
+	if media := got.header.Get("Content-Type"); strings.HasSuffix(media, "json") && got.body != "" {
 		got.checkProblem(t)
 	}
 }
@@ -179,6 +179,7 @@ func (got reply) retryAfter(t *testing.T) (int, bool) {
 	return n, true
 }
 
+// checkProblem wants one problem document, with the status of the answer.
 func (got reply) checkProblem(t *testing.T) {
 	t.Helper()
 	var p gate.Problem

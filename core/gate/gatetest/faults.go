@@ -85,7 +85,7 @@ func (s *suite) testFaults(t *testing.T) {
 		noStore: true,
 	}, {
 		name:    "no key, as text",
-		why:     "every refusal has a text form",
+		why:     "every rejection has a text form",
 		key:     noKey(keyfunc.ErrNoKey),
 		req:     accept("text/plain"),
 		status:  400,
@@ -94,7 +94,7 @@ func (s *suite) testFaults(t *testing.T) {
 		body:    "The request does not say who sent it.\n",
 	}, {
 		name:    "fault, as text",
-		why:     "every refusal has a text form",
+		why:     "every rejection has a text form",
 		key:     noKey(errSecret),
 		req:     accept("text/plain"),
 		status:  500,
@@ -128,7 +128,7 @@ func (s *suite) testFaults(t *testing.T) {
 		body:   unavailable,
 	}, {
 		name:   "store fails closed, as text",
-		why:    "every refusal has a text form",
+		why:    "every rejection has a text form",
 		err:    errSecret,
 		opts:   []gate.Option{gate.FailClosed()},
 		req:    accept("text/html"),

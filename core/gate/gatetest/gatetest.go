@@ -25,13 +25,14 @@ type Build = func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.
 // An Option says in what an adapter has to differ.
 type Option func(*suite)
 
-// ErrorHandler is for frameworks whose own error handler writes the answers: it
-// knows no text form, and tells HEAD no media type.
-func ErrorHandler() Option { return func(s *suite) { s.errorHandler = true } }
+// ErrorHandler is for frameworks whose own error handler writes the problem documents, with
+// this media type: it sends no text, and tells HEAD no media type. Without the option,
+// an adapter sends [gate.ProblemMediaType], or text to a client that asks for it first.
+func ErrorHandler(mediaType string) Option { return func(s *suite) { s.errorHandler = mediaType } }
 
 type suite struct {
 	build        Build
-	errorHandler bool
+	errorHandler string // the media type of its documents; empty if the adapter writes the answers
 }
 
 // Run runs every check as a subtest. It swaps the default logger, so the test

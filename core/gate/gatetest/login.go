@@ -19,7 +19,7 @@ func (s *suite) testFailuresOnly(t *testing.T) {
 	}
 	t.Run("500 failures at once", func(t *testing.T) {
 		var mu sync.Mutex
-		ran, refused := 0, 0
+		ran, denied := 0, 0
 		h := s.build(five(), constant("k"), []gate.Option{succeeded}, func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			ran++
@@ -34,13 +34,13 @@ func (s *suite) testFailuresOnly(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if w.Code == http.StatusTooManyRequests {
-					refused++
+					denied++
 				}
 			})
 		}
 		wg.Wait()
-		if ran != 5 || refused != 495 {
-			t.Errorf("the handler ran %d times and %d were refused, want 5 and 495", ran, refused)
+		if ran != 5 || denied != 495 {
+			t.Errorf("the handler ran %d times and %d were denied, want 5 and 495", ran, denied)
 		}
 	})
 	t.Run("100 successes in a row", func(t *testing.T) {

@@ -1,7 +1,6 @@
 package gatetest
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,109 +23,47 @@ func (s *suite) testModifiers(t *testing.T) {
 }
 
 func (s *suite) testSoft(t *testing.T) {
-	lenient := core.SlidingLog("burst", core.PerMinute(100)).Soft(10)
-	both := []core.Rule{lenient, core.SlidingLog(`"\`, core.PerDay(1000)).Soft(5)}
+	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
 	s.table(t, []row{{
-		name:   "within",
-		why:    "a request within its limits has no such field",
-		rules:  []core.Rule{lenient},
-		states: states{"burst": allowed(3, 12*time.Second, 0)},
-		header: map[string]string{"X-RateLimit-Soft": "", "RateLimit": `"burst";r=3;t=12`},
-	}, {
 		name:   "beyond",
-		why:    "the rule beyond whose limit a request is let through is named",
-		rules:  both,
-		states: states{"burst": soft(12 * time.Second), `"\`: allowed(840, 36000*time.Second, 0)},
-		header: map[string]string{"X-RateLimit-Soft": `"burst"`, "RateLimit": `"burst";r=0;t=12, "\"\\";r=840;t=36000`, "Retry-After": ""},
-	}, {
-		name:   "beyond two",
-		why:    "the field is a List of Strings",
-		rules:  both,
-		states: states{"burst": soft(12 * time.Second), `"\`: soft(36000 * time.Second)},
-		header: map[string]string{"X-RateLimit-Soft": `"burst", "\"\\"`},
-	}, {
-		name:   "beyond twice",
-		why:    "no name is there twice",
-		rules:  []core.Rule{lenient},
-		second: constant("other"),
-		states: states{"burst": soft(12 * time.Second)},
-		header: map[string]string{"X-RateLimit-Soft": `"burst"`},
+		why:    "fields tell the limit itself, of which nothing is left",
+		rules:  lenient,
+		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
+		header: map[string]string{
+			"RateLimit-Policy": `"burst";q=100;w=60, "day";q=1000;w=86400`,
+			"RateLimit":        `"burst";r=0;t=12, "day";r=840;t=36000`, "Retry-After": "",
+		},
 	}, {
 		name:   "denied",
-		why:    "a request that is not let through is not beyond a limit; the answer is as ever",
-		rules:  both,
-		states: states{"burst": denied(12 * time.Second), `"\`: soft(36000 * time.Second)},
+		why:    "the document names only rules that deny",
+		rules:  lenient,
+		states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)},
 		status: 429,
-		header: map[string]string{"X-RateLimit-Soft": "", "Retry-After": "12"},
+		header: map[string]string{"Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "no headers",
-		why:    "Headers() sends no field at all",
-		rules:  []core.Rule{lenient},
-		opts:   []gate.Option{gate.Headers(), gate.ExposeHeaders()},
-		states: states{"burst": soft(12 * time.Second)},
-		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "Retry-After"},
-	}, {
-		name:   "legacy headers",
-		why:    "the field goes with every version",
-		rules:  []core.Rule{lenient},
-		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
-		states: states{"burst": soft(12 * time.Second)},
-		header: map[string]string{"X-RateLimit-Soft": `"burst"`, "X-RateLimit-Remaining": "0", "RateLimit": ""},
-	}, {
-		name:   "exposed",
-		why:    "where a rule is soft, scripts may read the field",
-		rules:  []core.Rule{burst, core.SlidingLog("soft", core.PerDay(10)).Soft(50)},
-		opts:   []gate.Option{gate.ExposeHeaders()},
-		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Soft"},
 	}})
-	t.Run("several gates", s.testSoftGates)
 	t.Run("handler", func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerHour(10)).Soft(20)))
-		h := s.build(l, constant("k"), nil, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, w.Header().Get("X-RateLimit-Soft"))
-		})
-		for i, want := range append(make([]string, 10), `"ten"`, `"ten"`) {
-			if got := record(t, h, request("GET", "/")); got.status != 200 || got.body != want {
-				t.Errorf("in request %d the handler sees %q (%d), want %q", i, got.body, got.status, want)
+		p := new(probe)
+		h := s.build(l, constant("k"), nil, p.ServeHTTP)
+		for i := range 13 {
+			want := http.StatusOK
+			if i >= 12 {
+				want = http.StatusTooManyRequests
 			}
-		}
-		if got := record(t, h, request("GET", "/")); got.status != 429 || got.header.Get("X-RateLimit-Soft") != "" {
-			t.Errorf("beyond the 20 percent: %d, %v", got.status, got.header)
+			got := record(t, h, request("GET", "/"))
+			if d, _ := p.saw(); got.status != want || d.Soft() != (i >= 10) {
+				t.Errorf("request %d has status %d, and the handler sees soft %v; want %d, %v", i, got.status, d.Soft(), want, i >= 10)
+			}
 		}
 	})
-}
-
-// testSoftGates merges the names of several gates.
-func (s *suite) testSoftGates(t *testing.T) {
-	a, b := core.SlidingLog("a", core.PerHour(100)).Soft(10), core.SlidingLog("b", core.PerHour(100)).Soft(10)
-	for _, c := range []struct {
-		name   string
-		layers []layer // outermost first
-		want   string
-	}{
-		{"outer", []layer{one(a, soft(1)), one(b, allowed(1, 1, 0))}, `"a"`},
-		{"inner", []layer{one(a, allowed(1, 1, 0)), one(b, soft(1))}, `"b"`},
-		{"both", []layer{one(a, soft(1)), one(b, soft(1))}, `"a", "b"`},
-		{"one name", []layer{one(a, soft(1)), one(a, soft(1))}, `"a"`},
-		{"outer silent", []layer{one(a, soft(1), gate.Headers()), one(b, soft(1))}, `"b"`},
-		{"inner silent", []layer{one(a, soft(1)), one(b, soft(1), gate.Headers())}, `"a"`},
-		{"none", []layer{one(a, allowed(1, 1, 0)), one(b, allowed(1, 1, 0))}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := record(t, s.stack(c.layers, new(probe).ServeHTTP), request("GET", "/"))
-			if v := strings.Join(got.header.Values("X-RateLimit-Soft"), "; "); v != c.want {
-				t.Errorf("X-RateLimit-Soft is %s, want %s", v, c.want)
-			}
-		})
-	}
 }
 
 func (s *suite) testShadow(t *testing.T) {
 	dark := core.SlidingLog("dark", core.PerDay(5)).Shadow()
 	none := map[string]string{
 		"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "", "X-RateLimit-Remaining": "",
-		"X-RateLimit-Reset": "", "X-RateLimit-Soft": "", "Retry-After": "", "Access-Control-Expose-Headers": "Retry-After",
+		"X-RateLimit-Reset": "", "Retry-After": "", "Access-Control-Expose-Headers": "Retry-After",
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
 	s.table(t, []row{{
@@ -150,19 +87,6 @@ func (s *suite) testShadow(t *testing.T) {
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "soft",
-		why:    "a shadow has no limit that a request could be beyond",
-		rules:  []core.Rule{dark.Soft(100), burst},
-		opts:   []gate.Option{gate.ExposeHeaders()},
-		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": soft(time.Hour)},
-		header: map[string]string{"X-RateLimit-Soft": "", "Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
-	}, {
-		name:   "soft beside another",
-		why:    "a shadow is not named where another rule is",
-		rules:  []core.Rule{dark.Soft(100), burst.Soft(10)},
-		states: states{"burst": soft(12 * time.Second), "dark": soft(time.Hour)},
-		header: map[string]string{"X-RateLimit-Soft": `"burst"`},
 	}, {
 		name:   "all in the shadow",
 		why:    "a limiter of shadows sends no field at all",

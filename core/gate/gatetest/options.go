@@ -96,7 +96,7 @@ func (s *suite) testOptions(t *testing.T) {
 		header: map[string]string{"Access-Control-Expose-Headers": "X-Total, retry-after, ETag, RateLimit, RateLimit-Policy"},
 	}, {
 		name:   "exposed, 503",
-		why:    "a refusal of any kind can be read",
+		why:    "a rejection of any kind can be read",
 		opts:   []gate.Option{gate.ExposeHeaders(), gate.FailClosed()},
 		err:    core.ErrUnavailable,
 		status: 503,

@@ -63,7 +63,7 @@ func (s *suite) testTurns(t *testing.T) {
 	})
 }
 
-// testMaxDelay refuses at once whom the queue would hold for too long.
+// testMaxDelay denies at once requests that the queue would hold for too long.
 func (s *suite) testMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(),
@@ -85,7 +85,7 @@ func (s *suite) testMaxDelay(t *testing.T) {
 					took[at]++
 				case http.StatusTooManyRequests:
 					if retry, _ := got.retryAfter(t); at != 0 || retry != 5 {
-						t.Errorf("refused after %v, to come back in %d s; want at once, and 5: then the wait is 25 s", at, retry)
+						t.Errorf("denied after %v, to come back in %d s; want at once, and 5: then the wait is 25 s", at, retry)
 					}
 				default:
 					t.Errorf("status %d", got.status)
@@ -98,7 +98,7 @@ func (s *suite) testMaxDelay(t *testing.T) {
 		}
 		d, err := l.Peek(t.Context(), "k")
 		if err != nil || d.State(1).Remaining != 97 {
-			t.Errorf("the log has %d left, %v; want 97: who is refused takes nothing", d.State(1).Remaining, err)
+			t.Errorf("the log has %d left, %v; want 97: a denied request takes nothing", d.State(1).Remaining, err)
 		}
 	})
 }

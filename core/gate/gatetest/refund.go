@@ -130,7 +130,7 @@ func (s *suite) testRefundLate(t *testing.T) {
 				h := s.build(l, constant("k"), []gate.Option{j.option()}, func(http.ResponseWriter, *http.Request) {
 					time.Sleep(10 * time.Second)
 					if d, err := l.AllowN(t.Context(), "k", 3); err != nil || !d.Allowed {
-						t.Errorf("others were refused: %+v, %v", d, err)
+						t.Errorf("others were denied: %+v, %v", d, err)
 					}
 				})
 				record(t, h, request("GET", "/"))

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"net/http"
@@ -105,8 +106,8 @@ func (row *row) compare(t *testing.T, s *suite, req *http.Request, got reply) {
 	} else {
 		want["Cache-Control"] = "no-store"
 		want["X-Content-Type-Options"] = "nosniff"
-		want["Content-Type"] = gate.ProblemMediaType
-		if row.text && !s.errorHandler {
+		want["Content-Type"] = cmp.Or(s.errorHandler, gate.ProblemMediaType)
+		if row.text && s.errorHandler == "" {
 			want["Content-Type"] = "text/plain; charset=utf-8"
 		} else if row.text {
 			body = ""
@@ -114,7 +115,7 @@ func (row *row) compare(t *testing.T, s *suite, req *http.Request, got reply) {
 	}
 	if req.Method == http.MethodHead {
 		body = ""
-		if s.errorHandler {
+		if s.errorHandler != "" {
 			delete(want, "Content-Type")
 		}
 		if got.body != "" {

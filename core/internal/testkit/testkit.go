@@ -10,11 +10,14 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Algorithms are the ways to make a rule, each with the text of its [core.Rule.Algorithm].
-var Algorithms = []struct {
+// An Algorithm is a way to make a rule. Name is the text of its [core.Rule.Algorithm].
+type Algorithm struct {
 	Name string
 	Rule func(name string, l core.Limit) core.Rule
-}{
+}
+
+// Algorithms are all algorithms.
+var Algorithms = []Algorithm{
 	{"token_bucket", core.TokenBucket},
 	{"leaky_bucket", core.LeakyBucket},
 	{"fixed_window", core.FixedWindow},

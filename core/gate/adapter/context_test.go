@@ -23,9 +23,9 @@ func TestRecordIsTransparent(t *testing.T) {
 	type own struct{}
 	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), own{}, "value"))
 	r := get("/").WithContext(parent)
-	admitted, _, refused := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
-	if refused != nil {
-		t.Fatal(refused)
+	admitted, _, rejection := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
+	if rejection != nil {
+		t.Fatal(rejection)
 	}
 	ctx := admitted.Context()
 	if ctx.Value(own{}) != "value" || ctx.Done() != parent.Done() || ctx.Err() != nil {
@@ -64,9 +64,9 @@ func (c carrier) Value(key any) any {
 func TestRegisterRequestKey(t *testing.T) {
 	a, b := new(int), new(int) // nobody has used these before
 	r := get("/")
-	admitted, _, refused := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
-	if refused != nil {
-		t.Fatal(refused)
+	admitted, _, rejection := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
+	if rejection != nil {
+		t.Fatal(rejection)
 	}
 	if _, ok := gate.FromContext(carrier{t.Context(), a, admitted}); ok {
 		t.Error("found under a key that nobody registered")

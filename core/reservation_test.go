@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,120 +12,70 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
-
-// used is how many events of every rule are in use.
-func used(t *testing.T, l *core.Limiter, key string) []int {
-	t.Helper()
-	d, err := l.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n []int
-	for _, s := range d.States() {
-		n = append(n, s.Rule.Capacity()-s.Remaining)
-	}
-	return n
-}
-
-func reserve(t *testing.T, l *core.Limiter, key string, n int) *core.Reservation {
-	t.Helper()
-	r, err := l.Reserve(t.Context(), key, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
 
 // LeaveQueue leaves all rules charged but the queues.
 func TestReservation_LeaveQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(),
+		ctx := t.Context()
+		l := testkit.Limiter(t, memstore.New(),
 			core.LeakyBucket("queue", core.PerSecond(10).WithBurst(5)),
 			core.TokenBucket("bucket", core.PerHour(9)),
 			core.SlidingLog("log", core.PerHour(9)),
 			core.FixedWindow("window", core.PerDay(9)),
-		))
-		check := func(what string, want ...int) {
-			t.Helper()
-			for i, n := range used(t, l, "k") {
-				if n != want[i] {
-					t.Errorf("%s, of rule %d %d are in use, want %d", what, i, n, want[i])
+		)
+		first, second, third := testkit.Reserve(t, l, "k", 1), testkit.Reserve(t, l, "k", 2), testkit.Reserve(t, l, "k", 1)
+		for _, step := range []struct {
+			name          string
+			call          func() error
+			queue, others int // in use
+		}{
+			{"no step", func() error { return nil }, 4, 4},
+			{"an event that is not the last leaves", func() error { return second.LeaveQueue(ctx) }, 4, 4},
+			{"the last leaves", func() error { return third.LeaveQueue(ctx) }, 3, 4},
+			{"it leaves again", func() error { return third.LeaveQueue(ctx) }, 3, 4},
+			{"another comes", func() error {
+				r, err := l.Reserve(ctx, "k", 1)
+				if d := r.Decision().Delay; d != 300*time.Millisecond {
+					t.Errorf("after an event that left, the next has a delay of %v, want 300ms", d)
 				}
+				return err
+			}, 4, 5},
+			{"the last is refunded, which has left", func() error { return third.Refund(ctx) }, 4, 4},
+			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return first.LeaveQueue(ctx) }, 0, 4},
+		} {
+			if err := step.call(); err != nil {
+				t.Errorf("%s: %v", step.name, err)
+			}
+			if got, want := testkit.Used(t, l, "k"), []int{step.queue, step.others, step.others, step.others}; !slices.Equal(got, want) {
+				t.Errorf("%s: got %v in use, want %v", step.name, got, want)
 			}
 		}
-		first, second, third := reserve(t, l, "k", 1), reserve(t, l, "k", 2), reserve(t, l, "k", 1)
-		check("at first", 4, 4, 4, 4)
-		release := func(r *core.Reservation) {
-			t.Helper()
-			if err := r.LeaveQueue(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		release(second)
-		check("after a place that is not the last", 4, 4, 4, 4)
-		release(third)
-		check("after the last place", 3, 4, 4, 4)
-		release(third)
-		check("after the last place twice", 3, 4, 4, 4)
-		if d := reserve(t, l, "k", 1).Decision(); d.Delay != 300*time.Millisecond {
-			t.Errorf("the place that was given back has a delay of %v, want 300ms", d.Delay)
-		}
-		if err := third.Refund(t.Context()); err != nil {
-			t.Error(err)
-		}
-		check("after a refund of what is left", 4, 4, 4, 4) // 4 more 1 less 1; of the queue nothing comes back twice
-		time.Sleep(time.Second)
-		release(first)
-		check("long after its turn", 0, 4, 4, 4)
 	})
 }
 
-// A Store that fails does so once: what may have been given back is not given
-// back again.
+// An undo that a Store may have done is not tried again.
 func TestReservation_LeaveQueue_StoreFails(t *testing.T) {
-	store := &failing{Store: memstore.New()}
-	l := core.Must(core.New(store, core.LeakyBucket("queue", core.PerHour(5))))
-	r := reserve(t, l, "k", 2)
-	store.err = core.ErrUnavailable
+	var store storetest.Fake
+	l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(5)))
+	r := testkit.Reserve(t, l, "k", 2)
+	store.Set(storetest.Fail(core.ErrUnavailable))
 	if err := r.LeaveQueue(t.Context()); err != core.ErrUnavailable {
 		t.Errorf("the error is %v, want that of the store", err)
 	}
-	store.err = nil
-	if err := r.LeaveQueue(t.Context()); err != nil {
-		t.Error(err)
+	store.Set()
+	testkit.Must(t, r.LeaveQueue(t.Context()))
+	if got := testkit.Used(t, l, "k")[0]; got != 2 {
+		t.Errorf("%d are in use, want 2", got)
 	}
-	if got := used(t, l, "k"); got[0] != 2 {
-		t.Errorf("%d are in use, want 2", got[0])
-	}
-}
-
-// A failing Store fails with err, if there is one.
-type failing struct {
-	core.Store
-	err error
-}
-
-func (f *failing) Take(ctx context.Context, charges []driver.Charge) error {
-	if f.err != nil {
-		return f.err
-	}
-	return f.Store.Take(ctx, charges)
-}
-
-func (f *failing) Adjust(ctx context.Context, charges []driver.Charge) error {
-	if f.err != nil {
-		return f.err
-	}
-	return f.Store.Adjust(ctx, charges)
 }
 
 // A refund after the clock of the Store has stepped back does not free the events of
 // others, also when that clock says the time of the reservation again.
-func TestReservation_RefundAfterClockStep(t *testing.T) {
+func TestReservation_Refund_AfterClockStep(t *testing.T) {
 	for _, rule := range []core.Rule{
 		core.TokenBucket("r", core.PerMinute(10)),
 		core.FixedWindow("r", core.PerMinute(10)),
@@ -134,18 +85,16 @@ func TestReservation_RefundAfterClockStep(t *testing.T) {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				behind := time.Duration(0)
-				l := core.Must(core.New(reference.New(func() int64 { return time.Now().Add(-behind).UnixMicro() }), rule))
-				r := reserve(t, l, "k", 10)
+				l := testkit.Limiter(t, &storetest.Fake{Clock: func() int64 { return time.Now().Add(-behind).UnixMicro() }}, rule)
+				r := testkit.Reserve(t, l, "k", 10)
 				behind = 2 * time.Minute
-				if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed {
-					t.Fatalf("after the step: %v, %v; want a denial", d, err)
+				if d := testkit.Allow(t, l, "k"); d.Allowed {
+					t.Fatalf("after the step: %v; want a denial", d)
 				}
 				time.Sleep(behind)
-				reserve(t, l, "k", 10)
-				if err := r.Refund(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if got := used(t, l, "k")[0]; got != 10 {
+				testkit.Reserve(t, l, "k", 10)
+				testkit.Must(t, r.Refund(t.Context()))
+				if got := testkit.Used(t, l, "k")[0]; got != 10 {
 					t.Errorf("after a refund of events that have left: %d in use, want 10", got)
 				}
 			})
@@ -153,9 +102,9 @@ func TestReservation_RefundAfterClockStep(t *testing.T) {
 	}
 }
 
-// TestReservationExtend checks that what Extend takes is settled and given back with the
+// TestReservation_Extend checks that what Extend takes is settled and given back with the
 // rest, and that a denial leaves the rest as it was.
-func TestReservationExtend(t *testing.T) {
+func TestReservation_Extend(t *testing.T) {
 	first := core.SlidingLog("first", core.PerHour(10))
 	bucket := core.TokenBucket("bucket", core.PerHour(10))
 	dry := core.SlidingLog("dry", core.PerHour(1)).Shadow()
@@ -182,38 +131,32 @@ func TestReservationExtend(t *testing.T) {
 			more := core.Must(core.New(store, c.limiter...))
 			check := func(when string, want []int) {
 				t.Helper()
-				if got := []int{used(t, a, "a")[0], used(t, b, "b")[0]}; got[0] != want[0] || got[1] != want[1] {
+				if got := []int{testkit.Used(t, a, "a")[0], testkit.Used(t, b, "b")[0]}; got[0] != want[0] || got[1] != want[1] {
 					t.Errorf("%s %v are in use, want %v", when, got, want)
 				}
 			}
-			r := reserve(t, a, "a", 2)
-			if err := r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}); err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Reserve(t, a, "a", 2)
+			testkit.Must(t, r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}))
 			d := r.Decision()
 			if d.Allowed != c.allowed || d.Len() != 1+len(c.limiter) || d.State(0).Rule.Name() != "first" || !d.State(0).Allowed ||
 				d.State(1).Rule.Name() != c.limiter[0].Name() || d.State(1).Allowed != c.allowed || d.RetryAfter != d.State(1).RetryAfter {
 				t.Errorf("the decision is %+v, want allowed %v and the States of both", d, c.allowed)
 			}
 			check("after Extend", c.after)
-			if err := r.Settle(t.Context(), 4); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, r.Settle(t.Context(), 4))
 			check("after Settle", c.settled)
-			if err := r.Refund(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, r.Refund(t.Context()))
 			check("after Refund", []int{0, 0})
 		})
 	}
 }
 
-// TestReservationExtend_impossible: nothing is asked, and the reservation stays as it was.
-func TestReservationExtend_impossible(t *testing.T) {
-	store := &failing{Store: memstore.New()}
-	l := core.Must(core.New(store, core.SlidingLog("log", core.PerHour(5))))
+// TestReservation_Extend_Invalid: nothing is asked, and the reservation stays as it was.
+func TestReservation_Extend_Invalid(t *testing.T) {
+	var store storetest.Fake
+	l := core.Must(core.New(&store, core.SlidingLog("log", core.PerHour(5))))
 	elsewhere := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(5))))
-	r, denied := reserve(t, l, "k", 1), reserve(t, l, "k", 6)
+	r, denied := testkit.Reserve(t, l, "k", 1), testkit.Reserve(t, l, "k", 6)
 	for name, c := range map[string]struct {
 		r    *core.Reservation
 		asks []core.Ask
@@ -227,22 +170,24 @@ func TestReservationExtend_impossible(t *testing.T) {
 		"store fails":   {r, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, core.ErrUnavailable, core.ErrUnavailable},
 		"denied":        {denied, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, nil, nil},
 	} {
-		store.err = c.err
+		if c.err != nil {
+			store.Set(storetest.Fail(c.err))
+		}
 		before := c.r.Decision().Allowed
 		if err := c.r.Extend(t.Context(), c.asks...); !errors.Is(err, c.want) {
 			t.Errorf("%s: the error is %v, want %v", name, err, c.want)
 		}
-		store.err = nil
-		if d := c.r.Decision(); d.Len() != 1 || d.Allowed != before || used(t, l, "k")[0] != 1 {
-			t.Errorf("%s: the decision is %+v and %v are in use, want one State as before and 1", name, d, used(t, l, "k"))
+		store.Set()
+		if d := c.r.Decision(); d.Len() != 1 || d.Allowed != before || testkit.Used(t, l, "k")[0] != 1 {
+			t.Errorf("%s: the decision is %+v and %v are in use, want one State as before and 1", name, d, testkit.Used(t, l, "k"))
 		}
 	}
 }
 
-// TestReservationExtend_concurrent extends, settles and reads a reservation at once.
-func TestReservationExtend_concurrent(t *testing.T) {
+// TestReservation_Extend_Concurrent extends, settles and reads a reservation at once.
+func TestReservation_Extend_Concurrent(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(1000))))
-	r := reserve(t, l, "k", 1)
+	r := testkit.Reserve(t, l, "k", 1)
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
@@ -258,21 +203,19 @@ func TestReservationExtend_concurrent(t *testing.T) {
 	if d := r.Decision(); d.Len() != 33 {
 		t.Errorf("the decision has %d States, want 33", d.Len())
 	}
-	if err := r.Settle(t.Context(), 3); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, r.Settle(t.Context(), 3))
 	for i := range 8 {
-		if got := used(t, l, strconv.Itoa(i))[0]; got != 12 {
+		if got := testkit.Used(t, l, strconv.Itoa(i))[0]; got != 12 {
 			t.Errorf("key %d has %d in use, want 12: it was asked four times", i, got)
 		}
 	}
 }
 
 // The store refuses charges that break its contract, such as a cost below 1.
-func TestReservation_Settle_sumAboveMaxInt(t *testing.T) {
+func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 	ctx := t.Context()
-	l := core.Must(core.New(reference.New(func() int64 { return 1 << 50 }), core.LeakyBucket("queue", core.PerSecond(10))))
-	r := reserve(t, l, "k", 1)
+	l := testkit.Limiter(t, &storetest.Fake{Clock: func() int64 { return 1 << 50 }}, core.LeakyBucket("queue", core.PerSecond(10)))
+	r := testkit.Reserve(t, l, "k", 1)
 	for i, step := range []func() error{
 		func() error { return r.Settle(ctx, math.MaxInt) },
 		func() error { _, err := l.Reset(ctx, "k"); return err },
@@ -285,12 +228,12 @@ func TestReservation_Settle_sumAboveMaxInt(t *testing.T) {
 	}
 }
 
-func TestReservation_endedContext(t *testing.T) {
+func TestReservation_EndedContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	l := core.Must(core.New(memstore.New(), core.FixedWindow("r", core.PerDay(10)), core.LeakyBucket("queue", core.PerDay(10))))
-	denied := reserve(t, l, "k", 11)
-	r := reserve(t, l, "k", 2)
+	denied := testkit.Reserve(t, l, "k", 11)
+	r := testkit.Reserve(t, l, "k", 2)
 	for _, step := range []struct {
 		name string
 		call func() error
@@ -310,7 +253,7 @@ func TestReservation_endedContext(t *testing.T) {
 		if err := step.call(); !errors.Is(err, step.want) || err != nil && step.want == nil {
 			t.Errorf("%s: got %v, expected %v", step.name, err, step.want)
 		}
-		if got := used(t, l, "k")[0]; got != step.used {
+		if got := testkit.Used(t, l, "k")[0]; got != step.used {
 			t.Errorf("%s: got %d used, expected %d", step.name, got, step.used)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 func TestPolicyMember(t *testing.T) {
@@ -95,8 +95,8 @@ func TestInteger(t *testing.T) {
 func TestFieldValuesAreApart(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
-	if _, _, refused := g.Admit(r.Context(), h, r); refused != nil {
-		t.Fatal(refused)
+	if _, _, rejection := g.Admit(r.Context(), h, r); rejection != nil {
+		t.Fatal(rejection)
 	}
 	h.Add("RateLimit-Policy", "more")
 	h.Add("RateLimit", "more")
@@ -132,23 +132,15 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// A substitute is a Store that answers for other rules than it was asked about, as
-// one would whose rules are configured elsewhere.
-type substitute struct {
-	*memstore.Store
-	rules []core.Rule
-}
-
-func (s *substitute) Take(ctx context.Context, charges []driver.Charge) error {
-	others := slices.Clone(charges)
-	for i := range others {
-		others[i].Rule = s.rules[i].Compiled()
-	}
-	err := s.Store.Take(ctx, others)
-	for i := range charges {
-		charges[i].Verdict = others[i].Verdict
-	}
-	return err
+// substitute is a Store that answers for other rules than it was asked about, as one would
+// whose rules are configured elsewhere.
+func substitute(rules ...core.Rule) core.Store {
+	return new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		for i := range charges {
+			charges[i].Rule = rules[i].Compiled()
+		}
+		return next(ctx, charges)
+	})
 }
 
 // TestRulesInForce: the fields are about the rules of the states, whatever the gate
@@ -175,8 +167,7 @@ func TestRulesInForce(t *testing.T) {
 		{"a shadow now", []core.Rule{a.Shadow(), b}, `"b";q=20;w=60`, `"b";r=19;t=60`},
 		{"shadows now", []core.Rule{a.Shadow(), b.Shadow()}, "", ""},
 	} {
-		store := &substitute{memstore.New(), c.rules}
-		g := newGate("test", core.Must(core.New(store, a, b)), anyKey, nil)
+		g := newGate("test", core.Must(core.New(substitute(c.rules...), a, b)), anyKey, nil)
 		h, r := header(), get("/")
 		g.Admit(r.Context(), h, r)
 		if h.Get("RateLimit-Policy") != c.policy || h.Get("RateLimit") != c.limit {
@@ -185,25 +176,11 @@ func TestRulesInForce(t *testing.T) {
 	}
 }
 
-// TestSoftInForce: a rule that has become soft says so.
-func TestSoftInForce(t *testing.T) {
-	hard := core.SlidingLog("a", core.PerMinute(1))
-	store := &substitute{memstore.New(), []core.Rule{hard.Soft(100)}}
-	g := newGate("test", core.Must(core.New(store, hard)), anyKey, nil)
-	for i, want := range []string{"", `"a"`} {
-		h, r := header(), get("/")
-		g.Admit(r.Context(), h, r)
-		if got := h.Get("X-RateLimit-Soft"); got != want {
-			t.Errorf("request %d has X-RateLimit-Soft %s, want %s", i, got, want)
-		}
-	}
-}
-
 // TestPolicyOfAnUnknownState: there may be more states than the gate has rules.
 func TestPolicyOfAnUnknownState(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
-	if p := g.policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
+	if p := newRequestContext(t.Context(), g).policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
 }

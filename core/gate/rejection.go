@@ -7,14 +7,15 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// ErrDenied is the Err of every [Refusal] of a request over the limit.
+// ErrDenied is the Err of the [Rejection] of a request over the limit.
 var ErrDenied = errors.New("weir: over the limit")
 
-// A Refusal is the error of a request that is not let through, for frameworks that collect
+// A Rejection is the error of a request whose handler does not run, because the request is
+// over the limit, has no key or could not be decided. It is for frameworks that collect
 // errors: ginlimit adds it to c.Errors. errors.Is finds [ErrDenied], or the reason why no
 // decision could be made (keyfunc.ErrNoKey, core.ErrUnavailable). The text is that of the
 // [Problem] and fit for clients.
-type Refusal struct {
+type Rejection struct {
 	Problem  *Problem      // the answer
 	Decision core.Decision // zero unless Denied
 	// Err is ErrDenied, or the reason why no decision could be made. It is not for clients.
@@ -23,10 +24,10 @@ type Refusal struct {
 
 // Denied reports whether the request was over the limit. Otherwise no decision could be
 // made.
-func (f *Refusal) Denied() bool { return f.Err == ErrDenied }
+func (r *Rejection) Denied() bool { return r.Err == ErrDenied }
 
 // Error returns the status and the text of the Problem.
-func (f *Refusal) Error() string { return fmt.Sprintf("weir: %d: %s", f.Problem.Status, f.Problem) }
+func (r *Rejection) Error() string { return fmt.Sprintf("weir: %d: %s", r.Problem.Status, r.Problem) }
 
 // Unwrap returns Err.
-func (f *Refusal) Unwrap() error { return f.Err }
+func (r *Rejection) Unwrap() error { return r.Err }

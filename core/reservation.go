@@ -58,49 +58,48 @@ const maxParts = 16
 // than n. Of a denied event nothing is reserved, and to settle or refund it does nothing. On an
 // error the Reservation is nil; the event may have been charged, but never twice.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
-	return ReserveTogether(ctx, Ask{Limiter: l, Key: key}.withCost(n))
+	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
 
 // ReserveTogether is [AllowTogether] for an event that may turn out to cost more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
-	b := batches.Get().(*batch)
-	defer b.free()
-	if err := b.addAll(asks); err != nil {
+	r := new(Reservation)
+	if err := decide(ctx, &r.decision, r, asks...); err != nil {
 		return nil, err
 	}
-	r := &Reservation{store: asks[0].Limiter.store}
-	places := b.merge()
-	r.times = make([]int, len(b.charges))
-	if places == nil {
-		for i := range r.times {
+	return r, nil
+}
+
+// begin makes r, which is zero, ready for what s says about charges: places has the index of
+// the charge of each ask, or is nil if every charge was asked once. The receipts are r's.
+func (r *Reservation) begin(s Store, charges []driver.Charge, places []int) {
+	n := len(charges)
+	first := newPart(n)
+	r.store, r.times, r.lost, r.parts = s, make([]int, n), make([]int, n), []part{first}
+	for i := range charges {
+		charges[i].Receipt = &first.receipts[i]
+		if places == nil {
 			r.times[i] = 1
 		}
 	}
 	for _, at := range places {
 		r.times[at]++
 	}
-	first := newPart(len(b.charges))
-	for i := range b.charges {
-		b.charges[i].Receipt = &first.receipts[i]
-	}
-	if err := b.decide(ctx, r.store, &r.decision); err != nil {
-		return nil, err
-	}
+}
+
+// keep keeps what the Store has said about charges.
+func (r *Reservation) keep(charges []driver.Charge, allowed bool) {
+	first := &r.parts[0]
 	first.since = time.Now()
-	for i := range b.charges {
-		c := b.charges[i]
-		if r.decision.Allowed && c.Op == driver.Spend && c.Verdict.Allowed {
+	r.asks = slices.Clone(charges)
+	for i := range r.asks {
+		c := &r.asks[i]
+		if allowed && c.Op == driver.Spend && c.Verdict.Allowed {
 			first.costs[i] = c.Cost
 		}
 		first.rules[i] = cmp.Or(c.Verdict.Rule, c.Rule)
 		c.Receipt = nil
-		r.asks = append(r.asks, c)
 	}
-	r.parts, r.lost = []part{first}, make([]int, len(r.asks))
-	if places != nil {
-		r.decision = r.decision.expand(places)
-	}
-	return r, nil
 }
 
 func newPart(n int) part {
@@ -280,7 +279,7 @@ func (r *Reservation) undo(ctx context.Context, costs []int) error {
 		if !p.charged() {
 			r.parts = slices.Delete(r.parts, at, at+1)
 		}
-		if err := adjust(ctx, r.store, charges); err != nil {
+		if err := r.adjust(ctx, charges); err != nil {
 			return err
 		}
 	}
@@ -301,7 +300,7 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 	if charges == nil {
 		return nil
 	}
-	err := adjust(ctx, r.store, charges)
+	err := r.adjust(ctx, charges)
 	more.since = time.Now()
 	for i, at := 0, 0; i < len(more.costs); i++ {
 		more.rules[i] = r.asks[i].Rule
@@ -314,4 +313,15 @@ func (r *Reservation) charge(ctx context.Context, more part) error {
 	}
 	r.remember(more)
 	return err
+}
+
+// adjust calls the Store with charges, of which there may be none, unless ctx has ended.
+func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
+	if len(charges) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.store.Adjust(ctx, charges)
 }

@@ -3,7 +3,6 @@ package adapter
 import (
 	"math/bits"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ const (
 	fieldLegacyLimit     = "X-Ratelimit-Limit"
 	fieldLegacyRemaining = "X-Ratelimit-Remaining"
 	fieldLegacyReset     = "X-Ratelimit-Reset"
-	fieldSoft            = "X-Ratelimit-Soft"
 	fieldExpose          = "Access-Control-Expose-Headers"
 )
 
@@ -51,23 +49,11 @@ func newPolicy(rule core.Rule) policy {
 
 // tells says whether p is what clients are told about rule.
 func (p *policy) tells(rule core.Rule) bool {
-	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() &&
-		p.rule.IsShadow() == rule.IsShadow() && p.rule.SoftPercent() == rule.SoftPercent()
-}
-
-// policy is about the rule that was in force for the i-th State, which is not
-// always the one that the limiter was made with: that of an elastic one has another
-// limit.
-func (g *Gate) policy(i int, rule core.Rule) *policy {
-	if i < len(g.policies) && g.policies[i].tells(rule) {
-		return &g.policies[i]
-	}
-	p := newPolicy(rule)
-	return &p
+	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
 }
 
 // fillTime is how long the capacity of a rule takes to come back, rounded up.
-// Of a log it is the period. core.New has refused what takes more than 100 years.
+// Of a log it is the period. core.New refuses what takes more than 100 years.
 func fillTime(rule core.Rule) time.Duration {
 	l := rule.Limit()
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
@@ -148,21 +134,31 @@ func (m *member) nearer(o *member) bool {
 	return m.state.ResetAfter > o.state.ResetAfter
 }
 
-// members collects what all gates up to r have to say in version v, the
-// outermost gate first and every name once.
-func (r *record) members(list []member, v gate.HeaderVersion) []member {
-	if r.outer != nil {
-		list = r.outer.members(list, v)
+// policy returns the policy of the rule that was in force for the i-th State. It is not always
+// one of the gate: a rule that is elastic may be in force with another limit.
+func (rc *requestContext) policy(i int, rule core.Rule) *policy {
+	if p := rc.gate.policies; i < len(p) && p[i].tells(rule) {
+		return &p[i]
 	}
-	if !r.versions.has(v) {
+	p := newPolicy(rule)
+	return &p
+}
+
+// members collects what all gates up to rc have to say in version v, the
+// outermost gate first and every name once.
+func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
+	if rc.outer != nil {
+		list = rc.outer.members(list, v)
+	}
+	if !rc.versions.has(v) {
 		return list
 	}
 next:
-	for i, s := range r.decision.States() {
+	for i, s := range rc.decision.States() {
 		if s.Rule.IsShadow() || s.Unknown {
 			continue
 		}
-		m := member{r.gate.policy(i, s.Rule), s}
+		m := member{rc.policy(i, s.Rule), s}
 		for j := range list {
 			if list[j].policy.name == m.policy.name {
 				if m.stricter(&list[j]) {
@@ -176,36 +172,32 @@ next:
 	return list
 }
 
-// write sets the fields of every version of r.
-func (r *record) write(h http.Header) {
-	known := false
-	if r.versions.has(gate.IETFDraft) {
-		known = r.writeDraft(h)
+// writeFields sets the fields of every version of rc.
+func (rc *requestContext) writeFields(h http.Header) {
+	if rc.versions.has(gate.IETFDraft) {
+		rc.writeDraft(h)
 	}
-	if r.versions.has(gate.XRateLimit) {
-		r.writeLegacy(h)
-	}
-	if r.versions != 0 && (r.gate.soft || !known) {
-		r.writeSoft(h)
+	if rc.versions.has(gate.XRateLimit) {
+		rc.writeLegacy(h)
 	}
 }
 
-// writeDraft says whether the rules are known to be as they were made.
-func (r *record) writeDraft(h http.Header) (known bool) {
+// writeDraft sets RateLimit-Policy and RateLimit.
+func (rc *requestContext) writeDraft(h http.Header) {
 	var room [128]byte
-	b, known := r.appendKnown(room[:0])
+	b, known := rc.appendKnown(room[:0])
 	if known {
-		r.values[0] = r.gate.policyField
+		rc.values[0] = rc.gate.policyField
 	} else {
 		var few [8]member
-		list := r.members(few[:0], gate.IETFDraft)
+		list := rc.members(few[:0], gate.IETFDraft)
 		for i := range list {
 			if i > 0 {
 				b = append(b, ", "...)
 			}
 			b = append(b, list[i].policy.member...)
 		}
-		r.values[0] = string(b)
+		rc.values[0] = string(b)
 		b = b[:0]
 		for i := range list {
 			if i > 0 {
@@ -215,26 +207,25 @@ func (r *record) writeDraft(h http.Header) (known bool) {
 		}
 	}
 	if len(b) == 0 {
-		return known // shadows only
+		return // shadows only
 	}
-	r.values[1] = string(b)
+	rc.values[1] = string(b)
 	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
-	h[fieldPolicy] = r.values[0:1:1]
-	h[fieldRateLimit] = r.values[1:2:2]
-	return known
+	h[fieldPolicy] = rc.values[0:1:1]
+	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
 // appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with
 // it, as it is but for several gates on a request and rules that are not as they
 // were made. Otherwise it returns false and nothing written.
-func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
-	g := r.gate
-	if r.outer != nil || !g.distinct || r.decision.Len() != len(g.policies) {
+func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
+	g := rc.gate
+	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(g.policies) {
 		return b, false
 	}
 	known = b
 	for i := range g.policies {
-		s, p := r.decision.State(i), &g.policies[i]
+		s, p := rc.decision.State(i), &g.policies[i]
 		if s.Unknown || !p.tells(s.Rule) {
 			return b, false
 		}
@@ -249,9 +240,9 @@ func (r *record) appendKnown(b []byte) (known []byte, ok bool) {
 	return known, true
 }
 
-func (r *record) writeLegacy(h http.Header) {
+func (rc *requestContext) writeLegacy(h http.Header) {
 	var few [8]member
-	list := r.members(few[:0], gate.XRateLimit)
+	list := rc.members(few[:0], gate.XRateLimit)
 	if len(list) == 0 {
 		return // shadows only
 	}
@@ -273,61 +264,25 @@ func (r *record) writeLegacy(h http.Header) {
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// writeSoft names the rules beyond whose limit the request was let through. If it is
-// none of this gate's, what the gates around it have written stays.
-func (r *record) writeSoft(h http.Header) {
-	if !r.decision.Soft() {
-		return
-	}
-	var list []byte
-	for i, name := range r.softNames(nil) {
-		if i > 0 {
-			list = append(list, ", "...)
-		}
-		list = appendString(list, name)
-	}
-	h[fieldSoft] = []string{string(list)}
-}
-
-// softNames collects from all gates up to r that send fields, the outermost first and
-// every name once.
-func (r *record) softNames(names []string) []string {
-	if r.outer != nil {
-		names = r.outer.softNames(names)
-	}
-	if r.versions == 0 || !r.decision.Allowed {
-		return names
-	}
-	for _, s := range r.decision.States() {
-		if name := s.Rule.Name(); s.Soft && !s.Rule.IsShadow() && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// exposedFields lists the fields that this gate can send.
-func (g *Gate) exposedFields() []string {
-	visible := g.policyField != "" // or there are shadows only
+// exposedFields lists the fields that a gate can send. It sends those of v only if a rule is
+// visible to clients, which a shadow is not.
+func exposedFields(v versions, visible bool) []string {
 	var names []string
-	if visible && g.versions.has(gate.IETFDraft) {
+	if visible && v.has(gate.IETFDraft) {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
 	names = append(names, "Retry-After")
-	if visible && g.versions.has(gate.XRateLimit) {
+	if visible && v.has(gate.XRateLimit) {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
-	}
-	if g.soft && g.versions != 0 {
-		names = append(names, "X-RateLimit-Soft")
 	}
 	return names
 }
 
-// exposeFields adds the names that are not there yet.
-func (g *Gate) exposeFields(h http.Header) {
+// expose adds names to Access-Control-Expose-Headers, unless they are there.
+func expose(h http.Header, names []string) {
 	have := strings.Join(h[fieldExpose], ", ")
 	list := have
-	for _, name := range g.exposed {
+	for _, name := range names {
 		if !listed(have, name) {
 			if list != "" {
 				list += ", "

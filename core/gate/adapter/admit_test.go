@@ -17,14 +17,14 @@ import (
 )
 
 // admit is what an adapter does with a request.
-func admit(g *adapter.Gate, ctx context.Context) *gate.Refusal {
+func admit(g *adapter.Gate, ctx context.Context) *gate.Rejection {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	_, _, refused := g.Admit(ctx, make(http.Header), r)
-	return refused
+	_, _, rejection := g.Admit(ctx, make(http.Header), r)
+	return rejection
 }
 
 // Requests of a leaky bucket are held until their turn, at the rate, and those
-// for whom there is no room are refused at once.
+// for whom there is no room are denied at once.
 func TestLeakyBucketHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))))
@@ -32,7 +32,7 @@ func TestLeakyBucketHolds(t *testing.T) {
 		begin := time.Now()
 		var mu sync.Mutex
 		served := make(map[time.Duration]int)
-		var refused []time.Duration
+		var denied []time.Duration
 		var wg sync.WaitGroup
 		for range 6 {
 			wg.Go(func() {
@@ -40,7 +40,7 @@ func TestLeakyBucketHolds(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if no != nil {
-					refused = append(refused, time.Since(begin))
+					denied = append(denied, time.Since(begin))
 				} else {
 					served[time.Since(begin)]++
 				}
@@ -52,8 +52,8 @@ func TestLeakyBucketHolds(t *testing.T) {
 				t.Errorf("%d requests went at %v, want 1: %v", served[at], at, served)
 			}
 		}
-		if len(refused) != 2 || refused[0] != 0 || refused[1] != 0 {
-			t.Errorf("refused at %v, want two at once", refused)
+		if len(denied) != 2 || denied[0] != 0 || denied[1] != 0 {
+			t.Errorf("denied at %v, want two at once", denied)
 		}
 	})
 }

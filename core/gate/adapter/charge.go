@@ -1,0 +1,197 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// charges is the state of a request while its keys are found and charged. Usually findKeys
+// finds all keys, and charge charges all asks in one call of the Store. The asks of the known
+// keys are charged earlier if one of these keys is exhausted or if another key is missing:
+// with a reservation that later asks extend.
+type charges struct {
+	*requestContext
+	cost    int
+	charged int   // the number of asks that a reservation has decided
+	failed  error // the error of the Store, which is not called again after one
+}
+
+// findKeys calls the key functions of the gate. It reports done if the request needs no
+// charge: because a key is missing, or because the known keys are denied. Then decided and
+// the Rejection are as those of charge.
+//
+// If a key is exhausted, the keys that are known are charged before the next key function
+// runs, so that a request that they deny does not cause the work of verifying a token.
+func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided, done bool) {
+	g := c.gate
+	if g.options.Cost != nil {
+		if c.cost = g.options.Cost(r); c.cost < 0 {
+			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
+			return g.reject(h, r, err, keyFailure(r, err)), false, true
+		}
+	}
+	for i := range g.asks {
+		a := &g.asks[i]
+		key, err := a.key(ctx, r)
+		if err == nil && key == "" {
+			err = errEmptyKey
+		}
+		if err != nil {
+			if c.chargeWithoutKey(a.limiter, err); c.denied() {
+				return nil, true, true
+			}
+			return c.rejectWithoutKey(h, r, err), false, true
+		}
+		c.add(a.limiter, key)
+		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.place(a.limiter), key) {
+			continue
+		}
+		c.chargeKnown(r.Context())
+		switch {
+		case c.denied():
+			c.refund(http.StatusTooManyRequests)
+			c.addExhausted(false)
+			return nil, true, true
+		case c.failed != nil && r.Context().Err() != nil:
+			return g.reject(h, r, c.failed, ended), false, true
+		}
+	}
+	return nil, false, false
+}
+
+// add adds an ask, unless there is one with this limiter and key. All asks of a request cost
+// the same, so the one that is there is charged enough.
+func (c *charges) add(l *core.Limiter, key string) {
+	for i := range c.asks {
+		if c.asks[i].Limiter == l && c.asks[i].Key == key {
+			return
+		}
+	}
+	c.asks = append(c.asks, core.Ask{Limiter: l, Key: key, Cost: c.cost, MaxDelay: c.gate.options.MaxDelay, Peek: c.cost == 0})
+}
+
+// charge charges the asks that are not charged yet, when all keys are known. If the Store
+// fails, decided is false, and the Rejection nil if the request is to be let through.
+func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
+	before, ctx := c.charged, r.Context()
+	switch {
+	case c.failed != nil:
+	case before > 0 || c.gate.reserves:
+		c.reserve(ctx, c.asks[before:]...)
+	case len(c.asks) == 1 && c.gate.options.MaxDelay == 0:
+		c.decision, c.failed = c.asks[0].Limiter.Allow(ctx, c.asks[0].Key)
+	default:
+		c.decision, c.failed = core.AllowTogether(ctx, c.asks...)
+	}
+	if c.failed != nil {
+		return c.gate.reject(h, r, c.failed, storeFailure(r, c.failed, c.gate.options.FailClosed)), false
+	}
+	if before > 0 && (!c.decision.Allowed || c.cost == 0) {
+		c.refund(http.StatusTooManyRequests)
+	}
+	c.addExhausted(false)
+	return nil, true
+}
+
+// denied reports whether the asks that were charged early are denied.
+func (c *charges) denied() bool {
+	return c.failed == nil && c.reservation != nil && !c.decision.Allowed
+}
+
+// chargeKnown charges the keys that are known so far. They are charged at least 1: if
+// another key turns out to be missing, a cost of zero must not make the request free.
+func (c *charges) chargeKnown(ctx context.Context) {
+	for i := c.charged; i < len(c.asks); i++ {
+		c.asks[i].Peek = false
+	}
+	c.reserve(ctx, c.asks[c.charged:]...)
+}
+
+// chargeWithoutKey charges a request for which the key function of l has failed with the error
+// missing. It charges the keys that are known and, unless they are denied, the partial key of
+// the error, if there is one. If the partial key is denied, the known keys stay charged,
+// because the work of the key function is done by then. The end of the request's context
+// does not prevent the charge: otherwise a client could avoid it by hanging up.
+func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
+	ctx := context.WithoutCancel(c.Context)
+	if c.failed == nil {
+		c.chargeKnown(ctx)
+	}
+	if c.failed != nil {
+		return
+	}
+	c.addExhausted(true)
+	var partial interface {
+		error
+		PartialKey() string
+	}
+	if errors.As(missing, &partial) {
+		c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: c.cost, MaxDelay: c.gate.options.MaxDelay})
+	}
+}
+
+// reserve charges asks in addition to those that are charged already.
+func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
+	if len(asks) == 0 {
+		return
+	}
+	if c.reservation == nil {
+		c.reservation, c.failed = core.ReserveTogether(ctx, asks...)
+	} else {
+		c.failed = c.reservation.Extend(ctx, asks...)
+	}
+	if c.failed == nil {
+		c.charged, c.decision = len(c.asks), c.reservation.Decision()
+	}
+}
+
+// rejectWithoutKey makes the answer to a request for which a key function has failed with
+// err. The fields tell what its other keys were charged. A Store that could not charge them
+// does not change the answer.
+func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *gate.Rejection {
+	f := keyFailure(r, err)
+	if c.failed != nil && c.gate.options.OnError == nil {
+		c.gate.log.warn(r.Context(), "weir: the store could not charge a request without a key", c.failed, f.status)
+	}
+	rejection := c.gate.reject(h, r, err, f)
+	if rejection != nil {
+		c.writeFields(h)
+	}
+	return rejection
+}
+
+// addExhausted adds the keys that are denied to the exhausted ones of the gate. After a request
+// without a key it adds those that have nothing left, too. It does not after one that is
+// admitted: a key with a limit of one a second has nothing left after every request, and
+// would cost two calls of the Store each time.
+func (c *charges) addExhausted(withoutKey bool) {
+	g := c.gate
+	if g.exhausted == nil || c.decision.Allowed && !withoutKey {
+		return
+	}
+	at := 0 // in the States
+	for i := range c.asks {
+		a, exhausted, reset := &c.asks[i], false, time.Duration(0)
+		n := g.place(a.Limiter)
+		for range g.asks[n].rules {
+			s := c.decision.State(at)
+			at++
+			if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < max(a.Cost, 1)) {
+				exhausted, reset = true, max(reset, s.ResetAfter)
+			}
+		}
+		if exhausted && n < len(g.asks)-1 { // no key function follows the last key
+			g.exhausted.add(n, a.Key, reset)
+		}
+	}
+}
+
+// errEmptyKey: an empty key would be one bucket for everybody it happens to.
+var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)

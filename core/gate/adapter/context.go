@@ -1,0 +1,72 @@
+package adapter
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/request"
+)
+
+// A requestContext is the context of a request that a gate has decided. One allocation holds
+// the context, the decision, the charges and the room for the values of the header fields.
+//
+// A requestContext without a decision stands for a gate that has let the request through
+// undecided.
+type requestContext struct {
+	context.Context
+	outer    *requestContext // of the gate around this one
+	gate     *Gate
+	versions versions // of the fields that tell about the decision
+	decision core.Decision
+
+	// The charges of the request: asks, each limiter and key once. Settle changes the
+	// reservation; without one, extra is the cost beyond 1 that each ask was charged.
+	asks        []core.Ask
+	few         [1]core.Ask // the array of asks, unless there are more
+	reservation *core.Reservation
+	extra       atomic.Int64
+
+	values [2]string // of the header fields
+}
+
+func newRequestContext(ctx context.Context, g *Gate) *requestContext {
+	rc := &requestContext{Context: ctx, outer: requestContextOf(ctx), gate: g, versions: g.versions}
+	rc.asks = rc.few[:0]
+	if g.options.Inherits && rc.outer != nil {
+		rc.versions |= rc.outer.versions
+	}
+	return rc
+}
+
+// Value implements [context.Context].
+func (rc *requestContext) Value(key any) any {
+	if _, ok := key.(request.Key); ok {
+		return rc
+	}
+	return rc.Context.Value(key)
+}
+
+// requestContextOf returns the requestContext of the innermost gate that has decided a request
+// of the context ctx, or nil.
+func requestContextOf(ctx context.Context) *requestContext {
+	rc, _ := ctx.Value(request.Key{}).(*requestContext)
+	return rc
+}
+
+// Outer returns the requestContext of the gate around this one, or nil.
+func (rc *requestContext) Outer() request.Record {
+	if rc.outer == nil {
+		return nil
+	}
+	return rc.outer
+}
+
+// Decision returns the decision of the gate, without States if it let the request through
+// undecided.
+func (rc *requestContext) Decision() *core.Decision { return &rc.decision }
+
+// RegisterRequestKey is for adapters of frameworks whose own context does not ask the
+// context of the request: it makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle]
+// look for the *http.Request under key as well.
+func RegisterRequestKey(key any) { request.RegisterKey(key) }

@@ -1,0 +1,104 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// deny makes the answer 429 to a request that d denies.
+func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
+	retry, _ := gate.RetryAfter(d)
+	if retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(retry, 10))
+	} else {
+		h.Del("Retry-After")
+	}
+	h.Set("Cache-Control", "no-store")
+	return &gate.Rejection{Problem: quotaProblem(r, d, retry), Decision: d, Err: gate.ErrDenied}
+}
+
+// A failure says how a request is answered that could not be identified or decided, unless
+// [gate.OnError] chooses another status.
+type failure struct {
+	status int    // of the answer; 0 lets the request through
+	log    string // the line in the log; empty if neither the application nor the Store is to blame
+	ended  bool   // the request has ended, so its handler must not run
+}
+
+// ended is the failure of a request whose client has gone or whose time is up.
+var ended = failure{status: http.StatusServiceUnavailable, ended: true}
+
+// keyFailure is the failure of a request for which a key function, or the option Cost, made err.
+func keyFailure(r *http.Request, err error) failure {
+	switch {
+	case errors.Is(err, keyfunc.ErrNoToken):
+		return failure{status: http.StatusUnauthorized}
+	case errors.Is(err, keyfunc.ErrNoKey):
+		return failure{status: http.StatusBadRequest}
+	case r.Context().Err() != nil:
+		return ended
+	}
+	return failure{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
+}
+
+// storeFailure is the failure of a request for which the Store returned err. failClosed is
+// the option FailClosed.
+func storeFailure(r *http.Request, err error, failClosed bool) failure {
+	canceled := errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnavailable)
+	if canceled || r.Context().Err() != nil {
+		return ended
+	}
+	if errors.Is(err, driver.ErrInvalidCharge) {
+		// No outage: this decision can never be made, and letting it through would open the limit.
+		return failure{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
+	}
+	f := failure{log: "weir: the store could not decide"}
+	if failClosed || errors.Is(err, core.ErrFailClosed) {
+		f.status = http.StatusServiceUnavailable
+	}
+	return f
+}
+
+// reject makes the answer to a request that failed with err, by f or by the option OnError.
+// It returns nil if the request is to be let through.
+func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gate.Rejection {
+	status := f.status
+	if g.options.OnError != nil {
+		s := g.options.OnError(r, err, status)
+		if s == 0 && !f.ended || s >= 400 && s <= 599 {
+			status = s
+		}
+	} else if f.log != "" {
+		g.log.warn(r.Context(), f.log, err, status)
+	}
+	if status == 0 {
+		return nil
+	}
+	h.Set("Cache-Control", "no-store")
+	p := newProblem(r, status)
+	switch status {
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+		p.Type = gate.TypeReducedCapacity
+		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
+		p.Detail = "Retry in 1 s."
+	case http.StatusUnauthorized:
+		// RFC 9110 section 15.5.2 requires a challenge. RFC 6750 section 3 has this one.
+		if h.Get("WWW-Authenticate") == "" {
+			h.Set("WWW-Authenticate", "Bearer")
+		}
+		p.Detail = "Sign-in is required."
+	case http.StatusBadRequest:
+		if errors.Is(err, keyfunc.ErrNoKey) {
+			p.Detail = "The request does not say who sent it."
+		}
+	}
+	return &gate.Rejection{Problem: p, Err: err}
+}
