@@ -66,7 +66,7 @@ func TestStore_Adjust_duringTake(t *testing.T) {
 				if used > 0 {
 					testkit.Admit(t, testkit.Limiter(t, behind, l.Rules()...), "k", used)
 				}
-				behind.Set(storetest.Delay(0, time.Second))
+				behind.Set(storetest.Delay(0, 100*time.Millisecond))
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					if got, want := testkit.Allow(t, l, "k").Allowed, used == 0; got != want {
