@@ -22,12 +22,10 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		sh := s.shard(c.Key)
 		sh.mu.Lock()
 		if e := sh.find(c); e != nil {
-			if e.invalidate(); err == nil && e.u.match(c.Rule) {
-				e.reply = newReply(e.u, c, sent, heard)
-			}
 			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
-				e.resets++
-				e.drop()
+				sh.evict(e)
+			} else if e.invalidate(); err == nil && e.u.match(c.Rule) {
+				e.reply = newReply(&e.u, c, sent, heard)
 			}
 		}
 		sh.mu.Unlock()

@@ -10,278 +10,319 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A yard is a token bucket and the blocks that several processes have of it. A lease
-// takes a while to arrive, and decisions are open for a while before they are denied.
-type yard struct {
-	rng     *rand.Rand
-	u       *units
-	now     int64 // ns
-	state   driver.State
-	entries []*entry
-	pending []func()
-	events  []Event
-	open    []opened
-	back    int64 // tokens that were put back and could be spent again
+// A bucketUse is a token bucket, the entries of several processes, and the events that they
+// admit. A lease takes a while to arrive, and decisions are open for a while before another
+// rule denies them.
+type bucketUse struct {
+	rng      *rand.Rand
+	u        units
+	now      int64 // ns
+	state    driver.State
+	entries  []*entry
+	arriving []func() // leases
+	events   []Event
+	open     []openDecision
+	returned int64 // tokens that could be spent again
 }
 
-// An opened is a decision that has taken tokens and may be denied yet.
-type opened struct {
-	t     grant
+// An openDecision has taken tokens and may be denied yet.
+type openDecision struct {
+	grant grant
 	event int
 }
 
-var yardRules = []core.Rule{
-	core.TokenBucket("r", core.PerSecond(1000).WithBurst(400)),
-	core.TokenBucket("r", core.Per(7001, 3*time.Second).WithBurst(900)),
-	core.TokenBucket("r", core.Per(131, 40*time.Millisecond)),
-	core.TokenBucket("r", core.PerSecond(100).WithBurst(1000)),
-}
-
-func newYard(seed uint64) *yard {
-	y := &yard{rng: rand.New(rand.NewPCG(seed, 11))}
-	rule := yardRules[y.rng.IntN(len(yardRules))]
-	y.u = newUnits(rule.Compiled(), time.Second)
-	for range 2 + y.rng.IntN(2) {
-		y.entries = append(y.entries, &entry{u: y.u})
+func newBucketUse(seed uint64, entries int, rule core.Rule) *bucketUse {
+	x := &bucketUse{rng: rand.New(rand.NewPCG(seed, 11))}
+	x.u, _ = newUnits(rule.Compiled(), time.Second)
+	for range entries {
+		x.entries = append(x.entries, &entry{u: x.u, shard: new(shard)})
 	}
-	if y.rng.IntN(2) == 0 {
-		n := 1 + y.rng.Int64N(y.u.rule.Capacity())
-		y.take(n)
-		y.admit(n)
-	}
-	return y
+	return x
 }
 
-func (y *yard) us() int64 { return 1<<50 + y.now/1000 }
+func (x *bucketUse) micros() int64 { return 1<<50 + x.now/1000 }
 
-func (y *yard) maxFree() int64 {
-	r := y.u.rule.Read(y.state, y.us(), 1)
-	return int64(y.u.rule.Verdict(r, 1, driver.Never, false).Remaining)
+// free returns the tokens of the bucket.
+func (x *bucketUse) free() int64 {
+	r := x.u.rule.Read(x.state, x.micros(), 1)
+	return int64(x.u.rule.Verdict(r, 1, driver.Never, false).Remaining)
 }
 
-// take takes n tokens from the bucket, which has them.
-func (y *yard) take(n int64) (receipt driver.Receipt) {
-	c := driver.Charge{Rule: y.u.rule, Cost: int(n), Receipt: &receipt}
-	r := c.Read(y.state, y.us())
-	y.state, _ = c.Commit(y.state, &r, y.us(), true)
+// charge takes n tokens from the bucket, which has them.
+func (x *bucketUse) charge(n int64) (receipt driver.Receipt) {
+	c := driver.Charge{Rule: x.u.rule, Cost: int(n), Receipt: &receipt}
+	r := c.Read(x.state, x.micros())
+	x.state, _ = c.Commit(x.state, &r, x.micros(), true)
 	return receipt
 }
 
-func (y *yard) admit(n int64) { y.events = append(y.events, Event{y.us(), n}) }
-
-func (y *yard) step() {
-	c := y.entries[y.rng.IntN(len(y.entries))]
-	switch y.rng.IntN(12) {
-	case 0, 1:
-		y.lease(c)
-	case 2, 3: // a decision is denied
-		if len(y.open) > 0 {
-			i := y.rng.IntN(len(y.open))
-			o := y.open[i]
-			y.open = slices.Delete(y.open, i, i+1)
-			y.events[o.event].Cost = 0
-			before := o.t.entry.held(y.now)
-			o.t.entry.restore(y.now, &o.t)
-			y.back += o.t.entry.held(y.now) - before
-		}
-	case 4: // a decision that went passThrough
-		if n := 1 + y.rng.Int64N(5); y.maxFree() >= n {
-			y.take(n)
-			y.admit(n)
-		}
-	case 5, 6:
-		y.now += y.rng.Int64N(1 << (10 + y.rng.IntN(18)))
-	case 7:
-		if len(y.pending) > 0 {
-			y.land(y.rng.IntN(len(y.pending)))
-		}
-	case 8: // everybody takes what there is
-		if y.rng.IntN(4) == 0 {
-			y.storm()
-		}
-	default:
-		for range y.rng.IntN(20) {
-			y.spend(c, 1+y.rng.Int64N(5))
-		}
-	}
+// leased returns the block of a lease of n tokens that a process asked for at asked.
+func (x *bucketUse) leased(n, asked int64) block {
+	receipt := x.charge(n)
+	first := x.u.count(receipt.Used)
+	return block{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*x.u.unit}
 }
 
-func (y *yard) block(receipt driver.Receipt, asked, n int64) block {
-	first := y.u.count(receipt.Used)
-	return block{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*y.u.unit}
-}
+func (x *bucketUse) admit(n int64) { x.events = append(x.events, Event{x.micros(), n}) }
 
-// lease leases for c, and hands out some of it at once.
-func (y *yard) lease(c *entry) {
-	n := 1 + y.rng.Int64N(1+y.maxFree()/int64(1+y.rng.IntN(8)))
-	if c.fetching || y.maxFree() < n {
-		return
-	}
-	c.fetching = true
-	asked := y.now - y.rng.Int64N(2_000_000)
-	b := y.block(y.take(n), asked, n)
-	if fresh := y.rng.Int64N(n + 1); fresh > 0 {
-		y.hold(c, b.split(y.u, fresh))
-	}
-	y.later(func() {
-		c.fetching = false
-		c.add(b, y.now)
-	})
-}
-
-func (y *yard) spend(c *entry, n int64) bool {
-	if c.held(y.now) < n {
+// spend spends n tokens of e, if it holds them. The decision may be denied later.
+func (x *bucketUse) spend(e *entry, n int64) bool {
+	if e.held(x.now) < n {
 		return false
 	}
-	y.hold(c, c.spend(y.now, n))
+	x.decide(e.grant(x.now, n))
 	return true
 }
 
-// hold admits what b has taken of c, and leaves it open to a denial now and then.
-func (y *yard) hold(c *entry, b block) {
-	if y.rng.IntN(3) == 0 {
-		y.open = append(y.open, opened{grant{block: b, entry: c}, len(y.events)})
+func (x *bucketUse) decide(g grant) {
+	if x.rng.IntN(3) == 0 {
+		x.open = append(x.open, openDecision{g, len(x.events)})
 	}
-	y.admit(b.tokens(y.u))
+	x.admit(g.block.tokens(&x.u))
 }
 
-func (y *yard) storm() {
-	for _, c := range y.entries {
-		for y.spend(c, 1) {
+// returnTokens returns the tokens of g, whose decision is denied.
+func (x *bucketUse) returnTokens(g grant) {
+	g.returnTokens(x.now, &driver.Charge{Rule: x.u.rule, Cost: 1})
+}
+
+// step does one thing at random.
+func (x *bucketUse) step() {
+	e := x.entries[x.rng.IntN(len(x.entries))]
+	switch x.rng.IntN(12) {
+	case 0, 1:
+		x.lease(e)
+	case 2, 3:
+		if len(x.open) > 0 {
+			i := x.rng.IntN(len(x.open))
+			d := x.open[i]
+			x.open = slices.Delete(x.open, i, i+1)
+			x.events[d.event].Cost = 0
+			before := d.grant.entry.held(x.now)
+			x.returnTokens(d.grant)
+			x.returned += d.grant.entry.held(x.now) - before
+		}
+	case 4: // a process that does not lease
+		if n := 1 + x.rng.Int64N(5); x.free() >= n {
+			x.charge(n)
+			x.admit(n)
+		}
+	case 5, 6:
+		x.now += x.rng.Int64N(1 << (10 + x.rng.IntN(18)))
+	case 7:
+		if len(x.arriving) > 0 {
+			x.arrive(x.rng.IntN(len(x.arriving)))
+		}
+	case 8:
+		if x.rng.IntN(4) == 0 {
+			x.spendAll()
+		}
+	default:
+		for range x.rng.IntN(20) {
+			x.spend(e, 1+x.rng.Int64N(5))
 		}
 	}
-	if n := y.maxFree(); n > 0 {
-		y.take(n)
-		y.admit(n)
+}
+
+// lease leases tokens for e, and spends some of them at once.
+func (x *bucketUse) lease(e *entry) {
+	free := x.free()
+	n := 1 + x.rng.Int64N(1+free/int64(1+x.rng.IntN(8)))
+	if e.fetching || free < n {
+		return
+	}
+	e.fetching = true
+	b := x.leased(n, x.now-x.rng.Int64N(2_000_000))
+	if fresh := x.rng.Int64N(n + 1); fresh > 0 {
+		x.decide(grant{outcome: granted, entry: e, block: b.split(&x.u, fresh)})
+	}
+	x.arriving = append(x.arriving, func() {
+		e.fetching = false
+		e.add(b, x.now)
+	})
+	if x.rng.IntN(2) == 0 {
+		x.arrive(len(x.arriving) - 1)
 	}
 }
 
-func (y *yard) later(f func()) {
-	y.pending = append(y.pending, f)
-	if y.rng.IntN(2) == 0 {
-		y.land(len(y.pending) - 1)
-	}
-}
-
-func (y *yard) land(i int) {
-	f := y.pending[i]
-	y.pending = slices.Delete(y.pending, i, i+1)
+func (x *bucketUse) arrive(i int) {
+	f := x.arriving[i]
+	x.arriving = slices.Delete(x.arriving, i, i+1)
 	f()
 }
 
-// over is by how many tokens the events are over the limit.
-func (y *yard) over() int64 { return Overflow(y.u.rule, y.events) }
+// spendAll spends all tokens, of the entries and of the bucket.
+func (x *bucketUse) spendAll() {
+	for _, e := range x.entries {
+		for x.spend(e, 1) {
+		}
+	}
+	if n := x.free(); n > 0 {
+		x.charge(n)
+		x.admit(n)
+	}
+}
 
-// No span T has more than Burst + rate x T events, whatever is leased, spent, put back by
+// No span T has more than Burst + rate x T events, whatever is leased, spent, returned by
 // denied decisions, joined and left to expire, and by which process.
 func TestBlock_NeverOverTheLimit(t *testing.T) {
-	var back int64
-	for seed := range uint64(20_000) {
-		y := newYard(seed)
-		for range 300 {
-			y.step()
-		}
-		back += y.back
-		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.u.rule, seed, over)
-		}
+	t.Parallel()
+	rules := []core.Rule{
+		core.TokenBucket("r", core.PerSecond(1000).WithBurst(400)),
+		core.TokenBucket("r", core.Per(7001, 3*time.Second).WithBurst(900)),
+		core.TokenBucket("r", core.Per(131, 40*time.Millisecond)),
+		core.TokenBucket("r", core.PerSecond(100).WithBurst(1000)),
 	}
-	if back == 0 {
-		t.Error("expected tokens that were put back, got none: the test shows nothing")
+	for _, tt := range []struct {
+		name              string
+		seeds, min, extra int // steps: min, and less than extra more
+	}{{"long", 2000, 300, 1}, {"short", 15_000, 6, 30}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var returned int64
+			for seed := range uint64(tt.seeds) {
+				rng := rand.New(rand.NewPCG(seed, 13))
+				x := newBucketUse(seed, 2+rng.IntN(2), rules[rng.IntN(len(rules))])
+				if rng.IntN(2) == 0 {
+					n := 1 + rng.Int64N(x.u.rule.Capacity())
+					x.charge(n)
+					x.admit(n)
+				}
+				for range tt.min + rng.IntN(tt.extra) {
+					x.step()
+				}
+				x.now += rng.Int64N(100e6)
+				x.spendAll()
+				returned += x.returned
+				if over := Overflow(x.u.rule, x.events); over > 0 {
+					t.Fatalf("%v, seed %d: expected no event over the limit, got %d", x.u.rule, seed, over)
+				}
+			}
+			if returned == 0 {
+				t.Error("expected tokens that were returned, got none: the test shows nothing")
+			}
+		})
 	}
 }
 
-// Short schedules with few blocks, all decisions of which may be denied, ended by a storm.
-func TestBlock_NeverOverTheLimitAfterDenials(t *testing.T) {
-	for seed := range uint64(30_000) {
-		y := newYard(seed)
-		for range 6 + y.rng.IntN(30) {
-			y.step()
-		}
-		y.now += y.rng.Int64N(100e6)
-		y.storm()
-		if over := y.over(); over > 0 {
-			t.Fatalf("%v, seed %d: expected no token over the limit, got %d", y.u.rule, seed, over)
-		}
-	}
-}
-
-// Tokens that are put back are all there retry, in whatever order, as long as their slots
+// Tokens that are returned can all be spent again, whatever their order, as long as their slots
 // have not begun.
-func TestBlock_RestoreLosesNothing(t *testing.T) {
-	rule := core.TokenBucket("r", core.PerHour(1000))
-	u := newUnits(rule.Compiled(), time.Second)
-	for seed := range uint64(1000) {
-		rng := rand.New(rand.NewPCG(seed, 5))
-		y := &yard{rng: rng, u: u, entries: []*entry{{u: u}}}
-		c := y.entries[0]
-		y.take(500) // slots begin in half an hour
+func TestGrant_returnTokens_LosesNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		x := newBucketUse(seed, 1, core.TokenBucket("r", core.PerHour(1000)))
+		e := x.entries[0]
+		x.charge(500) // slots begin in half an hour
 		var open []grant
-		const n = 100
-		c.add(y.block(y.take(n/2), y.now, n/2), y.now)
-		c.add(y.block(y.take(n/2), y.now, n/2), y.now)
-		kept := int64(n)
+		held := int64(0)
+		lease := func(n int64) {
+			e.add(x.leased(n, x.now), x.now)
+			held += n
+		}
+		lease(50)
+		lease(50)
 		for range 200 {
-			y.now += rng.Int64N(1e9)
-			if rng.IntN(10) == 0 {
-				k := 1 + rng.Int64N(5)
-				c.add(y.block(y.take(k), y.now, k), y.now)
-				kept += k
+			x.now += x.rng.Int64N(1e9)
+			if x.rng.IntN(10) == 0 {
+				lease(1 + x.rng.Int64N(5))
 			}
-			if rng.IntN(10) == 0 { // what has expired changes nothing
-				expired := y.block(driver.Receipt{At: y.us()}, y.now-100e9, 2)
-				c.restore(y.now, &grant{block: expired})
+			if x.rng.IntN(10) == 0 { // tokens that have expired change nothing
+				expired := block{at: x.micros(), asked: x.now - 100e9, expires: forever, end: 2 * x.u.unit}
+				x.returnTokens(grant{outcome: granted, entry: e, block: expired})
 			}
-			if k := 1 + rng.Int64N(9); rng.IntN(2) == 0 && c.held(y.now) >= k {
-				open = append(open, grant{block: c.spend(y.now, k), entry: c})
+			if n := 1 + x.rng.Int64N(9); x.rng.IntN(2) == 0 && e.held(x.now) >= n {
+				open = append(open, e.grant(x.now, n))
 			} else if len(open) > 0 {
-				i := rng.IntN(len(open))
-				if rng.IntN(5) > 0 {
-					c.restore(y.now, &open[i])
+				i := x.rng.IntN(len(open))
+				if x.rng.IntN(5) > 0 {
+					x.returnTokens(open[i])
 				} else {
-					kept -= open[i].tokens(u)
+					held -= open[i].block.tokens(&x.u)
 				}
 				open = slices.Delete(open, i, i+1)
 			}
 		}
 		for i := range open {
-			c.restore(y.now, &open[i])
+			x.returnTokens(open[i])
 		}
-		if held := c.held(y.now); held != kept {
-			t.Fatalf("seed %d: expected %d tokens, got %d", seed, kept, held)
+		if got := e.held(x.now); got != held {
+			t.Fatalf("seed %d: expected %d tokens, got %d", seed, held, got)
 		}
 	}
 }
 
-// A lease ages a little faster than the clock of the process, for the clock of the store
-// may be faster: tokens expire early, never late.
-func TestBlock_ClockOfTheStoreIsFaster(t *testing.T) {
-	rule := core.TokenBucket("r", core.PerHour(3600))
-	y := &yard{rng: rand.New(rand.NewPCG(1, 1))}
-	y.u = newUnits(rule.Compiled(), time.Second)
-	y.take(1800)
-	b := y.block(y.take(100), 0, 100)
-	for i := range int64(100) {
-		begins := (1800 + i) * int64(time.Second)
-		store := begins - begins/2000 // when it begins by a clock that is 0.05 % faster
-		if held := b.held(y.u, store); held > 99-i {
-			t.Fatalf("expected %d tokens at most after %v, got %d", 99-i, time.Duration(store), held)
+// Tokens may be returned after later ones of the same block have been spent.
+func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
+	x := newBucketUse(1, 1, core.TokenBucket("r", core.PerSecond(1000)))
+	e := x.entries[0]
+	x.charge(100)
+	x.admit(100)
+	e.add(x.leased(60, 0), 0)
+	first, second := e.grant(0, 20), e.grant(0, 20)
+	x.now = 99e6 // slots begin after 100 ms
+	x.returnTokens(first)
+	if held := e.held(x.now); held < 20 {
+		t.Errorf("expected 20 tokens or more, got %d", held)
+	}
+	x.now = 118e6
+	if held := e.held(x.now); held < 20 {
+		t.Fatalf("expected 20 tokens or more, got %d", held)
+	}
+	e.grant(x.now, 20)
+	x.admit(20)
+	x.returnTokens(second)
+	x.spendAll()
+	if over := Overflow(x.u.rule, x.events); over > 0 {
+		t.Errorf("expected no event over the limit, got %d", over)
+	}
+}
+
+// A decision that took tokens of one side of a failover Store, and is denied after the switch
+// to the other side, returns none.
+func TestGrant_returnTokens_OfAnotherOrigin(t *testing.T) {
+	rule := core.FixedWindow("w", core.PerDay(16_000)).Compiled()
+	e := &entry{shard: new(shard)}
+	e.u, _ = newUnits(rule, time.Second)
+	var grants []grant
+	for _, origin := range []int{1, 2} {
+		e.setOrigin(origin)
+		e.add(block{expires: forever, end: 20, origin: origin}, 0)
+		grants = append(grants, e.grant(0, 5))
+	}
+	for i, want := range []int64{15, 20} {
+		grants[i].returnTokens(0, &driver.Charge{Rule: rule, Cost: 1})
+		if held := e.held(0); held != want {
+			t.Errorf("after the return of grant %d: expected %d tokens of the second side, got %d", i+1, want, held)
 		}
 	}
-	if held := b.held(y.u, 1790*int64(time.Second)); held != 100 {
+}
+
+// A lease ages a little faster than the clock of the process, in case the clock of the Store
+// behind is faster: tokens expire early, never late.
+func TestBlock_held_ClockOfTheStoreIsFaster(t *testing.T) {
+	x := newBucketUse(1, 0, core.TokenBucket("r", core.PerHour(3600)))
+	x.charge(1800)
+	b := x.leased(100, 0)
+	for i := range int64(100) {
+		begins := (1800 + i) * int64(time.Second)
+		now := begins - begins/2000 // when the slot begins by a clock that is 0.05 % faster
+		if held := b.held(&x.u, now); held > 99-i {
+			t.Fatalf("expected %d tokens or fewer after %v, got %d", 99-i, time.Duration(now), held)
+		}
+	}
+	if held := b.held(&x.u, 1790*int64(time.Second)); held != 100 {
 		t.Errorf("expected 100 tokens before any slot begins, got %d", held)
 	}
 }
 
-// A block of two leases of a window ends with the lease that ends first.
-func TestBlock_JoinEnds(t *testing.T) {
-	rule := core.FixedWindow("w", core.PerDay(1000))
-	u := newUnits(rule.Compiled(), time.Second)
-	for _, ends := range [][2]int64{{100, 200}, {200, 100}} {
-		b := block{expires: ends[0], end: 3}
-		b.join(u, block{expires: ends[1], end: 4})
-		if before, after := b.held(u, 99), b.held(u, 100); before != 7 || after != 0 {
-			t.Errorf("ends %v: expected 7 tokens, then 0, got %d and %d", ends, before, after)
+// Two blocks of a window that are joined expire with the lease that expires first.
+func TestBlock_join_Expiry(t *testing.T) {
+	u, _ := newUnits(core.FixedWindow("w", core.PerDay(1000)).Compiled(), time.Second)
+	for _, expires := range [][2]int64{{100, 200}, {200, 100}} {
+		b := block{expires: expires[0], end: 3}
+		b.join(&u, block{expires: expires[1], end: 4})
+		if before, after := b.held(&u, 99), b.held(&u, 100); before != 7 || after != 0 {
+			t.Errorf("expiries %v: expected 7 tokens, then 0, got %d and %d", expires, before, after)
 		}
 	}
 }

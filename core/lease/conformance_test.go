@@ -9,57 +9,44 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
 )
 
 // The limits of most cases are too small to be leased: their charges are passed through.
-func TestConformance(t *testing.T) {
+func TestStore_Conformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		var us, passed atomic.Int64 // a clock that is set back leaves the one here alone
-		us.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
-		s := lease.New(reference.New(us.Load))
+		var clock storetest.Clock
+		var passed atomic.Int64 // a clock that is set back leaves the one of this process alone
+		s := lease.New(&storetest.Fake{Clock: clock.Micros})
 		s.SetClock(func() int64 { return passed.Load() * 1000 })
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		h := &storetest.Harness{
-			Store: s,
-			Now:   func() time.Time { return time.UnixMicro(us.Load()) },
-			Advance: func(d time.Duration) {
-				s.ReturnAll(t) // the model knows of no tokens that expire or are dropped
-				us.Add(d.Microseconds())
-				passed.Add(max(0, d.Microseconds()))
-			},
+		t.Cleanup(func() { testkit.Must(t, s.Close()) })
+		h := clock.Harness(s)
+		h.Advance = func(d time.Duration) {
+			s.ReturnAll(t) // the model knows of no tokens that expire or are dropped
+			clock.Advance(d)
+			passed.Add(max(0, d.Microseconds()))
 		}
 		if strings.HasSuffix(t.Name(), "/Histories") {
-			h.Store = longKeys{s}
+			// The histories have large limits, and a leased rule is denied with a RetryAfter that
+			// may be later than that of the Store behind: these keys are too long to be leased.
+			long := &storetest.Fake{Store: s}
+			long.Set(withLongKeys)
+			h.Store = long
 		}
 		return h
 	})
 }
 
-// A longKeys store makes all keys too long to be leased. The histories have large limits, and a
-// leased rule is denied with a RetryAfter that may be later than that of the Store behind.
-type longKeys struct{ *lease.Store }
-
-func (l longKeys) Take(ctx context.Context, charges []driver.Charge) error {
-	return withLongKeys(charges, func(charges []driver.Charge) error { return l.Store.Take(ctx, charges) })
-}
-
-func (l longKeys) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return withLongKeys(charges, func(charges []driver.Charge) error { return l.Store.Adjust(ctx, charges) })
-}
-
-func withLongKeys(charges []driver.Charge, call func([]driver.Charge) error) error {
+// withLongKeys is a Hook that makes all keys too long to be leased.
+func withLongKeys(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 	own := slices.Clone(charges)
 	for i := range own {
 		own[i].Key += strings.Repeat("-", 256)
 	}
-	err := call(own)
+	err := next(ctx, own)
 	for i := range own {
 		charges[i].Verdict = own[i].Verdict
 	}

@@ -8,20 +8,20 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Event was admitted then, by the Store's clock.
-type Event struct{ US, Cost int64 }
+// An Event was admitted at Micros, by the clock of the Store behind.
+type Event struct{ Micros, Cost int64 }
 
-// Overflow is by how many tokens a bucket overflows that is charged at the very times of
-// the events: by so many they are over Burst + rate x T in some span T.
+// Overflow returns by how many tokens a bucket overflows that is charged at the times of the
+// events: by so many they are over Burst + rate x T in some span T.
 func Overflow(rule *driver.Compiled, events []Event) (most int64) {
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.US, b.US) })
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Micros, b.Micros) })
 	k := rule.Constants()
 	den := k.Denominator
 	unit, full := k.Unit.Micros*den+k.Unit.Frac, k.Full.Micros*den+k.Full.Frac
 	used, last := int64(0), int64(0)
 	for _, e := range events {
-		used = max(0, used-min(e.US-last, full/den+1)*den) + e.Cost*unit
-		last = e.US
+		used = max(0, used-min(e.Micros-last, full/den+1)*den) + e.Cost*unit
+		last = e.Micros
 		most = max(most, (used-full+unit-1)/unit)
 	}
 	return most
@@ -33,21 +33,38 @@ func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		for _, c := range s.shards[i].entries {
-			for j, b := range slices.Backward(c.blocks[:]) {
-				if b.trim(c.u, now); b.tokens(c.u) > 0 {
-					receipt := b.receipt(c.u)
-					err := s.next.Adjust(t.Context(), []driver.Charge{{Key: c.key, Rule: c.u.rule, Op: driver.Undo, Cost: int(b.tokens(c.u)), Receipt: &receipt}})
-					if err != nil {
-						t.Fatal(err)
-					}
+		for _, e := range s.shards[i].entries {
+			for _, b := range slices.Backward(e.blocks[:]) {
+				b.expire(&e.u, now)
+				n := b.tokens(&e.u)
+				if n == 0 {
+					continue
 				}
-				c.reply.used -= b.tokens(c.u) * c.u.unit
-				c.blocks[j] = block{}
+				receipt := b.receipt(&e.u)
+				if err := s.next.Adjust(t.Context(), []driver.Charge{{Key: e.key, Rule: e.u.rule, Op: driver.Undo, Cost: int(n), Receipt: &receipt}}); err != nil {
+					t.Fatal(err)
+				}
+				e.reply.used -= n * e.u.unit
 			}
+			e.drop()
 		}
 		s.shards[i].mu.Unlock()
 	}
+}
+
+// Origins returns the origins of the tokens that are held.
+func (s *Store) Origins() (origins []int) {
+	for i := range s.shards {
+		for _, e := range s.shards[i].entries {
+			for _, b := range e.blocks {
+				if b.tokens(&e.u) > 0 {
+					origins = append(origins, b.origin)
+				}
+			}
+		}
+	}
+	slices.Sort(origins)
+	return slices.Compact(origins)
 }
 
 // SetClock makes s read nanoseconds from clock.

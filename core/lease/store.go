@@ -22,7 +22,7 @@ type Store struct {
 	shards []shard
 
 	calls      atomic.Uint64
-	background sync.WaitGroup // fetches
+	fetches    sync.WaitGroup // that are under way
 	prefetches atomic.Int64   // fetches without a waiter that are under way
 }
 
@@ -52,7 +52,7 @@ func New(next driver.Store, opts ...Option) *Store {
 	}
 	s.shards = make([]shard, n)
 	for i := range s.shards {
-		s.shards[i].init((c.maxKeys + n - 1) / n)
+		s.shards[i].entries, s.shards[i].limit = make(map[id]*entry), (c.maxKeys+n-1)/n
 	}
 	return s
 }
@@ -109,13 +109,13 @@ func (s *Store) Close() error {
 		sh.mu.Lock()
 		sh.closed = true
 		for _, e := range sh.entries {
-			e.drop()
+			sh.evict(e)
 		}
 		sh.mu.Unlock()
 	}
 	done := make(chan struct{})
 	go func() {
-		s.background.Wait()
+		s.fetches.Wait()
 		close(done)
 	}()
 	timer := time.NewTimer(s.config.timeout)
@@ -133,4 +133,10 @@ func (s *Store) shard(key string) *shard {
 		return &s.shards[0]
 	}
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+}
+
+// callTake calls Take of the Store behind.
+func (s *Store) callTake(ctx context.Context, charges []driver.Charge) error {
+	s.calls.Add(1)
+	return s.next.Take(ctx, charges)
 }

@@ -41,31 +41,29 @@ const (
 	maxUnits = 1 << 61
 )
 
-// newUnits returns nil for a rule that is not leased.
-func newUnits(r *driver.Compiled, lifetime time.Duration) *units {
+// newUnits returns the units of r, and false if r is not leased.
+func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
+	u.rule, u.lifetime = r, int64(lifetime)
+	k := r.Constants()
 	if !leasable(r) {
-		return nil
+		return u, false
 	}
-	u, k := &units{rule: r, lifetime: int64(lifetime)}, r.Constants()
 	if k.Algorithm == driver.FixedWindow {
-		if k.Period < 2*minLifetime {
-			return nil
-		}
 		u.unit, u.full = 1, k.Capacity
-		return u
+		return u, k.Period >= 2*minLifetime
 	}
 	longest := k.Full.Micros / lifetimeFraction
 	if longest < minLifetime || overflows(&k) {
-		return nil
+		return u, false
 	}
 	u.rate, u.maxRefill = k.Denominator, maxUnits/k.Denominator
 	u.unit, u.full = u.count(k.Unit), u.count(k.Full)
 	u.lifetime = min(u.lifetime, longest*1000)
 	u.minFetch = min(int64(emptyWait/time.Microsecond)*u.rate/u.unit, k.Capacity/maxFraction)
-	return u
+	return u, true
 }
 
-// leasable says whether a token of r that is taken now can be spent a moment later: see the
+// leasable reports whether a token of r that is taken now can be spent a moment later: see the
 // package comment. newUnits excludes a few rules more.
 func leasable(r *driver.Compiled) bool {
 	switch r.Algorithm() {
@@ -75,14 +73,14 @@ func leasable(r *driver.Compiled) bool {
 	return false
 }
 
-// overflows says whether twice the capacity of a bucket, and some seconds, is more than
+// overflows reports whether twice the capacity of a bucket, and some seconds, is more than
 // maxUnits.
 func overflows(k *driver.Constants) bool {
 	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
 	return hi > 0 || lo >= maxUnits
 }
 
-// match says whether u are the units of r.
+// match reports whether u are the units of r.
 func (u *units) match(r *driver.Compiled) bool { return u.rule.Equivalent(r) }
 
 func (u *units) count(s driver.Span) int64 { return s.Micros*u.rate + s.Frac }

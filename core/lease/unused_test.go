@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // A load gives the decisions of a process a second, from start on, as a part of the load
@@ -19,21 +20,12 @@ type load func(process, processes int, sinceStart time.Duration) float64
 // evenLoad is the same at all processes and times.
 func evenLoad(_, processes int, _ time.Duration) float64 { return 1 / float64(processes) }
 
-// skewedLoad sends 90 % to one process.
-func skewedLoad(process, processes int, _ time.Duration) float64 {
-	switch {
-	case processes == 1:
-		return 1
-	case process == 0:
+// wanderingLoad sends 90 % to one process, and to the next one after each 700 ms.
+func wanderingLoad(process, processes int, sinceStart time.Duration) float64 {
+	if process == int(sinceStart/(700*time.Millisecond))%processes {
 		return 0.9
 	}
 	return 0.1 / float64(processes-1)
-}
-
-// wanderingLoad sends 90 % to one process, and to the next one after each 700 ms.
-func wanderingLoad(process, processes int, sinceStart time.Duration) float64 {
-	turn := int(sinceStart / (700 * time.Millisecond))
-	return skewedLoad((process+turn)%processes, processes, 0)
 }
 
 // burstyLoad sends bursts of 200 ms to each process, each at times of its own, once in 2 s.
@@ -56,6 +48,7 @@ func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, spa
 	const step = 10 * time.Millisecond
 	var asked, admitted atomic.Int64
 	var wg sync.WaitGroup
+	time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows begin
 	start := time.Now()
 	for p := range processes {
 		limiter := core.Must(core.New(newStore(), rule))
@@ -98,51 +91,52 @@ func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, spa
 	return usage{asked: int(asked.Load()), admitted: int(admitted.Load())}
 }
 
-// Leasing processes admit, but for a small part, as much of a load as a store that all of
-// them ask for each decision. The part is what others hold while one process is denied.
-func TestStore_UnusedShare(t *testing.T) {
-	loads := []struct {
-		name string
-		load load
-	}{{"even", evenLoad}, {"skewed", skewedLoad}, {"wandering", wanderingLoad}, {"bursty", burstyLoad}}
+// Leasing processes admit, but for a small part, as much of a load as a Store that all of
+// them ask for each decision, with fewer calls. The part is what others hold while one process
+// is denied.
+func TestStore_Take_UnusedShare(t *testing.T) {
+	t.Parallel()
+	const processes = 8
 	for _, tt := range []struct {
-		limit core.Limit
-		span  time.Duration
-		most  float64 // unused, in 100 admitted by the store alone
+		limit  core.Limit
+		span   time.Duration
+		unused float64 // at most, in 100 admitted by the Store alone
+		calls  float64 // at most, in 100 decisions of the even load at 0.8 times the limit
 	}{
-		{core.PerSecond(2000), 2 * time.Second, 10},
-		{core.PerMinute(2000), time.Minute, 3},
-		{core.PerHour(5000), 2 * time.Second, 6},
+		{core.PerSecond(2000), time.Second, 10, 25},
+		{core.PerMinute(2000), time.Minute, 3, 100},
+		{core.PerHour(5000), 2 * time.Second, 6, 10},
 	} {
-		for _, rule := range []core.Rule{core.TokenBucket("bucket", tt.limit), core.FixedWindow("window", tt.limit)} {
+		for _, rule := range bucketAndWindow(tt.limit) {
 			t.Run(fmt.Sprint(rule.Name(), " ", tt.limit), func(t *testing.T) {
 				t.Parallel()
 				limit := float64(tt.limit.Events) * max(1, tt.span.Seconds()/tt.limit.Per.Seconds())
 				if rule.Algorithm() == driver.TokenBucket {
 					limit = float64(tt.limit.Events) * (1 + tt.span.Seconds()/tt.limit.Per.Seconds())
 				}
-				for _, l := range loads {
-					for _, times := range []float64{1, 1.5} {
-						for _, processes := range []int{8} {
-							rate := times * limit / tt.span.Seconds()
-							var alone, leased usage
-							bubble(t, func(r *rig) {
-								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows begin
-								alone = l.load.run(r.T, rule, processes, rate, tt.span, func() driver.Store { return r.behind })
-							})
-							bubble(t, func(r *rig) {
-								time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
-								r.trip = 500 * time.Microsecond
-								leased = l.load.run(r.T, rule, processes, rate, tt.span, func() driver.Store { return r.lease() })
-								leased.calls = r.count()
-							})
-							unused := 100 * float64(alone.admitted-leased.admitted) / float64(alone.admitted)
-							calls := 100 * float64(leased.calls) / float64(leased.asked)
-							t.Logf("%-9s %.1f times the limit, %d processes: unused %6.2f %%, calls %6.2f in 100", l.name, times, processes, unused, calls)
-							if unused > tt.most {
-								t.Errorf("expected %v %% unused at most, got %.2f %%", tt.most, unused)
-							}
-						}
+				for _, l := range []struct {
+					name  string
+					load  load
+					times float64 // the limit
+				}{{"even", evenLoad, 0.8}, {"even", evenLoad, 1.5}, {"wandering", wanderingLoad, 1}, {"bursty", burstyLoad, 1}} {
+					rate := l.times * limit / tt.span.Seconds()
+					var alone, leased usage
+					bubble(t, func(x *fixture) {
+						alone = l.load.run(x.T, rule, processes, rate, tt.span, func() driver.Store { return x.memory })
+					})
+					bubble(t, func(x *fixture) {
+						x.behind.Set(storetest.Delay(trip/2, trip/2))
+						leased = l.load.run(x.T, rule, processes, rate, tt.span, func() driver.Store { return x.lease() })
+						leased.calls = x.behind.Calls()
+					})
+					unused := 100 * float64(alone.admitted-leased.admitted) / float64(alone.admitted)
+					calls := 100 * float64(leased.calls) / float64(leased.asked)
+					t.Logf("%-9s %.1f times the limit: unused %6.2f %%, calls %6.2f in 100", l.name, l.times, unused, calls)
+					if unused > tt.unused {
+						t.Errorf("%s, %v times the limit: expected %v %% unused at most, got %.2f %%", l.name, l.times, tt.unused, unused)
+					}
+					if l.times < 1 && (leased.admitted < leased.asked || calls > tt.calls) {
+						t.Errorf("expected all of %d decisions to be admitted with %v calls in 100, got %d and %.2f", leased.asked, tt.calls, leased.admitted, calls)
 					}
 				}
 			})

@@ -9,15 +9,15 @@ import (
 
 // Adjust implements [driver.Store]. Its errors are those of Take.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return s.do(ctx, charges, (*Store).adjustSplit)
+	return s.decide(ctx, charges, (*Store).adjustSplit)
 }
 
-// adjustSplit does charges that no single call reaches.
+// adjustSplit adjusts charges that no single call reaches.
 func (s *Store) adjustSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
-	groups := s.split(charges)
-	s.each(groups, func(g *group) { s.run(ctx, deadline, g) })
-	if _, failed := outcome(groups); failed != nil {
+	calls := s.router.split(charges)
+	each(calls, func(c *call) { s.executor.exec(ctx, deadline, c) })
+	if _, failed := outcome(calls); failed != nil {
 		return failed
 	}
-	return answerAll(groups, charges, true)
+	return answerAll(calls, charges, true)
 }

@@ -7,18 +7,17 @@ import (
 )
 
 // An algorithm is the Go side of the scripts of a [driver.Algorithm]: the arguments that they
-// are sent, and the meaning of the integers that they report. An entry of algorithms and a
-// Lua file are all that a new one needs.
+// are sent, and the meaning of the integers that they report. A new one needs an entry of
+// algorithms and, unless it shares one, an entry of libraries with its Lua files.
 type algorithm struct {
-	source    source
-	version   string // of the format of its states, in keys; changes with the format
-	queue     bool   // an admitted event is delayed until its departure
-	arguments int    // how many argue returns
-	readings  int    // how many integers a script reports, at most maxReadings
+	library  library
+	version  string // of the format of its states, in keys; changes with the format
+	queue    bool   // an admitted event is delayed until its departure
+	readings int    // how many integers a script reports, at most maxReadings; 0 for no algorithm
 
-	// argue returns the arguments for a charge of cost that may be delayed for maxDelay
+	// arguments returns those of a charge of cost that may be delayed for maxDelay
 	// microseconds.
-	argue func(r *driver.Compiled, cost, maxDelay int64) []any
+	arguments func(r *driver.Compiled, cost, maxDelay int64) []any
 	// read returns the Reading that a script reported, and whether a rule of k can have it.
 	// Integers are between 0 and maxInteger.
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
@@ -28,49 +27,49 @@ const (
 	maxReadings = 5
 	// maxInteger is the largest integer that Lua counts exactly.
 	maxInteger = 1<<53 - 1
+	// maxCount is the most events that a state counts.
+	maxCount = 1<<48 - 1
 )
 
 var algorithms = [...]algorithm{
 	driver.TokenBucket: {
-		source: parseSource("token_bucket.lua"), version: "t1", arguments: 5, readings: 2,
-		argue: bucketArguments, read: readBucket,
+		library: bucket, version: "t1", readings: 2, arguments: bucketArguments, read: readBucket,
 	},
 	driver.LeakyBucket: {
-		source: parseSource("token_bucket.lua"), version: "q1", queue: true, arguments: 6, readings: 2,
-		argue: queueArguments, read: readBucket,
+		library: bucket, version: "q1", queue: true, readings: 2, arguments: bucketArguments, read: readBucket,
 	},
 	driver.FixedWindow: {
-		source: parseSource("fixed_window.lua"), version: "f1", arguments: 3, readings: 2,
-		argue: windowArguments, read: readWindow,
+		library: fixedWindow, version: "f1", readings: 2, arguments: fixedWindowArguments, read: readFixedWindow,
 	},
 	driver.SlidingWindow: {
-		source: parseSource("sliding_window.lua"), version: "c2", arguments: 4, readings: 5,
-		argue: counterArguments, read: readCounter,
+		library: slidingWindow, version: "c2", readings: 5, arguments: slidingWindowArguments, read: readSlidingWindow,
 	},
 	driver.SlidingLog: {
-		source: parseSource("sliding_log.lua"), version: "l2", arguments: 4, readings: 4,
-		argue: logArguments, read: readLog,
+		library: slidingLog, version: "l2", readings: 4, arguments: slidingLogArguments, read: readSlidingLog,
 	},
 }
 
 // algorithmOf returns the entry of a. It panics if there is none.
 func algorithmOf(a driver.Algorithm) *algorithm {
-	if int(a) >= len(algorithms) || algorithms[a].source == nil {
+	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
 		panic(a.Unknown())
 	}
 	return &algorithms[a]
 }
 
-func bucketArguments(r *driver.Compiled, cost, _ int64) []any {
-	k, price := r.Constants(), r.Price(cost)
-	return []any{
-		integer(price.Micros), integer(price.Frac),
-		integer(k.Full.Micros), integer(k.Full.Frac), integer(k.Denominator),
-	}
-}
+// takeBucketArguments is how many of the bucketArguments take_bucket.lua has.
+const takeBucketArguments = 5
 
-func queueArguments(r *driver.Compiled, cost, maxDelay int64) []any {
-	return append(bucketArguments(r, cost, maxDelay), integer(min(maxDelay, maxInteger)))
+func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
+	k, span := r.Constants(), r.Price(cost)
+	var delay any = "" // a token bucket delays no event
+	if k.Algorithm == driver.LeakyBucket {
+		delay = integer(min(maxDelay, maxInteger))
+	}
+	return []any{
+		integer(span.Micros), integer(span.Frac),
+		integer(k.Full.Micros), integer(k.Full.Frac), integer(k.Denominator), delay,
+	}
 }
 
 func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
@@ -78,28 +77,28 @@ func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool)
 	return driver.Reading{Used: used}, used.Frac < k.Denominator && used.Micros <= driver.Horizon
 }
 
-func windowArguments(r *driver.Compiled, cost, _ int64) []any {
+func fixedWindowArguments(r *driver.Compiled, cost, _ int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
 
-func readWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+func readFixedWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], Left: n[1]}
 	return r, 1 <= r.Left && r.Left <= k.Period
 }
 
-func counterArguments(r *driver.Compiled, cost, _ int64) []any {
+func slidingWindowArguments(r *driver.Compiled, cost, _ int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(k.SubWindow)}
 }
 
-func readCounter(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+func readSlidingWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Phase: n[0], Count: n[1], First: n[2], Last: n[3], Retry: n[4]}
 	longest := k.Period + k.SubWindow
 	return r, r.Phase < k.SubWindow && r.First <= r.Last && r.Last <= longest && r.Retry <= longest
 }
 
-func logArguments(r *driver.Compiled, cost, _ int64) []any {
+func slidingLogArguments(r *driver.Compiled, cost, _ int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(offsetWidth(k.Period))}
 }
@@ -113,20 +112,18 @@ func offsetWidth(period int64) int64 {
 	return width
 }
 
-func readLog(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
+func readSlidingLog(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {
 	r := driver.Reading{Count: n[0], First: n[1], Last: n[2], Retry: n[3]}
 	return r, r.First <= r.Last && r.Last <= k.Period && r.Retry <= k.Period
 }
 
-// Arguments are strings. Frequent ones are boxed once and used again.
-var (
-	evalsha any = "evalsha"
-	small       = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
-)
+// smallIntegers are boxed once.
+var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
 
+// integer returns n as an argument of a command: decimal text.
 func integer(n int64) any {
-	if 0 <= n && n < int64(len(small)) {
-		return small[n]
+	if 0 <= n && n < int64(len(smallIntegers)) {
+		return smallIntegers[n]
 	}
 	return strconv.FormatInt(n, 10)
 }

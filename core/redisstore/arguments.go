@@ -1,37 +1,55 @@
 package redisstore
 
-import "github.com/weir-go/weir/core/driver"
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
 
-// An argumentsKey identifies the arguments of a charge, except those of its receipt.
-type argumentsKey struct {
-	constants      driver.Constants
-	cost, maxDelay int64
+	"github.com/weir-go/weir/core/driver"
+)
+
+// opArgument returns the op of c as scripts know it.
+func opArgument(c *driver.Charge) any {
+	switch c.Op {
+	case driver.Spend:
+		if c.Rule.Shadow() {
+			return "shadow_spend"
+		}
+		return "spend"
+	case driver.Peek:
+		if c.Rule.Shadow() {
+			return "shadow_peek"
+		}
+		return "peek"
+	case driver.Reset:
+		return "reset"
+	case driver.Debit:
+		return "debit"
+	case driver.Credit:
+		return "credit"
+	case driver.Undo:
+		return "undo"
+	}
+	panic(fmt.Sprintf("redisstore: no op has the number %d", c.Op))
 }
 
-// arguments appends those of c to args. They are remembered for cost 1 without MaxDelay, which
-// nearly all charges have. Other costs may be chosen by clients, and would fill the memo.
-func (s *Store) arguments(args []any, c *driver.Charge) []any {
-	rule := c.Rule
-	k := argumentsKey{rule.Constants(), cost(c), c.Patience()}
-	work := func(argumentsKey) []any { return algorithmOf(rule.Algorithm()).argue(rule, k.cost, k.maxDelay) }
-	if k.cost == 1 && k.maxDelay == driver.Never {
-		args = append(args, s.argued.get(k, work)...)
-	} else {
-		args = append(args, work(k)...)
+// costArgument is the cost that a script is sent, within the range that a double counts
+// exactly. A Spend or Peek of any cost above the capacity is denied alike.
+func costArgument(c *driver.Charge) int64 {
+	switch {
+	case c.Op.Asks():
+		return min(int64(c.Cost), c.Rule.Capacity()+1)
+	case c.Op == driver.Reset:
+		return 1
 	}
-	if c.Op == driver.Undo {
-		args = appendReceipt(args, *c.Receipt, k.constants.Denominator)
-	}
-	return args
+	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
-
-// receiptArguments is how many arguments appendReceipt appends.
-const receiptArguments = 4
 
 // appendReceipt appends the arguments of m, the receipt of an undo, to args. A fraction that
-// was written under another rate, and is none in parts of denominator, is left out: so less
-// is in use before the charge, and less is given back. The zero Receipt becomes that of a
-// charge so long ago that nothing of it is left.
+// was written under another rate, and is not below denominator, is left out: then less is in
+// use before the charge, and less is freed. The zero Receipt becomes that of a charge so long
+// ago that nothing of it counts.
 func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
@@ -42,17 +60,37 @@ func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	return append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger)))
 }
 
-// maxCost is more than any rule can count.
-const maxCost = 1 << 48
+// An argumentCache keeps the arguments of charges with cost 1 and without MaxDelay, which
+// nearly all charges are. Clients may choose other costs, and would fill the cache. A lookup
+// takes no lock and allocates nothing. The zero argumentCache is empty.
+type argumentCache struct {
+	mu    sync.Mutex
+	known atomic.Pointer[map[driver.Constants][]any]
+}
 
-// cost is the cost that a script is sent, within what a double counts exactly. A Spend or Peek
-// of any cost above the capacity is denied alike.
-func cost(c *driver.Charge) int64 {
-	switch {
-	case c.Op.Asks():
-		return min(int64(c.Cost), c.Rule.Capacity()+1)
-	case c.Op == driver.Reset:
-		return 1
+// maxCached bounds the cache of a program that makes rules without end.
+const maxCached = 4096
+
+// of returns the arguments of c, which the caller must not change.
+func (a *argumentCache) of(c *driver.Charge) []any {
+	cost, maxDelay := costArgument(c), c.Patience()
+	if cost != 1 || maxDelay != driver.Never {
+		return algorithmOf(c.Rule.Algorithm()).arguments(c.Rule, cost, maxDelay)
 	}
-	return min(int64(c.Cost), maxCost)
+	k := c.Rule.Constants()
+	if known := a.known.Load(); known != nil {
+		if args, ok := (*known)[k]; ok {
+			return args
+		}
+	}
+	args := algorithmOf(k.Algorithm).arguments(c.Rule, cost, maxDelay)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := make(map[driver.Constants][]any)
+	if known := a.known.Load(); known != nil && len(*known) < maxCached {
+		maps.Copy(next, *known)
+	}
+	next[k] = args
+	a.known.Store(&next)
+	return args
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,16 +53,22 @@ func configurationFault(err error) string {
 // faultInterval is the least time between two log records about the configuration.
 const faultInterval = time.Minute
 
-// logFault logs err if it is a fault of the configuration, which does not end by itself,
-// and during which package gate lets requests through by default.
-func (s *Store) logFault(ctx context.Context, err error) {
+// A faultLog logs faults of the configuration. It is safe for concurrent use.
+type faultLog struct {
+	start time.Time
+	next  atomic.Int64 // since start, when the next record may be written
+}
+
+// log logs err if it is a fault of the configuration, which does not end by itself, and
+// during which package gate lets requests through by default.
+func (f *faultLog) log(ctx context.Context, err error) {
 	fault := configurationFault(err)
 	if fault == "" {
 		return
 	}
-	now := int64(time.Since(s.made))
-	next := s.nextFault.Load()
-	if now < next || !s.nextFault.CompareAndSwap(next, now+int64(faultInterval)) {
+	now := int64(time.Since(f.start))
+	next := f.next.Load()
+	if now < next || !f.next.CompareAndSwap(next, now+int64(faultInterval)) {
 		return
 	}
 	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis refuses a command: "+fault+

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// warnOfEviction logs a warning if the server is allowed to evict keys: it may
-// then forget whom it refuses. It asks once, after the first decision, so that
-// New needs no server; who may not ask (an ACL, a proxy) is not warned.
-func (s *Store) warnOfEviction(rdb redis.UniversalClient) {
+// warnOfEviction logs a warning if the server is allowed to evict keys: it may then forget
+// which keys are over their limits. It is called once, after the first decision, so that New
+// needs no server. A user that lacks the permission for INFO is not warned.
+func warnOfEviction(rdb redis.UniversalClient) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	info, err := rdb.Info(ctx, "memory").Result()

@@ -13,12 +13,15 @@ type Option interface{ argument.Option[config] }
 
 type option = argument.OptionFunc[config]
 
+// DefaultTimeout is the deadline of a decision when [Timeout] is not given.
+const DefaultTimeout = 100 * time.Millisecond
+
 type config struct {
 	prefix    string
 	secret    []byte
 	timeout   time.Duration
 	pipelined bool
-	clock     func() string
+	clock     func() string // see executor
 }
 
 // DefaultPrefix begins every key when [Prefix] is not given.
@@ -52,7 +55,7 @@ func Timeout(d time.Duration) Option {
 
 // KeySecret hashes identities with HMAC-SHA-256 under secret instead of
 // SHA-256. Addresses and names are few enough to be guessed from a plain hash;
-// with a secret, who reads Redis cannot. All instances need the same secret,
+// with a secret, a reader of Redis cannot guess them. All instances need the same secret,
 // and another secret starts all limits afresh. It panics if secret is shorter
 // than 16 bytes.
 func KeySecret(secret []byte) Option {

@@ -9,83 +9,75 @@ import (
 // errReply is a reply that no script of this package gives.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
-// read sets the readings of g from a reply. Anything but the shape that was asked for, with
-// values that the rules can have, is an error: a reply must never open a limit by being
-// misunderstood.
-func (s *Store) read(g *group, reply any) error {
-	g.readings = make([]driver.Reading, 0, len(g.charges))
+// decode sets the outcome of c from the reply of its script: see take.lua, adjust.lua and
+// take_bucket.lua. Anything but a reply to c, with values that the rules can have, is an
+// error: a reply must never open a limit because it is misunderstood.
+func (c *call) decode(reply any) error {
+	c.readings = make([]driver.Reading, 0, len(c.charges))
 	switch reply := reply.(type) {
 	case int64:
-		return g.readBrief(reply)
+		return c.decodeShort(reply)
 	case []any:
-		corrupt, err := g.readReply(reply)
-		s.corrupt.Add(uint64(corrupt))
-		return err
+		return c.decodeIntegers(reply)
 	}
 	return errReply
 }
 
-// readBrief reads a reply of one integer: see take.lua.
-func (g *group) readBrief(n int64) error {
-	if len(g.charges) != 1 || g.timed || algorithmOf(g.charges[0].Rule.Algorithm()).source["brief"] == "" {
+// decodeShort reads the reply of take_bucket.lua that is one integer.
+func (c *call) decodeShort(n int64) error {
+	if !c.short() {
 		return errReply
 	}
-	g.admitted = n >= 0
-	if !g.admitted {
+	c.admitted = n >= 0
+	if !c.admitted {
 		n = -1 - n
 	}
-	return g.readCharge(0, [maxReadings]int64{n})
+	return c.decodeReading(0, [maxReadings]int64{n})
 }
 
-// readReply reads a reply of several integers, and returns how many states were corrupt.
-func (g *group) readReply(reply []any) (corrupt int64, err error) {
-	want := 2
-	for i := range g.charges {
-		want += algorithmOf(g.charges[i].Rule.Algorithm()).readings
-	}
-	if g.timed {
-		want++
-	}
-	if len(reply) != want {
-		return 0, errReply
-	}
-	for _, r := range reply {
-		if n, ok := r.(int64); !ok || n < 0 || n > maxInteger {
-			return 0, errReply
-		}
-	}
+// decodeIntegers reads a reply of several integers.
+func (c *call) decodeIntegers(reply []any) error {
 	next := func() int64 {
-		n := reply[0].(int64)
-		reply = reply[1:]
+		if len(reply) == 0 {
+			return -1
+		}
+		n, ok := reply[0].(int64)
+		if reply = reply[1:]; !ok || n < 0 || n > maxInteger {
+			return -1
+		}
 		return n
 	}
-	outcome, corrupt := next(), next()
-	if outcome != 1 && outcome != 2 || corrupt > int64(len(g.charges)) {
-		return 0, errReply
+	var verdict int64
+	c.time, verdict, c.corrupt = next(), next(), next()
+	if c.time < 0 || verdict != 1 && verdict != 2 || c.corrupt < 0 || c.corrupt > int64(len(c.charges)) {
+		c.corrupt = 0
+		return errReply
 	}
-	g.admitted = outcome == 1
-	for i := range g.charges {
+	c.admitted = verdict == 1
+	for i := range c.charges {
 		var reported [maxReadings]int64
-		for j := range algorithmOf(g.charges[i].Rule.Algorithm()).readings {
-			reported[j] = next()
+		for j := range algorithmOf(c.charges[i].Rule.Algorithm()).readings {
+			if reported[j] = next(); reported[j] < 0 {
+				return errReply
+			}
 		}
-		if err := g.readCharge(i, reported); err != nil {
-			return 0, err
+		if err := c.decodeReading(i, reported); err != nil {
+			return err
 		}
 	}
-	if g.timed {
-		g.time = next()
+	if len(reply) > 0 {
+		return errReply
 	}
-	return corrupt, nil
+	return nil
 }
 
-// readCharge appends the reading of the i-th charge, as reported.
-func (g *group) readCharge(i int, reported [maxReadings]int64) error {
-	rule := g.charges[i].Rule
+// decodeReading appends the reading of the i-th charge, as reported.
+func (c *call) decodeReading(i int, reported [maxReadings]int64) error {
+	rule := c.charges[i].Rule
 	r, ok := algorithmOf(rule.Algorithm()).read(rule.Constants(), reported)
 	if !ok {
 		return errReply
 	}
-	g.readings = append(g.readings, r)
+	c.readings = append(c.readings, r)
 	return nil
 }

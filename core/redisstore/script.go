@@ -2,139 +2,106 @@ package redisstore
 
 import (
 	"crypto/sha1"
+	"embed"
 	"encoding/hex"
-	"fmt"
 	"strings"
-
-	"github.com/weir-go/weir/core/driver"
+	"sync"
 )
 
-// A script decides charges of one shape: a sequence of algorithms and ops.
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// A script is the Lua of one EVALSHA: whole files of directory lua, one after the other. Its
+// verb and the set of libraries that its charges need choose it, so there are few scripts,
+// whatever charges a client can cause.
 type script struct {
 	source string
 	sha    any // a string, boxed once
 }
 
-// shadow marks an op of a shape whose rule is a shadow: it does not count for the decision,
-// and is done if it fits.
-const shadow = 1 << 7
+// A verb is one of the two loops over charges.
+type verb string
 
-// opByte is the op of c in a shape.
-func opByte(c *driver.Charge) byte {
-	if c.Rule.Shadow() && c.Op.Asks() {
-		return byte(c.Op) | shadow
-	}
-	return byte(c.Op)
+const (
+	take   verb = "take"
+	adjust verb = "adjust"
+)
+
+// A librarySet is a set of libraries: bit i stands for libraries[i].
+type librarySet uint8
+
+// libraries are the algorithms in Lua, by their names in the arguments of scripts, with the
+// files of each.
+var libraries = [...]struct {
+	name   any // a string, boxed once
+	files  []string
+	adjust string // the file that only adjust needs
+}{
+	bucket:        {"bucket", []string{"bucket", "bucket_charge"}, "bucket_adjust"},
+	fixedWindow:   {"fixed_window", []string{"fixed_window"}, "fixed_window_adjust"},
+	slidingWindow: {"sliding_window", []string{"sliding_window"}, "sliding_window_adjust"},
+	slidingLog:    {"sliding_log", []string{"sliding_log"}, "sliding_log_adjust"},
 }
 
-// timed begins a shape whose script reports the time, too. No algorithm has this number.
-const timed = '\x00'
+// A library is an index of libraries.
+type library uint8
 
-// MaxCharges is how many charges of one slot can be decided together: Lua has
-// 200 local variables, and a charge needs nine.
-const MaxCharges = 16
+const (
+	bucket library = iota
+	fixedWindow
+	slidingWindow
+	slidingLog
+)
 
-// compose writes the script of a shape, two bytes for every charge: the
-// algorithm and the op. See take.lua.
-func compose(shape string) *script {
-	shape, isTimed := strings.CutPrefix(shape, string(timed))
-	var (
-		reads, spend, touch strings.Builder
-		fits                = []string{"true"}
-		corrupt             = []string{"0"}
-		reports             []string
-		first               = 2 // of the charge's arguments in ARGV
-	)
-	for i := 0; i < len(shape); i += 2 {
-		a, op, isShadow := algorithmAt(shape, i), driver.Op(shape[i+1]&^shadow), shape[i+1]&shadow != 0
-		section := a.sections(i/2+1, first)
-		reads.WriteString(section("read"))
-		reports = append(reports, section("report"))
-		switch op {
-		case driver.Spend, driver.Peek:
-			fit, take := "("+section("fits")+")", ""
-			if a.queue {
-				fit = "(" + fit + " and " + section("wait") + ")"
-			}
-			if op == driver.Spend {
-				take = section("spend")
-			}
-			if isShadow {
-				fmt.Fprintf(&spend, "if %s then\n%selse\n%send\n", fit, take, section("touch"))
-			} else {
-				fits = append(fits, fit)
-				spend.WriteString(take)
-			}
-			touch.WriteString(section("touch"))
-		case driver.Reset:
-			fmt.Fprintf(&spend, "call('DEL', KEYS[%d])\n", i/2+1)
-		case driver.Debit:
-			spend.WriteString(section("debit"))
-		case driver.Credit:
-			spend.WriteString(section("credit"))
-		case driver.Undo:
-			spend.WriteString(section("undo"))
-			first += receiptArguments
-		default:
-			panic(fmt.Sprintf("redisstore: no op has the number %d", op))
+// takeBucket is the script of a [call] that is short.
+var takeBucket = newScript("clock", "bucket", "take_bucket")
+
+type scriptCache [1 << len(libraries)]struct {
+	once   sync.Once
+	script *script
+}
+
+var takeScripts, adjustScripts scriptCache
+
+// scriptFor returns the script of a verb and the libraries that it needs.
+func scriptFor(v verb, set librarySet) *script {
+	cache := &takeScripts
+	if v == adjust {
+		cache = &adjustScripts
+	}
+	cached := &cache[set]
+	cached.once.Do(func() { cached.script = newScript(scriptFiles(v, set)...) })
+	return cached.script
+}
+
+func scriptFiles(v verb, set librarySet) []string {
+	files := []string{"clock", "algorithms"}
+	for i, l := range libraries {
+		if set&(1<<i) == 0 {
+			continue
 		}
-		if op == driver.Spend || op == driver.Debit {
-			corrupt = append(corrupt, section("corrupt"))
+		files = append(files, l.files...)
+		if v == adjust {
+			files = append(files, l.adjust)
 		}
-		first += a.arguments
 	}
-	if isTimed {
-		reports = append(reports, "now")
-	}
-	brief := ""
-	if len(shape) == 2 && shape[1] == byte(driver.Spend) && !isTimed {
-		brief = algorithmAt(shape, 0).sections(1, 2)("brief")
-	}
-	report := strings.Join(reports, ", ")
+	return append(files, string(v))
+}
+
+// newScript concatenates files, without the lines that are comments or empty.
+func newScript(files ...string) *script {
 	var b strings.Builder
-	b.WriteString(prelude + functions(shape) + reads.String())
-	fmt.Fprintf(&b, "if %s then\n%s%sreturn { 1, %s, %s }\nend\n", strings.Join(fits, " and "), spend.String(),
-		briefly(brief, "brief"), strings.Join(corrupt, " + "), report)
-	fmt.Fprintf(&b, "%s%sreturn { 2, 0, %s }\n", touch.String(), briefly(brief, "-1 - brief"), report)
+	for _, name := range files {
+		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic("redisstore: " + err.Error()) // embedded: it is there or the build is broken
+		}
+		for line := range strings.Lines(string(text)) {
+			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+				b.WriteString(line)
+			}
+		}
+	}
 	sum := sha1.Sum([]byte(b.String())) // the name by which EVALSHA knows it
 	return &script{source: b.String(), sha: hex.EncodeToString(sum[:])}
-}
-
-// functions are those that the shape needs, each once.
-func functions(shape string) string {
-	var b strings.Builder
-	known := make(map[string]bool)
-	add := func(text string) {
-		if !known[text] {
-			known[text] = true
-			b.WriteString(text)
-		}
-	}
-	for i := 0; i < len(shape); i += 2 {
-		add(algorithmAt(shape, i).source["functions"])
-	}
-	for i := 0; i < len(shape); i += 2 {
-		if op := driver.Op(shape[i+1]); op == driver.Credit || op == driver.Undo {
-			add(algorithmAt(shape, i).source["adjust"])
-		}
-	}
-	return b.String()
-}
-
-func briefly(brief, result string) string {
-	if brief == "" {
-		return ""
-	}
-	return "local brief = " + brief + "\nif brief then\n  return " + result + "\nend\n"
-}
-
-// algorithmAt returns the algorithm that a shape names at i.
-func algorithmAt(shape string, i int) *algorithm { return algorithmOf(driver.Algorithm(shape[i])) }
-
-// sections returns the sections of the algorithm for the n-th charge, whose
-// arguments begin at ARGV[first].
-func (a *algorithm) sections(n, first int) func(name string) string {
-	r := strings.NewReplacer("I_N", fmt.Sprint(n), "A_N", fmt.Sprint(first-1), "M_N", fmt.Sprint(first-1+a.arguments),
-		"_N", fmt.Sprintf("_%d", n), "QUEUE", fmt.Sprint(a.queue))
-	return func(name string) string { return r.Replace(a.source[name]) }
 }

@@ -1,261 +1,145 @@
-package redisstore_test
+package redisstore
 
 import (
-	"context"
-	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// A server forgets its scripts while 64 goroutines use them.
-func TestScriptFlush(t *testing.T) {
-	t.Parallel()
-	const goroutines, calls, limit = 64, 40, 1000
-	server := redistest.NewServer(t)
-	admin := server.Client()
-	for _, mode := range modes {
-		for _, rules := range [][]core.Rule{
-			{core.TokenBucket("bucket", core.PerDay(limit))},
-			{core.SlidingLog("log", core.PerDay(limit))},
-			{core.TokenBucket("both bucket", core.PerDay(limit)), core.SlidingLog("both log", core.PerDay(2*limit))},
-		} {
-			t.Run(mode.name+"/"+rules[0].Name(), func(t *testing.T) {
-				rdb := server.Client()
-				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
-				l := limiter(t, s, rules...)
-				var made, admitted atomic.Int64
-				var wg sync.WaitGroup
-				for range goroutines {
-					wg.Go(func() {
-						for range calls {
-							if made.Add(1)%100 == 1 {
-								if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
-									t.Error(err)
-								}
-							}
-							d, err := l.Allow(t.Context(), "k")
-							if err != nil {
-								t.Error(err)
-							}
-							if d.Allowed {
-								admitted.Add(1)
-							}
-						}
-					})
-				}
-				wg.Wait()
-				if n := admitted.Load(); n != limit {
-					t.Errorf("%d of %d were admitted, want %d", n, goroutines*calls, limit)
-				}
-				for i, n := range used(t, l, "k") {
-					if n != limit {
-						t.Errorf("rule %d has used %d, want %d", i, n, limit)
-					}
-				}
-				if s.Stats().Retried == 0 {
-					t.Error("no script was ever missing, so nothing was tested")
-				}
-			})
+var update = flag.Bool("update", false, "write the composed scripts to testdata")
+
+// The scripts in testdata are those that Redis gets, for readers and for luacheck.
+func TestScript_Golden(t *testing.T) {
+	golden := map[string]*script{"take_bucket": takeBucket}
+	const all librarySet = 1<<len(libraries) - 1
+	for _, v := range []verb{take, adjust} {
+		golden[string(v)+".all"] = scriptFor(v, all)
+		for i, l := range libraries {
+			golden[fmt.Sprint(v, ".", l.name)] = scriptFor(v, 1<<i)
 		}
 	}
-}
-
-// A server that comes back with an empty memory has neither scripts nor state.
-func TestScriptRestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.NewServer(t)
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			s := redisstore.New(server.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
-			l := limiter(t, s, dailyRules()...)
-			spend(t, l, "k", 700)
-			must(t, server.Stop())
-			must(t, server.Start())
-			eventually(t, func() error {
-				_, err := l.Peek(t.Context(), "k")
-				return err
-			})
-			if got := used(t, l, "k"); !slices.Equal(got, []int{0, 0}) {
-				t.Errorf("an empty server says that %v are used", got)
+	golden["take.bucket+sliding_log"] = scriptFor(take, 1<<bucket|1<<slidingLog)
+	rdb := redistest.Shared(t).Client()
+	for name, script := range golden {
+		path := filepath.Join("testdata", name+".lua")
+		if *update {
+			if err := os.WriteFile(path, []byte(script.source), 0o644); err != nil {
+				t.Fatal(err)
 			}
-			spend(t, l, "k", 1000)
-		})
-	}
-}
-
-// lua reads the files of the scripts.
-func lua(t *testing.T) map[string]string {
-	t.Helper()
-	names, err := filepath.Glob("lua/*.lua")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	files := make(map[string]string, len(names))
-	for _, name := range names {
-		text, err := os.ReadFile(name)
+		}
+		want, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[strings.TrimSuffix(filepath.Base(name), ".lua")] = string(text)
+		if script.source != string(want) {
+			t.Errorf("%s differs from the composed script; go test -update writes it", path)
+		}
+		if sha, err := rdb.ScriptLoad(t.Context(), script.source).Result(); err != nil || sha != script.sha {
+			t.Errorf("%s: SCRIPT LOAD returns %s, %v, expected %s", name, sha, err, script.sha)
+		}
+	}
+	if files, _ := filepath.Glob("testdata/*.lua"); len(files) != len(golden) {
+		t.Errorf("testdata has %d scripts, expected %d", len(files), len(golden))
+	}
+}
+
+// luaSources returns the Lua files by name.
+func luaSources(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := luaFiles.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]string)
+	for _, e := range entries {
+		text, err := luaFiles.ReadFile("lua/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimSuffix(e.Name(), ".lua")] = string(text)
 	}
 	return files
 }
 
-// Every file says first what it is given, what it gives back and in what units.
-func TestScriptHeaders(t *testing.T) {
-	t.Parallel()
-	for name, text := range lua(t) {
-		header, _, _ := strings.Cut(text, "\n\n")
-		want := []string{"-- " + name + ": ", "State", "Arguments", "Reading", "TTL", "us"}
-		if name == "take" {
-			want = []string{"-- take: ", "KEYS", "ARGV", "Returns", "microseconds", "milliseconds"}
-			header, _, _ = strings.Cut(text, "\nlocal ")
+// Each Lua file compiles by itself, is part of a script, and begins with a comment that names
+// it and the parts of its contract.
+func TestScript_Files(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	used := append(scriptFiles(take, 1<<len(libraries)-1), scriptFiles(adjust, 1<<len(libraries)-1)...)
+	used = append(used, "take_bucket")
+	for name, source := range luaSources(t) {
+		if err := rdb.ScriptLoad(t.Context(), source).Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !slices.Contains(used, name) {
+			t.Errorf("%s is in no script", name)
+		}
+		header, _, _ := strings.Cut(source, "\n\n")
+		want := []string{"-- " + name + ": "}
+		switch name {
+		case "clock":
+			want = append(want, "ARGV[1]", "microseconds", "milliseconds")
+		case "take", "adjust", "take_bucket":
+			want = append(want, "KEYS", "ARGV", "Returns", "us")
+		case "bucket":
+			want = append(want, "State", "TTL", "us")
+		case "bucket_charge":
+			want = append(want, "Arguments", "Reading", "us")
+		case "fixed_window", "sliding_window", "sliding_log":
+			want = append(want, "State", "Arguments", "Reading", "TTL", "us")
 		}
 		for _, word := range want {
 			if !strings.Contains(header, word) {
-				t.Errorf("the header of %s.lua does not say %q", name, word)
+				t.Errorf("the header of %s.lua does not have %q", name, word)
 			}
 		}
 	}
 }
 
-var (
-	luaComment = regexp.MustCompile(`--[^\n]*`)
-	luaLiteral = regexp.MustCompile(`'[^'\n]*'`)
-	luaText    = regexp.MustCompile(`(struct\.pack|(string\.)?format|string\.sub|table\.concat|log_header|unpack)\([^()]*\)`)
-	luaNumber  = regexp.MustCompile(`math\.\w+\([^()]*\)`)
-	luaInner   = regexp.MustCompile(`([-+*/(,] ?)\([^()]*\)`)
-	luaCall    = regexp.MustCompile(`\bp?call\(([^()]*)\)`)
-	luaAny     = regexp.MustCompile(`\bp?call\(`)
-	luaLeft    = regexp.MustCompile(`[\w.']+\s*$`)
-	luaRight   = regexp.MustCompile(`^\s*[\w.']+`)
-	luaKnown   = regexp.MustCompile(`^('text'|KEYS\[\w+\]|[\w.]+\.bytes|-?\d{1,5})$`)
-)
-
-// luaTexts are the variables that hold text, and the numbers that stay so small
-// that every version of Redis writes them out.
-var luaTexts = []string{
-	"key", "value", "member", "extended", "name", "score",
-	"chunk.width", "width", // bytes, 4 to 7
-	"rank", "newest", // ranks in a sorted set
-}
-
-func isLuaText(operand string) bool {
-	operand = strings.TrimSpace(operand)
-	return slices.Contains(luaTexts, operand) || luaKnown.MatchString(operand)
-}
-
-// A Lua number becomes text with 14 digits, which is not enough for a time, and
-// as an argument of a command 1e+8 on some servers. So numbers must be formatted
-// by string.format.
-func TestScriptNumbers(t *testing.T) {
-	t.Parallel()
-	commands := 0
-	for name, source := range lua(t) {
-		source = luaComment.ReplaceAllString(source, "")
-		source = luaLiteral.ReplaceAllString(source, "'text'")
-		source = strings.ReplaceAll(source, "(...)", "('text')") // arguments are checked at the caller
-		for before := ""; before != source; {
-			before = source
-			source = luaText.ReplaceAllString(source, "'text'")
-			source = luaNumber.ReplaceAllString(source, "number")
-			source = luaInner.ReplaceAllString(source, "${1}number")
-		}
-		if strings.Contains(source, "tostring") {
-			t.Errorf("%s: tostring", name)
-		}
-		pieces := strings.Split(source, "..")
-		for i := range len(pieces) - 1 {
-			for _, operand := range []string{luaLeft.FindString(pieces[i]), luaRight.FindString(pieces[i+1])} {
-				if !isLuaText(operand) {
-					t.Errorf("%s: %q is joined to a text", name, operand)
-				}
-			}
-		}
-		calls := luaCall.FindAllStringSubmatch(source, -1)
-		if all := luaAny.FindAllString(source, -1); len(all) != len(calls) {
-			t.Errorf("%s: %d of %d commands have arguments that this test cannot read", name, len(all)-len(calls), len(all))
-		}
-		for _, m := range calls {
-			commands++
-			for _, arg := range strings.Split(m[1], ",") {
-				if !isLuaText(arg) {
-					t.Errorf("%s: %q in %q", name, arg, m[0])
-				}
-			}
-		}
-	}
-	if commands < 10 {
-		t.Errorf("only %d commands were found", commands)
-	}
-}
-
-// A script is made of what its rules need, and no more: all of it costs time on
-// every call.
-func TestScriptSize(t *testing.T) {
-	t.Parallel()
-	bucket, log := core.TokenBucket("b", core.PerSecond(1)), core.SlidingLog("l", core.PerSecond(1))
-	one, other, both := redisstore.Script(bucket), redisstore.Script(log), redisstore.Script(log, bucket)
-	if one == other || len(both) <= max(len(one), len(other)) || len(both) >= len(one)+len(other) {
-		t.Errorf("scripts of %d, %d and together %d bytes", len(one), len(other), len(both))
-	}
-	rdb := redistest.Shared(t).Client()
-	for _, source := range []string{one, other, both} {
-		if err := rdb.ScriptLoad(t.Context(), source).Err(); err != nil {
-			t.Errorf("a script does not compile: %v", err)
+// The constants of Lua are those of Go.
+func TestScript_Constants(t *testing.T) {
+	sources := luaSources(t)
+	for _, c := range []struct {
+		file, pattern string
+		want          int
+	}{
+		{"clock", `local MAX_INTEGER = (\d+)`, maxInteger},
+		{"algorithms", `local MAX_COUNT = (\d+)`, maxCount},
+		{"bucket", `local HORIZON = (\d+)`, int(driver.Horizon)},
+		{"adjust", `local RECEIPT = (\d+)`, len(appendReceipt(nil, driver.Receipt{}, 1))},
+		{"bucket_charge", `arguments = (\d+)`, arguments(t, driver.LeakyBucket)},
+		{"bucket_charge", `arguments = (\d+)`, arguments(t, driver.TokenBucket)},
+		{"fixed_window", `arguments = (\d+)`, arguments(t, driver.FixedWindow)},
+		{"sliding_window", `arguments = (\d+)`, arguments(t, driver.SlidingWindow)},
+		{"sliding_log", `arguments = (\d+)`, arguments(t, driver.SlidingLog)},
+	} {
+		got := regexp.MustCompile(c.pattern).FindAllStringSubmatch(sources[c.file], -1)
+		if len(got) != 1 || got[0][1] != strconv.Itoa(c.want) {
+			t.Errorf("%s.lua has %v, expected %d", c.file, got, c.want)
 		}
 	}
 }
 
-// Lua allows 200 local variables; as many rules as are allowed have room.
-func TestScriptMost(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	choices := map[string]func(int) int{"all": func(i int) int { return i % len(algorithms) }}
-	for n, a := range algorithms {
-		choices[a.name] = func(int) int { return n }
+// arguments returns how many arguments a charge of a has.
+func arguments(t *testing.T, a driver.Algorithm) int {
+	t.Helper()
+	d := driver.Definition{Name: "rule", Algorithm: a, Events: 1, Per: time.Hour}
+	if a == driver.SlidingWindow {
+		d.SubWindows = 1
 	}
-	for name, algorithm := range choices {
-		t.Run(name, func(t *testing.T) {
-			s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
-			var rules []core.Rule
-			for i := range redisstore.MaxCharges + 1 {
-				rules = append(rules, algorithms[algorithm(i)].rule(fmt.Sprint("rule ", i), core.Per(10+i, century)))
-			}
-			most := limiter(t, s, rules[:redisstore.MaxCharges]...)
-			spend(t, most, "k", 3)
-			for i, n := range used(t, most, "k") {
-				if n != 3 {
-					t.Errorf("rule %d has used %d, want 3", i, n)
-				}
-			}
-			if d := ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
-				t.Errorf("%+v", d)
-			}
-			if _, err := most.Reset(t.Context(), "k"); err != nil {
-				t.Error(err)
-			}
-			spend(t, most, "k", 10)
-			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
-				t.Errorf("a rule more than the most: %v", err)
-			}
-			d, err := core.AllowTogether(t.Context(),
-				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
-			if !errors.Is(err, driver.ErrInvalidCharge) || d.Allowed {
-				t.Errorf("a charge more than the most: %+v, %v", d, err)
-			}
-		})
+	rule, err := d.Compile()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return len(algorithmOf(a).arguments(rule, 1, 1))
 }

@@ -78,21 +78,15 @@ import (
 type Store struct {
 	driver.Namespace
 
-	config  config
-	keys    keyer
-	send    sender
-	group   grouper
-	doubt   func() // called when a command failed: the client may not know where things are
-	scripts memo[string, *script]
-	argued  memo[argumentsKey, []any]
-
-	made      time.Time
-	nextFault atomic.Int64 // since made, when the next fault of the configuration may be logged
+	timeout  time.Duration
+	router   router
+	executor executor
+	faults   faultLog
 
 	firstDecision sync.Once
 	onFirst       func()
 
-	corrupt, retried, unavailable atomic.Uint64
+	unavailable atomic.Uint64
 }
 
 // Stats counts what a Store has met since it was made.
@@ -113,20 +107,27 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	argument.NotNil("redisstore: New", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
 	argument.Apply("redisstore: New", &c, opts)
-	s := &Store{config: c, keys: newKeyer(c), group: grouperFor(rdb), made: time.Now()}
-	s.onFirst = func() { go s.warnOfEviction(rdb) }
+	s := &Store{
+		timeout:  c.timeout,
+		router:   newRouter(rdb, c),
+		executor: executor{sender: direct{rdb}, clock: c.clock},
+		faults:   faultLog{start: time.Now()},
+		onFirst:  func() { go warnOfEviction(rdb) },
+	}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		// Nothing else would make go-redis look for the replica that took over from a
 		// master that is gone before a minute has passed. It limits how often it looks.
-		s.doubt = func() { cluster.ReloadState(context.Background()) }
+		s.executor.reload = func() { cluster.ReloadState(context.Background()) }
 	}
 	if c.pipelined {
-		s.send = newPipeline(rdb)
-	} else {
-		s.send = direct{rdb}
+		s.executor.sender = newPipeline(rdb)
 	}
 	return s
 }
+
+// MaxCharges is how many charges can be decided together. It bounds how long one script
+// occupies Redis, which executes no other command meanwhile.
+const MaxCharges = 16
 
 // Declare implements [driver.Declarer]. More than [MaxCharges] rules of one limiter
 // are refused: no decision about them could be made.
@@ -141,23 +142,27 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 }
 
 // Deadline implements [driver.Deadliner]: see [Timeout].
-func (s *Store) Deadline() time.Duration { return s.config.timeout }
+func (s *Store) Deadline() time.Duration { return s.timeout }
 
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
-	return Stats{Corrupt: s.corrupt.Load(), Retried: s.retried.Load(), Unavailable: s.unavailable.Load()}
+	return Stats{Corrupt: s.executor.corrupt.Load(), Retried: s.executor.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// do decides or adjusts charges before the deadline, and counts failures: in one call of a
-// script, or by split, which is takeSplit or adjustSplit.
-func (s *Store) do(ctx context.Context, charges []driver.Charge, split func(*Store, context.Context, time.Time, []driver.Charge) error) error {
+// decide decides or adjusts charges before the deadline, and counts failures: in one call of
+// a script, or by split, which is takeSplit or adjustSplit.
+func (s *Store) decide(ctx context.Context, charges []driver.Charge, split func(*Store, context.Context, time.Time, []driver.Charge) error) error {
 	if err := tooMany(charges); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(s.config.timeout)
+	deadline := time.Now().Add(s.timeout)
 	var err error
-	if s.oneGroup(charges) {
-		err = s.whole(ctx, deadline, charges)
+	if s.router.one(charges) {
+		c := s.router.whole(charges)
+		if s.executor.exec(ctx, deadline, &c); c.err == nil {
+			c.err = c.answer(c.admitted)
+		}
+		err = c.err
 	} else {
 		err = split(s, ctx, deadline, charges)
 	}
@@ -171,17 +176,7 @@ func (s *Store) do(ctx context.Context, charges []driver.Charge, split func(*Sto
 	return err
 }
 
-// whole decides or adjusts charges in one call of a script.
-func (s *Store) whole(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
-	g := s.newGroup(charges)
-	s.run(ctx, deadline, &g)
-	if g.err != nil {
-		return g.err
-	}
-	return g.answer(g.admitted)
-}
-
-// tooMany returns an error if charges are more than a script can decide.
+// tooMany returns an error if charges are more than [MaxCharges].
 func tooMany(charges []driver.Charge) error {
 	if len(charges) > MaxCharges {
 		return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
@@ -197,19 +192,6 @@ func (s *Store) failure(ctx context.Context, cause error) error {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
-	s.logFault(ctx, cause)
-	return &Error{Cause: cause, Timeout: s.config.timeout}
+	s.faults.log(ctx, cause)
+	return &Error{Cause: cause, Timeout: s.timeout}
 }
-
-// now is the time for tests; production leaves it to the server.
-func (c *config) now() any {
-	if c.clock == nil {
-		return serverClock
-	}
-	return c.clock()
-}
-
-var serverClock any = ""
-
-// DefaultTimeout is the deadline of a decision when [Timeout] is not given.
-const DefaultTimeout = 100 * time.Millisecond

@@ -1,9 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -12,87 +13,104 @@ import (
 // Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
 // core.ErrUnavailable; when ctx ends first, it is that of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	return s.do(ctx, charges, (*Store).takeSplit)
+	return s.decide(ctx, charges, (*Store).takeSplit)
 }
 
 // takeSplit decides charges that no single call reaches.
 func (s *Store) takeSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
-	groups, admitted, failed := s.runAll(ctx, deadline, s.split(charges))
+	calls, admitted, failed := s.execAll(ctx, deadline, s.router.split(charges))
 	if failed != nil || !admitted {
-		s.giveBack(ctx, deadline, groups)
+		s.undo(ctx, deadline, calls)
 	}
 	if failed != nil {
 		return failed
 	}
-	return answerAll(groups, charges, admitted)
+	return answerAll(calls, charges, admitted)
 }
 
-// runAll decides groups, all at once, and returns what each of them did. A place in a
-// queue can be given back only while it is the last, so groups that would take one
-// only look at first, and take it when all others have said yes.
-func (s *Store) runAll(ctx context.Context, deadline time.Time, groups []*group) (done []*group, admitted bool, failed error) {
-	done = slices.Clone(groups)
-	for i, g := range groups {
-		if len(groups) > 1 && g.queues() {
-			done[i] = g.peek()
+// execAll decides calls, all at once, and returns the calls that were executed. A place in a
+// queue can be freed only while it is the last, so calls that would take one only peek at
+// first, and spend when all others are admitted.
+func (s *Store) execAll(ctx context.Context, deadline time.Time, calls []*call) (done []*call, admitted bool, failed error) {
+	done = slices.Clone(calls)
+	for i, c := range calls {
+		if len(calls) > 1 && c.queues() {
+			done[i] = c.peek()
 		}
 	}
-	s.each(done, func(g *group) { s.run(ctx, deadline, g) })
+	each(done, func(c *call) { s.executor.exec(ctx, deadline, c) })
 	admitted, failed = outcome(done)
-	for i, g := range groups {
-		if done[i] != g && admitted && failed == nil {
-			s.run(ctx, deadline, g)
-			done[i], admitted, failed = g, g.admitted, g.err
+	for i, c := range calls {
+		if done[i] != c && admitted && failed == nil {
+			s.executor.exec(ctx, deadline, c)
+			done[i], admitted, failed = c, c.admitted, c.err
 		}
 	}
 	return done, admitted, failed
 }
 
-func outcome(groups []*group) (admitted bool, failed error) {
-	admitted = true
-	for _, g := range groups {
-		admitted = admitted && g.admitted
-		if g.err != nil {
-			failed = g.err
+// undo undoes the charges that calls have applied, and waits for it until the deadline. It
+// goes on when the caller leaves. A charge that cannot be undone stays: the limit is then too
+// strict, for the length of its period.
+func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
+	var applied []*call
+	for _, c := range calls {
+		if undo := c.undo(); undo != nil {
+			applied = append(applied, undo)
 		}
 	}
-	return admitted, failed
-}
-
-// each calls f for all groups at once.
-func (s *Store) each(groups []*group, f func(*group)) {
-	if len(groups) == 1 {
-		f(groups[0])
-		return
-	}
-	var wg sync.WaitGroup
-	for _, g := range groups {
-		wg.Go(func() { f(g) })
-	}
-	wg.Wait()
-}
-
-// giveBack undoes what the admitted groups took, and waits for it until the
-// deadline; it is not given up when the caller leaves. What cannot be given back
-// stays charged: the limit is then too strict, for the length of its period.
-func (s *Store) giveBack(ctx context.Context, deadline time.Time, groups []*group) {
-	var taken []*group
-	for _, g := range groups {
-		if back := g.undo(); back != nil {
-			taken = append(taken, back)
-		}
-	}
-	if len(taken) == 0 {
+	if len(applied) == 0 {
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		lasting := context.WithoutCancel(ctx)
-		own := time.Now().Add(s.config.timeout)
-		s.each(taken, func(g *group) { s.run(lasting, own, g) })
+		own := time.Now().Add(s.timeout)
+		each(applied, func(c *call) { s.executor.exec(lasting, own, c) })
 	}()
-	p := newPatience(ctx, deadline)
-	defer p.end()
-	_, _ = wait(p, done)
+	d := newDeadline(ctx, deadline)
+	defer d.stop()
+	_, _ = wait(d, done)
+}
+
+var errProbeDenied = errors.New("a million probes in half a second")
+
+// Probe implements [driver.Prober]. It spends one event, by the algorithm of each charge,
+// on a key of its own in the hash slot of the charge, which Redis forgets within 2 s. A
+// server that refuses writes, such as a replica or one that is out of memory, refuses
+// this one too, and so does an ACL. Probe returns within [Timeout]. Its errors are
+// those of Take, and do not count in [Stats].
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	if err := tooMany(charges); err != nil {
+		return err
+	}
+	var invalid error
+	calls := s.router.slots(charges, func(c *call, i int, tag string) {
+		key := s.router.keys.probe(tag, charges[i].Rule.Algorithm())
+		if slices.Contains(c.keys, key) {
+			return
+		}
+		rule, err := probeRule(charges[i].Rule)
+		invalid = cmp.Or(invalid, err)
+		c.add(driver.Charge{Rule: rule, Op: driver.Spend, Cost: 1}, key, i)
+	})
+	if invalid != nil {
+		return invalid
+	}
+	deadline := time.Now().Add(s.timeout)
+	each(calls, func(c *call) { s.executor.exec(ctx, deadline, c) })
+	admitted, err := outcome(calls)
+	if err == nil && !admitted {
+		err = errProbeDenied
+	}
+	return s.failure(ctx, err)
+}
+
+// probeRule is the rule of probes by the algorithm of r. The state that a probe writes
+// has a TTL of about a second at most: a window of half a second, and a sub-window.
+func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
+	d := r.Definition()
+	d.Events, d.Burst, d.Per, d.Shadow = 1_000_000, 0, time.Second/2, false
+	return d.Compile()
 }

@@ -1,74 +1,58 @@
--- fixed_window: counts the events of the current window, from the Unix epoch on.
+-- fixed_window: counts the events of the current window. Windows begin at the Unix epoch.
 --
--- State     a string, big-endian: 7 bytes, when the window began (us), and 5 bytes,
---           or 7 from 2^40 on, how many events it has
--- Arguments cost, events, period (us)
--- Reading   count; how long the window still lasts (us)
--- TTL       until the window ends
+-- State      a string, big-endian: 7 bytes, the time at which the window began (us), and 5
+--            bytes, or 7 from 2^40 on, the number of its events
+-- Arguments  cost, events, period (us)
+-- Reading    count; how long the window still lasts (us)
+-- TTL        until the window ends
 
---- functions
-local function window_write(key, start, left, count)
-  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', start, count)
-  call('PSETEX', key, format('%d', (left + 1000) / 1000 + slack), value)
+local function fixed_window_write(charge, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
+  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
 end
 
---- read
-local count_N, moved_N, corrupt_N = 0, false, 0
-local events_N, period_N = ARGV[A_N + 2] + 0, ARGV[A_N + 3] + 0
-local start_N = now - now % period_N
-local left_N = start_N + period_N - now
-do
-  local value = pcall('GET', KEYS[I_N])
+local function fixed_window_read(key, at)
+  local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  local window = now - now % period
+  local count, moved, corrupt = 0, false, 0
+  local value = pcall('GET', key)
   if value then
-    local start, count
+    local start, n
     if type(value) == 'string' and (#value == 12 or #value == 14) then
-      start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
     end
-    -- Text begins above 2^53, so it is never taken for a window.
-    if not start or start >= 9007199254740992 or count >= 9007199254740992 then
-      corrupt_N = 1
+    -- Text is a start above 2^53.
+    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
+      corrupt = unreadable(value)
     elseif start > now then
-      count_N, moved_N = count, count > 0 -- the clock stepped back
-    elseif start >= start_N then
-      count_N = count
+      count, moved = n, n > 0 -- the clock stepped back
+    elseif start >= window then
+      count = n
     end
   end
+  return {
+    key = key, cost = cost, period = period, start = window, left = window + period - now,
+    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
+  }
 end
 
---- fits count_N + ARGV[A_N + 1] <= events_N
-
---- spend
-window_write(KEYS[I_N], start_N, left_N, count_N + ARGV[A_N + 1])
-
---- touch
-if moved_N then
-  window_write(KEYS[I_N], start_N, left_N, count_N)
+local function fixed_window_spend(charge)
+  fixed_window_write(charge, charge.count + charge.cost)
 end
 
---- debit
-count_N = math.max(count_N, math.min(count_N + ARGV[A_N + 1], 281474976710655)) -- no more than 2^48 - 1
-window_write(KEYS[I_N], start_N, left_N, count_N)
-
---- adjust
-local function window_give(key, start, left, count, back)
-  count = math.max(0, count - back)
-  if count == 0 then
-    call('DEL', key)
-  else
-    window_write(key, start, left, count)
-  end
-  return count
+local function fixed_window_rewrite(charge)
+  fixed_window_write(charge, charge.count)
 end
 
---- undo
--- Unless its window is over, or the clock has stepped back since.
-if ARGV[M_N + 1] - ARGV[M_N + 1] % period_N == start_N and now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then
-  count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
+local function fixed_window_report(charge, reply, size)
+  reply[size + 1], reply[size + 2] = charge.count, charge.left
+  return size + 2
 end
 
---- credit
-count_N = window_give(KEYS[I_N], start_N, left_N, count_N, ARGV[A_N + 1])
-
---- corrupt corrupt_N
-
---- report count_N, left_N
+algorithms.fixed_window = {
+  arguments = 3,
+  read = fixed_window_read,
+  spend = fixed_window_spend,
+  rewrite = fixed_window_rewrite,
+  report = fixed_window_report,
+}

@@ -1,102 +1,104 @@
--- sliding_window: counts the events of sub-windows, of which the oldest counts
--- in full until all of it has left.
+-- sliding_window: counts the events of sub-windows. The oldest one counts in full until all
+-- of it has left the window.
 --
--- State     a hash: for every sub-window its number modulo 128 and its count (small
---           numbers, which Redis packs in two to four bytes each), and
---             g  the length of a sub-window (us)
---             o  the number of the oldest sub-window; numbers count from 1970
---             l  the number of the newest
---             t  the count of all sub-windows
--- Arguments cost, events, period (us), length of a sub-window (us)
--- Reading   how long the current sub-window lasts (us); count; how long until the
---           first, the last, and enough events for the cost leave (us)
--- TTL       until the newest sub-window leaves
+-- State      a hash: for each sub-window its number modulo 128 and its count (small numbers,
+--            which Redis packs in two to four bytes each), and
+--              g  the length of a sub-window (us)
+--              o  the number of the oldest sub-window; sub-window 0 begins at the Unix epoch
+--              l  the number of the newest
+--              t  the count of all sub-windows
+-- Arguments  cost, events, period (us), length of a sub-window (us)
+-- Reading    how long the current sub-window lasts (us); count; how long until the first,
+--            the last, and enough events for the cost leave the window (us)
+-- TTL        until the newest sub-window leaves
 --
--- While the oldest sub-window is in the window and the cost is one, nothing but
--- o, l, t and the current sub-window is read.
+-- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
+-- current sub-window are read.
 
---- functions
 local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 
-local function counter_integer(text)
+local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n
+  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
 end
 
--- Whether a field is that of a sub-window.
-local COUNTER_META = { g = true, o = true, l = true, t = true }
-
--- All sub-windows that have not left, oldest first; nil if they cannot be read.
-local function counter_scan(key, plan)
-  local fields = call('HGETALL', key)
+-- Reads all sub-windows. Sets charge.all, those that have not left, oldest first, charge.gone,
+-- the numbers of the others, and charge.count. Returns charge.all, or false or nil if the
+-- state is unreadable.
+local function sliding_window_scan(charge)
+  local fields = call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
-    if not COUNTER_META[name] then
-      local slot, n = counter_integer(name), counter_integer(fields[i + 1])
+    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+      local slot, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
       if not slot or not n or slot >= SLOTS then
         return nil
       end
       counts[slot] = n
     end
   end
-  for number = plan.newest - SLOTS + 1, plan.newest do
+  for number = charge.newest - SLOTS + 1, charge.newest do
     local n = counts[number % SLOTS]
-    if n and (number + 1) * plan.grain - 1 > plan.cutoff then
+    if n and (number + 1) * charge.grain - 1 > charge.cutoff then
       all[#all + 1] = { number = number, n = n }
       total = total + n
     elseif n then
       gone[#gone + 1] = number
     end
   end
-  plan.all, plan.gone, plan.count = all, gone, total
-  return #all > 0 and all[#all].number == plan.newest and all
+  charge.all, charge.gone, charge.count = all, gone, total
+  return #all > 0 and all[#all].number == charge.newest and all
 end
 
--- When the sub-window of that number leaves.
-local function counter_leaves(plan, number)
-  return math.min((number + 1) * plan.grain - 1, plan.stamp) - now + plan.period
+-- Returns how long until the sub-window of that number leaves the window.
+local function sliding_window_leaves(charge, number)
+  return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 
-local function counter_load(key, plan)
-  local meta = pcall('HMGET', key, 'g', 'o', 'l', 't', format('%d', plan.current % SLOTS))
+-- Fills in the charge from the state. Returns false or nil if the state is unreadable.
+local function sliding_window_load(charge)
+  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
   if meta.err then
+    unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', key) == 0
+    return call('EXISTS', charge.key) == 0
   end
-  local grain, oldest, newest, total = counter_integer(meta[1]), counter_integer(meta[2]), counter_integer(meta[3]), counter_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+  local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
+  local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
     return false
   end
-  plan.grain, plan.newest, plan.known = grain, newest, true
-  -- What had left when the newest event was admitted does not come back when
-  -- the clock steps back.
-  plan.cutoff = math.max(now, newest * grain) - plan.period
-  if (newest + 1) * grain - 1 <= plan.cutoff then
+  charge.grain, charge.newest, charge.known = grain, newest, true
+  -- Events that had left when the newest event was admitted do not return when the clock
+  -- steps back.
+  charge.cutoff = math.max(now, newest * grain) - charge.period
+  if (newest + 1) * grain - 1 <= charge.cutoff then
     return true -- all of it has left
   end
-  plan.moved = (newest + 1) * grain - 1 > plan.stamp
-  local excess = total + plan.cost - plan.events
-  if not plan.moved and grain == plan.length and (oldest + 1) * grain - 1 > plan.cutoff and (excess <= 1 or plan.cost > plan.events) then
-    plan.count, plan.oldest = total, oldest
-    plan.here = newest == plan.current and counter_integer(meta[5]) or 0
-    plan.first, plan.last = counter_leaves(plan, oldest), counter_leaves(plan, newest)
-    plan.retry = excess > 0 and plan.first or 0
+  charge.moved = (newest + 1) * grain - 1 > charge.stamp
+  local cost, events = charge.cost, charge.events
+  local excess = total + cost - events
+  if not charge.moved and grain == charge.length and (oldest + 1) * grain - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+    charge.count, charge.oldest = total, oldest
+    charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
+    charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
+    charge.retry = excess > 0 and charge.first or 0
     return total > 0
   end
-  local all = counter_scan(key, plan)
-  if not all or plan.count == 0 then
+  local all = sliding_window_scan(charge)
+  if not all or charge.count == 0 then
     return false
   end
-  plan.first, plan.last = counter_leaves(plan, all[1].number), counter_leaves(plan, newest)
-  excess = plan.count + plan.cost - plan.events
-  if excess > 0 and plan.cost <= plan.events then
+  charge.first, charge.last = sliding_window_leaves(charge, all[1].number), sliding_window_leaves(charge, newest)
+  excess = charge.count + cost - events
+  if excess > 0 and cost <= events then
     for _, sub in ipairs(all) do
       excess = excess - sub.n
       if excess <= 0 then
-        plan.retry = counter_leaves(plan, sub.number)
+        charge.retry = sliding_window_leaves(charge, sub.number)
         break
       end
     end
@@ -104,22 +106,30 @@ local function counter_load(key, plan)
   return true
 end
 
-local function counter_read(key, cost, events, period, length)
-  local plan = {
-    cost = cost + 0, events = events + 0, period = period + 0, length = length + 0,
-    count = 0, first = 0, last = 0, retry = 0, corrupt = 0,
+-- Reads the state for a cost, by default that of the arguments.
+local function sliding_window_read(key, at, cost)
+  local length = ARGV[at + 3] + 0
+  local current = (now - now % length) / length
+  local charge = {
+    key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
+    current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
+    count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
+    known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
+    oldest = nil, here = nil, -- if not all sub-windows were read
+    all = nil, gone = nil, -- if they were
   }
-  plan.current = (now - now % plan.length) / plan.length
-  plan.stamp = (plan.current + 1) * plan.length - 1
-  if not counter_load(key, plan) then
-    plan.corrupt, plan.known, plan.moved, plan.all, plan.count, plan.retry, plan.oldest = 1, true, false, nil, 0, 0, nil
+  if not sliding_window_load(charge) then
+    charge.corrupt, charge.known, charge.moved = 1, true, false
+    charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  return plan
+  charge.fits = charge.count + charge.cost <= charge.events
+  return charge
 end
 
--- Writes all sub-windows anew, those after the current one as part of it.
-local function counter_rewrite(key, plan, cost)
-  local numbers, args, total = {}, {}, 0 -- numbers are ascending, as plan.all is
+-- Writes all sub-windows again, and adds the cost to the current one. Sub-windows after the
+-- current one become part of it.
+local function sliding_window_write(charge, cost)
+  local numbers, args, total = {}, {}, 0 -- numbers are ascending, as charge.all is
   local function put(number, n)
     if n > 0 and numbers[#numbers] == number then
       args[#args] = args[#args] + n
@@ -129,13 +139,13 @@ local function counter_rewrite(key, plan, cost)
     end
     total = total + n
   end
-  for _, sub in ipairs(plan.all or {}) do
-    local last = math.min((sub.number + 1) * plan.grain - 1, plan.stamp)
-    put((last - last % plan.length) / plan.length, sub.n)
+  for _, sub in ipairs(charge.all or {}) do
+    local last = math.min((sub.number + 1) * charge.grain - 1, charge.stamp)
+    put((last - last % charge.length) / charge.length, sub.n)
   end
-  put(plan.current, cost)
-  if plan.known then
-    call('DEL', key)
+  put(charge.current, cost)
+  if charge.known then
+    call('DEL', charge.key)
   end
   if total == 0 then
     return
@@ -143,116 +153,50 @@ local function counter_rewrite(key, plan, cost)
   for i = 1, #args do
     args[i] = format('%d', args[i])
   end
-  call('HSET', key, 'g', format('%d', plan.length), 'o', format('%d', numbers[1]), 'l', format('%d', numbers[#numbers]),
-    't', format('%d', total), unpack(args))
+  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
+    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
 end
 
-local function counter_expire(key, plan)
-  call('PEXPIRE', key, format('%d', (plan.period + plan.length) / 1000 + 1 + slack))
+local function sliding_window_expire(charge)
+  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 
-local function counter_spend(key, plan)
-  if plan.oldest then
-    call('HSET', key, 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % SLOTS), format('%d', plan.here + plan.cost))
-  elseif plan.moved or not plan.all or plan.grain ~= plan.length then
-    counter_rewrite(key, plan, plan.cost)
+local function sliding_window_spend(charge)
+  local key, current, count = charge.key, charge.current, charge.count + charge.cost
+  if charge.oldest then
+    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+  elseif charge.moved or not charge.all or charge.grain ~= charge.length then
+    sliding_window_write(charge, charge.cost)
   else
-    local all = plan.all
-    local here = all[#all].number == plan.current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', plan.current), 't', format('%d', plan.count + plan.cost),
-      format('%d', plan.current % SLOTS), format('%d', here + plan.cost))
-    for _, number in ipairs(plan.gone) do
-      if number % SLOTS ~= plan.current % SLOTS then
+    local all = charge.all
+    local here = all[#all].number == current and all[#all].n or 0
+    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    for _, number in ipairs(charge.gone) do
+      if number % SLOTS ~= current % SLOTS then
         call('HDEL', key, format('%d', number % SLOTS))
       end
     end
   end
-  counter_expire(key, plan)
+  sliding_window_expire(charge)
 end
 
---- adjust
--- Takes n events out of those sub-windows of which from(sub) is true, the newest first,
--- and writes what has changed. At most one of them loses some of its events but not all.
-local function counter_less(key, plan, n, from)
-  if plan.count == 0 or not (plan.all or counter_scan(key, plan)) then
-    return
-  end
-  local first, last, gone, changed, total = nil, nil, {}, {}, 0
-  for _, number in ipairs(plan.gone) do
-    gone[#gone + 1] = format('%d', number % SLOTS)
-  end
-  for i = #plan.all, 1, -1 do
-    local sub = plan.all[i]
-    local less = from(sub) and math.min(n, sub.n) or 0
-    sub.n, n = sub.n - less, n - less
-    if sub.n == 0 then
-      gone[#gone + 1] = format('%d', sub.number % SLOTS)
-    else
-      first, last, total = sub.number, last or sub.number, total + sub.n
-      if less > 0 then
-        changed = { format('%d', sub.number % SLOTS), format('%d', sub.n) }
-      end
-    end
-  end
-  if plan.moved or plan.grain ~= plan.length or total == 0 then
-    counter_rewrite(key, plan, 0)
-  else
-    call('HSET', key, 'o', format('%d', first), 'l', format('%d', last), 't', format('%d', total), unpack(changed))
-    if #gone > 0 then
-      call('HDEL', key, unpack(gone))
-    end
-  end
-  counter_expire(key, plan)
+local function sliding_window_rewrite(charge)
+  sliding_window_write(charge, 0)
+  sliding_window_expire(charge)
 end
 
--- Takes the newest events out, as many as the cost.
-local function counter_give(key, plan)
-  counter_less(key, plan, plan.cost, function()
-    return true
-  end)
+local function sliding_window_report(charge, reply, size)
+  reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
+  reply[size + 4], reply[size + 5] = charge.last, charge.retry
+  return size + 5
 end
 
--- Takes the cost out of the sub-window of `time`, if it is still there.
-local function counter_undo(key, plan, time)
-  if not plan.moved then
-    counter_less(key, plan, plan.cost, function(sub)
-      return sub.number == (time - time % plan.grain) / plan.grain
-    end)
-  end
-end
-
---- read
-local plan_N = counter_read(KEYS[I_N], ARGV[A_N + 1], ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
-
---- fits plan_N.count + plan_N.cost <= plan_N.events
-
---- spend
-counter_spend(KEYS[I_N], plan_N)
-
---- touch
-if plan_N.moved then
-  counter_rewrite(KEYS[I_N], plan_N, 0)
-  counter_expire(KEYS[I_N], plan_N)
-end
-
---- debit
-plan_N.cost = math.min(plan_N.cost, 281474976710655 - plan_N.count) -- no more than 2^48 - 1
-if plan_N.cost > 0 then
-  counter_spend(KEYS[I_N], plan_N)
-end
-plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
-
---- undo
-if now - ARGV[M_N + 1] >= ARGV[M_N + 4] + 0 then -- the clock has not stepped back since
-  counter_undo(KEYS[I_N], plan_N, ARGV[M_N + 1] + 0)
-end
-plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
-
---- credit
-counter_give(KEYS[I_N], plan_N)
-plan_N = counter_read(KEYS[I_N], 1, ARGV[A_N + 2], ARGV[A_N + 3], ARGV[A_N + 4])
-
---- corrupt plan_N.corrupt
-
---- report plan_N.stamp - now, plan_N.count, plan_N.first, plan_N.last, plan_N.retry
+algorithms.sliding_window = {
+  arguments = 4,
+  read = sliding_window_read,
+  spend = sliding_window_spend,
+  rewrite = sliding_window_rewrite,
+  report = sliding_window_report,
+}

@@ -1,55 +1,51 @@
--- take: decides the charges of one slot together and takes all of them or none; or adjusts
--- their states.
+-- take: decides a list of independent decisions, one after the other. A decision applies all
+-- of its charges or none. A later decision sees the states that earlier ones have written.
 --
--- Redis builds every function and table of a script anew on every call, so a
--- script has none that it does not need. It is put together (script.go) for a
--- given sequence of algorithms and ops, from this file, which tells the time,
--- and from the sections of the algorithms' files, one after the other for every
--- charge: functions, once, and for a Credit or an Undo those of section adjust; then read;
--- then, if all charges fit (in a queue, without too long a wait), spend, and otherwise
--- touch, which writes only what must not wait. Where the op is another, debit takes
--- whether it fits or not, undo takes back one charge, and credit a number of events; a
--- Reset deletes the key. A section is written for charge N: _N ends the names of its
--- variables, KEYS[I_N] is its key, ARGV[A_N + 1] its first argument, and ARGV[M_N + 1] the
--- first of a receipt.
+-- KEYS     a key for each charge, in order
+-- ARGV[1]  clock
+-- then, for each decision, the number of its charges and, for each charge, its algorithm, its
+-- op and the arguments of the algorithm. The op is one of
+--   spend         the charge has to fit; it is applied if the decision is admitted
+--   peek          the charge has to fit; it is never applied
+--   shadow_spend  the charge is applied if the decision is admitted and the charge fits
+--   shadow_peek   the charge is only reported
 --
--- KEYS     one key for every charge
--- ARGV[1]  now in Unix microseconds; empty for the server's own clock
--- then the arguments of every charge; of one to undo, followed by its receipt: the time
--- at which it was made, the part of a bucket that was in use before (us, fraction), and
--- its age by the clock of the caller (us), which is more than the time since then if the
--- server's clock has stepped back
---
--- Returns integers only, all of them below 2^53: 1 admitted or 2 denied; how many
--- states could not be read and were replaced; for every charge its reading (report); and
--- now, if a charge may have to be undone, or is a Debit or Reset. The reading is that of
--- the state before a Spend, Peek or Reset, or a Debit of a bucket, and after any other op.
--- For a single Spend an algorithm may put all that into one integer: its brief, or if
--- denied -1 less its brief. The brief is the first integer of the reading, if the others
--- are 0.
---
--- Times and spans are microseconds, TTLs milliseconds. Numbers reach Redis
--- through %d: left to themselves they lose digits.
+-- Returns  now (us) and, for each decision, 1 if it is admitted or 2 if it is denied, how many
+--          unreadable states it has replaced, and the reading of each charge, which is that
+--          of the state before the decision
 
-local call, format = redis.call, string.format
-local now, slack
-
--- An error of a read says that the key holds another type, and counts as a state that
--- cannot be read. All other errors, such as that of a permission that the user lacks, end
--- the script: a state that was replaced because of them would open the limit.
-local function pcall(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    error(reply.err, 0)
+local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
+local key, at = 0, 2
+while ARGV[at] do
+  local charges, count, admitted = {}, ARGV[at] + 0, true
+  at = at + 1
+  for i = 1, count do
+    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
+    local charge = algorithm.read(KEYS[key + i], at + 2)
+    charge.algorithm, charge.op = algorithm, op
+    if not charge.fits and (op == 'spend' or op == 'peek') then
+      admitted = false
+    end
+    charges[i] = charge
+    at = at + 2 + algorithm.arguments
   end
-  return reply
-end
+  key = key + count
 
-if ARGV[1] == '' then
-  local time = call('TIME')
-  -- One millisecond on every TTL makes up for its grid.
-  now, slack = time[1] * 1000000 + time[2], 1
-else
-  -- A clock that is not the server's own says nothing about when a key may go.
-  now, slack = ARGV[1] + 0, 86400000
+  local outcome, corrupt = size + 1, 0
+  size = size + 2
+  for i = 1, count do
+    local charge = charges[i]
+    local algorithm, op = charge.algorithm, charge.op
+    size = algorithm.report(charge, reply, size)
+    if not (admitted and charge.fits) then
+      if charge.moved then
+        algorithm.rewrite(charge)
+      end
+    elseif op == 'spend' or op == 'shadow_spend' then
+      algorithm.spend(charge)
+      corrupt = corrupt + charge.corrupt
+    end
+  end
+  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
 end
+return reply

@@ -1,0 +1,166 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// A Reset discards the tokens that are held, even if it fails, and frees all of the limit.
+func TestStore_Adjust_Reset(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.hold(s, rule)
+		lost := errors.New("lost")
+		x.behind.Set(storetest.Lose(lost))
+		if _, err := l.Reset(x.Context(), "k"); !errors.Is(err, lost) || s.Stats().Held != 0 {
+			x.Errorf("expected the error %q and no token, got %v and %d", lost, err, s.Stats().Held)
+		}
+		x.behind.Set(storetest.Delay(trip, trip))
+		x.hold(s, rule)
+		for _, want := range []bool{true, false} {
+			found, err := l.Reset(x.Context(), "k")
+			if found != want || err != nil || s.Stats().Held != 0 {
+				x.Errorf("expected found %v and no token, got %v, %v, %d", want, found, err, s.Stats().Held)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := x.left(rule); n != 50_000 {
+			x.Errorf("expected 50000 events left, got %d", n)
+		}
+	})
+}
+
+// A block that was under way during a Reset is not held.
+func TestStore_Adjust_ResetDuringFetch(t *testing.T) {
+	bubbleEach(t, daily, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		held := x.hold(s, rule)
+		asked := make(chan bool)
+		blocked := make(chan struct{})
+		x.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			err := next(ctx, charges)
+			if charges[0].Op == driver.Spend {
+				<-blocked
+			}
+			return err
+		})
+		go func() { asked <- x.ask(l, held+20).Allowed }()
+		synctest.Wait()
+		if _, err := l.Reset(x.Context(), "k"); err != nil {
+			x.Fatal(err)
+		}
+		close(blocked)
+		if !<-asked || s.Stats().Held != 0 {
+			x.Errorf("expected an admission and no token, got %d tokens", s.Stats().Held)
+		}
+	})
+}
+
+// A reply from before a Reset is not believed after it.
+func TestStore_Adjust_ResetDuringDecision(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		x.behind.Set()
+		s, a, b := x.lease(), core.FixedWindow("a", core.PerDay(1600)), core.FixedWindow("b", core.PerDay(10))
+		l := x.limiter(s, a)
+		x.ask(l, 1600)
+		time.Sleep(2 * time.Second) // MaxAge
+		blocked, done := make(chan struct{}), make(chan bool)
+		x.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			err := next(ctx, charges)
+			if len(charges) == 2 {
+				<-blocked
+			}
+			return err
+		})
+		go func() { done <- x.take(s, 1, a, b) }()
+		synctest.Wait()
+		_, err := l.Reset(x.Context(), "k")
+		testkit.Must(x, err)
+		close(blocked)
+		if <-done {
+			x.Error("expected a denial from before the Reset, got an admission")
+		}
+		if d := x.ask(l, 1); !d.Allowed {
+			x.Errorf("expected an admission after the Reset, got %+v", d)
+		}
+	})
+}
+
+// A Credit and a Debit of this process take effect at once.
+func TestStore_Adjust_CreditAndDebit(t *testing.T) {
+	bubbleEach(t, bucketAndWindow(core.PerDay(1000)), func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.drain(l)
+		testkit.Must(x, l.Credit(x.Context(), "k", 3))
+		x.expect(3, 3, x.drain(l), "events after a Credit")
+		_, err := l.Reset(x.Context(), "k")
+		testkit.Must(x, err)
+		x.admit(l, 200)
+		x.hold(s, rule)
+		testkit.Must(x, l.Debit(x.Context(), "k", 1_000_000))
+		time.Sleep(3 * trip)
+		if d := x.ask(l, 1); d.Allowed {
+			x.Errorf("expected a denial after a Debit of all that was left, got %+v", d)
+		}
+	})
+}
+
+// Verdicts count a Credit that was passed on, and the tokens that are held.
+func TestStore_Adjust_RemainingAfterCredit(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s, rule := x.lease(), daily[1]
+		l := x.limiter(s, rule)
+		x.ask(l, 1000)
+		x.hold(s, rule)
+		before := x.ask(l, 1).State(0)
+		testkit.Must(x, l.Credit(x.Context(), "k", 1))
+		if after := x.ask(l, 1).State(0); after.Remaining > before.Remaining+1 || after.Window < time.Hour {
+			x.Errorf("expected %d remaining or fewer, and the window, got %+v", before.Remaining+1, after)
+		}
+	})
+}
+
+// A reservation of leased tokens is refunded by one call.
+func TestStore_Adjust_Refund(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.admit(l, 500)
+		calls := x.calls(func() { testkit.Must(x, testkit.Reserve(x, l, "k", 5).Refund(x.Context())) })
+		x.expect(1, 1, calls, "call for the refund")
+		x.expect(49_500-8, 49_500+8, x.left(rule)+int(s.Stats().Held), "events left")
+	})
+}
+
+// An Undo while a call is under way keeps the block that the call brings.
+func TestStore_Adjust_UndoDuringFetch(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		x.behind.Set(storetest.Delay(trip, 0))
+		s, rule := x.lease(), core.FixedWindow("w", core.PerDay(16_000))
+		l := x.limiter(s, rule)
+		admitted := 0
+		for done := make(chan bool); ; admitted++ {
+			go func() { done <- x.ask(l, 1).Allowed }()
+			synctest.Wait()
+			if admitted%10 == 0 { // an Undo that frees nothing
+				undo := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Undo, Cost: 1, Receipt: new(driver.Receipt)}}
+				testkit.Must(x, s.Adjust(x.Context(), undo))
+			}
+			if !<-done {
+				break
+			}
+		}
+		x.expect(15_500, 16_000, admitted+int(s.Stats().Held)+x.left(rule), "events admitted or left")
+	})
+}

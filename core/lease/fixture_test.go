@@ -1,0 +1,155 @@
+package lease_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// A fixture is a Store behind, some way off, for one or more leasing processes. It lives
+// in a bubble of testing/synctest. Its key is "k".
+type fixture struct {
+	*testing.T
+	memory *memstore.Store // decides, without a delay
+	behind *storetest.Fake // calls memory, by default after the delay trip, and answers after another
+}
+
+const trip = time.Millisecond
+
+// bubble runs f with a new fixture.
+func bubble(t *testing.T, f func(x *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		x := &fixture{T: t, memory: memstore.New()}
+		x.behind = &storetest.Fake{Store: x.memory}
+		x.behind.Set(storetest.Delay(trip, trip))
+		f(x)
+	})
+}
+
+// bubbleEach runs f in a subtest for each of rules.
+func bubbleEach(t *testing.T, rules []core.Rule, f func(x *fixture, rule core.Rule)) {
+	t.Helper()
+	t.Parallel()
+	for _, rule := range rules {
+		t.Run(rule.Name(), func(t *testing.T) {
+			t.Helper()
+			t.Parallel()
+			bubble(t, func(x *fixture) { f(x, rule) })
+		})
+	}
+}
+
+// lease returns the Store of one process.
+func (x *fixture) lease(opts ...lease.Option) *lease.Store {
+	s := lease.New(x.behind, opts...)
+	x.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (x *fixture) limiter(s core.Store, rules ...core.Rule) *core.Limiter {
+	x.Helper()
+	return testkit.Limiter(x, s, rules...)
+}
+
+func (x *fixture) ask(l *core.Limiter, n int) core.Decision {
+	x.Helper()
+	return testkit.Ask(x, l, "k", n)
+}
+
+// admit asks for n single events, which have to be admitted.
+func (x *fixture) admit(l *core.Limiter, n int) {
+	x.Helper()
+	for range n {
+		testkit.Admit(x, l, "k", 1)
+	}
+}
+
+// drain asks for single events until one is denied, and returns the number of the others.
+func (x *fixture) drain(l *core.Limiter) (n int) {
+	x.Helper()
+	for x.ask(l, 1).Allowed {
+		n++
+	}
+	return n
+}
+
+// left returns the number of events that the Store behind has left.
+func (x *fixture) left(rule core.Rule) int {
+	x.Helper()
+	return testkit.Left(x, x.limiter(x.memory, rule), "k")
+}
+
+// hold asks s for single events until it holds tokens, and returns their number.
+func (x *fixture) hold(s *lease.Store, rule core.Rule) int {
+	x.Helper()
+	l := x.limiter(s, rule)
+	for range 20 {
+		x.ask(l, 1)
+	}
+	for range 400 {
+		synctest.Wait()
+		if held := int(s.Stats().Held); held > 0 {
+			return held
+		}
+		x.ask(l, 1)
+	}
+	x.Fatal("expected tokens that are held, got none")
+	return 0
+}
+
+// calls returns the number of calls of the Store behind while f runs.
+func (x *fixture) calls(f func()) int {
+	before := x.behind.Calls()
+	f()
+	return x.behind.Calls() - before
+}
+
+// take calls s.Take with a charge of cost for each of rules, and reports whether all are
+// allowed.
+func (x *fixture) take(s driver.Store, cost int, rules ...core.Rule) bool {
+	x.Helper()
+	charges := make([]driver.Charge, len(rules))
+	for i, rule := range rules {
+		charges[i] = driver.Charge{Key: "k", Rule: rule.Compiled(), Cost: cost, Receipt: new(driver.Receipt)}
+	}
+	testkit.Must(x, s.Take(x.Context(), charges))
+	for i := range charges {
+		if !charges[i].Verdict.Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// expect reports an error unless got is between low and high.
+func (x *fixture) expect(low, high, got int, what string) {
+	x.Helper()
+	if got < low || got > high {
+		x.Errorf("expected %d to %d %s, got %d", low, high, what, got)
+	}
+}
+
+// A bucket and a window of the same size.
+func bucketAndWindow(l core.Limit) []core.Rule {
+	return []core.Rule{core.TokenBucket("bucket", l), core.FixedWindow("window", l)}
+}
+
+var hourly, daily = bucketAndWindow(core.PerHour(50_000)), bucketAndWindow(core.PerDay(1600))
+
+// concurrently runs f(0) to f(n-1) at the same time, and returns when all have returned.
+func concurrently(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}

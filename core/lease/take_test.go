@@ -1,0 +1,449 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// All of a limit is admitted: near its end every event is a call of its own.
+func TestStore_Take_AdmitsAllOfALimit(t *testing.T) {
+	rules := append(bucketAndWindow(core.PerDay(3000)), core.TokenBucket("small", core.PerDay(100)))
+	bubbleEach(t, rules, func(x *fixture, rule core.Rule) {
+		if n := x.drain(x.limiter(x.lease(), rule)); n != rule.Capacity() {
+			x.Errorf("expected %d events, got %d", rule.Capacity(), n)
+		}
+	})
+}
+
+// A key that the Store behind has denied is asked about once in MaxAge.
+func TestStore_Take_DeniedKey(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		rule := core.TokenBucket("b", core.PerDay(200)) // a token in 432 s
+		l := x.limiter(x.lease(), rule)
+		x.drain(l)
+		calls := x.calls(func() {
+			for range 1000 {
+				if x.ask(l, 1).Allowed {
+					x.Fatal("expected a denial, got an admission")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		x.expect(9, 11, calls, "calls in 10 s")
+		if _, err := x.limiter(x.memory, rule).Reset(x.Context(), "k"); err != nil { // by another process
+			x.Fatal(err)
+		}
+		time.Sleep(lease.DefaultMaxAge)
+		x.admit(l, 1)
+	})
+}
+
+// A denied cost is admitted after its RetryAfter, and a cost above the capacity never.
+func TestStore_Take_RetryAfter(t *testing.T) {
+	bubbleEach(t, []core.Rule{
+		core.TokenBucket("bucket", core.PerSecond(200)), core.TokenBucket("third", core.Per(3000, 7*time.Second)),
+		core.TokenBucket("fast", core.PerSecond(20_000)), core.FixedWindow("window", core.PerSecond(200)),
+	}, func(x *fixture, rule core.Rule) {
+		x.behind.Set(storetest.Delay(time.Microsecond, time.Microsecond))
+		l := x.limiter(x.lease(), rule)
+		x.drain(l)
+		for i := range 200 {
+			cost := 1 + i%7
+			d := x.ask(l, cost)
+			for waits := 0; !d.Allowed; waits++ {
+				if waits > 1 || d.RetryAfter <= 0 || d.RetryAfter > time.Second {
+					x.Fatalf("expected cost %d to be admitted after a RetryAfter of 1 s or less, got a denial after %d: %+v", cost, waits, d.State(0))
+				}
+				time.Sleep(d.RetryAfter)
+				d = x.ask(l, cost)
+			}
+		}
+		if d := x.ask(l, rule.Capacity()+1); d.Allowed || d.RetryAfter != core.Never {
+			x.Errorf("expected a denial for ever of a cost above the capacity, got %+v", d)
+		}
+	})
+}
+
+// A RetryAfter does not count on the tokens that are held, which may be spent or expire.
+func TestStore_Take_RetryAfterWithoutHeldTokens(t *testing.T) {
+	t.Parallel()
+	for _, used := range []int{0, 500} {
+		bubble(t, func(x *fixture) {
+			x.behind.Set()
+			rule, s := core.TokenBucket("r", core.PerSecond(1000)), x.lease()
+			other := x.limiter(x.memory, rule)
+			testkit.Must(t, other.Debit(x.Context(), "k", used+1))
+			cost := x.hold(s, rule) + 200
+			x.drain(other)
+			d := x.ask(x.limiter(s, rule), cost)
+			if d.Allowed {
+				x.Fatal("expected a denial, got an admission")
+			}
+			time.Sleep(d.RetryAfter)
+			if d := x.ask(x.limiter(s, rule), cost); !d.Allowed {
+				x.Errorf("used %d: expected an admission after RetryAfter, got %+v", used, d)
+			}
+		})
+	}
+}
+
+// A cost above the capacity takes nothing and counts for nothing, whatever is held and free.
+func TestStore_Take_CostAboveCapacity(t *testing.T) {
+	bubbleEach(t, daily, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.ask(l, 100)
+		held := x.hold(s, rule)
+		testkit.Must(x, l.Credit(x.Context(), "k", 1600))
+		if d := x.ask(l, 1600+held/2); d.Allowed || x.left(rule) < 1000 {
+			x.Errorf("expected a denial that takes nothing, got %v, %d left", d, x.left(rule))
+		}
+	})
+	t.Run("beside another rule", func(t *testing.T) {
+		bubble(t, func(x *fixture) {
+			s := x.lease()
+			million, ten := core.FixedWindow("a", core.PerDay(1_600_000)), core.FixedWindow("b", core.PerDay(10))
+			for range 2 {
+				x.take(s, math.MaxInt, million, ten)
+				time.Sleep(1100 * time.Millisecond) // MaxAge: the denial is forgotten
+			}
+			x.take(s, 1, million)
+			if held := s.Stats().Held; held > 10 {
+				x.Errorf("expected no block, got one of %d", held)
+			}
+		})
+	})
+}
+
+// A Peek takes nothing, and counts the tokens that are held.
+func TestStore_Take_Peek(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.admit(l, 1000)
+		synctest.Wait()
+		held := s.Stats().Held
+		for range 3 {
+			x.expect(49_000, 49_002, testkit.Left(x, l, "k"), "events left")
+		}
+		if got := s.Stats().Held; got != held {
+			x.Errorf("expected %d tokens as before, got %d", held, got)
+		}
+	})
+}
+
+// Verdicts of events that are admitted in this process are those of the Store behind, if no
+// other process uses the key.
+func TestStore_Take_Verdicts(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		x.behind.Set()
+		l, direct := x.limiter(x.lease(), rule), x.limiter(x.memory, rule)
+		for range 2000 {
+			got, want := x.ask(l, 1).State(0), testkit.Allow(x, direct, "direct").State(0)
+			if got != want {
+				x.Fatalf("expected %+v, got %+v", want, got)
+			}
+		}
+	})
+}
+
+// Two limiters that made their rules alike share the tokens, and each decision is about the
+// limiter's own rule.
+func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
+	for i := range 2 {
+		bubble(t, func(x *fixture) {
+			newRule := func() core.Rule { return bucketAndWindow(core.PerDay(1000))[i] }
+			s, own := x.lease(), newRule()
+			other, l := x.limiter(s, newRule()), x.limiter(s, own)
+			admitted := 0
+			for denied := 0; denied < 10; {
+				x.ask(other, 1)
+				d := x.ask(l, 1)
+				if got := d.State(0).Rule; got != own {
+					x.Fatalf("%v, allowed %v: expected the rule of the limiter, got another one", own, d.Allowed)
+				}
+				if d.Allowed {
+					admitted++
+				} else {
+					denied++
+				}
+			}
+			x.expect(450, 550, admitted, "events")
+			x.expect(0, 400, x.behind.Calls(), "calls")
+		})
+	}
+}
+
+// A token of a bucket is spent long after its lease, without a call and while the Store behind
+// fails, until its slot begins; a token of a window until the window ends.
+func TestStore_Take_TokensExpire(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		last, later := 29*time.Minute, 35*time.Minute // when all of a block can be spent, and none
+		if rule.Algorithm() == driver.FixedWindow {
+			last, later = 59*time.Minute, time.Hour
+		}
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		begun := time.Now()
+		s, unused := x.lease(), x.lease()
+		testkit.Must(x, x.limiter(x.memory, rule).Debit(x.Context(), "k", 25_000))
+		x.admit(x.limiter(s, rule), 1000)
+		x.admit(x.limiter(unused, rule), 1000)
+		held := int(s.Stats().Held)
+		time.Sleep(time.Until(begun.Add(last)))
+		x.behind.Set(storetest.Fail(errors.New("the store is away")))
+		x.expect(0, 1, x.calls(func() { x.admit(x.limiter(s, rule), held) }), "calls (that of the next block)")
+		time.Sleep(time.Until(begun.Add(later)))
+		if got := unused.Stats().Held; got != 0 {
+			x.Errorf("expected no token after %v, got %d", later, got)
+		}
+	})
+}
+
+// The clock of the Store behind counts whole microseconds, so its window may end almost one
+// earlier than it says.
+func TestStore_Take_EdgeOfAWindow(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		x.behind.Set()
+		rule, s := core.FixedWindow("w", core.PerSecond(1600)), x.lease()
+		time.Sleep(700*time.Millisecond + 900*time.Nanosecond)
+		x.hold(s, rule)
+		// Half a microsecond into the next window, by a finer clock than that of the Store.
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + 500*time.Nanosecond)
+		if n := x.drain(x.limiter(x.memory, rule)) + x.drain(x.limiter(s, rule)); n > 1600 {
+			x.Errorf("expected 1600 events in one window, got %d", n)
+		}
+	})
+}
+
+// All tokens that are held are of one side of a failover Store, so that an Undo of several goes
+// to the side that gave them.
+func TestStore_Take_TokensOfOneOrigin(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		var side atomic.Int64
+		behind := new(storetest.Fake)
+		behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			err := next(ctx, charges)
+			for i := range charges {
+				if r := charges[i].Receipt; r != nil {
+					r.Origin = int(side.Load())
+				}
+			}
+			return err
+		})
+		s := lease.New(behind)
+		defer s.Close()
+		rule := core.FixedWindow("w", core.PerDay(16_000))
+		for i := range 2000 {
+			side.Store(int64(1 + i%200/100))
+			if !x.take(s, 1+i%7, rule) {
+				x.Fatalf("expected event %d to be admitted", i)
+			}
+			synctest.Wait()
+			if origins := s.Origins(); len(origins) > 1 {
+				x.Fatalf("event %d: expected tokens of one origin, got those of %v", i, origins)
+			}
+		}
+	})
+}
+
+// Tokens that a round trip lets expire were admitted all the same if a caller waited for them.
+func TestStore_Take_BucketThatRefillsWithinARoundTrip(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		l := x.limiter(x.lease(), core.TokenBucket("b", core.PerSecond(1_000_000)))
+		concurrently(200, func(i int) {
+			for range 20 {
+				begun := time.Now()
+				testkit.Admit(x, l, "k", 1+i)
+				if took := time.Since(begun); took > 8*trip {
+					x.Errorf("expected a decision within %v, got %v", 8*trip, took)
+				}
+				time.Sleep(time.Duration(i) * time.Millisecond)
+			}
+		})
+	})
+}
+
+// Two rules of one key that are both leased need few calls, and both are charged.
+func TestStore_Take_TwoLeasedRules(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		l := x.limiter(s, hourly...)
+		x.expect(0, 100, x.calls(func() { x.admit(l, 3000) }), "calls for 3000 decisions")
+		for _, rule := range hourly {
+			x.expect(47_000-8, 47_000+8, testkit.Left(x, x.limiter(s, rule), "k"), "events left of "+rule.Name())
+		}
+	})
+}
+
+// A limit of all users is leased, while the limit of each user is not; a denial takes nothing
+// from either.
+func TestStore_Take_LeasedRuleBesideAnother(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, hot core.Rule) {
+		x.behind.Set(storetest.Delay(time.Microsecond, time.Microsecond)) // or the bucket refills meanwhile
+		s := x.lease()
+		global, each := x.limiter(s, hot), x.limiter(s, core.SlidingLog("user", core.PerHour(5)))
+		calls := x.calls(func() {
+			for i := range 3000 { // 300 users, of whom each is denied after 5 events
+				d, err := core.AllowTogether(x.Context(), core.Ask{Limiter: global, Key: "k"}, core.Ask{Limiter: each, Key: fmt.Sprint(i % 300)})
+				testkit.Must(x, err)
+				if want := i < 1500; !d.State(0).Allowed || d.State(1).Allowed != want {
+					x.Fatalf("decision %d: expected true, %v, got %+v", i, want, d.States())
+				}
+			}
+		})
+		x.expect(3000, 3060, calls, "calls for 3000 decisions about a user")
+		x.expect(1500-8, 1500+8, 50_000-x.left(hot)-int(s.Stats().Held), "tokens used for 1500 events")
+	})
+}
+
+// If a leased rule denies, the others are only looked at.
+func TestStore_Take_LeasedRuleDenies(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		hot, log := core.TokenBucket("hot", core.PerDay(500)), core.SlidingLog("log", core.PerHour(10_000))
+		x.drain(x.limiter(s, hot))
+		both := x.limiter(s, log, hot)
+		for range 20 {
+			d := x.ask(both, 1)
+			if d.Allowed || !d.State(0).Allowed || d.State(1).Allowed || d.State(0).Remaining != 10_000 {
+				x.Fatalf("expected a denial by the second rule, 10000 left of the first, got %+v", d.States())
+			}
+		}
+		if n := x.left(log); n != 10_000 {
+			x.Errorf("expected 10000 left of the log, got %d", n)
+		}
+	})
+}
+
+// A Peek that the Store behind denies is not allowed because of tokens that are held if a Spend
+// depends on it: the Store behind took nothing.
+func TestStore_Take_PeekBesideSpend(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		x.behind.Set()
+		s, a, b := x.lease(), core.FixedWindow("a", core.PerDay(1600)), core.FixedWindow("b", core.PerDay(10))
+		x.hold(s, a)
+		x.drain(x.limiter(x.memory, a)) // by another process
+		for range 20 {
+			charges := []driver.Charge{{Key: "k", Rule: a.Compiled(), Op: driver.Peek, Cost: 1}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
+			testkit.Must(x, s.Take(x.Context(), charges))
+			if charges[0].Verdict.Allowed && charges[1].Verdict.Allowed {
+				x.Fatal("expected a denial, got an admission")
+			}
+		}
+	})
+}
+
+// A rule that the Store behind was not asked about stays unknown, whatever is held of it.
+func TestStore_Take_UnknownVerdict(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		hot, user := core.FixedWindow("hot", core.PerHour(50_000)), core.SlidingLog("user", core.PerHour(5))
+		x.hold(s, hot)
+		x.behind.Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+			charges[0].Verdict = driver.Verdict{Rule: charges[0].Rule, Allowed: true, Unknown: true}
+			charges[1].Verdict = driver.Verdict{Rule: charges[1].Rule, RetryAfter: time.Hour}
+			return nil
+		})
+		if d := testkit.Peek(x, x.limiter(s, hot, user), "k"); d.Allowed || !d.State(0).Unknown {
+			t.Errorf("expected a denial with hot unknown, got %v", d)
+		}
+	})
+}
+
+// If the Store behind fails in the middle of a decision, the tokens are returned.
+func TestStore_Take_FailsAfterTokensWereTaken(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, hot core.Rule) {
+		s, down := x.lease(), errors.New("down")
+		x.admit(x.limiter(s, hot), 500)
+		held := s.Stats().Held
+		both := x.limiter(s, hot, core.SlidingLog("log", core.PerHour(10)))
+		x.behind.Set(storetest.Fail(down))
+		for range 10 {
+			if _, err := both.Allow(x.Context(), "k"); !errors.Is(err, down) {
+				x.Fatalf("expected the error %q, got %v", down, err)
+			}
+		}
+		if got := s.Stats().Held; got != held {
+			x.Errorf("expected %d tokens as before, got %d", held, got)
+		}
+	})
+}
+
+// A decision that is denied after Close, or after a Reset, returns no tokens.
+func TestStore_Take_DeniedAfterCloseOrReset(t *testing.T) {
+	for name, end := range map[string]func(x *fixture, s *lease.Store, l *core.Limiter){
+		"close": func(x *fixture, s *lease.Store, _ *core.Limiter) { testkit.Must(x, s.Close()) },
+		"reset": func(x *fixture, _ *lease.Store, l *core.Limiter) {
+			_, err := l.Reset(x.Context(), "k")
+			testkit.Must(x, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(x *fixture) {
+				x.behind.Set()
+				s, a, b := x.lease(), core.FixedWindow("a", core.PerDay(1600)), core.FixedWindow("b", core.PerDay(10))
+				x.hold(s, a)
+				testkit.Must(x, x.limiter(x.memory, b).Debit(x.Context(), "k", 10))
+				blocked := make(chan struct{})
+				x.behind.Set(storetest.Block(blocked))
+				done := make(chan bool)
+				go func() { done <- x.take(s, 1, a, b) }()
+				synctest.Wait()
+				x.behind.Set()
+				end(x, s, x.limiter(s, a))
+				close(blocked)
+				if <-done {
+					x.Error("expected a denial, got an admission")
+				}
+				if held := s.Stats().Held; held != 0 {
+					x.Errorf("expected no token, got %d", held)
+				}
+			})
+		})
+	}
+}
+
+// Decisions of two rules take all or none, by many callers at once, of rules that are leased
+// and rules that are not.
+func TestStore_Take_AllOrNone(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		var stores []*lease.Store
+		var single atomic.Int64
+		hot, log := core.TokenBucket("hot", core.PerDay(5000)), core.SlidingLog("log", core.PerDay(1500))
+		for range 3 {
+			stores = append(stores, x.lease())
+		}
+		concurrently(24, func(i int) {
+			both, one := x.limiter(stores[i%3], hot, log), x.limiter(stores[i%3], hot)
+			for range 200 {
+				if i < 12 {
+					x.ask(both, 1)
+				} else if x.ask(one, 1).Allowed {
+					single.Add(1)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		held := 0
+		for _, s := range stores {
+			held += int(s.Stats().Held)
+		}
+		if n := x.left(log); n != 0 {
+			x.Errorf("expected nothing left of the log, got %d", n)
+		}
+		want := 5000 - 1500 - int(single.Load())
+		x.expect(want-10, want+10, x.left(hot)+held, "tokens left")
+	})
+}

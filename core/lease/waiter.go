@@ -1,0 +1,45 @@
+package lease
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A waiter is a caller that waits for a fetch. The lock of the shard guards it.
+type waiter struct {
+	cost     int64
+	attempts int           // fetches that have not brought enough
+	gone     bool          // the context of the caller has ended
+	done     chan struct{} // closed when the waiter is settled: grant, verdict and err are set
+
+	grant   grant
+	verdict driver.Verdict // unless the grant is passed through
+	err     error
+}
+
+func (w *waiter) settle(g grant, v driver.Verdict, err error) {
+	w.grant, w.verdict, w.err = g, v, err
+	close(w.done)
+}
+
+// await waits until w, which is about c, is settled or ctx ends. mu is the lock of the shard.
+func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (grant, error) {
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		mu.Lock()
+		defer mu.Unlock()
+		select {
+		case <-w.done:
+		default:
+			w.gone = true
+			return grant{}, ctx.Err()
+		}
+	}
+	if w.err == nil && w.grant.outcome != passThrough {
+		setVerdict(c, w.verdict)
+	}
+	return w.grant, w.err
+}

@@ -1,0 +1,146 @@
+package redisstore
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A call is the charges that one script decides or adjusts, and its outcome.
+type call struct {
+	charges []driver.Charge
+	keys    []string // of the charges in Redis
+	places  []int    // of the charges in the call of Take or Adjust; nil if it has no others
+	undoes  bool     // undo may follow
+
+	admitted bool
+	readings []driver.Reading // of the charges
+	time     int64            // of the server; unknown if the script is short
+	corrupt  int64            // unreadable states that were replaced
+	err      error
+}
+
+// add adds a charge, and its place in the call of Take or Adjust.
+func (c *call) add(charge driver.Charge, key string, place int) {
+	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
+}
+
+// verb is the loop of the script.
+func (c *call) verb() verb {
+	if c.charges[0].Op.Asks() {
+		return take
+	}
+	return adjust
+}
+
+// short says whether c is one that take_bucket.lua decides: the reply does not have the time,
+// which a receipt needs.
+func (c *call) short() bool {
+	if len(c.charges) != 1 || c.undoes {
+		return false
+	}
+	charge := &c.charges[0]
+	return charge.Op == driver.Spend && charge.Rule.Algorithm() == driver.TokenBucket && !charge.Rule.Shadow() && charge.Receipt == nil
+}
+
+// queues says whether c spends from leaky buckets.
+func (c *call) queues() bool {
+	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
+		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm()).queue
+	})
+}
+
+// peek is c as a call that takes nothing.
+func (c *call) peek() *call {
+	peek := *c
+	peek.charges = slices.Clone(c.charges)
+	for i := range peek.charges {
+		peek.charges[i].Op = driver.Peek
+	}
+	return &peek
+}
+
+// undo is a call that undoes the charges that c has applied, or nil if there are none.
+func (c *call) undo() *call {
+	if c.err != nil || !c.admitted {
+		return nil
+	}
+	undo := new(call)
+	for i, charge := range c.charges {
+		if charge.Op != driver.Spend || charge.Rule.Shadow() && !charge.Fits(&c.readings[i]) {
+			continue
+		}
+		receipt := c.readings[i].Receipt(c.time)
+		undo.add(driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost, Receipt: &receipt}, c.keys[i], i)
+	}
+	if undo.charges == nil {
+		return nil
+	}
+	return undo
+}
+
+// answer sets the Verdicts, and the receipts of charges that were applied. admitted is the
+// outcome of all calls of the decision together.
+func (c *call) answer(admitted bool) error {
+	fit := true
+	for i := range c.charges {
+		charge, r := &c.charges[i], &c.readings[i]
+		switch {
+		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
+			// r is from before: a Reset says whether anything was in use, and the receipt of a
+			// bucket how much.
+			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
+		default:
+			charge.Answer(r, admitted)
+			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
+			if takes && admitted && charge.Verdict.Allowed && charge.Receipt != nil {
+				*charge.Receipt = r.Receipt(c.time)
+			}
+		}
+		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow())
+	}
+	if fit != c.admitted {
+		return errReply // the script and the arithmetic disagree: a reply to something else
+	}
+	return nil
+}
+
+// answerAll answers the calls that charges were split into, and sets the Verdicts of charges.
+func answerAll(calls []*call, charges []driver.Charge, admitted bool) error {
+	for _, c := range calls {
+		if err := c.answer(admitted); err != nil {
+			return err
+		}
+		for i, place := range c.places {
+			charges[place].Verdict = c.charges[i].Verdict
+		}
+	}
+	return nil
+}
+
+// outcome is that of all calls together: whether they are admitted, and an error if one has
+// failed.
+func outcome(calls []*call) (admitted bool, failed error) {
+	admitted = true
+	for _, c := range calls {
+		admitted = admitted && c.admitted
+		if c.err != nil {
+			failed = c.err
+		}
+	}
+	return admitted, failed
+}
+
+// each calls f for all calls at once.
+func each(calls []*call, f func(*call)) {
+	if len(calls) == 1 {
+		f(calls[0])
+		return
+	}
+	var wg sync.WaitGroup
+	for _, c := range calls {
+		wg.Go(func() { f(c) })
+	}
+	wg.Wait()
+}

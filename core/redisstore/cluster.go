@@ -1,0 +1,97 @@
+package redisstore
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A router makes the calls that decide or adjust charges: one script reaches only the keys of
+// one hash slot.
+type router struct {
+	keys keyer
+	slot func(tag string) string // nil if a script reaches all keys
+}
+
+func newRouter(rdb redis.UniversalClient, c config) router {
+	r := router{keys: newKeyer(c)}
+	switch rdb.(type) {
+	case *redis.Client:
+	case *redis.ClusterClient:
+		r.slot = hashSlot
+	default: // a ring, for example: only keys of one tag are surely together
+		r.slot = func(tag string) string { return tag }
+	}
+	return r
+}
+
+// hashSlot is the hash slot of a tag: CRC-16/XMODEM modulo 16384 (Redis Cluster
+// specification), as two bytes.
+func hashSlot(tag string) string {
+	var crc uint16
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	crc %= 16384
+	return string([]byte{byte(crc >> 8), byte(crc)})
+}
+
+// one says whether one call reaches all charges: on a single server any, and elsewhere
+// those of one key.
+func (r *router) one(charges []driver.Charge) bool {
+	for i := range charges {
+		if r.slot != nil && charges[i].Key != charges[0].Key {
+			return false
+		}
+	}
+	return true
+}
+
+// whole makes one call of all charges.
+func (r *router) whole(charges []driver.Charge) call {
+	c := call{charges: charges, keys: make([]string, len(charges))}
+	var tag string
+	for i := range charges {
+		if i == 0 || charges[i].Key != charges[i-1].Key {
+			tag = r.keys.tag(charges[i].Key)
+		}
+		c.keys[i] = r.keys.key(tag, charges[i].Rule)
+	}
+	return c
+}
+
+// split makes a call for each hash slot of charges, with copies of them.
+func (r *router) split(charges []driver.Charge) []*call {
+	return r.slots(charges, func(c *call, i int, tag string) {
+		c.undoes = true
+		c.add(charges[i], r.keys.key(tag, charges[i].Rule), i)
+	})
+}
+
+// slots makes an empty call for each hash slot of charges, and calls add for each charge,
+// with its call, its index and the tag of its key.
+func (r *router) slots(charges []driver.Charge, add func(c *call, i int, tag string)) []*call {
+	var calls []*call
+	of := make(map[string]*call)
+	for i := range charges {
+		tag, slot := r.keys.tag(charges[i].Key), ""
+		if r.slot != nil {
+			slot = r.slot(tag)
+		}
+		c := of[slot]
+		if c == nil {
+			c = new(call)
+			of[slot] = c
+			calls = append(calls, c)
+		}
+		add(c, i, tag)
+	}
+	return calls
+}

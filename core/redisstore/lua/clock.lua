@@ -1,0 +1,33 @@
+-- clock: the time of the server, and the helpers of all algorithms. Every script begins with
+-- this file.
+--
+-- ARGV[1]  now in Unix microseconds; empty for the server's own clock. Only tests set it.
+--
+-- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers below
+-- 2^53, which Lua represents exactly. Numbers of more than five digits are passed to Redis
+-- through %d: without it, they lose digits.
+
+local call, pcall, format = redis.call, redis.pcall, string.format
+
+local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+
+local now, slack
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+  slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
+else
+  now = ARGV[1] + 0
+  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+end
+
+-- Returns 1, the number of states that cannot be read, for a value of the wrong format and
+-- for the error of a read that says that the key has another type. The state is replaced
+-- by the next spend. Raises all other errors, such as that of a missing permission: if they
+-- counted as an empty state, they would open the limit.
+local function unreadable(reply)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply.err, 0)
+  end
+  return 1
+end

@@ -1,0 +1,567 @@
+local call, pcall, format = redis.call, redis.pcall, string.format
+local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+local now, slack
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+  slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
+else
+  now = ARGV[1] + 0
+  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+end
+local function unreadable(reply)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply.err, 0)
+  end
+  return 1
+end
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
+local algorithms = {}
+local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
+local function bucket_read(key, full, full_fraction, den)
+  local value = pcall('GET', key)
+  if not value then
+    return 0, 0, false, 0
+  end
+  local us, fraction, since = tonumber(value), 0, 0
+  if not us and type(value) == 'string' and #value < 60 then
+    us, fraction, since = string.match(value, '^(%d+) (%d+) ?(%d*)$')
+    us, fraction, since = tonumber(us), tonumber(fraction), tonumber(since) or 0
+  end
+  if not us or us % 1 ~= 0 or us > MAX_INTEGER or fraction > MAX_INTEGER
+    or since ~= 0 and (since > us or us - since > HORIZON) then
+    return 0, 0, false, unreadable(value)
+  end
+  if fraction >= den then -- written under another rate
+    us, fraction = us + 1, 0
+  end
+  if since > now then -- the clock stepped back
+    return us - since, fraction, true, 0
+  end
+  local used = us - now
+  if used < 0 then
+    return 0, 0, false, 0
+  end
+  if since == 0 and (used > full or used == full and fraction > full_fraction) then
+    return full, full_fraction, true, 0
+  end
+  return used, fraction, false, 0
+end
+local function bucket_add(used, fraction, more, more_fraction, den)
+  used, fraction = used + more, fraction + more_fraction
+  if fraction >= den then
+    return used + 1, fraction - den
+  end
+  return used, fraction
+end
+local function bucket_write(key, used, fraction, full, full_fraction)
+  local value
+  if used > full or used == full and fraction > full_fraction then -- in debt
+    value = format('%d %d %d', now + used, fraction, now)
+  elseif fraction > 0 then
+    value = format('%d %d', now + used, fraction)
+  else
+    value = format('%d', now + used)
+  end
+  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+end
+local function bucket_charge_read(key, at)
+  local full, full_fraction, den = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
+  local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
+  local after, after_fraction = bucket_add(used, fraction, ARGV[at], ARGV[at + 1], den)
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  local max_delay = ARGV[at + 5]
+  if max_delay ~= '' and (used > max_delay + 0 or used == max_delay + 0 and fraction > 0) then
+    fits = false
+  end
+  return {
+    key = key, used = used, fraction = fraction, moved = moved, corrupt = corrupt, fits = fits,
+    after = after, after_fraction = after_fraction, full = full, full_fraction = full_fraction, den = den,
+  }
+end
+local function bucket_charge_spend(charge)
+  bucket_write(charge.key, charge.after, charge.after_fraction, charge.full, charge.full_fraction)
+end
+local function bucket_charge_rewrite(charge)
+  bucket_write(charge.key, charge.used, charge.fraction, charge.full, charge.full_fraction)
+end
+local function bucket_charge_report(charge, reply, size)
+  reply[size + 1], reply[size + 2] = charge.used, charge.fraction
+  return size + 2
+end
+algorithms.bucket = {
+  arguments = 6,
+  read = bucket_charge_read,
+  spend = bucket_charge_spend,
+  rewrite = bucket_charge_rewrite,
+  report = bucket_charge_report,
+}
+local function fixed_window_write(charge, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
+  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
+end
+local function fixed_window_read(key, at)
+  local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  local window = now - now % period
+  local count, moved, corrupt = 0, false, 0
+  local value = pcall('GET', key)
+  if value then
+    local start, n
+    if type(value) == 'string' and (#value == 12 or #value == 14) then
+      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+    end
+    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
+      corrupt = unreadable(value)
+    elseif start > now then
+      count, moved = n, n > 0 -- the clock stepped back
+    elseif start >= window then
+      count = n
+    end
+  end
+  return {
+    key = key, cost = cost, period = period, start = window, left = window + period - now,
+    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
+  }
+end
+local function fixed_window_spend(charge)
+  fixed_window_write(charge, charge.count + charge.cost)
+end
+local function fixed_window_rewrite(charge)
+  fixed_window_write(charge, charge.count)
+end
+local function fixed_window_report(charge, reply, size)
+  reply[size + 1], reply[size + 2] = charge.count, charge.left
+  return size + 2
+end
+algorithms.fixed_window = {
+  arguments = 3,
+  read = fixed_window_read,
+  spend = fixed_window_spend,
+  rewrite = fixed_window_rewrite,
+  report = fixed_window_report,
+}
+local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
+local function sliding_window_integer(text)
+  local n = tonumber(text)
+  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+end
+local function sliding_window_scan(charge)
+  local fields = call('HGETALL', charge.key)
+  local counts, all, gone, total = {}, {}, {}, 0
+  for i = 1, #fields, 2 do
+    local name = fields[i]
+    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+      local slot, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
+      if not slot or not n or slot >= SLOTS then
+        return nil
+      end
+      counts[slot] = n
+    end
+  end
+  for number = charge.newest - SLOTS + 1, charge.newest do
+    local n = counts[number % SLOTS]
+    if n and (number + 1) * charge.grain - 1 > charge.cutoff then
+      all[#all + 1] = { number = number, n = n }
+      total = total + n
+    elseif n then
+      gone[#gone + 1] = number
+    end
+  end
+  charge.all, charge.gone, charge.count = all, gone, total
+  return #all > 0 and all[#all].number == charge.newest and all
+end
+local function sliding_window_leaves(charge, number)
+  return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
+end
+local function sliding_window_load(charge)
+  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  if meta.err then
+    unreadable(meta)
+    return false
+  end
+  if not meta[1] then
+    return call('EXISTS', charge.key) == 0
+  end
+  local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
+  local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+    return false
+  end
+  charge.grain, charge.newest, charge.known = grain, newest, true
+  charge.cutoff = math.max(now, newest * grain) - charge.period
+  if (newest + 1) * grain - 1 <= charge.cutoff then
+    return true -- all of it has left
+  end
+  charge.moved = (newest + 1) * grain - 1 > charge.stamp
+  local cost, events = charge.cost, charge.events
+  local excess = total + cost - events
+  if not charge.moved and grain == charge.length and (oldest + 1) * grain - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+    charge.count, charge.oldest = total, oldest
+    charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
+    charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
+    charge.retry = excess > 0 and charge.first or 0
+    return total > 0
+  end
+  local all = sliding_window_scan(charge)
+  if not all or charge.count == 0 then
+    return false
+  end
+  charge.first, charge.last = sliding_window_leaves(charge, all[1].number), sliding_window_leaves(charge, newest)
+  excess = charge.count + cost - events
+  if excess > 0 and cost <= events then
+    for _, sub in ipairs(all) do
+      excess = excess - sub.n
+      if excess <= 0 then
+        charge.retry = sliding_window_leaves(charge, sub.number)
+        break
+      end
+    end
+  end
+  return true
+end
+local function sliding_window_read(key, at, cost)
+  local length = ARGV[at + 3] + 0
+  local current = (now - now % length) / length
+  local charge = {
+    key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
+    current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
+    count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
+    known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
+    oldest = nil, here = nil, -- if not all sub-windows were read
+    all = nil, gone = nil, -- if they were
+  }
+  if not sliding_window_load(charge) then
+    charge.corrupt, charge.known, charge.moved = 1, true, false
+    charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
+  end
+  charge.fits = charge.count + charge.cost <= charge.events
+  return charge
+end
+local function sliding_window_write(charge, cost)
+  local numbers, args, total = {}, {}, 0 -- numbers are ascending, as charge.all is
+  local function put(number, n)
+    if n > 0 and numbers[#numbers] == number then
+      args[#args] = args[#args] + n
+    elseif n > 0 then
+      numbers[#numbers + 1] = number
+      args[#args + 1], args[#args + 2] = number % SLOTS, n
+    end
+    total = total + n
+  end
+  for _, sub in ipairs(charge.all or {}) do
+    local last = math.min((sub.number + 1) * charge.grain - 1, charge.stamp)
+    put((last - last % charge.length) / charge.length, sub.n)
+  end
+  put(charge.current, cost)
+  if charge.known then
+    call('DEL', charge.key)
+  end
+  if total == 0 then
+    return
+  end
+  for i = 1, #args do
+    args[i] = format('%d', args[i])
+  end
+  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
+    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+end
+local function sliding_window_expire(charge)
+  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+end
+local function sliding_window_spend(charge)
+  local key, current, count = charge.key, charge.current, charge.count + charge.cost
+  if charge.oldest then
+    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+  elseif charge.moved or not charge.all or charge.grain ~= charge.length then
+    sliding_window_write(charge, charge.cost)
+  else
+    local all = charge.all
+    local here = all[#all].number == current and all[#all].n or 0
+    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    for _, number in ipairs(charge.gone) do
+      if number % SLOTS ~= current % SLOTS then
+        call('HDEL', key, format('%d', number % SLOTS))
+      end
+    end
+  end
+  sliding_window_expire(charge)
+end
+local function sliding_window_rewrite(charge)
+  sliding_window_write(charge, 0)
+  sliding_window_expire(charge)
+end
+local function sliding_window_report(charge, reply, size)
+  reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
+  reply[size + 4], reply[size + 5] = charge.last, charge.retry
+  return size + 5
+end
+algorithms.sliding_window = {
+  arguments = 4,
+  read = sliding_window_read,
+  spend = sliding_window_spend,
+  rewrite = sliding_window_rewrite,
+  report = sliding_window_report,
+}
+local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
+local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local BLOCK = 64 -- numbers
+local NODES = MAX_INTEGER + 1 -- above every time
+local function log_open(member)
+  if #member <= HEADER then
+    return nil
+  end
+  local before, width, base = struct.unpack('>I6BI7', member)
+  if width == 0 then
+    if #member ~= HEADER + 6 then
+      return nil
+    end
+    return { width = 0, before = before, base = base, n = (struct.unpack('>I6', member, HEADER + 1)), bytes = member }
+  end
+  local n = (#member - HEADER) / width
+  if width < 4 or width > 7 or n % 1 ~= 0 then
+    return nil
+  end
+  return { width = width, before = before, base = base, n = n, bytes = member }
+end
+local function log_time(chunk, i)
+  if chunk.width == 0 then
+    return chunk.base
+  end
+  return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
+end
+local function log_until(chunk, time)
+  if chunk.width == 0 then
+    return chunk.base <= time and chunk.n or 0
+  end
+  local n = 0
+  while n < chunk.n and log_time(chunk, n + 1) <= time do
+    n = n + 1
+  end
+  return n
+end
+local function log_voids(charge, number)
+  local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
+  local sum, lowest = 0, 1
+  while charge.voided and node < last do -- no number follows the last member
+    if node % (2 * lowest) ~= 0 then
+      local score = format('%d', NODES + 2 * node)
+      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      if member then
+        sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
+      end
+      node = node + lowest
+    end
+    lowest = 2 * lowest
+  end
+  return sum
+end
+local function log_find(charge, n)
+  local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
+  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  while low <= high do
+    local rank = math.floor((low + high) / 2)
+    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
+    if middle and before < number then
+      chunk, left, at, low = middle, number - before, rank, rank + 1
+    else
+      high = rank - 1
+    end
+  end
+  return chunk, chunk and math.min(chunk.n, left), at
+end
+local function log_load(charge)
+  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  if newest.err then
+    unreadable(newest)
+    return false
+  end
+  if #newest == 0 then
+    return true
+  end
+  charge.newest = newest[2] + 0
+  if charge.newest > NODES then
+    charge.voided = true
+    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if #newest == 0 then
+      return false
+    end
+    charge.newest = newest[2] + 0
+  end
+  charge.last = log_open(newest[1])
+  if not charge.last or log_time(charge.last, charge.last.n) ~= charge.newest then
+    return false
+  end
+  charge.cutoff = math.max(now, charge.newest) - charge.period
+  if charge.newest <= charge.cutoff then
+    return true
+  end
+  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local chunk = first == newest[1] and charge.last or log_open(first)
+  if not chunk then
+    return false
+  end
+  local left = log_until(chunk, charge.cutoff)
+  charge.first, charge.left = chunk, left
+  charge.voids = charge.voided and log_voids(charge, chunk.before + chunk.n) or 0
+  charge.count = charge.last.before + charge.last.n - chunk.before - left - charge.voids
+  return left < chunk.n and charge.count > 0 and log_time(chunk, left + 1) <= charge.newest
+end
+local function sliding_log_read(key, at, cost)
+  local charge = {
+    key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, width = ARGV[at + 3] + 0,
+    count = 0, first_leaves = 0, last_leaves = 0, retry = 0, moved = false, corrupt = 0,
+    newest = nil, cutoff = nil, first = nil, left = nil, last = nil, voided = false, voids = 0, -- see log_load
+  }
+  if not log_load(charge) then
+    charge.corrupt, charge.last, charge.first, charge.count = 1, nil, nil, 0
+  end
+  local first, period = charge.first, charge.period
+  local excess = charge.count + charge.cost - charge.events
+  charge.fits = excess <= 0
+  if first then
+    charge.moved = charge.newest > now
+    charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
+    charge.last_leaves = math.min(charge.newest, now) + period - now
+    if excess > 0 and charge.cost <= charge.events then
+      local chunk, i = first, charge.left + excess
+      if i > chunk.n then
+        chunk, i = log_find(charge, excess)
+      end
+      charge.retry = math.max(0, math.min(chunk and log_time(chunk, i) or now, now) + period - now)
+    end
+  end
+  return charge
+end
+local function log_add(key, time, member)
+  call('ZADD', key, format('%d', time), member)
+end
+local function log_expire(charge)
+  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+end
+local function log_header(width, before, base)
+  return struct.pack('>I6BI7', before, width, base)
+end
+local function log_rebase(charge)
+  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
+  call('DEL', charge.key)
+  local number, late = 0, 0
+  charge.first, charge.last = nil, nil
+  local function put(member)
+    local chunk = log_open(struct.pack('>I6', number) .. string.sub(member, 7))
+    log_add(charge.key, log_time(chunk, chunk.n), chunk.bytes)
+    number = number + chunk.n
+    charge.first, charge.last = charge.first or chunk, chunk
+  end
+  for _, member in ipairs(members) do
+    local chunk = log_open(member)
+    if chunk then
+      local left, past = log_until(chunk, charge.cutoff), log_until(chunk, now)
+      if left < past and chunk.width == 0 then
+        put(member)
+      elseif left < past then
+        put(string.sub(member, 1, HEADER)
+          .. string.sub(member, HEADER + 1 + left * chunk.width, HEADER + past * chunk.width))
+      end
+      late = late + chunk.n - math.max(left, past)
+    end
+  end
+  if late > 0 then
+    put(log_header(0, 0, now) .. struct.pack('>I6', late))
+  end
+  charge.left, charge.voids, charge.voided = 0, 0, false
+  charge.newest, charge.cutoff = now, now - charge.period
+end
+local function sliding_log_spend(charge)
+  if charge.corrupt > 0 then
+    call('DEL', charge.key)
+  elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
+    log_rebase(charge)
+  end
+  local last = charge.first and charge.last
+  local before = last and last.before + last.n or 0
+  local extended
+  if charge.cost > SMALL then
+    log_add(charge.key, now, log_header(0, before, now) .. struct.pack('>I6', charge.cost))
+  else
+    local width, offset = charge.width, 0
+    local member = log_header(width, before, now)
+    if last and last.width == width and #last.bytes + width <= MEMBER and now - last.base < 256 ^ width then
+      extended, member, offset = last.bytes, last.bytes, now - last.base
+    end
+    for i = 1, charge.cost do
+      if #member + width > MEMBER then
+        log_add(charge.key, now, member)
+        member, offset = log_header(width, before + i - 1, now), 0
+      end
+      member = member .. struct.pack('>I' .. width, offset)
+    end
+    log_add(charge.key, now, member)
+  end
+  if extended then
+    call('ZREM', charge.key, extended)
+  elseif charge.cutoff then
+    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    if charge.voided then
+      local score = '+inf'
+      if charge.first and charge.voids > 0 then
+        local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
+        score = format('%d', NODES + 2 * node)
+      end
+      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+    end
+  end
+  log_expire(charge)
+end
+local function sliding_log_rewrite(charge)
+  log_rebase(charge)
+  log_expire(charge)
+end
+local function sliding_log_report(charge, reply, size)
+  reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
+  reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
+  return size + 4
+end
+algorithms.sliding_log = {
+  arguments = 4,
+  read = sliding_log_read,
+  spend = sliding_log_spend,
+  rewrite = sliding_log_rewrite,
+  report = sliding_log_report,
+}
+local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
+local key, at = 0, 2
+while ARGV[at] do
+  local charges, count, admitted = {}, ARGV[at] + 0, true
+  at = at + 1
+  for i = 1, count do
+    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
+    local charge = algorithm.read(KEYS[key + i], at + 2)
+    charge.algorithm, charge.op = algorithm, op
+    if not charge.fits and (op == 'spend' or op == 'peek') then
+      admitted = false
+    end
+    charges[i] = charge
+    at = at + 2 + algorithm.arguments
+  end
+  key = key + count
+  local outcome, corrupt = size + 1, 0
+  size = size + 2
+  for i = 1, count do
+    local charge = charges[i]
+    local algorithm, op = charge.algorithm, charge.op
+    size = algorithm.report(charge, reply, size)
+    if not (admitted and charge.fits) then
+      if charge.moved then
+        algorithm.rewrite(charge)
+      end
+    elseif op == 'spend' or op == 'shadow_spend' then
+      algorithm.spend(charge)
+      corrupt = corrupt + charge.corrupt
+    end
+  end
+  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+end
+return reply

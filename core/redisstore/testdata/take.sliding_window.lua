@@ -1,0 +1,217 @@
+local call, pcall, format = redis.call, redis.pcall, string.format
+local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+local now, slack
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+  slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
+else
+  now = ARGV[1] + 0
+  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+end
+local function unreadable(reply)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply.err, 0)
+  end
+  return 1
+end
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
+local algorithms = {}
+local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
+local function sliding_window_integer(text)
+  local n = tonumber(text)
+  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+end
+local function sliding_window_scan(charge)
+  local fields = call('HGETALL', charge.key)
+  local counts, all, gone, total = {}, {}, {}, 0
+  for i = 1, #fields, 2 do
+    local name = fields[i]
+    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+      local slot, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
+      if not slot or not n or slot >= SLOTS then
+        return nil
+      end
+      counts[slot] = n
+    end
+  end
+  for number = charge.newest - SLOTS + 1, charge.newest do
+    local n = counts[number % SLOTS]
+    if n and (number + 1) * charge.grain - 1 > charge.cutoff then
+      all[#all + 1] = { number = number, n = n }
+      total = total + n
+    elseif n then
+      gone[#gone + 1] = number
+    end
+  end
+  charge.all, charge.gone, charge.count = all, gone, total
+  return #all > 0 and all[#all].number == charge.newest and all
+end
+local function sliding_window_leaves(charge, number)
+  return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
+end
+local function sliding_window_load(charge)
+  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  if meta.err then
+    unreadable(meta)
+    return false
+  end
+  if not meta[1] then
+    return call('EXISTS', charge.key) == 0
+  end
+  local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
+  local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+    return false
+  end
+  charge.grain, charge.newest, charge.known = grain, newest, true
+  charge.cutoff = math.max(now, newest * grain) - charge.period
+  if (newest + 1) * grain - 1 <= charge.cutoff then
+    return true -- all of it has left
+  end
+  charge.moved = (newest + 1) * grain - 1 > charge.stamp
+  local cost, events = charge.cost, charge.events
+  local excess = total + cost - events
+  if not charge.moved and grain == charge.length and (oldest + 1) * grain - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+    charge.count, charge.oldest = total, oldest
+    charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
+    charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
+    charge.retry = excess > 0 and charge.first or 0
+    return total > 0
+  end
+  local all = sliding_window_scan(charge)
+  if not all or charge.count == 0 then
+    return false
+  end
+  charge.first, charge.last = sliding_window_leaves(charge, all[1].number), sliding_window_leaves(charge, newest)
+  excess = charge.count + cost - events
+  if excess > 0 and cost <= events then
+    for _, sub in ipairs(all) do
+      excess = excess - sub.n
+      if excess <= 0 then
+        charge.retry = sliding_window_leaves(charge, sub.number)
+        break
+      end
+    end
+  end
+  return true
+end
+local function sliding_window_read(key, at, cost)
+  local length = ARGV[at + 3] + 0
+  local current = (now - now % length) / length
+  local charge = {
+    key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
+    current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
+    count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
+    known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
+    oldest = nil, here = nil, -- if not all sub-windows were read
+    all = nil, gone = nil, -- if they were
+  }
+  if not sliding_window_load(charge) then
+    charge.corrupt, charge.known, charge.moved = 1, true, false
+    charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
+  end
+  charge.fits = charge.count + charge.cost <= charge.events
+  return charge
+end
+local function sliding_window_write(charge, cost)
+  local numbers, args, total = {}, {}, 0 -- numbers are ascending, as charge.all is
+  local function put(number, n)
+    if n > 0 and numbers[#numbers] == number then
+      args[#args] = args[#args] + n
+    elseif n > 0 then
+      numbers[#numbers + 1] = number
+      args[#args + 1], args[#args + 2] = number % SLOTS, n
+    end
+    total = total + n
+  end
+  for _, sub in ipairs(charge.all or {}) do
+    local last = math.min((sub.number + 1) * charge.grain - 1, charge.stamp)
+    put((last - last % charge.length) / charge.length, sub.n)
+  end
+  put(charge.current, cost)
+  if charge.known then
+    call('DEL', charge.key)
+  end
+  if total == 0 then
+    return
+  end
+  for i = 1, #args do
+    args[i] = format('%d', args[i])
+  end
+  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
+    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+end
+local function sliding_window_expire(charge)
+  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+end
+local function sliding_window_spend(charge)
+  local key, current, count = charge.key, charge.current, charge.count + charge.cost
+  if charge.oldest then
+    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+  elseif charge.moved or not charge.all or charge.grain ~= charge.length then
+    sliding_window_write(charge, charge.cost)
+  else
+    local all = charge.all
+    local here = all[#all].number == current and all[#all].n or 0
+    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
+      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    for _, number in ipairs(charge.gone) do
+      if number % SLOTS ~= current % SLOTS then
+        call('HDEL', key, format('%d', number % SLOTS))
+      end
+    end
+  end
+  sliding_window_expire(charge)
+end
+local function sliding_window_rewrite(charge)
+  sliding_window_write(charge, 0)
+  sliding_window_expire(charge)
+end
+local function sliding_window_report(charge, reply, size)
+  reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
+  reply[size + 4], reply[size + 5] = charge.last, charge.retry
+  return size + 5
+end
+algorithms.sliding_window = {
+  arguments = 4,
+  read = sliding_window_read,
+  spend = sliding_window_spend,
+  rewrite = sliding_window_rewrite,
+  report = sliding_window_report,
+}
+local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
+local key, at = 0, 2
+while ARGV[at] do
+  local charges, count, admitted = {}, ARGV[at] + 0, true
+  at = at + 1
+  for i = 1, count do
+    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
+    local charge = algorithm.read(KEYS[key + i], at + 2)
+    charge.algorithm, charge.op = algorithm, op
+    if not charge.fits and (op == 'spend' or op == 'peek') then
+      admitted = false
+    end
+    charges[i] = charge
+    at = at + 2 + algorithm.arguments
+  end
+  key = key + count
+  local outcome, corrupt = size + 1, 0
+  size = size + 2
+  for i = 1, count do
+    local charge = charges[i]
+    local algorithm, op = charge.algorithm, charge.op
+    size = algorithm.report(charge, reply, size)
+    if not (admitted and charge.fits) then
+      if charge.moved then
+        algorithm.rewrite(charge)
+      end
+    elseif op == 'spend' or op == 'shadow_spend' then
+      algorithm.spend(charge)
+      corrupt = corrupt + charge.corrupt
+    end
+  end
+  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+end
+return reply
