@@ -17,7 +17,7 @@ import (
 // 64 goroutines: the smallest limit is admitted, and every rule has used just that.
 func TestManyClients(t *testing.T) {
 	t.Parallel()
-	const calls = 40
+	const calls = 20
 	rules := []core.Rule{
 		core.TokenBucket("bucket", core.Per(900, century)),
 		core.SlidingLog("log", core.Per(700, century)),

@@ -39,11 +39,11 @@ func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like 
 func TestClusterGivesBack(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	for _, mode := range modes {
+	for i, mode := range modes {
 		rdb := cluster.Client()
 		for _, rich := range algorithms {
 			for _, poor := range algorithms {
-				for _, cost := range []int{1, 7, 20} {
+				for _, cost := range [][]int{{1, 20}, {7}}[i] {
 					t.Run(fmt.Sprintf("%s/%s and %s/cost %d", mode.name, rich.name, poor.name, cost), func(t *testing.T) {
 						h := harness(rdb, mode.opts...)
 						s := h.Store.(*redisstore.Store)

@@ -18,7 +18,7 @@ import (
 // A denial leaves no trace: nothing to replicate, no TTL made longer.
 func TestKeysOfDenials(t *testing.T) {
 	t.Parallel()
-	const denials = 1000
+	const denials = 100
 	rdb := redistest.NewServer(t).Client()
 	for _, mode := range modes {
 		sets := [][]core.Rule{

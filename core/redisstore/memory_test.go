@@ -128,7 +128,7 @@ func TestMemoryLog(t *testing.T) {
 // An hour in which more than three times as much is asked for as is admitted.
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()
-	const limit, rounds, callers = 100, 1200, 17
+	const limit, rounds, callers = 20, 300, 17
 	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb, redisstore.Pipelined())
 	s := h.Store.(*redisstore.Store)

@@ -13,12 +13,12 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// 3000 slots with the keys of 200 users move to another master under load, with the
+// 1000 slots with the keys of 200 users move to another master under load, with the
 // tool that operators use. What was admitted is what is used, and less than one
 // decision in a thousand fails.
 func TestClusterReshard(t *testing.T) {
 	t.Parallel()
-	const goroutines, users, slots, limit = 8, 200, 3000, 1_000_000
+	const goroutines, users, slots, limit = 4, 200, 1000, 1_000_000
 	cluster := redistest.NewCluster(t)
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestClusterReshard(t *testing.T) {
 			if lost*1000 > calls.Load() {
 				t.Errorf("%d of %d failed, more than one in a thousand", lost, calls.Load())
 			}
-			if calls.Load() < 5000 {
+			if calls.Load() < 1000 {
 				t.Errorf("only %d decisions: the test checks nothing", calls.Load())
 			}
 		})

@@ -44,17 +44,15 @@ func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Ha
 	}
 }
 
+// The suite on a Pipelined store is in TestACL_DocumentedUser.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }
 
-func TestConformancePipelined(t *testing.T) {
-	rdb := redistest.Shared(t).Client()
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
-}
-
 func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.SharedCluster(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness {
 		h := harness(rdb)
