@@ -15,7 +15,6 @@ var allowed = map[string][]string{
 	"core/driver":             {},
 	"core/internal/argument":  {},
 	"core/internal/oracle":    {},
-	"core/internal/reference": {"core/storetest"},
 	"core/internal/testkit":   {"core"},
 	"core/memstore":           {"core/driver", "core/internal/argument"},
 	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
