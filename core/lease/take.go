@@ -73,6 +73,9 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		c := &charges[i]
 		c.Verdict = asked[0].Verdict
 		asked = asked[1:]
+		if c.Verdict.Unknown {
+			continue
+		}
 		if e := grants[i].entry; e != nil {
 			e.remember(c, grants[i].changes, sent, heard)
 		}

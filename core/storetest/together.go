@@ -11,14 +11,13 @@ import (
 func denialTakesNothing(s *subject, a algorithm) {
 	l := s.limiter(a.Rule("small"+a.Name, core.PerMinute(2)), a.Rule("large"+a.Name, core.PerMinute(100)))
 	s.admit(l, "k", 2)
-	before := s.peek(l, "k")
+	before := s.states(l, "k")
 	for range 50 {
 		s.deny(l, "k", 1)
 	}
-	after := s.peek(l, "k")
-	for i := range before.Len() {
-		if after.State(i) != before.State(i) && !sameState(before.State(i), after.State(i)) {
-			s.fail("50 denials turned %+v into %+v", before.State(i), after.State(i))
+	for i, after := range s.states(l, "k") {
+		if !sameState(before[i], after) {
+			s.fail("50 denials turned %+v into %+v", before[i], after)
 		}
 	}
 	s.remain(l, "k", 0, 98)

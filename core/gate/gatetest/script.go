@@ -44,7 +44,7 @@ func (s *script) Take(_ context.Context, charges []driver.Charge) error {
 			state = s.states[c.Rule.Name()]
 		}
 		c.Verdict = driver.Verdict{
-			Rule: c.Rule, Allowed: state.Allowed, Soft: state.Soft, Remaining: state.Remaining,
+			Rule: c.Rule, Allowed: state.Allowed, Unknown: state.Unknown, Soft: state.Soft, Remaining: state.Remaining,
 			RetryAfter: state.RetryAfter, ResetAfter: state.ResetAfter, Window: state.Window, Delay: state.Delay,
 		}
 	}
