@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"core/denycache":          {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":               {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
 	"core/gate/adapter":       {"core", "core/driver", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
-	"core/gate/gatetest":      {"core", "core/driver", "core/memstore", "core/gate", "core/gate/adapter", "keyfunc"},
+	"core/gate/gatetest":      {"core", "core/driver", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "keyfunc"},
 	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
 	"ginlimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
@@ -47,7 +47,7 @@ func goList(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-func TestArrowsPointDown(t *testing.T) {
+func TestImports_Allowed(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(strings.Join(goList(t, "-f", `{{.ImportPath}}|{{join .Imports ","}};`, module+"..."), "")), ";") {
 		path, imports, _ := strings.Cut(line, "|")
 		if path == "" {
@@ -78,7 +78,7 @@ func permitted(may []string, imported string) bool {
 	return false
 }
 
-func TestCoreIsTheStandardLibraryOnly(t *testing.T) {
+func TestImports_CoreStandardLibraryOnly(t *testing.T) {
 	for _, dep := range goList(t, "-deps", module+"core") {
 		first, _, _ := strings.Cut(dep, "/")
 		if dep == "net/http" || strings.Contains(first, ".") && !strings.HasPrefix(dep, module) {

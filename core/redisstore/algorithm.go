@@ -57,9 +57,6 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 	return &algorithms[a]
 }
 
-// takeBucketArguments is how many of the bucketArguments take_bucket.lua has.
-const takeBucketArguments = 5
-
 func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 	k, span := r.Constants(), r.Price(cost)
 	var delay any = "" // a token bucket delays no event

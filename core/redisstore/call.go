@@ -41,7 +41,7 @@ func (c *call) short() bool {
 		return false
 	}
 	charge := &c.charges[0]
-	return charge.Op == driver.Spend && charge.Rule.Algorithm() == driver.TokenBucket && !charge.Rule.Shadow() && charge.Receipt == nil
+	return charge.Op == driver.Spend && charge.Rule.Algorithm().IsBucket() && !charge.Rule.Shadow() && charge.Receipt == nil
 }
 
 // queues says whether c spends from leaky buckets.

@@ -50,7 +50,11 @@ func (e *executor) command(c *call) (*script, []any) {
 	args = append(args, now)
 	s := takeBucket
 	if c.short() {
-		args = append(args, e.arguments.of(&c.charges[0])[:takeBucketArguments]...)
+		own := e.arguments.of(&c.charges[0])
+		if own[len(own)-1] == "" { // not needed by take_bucket.lua
+			own = own[:len(own)-1]
+		}
+		args = append(args, own...)
 	} else {
 		v, set := c.verb(), librarySet(0)
 		if v == take {
@@ -60,7 +64,7 @@ func (e *executor) command(c *call) (*script, []any) {
 			charge := &c.charges[i]
 			l := algorithmOf(charge.Rule.Algorithm()).library
 			set |= 1 << l
-			args = append(args, libraries[l].name, opArgument(charge))
+			args = append(args, libraries[l], opArgument(charge))
 			args = append(args, e.arguments.of(charge)...)
 			if charge.Op == driver.Undo {
 				args = appendReceipt(args, *charge.Receipt, charge.Rule.Constants().Denominator)

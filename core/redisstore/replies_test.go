@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -114,7 +115,7 @@ func mutations(t *testing.T, reply any) []mutation {
 			{"one more", array(append(slices.Clone(elements), ":0\r\n")...)},
 			{"in an array", array(array(elements...))},
 			{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
-			{"the opposite", array(append([]string{integer(3 - reply[0].(int64))}, elements[1:]...)...)},
+			{"the opposite", array(append([]string{elements[0], integer(max(0, 1-reply[1].(int64)))}, elements[2:]...)...)},
 		}
 		for n := range elements {
 			all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
@@ -124,8 +125,8 @@ func mutations(t *testing.T, reply any) []mutation {
 				all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
 			}
 		}
-		for _, verdict := range []int64{0, 3, -1} {
-			all = append(all, mutation{fmt.Sprint("verdict ", verdict), array(append([]string{integer(verdict)}, elements[1:]...)...)})
+		for _, outcome := range []int64{-1, int64(len(elements))} { // no reply has so many corrupt states
+			all = append(all, mutation{fmt.Sprint("outcome ", outcome), array(append([]string{elements[0], integer(outcome)}, elements[2:]...)...)})
 		}
 		return all
 	}
@@ -182,8 +183,8 @@ func TestReplies(t *testing.T) {
 	bucket, uneven := core.TokenBucket("bucket", core.PerDay(1000)), core.TokenBucket("uneven", core.PerDay(7*1009))
 	log := core.SlidingLog("log", core.PerDay(1000))
 	sets := map[string][]core.Rule{"uneven bucket": {uneven}, "log and bucket": {log, bucket}}
-	for _, a := range algorithms {
-		sets[a.name] = []core.Rule{a.rule(a.name, core.Per(1000, century))}
+	for _, a := range testkit.Algorithms {
+		sets[a.Name] = []core.Rule{a.Rule(a.Name, core.Per(1000, century))}
 	}
 	for _, mode := range modes {
 		for name, rules := range sets {
@@ -194,12 +195,12 @@ func TestReplies(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1})
 					t.Cleanup(func() { _ = rdb.Close() })
 					opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-					l := limiter(t, redisstore.New(rdb, opts...), rules...)
-					spend(t, l, "k", 3)
+					l := testkit.Limiter(t, redisstore.New(rdb, opts...), rules...)
+					testkit.Admit(t, l, "k", 3)
 					if spent {
-						spend(t, l, "k", l.Rules()[0].Capacity()-3)
+						testkit.Admit(t, l, "k", l.Rules()[0].Capacity()-3)
 					}
-					ask(t, l, "k", 1)
+					testkit.Ask(t, l, "k", 1)
 					for _, m := range mutations(t, *between.last.Load()) {
 						deceived(t, l, between, m, spent)
 					}
@@ -223,7 +224,7 @@ func TestRepliesUnfinished(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1, ReadTimeout: 4 * impatience})
 			t.Cleanup(func() { _ = rdb.Close() })
 			opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-			l := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+			l := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 			for _, raw := range []string{"*1000000\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*8\r\n:1\r\n:0\r\n", ":1", "*", "$5\r\nx"} {
 				between.lie.Store(raw)
 				d, err := l.Allow(t.Context(), "k")
@@ -247,14 +248,14 @@ func deceived(t *testing.T, l *core.Limiter, between *liar, m mutation, denial b
 			t.Errorf("%s: panic: %v", m.name, p)
 		}
 	}()
-	before := used(t, l, "k")
+	before := testkit.Used(t, l, "k")
 	between.lie.Store(m.raw)
 	d, err := l.Allow(t.Context(), "k")
 	between.lie.Store("")
 	if d.Allowed || !errors.Is(err, core.ErrUnavailable) && !denial {
 		t.Errorf("%s, %q: %+v, %v", m.name, m.raw, d, err)
 	}
-	for i, n := range used(t, l, "k") { // repeated at most as often as a command that did not run
+	for i, n := range testkit.Used(t, l, "k") { // repeated at most as often as a command that did not run
 		if n < before[i] || n > before[i]+4 {
 			t.Errorf("%s, %q: rule %d had used %d, and has used %d", m.name, m.raw, i, before[i], n)
 		}

@@ -47,13 +47,13 @@ func (c *call) decodeIntegers(reply []any) error {
 		}
 		return n
 	}
-	var verdict int64
-	c.time, verdict, c.corrupt = next(), next(), next()
-	if c.time < 0 || verdict != 1 && verdict != 2 || c.corrupt < 0 || c.corrupt > int64(len(c.charges)) {
-		c.corrupt = 0
+	var outcome int64
+	c.time, outcome = next(), next()
+	if c.time < 0 || outcome < 0 || outcome > 1+int64(len(c.charges)) {
 		return errReply
 	}
-	c.admitted = verdict == 1
+	c.admitted = outcome > 0
+	c.corrupt = max(0, outcome-1)
 	for i := range c.charges {
 		var reported [maxReadings]int64
 		for j := range algorithmOf(c.charges[i].Rule.Algorithm()).readings {

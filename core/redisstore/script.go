@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"sync"
 )
@@ -30,17 +31,13 @@ const (
 // A librarySet is a set of libraries: bit i stands for libraries[i].
 type librarySet uint8
 
-// libraries are the algorithms in Lua, by their names in the arguments of scripts, with the
-// files of each.
-var libraries = [...]struct {
-	name   any // a string, boxed once
-	files  []string
-	adjust string // the file that only adjust needs
-}{
-	bucket:        {"bucket", []string{"bucket", "bucket_charge"}, "bucket_adjust"},
-	fixedWindow:   {"fixed_window", []string{"fixed_window"}, "fixed_window_adjust"},
-	slidingWindow: {"sliding_window", []string{"sliding_window"}, "sliding_window_adjust"},
-	slidingLog:    {"sliding_log", []string{"sliding_log"}, "sliding_log_adjust"},
+// libraries are the algorithms in Lua, by their names in the arguments of scripts. Library
+// "x" is the files x.lua, for take x_take.lua, and for adjust x_adjust.lua.
+var libraries = [...]any{ // strings, boxed once
+	bucket:        "bucket",
+	fixedWindow:   "fixed_window",
+	slidingWindow: "sliding_window",
+	slidingLog:    "sliding_log",
 }
 
 // A library is an index of libraries.
@@ -76,13 +73,9 @@ func scriptFor(v verb, set librarySet) *script {
 
 func scriptFiles(v verb, set librarySet) []string {
 	files := []string{"clock", "algorithms"}
-	for i, l := range libraries {
-		if set&(1<<i) == 0 {
-			continue
-		}
-		files = append(files, l.files...)
-		if v == adjust {
-			files = append(files, l.adjust)
+	for i, name := range libraries {
+		if set&(1<<i) != 0 {
+			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))
 		}
 	}
 	return append(files, string(v))

@@ -71,7 +71,7 @@ func sameRuleTwice(s *subject, a algorithm) {
 
 func concurrency(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerHour(1000)), a.Rule("wide"+a.Name, core.PerHour(5000)))
-	admitted := s.hammer(64, 100, func(int) (core.Decision, error) { return l.Allow(context.Background(), "k") })
+	admitted := s.hammer(64, 25, func(int) (core.Decision, error) { return l.Allow(context.Background(), "k") })
 	if admitted != 1000 {
 		s.fail("%d were admitted, want 1000", admitted)
 	}

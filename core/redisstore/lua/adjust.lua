@@ -7,29 +7,17 @@
 -- bucket that was used before it (us, fraction), and its age by the clock of the caller (us),
 -- which is more than the time since then if the server's clock has stepped back
 --
--- Returns  now (us), 1, how many unreadable states were replaced, and the reading of each
---          charge: that of the state before a reset or the debit of a bucket, otherwise that
---          of the state after the op for a cost of 1
+-- Returns  now (us), 1 more than the number of unreadable states that a debit has replaced,
+--          and the reading of each charge: that of the state before a reset or the debit of a
+--          bucket, otherwise that of the state after the op for a cost of 1
 
-local RECEIPT = 4 -- arguments
-
-local reply, size, at, corrupt = { now, 1, 0, nil, nil, nil, nil, nil }, 3, 2, 0 -- nil makes room
+local at = 2
+reply[2] = 1
 for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local charge, arguments = algorithm.read(KEYS[i], at + 2), at + 2
-  at = arguments + algorithm.arguments
+  local op = ARGV[at + 1]
+  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
   if op == 'reset' then
-    call('DEL', KEYS[i])
-  elseif op == 'undo' then
-    charge = algorithm.undo(charge, arguments, at)
-    at = at + RECEIPT
-  else
-    if op == 'debit' then
-      corrupt = corrupt + charge.corrupt
-    end
-    charge = algorithm[op](charge, arguments)
+    redis.call('DEL', KEYS[i])
   end
-  size = algorithm.report(charge, reply, size)
 end
-reply[3] = corrupt
 return reply

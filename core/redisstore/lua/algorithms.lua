@@ -1,22 +1,10 @@
--- algorithms: the functions of the algorithms of a script, by the name of the algorithm.
+-- algorithms: the functions of take.lua or adjust.lua for the algorithms of a script, by the
+-- name of the algorithm, and the reply, to which they append readings.
 --
--- arguments                    how many arguments of the script a charge has
--- read(key, at)                returns a charge of the key, whose arguments begin at ARGV[at],
---                              from the state in Redis. take.lua and adjust.lua use its fields
---                              fits (its cost is within the limit), moved (the state has to be
---                              written again if nothing is spent, because the clock stepped
---                              back) and corrupt (1 if the state is unreadable, otherwise 0)
--- spend(charge)                writes the state with the cost added
--- rewrite(charge)              writes the state of a charge that moved
--- report(charge, reply, size)  appends the reading to the reply, and returns its new size
---
--- Files whose names end with _adjust add the functions for adjust.lua. They return the charge
--- to report.
---
--- debit(charge, at)            adds the cost even if it does not fit
--- credit(charge, at)           frees as much of the cost as is used
--- undo(charge, at, receipt)    frees as much of the cost as still counts of the charge whose
---                              receipt begins at ARGV[receipt]
+-- take(key, at, op, decide)  takes a charge of the key, whose arguments begin at ARGV[at]: reads
+--                            the state, appends the reading, and calls decide; see take.lua
+-- adjust(key, at, op)        adjusts a charge, and appends the reading. Returns the index of
+--                            the argument after those of the charge; see adjust.lua
 
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room

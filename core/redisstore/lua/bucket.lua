@@ -1,22 +1,25 @@
 -- bucket: the state of a token bucket or leaky bucket, which refills or drains continuously
 -- (GCRA, ITU-T I.371).
 --
--- State  a string: the time at which the bucket is full again (of a leaky bucket: empty),
---        "<us>" or, if it is not a whole microsecond, "<us> <fraction>", in parts of den. A
---        bucket in debt, of which more is used than it holds, also has the time at which
---        that was so: "<us> <fraction> <us>".
--- TTL    until the bucket is full
+-- State      a string: the time at which the bucket is full again (of a leaky bucket: empty),
+--            "<us>" or, if it is not a whole microsecond, "<us> <fraction>", in parts of den.
+--            A bucket in debt, of which more is used than it holds, also has the time at
+--            which that was so: "<us> <fraction> <us>".
+-- Arguments  cost (us, fraction), full (us, fraction), den; for a leaky bucket, how long the
+--            event may be delayed (us), for a token bucket an empty string or nothing
+-- Reading    used (us, fraction)
+-- TTL        until the bucket is full
 --
 -- A span is a number of microseconds and a fraction: used and fraction are the part of the
 -- bucket that is in use, as the time that it takes to refill; full and full_fraction are the
 -- whole bucket. den parts are one microsecond.
 
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
-
 -- Returns used and fraction; moved, which is true if the state has to be written again even
 -- if nothing is spent, because the clock stepped back; and how many states are unreadable.
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -47,22 +50,28 @@ local function bucket_read(key, full, full_fraction, den)
   return used, fraction, false, 0
 end
 
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+-- Returns what is used after the cost whose arguments begin at ARGV[at], and whether it fits:
+-- the bucket holds it, and an event of a leaky bucket is not delayed for too long.
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end

@@ -1,63 +1,65 @@
--- bucket_adjust: debit, credit and undo of a token bucket or leaky bucket.
+-- bucket_adjust: a token bucket or leaky bucket as a charge of adjust.lua.
 --
--- Receipt  time of the charge (us), used before it (us, fraction), age of the charge by the
---          clock of the caller (us)
+-- Reading  used (us, fraction); before a debit, because its receipt says so
 
--- Frees back of the bucket. The charge then describes the new state.
-local function bucket_free(charge, back, back_fraction)
-  local used, fraction = charge.used - back, charge.fraction - back_fraction
-  if fraction < 0 then
-    used, fraction = used - 1, fraction + charge.den
+function algorithms.bucket(key, arguments, op)
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local back, back_fraction = ARGV[arguments] + 0, ARGV[arguments + 1] + 0
+  local full, full_fraction, den = ARGV[arguments + 2] + 0, ARGV[arguments + 3] + 0, ARGV[arguments + 4] + 0
+  local used, fraction, _, corrupt = bucket_read(key, full, full_fraction, den)
+  local at = arguments + 6
+
+  if op == 'debit' then
+    reply[2] = reply[2] + corrupt
+    local after, after_fraction = bucket_fits(used, fraction, arguments, full, full_fraction, den)
+    if after >= HORIZON then
+      after, after_fraction = HORIZON, 0
+    end
+    bucket_write(key, after, after_fraction, full, full_fraction)
   end
-  if used < 0 or used == 0 and fraction == 0 then
-    call('DEL', charge.key)
-    used, fraction = 0, 0
-  else
-    bucket_write(charge.key, used, fraction, charge.full, charge.full_fraction)
+
+  local free = op == 'credit'
+  if op == 'undo' then
+    local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    at = at + 4
+    free = true
+    if ARGV[arguments + 5] ~= '' then
+      -- Later events of a leaky bucket know their departure times. A place in the queue can
+      -- only be freed while it is the last.
+      local last, last_fraction = time + before + back, before_fraction + back_fraction
+      if last_fraction >= den then
+        last, last_fraction = last + 1, last_fraction - den
+      end
+      free = now + used == last and fraction == last_fraction
+    end
+    -- Without the charge, the bucket would have become full earlier and stopped refilling. The
+    -- refill since that moment is not freed.
+    local idle, idle_fraction = math.max(now - time, age) - before, -before_fraction
+    if idle_fraction < 0 then
+      idle, idle_fraction = idle - 1, idle_fraction + den
+    end
+    if idle >= 0 then
+      back, back_fraction = back - idle, back_fraction - idle_fraction
+      if back_fraction < 0 then
+        back, back_fraction = back - 1, back_fraction + den
+      end
+    end
+    free = free and back >= 0
   end
-  charge.used, charge.fraction = used, fraction
-end
 
--- The charge describes the state before the debit, because its receipt does.
-function algorithms.bucket.debit(charge)
-  local after, after_fraction = charge.after, charge.after_fraction
-  if after >= HORIZON then
-    after, after_fraction = HORIZON, 0
-  end
-  bucket_write(charge.key, after, after_fraction, charge.full, charge.full_fraction)
-  return charge
-end
-
-function algorithms.bucket.credit(charge, at)
-  bucket_free(charge, ARGV[at] + 0, ARGV[at + 1] + 0)
-  return charge
-end
-
-function algorithms.bucket.undo(charge, at, receipt)
-  local back, back_fraction, den = ARGV[at] + 0, ARGV[at + 1] + 0, charge.den
-  local time, before, before_fraction = ARGV[receipt] + 0, ARGV[receipt + 1] + 0, ARGV[receipt + 2] + 0
-  if ARGV[at + 5] ~= '' then
-    -- Later events of a leaky bucket know their departure times. A place in the queue can
-    -- only be freed while it is the last.
-    local us, fraction = bucket_add(time + before, before_fraction, back, back_fraction, den)
-    if now + charge.used ~= us or charge.fraction ~= fraction then
-      return charge
+  if free then
+    used, fraction = used - back, fraction - back_fraction
+    if fraction < 0 then
+      used, fraction = used - 1, fraction + den
+    end
+    if used < 0 or used == 0 and fraction == 0 then
+      redis.call('DEL', key)
+      used, fraction = 0, 0
+    else
+      bucket_write(key, used, fraction, full, full_fraction)
     end
   end
-  -- Without the charge, the bucket would have become full earlier and stopped refilling. The
-  -- refill since that moment is not freed.
-  local idle, fraction = math.max(now - time, ARGV[receipt + 3] + 0) - before, -before_fraction
-  if fraction < 0 then
-    idle, fraction = idle - 1, fraction + den
-  end
-  if idle >= 0 then
-    back, back_fraction = back - idle, back_fraction - fraction
-    if back_fraction < 0 then
-      back, back_fraction = back - 1, back_fraction + den
-    end
-  end
-  if back >= 0 then
-    bucket_free(charge, back, back_fraction)
-  end
-  return charge
+  local size = #reply
+  reply[size + 1], reply[size + 2] = used, fraction
+  return at
 end

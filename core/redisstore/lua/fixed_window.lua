@@ -6,53 +6,29 @@
 -- Reading    count; how long the window still lasts (us)
 -- TTL        until the window ends
 
-local function fixed_window_write(charge, count)
-  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
-  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
-end
-
-local function fixed_window_read(key, at)
-  local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  local window = now - now % period
-  local count, moved, corrupt = 0, false, 0
-  local value = pcall('GET', key)
-  if value then
-    local start, n
-    if type(value) == 'string' and (#value == 12 or #value == 14) then
-      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
-    end
-    -- Text is a start above 2^53.
-    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
-      corrupt = unreadable(value)
-    elseif start > now then
-      count, moved = n, n > 0 -- the clock stepped back
-    elseif start >= window then
-      count = n
-    end
+-- Returns count; moved, which is true if the state has to be written again even if no event
+-- is counted, because the clock stepped back; and how many states are unreadable.
+local function fixed_window_read(key, window)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local value = redis.pcall('GET', key)
+  if not value then
+    return 0, false, 0
   end
-  return {
-    key = key, cost = cost, period = period, start = window, left = window + period - now,
-    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
-  }
+  local start, count
+  if type(value) == 'string' and (#value == 12 or #value == 14) then
+    start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+  end
+  -- Text is a start above 2^53.
+  if not start or start > MAX_INTEGER or count > MAX_INTEGER then
+    return 0, false, unreadable(value)
+  end
+  if start > now then -- the clock stepped back
+    return count, count > 0, 0
+  end
+  return start >= window and count or 0, false, 0
 end
 
-local function fixed_window_spend(charge)
-  fixed_window_write(charge, charge.count + charge.cost)
+local function fixed_window_write(key, window, left, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', window, count)
+  redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), value)
 end
-
-local function fixed_window_rewrite(charge)
-  fixed_window_write(charge, charge.count)
-end
-
-local function fixed_window_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.count, charge.left
-  return size + 2
-end
-
-algorithms.fixed_window = {
-  arguments = 3,
-  read = fixed_window_read,
-  spend = fixed_window_spend,
-  rewrite = fixed_window_rewrite,
-  report = fixed_window_report,
-}

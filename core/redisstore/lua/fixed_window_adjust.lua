@@ -1,27 +1,36 @@
--- fixed_window_adjust: debit, credit and undo of a fixed window.
+-- fixed_window_adjust: a fixed window as a charge of adjust.lua.
 
-function algorithms.fixed_window.debit(charge)
-  charge.count = math.max(charge.count, math.min(charge.count + charge.cost, MAX_COUNT))
-  fixed_window_write(charge, charge.count)
-  return charge
-end
+function algorithms.fixed_window(key, at, op)
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1
+  local cost, period = ARGV[at] + 0, ARGV[at + 2] + 0
+  local window = now - now % period
+  local left = window + period - now
+  local count, _, corrupt = fixed_window_read(key, window)
+  at = at + 3
 
-function algorithms.fixed_window.credit(charge)
-  charge.count = math.max(0, charge.count - charge.cost)
-  if charge.count == 0 then
-    call('DEL', charge.key)
-  else
-    fixed_window_write(charge, charge.count)
+  if op == 'debit' then
+    reply[2] = reply[2] + corrupt
+    count = math.max(count, math.min(count + cost, MAX_COUNT))
+    fixed_window_write(key, window, left, count)
   end
-  return charge
-end
 
-function algorithms.fixed_window.undo(charge, _, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local same_window = time - time % charge.period == charge.start
-  local stepped_back = now - time < age
-  if same_window and not stepped_back then
-    return algorithms.fixed_window.credit(charge)
+  local free = op == 'credit'
+  if op == 'undo' then
+    local time, age = ARGV[at] + 0, ARGV[at + 3] + 0
+    at = at + 4
+    local stepped_back = now - time < age
+    free = time - time % period == window and not stepped_back
   end
-  return charge
+
+  if free then
+    count = math.max(0, count - cost)
+    if count == 0 then
+      redis.call('DEL', key)
+    else
+      fixed_window_write(key, window, left, count)
+    end
+  end
+  local size = #reply
+  reply[size + 1], reply[size + 2] = count, left
+  return at
 end

@@ -29,7 +29,8 @@
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
-local NODES = MAX_INTEGER + 1 -- above every time
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+local NODES = 9007199254740992 -- 2^53, above every time
 
 -- Returns a member in parts, a chunk: before, the number of its first event, n, the number of
 -- its events, width and base of its offsets, and the member itself. Nil if it is unreadable.
@@ -78,8 +79,8 @@ local function log_voids(charge, number)
   local sum, lowest = 0, 1
   while charge.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
       end
@@ -94,10 +95,10 @@ end
 -- rank of its member, by bisection.
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
   while low <= high do
     local rank = math.floor((low + high) / 2)
-    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
     local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
     if middle and before < number then
       chunk, left, at, low = middle, number - before, rank, rank + 1
@@ -114,7 +115,7 @@ end
 -- voided, whether there are nodes; voids, the void numbers from the end of first on; count.
 -- Returns false if the state is unreadable.
 local function log_load(charge)
-  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
     unreadable(newest)
     return false
@@ -125,7 +126,7 @@ local function log_load(charge)
   charge.newest = newest[2] + 0
   if charge.newest > NODES then
     charge.voided = true
-    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
@@ -141,7 +142,7 @@ local function log_load(charge)
   if charge.newest <= charge.cutoff then
     return true
   end
-  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and charge.last or log_open(first)
   if not chunk then
     return false
@@ -165,7 +166,6 @@ local function sliding_log_read(key, at, cost)
   end
   local first, period = charge.first, charge.period
   local excess = charge.count + charge.cost - charge.events
-  charge.fits = excess <= 0
   if first then
     charge.moved = charge.newest > now
     charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
@@ -182,11 +182,11 @@ local function sliding_log_read(key, at, cost)
 end
 
 local function log_add(key, time, member)
-  call('ZADD', key, format('%d', time), member)
+  redis.call('ZADD', key, string.format('%d', time), member)
 end
 
 local function log_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
 end
 
 local function log_header(width, before, base)
@@ -195,8 +195,8 @@ end
 
 -- Writes the whole window again, with the events after now moved to now.
 local function log_rebase(charge)
-  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
-  call('DEL', charge.key)
+  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
+  redis.call('DEL', charge.key)
   local number, late = 0, 0
   charge.first, charge.last = nil, nil
   local function put(member)
@@ -229,7 +229,7 @@ end
 -- only the first write of a script.
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
     log_rebase(charge)
   end
@@ -254,36 +254,23 @@ local function sliding_log_spend(charge)
     log_add(charge.key, now, member)
   end
   if extended then
-    call('ZREM', charge.key, extended)
+    redis.call('ZREM', charge.key, extended)
   elseif charge.cutoff then
-    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
     if charge.voided then
       local score = '+inf'
       if charge.first and charge.voids > 0 then
         local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = format('%d', NODES + 2 * node)
+        score = string.format('%d', NODES + 2 * node)
       end
-      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
     end
   end
   log_expire(charge)
 end
 
-local function sliding_log_rewrite(charge)
-  log_rebase(charge)
-  log_expire(charge)
-end
-
-local function sliding_log_report(charge, reply, size)
+local function sliding_log_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
   reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-  return size + 4
 end
-
-algorithms.sliding_log = {
-  arguments = 4,
-  read = sliding_log_read,
-  spend = sliding_log_spend,
-  rewrite = sliding_log_rewrite,
-  report = sliding_log_report,
-}

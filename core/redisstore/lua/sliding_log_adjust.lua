@@ -1,4 +1,4 @@
--- sliding_log_adjust: debit, credit and undo of a sliding log.
+-- sliding_log_adjust: a sliding log as a charge of adjust.lua.
 
 -- Returns the node of the block that ends with the numbers below the given one.
 local function log_block(number)
@@ -6,7 +6,7 @@ local function log_block(number)
 end
 
 local function log_at(key, rank)
-  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
+  return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
 end
 
 -- Returns a chunk with another number.
@@ -26,11 +26,11 @@ end
 -- Removes the events that have left the window. They must not return when the newest event
 -- is removed.
 local function log_trim(charge)
-  call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+  redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
   local first, left = charge.first, charge.left
   if left > 0 then
     local rest = log_number(log_slice(first, left + 1, first.n), first.before + left)
-    call('ZREM', charge.key, first.bytes)
+    redis.call('ZREM', charge.key, first.bytes)
     log_add(charge.key, log_time(rest, rest.n), rest.bytes)
     charge.first, charge.left = rest, 0
     charge.last = charge.last == first and rest or charge.last
@@ -43,15 +43,15 @@ local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       local sum = change((node + lowest - 1) * BLOCK)
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
-        call('ZREM', charge.key, member)
+        redis.call('ZREM', charge.key, member)
       end
       if sum > 0 then
-        call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
+        redis.call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
       end
       node = node - lowest
     end
@@ -75,7 +75,7 @@ local function log_remove_newest(charge, n)
     chunk, kept, rank = log_find(charge, charge.count - n)
   end
   if not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   local last, prior = log_slice(chunk, 1, kept), log_at(charge.key, rank - 1)
@@ -89,10 +89,10 @@ local function log_remove_newest(charge, n)
     log_change(charge, node, function(past)
       return log_voids(charge, past + 1) - voids
     end)
-    call('ZREMRANGEBYSCORE', charge.key, format('%d', NODES + 2 * node), '+inf')
+    redis.call('ZREMRANGEBYSCORE', charge.key, string.format('%d', NODES + 2 * node), '+inf')
   end
-  local newest = call('ZRANK', charge.key, charge.last.bytes)
-  call('ZREMRANGEBYRANK', charge.key, rank, newest)
+  local newest = redis.call('ZRANK', charge.key, charge.last.bytes)
+  redis.call('ZREMRANGEBYRANK', charge.key, rank, newest)
   log_add(charge.key, log_time(last, kept), last.bytes)
 end
 
@@ -126,11 +126,11 @@ local function log_remove_at(charge, n, time)
     return
   end
   log_trim(charge)
-  local found = log_open(call('ZRANGEBYSCORE', charge.key, format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
+  local found = log_open(redis.call('ZRANGEBYSCORE', charge.key, string.format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
   if not found or log_until(found, time - 1) == log_until(found, time) then
     return
   end
-  local node, from = log_block(found.before + found.n), call('ZRANK', charge.key, found.bytes)
+  local node, from = log_block(found.before + found.n), redis.call('ZRANK', charge.key, found.bytes)
   local rank = from
   local prior = log_at(charge.key, rank - 1)
   while prior and log_block(prior.before + prior.n) == node do
@@ -188,7 +188,7 @@ local function log_remove_at(charge, n, time)
     if new[chunk.bytes] then
       new[chunk.bytes] = false
     else
-      call('ZREM', charge.key, chunk.bytes)
+      redis.call('ZREM', charge.key, chunk.bytes)
     end
   end
   for _, chunk in ipairs(list) do
@@ -198,7 +198,7 @@ local function log_remove_at(charge, n, time)
   end
   last = list[#list] or prior
   if not last and not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   gap(last, chunk, 1)
@@ -211,26 +211,29 @@ local function log_remove_at(charge, n, time)
   end
 end
 
-function algorithms.sliding_log.debit(charge, at)
-  charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-  if charge.cost > 0 then
-    sliding_log_spend(charge)
+function algorithms.sliding_log(key, at, op)
+  local charge, receipt, after = sliding_log_read(key, at), at + 4, at + 4
+  if op == 'debit' then
+    reply[2] = reply[2] + charge.corrupt
+    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
+    if charge.cost > 0 then
+      sliding_log_spend(charge)
+    end
+  elseif op == 'credit' then
+    log_remove_newest(charge, charge.cost)
+    log_expire(charge) -- the key may have been deleted and written again
+  elseif op == 'undo' then
+    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
+    after = receipt + 4
+    local stepped_back = now - time < age
+    if not stepped_back then
+      log_remove_at(charge, charge.cost, time)
+    end
+    log_expire(charge)
   end
-  return sliding_log_read(charge.key, at, 1)
-end
-
-function algorithms.sliding_log.credit(charge, at)
-  log_remove_newest(charge, charge.cost)
-  log_expire(charge) -- the key may have been deleted and written again
-  return sliding_log_read(charge.key, at, 1)
-end
-
-function algorithms.sliding_log.undo(charge, at, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local stepped_back = now - time < age
-  if not stepped_back then
-    log_remove_at(charge, charge.cost, time)
+  if op ~= 'reset' then
+    charge = sliding_log_read(key, at, 1)
   end
-  log_expire(charge)
-  return sliding_log_read(charge.key, at, 1)
+  sliding_log_report(charge)
+  return after
 end

@@ -19,14 +19,14 @@ local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 
 -- Reads all sub-windows. Sets charge.all, those that have not left, oldest first, charge.gone,
 -- the numbers of the others, and charge.count. Returns charge.all, or false or nil if the
 -- state is unreadable.
 local function sliding_window_scan(charge)
-  local fields = call('HGETALL', charge.key)
+  local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
@@ -58,17 +58,17 @@ end
 
 -- Fills in the charge from the state. Returns false or nil if the state is unreadable.
 local function sliding_window_load(charge)
-  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
     unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', charge.key) == 0
+    return redis.call('EXISTS', charge.key) == 0
   end
   local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   charge.grain, charge.newest, charge.known = grain, newest, true
@@ -122,7 +122,6 @@ local function sliding_window_read(key, at, cost)
     charge.corrupt, charge.known, charge.moved = 1, true, false
     charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  charge.fits = charge.count + charge.cost <= charge.events
   return charge
 end
 
@@ -145,58 +144,45 @@ local function sliding_window_write(charge, cost)
   end
   put(charge.current, cost)
   if charge.known then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   end
   if total == 0 then
     return
   end
   for i = 1, #args do
-    args[i] = format('%d', args[i])
+    args[i] = string.format('%d', args[i])
   end
-  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
-    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+    'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 
 local function sliding_window_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 
 local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
-    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+    redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
   elseif charge.moved or not charge.all or charge.grain ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
       if number % SLOTS ~= current % SLOTS then
-        call('HDEL', key, format('%d', number % SLOTS))
+        redis.call('HDEL', key, string.format('%d', number % SLOTS))
       end
     end
   end
   sliding_window_expire(charge)
 end
 
-local function sliding_window_rewrite(charge)
-  sliding_window_write(charge, 0)
-  sliding_window_expire(charge)
-end
-
-local function sliding_window_report(charge, reply, size)
+local function sliding_window_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
   reply[size + 4], reply[size + 5] = charge.last, charge.retry
-  return size + 5
 end
-
-algorithms.sliding_window = {
-  arguments = 4,
-  read = sliding_window_read,
-  spend = sliding_window_spend,
-  rewrite = sliding_window_rewrite,
-  report = sliding_window_report,
-}

@@ -10,42 +10,42 @@
 --   shadow_spend  the charge is applied if the decision is admitted and the charge fits
 --   shadow_peek   the charge is only reported
 --
--- Returns  now (us) and, for each decision, 1 if it is admitted or 2 if it is denied, how many
---          unreadable states it has replaced, and the reading of each charge, which is that
---          of the state before the decision
+-- Returns  now (us) and, for each decision, 0 if it is denied, or if it is admitted 1 more than
+--          the number of unreadable states that it has replaced, and the reading of each
+--          charge, which is that of the state before the decision
 
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+
+-- Reads the charges of the decision after this one, whose arguments begin at ARGV[index]. Then
+-- the outcome is known. Returns 'spend' if this charge is to be applied and 'rewrite' if its
+-- state has to be written again, because the clock stepped back. fits says whether the cost
+-- of this charge is within the limit, moved whether the clock stepped back, and corrupt is 1
+-- if the state was unreadable and otherwise 0.
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
+end
+
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,11 +13,12 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -47,178 +46,142 @@ local function bucket_read(key, full, full_fraction, den)
   end
   return used, fraction, false, 0
 end
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
-local function bucket_charge_read(key, at)
-  local full, full_fraction, den = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
-  local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-  local after, after_fraction = bucket_add(used, fraction, ARGV[at], ARGV[at + 1], den)
-  local fits = after < full or after == full and after_fraction <= full_fraction
-  local max_delay = ARGV[at + 5]
-  if max_delay ~= '' and (used > max_delay + 0 or used == max_delay + 0 and fraction > 0) then
-    fits = false
+function algorithms.bucket(key, arguments, op)
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local back, back_fraction = ARGV[arguments] + 0, ARGV[arguments + 1] + 0
+  local full, full_fraction, den = ARGV[arguments + 2] + 0, ARGV[arguments + 3] + 0, ARGV[arguments + 4] + 0
+  local used, fraction, _, corrupt = bucket_read(key, full, full_fraction, den)
+  local at = arguments + 6
+  if op == 'debit' then
+    reply[2] = reply[2] + corrupt
+    local after, after_fraction = bucket_fits(used, fraction, arguments, full, full_fraction, den)
+    if after >= HORIZON then
+      after, after_fraction = HORIZON, 0
+    end
+    bucket_write(key, after, after_fraction, full, full_fraction)
   end
-  return {
-    key = key, used = used, fraction = fraction, moved = moved, corrupt = corrupt, fits = fits,
-    after = after, after_fraction = after_fraction, full = full, full_fraction = full_fraction, den = den,
-  }
-end
-local function bucket_charge_spend(charge)
-  bucket_write(charge.key, charge.after, charge.after_fraction, charge.full, charge.full_fraction)
-end
-local function bucket_charge_rewrite(charge)
-  bucket_write(charge.key, charge.used, charge.fraction, charge.full, charge.full_fraction)
-end
-local function bucket_charge_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.used, charge.fraction
-  return size + 2
-end
-algorithms.bucket = {
-  arguments = 6,
-  read = bucket_charge_read,
-  spend = bucket_charge_spend,
-  rewrite = bucket_charge_rewrite,
-  report = bucket_charge_report,
-}
-local function bucket_free(charge, back, back_fraction)
-  local used, fraction = charge.used - back, charge.fraction - back_fraction
-  if fraction < 0 then
-    used, fraction = used - 1, fraction + charge.den
+  local free = op == 'credit'
+  if op == 'undo' then
+    local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    at = at + 4
+    free = true
+    if ARGV[arguments + 5] ~= '' then
+      local last, last_fraction = time + before + back, before_fraction + back_fraction
+      if last_fraction >= den then
+        last, last_fraction = last + 1, last_fraction - den
+      end
+      free = now + used == last and fraction == last_fraction
+    end
+    local idle, idle_fraction = math.max(now - time, age) - before, -before_fraction
+    if idle_fraction < 0 then
+      idle, idle_fraction = idle - 1, idle_fraction + den
+    end
+    if idle >= 0 then
+      back, back_fraction = back - idle, back_fraction - idle_fraction
+      if back_fraction < 0 then
+        back, back_fraction = back - 1, back_fraction + den
+      end
+    end
+    free = free and back >= 0
   end
-  if used < 0 or used == 0 and fraction == 0 then
-    call('DEL', charge.key)
-    used, fraction = 0, 0
-  else
-    bucket_write(charge.key, used, fraction, charge.full, charge.full_fraction)
-  end
-  charge.used, charge.fraction = used, fraction
-end
-function algorithms.bucket.debit(charge)
-  local after, after_fraction = charge.after, charge.after_fraction
-  if after >= HORIZON then
-    after, after_fraction = HORIZON, 0
-  end
-  bucket_write(charge.key, after, after_fraction, charge.full, charge.full_fraction)
-  return charge
-end
-function algorithms.bucket.credit(charge, at)
-  bucket_free(charge, ARGV[at] + 0, ARGV[at + 1] + 0)
-  return charge
-end
-function algorithms.bucket.undo(charge, at, receipt)
-  local back, back_fraction, den = ARGV[at] + 0, ARGV[at + 1] + 0, charge.den
-  local time, before, before_fraction = ARGV[receipt] + 0, ARGV[receipt + 1] + 0, ARGV[receipt + 2] + 0
-  if ARGV[at + 5] ~= '' then
-    local us, fraction = bucket_add(time + before, before_fraction, back, back_fraction, den)
-    if now + charge.used ~= us or charge.fraction ~= fraction then
-      return charge
+  if free then
+    used, fraction = used - back, fraction - back_fraction
+    if fraction < 0 then
+      used, fraction = used - 1, fraction + den
+    end
+    if used < 0 or used == 0 and fraction == 0 then
+      redis.call('DEL', key)
+      used, fraction = 0, 0
+    else
+      bucket_write(key, used, fraction, full, full_fraction)
     end
   end
-  local idle, fraction = math.max(now - time, ARGV[receipt + 3] + 0) - before, -before_fraction
-  if fraction < 0 then
-    idle, fraction = idle - 1, fraction + den
-  end
-  if idle >= 0 then
-    back, back_fraction = back - idle, back_fraction - fraction
-    if back_fraction < 0 then
-      back, back_fraction = back - 1, back_fraction + den
-    end
-  end
-  if back >= 0 then
-    bucket_free(charge, back, back_fraction)
-  end
-  return charge
+  local size = #reply
+  reply[size + 1], reply[size + 2] = used, fraction
+  return at
 end
-local function fixed_window_write(charge, count)
-  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
-  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
+local function fixed_window_read(key, window)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local value = redis.pcall('GET', key)
+  if not value then
+    return 0, false, 0
+  end
+  local start, count
+  if type(value) == 'string' and (#value == 12 or #value == 14) then
+    start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+  end
+  if not start or start > MAX_INTEGER or count > MAX_INTEGER then
+    return 0, false, unreadable(value)
+  end
+  if start > now then -- the clock stepped back
+    return count, count > 0, 0
+  end
+  return start >= window and count or 0, false, 0
 end
-local function fixed_window_read(key, at)
-  local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+local function fixed_window_write(key, window, left, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', window, count)
+  redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), value)
+end
+function algorithms.fixed_window(key, at, op)
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1
+  local cost, period = ARGV[at] + 0, ARGV[at + 2] + 0
   local window = now - now % period
-  local count, moved, corrupt = 0, false, 0
-  local value = pcall('GET', key)
-  if value then
-    local start, n
-    if type(value) == 'string' and (#value == 12 or #value == 14) then
-      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+  local left = window + period - now
+  local count, _, corrupt = fixed_window_read(key, window)
+  at = at + 3
+  if op == 'debit' then
+    reply[2] = reply[2] + corrupt
+    count = math.max(count, math.min(count + cost, MAX_COUNT))
+    fixed_window_write(key, window, left, count)
+  end
+  local free = op == 'credit'
+  if op == 'undo' then
+    local time, age = ARGV[at] + 0, ARGV[at + 3] + 0
+    at = at + 4
+    local stepped_back = now - time < age
+    free = time - time % period == window and not stepped_back
+  end
+  if free then
+    count = math.max(0, count - cost)
+    if count == 0 then
+      redis.call('DEL', key)
+    else
+      fixed_window_write(key, window, left, count)
     end
-    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
-      corrupt = unreadable(value)
-    elseif start > now then
-      count, moved = n, n > 0 -- the clock stepped back
-    elseif start >= window then
-      count = n
-    end
   end
-  return {
-    key = key, cost = cost, period = period, start = window, left = window + period - now,
-    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
-  }
-end
-local function fixed_window_spend(charge)
-  fixed_window_write(charge, charge.count + charge.cost)
-end
-local function fixed_window_rewrite(charge)
-  fixed_window_write(charge, charge.count)
-end
-local function fixed_window_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.count, charge.left
-  return size + 2
-end
-algorithms.fixed_window = {
-  arguments = 3,
-  read = fixed_window_read,
-  spend = fixed_window_spend,
-  rewrite = fixed_window_rewrite,
-  report = fixed_window_report,
-}
-function algorithms.fixed_window.debit(charge)
-  charge.count = math.max(charge.count, math.min(charge.count + charge.cost, MAX_COUNT))
-  fixed_window_write(charge, charge.count)
-  return charge
-end
-function algorithms.fixed_window.credit(charge)
-  charge.count = math.max(0, charge.count - charge.cost)
-  if charge.count == 0 then
-    call('DEL', charge.key)
-  else
-    fixed_window_write(charge, charge.count)
-  end
-  return charge
-end
-function algorithms.fixed_window.undo(charge, _, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local same_window = time - time % charge.period == charge.start
-  local stepped_back = now - time < age
-  if same_window and not stepped_back then
-    return algorithms.fixed_window.credit(charge)
-  end
-  return charge
+  local size = #reply
+  reply[size + 1], reply[size + 2] = count, left
+  return at
 end
 local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 local function sliding_window_scan(charge)
-  local fields = call('HGETALL', charge.key)
+  local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
@@ -246,17 +209,17 @@ local function sliding_window_leaves(charge, number)
   return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
     unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', charge.key) == 0
+    return redis.call('EXISTS', charge.key) == 0
   end
   local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   charge.grain, charge.newest, charge.known = grain, newest, true
@@ -306,7 +269,6 @@ local function sliding_window_read(key, at, cost)
     charge.corrupt, charge.known, charge.moved = 1, true, false
     charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  charge.fits = charge.count + charge.cost <= charge.events
   return charge
 end
 local function sliding_window_write(charge, cost)
@@ -326,110 +288,106 @@ local function sliding_window_write(charge, cost)
   end
   put(charge.current, cost)
   if charge.known then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   end
   if total == 0 then
     return
   end
   for i = 1, #args do
-    args[i] = format('%d', args[i])
+    args[i] = string.format('%d', args[i])
   end
-  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
-    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+    'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 local function sliding_window_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
-    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+    redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
   elseif charge.moved or not charge.all or charge.grain ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
       if number % SLOTS ~= current % SLOTS then
-        call('HDEL', key, format('%d', number % SLOTS))
+        redis.call('HDEL', key, string.format('%d', number % SLOTS))
       end
     end
   end
   sliding_window_expire(charge)
 end
-local function sliding_window_rewrite(charge)
-  sliding_window_write(charge, 0)
-  sliding_window_expire(charge)
-end
-local function sliding_window_report(charge, reply, size)
+local function sliding_window_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
   reply[size + 4], reply[size + 5] = charge.last, charge.retry
-  return size + 5
 end
-algorithms.sliding_window = {
-  arguments = 4,
-  read = sliding_window_read,
-  spend = sliding_window_spend,
-  rewrite = sliding_window_rewrite,
-  report = sliding_window_report,
-}
 local function sliding_window_remove(charge, n, number)
   if charge.count == 0 or not (charge.all or sliding_window_scan(charge)) then
     return
   end
   local first, last, gone, changed, total = nil, nil, {}, {}, 0
   for _, left in ipairs(charge.gone) do
-    gone[#gone + 1] = format('%d', left % SLOTS)
+    gone[#gone + 1] = string.format('%d', left % SLOTS)
   end
   for i = #charge.all, 1, -1 do
     local sub = charge.all[i]
     local less = (not number or sub.number == number) and math.min(n, sub.n) or 0
     sub.n, n = sub.n - less, n - less
     if sub.n == 0 then
-      gone[#gone + 1] = format('%d', sub.number % SLOTS)
+      gone[#gone + 1] = string.format('%d', sub.number % SLOTS)
     else
       first, last, total = sub.number, last or sub.number, total + sub.n
       if less > 0 then
-        changed = { format('%d', sub.number % SLOTS), format('%d', sub.n) }
+        changed = { string.format('%d', sub.number % SLOTS), string.format('%d', sub.n) }
       end
     end
   end
   if charge.moved or charge.grain ~= charge.length or total == 0 then
     sliding_window_write(charge, 0)
   else
-    call('HSET', charge.key, 'o', format('%d', first), 'l', format('%d', last), 't', format('%d', total), unpack(changed))
+    redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
     if #gone > 0 then
-      call('HDEL', charge.key, unpack(gone))
+      redis.call('HDEL', charge.key, unpack(gone))
     end
   end
   sliding_window_expire(charge)
 end
-function algorithms.sliding_window.debit(charge, at)
-  charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-  if charge.cost > 0 then
-    sliding_window_spend(charge)
+function algorithms.sliding_window(key, at, op)
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1
+  local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
+  if op == 'debit' then
+    reply[2] = reply[2] + charge.corrupt
+    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
+    if charge.cost > 0 then
+      sliding_window_spend(charge)
+    end
+  elseif op == 'credit' then
+    sliding_window_remove(charge, charge.cost)
+  elseif op == 'undo' then
+    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
+    after = receipt + 4
+    local stepped_back = now - time < age
+    if charge.count > 0 and not charge.moved and not stepped_back then
+      sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
+    end
   end
-  return sliding_window_read(charge.key, at, 1)
-end
-function algorithms.sliding_window.credit(charge, at)
-  sliding_window_remove(charge, charge.cost)
-  return sliding_window_read(charge.key, at, 1)
-end
-function algorithms.sliding_window.undo(charge, at, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local stepped_back = now - time < age
-  if charge.count > 0 and not charge.moved and not stepped_back then
-    sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
+  if op ~= 'reset' then
+    charge = sliding_window_read(key, at, 1)
   end
-  return sliding_window_read(charge.key, at, 1)
+  sliding_window_report(charge)
+  return after
 end
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
-local NODES = MAX_INTEGER + 1 -- above every time
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+local NODES = 9007199254740992 -- 2^53, above every time
 local function log_open(member)
   if #member <= HEADER then
     return nil
@@ -468,8 +426,8 @@ local function log_voids(charge, number)
   local sum, lowest = 0, 1
   while charge.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
       end
@@ -481,10 +439,10 @@ local function log_voids(charge, number)
 end
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
   while low <= high do
     local rank = math.floor((low + high) / 2)
-    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
     local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
     if middle and before < number then
       chunk, left, at, low = middle, number - before, rank, rank + 1
@@ -495,7 +453,7 @@ local function log_find(charge, n)
   return chunk, chunk and math.min(chunk.n, left), at
 end
 local function log_load(charge)
-  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
     unreadable(newest)
     return false
@@ -506,7 +464,7 @@ local function log_load(charge)
   charge.newest = newest[2] + 0
   if charge.newest > NODES then
     charge.voided = true
-    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
@@ -520,7 +478,7 @@ local function log_load(charge)
   if charge.newest <= charge.cutoff then
     return true
   end
-  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and charge.last or log_open(first)
   if not chunk then
     return false
@@ -542,7 +500,6 @@ local function sliding_log_read(key, at, cost)
   end
   local first, period = charge.first, charge.period
   local excess = charge.count + charge.cost - charge.events
-  charge.fits = excess <= 0
   if first then
     charge.moved = charge.newest > now
     charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
@@ -558,17 +515,17 @@ local function sliding_log_read(key, at, cost)
   return charge
 end
 local function log_add(key, time, member)
-  call('ZADD', key, format('%d', time), member)
+  redis.call('ZADD', key, string.format('%d', time), member)
 end
 local function log_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
 end
 local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 local function log_rebase(charge)
-  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
-  call('DEL', charge.key)
+  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
+  redis.call('DEL', charge.key)
   local number, late = 0, 0
   charge.first, charge.last = nil, nil
   local function put(member)
@@ -598,7 +555,7 @@ local function log_rebase(charge)
 end
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
     log_rebase(charge)
   end
@@ -623,41 +580,30 @@ local function sliding_log_spend(charge)
     log_add(charge.key, now, member)
   end
   if extended then
-    call('ZREM', charge.key, extended)
+    redis.call('ZREM', charge.key, extended)
   elseif charge.cutoff then
-    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
     if charge.voided then
       local score = '+inf'
       if charge.first and charge.voids > 0 then
         local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = format('%d', NODES + 2 * node)
+        score = string.format('%d', NODES + 2 * node)
       end
-      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
     end
   end
   log_expire(charge)
 end
-local function sliding_log_rewrite(charge)
-  log_rebase(charge)
-  log_expire(charge)
-end
-local function sliding_log_report(charge, reply, size)
+local function sliding_log_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
   reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-  return size + 4
 end
-algorithms.sliding_log = {
-  arguments = 4,
-  read = sliding_log_read,
-  spend = sliding_log_spend,
-  rewrite = sliding_log_rewrite,
-  report = sliding_log_report,
-}
 local function log_block(number)
   return math.floor((number - 1) / BLOCK) + 1
 end
 local function log_at(key, rank)
-  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
+  return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
 end
 local function log_number(chunk, number)
   return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
@@ -670,11 +616,11 @@ local function log_slice(chunk, i, j)
     .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
 end
 local function log_trim(charge)
-  call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+  redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
   local first, left = charge.first, charge.left
   if left > 0 then
     local rest = log_number(log_slice(first, left + 1, first.n), first.before + left)
-    call('ZREM', charge.key, first.bytes)
+    redis.call('ZREM', charge.key, first.bytes)
     log_add(charge.key, log_time(rest, rest.n), rest.bytes)
     charge.first, charge.left = rest, 0
     charge.last = charge.last == first and rest or charge.last
@@ -684,15 +630,15 @@ local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       local sum = change((node + lowest - 1) * BLOCK)
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
-        call('ZREM', charge.key, member)
+        redis.call('ZREM', charge.key, member)
       end
       if sum > 0 then
-        call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
+        redis.call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
       end
       node = node - lowest
     end
@@ -713,7 +659,7 @@ local function log_remove_newest(charge, n)
     chunk, kept, rank = log_find(charge, charge.count - n)
   end
   if not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   local last, prior = log_slice(chunk, 1, kept), log_at(charge.key, rank - 1)
@@ -727,10 +673,10 @@ local function log_remove_newest(charge, n)
     log_change(charge, node, function(past)
       return log_voids(charge, past + 1) - voids
     end)
-    call('ZREMRANGEBYSCORE', charge.key, format('%d', NODES + 2 * node), '+inf')
+    redis.call('ZREMRANGEBYSCORE', charge.key, string.format('%d', NODES + 2 * node), '+inf')
   end
-  local newest = call('ZRANK', charge.key, charge.last.bytes)
-  call('ZREMRANGEBYRANK', charge.key, rank, newest)
+  local newest = redis.call('ZRANK', charge.key, charge.last.bytes)
+  redis.call('ZREMRANGEBYRANK', charge.key, rank, newest)
   log_add(charge.key, log_time(last, kept), last.bytes)
 end
 local function log_append(list, chunk)
@@ -752,11 +698,11 @@ local function log_remove_at(charge, n, time)
     return
   end
   log_trim(charge)
-  local found = log_open(call('ZRANGEBYSCORE', charge.key, format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
+  local found = log_open(redis.call('ZRANGEBYSCORE', charge.key, string.format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
   if not found or log_until(found, time - 1) == log_until(found, time) then
     return
   end
-  local node, from = log_block(found.before + found.n), call('ZRANK', charge.key, found.bytes)
+  local node, from = log_block(found.before + found.n), redis.call('ZRANK', charge.key, found.bytes)
   local rank = from
   local prior = log_at(charge.key, rank - 1)
   while prior and log_block(prior.before + prior.n) == node do
@@ -812,7 +758,7 @@ local function log_remove_at(charge, n, time)
     if new[chunk.bytes] then
       new[chunk.bytes] = false
     else
-      call('ZREM', charge.key, chunk.bytes)
+      redis.call('ZREM', charge.key, chunk.bytes)
     end
   end
   for _, chunk in ipairs(list) do
@@ -822,7 +768,7 @@ local function log_remove_at(charge, n, time)
   end
   last = list[#list] or prior
   if not last and not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   gap(last, chunk, 1)
@@ -834,45 +780,39 @@ local function log_remove_at(charge, n, time)
     end
   end
 end
-function algorithms.sliding_log.debit(charge, at)
-  charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-  if charge.cost > 0 then
-    sliding_log_spend(charge)
-  end
-  return sliding_log_read(charge.key, at, 1)
-end
-function algorithms.sliding_log.credit(charge, at)
-  log_remove_newest(charge, charge.cost)
-  log_expire(charge) -- the key may have been deleted and written again
-  return sliding_log_read(charge.key, at, 1)
-end
-function algorithms.sliding_log.undo(charge, at, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local stepped_back = now - time < age
-  if not stepped_back then
-    log_remove_at(charge, charge.cost, time)
-  end
-  log_expire(charge)
-  return sliding_log_read(charge.key, at, 1)
-end
-local RECEIPT = 4 -- arguments
-local reply, size, at, corrupt = { now, 1, 0, nil, nil, nil, nil, nil }, 3, 2, 0 -- nil makes room
-for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local charge, arguments = algorithm.read(KEYS[i], at + 2), at + 2
-  at = arguments + algorithm.arguments
-  if op == 'reset' then
-    call('DEL', KEYS[i])
-  elseif op == 'undo' then
-    charge = algorithm.undo(charge, arguments, at)
-    at = at + RECEIPT
-  else
-    if op == 'debit' then
-      corrupt = corrupt + charge.corrupt
+function algorithms.sliding_log(key, at, op)
+  local charge, receipt, after = sliding_log_read(key, at), at + 4, at + 4
+  if op == 'debit' then
+    reply[2] = reply[2] + charge.corrupt
+    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
+    if charge.cost > 0 then
+      sliding_log_spend(charge)
     end
-    charge = algorithm[op](charge, arguments)
+  elseif op == 'credit' then
+    log_remove_newest(charge, charge.cost)
+    log_expire(charge) -- the key may have been deleted and written again
+  elseif op == 'undo' then
+    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
+    after = receipt + 4
+    local stepped_back = now - time < age
+    if not stepped_back then
+      log_remove_at(charge, charge.cost, time)
+    end
+    log_expire(charge)
   end
-  size = algorithm.report(charge, reply, size)
+  if op ~= 'reset' then
+    charge = sliding_log_read(key, at, 1)
+  end
+  sliding_log_report(charge)
+  return after
 end
-reply[3] = corrupt
+local at = 2
+reply[2] = 1
+for i = 1, #KEYS do
+  local op = ARGV[at + 1]
+  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+  if op == 'reset' then
+    redis.call('DEL', KEYS[i])
+  end
+end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,11 +13,12 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -47,122 +46,89 @@ local function bucket_read(key, full, full_fraction, den)
   end
   return used, fraction, false, 0
 end
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
-local function bucket_charge_read(key, at)
-  local full, full_fraction, den = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
-  local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-  local after, after_fraction = bucket_add(used, fraction, ARGV[at], ARGV[at + 1], den)
-  local fits = after < full or after == full and after_fraction <= full_fraction
-  local max_delay = ARGV[at + 5]
-  if max_delay ~= '' and (used > max_delay + 0 or used == max_delay + 0 and fraction > 0) then
-    fits = false
+function algorithms.bucket(key, arguments, op)
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local back, back_fraction = ARGV[arguments] + 0, ARGV[arguments + 1] + 0
+  local full, full_fraction, den = ARGV[arguments + 2] + 0, ARGV[arguments + 3] + 0, ARGV[arguments + 4] + 0
+  local used, fraction, _, corrupt = bucket_read(key, full, full_fraction, den)
+  local at = arguments + 6
+  if op == 'debit' then
+    reply[2] = reply[2] + corrupt
+    local after, after_fraction = bucket_fits(used, fraction, arguments, full, full_fraction, den)
+    if after >= HORIZON then
+      after, after_fraction = HORIZON, 0
+    end
+    bucket_write(key, after, after_fraction, full, full_fraction)
   end
-  return {
-    key = key, used = used, fraction = fraction, moved = moved, corrupt = corrupt, fits = fits,
-    after = after, after_fraction = after_fraction, full = full, full_fraction = full_fraction, den = den,
-  }
-end
-local function bucket_charge_spend(charge)
-  bucket_write(charge.key, charge.after, charge.after_fraction, charge.full, charge.full_fraction)
-end
-local function bucket_charge_rewrite(charge)
-  bucket_write(charge.key, charge.used, charge.fraction, charge.full, charge.full_fraction)
-end
-local function bucket_charge_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.used, charge.fraction
-  return size + 2
-end
-algorithms.bucket = {
-  arguments = 6,
-  read = bucket_charge_read,
-  spend = bucket_charge_spend,
-  rewrite = bucket_charge_rewrite,
-  report = bucket_charge_report,
-}
-local function bucket_free(charge, back, back_fraction)
-  local used, fraction = charge.used - back, charge.fraction - back_fraction
-  if fraction < 0 then
-    used, fraction = used - 1, fraction + charge.den
+  local free = op == 'credit'
+  if op == 'undo' then
+    local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    at = at + 4
+    free = true
+    if ARGV[arguments + 5] ~= '' then
+      local last, last_fraction = time + before + back, before_fraction + back_fraction
+      if last_fraction >= den then
+        last, last_fraction = last + 1, last_fraction - den
+      end
+      free = now + used == last and fraction == last_fraction
+    end
+    local idle, idle_fraction = math.max(now - time, age) - before, -before_fraction
+    if idle_fraction < 0 then
+      idle, idle_fraction = idle - 1, idle_fraction + den
+    end
+    if idle >= 0 then
+      back, back_fraction = back - idle, back_fraction - idle_fraction
+      if back_fraction < 0 then
+        back, back_fraction = back - 1, back_fraction + den
+      end
+    end
+    free = free and back >= 0
   end
-  if used < 0 or used == 0 and fraction == 0 then
-    call('DEL', charge.key)
-    used, fraction = 0, 0
-  else
-    bucket_write(charge.key, used, fraction, charge.full, charge.full_fraction)
-  end
-  charge.used, charge.fraction = used, fraction
-end
-function algorithms.bucket.debit(charge)
-  local after, after_fraction = charge.after, charge.after_fraction
-  if after >= HORIZON then
-    after, after_fraction = HORIZON, 0
-  end
-  bucket_write(charge.key, after, after_fraction, charge.full, charge.full_fraction)
-  return charge
-end
-function algorithms.bucket.credit(charge, at)
-  bucket_free(charge, ARGV[at] + 0, ARGV[at + 1] + 0)
-  return charge
-end
-function algorithms.bucket.undo(charge, at, receipt)
-  local back, back_fraction, den = ARGV[at] + 0, ARGV[at + 1] + 0, charge.den
-  local time, before, before_fraction = ARGV[receipt] + 0, ARGV[receipt + 1] + 0, ARGV[receipt + 2] + 0
-  if ARGV[at + 5] ~= '' then
-    local us, fraction = bucket_add(time + before, before_fraction, back, back_fraction, den)
-    if now + charge.used ~= us or charge.fraction ~= fraction then
-      return charge
+  if free then
+    used, fraction = used - back, fraction - back_fraction
+    if fraction < 0 then
+      used, fraction = used - 1, fraction + den
+    end
+    if used < 0 or used == 0 and fraction == 0 then
+      redis.call('DEL', key)
+      used, fraction = 0, 0
+    else
+      bucket_write(key, used, fraction, full, full_fraction)
     end
   end
-  local idle, fraction = math.max(now - time, ARGV[receipt + 3] + 0) - before, -before_fraction
-  if fraction < 0 then
-    idle, fraction = idle - 1, fraction + den
-  end
-  if idle >= 0 then
-    back, back_fraction = back - idle, back_fraction - fraction
-    if back_fraction < 0 then
-      back, back_fraction = back - 1, back_fraction + den
-    end
-  end
-  if back >= 0 then
-    bucket_free(charge, back, back_fraction)
-  end
-  return charge
+  local size = #reply
+  reply[size + 1], reply[size + 2] = used, fraction
+  return at
 end
-local RECEIPT = 4 -- arguments
-local reply, size, at, corrupt = { now, 1, 0, nil, nil, nil, nil, nil }, 3, 2, 0 -- nil makes room
+local at = 2
+reply[2] = 1
 for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local charge, arguments = algorithm.read(KEYS[i], at + 2), at + 2
-  at = arguments + algorithm.arguments
+  local op = ARGV[at + 1]
+  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
   if op == 'reset' then
-    call('DEL', KEYS[i])
-  elseif op == 'undo' then
-    charge = algorithm.undo(charge, arguments, at)
-    at = at + RECEIPT
-  else
-    if op == 'debit' then
-      corrupt = corrupt + charge.corrupt
-    end
-    charge = algorithm[op](charge, arguments)
+    redis.call('DEL', KEYS[i])
   end
-  size = algorithm.report(charge, reply, size)
 end
-reply[3] = corrupt
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,12 +13,13 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
-local NODES = MAX_INTEGER + 1 -- above every time
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+local NODES = 9007199254740992 -- 2^53, above every time
 local function log_open(member)
   if #member <= HEADER then
     return nil
@@ -59,8 +58,8 @@ local function log_voids(charge, number)
   local sum, lowest = 0, 1
   while charge.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
       end
@@ -72,10 +71,10 @@ local function log_voids(charge, number)
 end
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
   while low <= high do
     local rank = math.floor((low + high) / 2)
-    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
     local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
     if middle and before < number then
       chunk, left, at, low = middle, number - before, rank, rank + 1
@@ -86,7 +85,7 @@ local function log_find(charge, n)
   return chunk, chunk and math.min(chunk.n, left), at
 end
 local function log_load(charge)
-  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
     unreadable(newest)
     return false
@@ -97,7 +96,7 @@ local function log_load(charge)
   charge.newest = newest[2] + 0
   if charge.newest > NODES then
     charge.voided = true
-    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
@@ -111,7 +110,7 @@ local function log_load(charge)
   if charge.newest <= charge.cutoff then
     return true
   end
-  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and charge.last or log_open(first)
   if not chunk then
     return false
@@ -133,7 +132,6 @@ local function sliding_log_read(key, at, cost)
   end
   local first, period = charge.first, charge.period
   local excess = charge.count + charge.cost - charge.events
-  charge.fits = excess <= 0
   if first then
     charge.moved = charge.newest > now
     charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
@@ -149,17 +147,17 @@ local function sliding_log_read(key, at, cost)
   return charge
 end
 local function log_add(key, time, member)
-  call('ZADD', key, format('%d', time), member)
+  redis.call('ZADD', key, string.format('%d', time), member)
 end
 local function log_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
 end
 local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 local function log_rebase(charge)
-  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
-  call('DEL', charge.key)
+  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
+  redis.call('DEL', charge.key)
   local number, late = 0, 0
   charge.first, charge.last = nil, nil
   local function put(member)
@@ -189,7 +187,7 @@ local function log_rebase(charge)
 end
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
     log_rebase(charge)
   end
@@ -214,41 +212,30 @@ local function sliding_log_spend(charge)
     log_add(charge.key, now, member)
   end
   if extended then
-    call('ZREM', charge.key, extended)
+    redis.call('ZREM', charge.key, extended)
   elseif charge.cutoff then
-    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
     if charge.voided then
       local score = '+inf'
       if charge.first and charge.voids > 0 then
         local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = format('%d', NODES + 2 * node)
+        score = string.format('%d', NODES + 2 * node)
       end
-      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
     end
   end
   log_expire(charge)
 end
-local function sliding_log_rewrite(charge)
-  log_rebase(charge)
-  log_expire(charge)
-end
-local function sliding_log_report(charge, reply, size)
+local function sliding_log_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
   reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-  return size + 4
 end
-algorithms.sliding_log = {
-  arguments = 4,
-  read = sliding_log_read,
-  spend = sliding_log_spend,
-  rewrite = sliding_log_rewrite,
-  report = sliding_log_report,
-}
 local function log_block(number)
   return math.floor((number - 1) / BLOCK) + 1
 end
 local function log_at(key, rank)
-  return rank >= 0 and log_open(call('ZRANGE', key, rank, rank)[1] or '')
+  return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
 end
 local function log_number(chunk, number)
   return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
@@ -261,11 +248,11 @@ local function log_slice(chunk, i, j)
     .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
 end
 local function log_trim(charge)
-  call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+  redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
   local first, left = charge.first, charge.left
   if left > 0 then
     local rest = log_number(log_slice(first, left + 1, first.n), first.before + left)
-    call('ZREM', charge.key, first.bytes)
+    redis.call('ZREM', charge.key, first.bytes)
     log_add(charge.key, log_time(rest, rest.n), rest.bytes)
     charge.first, charge.left = rest, 0
     charge.last = charge.last == first and rest or charge.last
@@ -275,15 +262,15 @@ local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       local sum = change((node + lowest - 1) * BLOCK)
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
-        call('ZREM', charge.key, member)
+        redis.call('ZREM', charge.key, member)
       end
       if sum > 0 then
-        call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
+        redis.call('ZADD', charge.key, score, struct.pack('>I6I6', node, sum))
       end
       node = node - lowest
     end
@@ -304,7 +291,7 @@ local function log_remove_newest(charge, n)
     chunk, kept, rank = log_find(charge, charge.count - n)
   end
   if not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   local last, prior = log_slice(chunk, 1, kept), log_at(charge.key, rank - 1)
@@ -318,10 +305,10 @@ local function log_remove_newest(charge, n)
     log_change(charge, node, function(past)
       return log_voids(charge, past + 1) - voids
     end)
-    call('ZREMRANGEBYSCORE', charge.key, format('%d', NODES + 2 * node), '+inf')
+    redis.call('ZREMRANGEBYSCORE', charge.key, string.format('%d', NODES + 2 * node), '+inf')
   end
-  local newest = call('ZRANK', charge.key, charge.last.bytes)
-  call('ZREMRANGEBYRANK', charge.key, rank, newest)
+  local newest = redis.call('ZRANK', charge.key, charge.last.bytes)
+  redis.call('ZREMRANGEBYRANK', charge.key, rank, newest)
   log_add(charge.key, log_time(last, kept), last.bytes)
 end
 local function log_append(list, chunk)
@@ -343,11 +330,11 @@ local function log_remove_at(charge, n, time)
     return
   end
   log_trim(charge)
-  local found = log_open(call('ZRANGEBYSCORE', charge.key, format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
+  local found = log_open(redis.call('ZRANGEBYSCORE', charge.key, string.format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
   if not found or log_until(found, time - 1) == log_until(found, time) then
     return
   end
-  local node, from = log_block(found.before + found.n), call('ZRANK', charge.key, found.bytes)
+  local node, from = log_block(found.before + found.n), redis.call('ZRANK', charge.key, found.bytes)
   local rank = from
   local prior = log_at(charge.key, rank - 1)
   while prior and log_block(prior.before + prior.n) == node do
@@ -403,7 +390,7 @@ local function log_remove_at(charge, n, time)
     if new[chunk.bytes] then
       new[chunk.bytes] = false
     else
-      call('ZREM', charge.key, chunk.bytes)
+      redis.call('ZREM', charge.key, chunk.bytes)
     end
   end
   for _, chunk in ipairs(list) do
@@ -413,7 +400,7 @@ local function log_remove_at(charge, n, time)
   end
   last = list[#list] or prior
   if not last and not chunk then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
     return
   end
   gap(last, chunk, 1)
@@ -425,45 +412,39 @@ local function log_remove_at(charge, n, time)
     end
   end
 end
-function algorithms.sliding_log.debit(charge, at)
-  charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-  if charge.cost > 0 then
-    sliding_log_spend(charge)
-  end
-  return sliding_log_read(charge.key, at, 1)
-end
-function algorithms.sliding_log.credit(charge, at)
-  log_remove_newest(charge, charge.cost)
-  log_expire(charge) -- the key may have been deleted and written again
-  return sliding_log_read(charge.key, at, 1)
-end
-function algorithms.sliding_log.undo(charge, at, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local stepped_back = now - time < age
-  if not stepped_back then
-    log_remove_at(charge, charge.cost, time)
-  end
-  log_expire(charge)
-  return sliding_log_read(charge.key, at, 1)
-end
-local RECEIPT = 4 -- arguments
-local reply, size, at, corrupt = { now, 1, 0, nil, nil, nil, nil, nil }, 3, 2, 0 -- nil makes room
-for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local charge, arguments = algorithm.read(KEYS[i], at + 2), at + 2
-  at = arguments + algorithm.arguments
-  if op == 'reset' then
-    call('DEL', KEYS[i])
-  elseif op == 'undo' then
-    charge = algorithm.undo(charge, arguments, at)
-    at = at + RECEIPT
-  else
-    if op == 'debit' then
-      corrupt = corrupt + charge.corrupt
+function algorithms.sliding_log(key, at, op)
+  local charge, receipt, after = sliding_log_read(key, at), at + 4, at + 4
+  if op == 'debit' then
+    reply[2] = reply[2] + charge.corrupt
+    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
+    if charge.cost > 0 then
+      sliding_log_spend(charge)
     end
-    charge = algorithm[op](charge, arguments)
+  elseif op == 'credit' then
+    log_remove_newest(charge, charge.cost)
+    log_expire(charge) -- the key may have been deleted and written again
+  elseif op == 'undo' then
+    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
+    after = receipt + 4
+    local stepped_back = now - time < age
+    if not stepped_back then
+      log_remove_at(charge, charge.cost, time)
+    end
+    log_expire(charge)
   end
-  size = algorithm.report(charge, reply, size)
+  if op ~= 'reset' then
+    charge = sliding_log_read(key, at, 1)
+  end
+  sliding_log_report(charge)
+  return after
 end
-reply[3] = corrupt
+local at = 2
+reply[2] = 1
+for i = 1, #KEYS do
+  local op = ARGV[at + 1]
+  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+  if op == 'reset' then
+    redis.call('DEL', KEYS[i])
+  end
+end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,15 +13,15 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 local function sliding_window_scan(charge)
-  local fields = call('HGETALL', charge.key)
+  local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
@@ -51,17 +49,17 @@ local function sliding_window_leaves(charge, number)
   return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
     unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', charge.key) == 0
+    return redis.call('EXISTS', charge.key) == 0
   end
   local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   charge.grain, charge.newest, charge.known = grain, newest, true
@@ -111,7 +109,6 @@ local function sliding_window_read(key, at, cost)
     charge.corrupt, charge.known, charge.moved = 1, true, false
     charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  charge.fits = charge.count + charge.cost <= charge.events
   return charge
 end
 local function sliding_window_write(charge, cost)
@@ -131,124 +128,108 @@ local function sliding_window_write(charge, cost)
   end
   put(charge.current, cost)
   if charge.known then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   end
   if total == 0 then
     return
   end
   for i = 1, #args do
-    args[i] = format('%d', args[i])
+    args[i] = string.format('%d', args[i])
   end
-  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
-    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+    'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 local function sliding_window_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
-    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+    redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
   elseif charge.moved or not charge.all or charge.grain ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
       if number % SLOTS ~= current % SLOTS then
-        call('HDEL', key, format('%d', number % SLOTS))
+        redis.call('HDEL', key, string.format('%d', number % SLOTS))
       end
     end
   end
   sliding_window_expire(charge)
 end
-local function sliding_window_rewrite(charge)
-  sliding_window_write(charge, 0)
-  sliding_window_expire(charge)
-end
-local function sliding_window_report(charge, reply, size)
+local function sliding_window_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
   reply[size + 4], reply[size + 5] = charge.last, charge.retry
-  return size + 5
 end
-algorithms.sliding_window = {
-  arguments = 4,
-  read = sliding_window_read,
-  spend = sliding_window_spend,
-  rewrite = sliding_window_rewrite,
-  report = sliding_window_report,
-}
 local function sliding_window_remove(charge, n, number)
   if charge.count == 0 or not (charge.all or sliding_window_scan(charge)) then
     return
   end
   local first, last, gone, changed, total = nil, nil, {}, {}, 0
   for _, left in ipairs(charge.gone) do
-    gone[#gone + 1] = format('%d', left % SLOTS)
+    gone[#gone + 1] = string.format('%d', left % SLOTS)
   end
   for i = #charge.all, 1, -1 do
     local sub = charge.all[i]
     local less = (not number or sub.number == number) and math.min(n, sub.n) or 0
     sub.n, n = sub.n - less, n - less
     if sub.n == 0 then
-      gone[#gone + 1] = format('%d', sub.number % SLOTS)
+      gone[#gone + 1] = string.format('%d', sub.number % SLOTS)
     else
       first, last, total = sub.number, last or sub.number, total + sub.n
       if less > 0 then
-        changed = { format('%d', sub.number % SLOTS), format('%d', sub.n) }
+        changed = { string.format('%d', sub.number % SLOTS), string.format('%d', sub.n) }
       end
     end
   end
   if charge.moved or charge.grain ~= charge.length or total == 0 then
     sliding_window_write(charge, 0)
   else
-    call('HSET', charge.key, 'o', format('%d', first), 'l', format('%d', last), 't', format('%d', total), unpack(changed))
+    redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
     if #gone > 0 then
-      call('HDEL', charge.key, unpack(gone))
+      redis.call('HDEL', charge.key, unpack(gone))
     end
   end
   sliding_window_expire(charge)
 end
-function algorithms.sliding_window.debit(charge, at)
-  charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-  if charge.cost > 0 then
-    sliding_window_spend(charge)
-  end
-  return sliding_window_read(charge.key, at, 1)
-end
-function algorithms.sliding_window.credit(charge, at)
-  sliding_window_remove(charge, charge.cost)
-  return sliding_window_read(charge.key, at, 1)
-end
-function algorithms.sliding_window.undo(charge, at, receipt)
-  local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-  local stepped_back = now - time < age
-  if charge.count > 0 and not charge.moved and not stepped_back then
-    sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
-  end
-  return sliding_window_read(charge.key, at, 1)
-end
-local RECEIPT = 4 -- arguments
-local reply, size, at, corrupt = { now, 1, 0, nil, nil, nil, nil, nil }, 3, 2, 0 -- nil makes room
-for i = 1, #KEYS do
-  local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-  local charge, arguments = algorithm.read(KEYS[i], at + 2), at + 2
-  at = arguments + algorithm.arguments
-  if op == 'reset' then
-    call('DEL', KEYS[i])
-  elseif op == 'undo' then
-    charge = algorithm.undo(charge, arguments, at)
-    at = at + RECEIPT
-  else
-    if op == 'debit' then
-      corrupt = corrupt + charge.corrupt
+function algorithms.sliding_window(key, at, op)
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1
+  local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
+  if op == 'debit' then
+    reply[2] = reply[2] + charge.corrupt
+    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
+    if charge.cost > 0 then
+      sliding_window_spend(charge)
     end
-    charge = algorithm[op](charge, arguments)
+  elseif op == 'credit' then
+    sliding_window_remove(charge, charge.cost)
+  elseif op == 'undo' then
+    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
+    after = receipt + 4
+    local stepped_back = now - time < age
+    if charge.count > 0 and not charge.moved and not stepped_back then
+      sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
+    end
   end
-  size = algorithm.report(charge, reply, size)
+  if op ~= 'reset' then
+    charge = sliding_window_read(key, at, 1)
+  end
+  sliding_window_report(charge)
+  return after
 end
-reply[3] = corrupt
+local at = 2
+reply[2] = 1
+for i = 1, #KEYS do
+  local op = ARGV[at + 1]
+  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+  if op == 'reset' then
+    redis.call('DEL', KEYS[i])
+  end
+end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,11 +13,12 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -47,106 +46,84 @@ local function bucket_read(key, full, full_fraction, den)
   end
   return used, fraction, false, 0
 end
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
-local function bucket_charge_read(key, at)
+function algorithms.bucket(key, at, op, decide)
   local full, full_fraction, den = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
   local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-  local after, after_fraction = bucket_add(used, fraction, ARGV[at], ARGV[at + 1], den)
-  local fits = after < full or after == full and after_fraction <= full_fraction
-  local max_delay = ARGV[at + 5]
-  if max_delay ~= '' and (used > max_delay + 0 or used == max_delay + 0 and fraction > 0) then
-    fits = false
+  local after, after_fraction, fits = bucket_fits(used, fraction, at, full, full_fraction, den)
+  local size = #reply
+  reply[size + 1], reply[size + 2] = used, fraction
+  local action = decide(at + 6, op, fits, moved, corrupt)
+  if action == 'spend' then
+    bucket_write(key, after, after_fraction, full, full_fraction)
+  elseif action == 'rewrite' then
+    bucket_write(key, used, fraction, full, full_fraction)
   end
-  return {
-    key = key, used = used, fraction = fraction, moved = moved, corrupt = corrupt, fits = fits,
-    after = after, after_fraction = after_fraction, full = full, full_fraction = full_fraction, den = den,
-  }
 end
-local function bucket_charge_spend(charge)
-  bucket_write(charge.key, charge.after, charge.after_fraction, charge.full, charge.full_fraction)
+local function fixed_window_read(key, window)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local value = redis.pcall('GET', key)
+  if not value then
+    return 0, false, 0
+  end
+  local start, count
+  if type(value) == 'string' and (#value == 12 or #value == 14) then
+    start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+  end
+  if not start or start > MAX_INTEGER or count > MAX_INTEGER then
+    return 0, false, unreadable(value)
+  end
+  if start > now then -- the clock stepped back
+    return count, count > 0, 0
+  end
+  return start >= window and count or 0, false, 0
 end
-local function bucket_charge_rewrite(charge)
-  bucket_write(charge.key, charge.used, charge.fraction, charge.full, charge.full_fraction)
+local function fixed_window_write(key, window, left, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', window, count)
+  redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), value)
 end
-local function bucket_charge_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.used, charge.fraction
-  return size + 2
-end
-algorithms.bucket = {
-  arguments = 6,
-  read = bucket_charge_read,
-  spend = bucket_charge_spend,
-  rewrite = bucket_charge_rewrite,
-  report = bucket_charge_report,
-}
-local function fixed_window_write(charge, count)
-  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
-  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
-end
-local function fixed_window_read(key, at)
+function algorithms.fixed_window(key, at, op, decide)
   local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
   local window = now - now % period
-  local count, moved, corrupt = 0, false, 0
-  local value = pcall('GET', key)
-  if value then
-    local start, n
-    if type(value) == 'string' and (#value == 12 or #value == 14) then
-      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
-    end
-    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
-      corrupt = unreadable(value)
-    elseif start > now then
-      count, moved = n, n > 0 -- the clock stepped back
-    elseif start >= window then
-      count = n
-    end
+  local left = window + period - now
+  local count, moved, corrupt = fixed_window_read(key, window)
+  local size = #reply
+  reply[size + 1], reply[size + 2] = count, left
+  local action = decide(at + 3, op, count + cost <= events, moved, corrupt)
+  if action == 'spend' then
+    fixed_window_write(key, window, left, count + cost)
+  elseif action == 'rewrite' then
+    fixed_window_write(key, window, left, count)
   end
-  return {
-    key = key, cost = cost, period = period, start = window, left = window + period - now,
-    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
-  }
 end
-local function fixed_window_spend(charge)
-  fixed_window_write(charge, charge.count + charge.cost)
-end
-local function fixed_window_rewrite(charge)
-  fixed_window_write(charge, charge.count)
-end
-local function fixed_window_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.count, charge.left
-  return size + 2
-end
-algorithms.fixed_window = {
-  arguments = 3,
-  read = fixed_window_read,
-  spend = fixed_window_spend,
-  rewrite = fixed_window_rewrite,
-  report = fixed_window_report,
-}
 local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 local function sliding_window_scan(charge)
-  local fields = call('HGETALL', charge.key)
+  local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
@@ -174,17 +151,17 @@ local function sliding_window_leaves(charge, number)
   return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
     unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', charge.key) == 0
+    return redis.call('EXISTS', charge.key) == 0
   end
   local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   charge.grain, charge.newest, charge.known = grain, newest, true
@@ -234,7 +211,6 @@ local function sliding_window_read(key, at, cost)
     charge.corrupt, charge.known, charge.moved = 1, true, false
     charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  charge.fits = charge.count + charge.cost <= charge.events
   return charge
 end
 local function sliding_window_write(charge, cost)
@@ -254,60 +230,62 @@ local function sliding_window_write(charge, cost)
   end
   put(charge.current, cost)
   if charge.known then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   end
   if total == 0 then
     return
   end
   for i = 1, #args do
-    args[i] = format('%d', args[i])
+    args[i] = string.format('%d', args[i])
   end
-  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
-    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+    'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 local function sliding_window_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
-    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+    redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
   elseif charge.moved or not charge.all or charge.grain ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
       if number % SLOTS ~= current % SLOTS then
-        call('HDEL', key, format('%d', number % SLOTS))
+        redis.call('HDEL', key, string.format('%d', number % SLOTS))
       end
     end
   end
   sliding_window_expire(charge)
 end
-local function sliding_window_rewrite(charge)
-  sliding_window_write(charge, 0)
-  sliding_window_expire(charge)
-end
-local function sliding_window_report(charge, reply, size)
+local function sliding_window_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
   reply[size + 4], reply[size + 5] = charge.last, charge.retry
-  return size + 5
 end
-algorithms.sliding_window = {
-  arguments = 4,
-  read = sliding_window_read,
-  spend = sliding_window_spend,
-  rewrite = sliding_window_rewrite,
-  report = sliding_window_report,
-}
+function algorithms.sliding_window(key, at, op, decide)
+  local charge = sliding_window_read(key, at)
+  sliding_window_report(charge)
+  local fits = charge.count + charge.cost <= charge.events
+  local action = decide(at + 4, op, fits, charge.moved, charge.corrupt)
+  if action == 'spend' then
+    sliding_window_spend(charge)
+  elseif action == 'rewrite' then
+    sliding_window_write(charge, 0)
+    sliding_window_expire(charge)
+  end
+end
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
-local NODES = MAX_INTEGER + 1 -- above every time
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+local NODES = 9007199254740992 -- 2^53, above every time
 local function log_open(member)
   if #member <= HEADER then
     return nil
@@ -346,8 +324,8 @@ local function log_voids(charge, number)
   local sum, lowest = 0, 1
   while charge.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
       end
@@ -359,10 +337,10 @@ local function log_voids(charge, number)
 end
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
   while low <= high do
     local rank = math.floor((low + high) / 2)
-    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
     local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
     if middle and before < number then
       chunk, left, at, low = middle, number - before, rank, rank + 1
@@ -373,7 +351,7 @@ local function log_find(charge, n)
   return chunk, chunk and math.min(chunk.n, left), at
 end
 local function log_load(charge)
-  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
     unreadable(newest)
     return false
@@ -384,7 +362,7 @@ local function log_load(charge)
   charge.newest = newest[2] + 0
   if charge.newest > NODES then
     charge.voided = true
-    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
@@ -398,7 +376,7 @@ local function log_load(charge)
   if charge.newest <= charge.cutoff then
     return true
   end
-  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and charge.last or log_open(first)
   if not chunk then
     return false
@@ -420,7 +398,6 @@ local function sliding_log_read(key, at, cost)
   end
   local first, period = charge.first, charge.period
   local excess = charge.count + charge.cost - charge.events
-  charge.fits = excess <= 0
   if first then
     charge.moved = charge.newest > now
     charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
@@ -436,17 +413,17 @@ local function sliding_log_read(key, at, cost)
   return charge
 end
 local function log_add(key, time, member)
-  call('ZADD', key, format('%d', time), member)
+  redis.call('ZADD', key, string.format('%d', time), member)
 end
 local function log_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
 end
 local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 local function log_rebase(charge)
-  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
-  call('DEL', charge.key)
+  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
+  redis.call('DEL', charge.key)
   local number, late = 0, 0
   charge.first, charge.last = nil, nil
   local function put(member)
@@ -476,7 +453,7 @@ local function log_rebase(charge)
 end
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
     log_rebase(charge)
   end
@@ -501,67 +478,62 @@ local function sliding_log_spend(charge)
     log_add(charge.key, now, member)
   end
   if extended then
-    call('ZREM', charge.key, extended)
+    redis.call('ZREM', charge.key, extended)
   elseif charge.cutoff then
-    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
     if charge.voided then
       local score = '+inf'
       if charge.first and charge.voids > 0 then
         local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = format('%d', NODES + 2 * node)
+        score = string.format('%d', NODES + 2 * node)
       end
-      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
     end
   end
   log_expire(charge)
 end
-local function sliding_log_rewrite(charge)
-  log_rebase(charge)
-  log_expire(charge)
-end
-local function sliding_log_report(charge, reply, size)
+local function sliding_log_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
   reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-  return size + 4
 end
-algorithms.sliding_log = {
-  arguments = 4,
-  read = sliding_log_read,
-  spend = sliding_log_spend,
-  rewrite = sliding_log_rewrite,
-  report = sliding_log_report,
-}
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
+function algorithms.sliding_log(key, at, op, decide)
+  local charge = sliding_log_read(key, at)
+  sliding_log_report(charge)
+  local fits = charge.count + charge.cost <= charge.events
+  local action = decide(at + 4, op, fits, charge.moved, charge.corrupt)
+  if action == 'spend' then
+    sliding_log_spend(charge)
+  elseif action == 'rewrite' then
+    log_rebase(charge)
+    log_expire(charge)
+  end
+end
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
+end
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,11 +13,12 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -47,86 +46,66 @@ local function bucket_read(key, full, full_fraction, den)
   end
   return used, fraction, false, 0
 end
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
-local function bucket_charge_read(key, at)
+function algorithms.bucket(key, at, op, decide)
   local full, full_fraction, den = ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
   local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-  local after, after_fraction = bucket_add(used, fraction, ARGV[at], ARGV[at + 1], den)
-  local fits = after < full or after == full and after_fraction <= full_fraction
-  local max_delay = ARGV[at + 5]
-  if max_delay ~= '' and (used > max_delay + 0 or used == max_delay + 0 and fraction > 0) then
-    fits = false
+  local after, after_fraction, fits = bucket_fits(used, fraction, at, full, full_fraction, den)
+  local size = #reply
+  reply[size + 1], reply[size + 2] = used, fraction
+  local action = decide(at + 6, op, fits, moved, corrupt)
+  if action == 'spend' then
+    bucket_write(key, after, after_fraction, full, full_fraction)
+  elseif action == 'rewrite' then
+    bucket_write(key, used, fraction, full, full_fraction)
   end
-  return {
-    key = key, used = used, fraction = fraction, moved = moved, corrupt = corrupt, fits = fits,
-    after = after, after_fraction = after_fraction, full = full, full_fraction = full_fraction, den = den,
-  }
 end
-local function bucket_charge_spend(charge)
-  bucket_write(charge.key, charge.after, charge.after_fraction, charge.full, charge.full_fraction)
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
 end
-local function bucket_charge_rewrite(charge)
-  bucket_write(charge.key, charge.used, charge.fraction, charge.full, charge.full_fraction)
-end
-local function bucket_charge_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.used, charge.fraction
-  return size + 2
-end
-algorithms.bucket = {
-  arguments = 6,
-  read = bucket_charge_read,
-  spend = bucket_charge_spend,
-  rewrite = bucket_charge_rewrite,
-  report = bucket_charge_report,
-}
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,83 +13,69 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
-local function fixed_window_write(charge, count)
-  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', charge.start, count)
-  call('PSETEX', charge.key, format('%d', (charge.left + 1000) / 1000 + slack), value)
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local function fixed_window_read(key, window)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local value = redis.pcall('GET', key)
+  if not value then
+    return 0, false, 0
+  end
+  local start, count
+  if type(value) == 'string' and (#value == 12 or #value == 14) then
+    start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
+  end
+  if not start or start > MAX_INTEGER or count > MAX_INTEGER then
+    return 0, false, unreadable(value)
+  end
+  if start > now then -- the clock stepped back
+    return count, count > 0, 0
+  end
+  return start >= window and count or 0, false, 0
 end
-local function fixed_window_read(key, at)
+local function fixed_window_write(key, window, left, count)
+  local value = struct.pack(count < 1099511627776 and '>I7I5' or '>I7I7', window, count)
+  redis.call('PSETEX', key, string.format('%d', (left + 1000) / 1000 + slack), value)
+end
+function algorithms.fixed_window(key, at, op, decide)
   local cost, events, period = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
   local window = now - now % period
-  local count, moved, corrupt = 0, false, 0
-  local value = pcall('GET', key)
-  if value then
-    local start, n
-    if type(value) == 'string' and (#value == 12 or #value == 14) then
-      start, n = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
-    end
-    if not start or start > MAX_INTEGER or n > MAX_INTEGER then
-      corrupt = unreadable(value)
-    elseif start > now then
-      count, moved = n, n > 0 -- the clock stepped back
-    elseif start >= window then
-      count = n
-    end
+  local left = window + period - now
+  local count, moved, corrupt = fixed_window_read(key, window)
+  local size = #reply
+  reply[size + 1], reply[size + 2] = count, left
+  local action = decide(at + 3, op, count + cost <= events, moved, corrupt)
+  if action == 'spend' then
+    fixed_window_write(key, window, left, count + cost)
+  elseif action == 'rewrite' then
+    fixed_window_write(key, window, left, count)
   end
-  return {
-    key = key, cost = cost, period = period, start = window, left = window + period - now,
-    count = count, moved = moved, corrupt = corrupt, fits = count + cost <= events,
-  }
 end
-local function fixed_window_spend(charge)
-  fixed_window_write(charge, charge.count + charge.cost)
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
 end
-local function fixed_window_rewrite(charge)
-  fixed_window_write(charge, charge.count)
-end
-local function fixed_window_report(charge, reply, size)
-  reply[size + 1], reply[size + 2] = charge.count, charge.left
-  return size + 2
-end
-algorithms.fixed_window = {
-  arguments = 3,
-  read = fixed_window_read,
-  spend = fixed_window_spend,
-  rewrite = fixed_window_rewrite,
-  report = fixed_window_report,
-}
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,12 +13,13 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
 local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
-local NODES = MAX_INTEGER + 1 -- above every time
+local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+local NODES = 9007199254740992 -- 2^53, above every time
 local function log_open(member)
   if #member <= HEADER then
     return nil
@@ -59,8 +58,8 @@ local function log_voids(charge, number)
   local sum, lowest = 0, 1
   while charge.voided and node < last do -- no number follows the last member
     if node % (2 * lowest) ~= 0 then
-      local score = format('%d', NODES + 2 * node)
-      local member = call('ZRANGEBYSCORE', charge.key, score, score)[1]
+      local score = string.format('%d', NODES + 2 * node)
+      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
       end
@@ -72,10 +71,10 @@ local function log_voids(charge, number)
 end
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = call('ZRANK', charge.key, charge.first.bytes), call('ZRANK', charge.key, charge.last.bytes)
+  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
   while low <= high do
     local rank = math.floor((low + high) / 2)
-    local middle = log_open(call('ZRANGE', charge.key, rank, rank)[1])
+    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
     local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
     if middle and before < number then
       chunk, left, at, low = middle, number - before, rank, rank + 1
@@ -86,7 +85,7 @@ local function log_find(charge, n)
   return chunk, chunk and math.min(chunk.n, left), at
 end
 local function log_load(charge)
-  local newest = pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
     unreadable(newest)
     return false
@@ -97,7 +96,7 @@ local function log_load(charge)
   charge.newest = newest[2] + 0
   if charge.newest > NODES then
     charge.voided = true
-    newest = call('ZREVRANGEBYSCORE', charge.key, format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #newest == 0 then
       return false
     end
@@ -111,7 +110,7 @@ local function log_load(charge)
   if charge.newest <= charge.cutoff then
     return true
   end
-  local first = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
   local chunk = first == newest[1] and charge.last or log_open(first)
   if not chunk then
     return false
@@ -133,7 +132,6 @@ local function sliding_log_read(key, at, cost)
   end
   local first, period = charge.first, charge.period
   local excess = charge.count + charge.cost - charge.events
-  charge.fits = excess <= 0
   if first then
     charge.moved = charge.newest > now
     charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
@@ -149,17 +147,17 @@ local function sliding_log_read(key, at, cost)
   return charge
 end
 local function log_add(key, time, member)
-  call('ZADD', key, format('%d', time), member)
+  redis.call('ZADD', key, string.format('%d', time), member)
 end
 local function log_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', math.ceil(charge.period / 1000) + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
 end
 local function log_header(width, before, base)
   return struct.pack('>I6BI7', before, width, base)
 end
 local function log_rebase(charge)
-  local members = call('ZRANGEBYSCORE', charge.key, format('(%d', charge.cutoff), format('%d', NODES))
-  call('DEL', charge.key)
+  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
+  redis.call('DEL', charge.key)
   local number, late = 0, 0
   charge.first, charge.last = nil, nil
   local function put(member)
@@ -189,7 +187,7 @@ local function log_rebase(charge)
 end
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
     log_rebase(charge)
   end
@@ -214,67 +212,62 @@ local function sliding_log_spend(charge)
     log_add(charge.key, now, member)
   end
   if extended then
-    call('ZREM', charge.key, extended)
+    redis.call('ZREM', charge.key, extended)
   elseif charge.cutoff then
-    call('ZREMRANGEBYSCORE', charge.key, '-inf', format('%d', charge.cutoff))
+    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
     if charge.voided then
       local score = '+inf'
       if charge.first and charge.voids > 0 then
         local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = format('%d', NODES + 2 * node)
+        score = string.format('%d', NODES + 2 * node)
       end
-      call('ZREMRANGEBYSCORE', charge.key, format('(%d', NODES), score)
+      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
     end
   end
   log_expire(charge)
 end
-local function sliding_log_rewrite(charge)
-  log_rebase(charge)
-  log_expire(charge)
-end
-local function sliding_log_report(charge, reply, size)
+local function sliding_log_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
   reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-  return size + 4
 end
-algorithms.sliding_log = {
-  arguments = 4,
-  read = sliding_log_read,
-  spend = sliding_log_spend,
-  rewrite = sliding_log_rewrite,
-  report = sliding_log_report,
-}
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
+function algorithms.sliding_log(key, at, op, decide)
+  local charge = sliding_log_read(key, at)
+  sliding_log_report(charge)
+  local fits = charge.count + charge.cost <= charge.events
+  local action = decide(at + 4, op, fits, charge.moved, charge.corrupt)
+  if action == 'spend' then
+    sliding_log_spend(charge)
+  elseif action == 'rewrite' then
+    log_rebase(charge)
+    log_expire(charge)
+  end
+end
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
+end
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,15 +13,15 @@ local function unreadable(reply)
   end
   return 1
 end
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: no state counts more events
 local algorithms = {}
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
 local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
+  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 local function sliding_window_scan(charge)
-  local fields = call('HGETALL', charge.key)
+  local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
@@ -51,17 +49,17 @@ local function sliding_window_leaves(charge, number)
   return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = pcall('HMGET', charge.key, 'g', 'o', 'l', 't', format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
     unreadable(meta)
     return false
   end
   if not meta[1] then
-    return call('EXISTS', charge.key) == 0
+    return redis.call('EXISTS', charge.key) == 0
   end
   local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain <= MAX_INTEGER) then
+  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
     return false
   end
   charge.grain, charge.newest, charge.known = grain, newest, true
@@ -111,7 +109,6 @@ local function sliding_window_read(key, at, cost)
     charge.corrupt, charge.known, charge.moved = 1, true, false
     charge.count, charge.retry, charge.all, charge.oldest = 0, 0, nil, nil
   end
-  charge.fits = charge.count + charge.cost <= charge.events
   return charge
 end
 local function sliding_window_write(charge, cost)
@@ -131,87 +128,82 @@ local function sliding_window_write(charge, cost)
   end
   put(charge.current, cost)
   if charge.known then
-    call('DEL', charge.key)
+    redis.call('DEL', charge.key)
   end
   if total == 0 then
     return
   end
   for i = 1, #args do
-    args[i] = format('%d', args[i])
+    args[i] = string.format('%d', args[i])
   end
-  call('HSET', charge.key, 'g', format('%d', charge.length), 'o', format('%d', numbers[1]),
-    'l', format('%d', numbers[#numbers]), 't', format('%d', total), unpack(args))
+  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+    'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 local function sliding_window_expire(charge)
-  call('PEXPIRE', charge.key, format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
+  redis.call('PEXPIRE', charge.key, string.format('%d', (charge.period + charge.length) / 1000 + 1 + slack))
 end
 local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
-    call('HSET', key, 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', charge.here + charge.cost))
+    redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
   elseif charge.moved or not charge.all or charge.grain ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
-    call('HSET', key, 'o', format('%d', all[1].number), 'l', format('%d', current), 't', format('%d', count),
-      format('%d', current % SLOTS), format('%d', here + charge.cost))
+    redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
+      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
       if number % SLOTS ~= current % SLOTS then
-        call('HDEL', key, format('%d', number % SLOTS))
+        redis.call('HDEL', key, string.format('%d', number % SLOTS))
       end
     end
   end
   sliding_window_expire(charge)
 end
-local function sliding_window_rewrite(charge)
-  sliding_window_write(charge, 0)
-  sliding_window_expire(charge)
-end
-local function sliding_window_report(charge, reply, size)
+local function sliding_window_report(charge)
+  local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = charge.stamp - now, charge.count, charge.first
   reply[size + 4], reply[size + 5] = charge.last, charge.retry
-  return size + 5
 end
-algorithms.sliding_window = {
-  arguments = 4,
-  read = sliding_window_read,
-  spend = sliding_window_spend,
-  rewrite = sliding_window_rewrite,
-  report = sliding_window_report,
-}
-local reply, size = { now, nil, nil, nil, nil, nil, nil, nil }, 1 -- nil makes room
-local key, at = 0, 2
+function algorithms.sliding_window(key, at, op, decide)
+  local charge = sliding_window_read(key, at)
+  sliding_window_report(charge)
+  local fits = charge.count + charge.cost <= charge.events
+  local action = decide(at + 4, op, fits, charge.moved, charge.corrupt)
+  if action == 'spend' then
+    sliding_window_spend(charge)
+  elseif action == 'rewrite' then
+    sliding_window_write(charge, 0)
+    sliding_window_expire(charge)
+  end
+end
+local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local at = 2 -- index of ARGV, of the next decision
+local outcome -- of the decision, as in the reply
+local function decide(index, op, fits, moved, corrupt)
+  if not fits and (op == 'spend' or op == 'peek') then
+    outcome = 0
+  end
+  if key < last then
+    key = key + 1
+    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+  else
+    at = index
+  end
+  if outcome == 0 or not fits then
+    return moved and 'rewrite'
+  end
+  if op == 'spend' or op == 'shadow_spend' then
+    outcome = outcome + corrupt
+    return 'spend'
+  end
+end
 while ARGV[at] do
-  local charges, count, admitted = {}, ARGV[at] + 0, true
-  at = at + 1
-  for i = 1, count do
-    local algorithm, op = algorithms[ARGV[at]], ARGV[at + 1]
-    local charge = algorithm.read(KEYS[key + i], at + 2)
-    charge.algorithm, charge.op = algorithm, op
-    if not charge.fits and (op == 'spend' or op == 'peek') then
-      admitted = false
-    end
-    charges[i] = charge
-    at = at + 2 + algorithm.arguments
-  end
-  key = key + count
-  local outcome, corrupt = size + 1, 0
-  size = size + 2
-  for i = 1, count do
-    local charge = charges[i]
-    local algorithm, op = charge.algorithm, charge.op
-    size = algorithm.report(charge, reply, size)
-    if not (admitted and charge.fits) then
-      if charge.moved then
-        algorithm.rewrite(charge)
-      end
-    elseif op == 'spend' or op == 'shadow_spend' then
-      algorithm.spend(charge)
-      corrupt = corrupt + charge.corrupt
-    end
-  end
-  reply[outcome], reply[outcome + 1] = admitted and 1 or 2, corrupt
+  local place = #reply + 1
+  reply[place], outcome, last = 0, 1, key + ARGV[at]
+  decide(at + 1, 'none', true, false, 0)
+  reply[place] = outcome
 end
 return reply

@@ -1,8 +1,6 @@
-local call, pcall, format = redis.call, redis.pcall, string.format
-local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
 local now, slack
 if ARGV[1] == '' then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
@@ -15,9 +13,10 @@ local function unreadable(reply)
   end
   return 1
 end
-local HORIZON = 3162240000000000 -- us, 100 years: the longest span, driver.Horizon
 local function bucket_read(key, full, full_fraction, den)
-  local value = pcall('GET', key)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local value = redis.pcall('GET', key)
   if not value then
     return 0, 0, false, 0
   end
@@ -45,33 +44,37 @@ local function bucket_read(key, full, full_fraction, den)
   end
   return used, fraction, false, 0
 end
-local function bucket_add(used, fraction, more, more_fraction, den)
-  used, fraction = used + more, fraction + more_fraction
-  if fraction >= den then
-    return used + 1, fraction - den
+local function bucket_fits(used, fraction, at, full, full_fraction, den)
+  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  if after_fraction >= den then
+    after, after_fraction = after + 1, after_fraction - den
   end
-  return used, fraction
+  local fits = after < full or after == full and after_fraction <= full_fraction
+  if max_delay and max_delay ~= '' then
+    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  end
+  return after, after_fraction, fits
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
   if used > full or used == full and fraction > full_fraction then -- in debt
-    value = format('%d %d %d', now + used, fraction, now)
+    value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
-    value = format('%d %d', now + used, fraction)
+    value = string.format('%d %d', now + used, fraction)
   else
-    value = format('%d', now + used)
+    value = string.format('%d', now + used)
   end
-  call('PSETEX', key, format('%d', (used + 1000) / 1000 + slack), value)
+  redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
 local key, full, full_fraction, den = KEYS[1], ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-local after, after_fraction = bucket_add(used, fraction, ARGV[2], ARGV[3], den)
-if after < full or after == full and after_fraction <= full_fraction then
+local after, after_fraction, fits = bucket_fits(used, fraction, 2, full, full_fraction, den)
+if fits then
   bucket_write(key, after, after_fraction, full, full_fraction)
   if fraction == 0 and corrupt == 0 then
     return used
   end
-  return { now, 1, corrupt, used, fraction }
+  return { now, 1 + corrupt, used, fraction }
 end
 if moved then
   bucket_write(key, used, fraction, full, full_fraction)
@@ -79,4 +82,4 @@ end
 if fraction == 0 then
   return -1 - used
 end
-return { now, 2, 0, used, fraction }
+return { now, 0, used, fraction }
