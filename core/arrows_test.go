@@ -11,26 +11,25 @@ const module = "github.com/weir-go/weir/"
 // allowed lists, for every package, what of this module and of others it may
 // import, its tests aside. Arrows only point down, and siblings do not meet.
 var allowed = map[string][]string{
-	"core":                    {"core/driver", "core/internal/argument"},
-	"core/driver":             {},
-	"core/internal/argument":  {},
-	"core/internal/oracle":    {},
-	"core/internal/reference": {"core/storetest"},
-	"core/internal/testkit":   {"core"},
-	"core/memstore":           {"core/driver", "core/internal/argument"},
-	"core/redisstore":         {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":          {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
-	"core/load":               {},
-	"core/failover":           {"core/driver", "core/internal/argument"},
-	"core/lease":              {"core/driver", "core/internal/argument"},
-	"core/denycache":          {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":               {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
-	"core/gate/adapter":       {"core", "core/driver", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
-	"core/gate/gatetest":      {"core", "core/driver", "core/memstore", "core/gate", "core/gate/adapter", "keyfunc"},
-	"keyfunc":                 {"github.com/golang-jwt/jwt/v5"},
-	"nethttplimit":            {"core", "core/gate", "core/gate/adapter", "keyfunc"},
-	"ginlimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
-	"echolimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
+	"core":                   {"core/driver", "core/internal/argument"},
+	"core/driver":            {},
+	"core/internal/argument": {},
+	"core/internal/oracle":   {},
+	"core/internal/testkit":  {"core"},
+	"core/memstore":          {"core/driver", "core/internal/argument"},
+	"core/redisstore":        {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
+	"core/storetest":         {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
+	"core/load":              {},
+	"core/failover":          {"core/driver", "core/internal/argument"},
+	"core/lease":             {"core/driver", "core/internal/argument"},
+	"core/denycache":         {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
+	"core/gate":              {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
+	"core/gate/adapter":      {"core", "core/driver", "core/internal/argument", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
+	"core/gate/gatetest":     {"core", "core/driver", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "keyfunc"},
+	"keyfunc":                {"github.com/golang-jwt/jwt/v5"},
+	"nethttplimit":           {"core", "core/gate", "core/gate/adapter", "keyfunc"},
+	"ginlimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
+	"echolimit":              {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
 
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
@@ -47,7 +46,7 @@ func goList(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-func TestArrowsPointDown(t *testing.T) {
+func TestImports_Allowed(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(strings.Join(goList(t, "-f", `{{.ImportPath}}|{{join .Imports ","}};`, module+"..."), "")), ";") {
 		path, imports, _ := strings.Cut(line, "|")
 		if path == "" {
@@ -78,7 +77,7 @@ func permitted(may []string, imported string) bool {
 	return false
 }
 
-func TestCoreIsTheStandardLibraryOnly(t *testing.T) {
+func TestImports_CoreStandardLibraryOnly(t *testing.T) {
 	for _, dep := range goList(t, "-deps", module+"core") {
 		first, _, _ := strings.Cut(dep, "/")
 		if dep == "net/http" || strings.Contains(first, ".") && !strings.HasPrefix(dep, module) {

@@ -42,6 +42,10 @@ type State struct {
 	Window     time.Duration // the effective window, the t of the RateLimit field; see below
 	Delay      time.Duration // Allowed: hold the event this long first
 	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
+
+	// Unknown is set if another Rule denied the event and this one was not asked, as by package
+	// denycache. Allowed is set, too, and the numbers are zero and say nothing.
+	Unknown bool
 }
 
 // Limit is the limit that was in force.
@@ -57,6 +61,7 @@ func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 //	allowed after 100ms: "queue" 8 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left
 //	denied for ever: "page" 9 of 10 left
+//	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
 //	denied, undecided
 //
 // The last is the zero Decision.
@@ -68,7 +73,12 @@ func (d Decision) String() string {
 		if i == 0 {
 			separator = ": "
 		}
-		fmt.Fprintf(&b, "%s%q %d of %d left", separator, s.Rule.Name(), s.Remaining, s.Rule.Capacity())
+		fmt.Fprintf(&b, "%s%q ", separator, s.Rule.Name())
+		if s.Unknown {
+			b.WriteString("unknown")
+		} else {
+			fmt.Fprintf(&b, "%d of %d left", s.Remaining, s.Rule.Capacity())
+		}
 	}
 	return b.String()
 }
@@ -89,7 +99,7 @@ func (d Decision) verdict() string {
 
 // LogValue implements [slog.LogValuer]: a group of "allowed", then "delay" or "retry_after"
 // (a duration, or the text "never") where there is one, and "remaining", with the events that
-// each rule has left.
+// each rule has left, unless that is unknown.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {
@@ -102,7 +112,9 @@ func (d Decision) LogValue() slog.Value {
 	}
 	remaining := make([]any, 0, d.n)
 	for _, s := range d.States() {
-		remaining = append(remaining, slog.Int(s.Rule.Name(), s.Remaining))
+		if !s.Unknown {
+			remaining = append(remaining, slog.Int(s.Rule.Name(), s.Remaining))
+		}
 	}
 	return slog.GroupValue(append(attrs, slog.Group("remaining", remaining...))...)
 }
@@ -145,7 +157,7 @@ func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 		s.set(&charges[i], rules[i])
 		switch {
 		case rules[i].d.Shadow:
-		case s.Allowed:
+		case s.Allowed && !s.Unknown:
 			d.Delay = max(d.Delay, s.Delay)
 		default:
 			d.Allowed = false
@@ -163,7 +175,7 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	if s.Rule = rule; v.Rule != nil {
 		s.Rule = rule.as(v.Rule)
 	}
-	s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
+	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 

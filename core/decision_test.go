@@ -2,14 +2,19 @@ package core_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 func TestDecision_String(t *testing.T) {
@@ -47,6 +52,29 @@ func TestDecision_String(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An unknown state says nothing, and admits nothing.
+func TestDecision_unknownState(t *testing.T) {
+	fake := new(storetest.Fake)
+	l := testkit.Limiter(t, fake, core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500)))
+	for want, known := range map[string]driver.Verdict{
+		`denied, retry after 3s: "second" 0 of 10 left, "hour" unknown`: {RetryAfter: 3 * time.Second},
+		`denied, retry after 0s: "second" 9 of 10 left, "hour" unknown`: {Allowed: true, Remaining: 9},
+	} {
+		fake.Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+			charges[0].Verdict = known
+			charges[1].Verdict = driver.Verdict{Allowed: true, Unknown: true}
+			return nil
+		})
+		d := testkit.Allow(t, l, "k")
+		if d.String() != want || !d.State(1).Unknown || !d.State(1).Allowed {
+			t.Errorf("got %s and %+v, want %s", d, d.State(1), want)
+		}
+		if s := d.LogValue().String(); strings.Contains(s, "hour") {
+			t.Errorf("got the log value %s, want it without hour", s)
+		}
+	}
 }
 
 func TestState_UsedAndLimit(t *testing.T) {

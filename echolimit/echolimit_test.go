@@ -31,8 +31,29 @@ func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.Handler
 	return e
 }
 
+// buildFailing has handlers that return their errors, and an error handler.
+func buildFailing(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
+	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc,
+) http.Handler {
+	e := echo.New()
+	e.Use(echolimit.New(l, key, opts...))
+	e.Any("/*", func(c echo.Context) error { return h(c.Response(), c.Request()) })
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		if he := new(echo.HTTPError); errors.As(err, &he) {
+			e.DefaultHTTPErrorHandler(err, c)
+		} else if !c.Response().Committed && answer != nil {
+			answer(c.Response(), c.Request())
+		}
+	}
+	return e
+}
+
+func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option {
+	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON))
+	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing))
 }
 
 func BenchmarkRequest(b *testing.B) {
@@ -186,34 +207,13 @@ func TestErrorHandlers(t *testing.T) {
 	}
 }
 
-func TestOnDenied(t *testing.T) {
-	answer := echolimit.OnDenied(func(c echo.Context, d core.Decision) error {
-		if seen, _ := gate.FromContext(c.Request().Context()); seen.Len() != 1 {
-			t.Error("the request has no decision")
-		}
-		return c.JSON(http.StatusTooManyRequests, echo.Map{"left": d.State(0).Remaining})
-	})
-	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), answer))
-	get(e, "/")
-	got := get(e, "/")
-	if got.Code != 429 || got.Body.String() != "{\"left\":0}\n" || got.Header().Get("Retry-After") != "86400" {
-		t.Errorf("got %d %s, %v", got.Code, got.Body, got.Header())
-	}
+// TestOnDenied_error: the error of OnDenied is that of the middleware.
+func TestOnDenied_error(t *testing.T) {
 	teapot := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
-	e = server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
+	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
 	get(e, "/")
 	if got := get(e, "/"); got.Code != 418 {
 		t.Errorf("the error of OnDenied became %d", got.Code)
-	}
-}
-
-// TestOnDeniedIsForDenials checks that rejections keep their answer.
-func TestOnDeniedIsForDenials(t *testing.T) {
-	answer := echolimit.OnDenied(func(echo.Context, core.Decision) error { t.Error("called"); return nil })
-	nobody := func(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoKey }
-	e := server(ok, echolimit.New(times(1), nobody, answer))
-	if got := get(e, "/"); got.Code != 400 || got.Header().Get("Content-Type") != echo.MIMEApplicationJSON {
-		t.Errorf("got %d as %s", got.Code, got.Header().Get("Content-Type"))
 	}
 }
 

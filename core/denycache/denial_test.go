@@ -1,212 +1,268 @@
 package denycache_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-func TestDeniedKeyIsNotAskedFor(t *testing.T) {
-	for _, make := range algorithms {
-		b := newBench(t, denycache.MaxAge(age))
-		l := limiter(t, b.cache, make("r", core.PerMinute(6)))
-		b.elsewhere(l, "k", 6)
-		first := b.there(l, "k", 1)
+// eachAlgorithm runs test with a limiter for each algorithm.
+func eachAlgorithm(t *testing.T, test func(f *fixture, rule func(string, core.Limit) core.Rule)) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) { test(newFixture(t, denycache.MaxAge(age)), a.Rule) })
+	}
+}
+
+func TestStore_Take_deniedKey(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		l := f.limiter(rule("r", core.PerMinute(6)))
+		f.elsewhere(l, "k", 6)
+		first := f.miss(l, "k", 1)
 		for range 1000 {
-			b.clocks.pass(time.Millisecond)
-			if d := b.here(l, "k", 1); d.Len() != 1 || d.State(0).Rule.Name() != "r" || d.RetryAfter > first.RetryAfter {
-				t.Fatalf("first %+v, then %+v", first, d)
+			f.advance(time.Millisecond)
+			f.hit(l, "k", 1)
+		}
+		want := first.State(0)
+		want.RetryAfter, want.ResetAfter, want.Window = want.RetryAfter-time.Second, want.ResetAfter-time.Second, want.Window-time.Second
+		if got := f.hit(l, "k", 1); got.State(0) != want || got.RetryAfter != want.RetryAfter {
+			f.Errorf("a second later: got %+v, want %+v", got, want)
+		}
+		if got, want := f.cache.Stats(), (denycache.Stats{Hits: 1001, Misses: 1, Keys: 1}); got != want {
+			f.Errorf("Stats: got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// The answer to an event after which nothing remains says when the next one is admitted, except
+// for a soft rule.
+func TestStore_Take_afterTheLastEvent(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		events int // of a minute
+		soft   float64
+		hit    bool
+		late   time.Duration
+	}{
+		{"whole microseconds an event", 6, 0, true, 0},
+		{"a fraction of a microsecond", 7, 0, true, time.Microsecond},
+		{"soft", 6, 50, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+				l := f.limiter(rule("r", core.PerMinute(c.events)).Soft(c.soft))
+				for f.miss(l, "k", 1).State(0).Remaining > 0 {
+					f.advance(1234 * time.Microsecond)
+				}
+				want := f.bare(charge(l, 1))
+				got, hit := f.take(charge(l, 1))
+				if hit != c.hit {
+					f.Fatalf("the next event: got hit %v, want %v", hit, c.hit)
+				}
+				if late := got.RetryAfter - want.RetryAfter; hit && (late < 0 || late > c.late || got.Remaining != 0) {
+					f.Errorf("the next event:\n\tgot  %+v\n\twant %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A denial covers larger costs, and its Verdict for them is that of the Store. For the sliding
+// algorithms, each cost is a miss once.
+func TestStore_Take_otherCosts(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		l := f.limiter(rule("r", core.PerMinute(10)))
+		f.miss(l, "k", 4)
+		f.advance(time.Second)
+		f.miss(l, "k", 1) // 5 remain, and of a bucket those that have refilled
+		f.miss(l, "k", 7)
+		if d := f.miss(l, "k", 6); d.Allowed {
+			f.Fatalf("6 of 5 that remain: got %+v, want a denial", d)
+		}
+		if isSliding(charge(l, 1).Rule) {
+			f.miss(l, "k", 10)
+			f.miss(l, "k", 11)
+		}
+		for range 4 {
+			for _, cost := range []int{6, 7, 10, 11, 12, 1 << 40} {
+				want := f.bare(charge(l, cost))
+				if got, hit := f.take(charge(l, cost)); got != want || !hit {
+					f.Errorf("cost %d: got hit %v\n\tgot  %+v\n\twant %+v", cost, hit, got, want)
+				}
+			}
+			f.advance(777 * time.Millisecond)
+		}
+		f.miss(l, "k", 5)
+	})
+}
+
+// The latest eight costs are cached.
+func TestStore_Take_manyCosts(t *testing.T) {
+	f := newFixture(t)
+	l := f.limiter(core.SlidingLog("r", core.PerHour(100)))
+	f.elsewhere(l, "k", 100)
+	for cost := 1; cost <= 50; cost++ {
+		f.miss(l, "k", cost)
+	}
+	for cost := 43; cost <= 50; cost++ {
+		f.hit(l, "k", cost)
+	}
+	f.miss(l, "k", 42)
+}
+
+func TestStore_Take_maxDelay(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	l := f.limiter(core.LeakyBucket("r", core.PerSecond(10)))
+	testkit.Admit(t, l, "k", 5) // the next event departs in 500 ms
+	for _, c := range []struct {
+		maxDelay, retry time.Duration
+		hit, allowed    bool
+	}{
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond},
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
+		{maxDelay: 50 * time.Millisecond, retry: 450 * time.Millisecond, hit: true},
+		{maxDelay: 300 * time.Millisecond, retry: 200 * time.Millisecond},
+		{maxDelay: 200 * time.Millisecond, retry: 300 * time.Millisecond, hit: true},
+		{allowed: true},
+	} {
+		event := charge(l, 1)
+		event.MaxDelay = c.maxDelay
+		if v, hit := f.take(event); v.Allowed != c.allowed || v.RetryAfter != c.retry || hit != c.hit {
+			t.Errorf("MaxDelay %v: got hit %v and %+v, want %+v", c.maxDelay, hit, v, c)
+		}
+	}
+}
+
+// A denial is that of a rule with the same limit.
+func TestStore_Take_changedLimit(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	small, large := f.limiter(core.FixedWindow("w", core.PerHour(3))), f.limiter(core.FixedWindow("w", core.PerHour(5)))
+	same := f.limiter(core.FixedWindow("w", core.PerHour(3)))
+	testkit.Admit(t, small, "k", 3)
+	for _, c := range []struct {
+		name         string
+		l            *core.Limiter
+		cost         int
+		allowed, hit bool
+	}{
+		{"the same definition", same, 1, false, true},
+		{"a larger limit", large, 1, true, false},
+		{"the smaller limit again", small, 1, false, false},
+		{"more than the larger limit has left", large, 2, false, false},
+		{"a cached denial beside that of the other limit", small, 1, false, true},
+		{"what the larger limit has left", large, 1, true, false},
+	} {
+		d, hit := f.ask(c.l, "k", c.cost)
+		if d.Allowed != c.allowed || hit != c.hit {
+			t.Errorf("%s: got hit %v and %v, want hit %v and allowed %v", c.name, hit, d, c.hit, c.allowed)
+		}
+		if rule := c.l.Rules()[0]; hit && d.State(0).Rule != rule {
+			t.Errorf("%s: got a State of %v, want the rule of the limiter", c.name, d.State(0).Rule)
+		}
+	}
+}
+
+// dividing has the Store decide by a quarter of every rule, as failover does.
+func dividing(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+	for i := range charges {
+		defer func(whole *driver.Compiled) { charges[i].Rule = whole }(charges[i].Rule)
+		charges[i].Rule = charges[i].Rule.Divide(4)
+	}
+	return next(ctx, charges)
+}
+
+// A denial by a rule that the Store has made of another is told with that rule.
+func TestStore_Take_dividedRule(t *testing.T) {
+	for name, used := range map[string][]int{"denied": {4, 2}, "the last event": {5}} {
+		t.Run(name, func(t *testing.T) {
+			eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+				f.behind.Set(dividing)
+				l := f.limiter(rule("r", core.PerHour(20)))
+				for _, n := range used {
+					f.miss(l, "k", n)
+				}
+				f.advance(time.Second)
+				c := charge(l, 6-used[0])
+				want := f.bare(c)
+				got, hit := f.take(c)
+				if want.Rule.Equivalent(got.Rule) {
+					want.Rule = got.Rule
+				}
+				if got != want || !hit {
+					f.Errorf("got hit %v\n\tgot  %+v\n\twant %+v", hit, got, want)
+				}
+			})
+		})
+	}
+}
+
+// Of a decision that a cached denial denies, the rules that are not known to deny are unknown:
+// requests with one key after the other beside a denied one cost no call.
+func TestStore_Take_severalRules(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	ip := f.limiter(core.TokenBucket("ip", core.PerHour(3)))
+	user := f.limiter(core.SlidingLog("user", core.PerHour(10)), core.FixedWindow("trial", core.PerDay(1)).Shadow())
+	both := func(name string) core.Decision {
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: ip, Key: "1.2.3.4", Cost: 1}, core.Ask{Limiter: user, Key: name, Cost: 1})
+		testkit.Must(t, err)
+		return d
+	}
+	for range 3 {
+		if !both("alice").Allowed {
+			t.Fatal("got a denial, want 3 admitted")
+		}
+	}
+	calls := f.behind.Calls()
+	for _, name := range []string{"alice", "bob", "carol"} {
+		d := both(name)
+		if want := (core.State{Rule: ip.Rules()[0], RetryAfter: 20 * time.Minute, ResetAfter: time.Hour, Window: 20 * time.Minute}); d.State(0) != want {
+			t.Errorf("%s: got %+v, want %+v", name, d.State(0), want)
+		}
+		if d.Allowed || d.RetryAfter != 20*time.Minute || d.Len() != 3 {
+			t.Errorf("%s: got %+v, want a denial for 20 minutes with three States", name, d)
+		}
+		for i, rule := range user.Rules() {
+			if want := (core.State{Rule: rule, Allowed: true, Unknown: true}); d.State(1+i) != want {
+				t.Errorf("%s: got %+v, want %+v", name, d.State(1+i), want)
 			}
 		}
-		if d := b.here(l, "k", 1); d.RetryAfter != first.RetryAfter-time.Second {
-			t.Errorf("%v and a second later %v", first.RetryAfter, d.RetryAfter)
-		}
-		if s := b.cache.Stats(); s.Hits != 1001 || s.Misses != 1 || s.Keys != 1 {
-			t.Errorf("%+v", s)
-		}
+	}
+	if n := f.behind.Calls() - calls; n != 0 {
+		t.Errorf("got %d calls of the Store, want 0", n)
+	}
+	if d := f.miss(user, "alice", 1); !d.Allowed || d.State(0).Remaining != 6 {
+		t.Errorf("alice from elsewhere: got %+v, want 6 remaining", d)
 	}
 }
 
-// An event that leaves too little for another of its kind says already what that
-// would be told.
-func TestForeseen(t *testing.T) {
-	for _, make := range algorithms {
-		for _, events := range []int{6, 7} { // of a minute: a token of 10 s, and one of a fraction of a microsecond
-			for _, soft := range []float64{0, 50} {
-				b := newBench(t, denycache.MaxAge(age))
-				rule := make("r", core.PerMinute(events)).Soft(soft)
-				l := limiter(t, b.cache, rule)
-				for ask(t, l, "k", 1).State(0).Remaining > 1 {
-					b.clocks.pass(1234 * time.Microsecond)
-				}
-				ask(t, l, "k", 1)
-				asked := b.behind.Calls()
-				got := ask(t, l, "k", 1).State(0)
-				here := b.behind.Calls() == asked
-				bucket := rule.Algorithm() == driver.TokenBucket || rule.Algorithm() == driver.LeakyBucket
-				if want := soft == 0 && (!bucket || events == 6); here != want {
-					t.Errorf("%v: foreseen %v, want %v", rule, here, want)
-				}
-				want, err := limiter(t, b.behind, rule).Peek(t.Context(), "k")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if here && got != want.State(0) {
-					t.Errorf("%v:\n\tgot  %+v\n\twant %+v", rule, got, want.State(0))
-				}
-				if !here {
-					continue
-				}
-				b.clocks.pass(got.RetryAfter - time.Microsecond)
-				if b.there(l, "k", 1).Allowed {
-					t.Errorf("%v: admitted a microsecond early", rule)
-				}
-				b.clocks.pass(time.Microsecond)
-				if !b.there(l, "k", 1).Allowed {
-					t.Errorf("%v: denied at its time", rule)
-				}
-			}
+// A shadow denies nothing.
+func TestStore_Take_shadow(t *testing.T) {
+	f := newFixture(t)
+	l := f.limiter(core.TokenBucket("wide", core.PerHour(5)), core.TokenBucket("trial", core.PerHour(2)).Shadow())
+	for n := range 5 {
+		if d := f.miss(l, "k", 1); !d.Allowed || d.State(1).Allowed != (n < 2) {
+			t.Fatalf("event %d: got %+v, want it admitted, and the shadow to deny after 2", n, d)
 		}
 	}
+	f.hit(l, "k", 1)
 }
 
-// A smaller cost may fit where a larger did not; a larger cannot. When it would
-// fit is known of buckets and fixed windows; of logs only the Store knows, so some
-// costs are asked for, and those between them are told the time of a larger one.
-func TestCosts(t *testing.T) {
-	for _, make := range algorithms {
-		b := newBench(t, denycache.MaxAge(age))
-		l := limiter(t, b.cache, make("r", core.PerMinute(10)))
-		ask(t, l, "k", 4)
-		b.clocks.pass(time.Second)
-		ask(t, l, "k", 1)
-		if b.there(l, "k", 7).Allowed || b.there(l, "k", 6).Allowed || !b.there(l, "k", 4).Allowed {
-			t.Fatal("of 5 that are left, 7 and 6 do not fit, and 4 do")
-		}
-		logs := isLog(l.Rules()[0].Compiled())
-		if logs {
-			b.there(l, "k", 10)
-		}
-		for cost := 2; cost <= 12; cost++ {
-			bare := []driver.Charge{{Key: "k", Rule: l.Rules()[0].Compiled(), Cost: cost}}
-			if err := b.behind.Take(t.Context(), bare); err != nil {
-				t.Fatal(err)
-			}
-			var d core.Decision
-			if logs && (cost == 3 || cost == 4) { // with those there is no room for others
-				d = b.there(l, "k", cost)
-			} else {
-				d = b.here(l, "k", cost)
-			}
-			late := d.RetryAfter - bare[0].Verdict.RetryAfter
-			if late != 0 && !(logs && cost >= 5 && cost < 10 && late > 0 && late <= time.Second) {
-				t.Errorf("%v, cost %d: RetryAfter is %v, behind it is %v", l.Rules()[0], cost, d.RetryAfter, bare[0].Verdict.RetryAfter)
-			}
-		}
-	}
-}
-
-// An event that waits less is denied too, with the time at which it would wait so
-// little; one that waits longer may be admitted.
-func TestMaxDelay(t *testing.T) {
-	b := newBench(t, denycache.MaxAge(age))
-	rule := core.LeakyBucket("r", core.PerSecond(10))
-	ask := func(wait time.Duration) (driver.Verdict, bool) {
-		asked := b.behind.Calls()
-		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Cost: 1, MaxDelay: wait}}
-		if err := b.cache.Take(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-		return charges[0].Verdict, b.behind.Calls() == asked
-	}
-	for range 5 {
-		ask(0)
-	}
-	if st, _ := ask(200 * time.Millisecond); st.Allowed || st.RetryAfter != 300*time.Millisecond {
-		t.Fatalf("a turn in 500 ms, for who waits 200: %+v", st)
-	}
-	if st, here := ask(200 * time.Millisecond); st.Allowed || !here {
-		t.Errorf("the same again: %+v, here %v", st, here)
-	}
-	if st, here := ask(50 * time.Millisecond); st.Allowed || !here || st.RetryAfter != 450*time.Millisecond {
-		t.Errorf("for who waits 50: %+v, here %v", st, here)
-	}
-	if st, here := ask(300 * time.Millisecond); st.Allowed || here {
-		t.Errorf("for who waits 300: %+v, here %v", st, here)
-	}
-	if st, here := ask(0); !st.Allowed || here {
-		t.Errorf("for who waits: %+v, here %v", st, here)
-	}
-}
-
-// A deadline is a MaxDelay to core.Wait, and means nothing to any but leaky buckets.
-func TestMaxDelayOfOthers(t *testing.T) {
-	b := newBench(t)
-	l, key := b.spent(10)
-	for _, wait := range []time.Duration{time.Millisecond, time.Microsecond, time.Hour} {
-		asked := b.behind.Calls()
-		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 1, MaxDelay: wait})
-		if err != nil || d.Allowed || b.behind.Calls() != asked {
-			t.Errorf("with %v: %+v, %v", wait, d, err)
-		}
-	}
-}
-
-func TestShadowDeniesNothing(t *testing.T) {
-	b := newBench(t)
-	l := limiter(t, b.cache, core.TokenBucket("wide", core.PerHour(5)), core.TokenBucket("trial", core.PerHour(2)).Shadow())
-	for range 5 {
-		if !b.there(l, "k", 1).Allowed {
-			t.Fatal("a shadow denied")
-		}
-	}
-	if d := b.here(l, "k", 1); d.State(1).Allowed || d.State(1).Remaining != 0 || d.RetryAfter != d.State(0).RetryAfter {
-		t.Errorf("%+v", d)
-	}
-}
-
-// A rule with another limit is another question.
-func TestLimitChanges(t *testing.T) {
-	b := newBench(t, denycache.MaxAge(age))
-	spare := 0.0
-	l := limiter(t, b.cache, core.TokenBucket("r", core.PerHour(10)).Elastic(func() float64 { return spare }, 2))
-	ask(t, l, "k", 10)
-	b.here(l, "k", 1)
-	spare = 1
-	if b.there(l, "k", 1).Allowed {
-		t.Error("a bucket that is spent is spent, whatever its size")
-	}
-	b.here(l, "k", 1)
-	small, large := core.FixedWindow("w", core.PerHour(3)), core.FixedWindow("w", core.PerHour(5))
-	same := core.FixedWindow("w", core.PerHour(3))
-	take := func(r core.Rule) (allowed, here bool) {
-		asked := b.behind.Calls()
-		charges := []driver.Charge{{Key: "k", Rule: r.Compiled(), Cost: 1}}
-		if err := b.cache.Take(t.Context(), charges); err != nil {
-			t.Fatal(err)
-		}
-		return charges[0].Verdict.Allowed, b.behind.Calls() == asked
-	}
-	for range 4 {
-		take(small)
-	}
-	if allowed, here := take(same); allowed || !here {
-		t.Errorf("the same definition in another place: allowed %v, here %v", allowed, here)
-	}
-	if allowed, _ := take(large); !allowed {
-		t.Error("a raised limit did not get through")
-	}
-	if allowed, here := take(small); allowed || here {
-		t.Errorf("the small one after that: allowed %v, here %v", allowed, here)
-	}
-	three := []driver.Charge{{Key: "k", Rule: large.Compiled(), Cost: 3}}
-	if err := b.cache.Take(t.Context(), three); err != nil || three[0].Verdict.Allowed {
-		t.Fatalf("three more than 4 of 5: %+v, %v", three, err)
-	}
-	if allowed, _ := take(large); !allowed {
-		t.Error("what the small one denied, the large one was denied for")
+// A denial lasts for MaxAge, even if RetryAfter is longer.
+func TestMaxAge(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(100*time.Millisecond))
+	l := f.limiter(core.TokenBucket("r", core.PerHour(5)))
+	f.miss(l, "k", 5)
+	_, err := testkit.Limiter(t, f.behind, l.Rules()...).Reset(t.Context(), "k")
+	testkit.Must(t, err)
+	f.advance(100*time.Millisecond - 1)
+	f.hit(l, "k", 1)
+	f.advance(1)
+	if d := f.miss(l, "k", 1); !d.Allowed {
+		t.Errorf("after a Reset by another process: got %v, want it admitted", d)
 	}
 }

@@ -1,150 +1,147 @@
 package denycache
 
 import (
-	"cmp"
+	"crypto/sha256"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An entry holds the answers of the Store about one rule of one key. It never changes;
-// another entry replaces it.
-type entry struct {
-	rule    *driver.Compiled
-	answers []answer // in ascending order of their costs
+// A cacheKey names one rule of one key. The size tells a digest from a key of the same bytes.
+type cacheKey struct {
+	key  string // or its SHA-256
+	size int    // of the key
+	rule uint64
 }
 
-// An answer is the Verdict of the Store about one cost.
-type answer struct {
-	cost  int64
-	wait  int64 // the longest time for which the event could be held, in microseconds
-	heard int64 // the time at which the answer arrived
-	// until is the time from which on the answer is not used to deny: the end of the denial,
-	// or of MaxAge. It is zero if the cost was not denied, or the denial had ended on arrival.
-	until   int64
-	verdict driver.Verdict
-	made    *driver.Compiled // the rule by which the Store decided, if it is not that of the charge
-	count   int64            // of a window or log: the events that counted, at least
+// maxKeyLength is the length of the longest key that is kept as it is (bytes). It bounds the
+// memory of an entry, because clients may choose their keys.
+const maxKeyLength = 128
+
+func keyOf(c *driver.Charge) cacheKey {
+	k := cacheKey{key: c.Key, size: len(c.Key), rule: c.Rule.ID()}
+	if k.size > maxKeyLength {
+		digest := sha256.Sum256([]byte(c.Key))
+		k.key = string(digest[:])
+	}
+	return k
 }
 
-// answerTo returns the answer of the Store about c. All costs above the capacity of the rule are
-// one cost: clients may make up as many as they like.
-func answerTo(c *driver.Charge) answer {
-	a := answer{cost: c.Asked(), wait: wait(c), verdict: c.Verdict}
-	if a.verdict.RetryAfter == driver.Never {
-		a.cost, a.wait = c.Rule.Capacity()+1, driver.Never
-	}
-	if c.Verdict.Rule != c.Rule {
-		a.made = c.Verdict.Rule
-	}
-	k := a.rule(c).Constants()
-	a.count = k.Capacity - k.Extra - int64(c.Verdict.Remaining)
-	if !c.Verdict.Allowed {
-		a.count = max(a.count, k.Capacity-a.cost+1)
-	}
-	return a
+// clone returns k with a copy of the key, which may be a part of a larger string.
+func (k cacheKey) clone() cacheKey {
+	k.key = strings.Clone(k.key)
+	return k
 }
 
-// rule returns the rule that a is about when it is used for c.
-func (a *answer) rule(c *driver.Charge) *driver.Compiled { return cmp.Or(a.made, c.Rule) }
-
-// foresee returns the answer that the Store would give next, after it admitted c and too little
-// is left for the same cost. It returns false if more is left, and for the rules of which a
-// Verdict does not say the next RetryAfter to the microsecond: buckets whose tokens take a
-// fraction of a microsecond, and soft rules.
-func foresee(c *driver.Charge) (a answer, foreseen bool) {
-	v := &c.Verdict
-	if c.Op != driver.Spend || !v.Allowed || v.Remaining >= c.Cost {
-		return a, false
-	}
-	a = answerTo(c)
-	rule := a.rule(c)
-	if k := rule.Constants(); k.Extra > 0 || k.Denominator > 1 {
-		return a, false
-	}
-	a.cost, a.wait = int64(v.Remaining)+1, driver.Never
-	a.verdict = rule.Verdict(a.reading(rule, a.heard), a.cost, a.wait, false)
-	return a, !a.verdict.Allowed
+// A denial is a Verdict of the Store that denies a cost.
+type denial struct {
+	rule     *driver.Compiled // of the charge
+	cost     int64
+	maxDelay int64 // the longest time for which the event could be held, in microseconds
+	heard    int64 // when the answer arrived
+	until    int64 // when the Store has to be asked again
+	verdict  driver.Verdict
 }
 
-// believed returns a with the times heard and until, for a call that was sent and heard then.
-// The Store decided after the call was sent, and its clock counts whole microseconds.
-func (a answer) believed(sent, heard, maxAge int64) answer {
-	a.heard = heard
-	if a.verdict.Allowed {
-		return a
+// newDenial returns the denial in the answer to c, without the time when that arrived. If c was
+// admitted and nothing remains, it is the denial of the next event. Otherwise ok is false.
+//
+// The Store decided after sent, and its clock counts whole microseconds, so the denial ends
+// early, by the way to the Store.
+func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
+	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
+	v := &d.verdict
+	if v.Allowed {
+		if v.Remaining > 0 || v.Rule.Constants().Extra > 0 {
+			return d, false
+		}
+		d.cost, d.maxDelay = 1, driver.Never
+		v.Allowed, v.RetryAfter, v.Delay = false, v.Window, 0
 	}
-	if until := sent + min(int64(a.verdict.RetryAfter-time.Microsecond), maxAge); until > heard {
-		a.until = until
+	lasts := v.RetryAfter
+	if lasts == driver.Never {
+		d.cost, d.maxDelay = v.Rule.Capacity()+1, driver.Never // clients may choose any larger cost
+		if !v.Rule.Algorithm().IsBucket() {
+			lasts = v.Window // until then, Remaining is the same
+		}
 	}
-	return a
+	d.until = sent + min(int64(lasts-time.Microsecond), maxAge)
+	return d, true
 }
 
-// maxAnswers bounds the costs that are remembered apart.
-const maxAnswers = 4
-
-// about says whether e is about rule as it is defined: its limit may have changed.
-func (e *entry) about(rule *driver.Compiled) bool { return e.rule.Equivalent(rule) }
-
-// wait returns the longest time for which the event of c may be held. Only a leaky bucket
-// holds events.
-func wait(c *driver.Charge) int64 {
+// maxDelay returns the longest time for which the event of c may be held, in microseconds. Only
+// a leaky bucket holds events.
+func maxDelay(c *driver.Charge) int64 {
 	if c.Rule.Algorithm() != driver.LeakyBucket {
 		return driver.Never
 	}
 	return c.Patience()
 }
 
-// denial finds the answer that denies c at now, that of the nearest cost. If there
-// is none, stale says that there was one until just now.
-func (e *entry) denial(c *driver.Charge, now int64) (d *answer, stale bool) {
-	cost, wait := c.Asked(), wait(c)
-	for i := range e.answers {
-		switch a := &e.answers[i]; {
-		case a.until == 0 || a.cost > cost || a.wait < wait:
-		case now < a.until:
-			d = a
-		case now-a.until < justNow:
-			stale = true
-		}
+// covers reports whether d denies cost under rule, and its Verdict can be computed from d. For
+// the sliding algorithms only the Store knows when a larger cost fits.
+func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
+	if cost < d.cost || maxDelay > d.maxDelay || !d.rule.Equivalent(rule) {
+		return false
 	}
-	return d, stale
+	a := rule.Algorithm()
+	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || d.verdict.RetryAfter == driver.Never
 }
 
-// justNow is the time after the end of a denial in which calls wait for the answers to other
-// calls: see Store.wait.
-const justNow = int64(time.Second)
-
-// with returns an entry with the answers of e, which may be nil, and a.
-func (e *entry) with(rule *driver.Compiled, a answer) *entry {
-	next := &entry{rule: rule}
-	if e != nil && e.about(rule) {
-		next.answers = make([]answer, 0, len(e.answers)+1)
-		for _, old := range e.answers {
-			if !old.replacedBy(&a) {
-				next.answers = append(next.answers, old)
-			}
+// verdictAt returns the Verdict for c, which d covers, at now. The Store decided before its
+// answer was heard, so its times are late, by the way back.
+func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
+	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
+	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
+	v.ResetAfter = max(0, v.ResetAfter-since)
+	if rule.Algorithm().IsBucket() {
+		used := driver.Span{Micros: v.ResetAfter.Microseconds()} // rounded up, which may hide a token
+		v = rule.Verdict(driver.Reading{Used: used}, cost, maxDelay(c), false)
+		v.Remaining = max(v.Remaining, d.verdict.Remaining)
+	} else {
+		v.Window -= since
+		v.RetryAfter -= since
+		if cost > rule.Capacity() {
+			v.RetryAfter = driver.Never
 		}
 	}
-	at, _ := slices.BinarySearchFunc(next.answers, a.cost, func(o answer, cost int64) int { return cmp.Compare(o.cost, cost) })
-	next.answers = slices.Insert(next.answers, at, a)
-	if len(next.answers) > maxAnswers {
-		// The least and the largest say most about the others.
-		between := 2
-		if between == at {
-			between--
-		}
-		next.answers = slices.Delete(next.answers, between, between+1)
+	if rule == d.rule {
+		v.Rule = c.Rule // which may be another one with the same constants
 	}
-	return next
+	return v
 }
 
-// replacedBy says whether next is about the same cost as a, or contradicts a: if a cost fits,
-// every lower cost fits too.
-func (a *answer) replacedBy(next *answer) bool {
-	if a.cost == next.cost && a.wait == next.wait {
-		return true
+// An entry is the cached denials of one rule of one key: of different costs, and of different
+// limits if the rule is elastic. It never changes; another entry replaces it.
+type entry []denial
+
+// maxDenials is the largest length of an entry. Clients may choose their costs.
+const maxDenials = 8
+
+// find returns the denial that covers c, if possible one that has not ended at now, or nil.
+func (e entry) find(c *driver.Charge, now int64) (found *denial) {
+	cost, maxDelay := c.Asked(), maxDelay(c)
+	for i := range e {
+		if d := &e[i]; d.covers(c.Rule, cost, maxDelay) && (found == nil || now < d.until) {
+			found = d
+		}
 	}
-	return next.verdict.Allowed && a.until != 0 && a.cost <= next.cost && a.wait >= next.wait
+	return found
+}
+
+// with returns e with d, and without the denials that have ended or that d covers. If there are
+// too many, the oldest one is left out. The result is empty if d has ended, too.
+func (e entry) with(d denial) entry {
+	next := make(entry, 0, len(e)+1)
+	for _, old := range e {
+		if d.heard < old.until && !d.covers(old.rule, old.cost, old.maxDelay) {
+			next = append(next, old)
+		}
+	}
+	if d.heard < d.until {
+		next = append(next, d)
+	}
+	return slices.Clone(next[max(0, len(next)-maxDenials):])
 }

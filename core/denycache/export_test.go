@@ -1,23 +1,11 @@
 package denycache
 
-// SetClock makes s read nanoseconds from clock.
-func (s *Store) SetClock(clock func() int64) { s.clock = clock }
+// SetClock makes s read nanoseconds from now.
+func (s *Store) SetClock(now func() int64) { s.now = now }
 
-// Probes is how many keys are waited for.
-func (s *Store) Probes() (n int) {
-	for i := range s.stripes {
-		st := &s.stripes[i]
-		st.mu.Lock()
-		n += len(st.probes)
-		st.mu.Unlock()
-	}
-	return n
-}
-
-// MostAnswers is how much is remembered of one rule of one key at most.
-func (s *Store) MostAnswers() (n int) {
-	for _, e := range s.entries.All() {
-		n = max(n, len(e.answers))
-	}
-	return n
+// Flights returns the number of calls of the Store that other decisions wait for.
+func (s *Store) Flights() int {
+	s.flights.mu.Lock()
+	defer s.flights.mu.Unlock()
+	return len(s.flights.landed)
 }

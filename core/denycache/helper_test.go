@@ -1,100 +1,123 @@
 package denycache_test
 
 import (
-	"context"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-// A bench is a denycache over a reference, with clocks that stand still.
-type bench struct {
+// age is a MaxAge longer than any test lasts.
+const age = 400 * 24 * time.Hour
+
+// clocks are the clock of the Store, which counts whole microseconds and can step back, and the
+// clock of this process (both in nanoseconds).
+type clocks struct{ store, local int64 }
+
+func newClocks() *clocks {
+	return &clocks{store: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), local: 1000}
+}
+
+func (c *clocks) storeMicros() int64 { return c.store / 1000 }
+func (c *clocks) localNanos() int64  { return c.local }
+
+// advance moves both clocks by d. If d is negative, the Store's clock steps back, and in this
+// process the longest time passes after which that is noticed.
+func (c *clocks) advance(d time.Duration) {
+	c.store += int64(d)
+	if d < 0 {
+		d = age
+	}
+	c.local += int64(d)
+}
+
+// A fixture is a denycache over a Fake, with clocks that stand still until they are moved.
+type fixture struct {
 	*testing.T
-	clocks *pair
-	behind *reference.Store
+	*clocks
+	behind *storetest.Fake
 	cache  *denycache.Store
 }
 
-func newBench(t *testing.T, opts ...denycache.Option) *bench {
-	b := &bench{T: t, clocks: newPair()}
-	b.behind = reference.New(b.clocks.now)
-	b.cache = denycache.New(b.behind, opts...)
-	b.cache.SetClock(b.clocks.localNow)
-	return b
+func newFixture(t *testing.T, opts ...denycache.Option) *fixture {
+	c := newClocks()
+	f := &fixture{T: t, clocks: c, behind: &storetest.Fake{Clock: c.storeMicros}}
+	f.use(denycache.New(f.behind, opts...))
+	return f
 }
 
-func limiter(t testing.TB, s core.Store, rules ...core.Rule) *core.Limiter {
-	t.Helper()
-	l, err := core.New(s, rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+// use makes s the Store under test.
+func (f *fixture) use(s *denycache.Store) {
+	s.SetClock(f.localNanos)
+	f.cache = s
 }
 
-func ask(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
-	t.Helper()
-	d, err := l.AllowN(t.Context(), key, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+func (f *fixture) limiter(rules ...core.Rule) *core.Limiter {
+	f.Helper()
+	return testkit.Limiter(f, f.cache, rules...)
 }
 
-// here asks for what has to be denied without the Store behind.
-func (b *bench) here(l *core.Limiter, key string, n int) core.Decision {
-	b.Helper()
-	asked := b.behind.Calls()
-	d := ask(b, l, key, n)
-	if d.Allowed || b.behind.Calls() != asked {
-		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.Calls()-asked)
-	}
-	return d
+// elsewhere has another process take n events.
+func (f *fixture) elsewhere(l *core.Limiter, key string, n int) {
+	f.Helper()
+	testkit.Admit(f, testkit.Limiter(f, f.behind, l.Rules()...), key, n)
 }
 
-// there asks for what the Store behind has to be asked about, and says what it said.
-func (b *bench) there(l *core.Limiter, key string, n int) core.Decision {
-	b.Helper()
-	asked := b.behind.Calls()
-	d := ask(b, l, key, n)
-	if b.behind.Calls() != asked+1 {
-		b.Fatalf("%d of %.20q: allowed %v, with %d calls", n, key, d.Allowed, b.behind.Calls()-asked)
+// ask returns the decision about n events of key, and whether it is a hit.
+func (f *fixture) ask(l *core.Limiter, key string, n int) (d core.Decision, hit bool) {
+	f.Helper()
+	calls := f.behind.Calls()
+	d = testkit.Ask(f, l, key, n)
+	return d, f.behind.Calls() == calls
+}
+
+// hit returns the decision about n events of key, which has to be denied without a call.
+func (f *fixture) hit(l *core.Limiter, key string, n int) core.Decision {
+	f.Helper()
+	d, hit := f.ask(l, key, n)
+	if d.Allowed || !hit {
+		f.Fatalf("%d events of %.20q: got allowed %v and hit %v, want a denial and a hit", n, key, d.Allowed, hit)
 	}
 	return d
 }
 
-// elsewhere lets another process take n.
-func (b *bench) elsewhere(l *core.Limiter, key string, n int) {
-	b.Helper()
-	if !ask(b, limiter(b, b.behind, l.Rules()...), key, n).Allowed {
-		b.Fatalf("%d of %.20q were denied elsewhere", n, key)
+// miss returns the decision about n events of key, which the Store has to be called for.
+func (f *fixture) miss(l *core.Limiter, key string, n int) core.Decision {
+	f.Helper()
+	d, hit := f.ask(l, key, n)
+	if hit {
+		f.Fatalf("%d events of %.20q: got the hit %v, want a call of the Store", n, key, d)
 	}
+	return d
 }
 
-// spent is a limiter of n an hour, and a key that has used all of it.
-func (b *bench) spent(n int) (*core.Limiter, string) {
-	b.Helper()
-	l := limiter(b, b.cache, core.TokenBucket("hour", core.PerHour(n)))
-	if !b.there(l, "k", n).Allowed {
-		b.Fatal("it does not begin as it should")
-	}
-	b.here(l, "k", 1)
-	return l, "k"
+// take returns the Verdict of one charge, and whether it is a hit.
+func (f *fixture) take(c driver.Charge) (v driver.Verdict, hit bool) {
+	f.Helper()
+	calls := f.behind.Calls()
+	charges := []driver.Charge{c}
+	testkit.Must(f, f.cache.Take(f.Context(), charges))
+	return charges[0].Verdict, f.behind.Calls() == calls
 }
 
-// hook is next with another Take.
-func hook(next driver.Store, take func(context.Context, []driver.Charge) error) core.Store {
-	return &hooked{next, take}
+// bare returns the Verdict that the Store behind gives to a Peek of c.
+func (f *fixture) bare(c driver.Charge) driver.Verdict {
+	f.Helper()
+	c.Op = driver.Peek
+	charges := []driver.Charge{c}
+	testkit.Must(f, f.behind.Take(f.Context(), charges))
+	return charges[0].Verdict
 }
 
-type hooked struct {
-	driver.Store
-	take func(context.Context, []driver.Charge) error
+// charge is one event of cost for the only rule of l.
+func charge(l *core.Limiter, cost int) driver.Charge {
+	return driver.Charge{Key: "k", Rule: l.Rules()[0].Compiled(), Cost: cost}
 }
 
-func (h *hooked) Take(ctx context.Context, charges []driver.Charge) error {
-	return h.take(ctx, charges)
+func isSliding(r *driver.Compiled) bool {
+	return r.Algorithm() == driver.SlidingLog || r.Algorithm() == driver.SlidingWindow
 }

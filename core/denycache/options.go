@@ -20,10 +20,9 @@ type config struct {
 // DefaultMaxKeys is the bound when [MaxKeys] is not given.
 const DefaultMaxKeys = 1 << 16
 
-// MaxKeys bounds what is remembered to n rules of keys, [DefaultMaxKeys] by
-// default: a key with two rules counts as two. Each takes some 250 bytes, or 600 if four
-// costs of a SlidingLog or SlidingWindow are remembered, and its key, of which no more
-// than 128 bytes. It panics if n is less than 1.
+// MaxKeys bounds the cache to n rules of keys, [DefaultMaxKeys] by default: a key with two rules
+// counts twice. Each takes some 220 bytes and at most 128 bytes of its key, or 1000 bytes with eight
+// costs of a SlidingLog or SlidingWindow. It panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")
@@ -31,13 +30,12 @@ func MaxKeys(n int) Option {
 	return option(func(c *config) { c.maxKeys = n })
 }
 
-// DefaultMaxAge is how long a denial is believed when [MaxAge] is not given.
+// DefaultMaxAge is the bound when [MaxAge] is not given.
 const DefaultMaxAge = time.Second
 
-// MaxAge bounds how long a denial is believed, [DefaultMaxAge] by default, however
-// far its RetryAfter is. So long can it take until a Reset, a Credit or a raised
-// limit of another process gets through, and so often is the Store asked about a key
-// that stays denied. It panics if d is not positive.
+// MaxAge bounds how long a denial is cached, [DefaultMaxAge] by default, if its RetryAfter is
+// longer. A Reset, a Credit or a raised limit of another process takes effect here within d, and a
+// key that stays denied costs a call of the Store every d. It panics if d is not positive.
 func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("denycache: MaxAge: not positive")

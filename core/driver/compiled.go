@@ -1,6 +1,9 @@
 package driver
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // A Compiled is a rule with its constants in exact integers, made by [Definition.Compile].
 // It never changes, is not to be copied, and is safe for concurrent use.
@@ -9,6 +12,13 @@ type Compiled struct {
 	id         uint64
 	engine     engine
 	constants  Constants
+	divided    atomic.Pointer[division] // the latest
+}
+
+// A division is the part of a rule for one of n processes.
+type division struct {
+	n    int
+	part *Compiled
 }
 
 // Constants are what an algorithm computes with, for a store that runs it elsewhere. Two
@@ -77,12 +87,24 @@ func (c *Compiled) Equivalent(o *Compiled) bool { return c == o || c.constants =
 // Capacity is the largest cost that the rule can ever admit at once.
 func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 
-// Divide is the rule for one of n processes: see [Definition.Divide].
+// Divide returns the rule for one of n processes: see [Definition.Divide]. It remembers the
+// result for the latest n, so that a store can call it for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
-	if _, part := c.definition.divide(n); part != nil {
-		return part
+	if n < 2 {
+		return c
 	}
-	return c
+	latest := c.divided.Load()
+	if latest != nil && latest.n == n {
+		return latest.part
+	}
+	d := division{n, c}
+	if _, part := c.definition.divide(n); part != nil {
+		d.part = part
+	}
+	if !c.divided.CompareAndSwap(latest, &d) {
+		return c.Divide(n) // another goroutine has divided c meanwhile
+	}
+	return d.part
 }
 
 // String is the rule as a text for messages.

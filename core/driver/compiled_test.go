@@ -165,6 +165,9 @@ func TestCompiled_Divide(t *testing.T) {
 	if d := part.Definition(); d.Events != 2 || d.Burst != 0 || d.Per != time.Second || part.ID() != c.ID() {
 		t.Errorf("got %+v, expected 2 a second", d)
 	}
+	if again, other := c.Divide(5), c.Divide(2); again != part || other == part || c.Divide(2) != other {
+		t.Errorf("divided again by 5: got %p, expected %p; by 2: got %p", again, part, other)
+	}
 	for _, n := range []int{1, 0, -1} {
 		if got := c.Divide(n); !got.Definition().Equal(c.Definition()) {
 			t.Errorf("a part of %d: got %+v, expected the rule", n, got.Definition())

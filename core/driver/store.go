@@ -61,7 +61,7 @@ func Probe(ctx context.Context, s Store, charges []Charge) error {
 }
 
 // A Deadliner is a Store whose calls end by themselves. Package failover calls it without a
-// watch of its own.
+// timeout of its own.
 type Deadliner interface {
 	// Deadline is the longest that a call of Take or Adjust lasts.
 	Deadline() time.Duration

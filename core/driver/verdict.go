@@ -8,6 +8,7 @@ type Verdict struct {
 	Rule *Compiled
 
 	Allowed    bool          // by this rule alone
+	Unknown    bool          // another rule denied, and this one was not asked: Allowed is set, the other fields are zero
 	Soft       bool          // allowed, but beyond the limit itself
 	Found      bool          // after a Reset: something was in use before it
 	Remaining  int           // events that are left of the limit
@@ -32,7 +33,7 @@ type verdict struct {
 func (v *Verdict) set(rule *Compiled, r *Reading, cost, maxDelay int64, spent bool) {
 	var u verdict
 	rule.verdict(&u, r, cost, maxDelay, spent)
-	v.Rule, v.Allowed, v.Soft, v.Found = rule, u.allowed, false, false
+	v.Rule, v.Allowed, v.Unknown, v.Soft, v.Found = rule, u.allowed, false, false, false
 	if extra := rule.constants.Extra; extra != 0 {
 		u.remaining -= extra
 		v.Soft = u.allowed && (u.remaining < 0 || !spent && u.remaining < cost)

@@ -9,21 +9,21 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-var errAway = fmt.Errorf("%w: the primary is away, and what it has taken stays taken", driver.ErrUnavailable)
+var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded", driver.ErrUnavailable)
 
 // Adjust implements [driver.Store]. An Undo goes to the store that has the charge, a Reset
-// to both, and all else to the store that decides now: see the package comment.
+// to both, and every other charge to the store that decides now: see the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	decides := s.breaker.admits(s.now()) // the primary
-	if decides && forPrimary(charges) {
+	toPrimary := s.breaker.admits(s.now())
+	if toPrimary && onlyPrimary(charges) {
 		_, err := s.adjustPrimary(ctx, charges, false)
 		return err
 	}
-	away := s.breaker.State() == Backup
+	away := s.breaker.State() == open
 	var primary, backup, resets part
 	for i, c := range charges {
 		switch {
-		case c.Op == driver.Undo && originOf(&c) == byBackup:
+		case c.Op == driver.Undo && c.Receipt.Origin&1 == byBackup:
 			backup.add(i, withoutOrigin(c))
 		case c.Op == driver.Undo:
 			primary.add(i, withoutOrigin(c))
@@ -32,7 +32,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			if !away {
 				primary.add(i, c)
 			}
-		case decides:
+		case toPrimary:
 			primary.add(i, c)
 		default:
 			backup.add(i, c)
@@ -48,25 +48,25 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		return cmp.Or(err, ended)
 	}
 	if len(backup.charges) > 0 {
-		err = cmp.Or(err, s.useBackup(ctx, adjust, backup.charges))
+		err = cmp.Or(err, s.callBackup(ctx, adjust, backup.charges))
 		backup.copyTo(charges)
 	}
 	switch {
 	case len(resets.charges) == 0:
 	case done:
-		// The primary has forgotten, and decides or soon will. So this may fail.
-		if s.doBackup(ctx, adjust, resets.charges) == nil {
+		// The primary is reset, and decides now or soon. So the backup may fail.
+		if s.backup.do(ctx, adjust, resets.charges) == nil {
 			resets.copyFound(charges)
 		}
 	default:
-		err = cmp.Or(err, s.useBackup(ctx, adjust, resets.charges))
+		err = cmp.Or(err, s.callBackup(ctx, adjust, resets.charges))
 		resets.copyTo(charges)
 	}
 	return err
 }
 
-// forPrimary says whether all charges go to the primary, and to it alone, while it decides.
-func forPrimary(charges []driver.Charge) bool {
+// onlyPrimary reports whether all charges go to the primary alone while it decides.
+func onlyPrimary(charges []driver.Charge) bool {
 	for i := range charges {
 		c := &charges[i]
 		if c.Op == driver.Reset || c.Op == driver.Undo && c.Receipt.Origin != 0 {
@@ -76,9 +76,17 @@ func forPrimary(charges []driver.Charge) bool {
 	return true
 }
 
-// adjustPrimary calls the primary, unless it is away, and says whether it has done the
+// withoutOrigin returns c, an Undo, with its receipt as the store that has the charge wrote it.
+func withoutOrigin(c driver.Charge) driver.Charge {
+	receipt := *c.Receipt
+	receipt.Origin >>= 1
+	c.Receipt = &receipt
+	return c
+}
+
+// adjustPrimary calls the primary, unless it is away, and reports whether it has done the
 // charges. If it failed them or is away, a Debit is charged to the backup: a double charge
-// is safer than none. A Credit or Undo is an error, for the backup does not have the charge.
+// is safer than none. A Credit or Undo is an error, because the backup does not have the charge.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
 	if !away {
@@ -98,7 +106,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		}
 	}
 	if debits.charges != nil {
-		err = s.useBackup(ctx, adjust, debits.charges)
+		err = s.callBackup(ctx, adjust, debits.charges)
 		debits.copyTo(charges)
 	}
 	if !lost {
@@ -109,4 +117,30 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		cause = fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
 	}
 	return false, cause
+}
+
+// A part is copies of some charges of a call, and their places in the call.
+type part struct {
+	charges []driver.Charge
+	places  []int
+}
+
+func (p *part) add(place int, c driver.Charge) {
+	p.charges = append(p.charges, c)
+	p.places = append(p.places, place)
+}
+
+// copyTo copies the Verdicts to the charges of the call.
+func (p *part) copyTo(charges []driver.Charge) {
+	for i, place := range p.places {
+		charges[place].Verdict = p.charges[i].Verdict
+	}
+}
+
+// copyFound sets Found in the Verdicts of the charges of the call for which p has it.
+func (p *part) copyFound(charges []driver.Charge) {
+	for i, place := range p.places {
+		v := &charges[place].Verdict
+		v.Found = v.Found || p.charges[i].Verdict.Found
+	}
 }

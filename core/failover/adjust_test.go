@@ -4,213 +4,187 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// perYear does not refill during a test.
-var perYear = core.SlidingLog("year", core.Per(100, 365*24*time.Hour))
-
-// A pair is a Store, its two stores, and a limiter of 100 a year.
-type pair struct {
-	*failover.Store
-	t               *testing.T
-	primary, backup *flaky
-	year            *core.Limiter
+// A step of a test, and how much the stores have charged to the key "k" afterwards.
+type step struct {
+	name            string
+	do              func(p *pair, r reservations) error
+	primary, backup int
+	fails           bool // with core.ErrUnavailable
 }
 
-// eachPair runs f in a bubble for every way to call a primary.
-func eachPair(t *testing.T, f func(p *pair), opts ...failover.Option) {
-	eachPrimary(t, func(t *testing.T, primary *flaky, under core.Store) {
-		backup := newFlaky(well)
-		s := failover.New(under, backup, opts...)
-		defer s.Close()
-		defer primary.set(well)
-		f(&pair{s, t, primary, backup, limiter(t, s, perYear)})
-	})
-}
+// Reservations of a test, by name.
+type reservations map[string]*core.Reservation
 
-// used checks what the stores have counted of key.
-func (p *pair) used(key string, primary, backup int) {
-	p.t.Helper()
-	if got := 100 - left(p.t, p.primary.Store, perYear, key); got != primary {
-		p.t.Errorf("the primary has counted %d, want %d", got, primary)
-	}
-	if got := 100 - left(p.t, p.backup.Store, perYear, key); got != backup {
-		p.t.Errorf("the backup has counted %d, want %d", got, backup)
+func reserve(name string, n int) func(*pair, reservations) error {
+	return func(p *pair, r reservations) (err error) {
+		r[name], err = p.year.Reserve(p.t.Context(), "k", n)
+		return err
 	}
 }
 
-func (p *pair) goAway() {
-	p.t.Helper()
-	p.primary.set(refuse)
-	until(p.t, p.Store, failover.Backup)
+func settle(name string, n int) func(*pair, reservations) error {
+	return func(p *pair, r reservations) error { return r[name].Settle(p.t.Context(), n) }
 }
 
-func (p *pair) comeBack() {
-	p.t.Helper()
-	p.primary.set(well)
-	until(p.t, p.Store, failover.Primary)
+func credit(n int) func(*pair, reservations) error {
+	return func(p *pair, _ reservations) error { return p.year.Credit(p.t.Context(), "k", n) }
 }
 
-func (p *pair) reserve(n int) *core.Reservation {
-	p.t.Helper()
-	r, err := p.year.Reserve(context.Background(), "k", n)
-	if err != nil || !r.Decision().Allowed {
-		p.t.Fatal(r, err)
-	}
-	return r
+func debit(n int) func(*pair, reservations) error {
+	return func(p *pair, _ reservations) error { return p.year.Debit(p.t.Context(), "k", n) }
 }
 
-func (p *pair) must(err error) {
-	p.t.Helper()
-	if err != nil {
-		p.t.Error(err)
-	}
+func reset(p *pair, _ reservations) error {
+	_, err := p.year.Reset(p.t.Context(), "k")
+	return err
 }
 
-// reset resets key and returns whether anything was found.
-func (p *pair) reset(key string) bool {
-	p.t.Helper()
-	found, err := p.year.Reset(context.Background(), key)
-	p.must(err)
-	return found
+// run returns a step that calls do and does not fail.
+func run(do func(p *pair)) func(*pair, reservations) error {
+	return func(p *pair, _ reservations) error { do(p); return nil }
 }
 
-func (p *pair) unavailable(err error) {
-	p.t.Helper()
-	if !errors.Is(err, core.ErrUnavailable) {
-		p.t.Errorf("the error is %v, want core.ErrUnavailable", err)
-	}
+// set returns a step that replaces the hooks of the primary.
+func set(hooks ...storetest.Hook) func(*pair, reservations) error {
+	return run(func(p *pair) { p.set(hooks...) })
 }
 
-// What is undone is undone where it was taken.
-func TestUndoKnowsWhere(t *testing.T) {
-	ctx := context.Background()
-	eachPair(t, func(p *pair) {
-		before, other := p.reserve(5), p.reserve(1)
-		p.used("k", 6, 0)
-		p.must(other.Refund(ctx))
-		p.used("k", 5, 0)
-		p.goAway()
-		during := p.reserve(7)
-		p.used("k", 5, 7)
-		p.primary.set(hang)
-		begun := time.Now()
-		if p.unavailable(before.Refund(ctx)); time.Since(begun) != 0 {
-			t.Errorf("a primary that is away held up a refund for %v", time.Since(begun))
-		}
-		p.primary.set(refuse)
-		p.used("k", 5, 7)
-		p.must(p.reserve(2).Refund(ctx))
-		p.used("k", 5, 7)
-		if n := p.Stats().Lost; n != 1 {
-			t.Errorf("%d refunds were lost, want 1", n)
-		}
-		later := p.reserve(1)
-		p.comeBack()
-		p.must(during.Settle(ctx, 3))
-		p.used("k", 5, 4)
-		p.must(later.Settle(ctx, 3)) // 1 on the backup, and 2 more where it goes on
-		p.used("k", 7, 4)
-		p.must(later.Refund(ctx))
-		p.used("k", 5, 3)
-	})
-}
+var (
+	leave        = run((*pair).leave)
+	comeBack     = run((*pair).comeBack)
+	backupFails  = run(func(p *pair) { p.backup.Set(refuse) })
+	backupDoes   = run(func(p *pair) { p.backup.Set() })
+	chargeBackup = run(func(p *pair) { testkit.Admit(p.t, testkit.Limiter(p.t, p.backup, year), "k", 50) })
+	halfOpen     = run(func(p *pair) { p.set(); p.until(failover.Recovering) })
+)
 
-// A refund that fails has perhaps been made, and is not made again.
-func TestAdjust_PrimaryFails(t *testing.T) {
-	ctx := context.Background()
-	for _, m := range []mood{refuse, lose} {
-		eachPair(t, func(p *pair) {
-			p.reserve(10)
-			held := p.reserve(10)
-			limiter(t, p.backup, perYear).AllowN(ctx, "k", 50)
-			p.primary.set(m)
-			p.unavailable(p.year.Credit(ctx, "k", 1))
-			p.unavailable(held.Settle(ctx, 7))
-			p.must(p.year.Debit(ctx, "k", 9))
-			switch m {
-			case refuse:
-				p.used("k", 20, 59)
-			case lose:
-				p.used("k", 20-1-3+9, 59) // charged twice rather than never
-			}
-			p.reset("k")
-			p.goAway()
-			p.used("k", map[mood]int{refuse: 20, lose: 0}[m], 0)
+func TestStore_Adjust(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		opts  []failover.Option
+		steps []step
+		lost  uint64 // refunds
+	}{
+		{name: "an Undo goes to the store that has the charge", lost: 1, steps: []step{
+			{"before the outage", reserve("before", 5), 5, 0, false},
+			{"another", reserve("other", 1), 6, 0, false},
+			{"refund another", settle("other", 0), 5, 0, false},
+			{"leave", leave, 5, 0, false},
+			{"during the outage", reserve("during", 7), 5, 7, false},
+			{"hang", set(hang), 5, 7, false},
+			{"refund of before", settle("before", 0), 5, 7, true},
+			{"another", reserve("other", 2), 5, 9, false},
+			{"refund another", settle("other", 0), 5, 7, false},
+			{"later", reserve("later", 1), 5, 8, false},
+			{"come back", comeBack, 5, 8, false},
+			{"lower during", settle("during", 3), 5, 4, false},
+			{"raise later", settle("later", 3), 7, 4, false}, // where a Debit goes now
+			{"refund later", settle("later", 0), 5, 3, false},
+		}},
+		{name: "the primary refuses", lost: 2, steps: []step{
+			{"first", reserve("first", 10), 10, 0, false},
+			{"second", reserve("second", 10), 20, 0, false},
+			{"charge the backup", chargeBackup, 20, 50, false},
+			{"refuse", set(refuse), 20, 50, false},
+			{"credit", credit(1), 20, 50, true}, // a Credit may have been made, and is not repeated
+			{"lower second", settle("second", 7), 20, 50, true},
+			{"debit", debit(9), 20, 59, false},
+			{"reset", reset, 20, 0, false},
+		}},
+		{name: "the primary loses answers", lost: 2, steps: []step{
+			{"first", reserve("first", 10), 10, 0, false},
+			{"second", reserve("second", 10), 20, 0, false},
+			{"charge the backup", chargeBackup, 20, 50, false},
+			{"lose", set(lose), 20, 50, false},
+			{"credit", credit(1), 19, 50, true},
+			{"lower second", settle("second", 7), 16, 50, true},
+			{"debit", debit(9), 25, 59, false}, // a double charge is safer than none
+			{"reset", reset, 0, 0, false},
+		}},
+		{name: "the primary is away", steps: []step{
+			{"before the outage", reserve("before", 10), 10, 0, false},
+			{"leave", leave, 10, 0, false},
+			{"during the outage", reserve("during", 20), 10, 20, false},
+			{"credit", credit(3), 10, 17, false},
+			{"debit", debit(5), 10, 22, false},
+			{"reset", reset, 10, 0, false},
+		}},
+		{name: "a Reset goes to both stores", steps: []step{
+			{"before the outage", reserve("before", 10), 10, 0, false},
+			{"leave", leave, 10, 0, false},
+			{"during the outage", reserve("during", 20), 10, 20, false},
+			{"come back", comeBack, 10, 20, false},
+			{"reset", reset, 0, 0, false},
+			{"after the outage", reserve("after", 10), 10, 0, false},
+			{"the backup fails", backupFails, 10, 0, false},
+			{"reset", reset, 0, 0, false},
+			{"the backup is healthy", backupDoes, 0, 0, false},
+			{"before another outage", reserve("before", 10), 10, 0, false},
+			{"leave", leave, 10, 0, false},
+			{"during another outage", reserve("during", 20), 10, 20, false},
+			{"half-open", halfOpen, 10, 20, false}, // hardly a call goes to the primary
+			{"reset", reset, 0, 0, false},
+		}},
+		{name: "a receipt that the primary lost is not that of the backup", steps: []step{
+			{"lose", set(lose), 0, 0, false},
+			{"event", reserve("event", 10), 10, 10, false},
+			{"healthy", set(), 10, 10, false},
+			{"refund", settle("event", 0), 10, 0, false},
+		}},
+		{name: "FailOpen charges and refunds nothing", opts: []failover.Option{failover.FailOpenFor("year")}, steps: []step{
+			{"before the outage", reserve("before", 10), 10, 0, false},
+			{"leave", leave, 10, 0, false},
+			{"first", reserve("first", 1000), 10, 0, false},
+			{"refund first", settle("first", 0), 10, 0, false},
+			{"second", reserve("second", 1000), 10, 0, false},
+			{"come back", comeBack, 10, 0, false},
+			{"refund second", settle("second", 0), 10, 0, false},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachPair(t, func(t *testing.T, p *pair) {
+				r := reservations{}
+				for i, s := range c.steps {
+					away, begun := p.State() == failover.Backup, time.Now()
+					err := s.do(p, r)
+					if errors.Is(err, core.ErrUnavailable) != s.fails || err != nil && !s.fails {
+						t.Errorf("step %d, %s: got %v, expected core.ErrUnavailable: %v", i, s.name, err, s.fails)
+					}
+					if took := time.Since(begun); away && p.State() == failover.Backup && took != 0 {
+						t.Errorf("step %d, %s: got %v, expected no wait for a primary that is away", i, s.name, took)
+					}
+					if p.used("k", s.primary, s.backup); t.Failed() {
+						t.Fatalf("after step %d, %s", i, s.name)
+					}
+				}
+				if got := p.Stats().Lost; got != c.lost {
+					t.Errorf("lost refunds: got %d, expected %d", got, c.lost)
+				}
+			}, c.opts...)
 		})
 	}
 }
 
-// What the backup says of a Settle that the primary failed is the answer.
-func TestStateOfASettle(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		p.primary.set(refuse)
-		rule := perYear.Compiled()
-		debit := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Debit, Cost: 3}}
-		if p.must(p.Adjust(context.Background(), debit)); debit[0].Verdict.Remaining != 97 || debit[0].Verdict.Rule != rule {
-			t.Errorf("%+v", debit[0].Verdict)
-		}
-	})
-}
-
-func TestAdjust_PrimaryAway(t *testing.T) {
-	ctx := context.Background()
-	eachPair(t, func(p *pair) {
-		p.reserve(10)
-		p.goAway()
-		p.reserve(20)
-		p.must(p.year.Credit(ctx, "k", 3))
-		p.must(p.year.Debit(ctx, "k", 5))
-		p.used("k", 10, 22)
-		p.reset("k")
-		p.used("k", 10, 0)
-	})
-}
-
-// What a Reset has forgotten does not count in the next outage either. That the
-// backup cannot be told is nothing that the caller has to know.
-func TestResetReachesBoth(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		p.reserve(10)
-		p.goAway()
-		p.reserve(20)
-		p.comeBack()
-		p.reset("k")
-		p.used("k", 0, 0)
-		p.reserve(10)
-		p.backup.set(refuse)
-		p.reset("k")
-		p.backup.set(well)
-		p.used("k", 0, 0)
-		p.reserve(10)
-		p.goAway()
-		p.reserve(20)
-		p.primary.set(well)
-		until(t, p.Store, failover.Recovering) // when hardly a call goes to the primary
-		p.reset("k")
-		p.used("k", 0, 0)
-	})
-}
-
 // Found is about both stores, if both can be called.
-func TestStore_AdjustResetFound(t *testing.T) {
-	ctx := context.Background()
+func TestStore_Adjust_ResetFound(t *testing.T) {
 	for _, c := range []struct {
 		name            string
-		primary, backup int // what is used before the Reset
+		primary, backup int // charged before the Reset
 		away            bool
 		backupFails     bool
 		want            bool
 	}{
-		{name: "nothing used"},
+		{name: "nothing charged"},
 		{name: "primary", primary: 1, want: true},
 		{name: "backup", backup: 1, want: true},
 		{name: "both", primary: 1, backup: 1, want: true},
@@ -220,175 +194,146 @@ func TestStore_AdjustResetFound(t *testing.T) {
 		{name: "backup, which fails", backup: 1, backupFails: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachPair(t, func(p *pair) {
-				for store, n := range map[*flaky]int{p.primary: c.primary, p.backup: c.backup} {
-					if n > 0 {
-						_, err := limiter(t, store.Store, perYear).AllowN(ctx, "k", n)
-						p.must(err)
-					}
-				}
+			eachPair(t, func(t *testing.T, p *pair) {
+				testkit.Ask(t, testkit.Limiter(t, p.primary.Store, year), "k", c.primary)
+				testkit.Ask(t, testkit.Limiter(t, p.backup.Store, year), "k", c.backup)
 				if c.away {
-					p.goAway()
+					p.leave()
 				}
 				if c.backupFails {
-					p.backup.set(refuse)
+					p.backup.Set(refuse)
 				}
-				if got := p.reset("k"); got != c.want {
-					t.Errorf("found is %v, want %v", got, c.want)
+				if got, err := p.year.Reset(t.Context(), "k"); err != nil || got != c.want {
+					t.Errorf("found: got %v and %v, expected %v", got, err, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A store is not called for a caller that has left.
-func TestStore_AdjustCallerLeaves(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		p.primary.set(hang)
-		ctx, cancel := context.WithTimeout(context.Background(), deadline/2)
+// The backup is not called for a caller that has left.
+func TestStore_Adjust_CallerLeaves(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(hang)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline/2)
 		defer cancel()
 		if _, err := p.year.Reset(ctx, "k"); err != context.DeadlineExceeded {
-			t.Errorf("the error is %v, want %v", err, context.DeadlineExceeded)
+			t.Errorf("got %v, expected %v", err, context.DeadlineExceeded)
 		}
-		if n := p.backup.calls.Load(); n != 0 {
-			t.Errorf("%d calls of the backup, want 0", n)
+		if n := p.backup.Calls(); n != 0 {
+			t.Errorf("calls of the backup: got %d, expected 0", n)
 		}
 	})
 }
 
-// One call may be about what both have taken.
-func TestUndoOnBoth(t *testing.T) {
-	ctx := context.Background()
-	eachPair(t, func(p *pair) {
-		rule := perYear.Compiled()
-		var first, second driver.Receipt
-		do := func(c ...driver.Charge) []driver.Charge {
+// The charges of one call go to several stores, and each has its Verdict.
+func TestStore_Adjust_Verdicts(t *testing.T) {
+	rule := year.Compiled()
+	t.Run("both stores", func(t *testing.T) {
+		eachPair(t, func(t *testing.T, p *pair) {
+			var first, second driver.Receipt
+			testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "k", Rule: rule, Cost: 10, Receipt: &first}}))
+			p.leave()
+			testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "other", Rule: rule, Cost: 20, Receipt: &second}}))
+			p.comeBack()
+			charges := []driver.Charge{
+				{Key: "third", Rule: rule, Op: driver.Debit, Cost: 30},
+				{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: &second},
+				{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: &first},
+				{Key: "fourth", Rule: rule, Op: driver.Reset},
+			}
+			testkit.Must(t, p.Adjust(t.Context(), charges))
+			p.used("k", 0, 0)
+			p.used("other", 0, 0)
+			p.used("third", 30, 0)
+			for i, want := range []int{70, 100, 100, 100} {
+				if got := charges[i].Verdict; got.Remaining != want || got.Rule != rule {
+					t.Errorf("charge %d: got %+v, expected %d left", i, got, want)
+				}
+			}
+		})
+	})
+	t.Run("a Debit that the primary fails", func(t *testing.T) {
+		eachPair(t, func(t *testing.T, p *pair) {
+			p.set(refuse)
+			charges := []driver.Charge{{Key: "k", Rule: rule, Op: driver.Debit, Cost: 3}}
+			testkit.Must(t, p.Adjust(t.Context(), charges))
+			if got := charges[0].Verdict; got.Remaining != 97 || got.Rule != rule {
+				t.Errorf("got %+v, expected 97 left by the backup", got)
+			}
+		})
+	})
+}
+
+// An Adjust with a fail-closed rule returns an error, and does the charges of the other rules.
+func TestStore_Adjust_FailClosed(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		login := core.SlidingLog("login", core.PerHour(100))
+		l := testkit.Limiter(t, p, login, year)
+		r := testkit.Reserve(t, l, "k", 10)
+		p.leave()
+		closed := func(name string, err error, backup int) {
 			t.Helper()
-			p.must(storetest.Do(ctx, p, c))
-			return c
-		}
-		do(driver.Charge{Key: "k", Rule: rule, Cost: 10, Receipt: &first})
-		p.goAway()
-		do(driver.Charge{Key: "other", Rule: rule, Cost: 20, Receipt: &second})
-		p.comeBack()
-		adjusted := do(
-			driver.Charge{Key: "third", Rule: rule, Op: driver.Debit, Cost: 30},
-			driver.Charge{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: &second},
-			driver.Charge{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: &first},
-			driver.Charge{Key: "fourth", Rule: rule, Op: driver.Reset},
-		)
-		p.used("k", 0, 0)
-		p.used("other", 0, 0)
-		p.used("third", 30, 0)
-		for i, want := range []int{70, 100, 100, 100} {
-			if got := adjusted[i].Verdict; got.Remaining != want || got.Rule != rule {
-				t.Errorf("charge %d has %+v, want %d left", i, got, want)
+			if !errors.Is(err, core.ErrFailClosed) {
+				t.Errorf("%s: got %v, expected core.ErrFailClosed", name, err)
 			}
+			p.used("k", 10, backup)
 		}
-	})
+		closed("Debit", l.Debit(t.Context(), "k", 9), 9)
+		closed("Credit", l.Credit(t.Context(), "k", 2), 7)
+		closed("Settle", r.Settle(t.Context(), 15), 12)
+		_, err := l.Allow(t.Context(), "k") // is one decision
+		closed("Allow", err, 12)
+		testkit.Must(t, r.Settle(t.Context(), 15))
+		p.comeBack()
+		testkit.Must(t, r.Refund(t.Context()))
+		p.used("k", 0, 7)
+		p.leave()
+		_, err = l.Reset(t.Context(), "k")
+		if p.used("k", 0, 0); !errors.Is(err, core.ErrFailClosed) {
+			t.Errorf("Reset: got %v, expected core.ErrFailClosed", err)
+		}
+	}, failover.FailClosedFor("login"))
 }
 
-// A receipt that a primary has noted before it failed is not the backup's.
-func TestReceiptOfAnUnknownFate(t *testing.T) {
-	ctx := context.Background()
-	eachPair(t, func(p *pair) {
-		p.primary.set(lose)
-		r := p.reserve(10)
-		p.used("k", 10, 10)
-		p.primary.set(well)
-		p.must(r.Refund(ctx))
-		p.used("k", 10, 0)
-	})
-}
-
-// Nor is it Open's, which takes nothing.
-func TestReceiptOfFailOpen(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		p.primary.set(lose)
+// A receipt that the primary has written before it failed is cleared for FailOpen.
+func TestStore_Take_ReceiptOfFailOpen(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(lose)
 		receipt := driver.Receipt{At: 1, Origin: 8}
-		p.must(p.Take(context.Background(), []driver.Charge{{Key: "k", Rule: perYear.Compiled(), Cost: 1, Receipt: &receipt}}))
+		testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "k", Rule: year.Compiled(), Cost: 1, Receipt: &receipt}}))
 		if want := (driver.Receipt{Origin: 1}); receipt != want {
-			t.Errorf("the receipt is %+v, want %+v", receipt, want)
+			t.Errorf("got %+v, expected %+v", receipt, want)
 		}
 	}, failover.FailOpenFor("year"))
 }
 
-// Open has taken nothing, and so gives nothing back, whoever decides by then.
-func TestUndoOfFailOpen(t *testing.T) {
-	ctx := context.Background()
-	eachPair(t, func(p *pair) {
-		p.reserve(10)
-		p.goAway()
-		r := p.reserve(1000)
-		if p.used("k", 10, 0); r.Decision().State(0).Remaining != 100 {
-			t.Errorf("%+v", r.Decision())
+// A Store may be the primary of another, and a refund finds the store that has the charge.
+func TestStore_Adjust_NestedStores(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, false)
+		third := &storetest.Fake{Store: memstore.New()}
+		outer := failover.New(p.Store, third)
+		defer outer.Close()
+		stores := []*storetest.Fake{p.primary, p.backup, third}
+		l := testkit.Limiter(t, outer, year)
+		all := []*core.Reservation{testkit.Reserve(t, l, "k", 10)}
+		p.leave()
+		all = append(all, testkit.Reserve(t, l, "k", 10))
+		p.backup.Set(refuse)
+		for outer.State() != failover.Backup {
+			testkit.Peek(t, l, "k")
+			time.Sleep(time.Millisecond)
 		}
-		p.must(r.Refund(ctx))
-		r = p.reserve(1000)
+		all = append(all, testkit.Reserve(t, l, "k", 10))
+		p.backup.Set()
 		p.comeBack()
-		p.must(r.Refund(ctx))
-		p.used("k", 10, 0)
-	}, failover.FailOpenFor("year"))
-}
-
-// A Store of Stores of Stores.
-func TestOriginsNest(t *testing.T) {
-	ctx := context.Background()
-	synctest.Test(t, func(t *testing.T) {
-		first, second, third := newFlaky(well), newFlaky(well), newFlaky(well)
-		inner := failover.New(first, second)
-		defer inner.Close()
-		s := failover.New(inner, third)
-		defer s.Close()
-		l := limiter(t, s, perYear)
-		var all []*core.Reservation
-		reserve := func() {
-			r, err := l.Reserve(ctx, "k", 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, r)
-		}
-		reserve()
-		first.set(refuse)
-		until(t, inner, failover.Backup)
-		reserve()
-		second.set(refuse)
-		until(t, s, failover.Backup)
-		reserve()
-		stores := []*flaky{first, second, third}
-		for _, f := range stores {
-			f.set(well)
-			if n := left(t, f.Store, perYear, "k"); n != 90 {
-				t.Fatalf("%d left", n)
-			}
-		}
-		until(t, s, failover.Primary)
+		time.Sleep(2 * time.Second)
 		for i, r := range all {
-			if err := r.Settle(ctx, 4); err != nil {
-				t.Fatal(err)
-			}
-			if n := left(t, stores[i].Store, perYear, "k"); n != 96 {
-				t.Errorf("store %d: %d left, want 96", i, n)
+			testkit.Must(t, r.Settle(t.Context(), 4))
+			if got := testkit.Left(t, testkit.Limiter(t, stores[i].Store, year), "k"); got != 96 {
+				t.Errorf("store %d: got %d left, expected 96", i, got)
 			}
 		}
 	})
-}
-
-func TestDeclareReachesBoth(t *testing.T) {
-	primary, backup := memstore.New(), memstore.New()
-	s := failover.New(primary, backup, failover.Instances(2))
-	defer s.Close()
-	limiter(t, s, core.TokenBucket("minute", core.PerMinute(10)))
-	other := core.TokenBucket("minute", core.PerMinute(20))
-	for name, store := range map[string]core.Store{"the failover": s, "the primary": primary, "the backup": backup} {
-		if _, err := core.New(store, other); !errors.Is(err, core.ErrRuleConflict) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	// The backup knows what it serves.
-	if _, err := core.New(backup, core.TokenBucket("minute", core.PerMinute(5))); err != nil {
-		t.Error(err)
-	}
-	limiter(t, failover.New(absent{}, failover.FailOpen), other)
 }

@@ -2,103 +2,172 @@ package failover
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// useBackup does charges without the primary. Each Undo has the Receipt that the backup
-// wrote.
-func (s *Store) useBackup(ctx context.Context, do verb, charges []driver.Charge) error {
-	s.names.warn(s.Check)
-	s.prober.renewSample(charges)
+// A backup does the charges that the primary does not do, each on the backup of its rule.
+type backup struct {
+	store     driver.Store
+	instances int
+	answers   map[string]Answer // by the name of the rule; other rules have the store
+	warn      sync.Once
+
+	mu      sync.Mutex
+	unknown map[string]bool // names of answers that no declared rule has
+}
+
+func (b *backup) init(s driver.Store, c *config) {
+	b.store, b.instances, b.answers = s, c.instances, c.answers
+	b.unknown = make(map[string]bool)
+	for name := range b.answers {
+		b.unknown[name] = true
+	}
+}
+
+// declare declares the rules on the store, divided if there is an [Instances].
+func (b *backup) declare(rules []*driver.Compiled) error {
+	b.mu.Lock()
+	for _, r := range rules {
+		delete(b.unknown, r.Name())
+	}
+	b.mu.Unlock()
+	d, ok := b.store.(driver.Declarer)
+	if !ok {
+		return nil
+	}
+	divided := make([]*driver.Compiled, len(rules))
+	for i, r := range rules {
+		divided[i] = r.Divide(b.instances)
+	}
+	return d.Declare(divided...)
+}
+
+// check returns the error of [Store.Check].
+func (b *backup) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: failover: FailClosedFor or FailOpenFor name %q, which no limiter on the store has",
+		driver.ErrInvalidRule, slices.Sorted(maps.Keys(b.unknown)))
+}
+
+// do does charges on the backups of their rules. A fail-closed rule, unless it is a shadow,
+// fails a decision as a whole. The charges of an Adjust are independent, so the others are
+// done, and then the error is returned.
+func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error {
+	b.warn.Do(func() {
+		if err := b.check(); err != nil {
+			slog.Warn("weir: FailClosedFor or FailOpenFor name rules that do not exist", slog.String("error", err.Error()))
+		}
+	})
 	clearReceipts(charges)
-	if err := s.doBackup(ctx, do, charges); err != nil {
+	if !b.answersAny(charges) {
+		return b.doDivided(ctx, do, charges)
+	}
+	var stored part
+	var err error
+	for i := range charges {
+		c := &charges[i]
+		switch a, ok := b.answers[c.Rule.Name()]; {
+		case !ok:
+			stored.add(i, *c)
+		case a == FailOpen || c.Rule.Shadow():
+			admit(c)
+			setOrigins(charges[i:i+1], byBackup)
+		case c.Op.Asks():
+			return errClosed
+		default:
+			err = errClosed
+		}
+	}
+	if len(stored.charges) == 0 {
 		return err
 	}
-	s.backups.Add(1)
+	if failed := b.doDivided(ctx, do, stored.charges); failed != nil {
+		return failed
+	}
+	stored.copyTo(charges)
+	return err
+}
+
+func (b *backup) answersAny(charges []driver.Charge) bool {
+	if len(b.answers) == 0 {
+		return false
+	}
+	for i := range charges {
+		if _, ok := b.answers[charges[i].Rule.Name()]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// doDivided does charges on the store, with divided rules if there is an [Instances]. The
+// charges have the caller's rules again when it returns.
+func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
+	if b.instances > 1 {
+		var room [8]*driver.Compiled
+		whole := room[:0]
+		for i := range charges {
+			c := &charges[i]
+			whole = append(whole, c.Rule)
+			c.Rule = c.Rule.Divide(b.instances)
+		}
+		defer func() {
+			for i := range charges {
+				charges[i].Rule = whole[i]
+			}
+		}()
+	}
+	if err := do(ctx, b.store, charges); err != nil {
+		return err
+	}
 	setOrigins(charges, byBackup)
 	return nil
 }
 
-// doBackup does each charge on the backup of its rule.
-func (s *Store) doBackup(ctx context.Context, do verb, charges []driver.Charge) error {
-	answered, closed := 0, false
+// An Answer is a Store that keeps nothing and gives every decision the same answer. It is a
+// backup for [New]; [FailOpenFor] and [FailClosedFor] choose it for single rules.
+type Answer uint8
+
+const (
+	// FailClosed decides nothing: every decision is a core.ErrFailClosed, which is a
+	// core.ErrUnavailable and not a denial. Every gate answers it with 503. A decision that has
+	// only core.Rule.Shadow rules, which are never enforced, is admitted.
+	FailClosed Answer = iota
+	// FailOpen admits every event. Its states are those of untouched keys.
+	FailOpen
+)
+
+var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable, driver.ErrFailClosed)
+
+// Take implements [driver.Store].
+func (a Answer) Take(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
+
+// Adjust implements [driver.Store].
+func (a Answer) Adjust(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
+
+func (a Answer) answer(charges []driver.Charge) error {
 	for i := range charges {
-		if a, ok := s.config.answers[charges[i].Rule.Name()]; ok {
-			// FailClosed fails the whole decision, unless its rule is a shadow; then it admits.
-			answered++
-			closed = closed || a == FailClosed && !charges[i].Rule.Shadow()
+		if a != FailOpen && !charges[i].Rule.Shadow() {
+			return errClosed
 		}
-	}
-	switch {
-	case closed:
-		return errClosed
-	case answered == 0:
-		return s.doDivided(ctx, do, charges)
-	case answered == len(charges):
-		return do(ctx, FailOpen, charges)
-	}
-	rest := part{}
-	for i := range charges {
-		if _, ok := s.config.answers[charges[i].Rule.Name()]; !ok {
-			rest.add(i, charges[i])
-		}
-	}
-	if err := s.doDivided(ctx, do, rest.charges); err != nil {
-		return err
-	}
-	rest.copyTo(charges)
-	for i := range charges {
-		if _, ok := s.config.answers[charges[i].Rule.Name()]; ok {
-			admit(&charges[i])
-		}
+		admit(&charges[i])
 	}
 	return nil
 }
 
-// doDivided does charges on the backup, with divided rules if there is an [Instances]. The
-// charges have the caller's rules again when it returns.
-func (s *Store) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
-	if s.divider == nil {
-		return do(ctx, s.backup, charges)
-	}
-	var room [8]*driver.Compiled
-	whole := room[:0]
-	for i := range charges {
-		c := &charges[i]
-		whole = append(whole, c.Rule)
-		c.Rule = s.divider.divide(c.Rule)
-	}
-	defer func() {
-		for i := range charges {
-			charges[i].Rule = whole[i]
-		}
-	}()
-	return do(ctx, s.backup, charges)
-}
-
-// A part is copies of some charges of a call, and where they were.
-type part struct {
-	charges []driver.Charge
-	places  []int
-}
-
-func (p *part) add(place int, c driver.Charge) {
-	p.charges = append(p.charges, c)
-	p.places = append(p.places, place)
-}
-
-// copyTo copies the Verdicts to the charges of the call.
-func (p *part) copyTo(charges []driver.Charge) {
-	for i, place := range p.places {
-		charges[place].Verdict = p.charges[i].Verdict
-	}
-}
-
-// copyFound sets Found in the Verdicts of the charges of the call for which p has it.
-func (p *part) copyFound(charges []driver.Charge) {
-	for i, place := range p.places {
-		v := &charges[place].Verdict
-		v.Found = v.Found || p.charges[i].Verdict.Found
-	}
+// admit sets the Verdict of c, of any cost, to that of a cost of 1 on an untouched key.
+func admit(c *driver.Charge) {
+	untouched := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
+	c.Verdict = c.Rule.Verdict(untouched, 1, driver.Never, false)
 }

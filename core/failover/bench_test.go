@@ -2,45 +2,35 @@ package failover_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// A prompt store is one that need not be watched.
-type prompt struct{ core.Store }
+// A deadliner is a store whose calls end by themselves.
+type deadliner struct{ core.Store }
 
-func (prompt) Deadline() time.Duration { return 0 }
-
-// absent cannot decide.
-type absent struct{}
-
-func (absent) Take(context.Context, []driver.Charge) error   { return errAbsent }
-func (absent) Adjust(context.Context, []driver.Charge) error { return errAbsent }
-
-var errAbsent = errors.New("connection refused")
+func (deadliner) Deadline() time.Duration { return 0 }
 
 func BenchmarkTake(b *testing.B) {
 	rule := core.TokenBucket("bench", core.PerSecond(1<<30))
-	away := failover.New(absent{}, memstore.New())
+	away := failover.New(absent(), memstore.New())
 	defer away.Close()
-	shared := failover.New(absent{}, memstore.New(), failover.Instances(4))
-	defer shared.Close()
+	divided := failover.New(absent(), memstore.New(), failover.Instances(4))
+	defer divided.Close()
 	for _, bench := range []struct {
 		name  string
 		store core.Store
 		state failover.State
 	}{
 		{"bare", memstore.New(), failover.Primary},
-		{"prompt", failover.New(&prompt{memstore.New()}, memstore.New()), failover.Primary},
-		{"guarded", failover.New(memstore.New(), memstore.New()), failover.Primary},
+		{"direct", failover.New(&deadliner{memstore.New()}, memstore.New()), failover.Primary},
+		{"timeout", failover.New(memstore.New(), memstore.New()), failover.Primary},
 		{"away", away, failover.Backup},
-		{"away-share", shared, failover.Backup},
+		{"away, divided", divided, failover.Backup},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			l := core.Must(core.New(bench.store, rule))

@@ -1,32 +1,65 @@
 package failover
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
+// A State says which store decides. It is the state of the circuit breaker of the primary.
+type State int
+
+// The states of a Store.
 const (
-	// maxConsecutive is how many calls in a row have to fail before the primary is left.
+	// Primary: the breaker is closed. Every call goes to the primary, and those that it fails to
+	// the backup.
+	Primary State = iota
+	// Backup: the breaker is open. No call goes to the primary, which is probed in the background.
+	Backup
+	// Recovering: the breaker is half-open. A growing part of the calls goes to the primary.
+	Recovering
+)
+
+const (
+	closed   = Primary
+	open     = Backup
+	halfOpen = Recovering
+)
+
+// String is "primary", "backup" or "recovering".
+func (s State) String() string {
+	switch s {
+	case Primary:
+		return "primary"
+	case Backup:
+		return "backup"
+	case Recovering:
+		return "recovering"
+	}
+	return fmt.Sprintf("failover.State(%d)", int(s))
+}
+
+const (
+	// The breaker opens when maxConsecutive calls in a row have failed.
 	maxConsecutive = 5
-	// It is also left when at least half of minCalls or more fail within countWindow.
+	// The breaker also opens when at least half of minCalls or more fail within countWindow.
 	minCalls    = 100
 	countWindow = time.Second
 
-	// The pauses between probes of a primary that is away: from the first to the
-	// longest, doubled each time.
+	// The pauses between probes while the breaker is open grow from firstPause to
+	// longestPause, doubled each time.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 300 * time.Millisecond
-	// confirmPause is the pause after a probe that was answered, when one is not enough.
+	// confirmPause is the pause after a probe that succeeded, if another one has to.
 	confirmPause = 200 * time.Millisecond
 
-	// rampUp is how long it takes until all calls go to the primary again.
+	// rampUp is the time from half-open to closed.
 	rampUp = 500 * time.Millisecond
 
-	// A primary that is left within relapsePeriod of its return relapses. Every time it
-	// does, one more probe in a row has to be answered before it is trusted again, up to
-	// maxRelapses more.
+	// A breaker that opens within relapsePeriod after it closed, or while it is half-open,
+	// relapses. Each relapse requires one more probe in a row to succeed, up to maxRelapses more.
 	relapsePeriod = 30 * time.Second
 	maxRelapses   = 3
 )
@@ -38,25 +71,25 @@ const (
 type breaker struct {
 	state        atomic.Int32
 	since        atomic.Int64 // when the state began
-	lastAnswered atomic.Int64 // when the latest call that was answered began, give or take aliveFor/8
-	counting     atomic.Bool  // something failed lately, so successes are counted, too
+	lastAnswered atomic.Int64 // when the latest call that was answered began, with an error up to aliveFor/8
+	counting     atomic.Bool  // a call failed lately, so successes are counted, too
 
-	aliveFor time.Duration                     // a primary that answered within it is not dead
-	changed  func(from, to State, cause error) // called under the lock, in order
+	aliveFor time.Duration               // a primary that answered a call within it is not dead
+	changed  func(to State, cause error) // called under the lock, in order
 
 	mu          sync.Mutex
 	consecutive int           // failures since the last answer
 	window      time.Duration // when the counting of failed and succeeded began
 	failed      int
 	succeeded   int
-	relapses    int // how many more probes have to be answered
-	confirmed   int // probes answered in a row
+	relapses    int // how many more probes have to succeed
+	confirmed   int // probes that succeeded in a row
 	pause       time.Duration
 	outages     uint64
 	cause       error // of the last outage
 }
 
-func newBreaker(aliveFor time.Duration, changed func(from, to State, cause error)) *breaker {
+func newBreaker(aliveFor time.Duration, changed func(to State, cause error)) *breaker {
 	b := &breaker{aliveFor: aliveFor, changed: changed}
 	b.lastAnswered.Store(-int64(relapsePeriod)) // never
 	b.since.Store(-int64(relapsePeriod))
@@ -65,19 +98,19 @@ func newBreaker(aliveFor time.Duration, changed func(from, to State, cause error
 
 func (b *breaker) State() State { return State(b.state.Load()) }
 
-// admits says whether a call at now goes to the primary. While that recovers, the
-// share of calls that do grows with time.
+// admits reports whether a call at now goes to the primary. While the breaker is half-open, the
+// part of the calls that do grows with time.
 func (b *breaker) admits(now time.Duration) bool {
 	switch b.State() {
-	case Primary:
+	case closed:
 		return true
-	case Recovering:
+	case halfOpen:
 		return time.Duration(rand.Int64N(int64(rampUp))) < now-time.Duration(b.since.Load())
 	}
 	return false
 }
 
-// answeredSince says whether a call was answered that began at about begun or later.
+// answeredSince reports whether a call was answered that began at about begun or later.
 func (b *breaker) answeredSince(begun time.Duration) bool {
 	return b.lastAnswered.Load() >= int64(begun)
 }
@@ -104,10 +137,10 @@ func (b *breaker) countSuccess(begun time.Duration) {
 	b.counting.Store(b.failed > 0)
 }
 
-// stale says whether a call that began at begun says nothing about the state of
-// now: it was under way when that began.
+// stale reports whether the result of a call that began at begun must be ignored: the call
+// began in an earlier state.
 func (b *breaker) stale(begun time.Duration) bool {
-	return b.State() == Backup || begun < time.Duration(b.since.Load())
+	return b.State() == open || begun < time.Duration(b.since.Load())
 }
 
 // startWindow begins a new window of counting when the last is over.
@@ -117,13 +150,12 @@ func (b *breaker) startWindow(now time.Duration) {
 	}
 }
 
-// fail notes at now that a call failed that began at begun, and says whether the
-// primary is left because of that.
-func (b *breaker) fail(begun, now time.Duration, cause error) bool {
+// fail notes at now that a call failed that began at begun. It may open the breaker.
+func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stale(begun) {
-		return false
+		return
 	}
 	b.counting.Store(true)
 	b.startWindow(now)
@@ -133,13 +165,11 @@ func (b *breaker) fail(begun, now time.Duration, cause error) bool {
 	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded
 	if dead || sick {
 		b.open(now, cause)
-		return true
 	}
-	return false
 }
 
 func (b *breaker) open(now time.Duration, cause error) {
-	if b.State() == Primary && now-time.Duration(b.since.Load()) >= relapsePeriod {
+	if b.State() == closed && now-time.Duration(b.since.Load()) >= relapsePeriod {
 		b.relapses = 0
 	} else {
 		b.relapses = min(b.relapses+1, maxRelapses)
@@ -147,58 +177,57 @@ func (b *breaker) open(now time.Duration, cause error) {
 	b.confirmed, b.pause = 0, firstPause
 	b.outages++
 	b.cause = cause
-	b.setState(Backup, now, cause)
+	b.setState(open, now, cause)
 }
 
 func (b *breaker) setState(to State, now time.Duration, cause error) {
-	from := b.State()
 	b.consecutive, b.window, b.failed, b.succeeded = 0, now, 0, 0
 	b.counting.Store(false)
 	b.since.Store(int64(now))
 	b.state.Store(int32(to))
-	b.changed(from, to, cause)
+	b.changed(to, cause)
 }
 
-// untilProbe is how long to wait before the next probe of a primary that is away.
-// It is random, so that many processes that lost it together do not come back
-// together.
+// untilProbe returns the pause before the next probe while the breaker is open. It is random,
+// so that processes that lost the primary together do not probe it together.
 func (b *breaker) untilProbe() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pause/2 + rand.N(b.pause/2)
 }
 
-// probed notes at now whether a probe was answered, while the primary is away.
+// probed notes at now whether a probe succeeded. While the breaker is open, it may become
+// half-open.
 func (b *breaker) probed(now time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.State() != Backup:
+	case b.State() != open:
 	case !ok:
 		b.confirmed, b.pause = 0, min(b.pause*2, longestPause)
 	case b.confirmed < b.relapses:
 		b.confirmed, b.pause = b.confirmed+1, confirmPause
 	default:
 		b.lastAnswered.Store(int64(now))
-		b.setState(Recovering, now, nil)
+		b.setState(halfOpen, now, nil)
 	}
 }
 
-// untilRampedUp is how long a recovering primary still gets a part of the calls only.
+// untilRampedUp returns how long a half-open breaker stays half-open.
 func (b *breaker) untilRampedUp(now time.Duration) time.Duration {
 	return time.Duration(b.since.Load()) + rampUp - now
 }
 
-// rampedUp ends the recovery if it is over at now.
+// rampedUp closes the breaker if the ramp-up is over at now.
 func (b *breaker) rampedUp(now time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.State() == Recovering && b.untilRampedUp(now) <= 0 {
-		b.setState(Primary, now, nil)
+	if b.State() == halfOpen && b.untilRampedUp(now) <= 0 {
+		b.setState(closed, now, nil)
 	}
 }
 
-// history returns how often the primary was left, and why the last time.
+// history returns the number of outages, and the cause of the last.
 func (b *breaker) history() (outages uint64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,285 +12,269 @@ const aliveFor = 50 * time.Millisecond
 
 var errDown = errors.New("down")
 
-// A lab is a breaker and a clock.
-type lab struct {
+// A clocked breaker has a clock, and remembers its changes.
+type clocked struct {
 	*breaker
 	now     time.Duration
 	changes []string
 }
 
-func newLab() *lab {
-	l := &lab{now: time.Hour}
-	l.breaker = newBreaker(aliveFor, func(from, to State, cause error) {
-		l.changes = append(l.changes, fmt.Sprintf("%v %v %v", from, to, cause))
+func newClocked() *clocked {
+	c := &clocked{now: time.Hour}
+	c.breaker = newBreaker(aliveFor, func(to State, cause error) {
+		c.changes = append(c.changes, fmt.Sprintf("%v %v", to, cause))
 	})
-	return l
+	return c
 }
 
-// wrong lets one call fail that takes d.
-func (l *lab) wrong(d time.Duration) bool {
-	begun := l.now
-	l.now += d
-	return l.fail(begun, l.now, errDown)
-}
-
-// right lets one call succeed that takes d.
-func (l *lab) right(d time.Duration) {
-	begun := l.now
-	l.now += d
-	l.succeed(begun)
-}
-
-// comeBack answers probes until the primary is in full use again.
-func (l *lab) comeBack() {
-	for l.State() == Backup {
-		l.now += l.untilProbe()
-		l.probed(l.now, true)
+// fails notes n calls that fail one after the other, each after took.
+func (c *clocked) fails(n int, took time.Duration) {
+	for range n {
+		c.now += took
+		c.fail(c.now-took, c.now, errDown)
 	}
-	l.now += l.untilRampedUp(l.now)
-	l.rampedUp(l.now)
 }
 
-func (l *lab) is(t *testing.T, want State) {
+// succeeds notes n calls that succeed one after the other, each after took.
+func (c *clocked) succeeds(n int, took time.Duration) {
+	for range n {
+		c.now += took
+		c.succeed(c.now - took)
+	}
+}
+
+func (c *clocked) opens() {
+	for c.State() != open {
+		c.fails(1, aliveFor)
+	}
+}
+
+// probes has probes succeed until the breaker is half-open, and returns their number.
+func (c *clocked) probes() (n int) {
+	for ; c.State() == open; n++ {
+		c.now += c.untilProbe()
+		c.probed(c.now, true)
+	}
+	return n
+}
+
+// closes has a half-open breaker close.
+func (c *clocked) closes() {
+	c.now += c.untilRampedUp(c.now)
+	c.rampedUp(c.now)
+}
+
+func (c *clocked) is(t *testing.T, want State) {
 	t.Helper()
-	if got := l.State(); got != want {
-		t.Fatalf("the state is %v, want %v; changes: %q", got, want, l.changes)
+	if got := c.State(); got != want {
+		t.Fatalf("the state: got %v, expected %v; changes %q", got, want, c.changes)
 	}
 }
 
-func TestOpensOnFailuresInARow(t *testing.T) {
-	l := newLab()
-	for range 100 {
-		l.right(time.Millisecond)
-	}
-	for range maxConsecutive - 1 {
-		if l.wrong(100 * time.Millisecond) {
-			t.Fatal("left before the tolerance was used up")
-		}
-	}
-	l.right(time.Millisecond)
-	l.now += time.Second
-	for range maxConsecutive - 1 {
-		l.wrong(100 * time.Millisecond)
-	}
-	l.is(t, Primary)
-	if !l.wrong(100 * time.Millisecond) {
-		t.Error("the failure that made the primary be left does not say so")
-	}
-	l.is(t, Backup)
-	if want := []string{"primary backup down"}; fmt.Sprint(l.changes) != fmt.Sprint(want) {
-		t.Errorf("changes: %q", l.changes)
-	}
-}
-
-// Many callers may fail in the same moment because of one slow answer. A primary
-// that answered others just before is not dead.
-func TestFailuresAtOnceAreNotDeath(t *testing.T) {
-	l := newLab()
-	l.right(time.Millisecond)
-	for range 50 {
-		l.wrong(0)
-	}
-	l.is(t, Primary)
-	l.now += aliveFor + aliveFor/8
-	l.wrong(0)
-	l.is(t, Backup)
-}
-
-// A third of the keys may be on a node that is down.
-func TestAThirdMayFail(t *testing.T) {
-	l := newLab()
-	for i := range 30_000 {
-		if i%3 == 0 {
-			l.wrong(100 * time.Microsecond)
-		} else {
-			l.right(100 * time.Microsecond)
-		}
-	}
-	l.is(t, Primary)
-}
-
-func TestOpensOnHalf(t *testing.T) {
-	l := newLab()
-	calls := 0
-	for l.State() == Primary {
-		l.wrong(100 * time.Microsecond)
-		l.right(100 * time.Microsecond)
-		if calls += 2; calls > 2*minCalls {
-			t.Fatalf("%d calls, half of which failed, and still %v", calls, l.State())
-		}
-	}
-	if calls < minCalls {
-		t.Errorf("left after %d calls", calls)
+// The calls of each case begin one after the other in a closed breaker.
+func TestBreaker_Fail(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name string
+		run  func(c *clocked)
+		want State
+	}{
+		{"one less than enough in a row", func(c *clocked) { c.succeeds(100, ms); c.fails(maxConsecutive-1, 100*ms) }, closed},
+		{"enough in a row", func(c *clocked) { c.succeeds(100, ms); c.fails(maxConsecutive, 100*ms) }, open},
+		{"a success in between", func(c *clocked) {
+			c.fails(maxConsecutive-1, 100*ms)
+			c.succeeds(1, ms)
+			c.now += time.Second
+			c.fails(maxConsecutive-1, 100*ms)
+		}, closed},
+		// Many callers may fail at once because of one slow answer.
+		{"many in the moment after an answer", func(c *clocked) { c.succeeds(1, ms); c.fails(50, 0) }, closed},
+		{"one more when no answer has come for a while", func(c *clocked) {
+			c.succeeds(1, ms)
+			c.fails(50, 0)
+			c.now += aliveFor + aliveFor/8
+			c.fails(1, 0)
+		}, open},
+		// A third of the keys may be on a node that is down.
+		{"a third", func(c *clocked) {
+			for range 10_000 {
+				c.fails(1, ms/10)
+				c.succeeds(2, ms/10)
+			}
+		}, closed},
+		{"half of too few calls", func(c *clocked) {
+			for range minCalls/2 - 1 {
+				c.fails(1, ms/10)
+				c.succeeds(1, ms/10)
+			}
+		}, closed},
+		{"half of enough calls", func(c *clocked) {
+			for range minCalls {
+				c.fails(1, ms/10)
+				c.succeeds(1, ms/10)
+			}
+		}, open},
+		{"half of enough calls, spread out", func(c *clocked) {
+			for range 1000 {
+				c.fails(1, ms)
+				c.succeeds(1, ms)
+				c.now += countWindow
+			}
+		}, closed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newClocked()
+			c.run(b)
+			b.is(t, c.want)
+			if want := map[State]string{closed: "[]", open: "[backup down]"}[c.want]; fmt.Sprint(b.changes) != want {
+				t.Errorf("the changes: got %q, expected %s", b.changes, want)
+			}
+		})
 	}
 }
 
-// Failures that are spread out are none of each other's business.
-func TestOldFailuresDoNotAddUp(t *testing.T) {
-	l := newLab()
-	for range 1000 {
-		l.wrong(time.Millisecond)
-		l.right(time.Millisecond)
-		l.now += countWindow
+// Successes are counted, which takes a lock, only for a while after a failure.
+func TestBreaker_Succeed_Counting(t *testing.T) {
+	c := newClocked()
+	c.fails(1, time.Millisecond)
+	c.succeeds(200, time.Millisecond)
+	if !c.counting.Load() {
+		t.Error("after a failure: got no counting, expected it")
 	}
-	l.is(t, Primary)
+	c.now += countWindow
+	c.succeeds(1, time.Millisecond)
+	if c.counting.Load() {
+		t.Error("after a second without failures: got counting, expected none")
+	}
+}
+
+// A call that began in an earlier state changes nothing.
+func TestBreaker_LateResults(t *testing.T) {
+	c := newClocked()
+	before := c.now
+	c.opens()
+	c.probes()
+	c.is(t, halfOpen)
+	c.now += aliveFor * 2
 	for range 200 {
-		l.right(time.Millisecond)
+		c.fail(before, c.now, errDown)
 	}
-	l.now += countWindow
-	l.right(time.Millisecond)
-	if l.counting.Load() {
-		t.Error("a second without failures, and every answer is still counted")
-	}
+	c.is(t, halfOpen)
+	c.fails(maxConsecutive, 0)
+	c.is(t, open)
+	c.succeed(before)
+	c.is(t, open)
 }
 
-func (l *lab) die() {
-	for l.State() != Backup {
-		l.wrong(aliveFor)
-	}
-}
-
-func TestStragglersSayNothing(t *testing.T) {
-	l := newLab()
-	before := l.now
-	l.die()
-	for l.State() == Backup {
-		l.now += l.untilProbe()
-		l.probed(l.now, true)
-	}
-	l.is(t, Recovering)
-	l.now += aliveFor * 2
-	for range 200 {
-		l.fail(before, l.now, errDown)
-	}
-	l.is(t, Recovering)
-	for range maxConsecutive {
-		l.fail(l.now, l.now, errDown)
-	}
-	l.is(t, Backup)
-	l.succeed(before)
-	l.is(t, Backup)
-}
-
-func TestRamp(t *testing.T) {
-	l := newLab()
-	l.die()
+func TestBreaker_Admits(t *testing.T) {
+	c := newClocked()
+	c.opens()
 	for range 100 {
-		if l.admits(l.now) {
-			t.Fatal("a primary that is away is asked")
+		if c.admits(c.now) {
+			t.Fatal("an open breaker: got a call of the primary, expected none")
 		}
 	}
-	l.probed(l.now, true)
-	l.is(t, Recovering)
-	from := l.now
-	for _, part := range []float64{0, 0.1, 0.5, 0.9, 1} {
-		l.now = from + time.Duration(part*float64(rampUp))
-		admitted := 0
+	c.probed(c.now, true)
+	c.is(t, halfOpen)
+	from := c.now
+	for _, want := range []float64{0, 0.1, 0.5, 0.9, 1} {
 		const calls = 20_000
+		c.now = from + time.Duration(want*float64(rampUp))
+		admitted := 0
 		for range calls {
-			if l.admits(l.now) {
+			if c.admits(c.now) {
 				admitted++
 			}
 		}
-		if got := float64(admitted) / calls; got < part-0.03 || got > part+0.03 {
-			t.Errorf("%v into the ramp %.2f of the calls go to the primary, want %.2f", l.now-from, got, part)
+		if got := float64(admitted) / calls; got < want-0.03 || got > want+0.03 {
+			t.Errorf("%v into the ramp-up: got %.2f of the calls, expected %.2f", c.now-from, got, want)
 		}
 	}
-	l.rampedUp(l.now - 1)
-	l.is(t, Recovering)
-	l.rampedUp(l.now)
-	l.is(t, Primary)
+	c.rampedUp(c.now - 1)
+	c.is(t, halfOpen)
+	c.rampedUp(c.now)
+	c.is(t, closed)
 }
 
-// Whenever the primary returns, it is in full use again soon: also one that flaps.
-// A probe that it does not answer takes 100 ms.
-func TestIsBackSoon(t *testing.T) {
+// A primary that returns is in full use within 1.5 s, also after relapses. A probe that it
+// does not answer takes 100 ms.
+func TestBreaker_ReturnDuration(t *testing.T) {
 	const deadline, bound = 100 * time.Millisecond, 1500 * time.Millisecond
 	var longest time.Duration
-	for seed := range uint64(2000) {
-		l := newLab()
+	for seed := range uint64(500) {
+		c := newClocked()
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 1 + rng.IntN(8) {
-			l.die()
-			returns := l.now + time.Duration(rng.Int64N(int64(5*time.Second)))
-			for l.State() == Backup {
-				l.now += l.untilProbe()
-				answered := l.now >= returns
+			c.opens()
+			returns := c.now + time.Duration(rng.Int64N(int64(5*time.Second)))
+			for c.State() == open {
+				c.now += c.untilProbe()
+				answered := c.now >= returns
 				if !answered {
-					l.now += deadline
+					c.now += deadline
 				}
-				l.probed(l.now, answered)
+				c.probed(c.now, answered)
 			}
-			l.comeBack()
-			longest = max(longest, l.now-returns)
+			c.closes()
+			longest = max(longest, c.now-returns)
 		}
 	}
-	if longest > bound {
-		t.Errorf("back after %v, want at most %v", longest, bound)
-	}
-	if longest < rampUp+longestPause/2 {
-		t.Errorf("back after %v at the latest: the test measures nothing", longest)
+	if longest > bound || longest < rampUp+longestPause/2 {
+		t.Errorf("the longest return: got %v, expected %v to %v", longest, rampUp+longestPause/2, bound)
 	}
 }
 
-// Of a primary that is up for a moment and down for a moment, callers see less and
-// less; when it has been well for a while, all is forgotten.
-func TestFlappingIsDamped(t *testing.T) {
-	l := newLab()
-	proofs := func() (n int) {
-		l.die()
-		for l.State() == Backup {
-			l.now += l.untilProbe()
-			l.probed(l.now, true)
-			n++
+// Each relapse requires one more probe, up to a bound, until the primary has been healthy for
+// relapsePeriod.
+func TestBreaker_Relapses(t *testing.T) {
+	c := newClocked()
+	for i, want := range []int{1, 2, 3, 4, 4, 4, 1, 2, 3} {
+		if i == 6 {
+			c.now += relapsePeriod
 		}
-		l.comeBack()
-		return n
-	}
-	for i, want := range []int{1, 2, 3, 4, 4, 4} {
-		if got := proofs(); got != want {
-			t.Errorf("after %d times, %d probes had to be answered, want %d", i, got, want)
+		c.opens()
+		if got := c.probes(); got != want {
+			t.Errorf("outage %d: got %d probes, expected %d", i, got, want)
 		}
+		c.closes()
 	}
-	l.now += relapsePeriod
-	if got := proofs(); got != 1 {
-		t.Errorf("after a calm, %d probes had to be answered, want 1", got)
-	}
-
-	// Nobody sees a primary that is never up for longer than 200 ms.
-	for range 3 {
-		l.die()
-		l.comeBack()
-	}
-	l.die()
-	before := len(l.changes)
-	for end := l.now + time.Minute; l.now < end; {
-		l.now += l.untilProbe()
-		l.probed(l.now, l.now/(200*time.Millisecond)%2 == 0)
-		if l.State() == Recovering {
-			l.die()
+	// The probes show most of the times at which the primary is healthy for 200 ms only.
+	c.opens()
+	before := len(c.changes)
+	for end := c.now + time.Minute; c.now < end; {
+		c.now += c.untilProbe()
+		c.probed(c.now, c.now/(200*time.Millisecond)%2 == 0)
+		if c.State() == halfOpen {
+			c.opens()
 		}
 	}
-	if got := len(l.changes) - before; got > 60 {
-		t.Errorf("%d changes in a minute", got)
+	if got := len(c.changes) - before; got > 60 {
+		t.Errorf("changes in a minute: got %d, expected at most 60", got)
 	}
 }
 
-func TestProbesAreJittered(t *testing.T) {
-	l := newLab()
-	l.die()
+func TestBreaker_UntilProbe(t *testing.T) {
+	c := newClocked()
+	c.opens()
 	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, longestPause, longestPause} {
 		seen := map[time.Duration]bool{}
 		for range 100 {
-			d := l.untilProbe()
+			d := c.untilProbe()
 			if d < pause/2 || d >= pause {
-				t.Fatalf("%v until the next probe, want %v to %v", d, pause/2, pause)
+				t.Fatalf("the pause: got %v, expected %v to %v", d, pause/2, pause)
 			}
 			seen[d] = true
 		}
 		if len(seen) < 90 {
-			t.Errorf("%d different pauses of 100", len(seen))
+			t.Errorf("different pauses of 100: got %d, expected at least 90", len(seen))
 		}
-		l.probed(l.now, false)
+		c.probed(c.now, false)
+	}
+}
+
+func TestState_String(t *testing.T) {
+	got := fmt.Sprint(Primary, Backup, Recovering, State(7))
+	if want := "primary backup recovering failover.State(7)"; got != want {
+		t.Errorf("got %s, expected %s", got, want)
 	}
 }

@@ -1,68 +1,17 @@
-// Package failover is a Store over two: a primary, which is usually Redis,
-// and a backup for the days on which that is slow, frozen or gone.
+// Package failover is a Store over two: a primary, which is usually Redis, and a backup that
+// decides while the primary is slow, frozen or gone.
 //
 //	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
 //
-// Every decision goes to the primary, with a [Deadline]. What the primary cannot
-// decide in time, the backup decides. A denial is a decision, and so final.
-//
-// # States
-//
-//	               too many calls failed
-//	┌─────────┐ ──────────────────────────▶ ┌────────┐ ──┐ a probe
-//	│ Primary │                             │ Backup │ ◀─┘ failed
-//	└─────────┘                             └────────┘
-//	     ▲                                    │    ▲
-//	     │                   a probe answered │    │ too many
-//	     │                                    ▼    │ calls failed
-//	     │     half a second later        ┌────────────┐
-//	     └─────────────────────────────── │ Recovering │
-//	                                      └────────────┘
-//
-// Too many calls have failed when five did in a row and none was answered that began
-// in the last 50 ms (half a [Deadline]), or when of at least 100 calls within a second
-// half failed. So one master of three that is down does not make the
-// others be left.
-//
-// While the primary is away ([Backup]), no decision waits for it. It is probed in the
-// background, one probe at a time, about the keys and rules of a real decision. A
-// primary that is a [driver.Prober] is asked whether it would accept a write: redisstore
-// writes a key of its own for that, so a replica, a Redis that is out of memory and one
-// that denies the user a command stay away until they accept writes. Any other primary
-// gets Peeks, which take nothing; if it answers reads and refuses writes, it is left and
-// returned to several times a second. Probes are 25 to 300 ms apart, at random, so that
-// many processes do not ask together. When one is answered, the share of decisions that
-// go to the primary grows from nothing to all in half a second ([Recovering]). A primary
-// that returns is in full use after about 1 s, and after 1.5 s at the latest with the
-// default deadline. A client may need longer to open a connection: go-redis tries
-// once a second where many attempts have failed.
-//
-// A primary that is left again within 30 s of its return has to answer one more
-// probe in a row every time, up to four, before it is trusted again.
-//
-// A call that fails or is not answered is followed up by probes at once. So it
-// takes a few callers, and not many, to find out that the primary is gone, even
-// where little is asked.
-//
-// # What counts as a failure
-//
-// core.ErrUnavailable, the deadline, a panic, and any error that is not known to be
-// about the call itself, for a Store may return the errors of its network as they
-// are. Errors about the call, such as [driver.ErrInvalidCharge], are returned and count
-// for nothing. So does a caller that leaves: if the context of a call ends first, its
-// error is the answer. Only a call that was given the whole deadline counts
-// nevertheless. But a caller that leaves without an answer causes a probe, one in a
-// deadline at the most. So clients that hang up cannot drive the Store to its
-// backup, and a primary that hangs is found out although all callers
-// have less patience than the deadline.
+// Every decision goes to the primary, with a [Deadline]. If the primary fails or the deadline
+// passes, the backup decides. A denial is a decision, and so final.
 //
 // # Backups
 //
-//   - A store in this process, such as memstore: limits go on in every process, each
-//     for itself. [Instances] divides them by the number of processes.
-//   - [FailOpen] lets everything through.
-//   - [FailClosed] decides nothing. That is an error and not a denial: every gate answers
-//     it with 503.
+//   - A store in this process, such as memstore: each process enforces the limits by itself.
+//     [Instances] divides the limits by the number of processes.
+//   - [FailOpen] admits every event.
+//   - [FailClosed] decides nothing. Its error is not a denial: every gate answers it with 503.
 //
 // [FailOpenFor] and [FailClosedFor] choose for single rules, by name:
 //
@@ -71,51 +20,102 @@
 //	h = nethttplimit.New(login, ip)(h)
 //	if err := store.Check(); err != nil { ... } // a name that no rule has
 //
-// It is one Store, with one breaker, and its rules can be decided together. A decision that
-// contains a fail-closed rule returns an error. Fail-open rules always admit.
+// The Store has one breaker for all rules, and its rules can be decided together. A decision
+// that contains a fail-closed rule returns an error. Fail-open rules always admit.
 //
-// # What is admitted
+// # States
 //
-// Each store enforces a rule on what it decides itself, and nothing is carried over.
-// So of one key and a rule that admits B at once and R in a second, during an
+// A circuit breaker decides which store is called. The [State] is [Primary] while the breaker is
+// closed, [Backup] while it is open, and [Recovering] while it is half-open.
+//
+//	               too many calls failed
+//	┌────────┐ ──────────────────────────▶ ┌────────┐ ──┐ a probe
+//	│ closed │                             │  open  │ ◀─┘ failed
+//	└────────┘                             └────────┘
+//	     ▲                                   │    ▲
+//	     │                 a probe succeeded │    │ too many
+//	     │                                   ▼    │ calls failed
+//	     │      half a second later        ┌───────────┐
+//	     └──────────────────────────────── │ half-open │
+//	                                       └───────────┘
+//
+// The breaker opens when five calls in a row have failed and no call was answered that began
+// in the last 50 ms (half a [Deadline]), or when half of at least 100 calls within a second
+// have failed. So a Cluster with one of three masters down stays in use.
+//
+// While the breaker is open, no decision waits for the primary. The primary is probed in the
+// background, one probe at a time, about the keys and rules of a real decision. A
+// primary that is a [driver.Prober] is asked whether it would accept a write: redisstore
+// writes a key of its own for that, so a replica, a Redis that is out of memory and one
+// that denies the user a command stay away until they accept writes. Any other primary
+// gets Peeks, which charge nothing; if it answers reads and refuses writes, the breaker
+// opens several times a second. The pauses between probes are random, 25 to 300 ms, so that
+// many processes do not probe together.
+//
+// When a probe succeeds, the ramp-up begins: the part of the decisions that go to the primary
+// grows from none to all in half a second. A primary that returns is in full use after about 1 s,
+// and after 1.5 s at the latest with the default deadline. A client may need longer to open a
+// connection: go-redis tries once a second after many attempts have failed.
+//
+// If the breaker opens within 30 s of its closing, the primary has relapsed. Each relapse
+// requires one more probe in a row to succeed before the ramp-up, up to four.
+//
+// A call that fails or is not answered causes probes at once. So few callers wait before the
+// breaker opens, also where there is little traffic.
+//
+// # Failures
+//
+// Failures are core.ErrUnavailable, the deadline, a panic, and any error that is not known to be
+// about the call itself, because a Store may return the errors of its network as they
+// are. Errors about the call, such as [driver.ErrInvalidCharge], are returned and do not count.
+//
+// If the context of a call ends first, the error of the context is returned, and the call
+// counts as a failure only if the whole deadline had passed. Otherwise it causes a probe, at
+// most one in a deadline. So clients that hang up cannot open the breaker, and the breaker opens
+// for a primary that hangs although all callers leave before the deadline.
+//
+// # Bounds
+//
+// Each store enforces a rule on the events that it decides itself, and nothing is carried over.
+// For one key, and a rule that admits B at once and R in a second, during an
 // outage of T seconds,
 //
 //   - n processes admit at most n·(B + R·T);
-//   - with Instances(n) at most B + R·T, as if they shared the backup. Where B is less than
+//   - with Instances(n) at most B + R·T, as if they shared the backup. If B is less than
 //     n, each of them admits one at once;
-//   - with FailOpen everything, and with FailClosed nothing.
+//   - FailOpen admits every event, and FailClosed none.
 //
-// Of a window or log, B is the limit and R is B in its period; a fixed window may add
+// For a window or log, B is the limit and R is B in its period; a fixed window may add
 // another B, because of the window in which the outage begins.
 //
-// T ends when the primary is in full use again. The primary goes on with what it
-// remembers, and admits its own B + R·T from when it returns: one burst more, at the
-// most, for what has refilled or was forgotten meanwhile. What the backup has counted
-// is left to be forgotten. It still counts in an outage that follows soon, so a
-// primary that flaps does not grant a burst each time.
+// T ends when the primary is in full use again. The primary goes on with its own states,
+// and admits its own B + R·T from its return: one burst more, at the
+// most, for the events that have expired meanwhile. The states of the backup expire. They still
+// count in an outage that follows soon, so a primary that flaps does not grant a burst each time.
 //
 // A decision of unknown fate, which the primary has perhaps made although its answer
 // was lost, is made again by the backup: charged twice, never zero times.
 //
-// # Giving back
+// # Undo, Debit, Credit and Reset
 //
-// What a reservation gives back goes to the store that has taken it
-// ([driver.Receipt.Origin]). If that is the primary and it is away, the error is
-// core.ErrUnavailable, and what was taken stays taken until the primary forgets
-// it. A Debit goes to the store that decides at that time, and to the backup as well if
-// the primary fails it. A Credit, which names an amount and no decision, also goes to the
-// store that decides; if the primary fails it, it is an error and is not
-// repeated. A Reset goes to both, and it is enough if the deciding one does it: during
-// an outage the primary still remembers what it has counted before. It reports that
-// something was in use if either store says so. While the primary is away, or fails the
-// Reset, the report is that of the backup alone; if only the backup fails it, that of the
-// primary.
+//	Undo    goes to the store that has the charge ([driver.Receipt.Origin]). If that is the
+//	        primary, and it is away, the error is core.ErrUnavailable, and the event stays
+//	        charged until the primary forgets it.
+//	Debit   goes to the store that decides now, and to the backup if the primary fails it.
+//	Credit  goes to the store that decides now. If the primary fails it, it is an error and
+//	        is not repeated.
+//	Reset   goes to both stores; it succeeds if the store that decides does it. It reports that
+//	        something was in use if either store does. While the primary is away, or fails the
+//	        Reset, the report is that of the backup; if only the backup fails, that of the primary.
+//
+// For a fail-closed rule on the backup, each of them is an error, after the charges of the other
+// rules have been done.
 //
 // # Cost
 //
 // A decision of a healthy primary that is called directly (see [New]) takes about 35 ns
 // longer, takes no lock and allocates nothing. Any other primary is called on a goroutine, at
 // about 2 us a decision. A primary that never returns from its calls holds a goroutine for
-// each; when there are 128 of them that nobody waits for any more, it is not called again until
+// each; when there are 128 of them that have no caller any more, it is not called again until
 // one returns.
 package failover

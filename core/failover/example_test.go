@@ -26,7 +26,7 @@ func Example() {
 
 // While the primary is away, each of four processes admits a fourth.
 func ExampleInstances() {
-	store := failover.New(absent{}, memstore.New(), failover.Instances(4))
+	store := failover.New(absent(), memstore.New(), failover.Instances(4))
 	defer store.Close()
 
 	api := core.Must(core.New(store, core.SlidingLog("hour", core.PerHour(500))))
@@ -38,7 +38,7 @@ func ExampleInstances() {
 // A health handler. That the backup decides is worth knowing, but no reason to take
 // the process out of service.
 func ExampleStore_Stats() {
-	store := failover.New(absent{}, memstore.New())
+	store := failover.New(absent(), memstore.New())
 	defer store.Close()
 
 	health := func(w http.ResponseWriter, _ *http.Request) {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/argument"
@@ -22,9 +23,9 @@ type config struct {
 	answers   map[string]Answer // by the name of the rule
 }
 
-// Deadline is how long the primary may take for one decision, [DefaultDeadline] by
-// default. When it passes, the backup decides. It is the most that a call takes
-// longer because of an outage. Deadline panics if d is not positive.
+// Deadline sets how long the primary may take for one decision; the default is
+// [DefaultDeadline]. When it passes, the backup decides. An outage delays a call by at most
+// this Deadline. Deadline panics if d is not positive.
 func Deadline(d time.Duration) Option {
 	if d <= 0 {
 		panic("failover: Deadline: it is not positive")
@@ -34,7 +35,7 @@ func Deadline(d time.Duration) Option {
 
 // Instances divides every limit by n, the number of processes that share the primary,
 // while the backup decides: see core.Rule.Divide. The States of such a decision
-// have the divided rule and its figures. Without it every process enforces the whole
+// have the divided rule and its figures. Without Instances every process enforces the whole
 // limit. Instances panics if n is less than 1.
 func Instances(n int) Option {
 	if n < 1 {
@@ -44,8 +45,9 @@ func Instances(n int) Option {
 }
 
 // FailClosedFor makes [FailClosed] the backup of the rules of these names: without the
-// primary, a decision that one of them takes part in is a core.ErrFailClosed, which every
-// gate answers with 503. [Store.Check] reports names that no rule has.
+// primary, a decision that contains one of them is a core.ErrFailClosed, which every
+// gate answers with 503. A Debit, Credit or Reset of other rules in the same call is done
+// nevertheless. [Store.Check] reports names that no rule has.
 func FailClosedFor(rules ...string) Option { return answerFor(FailClosed, rules) }
 
 // FailOpenFor makes [FailOpen] the backup of the rules of these names: without the primary,
@@ -53,9 +55,9 @@ func FailClosedFor(rules ...string) Option { return answerFor(FailClosed, rules)
 // rule has.
 func FailOpenFor(rules ...string) Option { return answerFor(FailOpen, rules) }
 
-// A later option about a rule wins over an earlier one.
+// answerFor sets the Answer of rules. A later option about a rule wins over an earlier one.
 func answerFor(a Answer, rules []string) Option {
-	rules = append([]string(nil), rules...)
+	rules = slices.Clone(rules)
 	return option(func(c *config) {
 		if c.answers == nil {
 			c.answers = make(map[string]Answer)
@@ -66,10 +68,13 @@ func answerFor(a Answer, rules []string) Option {
 	})
 }
 
-// OnChange calls f after every change of the State, one after the other and in
-// order, on a goroutine of its own that holds no lock. cause is why the primary was
-// left; it is nil for other changes. While f runs, up to 64 changes wait for it, and
-// what comes on top is told as one.
+// OnChange calls f when the State has changed: one call at a time and in order, on a goroutine
+// of its own that holds no lock. cause is the error for which the primary was left; it is nil
+// for other changes.
+//
+// Changes that happen while f runs are told in one call, from the state that f knows to
+// the present one; if both are the same, f is not called. So a slow f misses short outages, which
+// [Stats] counts, and always learns the present state.
 //
 // f may use the Store, but not close it.
 func OnChange(f func(from, to State, cause error)) Option {

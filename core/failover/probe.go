@@ -9,31 +9,150 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// maxSample bounds the charges of a probe.
-const maxSample = 4
+// maxProbed bounds the charges of a probe.
+const maxProbed = 4
 
 // A prober probes the primary in the background. It is one goroutine, which exists only
-// while the primary is suspect, away, or recovering.
+// while the primary is suspect or the breaker is not closed.
 type prober struct {
-	ctx         context.Context // ends with the Store
-	end         context.CancelFunc
-	wake        chan struct{} // has a value when the primary was left
-	wantsSample atomic.Bool
+	breaker *breaker
+	primary *timeout
+	now     func() time.Duration
+	ctx     context.Context // ends with the Store
+	end     context.CancelFunc
+	wake    chan struct{} // has a value when the breaker has opened
+	renews  atomic.Bool   // the last probe failed, so the next should be about other charges
+	sent    atomic.Uint64
 
 	mu      sync.Mutex
-	running bool // the goroutine exists
-	suspect bool // a call was not answered since the last probe
-	closed  bool
-	sample  []driver.Charge // the charges of a probe: copies, all Peeks
+	running bool            // the goroutine exists
+	suspect bool            // a call was not answered since the last probe
+	charges []driver.Charge // of the next probe: copies, all Peeks
 	done    sync.WaitGroup
 }
 
-func (p *prober) init() {
+func newProber(b *breaker, primary *timeout, now func() time.Duration) *prober {
+	p := &prober{breaker: b, primary: primary, now: now, wake: make(chan struct{}, 1)}
 	p.ctx, p.end = context.WithCancel(context.Background())
-	p.wake = make(chan struct{}, 1)
+	return p
 }
 
-// pause waits for d, or until woken if that is not nil, or until the Store is closed.
+// start has the primary probed, which has not answered charges.
+func (p *prober) start(charges []driver.Charge) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return
+	}
+	p.suspect = true
+	if !p.running {
+		p.running, p.charges = true, peeks(charges)
+		p.done.Go(p.run)
+	}
+	if p.breaker.State() == open {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// peeks returns Peeks for the keys and rules of charges.
+func peeks(charges []driver.Charge) []driver.Charge {
+	probed := make([]driver.Charge, min(len(charges), maxProbed))
+	for i := range probed {
+		probed[i] = driver.Charge{Key: charges[i].Key, Rule: charges[i].Rule, Op: driver.Peek, Cost: 1}
+	}
+	return probed
+}
+
+// renew makes charges those of the next probe if the last probe failed: it may have been
+// about the only key that the primary cannot decide.
+func (p *prober) renew(charges []driver.Charge) {
+	if !p.renews.Load() || !p.renews.CompareAndSwap(true, false) {
+		return
+	}
+	probed := peeks(charges)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.charges = probed
+}
+
+// run probes until the breaker is closed and the primary is not suspect.
+func (p *prober) run() {
+	for p.ctx.Err() == nil {
+		switch p.breaker.State() {
+		case open:
+			p.probeOpen()
+		case halfOpen:
+			p.pause(p.breaker.untilRampedUp(p.now()), p.wake)
+			p.breaker.rampedUp(p.now())
+		default:
+			if !p.probeSuspect() {
+				return
+			}
+		}
+	}
+}
+
+// probeOpen sends one probe while the breaker is open.
+func (p *prober) probeOpen() {
+	p.pause(p.breaker.untilProbe(), nil)
+	if p.ctx.Err() != nil {
+		return
+	}
+	ok := p.probe() == nil
+	p.mu.Lock()
+	p.suspect = false
+	p.mu.Unlock()
+	p.renews.Store(!ok)
+	p.breaker.probed(p.now(), ok)
+}
+
+// probeSuspect probes a suspect primary until it answers or the breaker opens, so that few
+// callers have to wait for it. It lasts for a deadline at least, so callers that leave cause
+// one probe in a deadline. probeSuspect returns false, and ends the goroutine, if the primary
+// is not suspect.
+func (p *prober) probeSuspect() bool {
+	p.mu.Lock()
+	suspect := p.suspect || p.breaker.State() != closed
+	p.suspect, p.running = false, suspect
+	p.mu.Unlock()
+	if !suspect {
+		return false
+	}
+	for i := 0; i < maxConsecutive && p.breaker.State() == closed; i++ {
+		begun := p.now()
+		err := p.probe()
+		if err == nil || p.ctx.Err() != nil {
+			break
+		}
+		p.breaker.fail(begun, p.now(), err)
+		if p.breaker.State() == closed {
+			p.pause(p.primary.deadline/8, p.wake)
+		}
+	}
+	if p.breaker.State() == closed {
+		p.pause(p.primary.deadline, p.wake)
+	}
+	return true
+}
+
+// probe asks the primary whether it would accept a write, and charges nothing. An error
+// about the charges is an answer.
+func (p *prober) probe() error {
+	p.mu.Lock()
+	charges := p.charges
+	p.mu.Unlock()
+	p.sent.Add(1)
+	err := p.primary.call(p.ctx, driver.Probe, charges)
+	if err != nil && !isFailure(err) {
+		return nil
+	}
+	return err
+}
+
+// pause waits for d, or until woken if that is not nil, or until the prober is closed.
 func (p *prober) pause(d time.Duration, woken <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -44,139 +163,10 @@ func (p *prober) pause(d time.Duration, woken <-chan struct{}) {
 	}
 }
 
-// startProbing has the primary probed, which has not answered charges.
-func (s *Store) startProbing(charges []driver.Charge) {
-	p := &s.prober
+// close ends the probes, and waits for the goroutine.
+func (p *prober) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return
-	}
-	p.suspect = true
-	if !p.running {
-		p.running, p.sample = true, sampleOf(charges)
-		p.done.Go(s.runProber)
-	}
-	if s.breaker.State() == Backup {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// sampleOf returns Peeks for the keys and rules of charges.
-func sampleOf(charges []driver.Charge) []driver.Charge {
-	sample := make([]driver.Charge, min(len(charges), maxSample))
-	for i := range sample {
-		sample[i] = driver.Charge{Key: charges[i].Key, Rule: charges[i].Rule, Op: driver.Peek, Cost: 1}
-	}
-	return sample
-}
-
-// renewSample makes charges the next sample if one is wanted. The last sample may
-// be about the only key that the primary cannot decide.
-func (p *prober) renewSample(charges []driver.Charge) {
-	if !p.wantsSample.Load() || !p.wantsSample.CompareAndSwap(true, false) {
-		return
-	}
-	sample := sampleOf(charges)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sample = sample
-}
-
-// probe asks the primary whether it would accept a write, and takes nothing. An error
-// about the sample itself is an answer.
-func (s *Store) probe() error {
-	p := &s.prober
-	p.mu.Lock()
-	sample := p.sample
-	p.mu.Unlock()
-	s.probes.Add(1)
-	err := s.timeout.call(p.ctx, driver.Probe, sample)
-	if err != nil && !isFailure(err) {
-		return nil
-	}
-	return err
-}
-
-// runProber probes, and ends the recovery, until the primary is in full use and not suspect.
-func (s *Store) runProber() {
-	p := &s.prober
-	for p.ctx.Err() == nil {
-		switch s.breaker.State() {
-		case Backup:
-			s.probeAway()
-		case Recovering:
-			p.pause(s.breaker.untilRampedUp(s.now()), p.wake)
-			s.breaker.rampedUp(s.now())
-		default:
-			if !s.probeSuspect() {
-				return
-			}
-		}
-	}
-}
-
-// probeAway sends one probe to a primary that is away.
-func (s *Store) probeAway() {
-	p := &s.prober
-	p.pause(s.breaker.untilProbe(), nil)
-	if p.ctx.Err() != nil {
-		return
-	}
-	answered := s.probe() == nil
-	p.mu.Lock()
-	p.suspect = false
-	p.mu.Unlock()
-	p.wantsSample.Store(!answered)
-	s.breaker.probed(s.now(), answered)
-}
-
-// probeSuspect probes a suspect primary until it answers or is left, so that few callers have
-// to wait for it. That happens once in a deadline, however many callers leave. It returns
-// false when the primary is not suspect.
-func (s *Store) probeSuspect() bool {
-	p := &s.prober
-	p.mu.Lock()
-	suspect := p.suspect
-	p.suspect = false
-	if !suspect && s.breaker.State() == Primary {
-		p.running = false
-		p.mu.Unlock()
-		return false
-	}
-	p.mu.Unlock()
-	for range maxConsecutive {
-		if s.breaker.State() != Primary {
-			return true
-		}
-		begun := s.now()
-		err := s.probe()
-		if err == nil || p.ctx.Err() != nil {
-			break
-		}
-		if s.breaker.fail(begun, s.now(), err) {
-			return true
-		}
-		p.pause(s.config.deadline/8, p.wake)
-	}
-	p.pause(s.config.deadline, p.wake)
-	return true
-}
-
-// Close ends the probes in the background, and waits for them and for an [OnChange] that is
-// running. Neither store is closed. The Store goes on deciding,
-// but does not go back to a primary that is away, and tells no changes. Closing
-// again does nothing. The error is nil.
-func (s *Store) Close() error {
-	p := &s.prober
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	p.end()
+	p.mu.Unlock()
 	p.done.Wait()
-	s.notify.close()
-	return nil
 }

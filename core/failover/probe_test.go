@@ -8,86 +8,122 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
-	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-// A reader is a Store that answers Peeks and refuses writes while it is told to.
-type reader struct {
-	*memstore.Store
-	refuses atomic.Bool
-	peeks   atomic.Int64
-}
-
-func (r *reader) Take(ctx context.Context, charges []driver.Charge) error {
-	if charges[0].Op == driver.Peek {
-		r.peeks.Add(1)
-	} else if r.refuses.Load() {
-		return fmt.Errorf("%w: it refuses writes", core.ErrUnavailable)
-	}
-	return r.Store.Take(ctx, charges)
-}
-
-// A probedReader can be asked whether it refuses writes.
-type probedReader struct{ reader }
-
-func (r *probedReader) Probe(context.Context, []driver.Charge) error {
-	if r.refuses.Load() {
-		return fmt.Errorf("%w: it refuses writes", core.ErrUnavailable)
-	}
-	return nil
-}
-
-// A primary that can be probed is left once, however well it answers reads. It
-// is not peeked at.
-func TestStore_ProberPrimary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		primary := &probedReader{reader: reader{Store: memstore.New()}}
-		var h history
-		s := failover.New(primary, memstore.New(), failover.OnChange(h.add))
-		defer s.Close()
-		l := limiter(t, s, perHour)
-		primary.refuses.Store(true)
-		for range 500 {
-			allow(t, l, "k")
-			time.Sleep(20 * time.Millisecond)
-		}
-		synctest.Wait()
-		if got := h.String(); got != "primary-backup" || primary.peeks.Load() != 0 {
-			t.Errorf("in 10 s the changes are %q and the primary was peeked at %d times, want one outage and no Peek", got, primary.peeks.Load())
-		}
-		primary.refuses.Store(false)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if got := h.String(); got != oneOutage {
-			t.Errorf("2 s after the primary accepts writes again the changes are %q, want %q", got, oneOutage)
-		}
-	})
-}
-
-// A primary that cannot be probed is peeked at. Every decision is made.
-func TestStore_PeekedPrimary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		primary := &reader{Store: memstore.New()}
-		s := failover.New(primary, memstore.New())
-		defer s.Close()
-		l := limiter(t, s, perHour)
-		primary.refuses.Store(true)
-		for range 500 {
-			if d := allow(t, l, "k"); !d.Allowed {
-				t.Fatalf("denied: %+v", d)
+// A primary that is away gets one probe at a time, 25 to 300 ms after the last, and no charge.
+func TestProber_Pauses(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(hang)
+		p.until(failover.Backup)
+		calls, spends := p.primary.Calls(), p.primary.Charges(driver.Spend)
+		for range 1000 {
+			p.allow("k")
+			time.Sleep(10 * time.Millisecond)
+			if n := p.primary.Active(); n > 1 {
+				t.Fatalf("probes at a time: got %d, expected 1", n)
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
-		if stats := s.Stats(); stats.Probes == 0 || int64(stats.Probes) != primary.peeks.Load() {
-			t.Errorf("%d probes and %d Peeks, want as many Peeks as probes", stats.Probes, primary.peeks.Load())
+		if n := p.primary.Calls() - calls; n < 20 || n > 50 {
+			t.Errorf("probes in 10 s: got %d, expected 20 to 50", n)
 		}
-		primary.refuses.Store(false)
-		time.Sleep(5 * time.Second)
-		if s.State() != failover.Primary {
-			t.Errorf("the state is %v, want primary", s.State())
+		if n := p.primary.Charges(driver.Spend) - spends; n != 0 {
+			t.Errorf("charges of the primary while it is away: got %d, expected 0", n)
 		}
 	})
+}
+
+func TestProber_NoTraffic(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.leave()
+		p.set()
+		time.Sleep(2 * time.Second)
+		p.is(failover.Primary)
+	})
+}
+
+// A primary that is lost while the breaker is half-open is probed as soon as any other.
+func TestProber_LostWhileHalfOpen(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		for range 10 {
+			p.leave()
+			p.set()
+			p.until(failover.Recovering)
+			p.leave()
+			probes := p.Stats().Probes
+			time.Sleep(51 * time.Millisecond)
+			if synctest.Wait(); p.Stats().Probes == probes {
+				t.Fatal("51 ms after the primary was lost: got no probe, expected one")
+			}
+		}
+	})
+}
+
+// A key that the primary cannot decide does not keep it away for good.
+func TestProber_OtherCharges(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		poison := func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			if charges[0].Key == "poison" {
+				return down
+			}
+			return next(ctx, charges)
+		}
+		p.set(refuse)
+		for p.State() != failover.Backup {
+			p.allow("poison")
+			time.Sleep(time.Millisecond)
+		}
+		p.set(poison)
+		time.Sleep(10 * time.Second)
+		p.is(failover.Backup) // it is probed about poison
+		for i := range 2000 {
+			p.allow(fmt.Sprint("key ", i))
+			time.Sleep(time.Millisecond)
+		}
+		p.is(failover.Primary)
+	})
+}
+
+// A primary that answers reads and refuses writes is left once if it is a driver.Prober.
+// Any other primary is probed by Peeks.
+func TestProber_WritesRefused(t *testing.T) {
+	for _, prober := range []bool{true, false} {
+		t.Run(fmt.Sprint("prober ", prober), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var refuses atomic.Bool
+				p := newPair(t, true)
+				if prober {
+					p.primary.OnProbe = func(context.Context, []driver.Charge) error {
+						if refuses.Load() {
+							return down
+						}
+						return nil
+					}
+				}
+				p.set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+					if refuses.Load() && charges[0].Op != driver.Peek {
+						return down
+					}
+					return next(ctx, charges)
+				})
+				refuses.Store(true)
+				for range 500 {
+					p.allow("k")
+					time.Sleep(20 * time.Millisecond)
+				}
+				got, peeks := p.Stats(), uint64(p.primary.Charges(driver.Peek))
+				switch {
+				case prober && (got.Outages != 1 || peeks != 0):
+					t.Errorf("in 10 s: got %d outages and %d Peeks, expected 1 and 0", got.Outages, peeks)
+				case !prober && (got.Probes == 0 || peeks != got.Probes):
+					t.Errorf("in 10 s: got %d probes and %d Peeks, expected as many", got.Probes, peeks)
+				}
+				refuses.Store(false)
+				time.Sleep(2 * time.Second)
+				p.is(failover.Primary)
+			})
+		})
+	}
 }

@@ -1,256 +1,148 @@
 package failover_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-func TestNewPanics(t *testing.T) {
+func TestNew_InvalidArguments(t *testing.T) {
 	for want, f := range map[string]func(){
 		"failover: New: primary is nil":          func() { failover.New(nil, memstore.New()) },
 		"failover: New: backup is nil":           func() { failover.New(memstore.New(), (*memstore.Store)(nil)) },
 		"failover: Instances: n is less than 1":  func() { failover.Instances(0) },
 		"failover: Deadline: it is not positive": func() { failover.Deadline(0) },
 	} {
-		func() {
-			defer func() {
-				if got := recover(); got != want {
-					t.Errorf("the panic is %v, want %q", got, want)
-				}
-			}()
-			f()
-		}()
+		testkit.Panics(t, want, f)
 	}
 }
 
-func TestEndedContext(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		check := func() {
-			t.Helper()
-			if _, err := p.year.Allow(ctx, "k"); err != context.Canceled {
-				t.Errorf("Allow: %v", err)
-			}
-			if err := p.year.Credit(ctx, "k", 1); err != context.Canceled {
-				t.Errorf("Refund: %v", err)
-			}
+func TestStore_Declare(t *testing.T) {
+	primary, backup := memstore.New(), memstore.New()
+	s := failover.New(primary, backup, failover.Instances(2))
+	defer s.Close()
+	testkit.Limiter(t, s, core.TokenBucket("minute", core.PerMinute(10)))
+	other := core.TokenBucket("minute", core.PerMinute(20))
+	for name, store := range map[string]core.Store{"failover": s, "primary": primary, "backup": backup} {
+		if _, err := core.New(store, other); !errors.Is(err, core.ErrRuleConflict) {
+			t.Errorf("another rule of the name on the %s: got %v, expected core.ErrRuleConflict", name, err)
 		}
-		check()
-		if n := p.primary.calls.Load() + p.backup.calls.Load(); n != 0 {
-			t.Errorf("%d calls", n)
-		}
-		p.goAway()
-		check()
-	})
+	}
+	testkit.Limiter(t, backup, core.TokenBucket("minute", core.PerMinute(5))) // the divided rule
+	testkit.Limiter(t, failover.New(struct{ core.Store }{absent()}, failover.FailOpen), other)
 }
 
-// A primary whose own deadline is longer is left in time all the same.
-func TestDeadline(t *testing.T) {
-	for _, own := range []time.Duration{10 * time.Millisecond, time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			primary := newFlaky(hang)
-			s := failover.New(&punctual{primary, own}, memstore.New(), failover.Deadline(20*time.Millisecond))
+// A name that no rule has leaves the intended rule to the ordinary backup, so it is reported.
+func TestStore_Check(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	for _, c := range []struct {
+		name   string
+		option failover.Option
+		want   string // in the error and in the log; none if empty
+	}{
+		{"known", failover.FailClosedFor("login"), ""},
+		{"misspelt, closed", failover.FailClosedFor("logn", "login"), `"logn"`},
+		{"misspelt, open", failover.FailOpenFor("serch", "imgae"), `"imgae" "serch"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log.Reset()
+			s := failover.New(absent(), memstore.New(), c.option)
 			defer s.Close()
-			begun := time.Now()
-			allow(t, limiter(t, s, perHour), "k")
-			if took := time.Since(begun); took != min(own, 20*time.Millisecond) {
-				t.Errorf("a decision took %v", took)
+			login := testkit.Limiter(t, s, core.SlidingLog("login", core.PerHour(3)))
+			err := s.Check()
+			if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, core.ErrInvalidRule) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("Check: got %v, expected %s in a core.ErrInvalidRule", err, c.want)
 			}
-		})
-	}
-}
-
-// When the backup fails too, its error is the answer.
-func TestBothFail(t *testing.T) {
-	eachPair(t, func(p *pair) {
-		p.primary.set(refuse)
-		p.backup.set(refuse)
-		for range 100 {
-			if d, err := p.year.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) || d.Allowed {
-				t.Fatalf("%+v, %v", d, err)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		p.primary.set(well)
-		time.Sleep(2 * time.Second)
-		allow(t, p.year, "k")
-	})
-}
-
-func TestOnChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		primary := newFlaky(well)
-		var s *failover.Store
-		var mu sync.Mutex
-		var seen []string
-		s = failover.New(primary, memstore.New(), failover.OnChange(func(from, to failover.State, cause error) {
-			s.Stats() // no lock is held
-			if d, err := limiter(t, s, perHour).Allow(context.Background(), "k"); err != nil || !d.Allowed {
-				t.Error(d, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, fmt.Sprintf("%v, %v, %v", from, to, cause))
-		}))
-		for range 2 {
-			primary.set(refuse)
-			until(t, s, failover.Backup)
-			primary.set(well)
-			until(t, s, failover.Primary)
-		}
-		s.Close()
-		want := []string{
-			"primary, backup, weir: store unavailable: refused", "backup, recovering, <nil>", "recovering, primary, <nil>",
-		}
-		if want = append(want, want...); !slices.Equal(seen, want) {
-			t.Errorf("seen:\n%s", strings.Join(seen, "\n"))
-		}
-	})
-}
-
-// An OnChange that hangs costs neither decisions nor memory, and what it sees
-// afterwards fits together.
-func TestSlowOnChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		primary := newFlaky(well)
-		release := make(chan struct{})
-		type change struct{ from, to failover.State }
-		var seen []change
-		s := failover.New(primary, memstore.New(), failover.OnChange(func(from, to failover.State, _ error) {
-			<-release
-			seen = append(seen, change{from, to})
-		}))
-		for range 60 {
-			primary.set(refuse)
-			until(t, s, failover.Backup)
-			primary.set(well)
-			until(t, s, failover.Primary)
-		}
-		close(release)
-		synctest.Wait()
-		if n := len(seen); n < 60 || n > 66 {
-			t.Errorf("%d changes were told of 180, want about 65", n)
-		}
-		at := failover.Primary
-		for _, c := range seen {
-			if c.from != at || c.to == at {
-				t.Fatalf("from %v to %v, after %v", c.from, c.to, at)
-			}
-			at = c.to
-		}
-		if at != s.State() {
-			t.Errorf("told last: %v, and now it is %v", at, s.State())
-		}
-		s.Close()
-	})
-}
-
-func TestCloseWaitsForOnChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		primary := newFlaky(refuse)
-		calls, running := 0, false
-		s := failover.New(primary, memstore.New(), failover.OnChange(func(failover.State, failover.State, error) {
-			running = true
-			time.Sleep(time.Minute)
-			calls, running = calls+1, false
-		}))
-		until(t, s, failover.Backup)
-		primary.set(well)
-		until(t, s, failover.Primary)
-		s.Close()
-		if running || calls != 1 {
-			t.Errorf("after Close: running is %v, %d calls, want the one that was running", running, calls)
-		}
-		time.Sleep(time.Hour)
-		primary.set(refuse)
-		until(t, s, failover.Backup)
-		time.Sleep(time.Hour)
-		if calls != 1 {
-			t.Errorf("%d calls after Close", calls-1)
-		}
-	})
-}
-
-// A closed Store decides on, and does nothing in the background.
-func TestClose(t *testing.T) {
-	for _, m := range []mood{well, hang, refuse, deaf} {
-		synctest.Test(t, func(t *testing.T) {
-			primary := newFlaky(m)
-			s := failover.New(primary, memstore.New())
-			l := limiter(t, s, perHour)
 			for range 10 {
-				allow(t, l, "k")
+				_, _ = login.Allow(t.Context(), "k")
 			}
-			begun := time.Now()
-			s.Close()
-			s.Close()
-			if took := time.Since(begun); took != 0 {
-				t.Errorf("closing took %v", took)
+			lines, want := strings.Count(log.String(), "\n"), 1
+			if c.want == "" {
+				want = 0
 			}
-			calls := primary.calls.Load()
-			time.Sleep(time.Minute)
-			if n := primary.calls.Load() - calls; n != 0 {
-				t.Errorf("%d calls of the primary after Close", n)
-			}
-			for range 20 {
-				allow(t, l, "k")
-			}
-			primary.set(well)
-			if m == well && s.State() != failover.Primary || m != well && s.State() != failover.Backup {
-				t.Errorf("the state is %v", s.State())
+			if lines != want || !strings.Contains(strings.ReplaceAll(log.String(), `\"`, `"`), c.want) {
+				t.Errorf("the log: got %d lines %s, expected %d with %s", lines, log.String(), want, c.want)
 			}
 		})
 	}
 }
 
-func TestStateText(t *testing.T) {
-	got := fmt.Sprint(failover.Primary, failover.Backup, failover.Recovering, failover.State(7))
-	if want := "primary backup recovering failover.State(7)"; got != want {
-		t.Errorf("%s, want %s", got, want)
+// A closed Store goes on deciding, and does nothing in the background.
+func TestStore_Close(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		hooks []storetest.Hook
+		want  failover.State
+	}{
+		{"healthy", nil, failover.Primary},
+		{"hangs", []storetest.Hook{hang}, failover.Backup},
+		{"refuses", []storetest.Hook{refuse}, failover.Backup},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachPair(t, func(t *testing.T, p *pair) {
+				p.set(c.hooks...)
+				for range 10 {
+					p.allow("k")
+				}
+				begun := time.Now()
+				p.Close()
+				p.Close()
+				if took := time.Since(begun); took != 0 {
+					t.Errorf("Close: got %v, expected no wait", took)
+				}
+				calls := p.primary.Calls()
+				time.Sleep(time.Minute)
+				if n := p.primary.Calls() - calls; n != 0 {
+					t.Errorf("calls of the primary after Close: got %d, expected 0", n)
+				}
+				for range 20 {
+					p.allow("k")
+				}
+				p.set()
+				time.Sleep(time.Minute)
+				p.is(c.want)
+			})
+		})
 	}
 }
 
-// Neither a well primary nor one that is away costs an allocation.
-func TestAllocations(t *testing.T) {
+// Neither a healthy primary nor one that is away costs an allocation.
+func TestStore_Take_Allocations(t *testing.T) {
 	one := core.TokenBucket("one", core.PerSecond(1_000_000))
 	two := core.FixedWindow("two", core.PerSecond(1_000_000))
-	well := failover.New(&prompt{memstore.New()}, memstore.New())
-	gone := failover.New(absent{}, memstore.New(), failover.Instances(3), failover.FailOpenFor("two"))
-	defer gone.Close()
-	for gone.State() != failover.Backup {
-		allow(t, limiter(t, gone, one), "k")
+	healthy := failover.New(&deadliner{memstore.New()}, memstore.New())
+	away := failover.New(absent(), memstore.New(), failover.Instances(3), failover.FailOpenFor("two"))
+	defer away.Close()
+	for l := testkit.Limiter(t, away, one); away.State() != failover.Backup; {
+		testkit.Allow(t, l, "k")
 	}
-	for name, s := range map[string]*failover.Store{"primary": well, "backup": gone} {
-		charges := []driver.Charge{{Key: "k", Rule: one.Compiled(), Cost: 1}}
-		ctx := context.Background()
-		take := func() {
-			if err := s.Take(ctx, charges); err != nil {
-				t.Fatal(err)
-			}
-		}
-		take()
+	first := driver.Charge{Key: "k", Rule: one.Compiled(), Cost: 1}
+	for _, c := range []struct {
+		name    string
+		store   *failover.Store
+		charges []driver.Charge
+	}{
+		{"primary", healthy, []driver.Charge{first}},
+		{"primary, two rules", healthy, []driver.Charge{first, {Key: "k", Rule: two.Compiled(), Cost: 1, Receipt: new(driver.Receipt)}}},
+		{"backup", away, []driver.Charge{first}},
+	} {
+		take := func() { testkit.Must(t, c.store.Take(context.Background(), c.charges)) }
 		if n := testing.AllocsPerRun(1000, take); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-		if name == "backup" {
-			continue
-		}
-		charges = append(charges, driver.Charge{Key: "k", Rule: two.Compiled(), Cost: 1, Receipt: new(driver.Receipt)})
-		if n := testing.AllocsPerRun(1000, take); n != 0 {
-			t.Errorf("%s, two rules: %v allocations", name, n)
+			t.Errorf("%s: got %v allocations, expected 0", c.name, n)
 		}
 	}
 }

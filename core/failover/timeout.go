@@ -13,8 +13,7 @@ import (
 // maxHanging bounds the calls that a Store has not returned from after their deadline.
 const maxHanging = 128
 
-// A timeout calls a Store and returns at a deadline, whether the Store heeds its context or
-// not.
+// A timeout calls a Store and returns at a deadline, also if the Store ignores its context.
 type timeout struct {
 	store    driver.Store
 	deadline time.Duration
@@ -44,8 +43,8 @@ func adjust(ctx context.Context, s driver.Store, charges []driver.Charge) error 
 	return s.Adjust(ctx, charges)
 }
 
-// safely calls do. A panic is an error: one more way to fail, and on a goroutine of
-// this package nobody else could recover it.
+// safely calls do and returns a panic as an error: no caller could recover it on a goroutine of
+// this package.
 func safely(ctx context.Context, do verb, s driver.Store, charges []driver.Charge) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -82,18 +81,18 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 		return nil
 	}
 	if inTime.Err() != nil && ctx.Err() == nil {
-		return t.expired // and not that a context ended of which the caller knows nothing
+		return t.expired // the caller does not know inTime
 	}
 	return c.err
 }
 
-// A call is a copy of charges that may outlast them.
+// A call works on a copy of charges, which it may outlast.
 type call struct {
 	charges  []driver.Charge
 	receipts []driver.Receipt
 	err      error
 	done     chan struct{}
-	ended    atomic.Bool // set by the first of the caller that leaves and the Store that returns
+	ended    atomic.Bool // the caller has left or the Store has returned
 }
 
 func newCall(charges []driver.Charge) *call {

@@ -9,60 +9,46 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
 )
 
-// A polite store leaves when its context ends, and says so.
-type polite struct{ driver.Store }
-
-func (polite) Take(ctx context.Context, _ []driver.Charge) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// The store may say that its context has ended before the timeout sees it. Nobody but
-// the timeout knows of that context.
-func TestTimeout_ErrorNamesTheDeadline(t *testing.T) {
+// The store may return the error of the context of the timeout, which the caller does not
+// know, before the timeout sees it.
+func TestTimeout_ErrorNamesDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		timeout := newTimeout(polite{}, time.Second)
+		s := new(storetest.Fake)
+		s.Set(storetest.Block(nil))
+		timeout := newTimeout(s, time.Second)
 		var wg sync.WaitGroup
-		for range 2000 {
+		for range 1000 {
 			wg.Go(func() {
 				if err := timeout.call(context.Background(), take, nil); err != timeout.expired || !errors.Is(err, core.ErrUnavailable) {
-					t.Error(err)
+					t.Errorf("got %v, expected %v", err, timeout.expired)
 				}
 			})
 		}
 		wg.Wait()
 		synctest.Wait()
 		if n := timeout.hanging.Load(); n != 0 {
-			t.Errorf("%d calls hang", n)
+			t.Errorf("hanging calls: got %d, expected 0", n)
 		}
 	})
 }
 
-// Who has left before the call began is not charged.
+// A caller that has left before the call begins is not charged.
 func TestTimeout_EndedContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := new(counter)
+		s := new(storetest.Fake)
 		timeout := newTimeout(s, time.Second)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := timeout.call(ctx, take, nil); err != context.Canceled {
-			t.Error(err)
+			t.Errorf("got %v, expected %v", err, context.Canceled)
 		}
-		if synctest.Wait(); s.calls != 0 || timeout.hanging.Load() != 0 {
-			t.Errorf("%d calls, %d hang", s.calls, timeout.hanging.Load())
+		if synctest.Wait(); s.Calls() != 0 || timeout.hanging.Load() != 0 {
+			t.Errorf("got %d calls, of which %d hang, expected none", s.Calls(), timeout.hanging.Load())
 		}
 	})
-}
-
-type counter struct {
-	driver.Store
-	calls int
-}
-
-func (c *counter) Take(context.Context, []driver.Charge) error {
-	c.calls++
-	return nil
 }

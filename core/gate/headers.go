@@ -9,7 +9,7 @@ import (
 )
 
 // A HeaderVersion is a set of fields that tell a client what it has left. No field tells about
-// a [core.Rule.Shadow].
+// a [core.Rule.Shadow], nor about a rule whose [core.State] is unknown.
 type HeaderVersion uint8
 
 const (

@@ -66,34 +66,33 @@ func TestStore_Adjust_ResetDuringFetch(t *testing.T) {
 	})
 }
 
-// A reply from before a Reset is not believed after it.
-func TestStore_Adjust_ResetDuringDecision(t *testing.T) {
-	bubble(t, func(x *fixture) {
-		x.behind.Set()
-		s, a, b := x.lease(), core.FixedWindow("a", core.PerDay(1600)), core.FixedWindow("b", core.PerDay(10))
-		l := x.limiter(s, a)
-		x.ask(l, 1600)
-		time.Sleep(2 * time.Second) // MaxAge
-		blocked, done := make(chan struct{}), make(chan bool)
-		x.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
-			err := next(ctx, charges)
-			if len(charges) == 2 {
-				<-blocked
-			}
-			return err
-		})
-		go func() { done <- x.take(s, 1, a, b) }()
-		synctest.Wait()
-		_, err := l.Reset(x.Context(), "k")
-		testkit.Must(x, err)
-		close(blocked)
-		if <-done {
-			x.Error("expected a denial from before the Reset, got an admission")
+// A denial from before a Reset or Credit is not repeated after it.
+func TestStore_Adjust_DuringDenial(t *testing.T) {
+	a, b := core.FixedWindow("a", core.PerDay(1600)), core.FixedWindow("b", core.PerDay(10))
+	for _, op := range []driver.Op{driver.Reset, driver.Credit} {
+		for _, rules := range [][]core.Rule{{a}, {a, b}} {
+			bubble(t, func(x *fixture) {
+				x.behind.Set()
+				s := x.lease()
+				x.take(s, 1600, a)
+				time.Sleep(2 * time.Second) // MaxAge
+				blocked, done := make(chan struct{}), make(chan bool)
+				x.behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+					err := next(ctx, charges)
+					<-blocked
+					return err
+				})
+				go func() { done <- x.take(s, 1, rules...) }()
+				synctest.Wait()
+				x.behind.Set()
+				testkit.Must(x, s.Adjust(x.Context(), []driver.Charge{{Key: "k", Rule: a.Compiled(), Op: op, Cost: 1}}))
+				close(blocked)
+				if <-done || !x.take(s, 1, a) {
+					x.Errorf("op %d, %d rules: expected a denial from before, and an admission after, got others", op, len(rules))
+				}
+			})
 		}
-		if d := x.ask(l, 1); !d.Allowed {
-			x.Errorf("expected an admission after the Reset, got %+v", d)
-		}
-	})
+	}
 }
 
 // A Credit and a Debit of this process take effect at once.

@@ -12,7 +12,7 @@
 //	              │
 //	              └────── one call for all callers that wait, and a block ─▶ Store behind
 //
-// # What is leased
+// # Leased rules
 //
 //	leased         TokenBucket that takes 8 ms or longer to fill up, FixedWindow of 2 ms or
 //	               more; both with a limit of 128 or more
@@ -25,7 +25,7 @@
 // The Store behind decides about rules that are passed through, as without this package. It
 // also does every Reset, Credit, Debit, and undo of a Reservation. A decision of several rules
 // or keys takes tokens from leases where it can, and asks for the rest in one call. If
-// that is denied, the tokens are put back into the lease, without a call. So a limit of
+// that is denied, the tokens are returned to the lease, without a call. So a limit of
 // all users is leased, while the limit of each user is not.
 //
 // The size of a block follows the use of each key: half of what the process used in the
@@ -48,7 +48,7 @@
 // With any number of processes, in any span T at most Burst + rate x T events of a token
 // bucket are admitted, and in no window more than Events of a fixed window. An event
 // counts when it is decided: in this process, or, for callers that wait for a call, in the
-// Store. The proof is at the type block, in block.go.
+// Store. The proof is in expiry.go.
 //
 // Two things are outside of the promise:
 //   - A Credit, or the undo of a Reservation, moves the slots of a bucket, of which the
@@ -57,7 +57,7 @@
 //     token is charged all the same: the long-term rate holds. Windows are exact.
 //   - After a Reset, other processes spend the tokens that they hold.
 //
-// # What can go unused
+// # Unused tokens
 //
 // Tokens that other processes hold while one is denied, and do not spend before they
 // expire, go unused. With N processes that is at most N-1 times the smaller of half of
@@ -83,16 +83,17 @@
 //	      50000/h        0.0  0.0  0.6  2.0       0.0  0.0  0.0  0.0
 //
 // A process that ends loses what it holds, whether it calls Close or not: that of a bucket
-// until it has refilled, that of a window until the window ends. So does a key that gives
-// way to others (see [MaxKeys]) and a key whose limit changes. Near the end of a limit blocks
-// are small: four processes at full speed on one key of 50 000 admit all of it.
+// until it has refilled, that of a window until the window ends. The same holds for a key
+// that gives way to others (see [MaxKeys]) and for a key whose limit changes. Near the end of
+// a limit blocks are small: four processes at full speed on one key of 50 000 admit all of it.
 //
 // # Calls
 //
-// For a rule of a key there is one call at a time. It takes what all waiting callers
-// want, in the order of their arrival, and the next block. The next block is fetched
+// For a rule of a key there is one call at a time. It takes the tokens that all waiting
+// callers want, in the order of their arrival, and the next block. The next block is fetched
 // before the last one is used up, without a caller waiting for it, for 64 keys at a time
-// at most. A denial of the Store is repeated in this process until it could be different,
+// at most. After three calls that brought too little, because other processes took tokens in
+// the meantime, and after a Reset, callers that still wait make a call each. A denial of the Store is repeated in this process until it could be different,
 // but the Store is asked once in [MaxAge]; and an empty bucket is not asked until as much
 // is there as refills in 10 ms, so that a call is worth it.
 //
@@ -116,6 +117,6 @@
 //
 // # Memory
 //
-// [MaxKeys] bounds the number of keys, some 430 bytes each: the least recently used key
-// gives way. There are no goroutines except for calls that are under way.
+// [MaxKeys] bounds the number of keys, some 430 bytes each: the least recently used of
+// eight keys, chosen at random, gives way. There are no goroutines except for calls that are under way.
 package lease

@@ -26,7 +26,7 @@ type entry struct {
 
 	waiters  []*waiter // for the next call, in the order of their arrival
 	fetching bool      // a call is under way
-	evicted  bool      // no longer in the shard
+	evicted  bool      // no longer in the shard: the Store behind decides about its waiters
 	empty    bool      // a cost was denied: an empty bucket is asked again when it has minFetch tokens
 
 	use    float64 // tokens used before useAt, halved for each lifetime
@@ -67,15 +67,11 @@ func (e *entry) add(b block, now int64) {
 	e.lastBlock = b.held(&e.u, now)
 }
 
-// drop discards all tokens.
-func (e *entry) drop() { e.blocks = [2]block{} }
-
 // setOrigin discards the tokens of other origins than origin. All tokens that are held are
 // then of one side of a failover Store, and an Undo of several goes to that side.
 func (e *entry) setOrigin(origin int) {
 	if e.origin != origin {
-		e.origin = origin
-		e.drop()
+		e.origin, e.blocks = origin, [2]block{}
 	}
 }
 

@@ -158,9 +158,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 	}
 	if n := b.tokens(u); n > 0 {
 		e.shard.leased += uint64(n)
-		if !e.evicted {
-			e.add(b, f.heard)
-		}
+		e.add(b, f.heard)
 	}
 	return retry
 }

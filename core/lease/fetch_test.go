@@ -45,6 +45,28 @@ func TestFetch_MoreWaitersThanTokens(t *testing.T) {
 	})
 }
 
+// A key has one call at a time: no prefetch joins a fetch for a caller with a large cost.
+func TestFetch_OneAtATime(t *testing.T) {
+	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
+		s := x.lease()
+		l := x.limiter(s, rule)
+		x.admit(l, 1000)
+		synctest.Wait()
+		held := int(s.Stats().Held)
+		blocked, done := make(chan struct{}), make(chan core.Decision)
+		x.behind.Set(storetest.Block(blocked))
+		go func() { done <- x.ask(l, held+1) }()
+		synctest.Wait()
+		x.admit(l, held)
+		synctest.Wait()
+		x.expect(1, 1, x.behind.Active(), "call")
+		close(blocked)
+		if d := <-done; !d.Allowed {
+			x.Errorf("expected an admission, got %+v", d)
+		}
+	})
+}
+
 // A caller that wants more than there is, or than there can be, neither holds up others nor
 // makes this process lease more.
 func TestFetch_GreedyWaiters(t *testing.T) {

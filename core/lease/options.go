@@ -27,12 +27,13 @@ const (
 	DefaultTimeout  = time.Second
 )
 
-// MaxLifetime is the maxKeyLength [Lifetime].
+// MaxLifetime is the longest [Lifetime].
 const MaxLifetime = time.Second
 
 // MaxKeys bounds the number of keys in memory, [DefaultMaxKeys] by default. Every rule of a
 // key counts as one; keys for which calls are under way come on top. The least recently used
-// key is evicted, and its tokens are lost. A key takes about 430 bytes and its own length. MaxKeys panics if n is less than 1.
+// of eight keys, chosen at random, is evicted, and its tokens are lost. A key takes about 430
+// bytes and its own length. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")

@@ -22,23 +22,19 @@ const (
 
 // returnTokens returns the tokens of grants, of a decision that was denied or has failed, to
 // their leases, and makes the Verdicts of their charges those of charges that took nothing.
-func returnTokens(now int64, charges []driver.Charge, grants []grant) {
+func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	for i := range grants {
 		if grants[i].outcome == granted {
-			grants[i].returnTokens(now, &charges[i])
+			grants[i].returnTokens(clock(), &charges[i])
 		}
 	}
 }
 
-// returnTokens drops tokens that have expired, those of an entry that was evicted, and those
-// of another side of a failover Store.
+// returnTokens drops tokens that have expired and those of another side of a failover Store.
 func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	e := g.entry
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
-	if e.evicted {
-		return
-	}
 	e.newUse -= g.block.tokens(&e.u)
 	if g.block.origin == e.origin {
 		g.block.expire(&e.u, now)

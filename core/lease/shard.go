@@ -67,9 +67,9 @@ func (sh *shard) evictOld() {
 	}
 }
 
-// evict removes e and drops its tokens. A call that is under way for e adds none.
+// evict removes e, and with it the tokens that are held. No new charge finds them, nor those
+// that a call under way or a denied decision adds to e.
 func (sh *shard) evict(e *entry) {
 	e.evicted = true
-	e.drop()
 	delete(sh.entries, e.id)
 }

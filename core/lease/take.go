@@ -20,7 +20,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		if c := &charges[i]; c.Op == driver.Spend && !denies {
 			var err error
 			if g, err = s.acquire(ctx, c, len(charges) == 1); err != nil {
-				returnTokens(s.clock(), charges, grants)
+				returnTokens(s.clock, charges, grants)
 				return err
 			}
 		}
@@ -30,7 +30,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	}
 	if asks {
 		if err := s.takeBehind(ctx, charges, grants, denies); err != nil {
-			returnTokens(s.clock(), charges, grants)
+			returnTokens(s.clock, charges, grants)
 			return err
 		}
 		denies = denies || deniedBy(charges)
@@ -41,7 +41,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		}
 	}
 	if denies {
-		returnTokens(s.clock(), charges, grants)
+		returnTokens(s.clock, charges, grants)
 	}
 	return nil
 }
@@ -73,6 +73,9 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		c := &charges[i]
 		c.Verdict = asked[0].Verdict
 		asked = asked[1:]
+		if c.Verdict.Unknown {
+			continue
+		}
 		if e := grants[i].entry; e != nil {
 			e.remember(c, grants[i].changes, sent, heard)
 		}

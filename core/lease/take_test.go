@@ -345,6 +345,23 @@ func TestStore_Take_PeekBesideSpend(t *testing.T) {
 	})
 }
 
+// A rule that the Store behind was not asked about stays unknown, whatever is held of it.
+func TestStore_Take_UnknownVerdict(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		s := x.lease()
+		hot, user := core.FixedWindow("hot", core.PerHour(50_000)), core.SlidingLog("user", core.PerHour(5))
+		x.hold(s, hot)
+		x.behind.Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+			charges[0].Verdict = driver.Verdict{Rule: charges[0].Rule, Allowed: true, Unknown: true}
+			charges[1].Verdict = driver.Verdict{Rule: charges[1].Rule, RetryAfter: time.Hour}
+			return nil
+		})
+		if d := testkit.Peek(x, x.limiter(s, hot, user), "k"); d.Allowed || !d.State(0).Unknown {
+			t.Errorf("expected a denial with hot unknown, got %v", d)
+		}
+	})
+}
+
 // If the Store behind fails in the middle of a decision, the tokens are returned.
 func TestStore_Take_FailsAfterTokensWereTaken(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, hot core.Rule) {

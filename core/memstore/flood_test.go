@@ -1,265 +1,265 @@
-package memstore_test
+package memstore
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/memstore"
 )
 
-func allow(t testing.TB, l *core.Limiter, key string) core.Decision {
-	t.Helper()
-	d, err := l.Allow(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// A flood of keys that were never seen before stays within MaxMemory, forgets no
-// key that is spent, and does not keep a newcomer from being served.
-func TestFloodOfFreshKeys(t *testing.T) {
-	const maxKeys, flood = 10_000, 200_000
-	for _, rule := range []core.Rule{
-		core.TokenBucket("r", core.PerHour(10)),
-		core.SlidingLog("r", core.PerHour(10)),
-	} {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			s := memstore.New(memstore.MaxMemory(40 * maxKeys))
-			l := core.Must(core.New(s, rule))
-			for range 10 {
-				allow(t, l, "victim")
+// A flood of new keys evicts no exhausted key and no debt, and denies no new key.
+func TestStore_Take_floodOfUnusedKeys(t *testing.T) {
+	const maxKeys, flood, protected = 4096, 5 * 4096, 20
+	for _, f := range floods {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			s := newTestStore(maxKeys)
+			f.run(t, s, "exhausted", protected)
+			l := s.limiter(f.rule)
+			for i := range protected {
+				admitted(t, l, fmt.Sprint("exhausted", i), 5)
 			}
 			for i := range flood {
-				allow(t, l, "flood"+strconv.Itoa(i))
+				allow(t, l, strconv.Itoa(i))
 			}
-			if weight, limit := s.Weight(); weight > limit {
-				t.Errorf("got a weight of %d bytes, expected at most %d", weight, limit)
+			s.checkMemory(t, "flood", 0)
+			for i := range protected {
+				if allow(t, l, fmt.Sprint("exhausted", i)) {
+					t.Errorf("the flood reset exhausted key %d", i)
+				}
 			}
-			if allow(t, l, "victim").Allowed {
-				t.Error("the flood reset a spent key")
-			}
-			if !allow(t, l, "newcomer").Allowed {
-				t.Error("a newcomer is denied")
+			if !allow(t, l, "new") {
+				t.Error("a new key is denied")
 			}
 			if stats := s.Stats(); stats.Evicted < flood/2 || stats.Overflowed > 0 {
-				t.Errorf("the counts are %+v", stats)
+				t.Errorf("got %+v, expected at least %d evicted and none overflowed", stats, flood/2)
 			}
 		})
 	}
 }
 
-// When every key is spent by its first event, nothing may be forgotten. What
-// finds no room shares overflowBuckets: it is decided, strictly, and cannot get more
-// than its limit by coming again.
-func TestFloodOfSpentKeys(t *testing.T) {
-	const maxKeys, flood = 1000, 100_000
+// A flood of keys that are exhausted by their first event evicts none. New keys share overflow buckets:
+// they are limited, and are admitted again when those have expired.
+func TestStore_Take_floodOfExhaustedKeys(t *testing.T) {
+	const maxKeys, flood = 1024, 10 * 1024
 	for _, rule := range []core.Rule{
 		core.TokenBucket("r", core.PerHour(1)),
 		core.SlidingLog("r", core.PerHour(1)),
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			s := memstore.New(memstore.MaxMemory(40 * maxKeys))
-			now := time.Now().UnixMicro()
-			s.SetClock(func() int64 { return now })
-			l := core.Must(core.New(s, rule))
-			allow(t, l, "victim")
+			t.Parallel()
+			s := newTestStore(maxKeys)
+			l := s.limiter(rule)
+			allow(t, l, "exhausted")
+			sum := 0
 			for i := range flood {
-				allow(t, l, "flood"+strconv.Itoa(i))
+				sum += admitted(t, l, strconv.Itoa(i), 1)
 			}
-			if allow(t, l, "victim").Allowed {
-				t.Error("the flood reset a spent key")
+			if allow(t, l, "exhausted") {
+				t.Error("the flood reset an exhausted key")
 			}
-			admitted := 0
-			for range 100 {
-				if allow(t, l, "late").Allowed {
-					admitted++
-				}
+			if got := admitted(t, l, "new", 100); got > 1 {
+				t.Errorf("a key in an overflow bucket was admitted %d times, limit 1", got)
 			}
-			if admitted > 1 {
-				t.Errorf("a key without a place of its own was admitted %d times, limit 1", admitted)
+			s.checkMemory(t, "flood", 1)
+			if states := s.shards[0].buckets.used + s.shards[0].entries.used; sum >= states {
+				t.Errorf("got %d admitted and the exhausted key, expected one for each of %d states", sum, states)
 			}
-			if bytes, bound := s.Bytes(), s.MaxBytes(1); bytes > bound {
-				t.Errorf("got %d bytes, expected at most %d", bytes, bound)
+			if got := s.Stats(); got.Overflowed != overflowBuckets || got.Evicted != 0 {
+				t.Errorf("got %+v, expected %d overflowed and none evicted", got, overflowBuckets)
 			}
-			now += time.Hour.Microseconds()
+			s.now += time.Hour.Microseconds()
 			for i := range 100 {
-				if !allow(t, l, "later"+strconv.Itoa(i)).Allowed {
-					t.Fatal("an hour later a key is still denied")
+				if !allow(t, l, fmt.Sprint("later", i)) {
+					t.Fatalf("an hour later, new key %d is denied", i)
 				}
 			}
 		})
 	}
 }
 
-// Users who are too many for the store do not get more than their limit by
-// pushing each other out, and the store does not outgrow its bound.
-func TestTooManyUsersAreStillLimited(t *testing.T) {
-	const users, limit = 3000, 100
-	s := memstore.New(memstore.MaxMemory(40 * 23_000)) // room for 300 full logs
-	now := time.Now().UnixMicro()
-	s.SetClock(func() int64 { return now })
-	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(limit))))
-	admitted := make([]int, users)
+// Users who are too many for the store do not get more than their limit by evicting each other.
+func TestStore_Take_tooManyUsersForLogs(t *testing.T) {
+	t.Parallel()
+	const users, limit = 150, 100 // there is room for 11 exact logs
+	s := newTestStore(1024)
+	l := s.limiter(core.SlidingLog("r", core.PerHour(limit)))
+	var sums [users]int
 	for range 2 * limit {
-		for u := range admitted {
-			if allow(t, l, "user"+strconv.Itoa(u)).Allowed {
-				admitted[u]++
-			}
+		for u := range sums {
+			sums[u] += admitted(t, l, strconv.Itoa(u), 1)
 		}
-		now += 1000
+		s.now += 1000
 	}
-	over := 0
-	for _, n := range admitted {
-		if n > limit {
-			over++
-		}
+	if got := slices.Max(sums[:]); got > limit {
+		t.Errorf("a user was admitted %d times, limit %d", got, limit)
 	}
-	if over > 0 {
-		t.Errorf("%d of %d users were admitted more than their limit", over, users)
-	}
-	if weight, limit := s.Weight(); weight < limit*3/4 || weight > limit {
-		t.Errorf("got a weight of %d bytes, expected %d to %d", weight, limit*3/4, limit)
+	s.checkMemory(t, "full", 1)
+	if weight, limit := s.weight(); weight < limit*3/4 {
+		t.Errorf("got a weight of %d bytes, expected at least %d", weight, limit*3/4)
 	}
 }
 
-// Logs that grow push out what is used less, so the bound holds for them too.
-func TestGrowingLogsStayBounded(t *testing.T) {
-	s := memstore.New(memstore.MaxMemory(40 * 5000))
-	l := core.Must(core.New(s, core.SlidingLog("r", core.PerHour(1000))))
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 300_000 {
-		allow(t, l, "k"+strconv.Itoa(rng.IntN(2000)))
-	}
-	if weight, limit := s.Weight(); weight > limit {
-		t.Errorf("got a weight of %d bytes, expected at most %d", weight, limit)
-	}
-}
-
-// What has refilled makes room for what comes, without any cleaning up.
-func TestIdleKeysMakeRoom(t *testing.T) {
-	s := memstore.New(memstore.MaxMemory(40 * (1 << 20)))
-	now := time.Now().UnixMicro()
-	s.SetClock(func() int64 { return now })
-	l := core.Must(core.New(s, core.TokenBucket("r", core.PerSecond(1))))
-	for i := range 400_000 {
-		allow(t, l, strconv.Itoa(i))
-		now += 100 // every key is idle after 10 000 more
-	}
-	if weight, _ := s.Weight(); weight > 100_000*24 {
-		t.Errorf("got %d buckets, expected fewer than 100 000, of which 10 000 are not idle", weight/24)
-	}
-}
-
-func TestEachKeyHasItsOwnBucket(t *testing.T) {
-	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(1))))
-	for i := range 200_000 {
-		if !allow(t, l, fmt.Sprint("key", i)).Allowed {
-			t.Fatalf("key %d is denied its first event", i)
-		}
-	}
-	for i := range 200_000 {
-		if allow(t, l, fmt.Sprint("key", i)).Allowed {
-			t.Fatalf("key %d is admitted a second event", i)
-		}
-	}
-}
-
-func TestMaxMemory_panics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("MaxMemory(0) did not panic")
-		}
-	}()
-	memstore.MaxMemory(0)
-}
-
-// A log reaches its limit, however small the store is, and stays there.
-func TestLogIsNotPushedOutByItself(t *testing.T) {
-	for _, c := range []struct{ maxKeys, events int }{{1, 10}, {100, 200}, {10_000, 200}, {memstore.DefaultMaxMemory / 40, 20_000}} {
-		s := memstore.New(memstore.MaxMemory(40 * c.maxKeys))
-		now := time.Now().UnixMicro()
-		s.SetClock(func() int64 { now++; return now })
-		l := core.Must(core.New(s, core.SlidingLog("r", core.PerDay(c.events))))
-		admitted := 0
-		for range 3 * c.events {
-			if allow(t, l, "one").Allowed {
-				admitted++
-			}
-		}
-		if admitted != c.events {
-			t.Errorf("room for %d keys: %d were admitted, limit %d", c.maxKeys, admitted, c.events)
-		}
-	}
-}
-
-// What is stored is weighed right, whatever is done to it: an empty store weighs
-// nothing.
-func TestWeightsAddUp(t *testing.T) {
-	ctx := context.Background()
-	for _, make := range []func(string, core.Limit) core.Rule{
-		core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
+// A log of a few events doubles its weight as it grows. In a store of such logs, none may be evicted.
+func TestStore_Take_smallLogsGrowInAFullStore(t *testing.T) {
+	const maxKeys, events = 1024, 4
+	for _, rule := range []core.Rule{
+		core.SlidingLog("log", core.PerHour(events)),
+		core.SlidingWindow("counter", core.PerHour(events)),
 	} {
-		s := memstore.New(memstore.MaxMemory(40 * 64))
-		now := time.Now().UnixMicro()
-		s.SetClock(func() int64 { return now })
-		l := core.Must(core.New(s, make("r", core.PerSecond(10))))
-		for range 12 {
-			for range 5 {
-				allow(t, l, "one")
-				now++
+		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+			t.Parallel()
+			s := newTestStore(maxKeys)
+			l := s.limiter(rule)
+			var sums [maxKeys]int
+			for range 2 * events {
+				for key := range sums {
+					for range events / 2 { // a log that is half used is not evicted
+						s.now += 100_000
+						sums[key] += admitted(t, l, strconv.Itoa(key), 1)
+					}
+				}
 			}
-			now += 900_000
-			allow(t, l, "one")
-			now += 200_000 // five have left
-			if err := l.Credit(ctx, "one", 1); err != nil {
-				t.Fatal(err)
+			s.checkMemory(t, "full", 1)
+			if got := slices.Max(sums[:]); got > events {
+				t.Errorf("a key was admitted %d times, limit %d", got, events)
 			}
-			now -= 300_000
-			allow(t, l, "one")
-			if _, err := l.Reset(ctx, "one"); err != nil {
-				t.Fatal(err)
+		})
+	}
+}
+
+// A log reaches its limit in a store of any size, and stays there.
+func TestStore_Take_oneLargeLog(t *testing.T) {
+	for _, c := range []struct{ maxKeys, events int }{{1, 10}, {100, 200}, {1, 5000}, {10_000, 5000}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Parallel()
+			s := newTestStore(c.maxKeys)
+			l := s.limiter(core.SlidingLog("r", core.PerDay(c.events)))
+			sum := 0
+			for range 2 * c.events {
+				s.now++
+				sum += admitted(t, l, "one", 1)
 			}
-		}
-		if weight, limit := s.Weight(); weight != 0 {
-			t.Errorf("got a weight of %d bytes (limit %d) in an empty store", weight, limit)
+			if sum != c.events {
+				t.Errorf("got %d admitted, limit %d", sum, c.events)
+			}
+			s.checkMemory(t, "full", 0)
+		})
+	}
+}
+
+// The memory of idle states is used again.
+func TestStore_Take_idleStatesMakeRoom(t *testing.T) {
+	t.Parallel()
+	s := newTestStore(1 << 16)
+	l := s.limiter(core.TokenBucket("r", core.Per(7, 7_000_003*time.Microsecond))) // times with a fraction
+	for i := range 40_000 {
+		allow(t, l, strconv.Itoa(i))
+		s.now += 1000 // a state is idle after 1000 others
+	}
+	if weight, _ := s.weight(); weight > 10_000*bucketWeight {
+		t.Errorf("got %d buckets, expected fewer than 10 000, of which 1000 are not idle", weight/bucketWeight)
+	}
+}
+
+// A flood makes states of one kind, one for each key.
+type flood struct {
+	name string
+	rule core.Rule
+	debt bool // each key has a debt
+}
+
+var floods = []flood{
+	{name: "bucket", rule: core.TokenBucket("bucket", core.PerHour(5))},
+	{name: "debt", rule: core.TokenBucket("debt", core.PerHour(5)), debt: true},
+	{name: "window", rule: core.FixedWindow("window", core.PerHour(5))},
+	{name: "log", rule: core.SlidingLog("log", core.PerHour(5))},
+	{name: "counter", rule: core.SlidingWindow("counter", core.PerHour(5))},
+}
+
+func (f *flood) run(t *testing.T, s *testStore, prefix string, keys int) {
+	t.Helper()
+	l := s.limiter(f.rule)
+	for i := range keys {
+		key := prefix + strconv.Itoa(i)
+		if !f.debt {
+			allow(t, l, key)
+		} else if err := l.Debit(t.Context(), key, 8); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-// Two keys of one decision may share a spillway: both charges count.
-func TestSharedSpillwayCountsBoth(t *testing.T) {
-	ctx := context.Background()
-	for _, rule := range []core.Rule{core.TokenBucket("r", core.PerHour(10)), core.FixedWindow("r", core.PerHour(10))} {
-		s := memstore.New(memstore.MaxMemory(40 * 1))
-		now := time.Now().Truncate(time.Hour).UnixMicro()
-		s.SetClock(func() int64 { return now })
-		l := core.Must(core.New(s, rule))
-		for i := range 1100 { // spent keys fill the store
-			if _, err := l.AllowN(ctx, "victim"+strconv.Itoa(i), 10); err != nil {
-				t.Fatal(err)
+// Floods of different kinds, in any order, keep the bound on memory, and a new key after them evicts few
+// others. The orders are the rotations of floods, forwards and backwards, so each flood comes first, comes
+// last and follows each of its neighbours.
+func TestStore_Take_floodsInAnyOrder(t *testing.T) {
+	const maxKeys, probes = 2048, 20
+	const visits = 3 * 2 * maxVisits // three evictions, two tables
+	for _, backwards := range []bool{false, true} {
+		for first := range floods {
+			order := slices.Concat(floods[first:], floods[:first])
+			if backwards {
+				slices.Reverse(order)
 			}
-		}
-		for i := range 60 {
-			a, b := "a"+strconv.Itoa(i), "b"+strconv.Itoa(i)
-			got := 0
-			for range 40 {
-				d, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: a, Cost: 5}, core.Ask{Limiter: l, Key: b, Cost: 1})
-				if err != nil {
-					t.Fatal(err)
+			t.Run(fmt.Sprint(backwards, order[0].name), func(t *testing.T) {
+				t.Parallel()
+				s := newTestStore(maxKeys)
+				sequence := ""
+				for i := range order {
+					sequence += " " + order[i].name
+					order[i].run(t, s, "flood", maxKeys*5/4)
+					s.checkMemory(t, "after"+sequence, i+1)
+					for _, probe := range floods {
+						before := s.sampled()
+						probe.run(t, s, sequence, probes)
+						if got := (s.sampled() - before) / probes; got > visits {
+							t.Errorf("after%s: a new %s visits %d slots, expected at most %d", sequence, probe.name, got, visits)
+						}
+					}
 				}
-				if d.Allowed {
-					got += 5
+			})
+		}
+	}
+}
+
+// Idle states of one kind are evicted for states of another kind. If they were evicted from one end of
+// the table to the other, the states would be crowded when the table shrinks.
+func TestStore_Take_searchLengthAfterEvictionOfIdleStates(t *testing.T) {
+	t.Parallel()
+	const maxKeys = 1 << 12
+	s := newTestStore(maxKeys)
+	floods[0].run(t, s, "idle", maxKeys)
+	s.now += 2 * time.Hour.Microseconds()
+	for i := range 10 {
+		floods[2].run(t, s, fmt.Sprint("part", i), maxKeys/10)
+		if got := s.searchLength(); got > maxSearch {
+			t.Fatalf("a search visits %.0f slots, expected at most %d", got, maxSearch)
+		}
+	}
+	if got := s.Stats().Overflowed; got > 0 {
+		t.Errorf("got %d overflowed, expected 0", got)
+	}
+}
+
+// In a full store of keys that are idle a second after their only event, each new key evicts an idle one.
+// If they were evicted from one end of the table to the other, new keys would crowd ahead of that place.
+func TestStore_Take_searchLengthWithKeysOfOneSecond(t *testing.T) {
+	for _, maxKeys := range []int{1024, 1250, 1500} {
+		t.Run(strconv.Itoa(maxKeys), func(t *testing.T) {
+			t.Parallel()
+			s := newTestStore(maxKeys)
+			l := s.limiter(core.TokenBucket("r", core.PerSecond(1)))
+			for i := range 6 * maxKeys {
+				s.now += int64(1_100_000 / maxKeys)
+				allow(t, l, strconv.Itoa(i))
+				if i%maxKeys == 0 && s.searchLength() > maxSearch {
+					t.Errorf("after %d keys, a search visits %.0f slots, expected at most %d", i, s.searchLength(), maxSearch)
 				}
 			}
-			if got > 10 {
-				t.Fatalf("%v: a key got %d, limit 10", &rule, got)
-			}
-		}
+		})
 	}
 }

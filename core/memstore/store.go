@@ -20,8 +20,8 @@
 // flooding the store with new keys. Neither does it evict a log of three or more events. A log that finds
 // no memory for another event becomes coarser: two events are remembered at the time of the later one, so
 // the log denies more than it should. A new key that finds no memory shares one of a few overflow buckets
-// of its rule with other such keys: it is limited, but more strictly than it should be. [Store.Stats] counts evictions and
-// uses of overflow buckets. If either count grows, MaxMemory is too small for the number of users.
+// of its rule with other such keys: it is limited, but more strictly than it should be. [Store.Stats]
+// counts evictions and overflow buckets. If a count grows, MaxMemory is too small for the number of users.
 //
 // The default has room for two million token buckets, but for only some 6000 sliding logs with 500 events
 // each. A core.SlidingWindow makes the same promise in a tenth of that memory.
@@ -90,7 +90,7 @@ func shards(maxKeys int) int {
 // Stats are counts of a Store since it was made.
 type Stats struct {
 	Evicted    uint64 // states that were in use and were evicted
-	Overflowed uint64 // times that a key was put into an overflow bucket
+	Overflowed uint64 // overflow buckets that came into use, each for a new key that found no memory
 }
 
 // Stats returns the counts so far.

@@ -1,22 +1,143 @@
-package memstore_test
+package memstore
 
 import (
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *storetest.Harness {
-		s := memstore.New()
-		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-		s.SetClock(func() int64 { return now })
+		s := newTestStore(DefaultMaxMemory / keySize)
 		return &storetest.Harness{
-			Store:   s,
-			Now:     func() time.Time { return time.UnixMicro(now) },
-			Advance: func(d time.Duration) { now += d.Microseconds() },
+			Store:   s.Store,
+			Now:     func() time.Time { return time.UnixMicro(s.now) },
+			Advance: func(d time.Duration) { s.now += d.Microseconds() },
 		}
 	})
+}
+
+func TestMaxMemory_panics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("MaxMemory(0) did not panic")
+		}
+	}()
+	MaxMemory(0)
+}
+
+func TestShards_number(t *testing.T) {
+	for _, c := range []struct{ maxKeys, want int }{
+		{1, 1},
+		{2047, 1},
+		{2048, 2},
+		{100_000, 64},
+		{DefaultMaxMemory / keySize, 256},
+		{256 * maxShard, 256},
+		{256*maxShard + 256, 512},
+		{1 << 27, 4096},
+		{math.MaxInt, 4096},
+	} {
+		if got := shards(c.maxKeys); got != c.want {
+			t.Errorf("room for %d keys: got %d shards, expected %d", c.maxKeys, got, c.want)
+		}
+	}
+}
+
+func TestStore_Take_statePerKeyAndRule(t *testing.T) {
+	t.Parallel()
+	s := newTestStore(1 << 16)
+	l := s.limiter(core.TokenBucket("r", core.PerHour(1)))
+	for _, want := range []bool{true, false} {
+		for i := range 5000 {
+			if got := allow(t, l, strconv.Itoa(i)); got != want {
+				t.Fatalf("key %d: got %t, expected %t", i, got, want)
+			}
+		}
+	}
+	seen := make(map[uint64]bool)
+	const keys, rules = 50_000, 4
+	for i := range keys {
+		for rule := range uint64(rules) {
+			h := newHashes(s.hash(strconv.Itoa(i)), rule)
+			seen[h.own], seen[h.overflow] = true, true
+		}
+	}
+	if want := keys*rules + overflowBuckets*rules; len(seen) != want {
+		t.Errorf("got %d hashes, expected %d", len(seen), want)
+	}
+}
+
+// The clock is read before the lock is taken, so a decision may have a time before that of the last one.
+func TestStore_Take_timeOfTheLastDecision(t *testing.T) {
+	s := New(MaxMemory(1))
+	l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(1))))
+	for i := range 6 {
+		if i%2 == 0 {
+			s.shards[0].last = s.now() + int64(i)*time.Hour.Microseconds() // all buckets are full again
+		}
+		d, err := core.AllowTogether(t.Context(), []core.Ask{{Limiter: l, Key: "a"}, {Limiter: l, Key: "b"}}[:1+i/4]...)
+		if err != nil || d.Allowed != (i%2 == 0) {
+			t.Errorf("call %d: got %v, %v, expected %t", i, d, err, i%2 == 0)
+		}
+	}
+}
+
+func TestStore_Take_panicUnlocks(t *testing.T) {
+	r := core.TokenBucket("r", core.PerSecond(3)).Compiled()
+	debit := driver.Charge{Key: "k", Rule: r, Cost: 1, Op: driver.Debit}
+	for name, charges := range map[string][]driver.Charge{
+		"one":  {debit},
+		"more": {{Key: "other", Rule: r, Cost: 1}, debit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(MaxMemory(1))
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("Take of a Debit did not panic")
+					}
+				}()
+				_ = s.Take(t.Context(), charges)
+			}()
+			for i := range s.shards {
+				if !s.shards[i].mu.TryLock() {
+					t.Fatalf("shard %d is locked", i)
+				}
+			}
+		})
+	}
+}
+
+// The states of an empty store have no weight, whatever was done to them.
+func TestStore_Adjust_weightOfAnEmptyStore(t *testing.T) {
+	for _, algorithm := range algorithms {
+		s := newTestStore(1)
+		l := s.limiter(algorithm("r", core.PerSecond(10)))
+		for range 12 {
+			for range 5 {
+				allow(t, l, "one")
+				s.now++
+			}
+			s.now += 900_000
+			allow(t, l, "one")
+			s.now += 200_000 // five have left
+			if err := l.Credit(t.Context(), "one", 1); err != nil {
+				t.Fatal(err)
+			}
+			s.now -= 300_000
+			allow(t, l, "one")
+			if _, err := l.Reset(t.Context(), "one"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if weight, _ := s.weight(); weight != 0 {
+			t.Errorf("got a weight of %d bytes in an empty store", weight)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -70,24 +69,6 @@ func TestRebuildDropsTheDead(t *testing.T) {
 	}
 	if len(tab.slots) > 20_000 {
 		t.Errorf("%d slots for 5000 that live", len(tab.slots))
-	}
-}
-
-func TestShards_Number(t *testing.T) {
-	for _, c := range []struct{ maxKeys, want int }{
-		{1, 1},
-		{2047, 1},
-		{2048, 2},
-		{100_000, 64},
-		{DefaultMaxMemory / keySize, 256},
-		{256 * maxShard, 256},
-		{256*maxShard + 256, 512},
-		{1 << 27, 4096},
-		{math.MaxInt, 4096},
-	} {
-		if got := shards(c.maxKeys); got != c.want {
-			t.Errorf("room for %d keys: got %d shards, expected %d", c.maxKeys, got, c.want)
-		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -43,7 +44,7 @@ func TestAbsent(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	server := redistest.NewServer(t)
-	must(t, server.Stop())
+	testkit.Must(t, server.Stop())
 	for _, mode := range modes {
 		for name, rdb := range users(t, server.Addr) {
 			if name == "ring" && mode.opts != nil {
@@ -52,7 +53,7 @@ func TestAbsent(t *testing.T) {
 			t.Run(mode.name+"/"+name, func(t *testing.T) {
 				s := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(timeout)}, mode.opts...)...)
 				rules := dailyRules()
-				l := limiter(t, s, rules...)
+				l := testkit.Limiter(t, s, rules...)
 				var wg sync.WaitGroup
 				for range 10 {
 					wg.Go(func() {
@@ -74,10 +75,10 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 	s := redisstore.New(users(t, server.Addr)["client"], redisstore.Timeout(timeout))
-	l := limiter(t, s, dailyRules()...)
+	l := testkit.Limiter(t, s, dailyRules()...)
 	d, err := l.Allow(t.Context(), "k")
 	unavailable(t, d, err)
-	must(t, server.Start())
+	testkit.Must(t, server.Start())
 	eventually(t, func() error {
 		_, err := l.Allow(t.Context(), "k")
 		return err
@@ -105,7 +106,7 @@ func TestAbsentOtherwise(t *testing.T) {
 		}
 		for mode, s := range stores {
 			t.Run(name+"/"+mode, func(t *testing.T) {
-				d, err := limiter(t, s, dailyRules()...).Allow(t.Context(), "mallory")
+				d, err := testkit.Limiter(t, s, dailyRules()...).Allow(t.Context(), "mallory")
 				unavailable(t, d, err)
 				discreet(t, err, "mallory", "swordfish", "guess")
 			})
@@ -132,12 +133,12 @@ func TestNoMemory(t *testing.T) {
 	server := redistest.NewServer(t, "--maxmemory-policy", "noeviction")
 	rdb := server.Client()
 	for _, mode := range modes {
-		for _, a := range algorithms {
-			t.Run(mode.name+"/"+a.name, func(t *testing.T) {
+		for _, a := range testkit.Algorithms {
+			t.Run(mode.name+"/"+a.Name, func(t *testing.T) {
 				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
-				l := limiter(t, s, a.rule("rule", core.PerDay(10)), a.rule("other", core.PerDay(20)))
-				spend(t, l, "spent", 10)
-				spend(t, l, "half", 5)
+				l := testkit.Limiter(t, s, a.Rule("rule", core.PerDay(10)), a.Rule("other", core.PerDay(20)))
+				testkit.Admit(t, l, "spent", 10)
+				testkit.Admit(t, l, "half", 5)
 				limitMemory(t, rdb, "1mb")
 				for _, key := range []string{"half", "new"} {
 					d, err := l.Allow(t.Context(), key)
@@ -149,11 +150,11 @@ func TestNoMemory(t *testing.T) {
 				}
 				limitMemory(t, rdb, "0")
 				for key, want := range map[string]int{"spent": 10, "half": 5, "new": 0} {
-					if got := used(t, l, key); got[0] != want || got[1] != want {
+					if got := testkit.Used(t, l, key); got[0] != want || got[1] != want {
 						t.Errorf("%s has used %v, want %d", key, got, want)
 					}
 				}
-				spend(t, l, "half", 5)
+				testkit.Admit(t, l, "half", 5)
 			})
 		}
 	}
@@ -162,9 +163,7 @@ func TestNoMemory(t *testing.T) {
 // limitMemory sets maxmemory, and waits until the server is full or has room.
 func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	t.Helper()
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", limit).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rdb.ConfigSet(t.Context(), "maxmemory", limit).Err())
 	eventually(t, func() error {
 		err := rdb.Set(context.Background(), "filler"+limit, strings.Repeat("x", 1<<20), 0).Err()
 		if full := redis.IsOOMError(err); full == (limit == "0") || err != nil && !full {

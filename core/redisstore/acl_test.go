@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -57,9 +58,7 @@ func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
 	for _, p := range permissions {
 		args = append(args, p)
 	}
-	if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Client().Do(t.Context(), args...).Err())
 }
 
 func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
@@ -98,21 +97,19 @@ func called(t *testing.T, server *redistest.Server) []string {
 	return names
 }
 
-// The documented user can run the conformance suite, and the suite uses all that the
-// user may do.
+// The documented user can run the conformance suite on a Pipelined store, and the suite
+// uses all that the user may do. The commands are those of any store.
 func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, _ := documentedCommands(t)
 	server := redistest.NewServer(t)
 	setUser(t, server, append([]string{"~test*"}, all...)...)
 	operator := server.Client()
-	if err := operator.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
+	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
 	// The suite has a clock of its own.
-	spend(t, limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
+	testkit.Admit(t, testkit.Limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // the tests call it, too
 	slices.Sort(got)
 	slices.Sort(all)
@@ -135,16 +132,16 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = "limiter", "password" })
 			s := redisstore.New(rdb, append(mode.opts, prefix(), redisstore.Timeout(patience))...)
-			l := limiter(t, s, dailyRules()...)
+			l := testkit.Limiter(t, s, dailyRules()...)
 			for i := range 10 { // on different nodes
 				key, other := fmt.Sprint("k", i), fmt.Sprint("other", i)
 				r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: key, Cost: 2}, core.Ask{Limiter: l, Key: other, Cost: 1})
-				must(t, err)
-				must(t, r.Settle(t.Context(), 1))
-				must(t, l.Debit(t.Context(), key, 1))
-				must(t, l.Credit(t.Context(), key, 1))
+				testkit.Must(t, err)
+				testkit.Must(t, r.Settle(t.Context(), 1))
+				testkit.Must(t, l.Debit(t.Context(), key, 1))
+				testkit.Must(t, l.Credit(t.Context(), key, 1))
 				_, err = l.Reset(t.Context(), other)
-				must(t, err)
+				testkit.Must(t, err)
 			}
 		})
 	}
@@ -172,16 +169,16 @@ func TestACL_MissingCommand(t *testing.T) {
 			own, failures := prefix(), 0
 			faulty := redisstore.New(server.Client(asLimiter), own, redisstore.Timeout(patience))
 			mended := redisstore.New(operator, own, redisstore.Timeout(patience))
-			for _, a := range algorithms {
-				rule := a.rule(a.name, core.Per(limit, century))
-				l, after := limiter(t, faulty, rule), limiter(t, mended, rule)
+			for _, a := range testkit.Algorithms {
+				rule := a.Rule(a.Name, core.Per(limit, century))
+				l, after := testkit.Limiter(t, faulty, rule), testkit.Limiter(t, mended, rule)
 				note := func(err error) {
 					if err == nil {
 						return
 					}
 					failures++
 					if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "lacks a permission") {
-						t.Errorf("%s: the error is %v, want core.ErrUnavailable because of a permission", a.name, err)
+						t.Errorf("%s: the error is %v, want core.ErrUnavailable because of a permission", a.Name, err)
 					}
 				}
 				admitted := 0
@@ -203,10 +200,10 @@ func TestACL_MissingCommand(t *testing.T) {
 					ask(after, "asked", 1)
 				}
 				if admitted > limit {
-					t.Errorf("%s: %d events were admitted, want at most %d", a.name, admitted, limit)
+					t.Errorf("%s: %d events were admitted, want at most %d", a.Name, admitted, limit)
 				}
 				note(l.Debit(t.Context(), "told", 10))
-				spend(t, after, "other", 2)
+				testkit.Admit(t, after, "other", 2)
 				note(l.Credit(t.Context(), "other", 1))
 				_, err := l.Reset(t.Context(), "other")
 				note(err)
@@ -222,8 +219,8 @@ func TestACL_MissingCommand(t *testing.T) {
 					t.Errorf("the TTL of %q is %v, want a positive one", key, ttl)
 				}
 			}
-			must(t, operator.FlushAll(t.Context()).Err())
-			must(t, operator.ScriptFlush(t.Context()).Err())
+			testkit.Must(t, operator.FlushAll(t.Context()).Err())
+			testkit.Must(t, operator.ScriptFlush(t.Context()).Err())
 		})
 	}
 }
@@ -258,14 +255,14 @@ func TestStore_ConfigurationFault(t *testing.T) {
 	} {
 		for _, mode := range modes {
 			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
-				must(t, server.Client().ScriptFlush(t.Context()).Err())
+				testkit.Must(t, server.Client().ScriptFlush(t.Context()).Err())
 				setUser(t, server, c.permissions...)
 				var log lockedBuffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })
 				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
 				rule := core.TokenBucket("mallory's rule", core.PerDay(1000))
-				l := limiter(t, s, rule)
+				l := testkit.Limiter(t, s, rule)
 				for range 5 {
 					d, err := l.Allow(t.Context(), "mallory")
 					if c.want == "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -22,14 +22,14 @@ func TestStore_Reset_damaged(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
-	for _, a := range algorithms {
-		for _, p := range poisons[a.name](now) {
+	for _, a := range testkit.Algorithms {
+		for _, p := range poisons[a.Name](now) {
 			if p.corrupt != 1 {
 				continue
 			}
-			t.Run(a.name+"/"+p.name, func(t *testing.T) {
-				v := newVictim(t, rdb, a.rule("poisoned", core.PerHour(poisonLimit)))
-				must(t, p.write(t.Context(), rdb, v.key))
+			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
+				v := newVictim(t, rdb, a.Rule("poisoned", core.PerHour(poisonLimit)))
+				testkit.Must(t, p.write(t.Context(), rdb, v.key))
 				found, err := v.Reset(t.Context(), "k")
 				if err != nil || found {
 					t.Errorf("Reset returned %t, %v, expected false and no error", found, err)
@@ -37,7 +37,7 @@ func TestStore_Reset_damaged(t *testing.T) {
 				if n := rdb.Exists(t.Context(), v.key).Val(); n != 0 {
 					t.Error("the key exists after a Reset")
 				}
-				spend(t, v.Limiter, "k", poisonLimit)
+				testkit.Admit(t, v.Limiter, "k", poisonLimit)
 				if found, err := v.Reset(t.Context(), "k"); err != nil || !found {
 					t.Errorf("Reset of a spent key returned %t, %v, expected true and no error", found, err)
 				}
@@ -55,20 +55,20 @@ func TestStore_Reset_damaged(t *testing.T) {
 func TestStore_Undo_otherRate(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	for _, a := range algorithms[:2] { // buckets
-		t.Run(a.name, func(t *testing.T) {
+	for _, a := range testkit.Algorithms[:2] { // buckets
+		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			rule := a.rule("r", core.Per(3, 7*time.Second)).Compiled() // an event is 2333333 1/3 us
+			rule := a.Rule("r", core.Per(3, 7*time.Second)).Compiled() // an event is 2333333 1/3 us
 			rng := rand.New(rand.NewPCG(1, 1))
 			for step := range 300 {
 				h := harness(rdb)
-				ref := reference.New(func() int64 { return h.Now().UnixMicro() })
+				ref := &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}
 				both := func(op driver.Op, cost int, receipt driver.Receipt) driver.Receipt {
 					var charges [2][]driver.Charge
 					for i, s := range []driver.Store{h.Store, ref} {
 						m := receipt
 						charges[i] = []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: &m}}
-						must(t, storetest.Do(t.Context(), s, charges[i]))
+						testkit.Must(t, storetest.Do(t.Context(), s, charges[i]))
 					}
 					got, want := charges[0][0], charges[1][0]
 					if got.Verdict != want.Verdict || *got.Receipt != *want.Receipt {
@@ -123,16 +123,16 @@ func TestStore_unknownAlgorithm(t *testing.T) {
 func TestReplies_Adjust(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	for _, a := range algorithms {
+	for _, a := range testkit.Algorithms {
 		for name, op := range map[string]driver.Op{"Debit": driver.Debit, "Credit": driver.Credit, "Reset": driver.Reset} {
-			t.Run(a.name+"/"+name, func(t *testing.T) {
+			t.Run(a.Name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				between := &liar{real: server.Client()}
 				rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1})
 				t.Cleanup(func() { _ = rdb.Close() })
 				s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
-				charges := []driver.Charge{{Key: "k", Rule: a.rule("r", core.Per(1000, century)).Compiled(), Op: op, Cost: 3}}
-				must(t, s.Adjust(t.Context(), charges))
+				charges := []driver.Charge{{Key: "k", Rule: a.Rule("r", core.Per(1000, century)).Compiled(), Op: op, Cost: 3}}
+				testkit.Must(t, s.Adjust(t.Context(), charges))
 				for _, m := range mutations(t, *between.last.Load()) {
 					between.lie.Store(m.raw)
 					if err := s.Adjust(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
@@ -140,7 +140,7 @@ func TestReplies_Adjust(t *testing.T) {
 					}
 				}
 				between.lie.Store("")
-				must(t, s.Adjust(t.Context(), charges))
+				testkit.Must(t, s.Adjust(t.Context(), charges))
 			})
 		}
 	}

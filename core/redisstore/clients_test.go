@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -17,7 +18,7 @@ import (
 // 64 goroutines: the smallest limit is admitted, and every rule has used just that.
 func TestManyClients(t *testing.T) {
 	t.Parallel()
-	const calls = 40
+	const calls = 20
 	rules := []core.Rule{
 		core.TokenBucket("bucket", core.Per(900, century)),
 		core.SlidingLog("log", core.Per(700, century)),
@@ -35,7 +36,7 @@ func TestManyClients(t *testing.T) {
 				var limiters []*core.Limiter
 				for range 4 {
 					s := redisstore.New(client(), append([]redisstore.Option{namespace, redisstore.Timeout(patience)}, mode.opts...)...)
-					limiters = append(limiters, limiter(t, s, rules...))
+					limiters = append(limiters, testkit.Limiter(t, s, rules...))
 				}
 				var admitted atomic.Int64
 				var wg sync.WaitGroup
@@ -56,7 +57,7 @@ func TestManyClients(t *testing.T) {
 				if n := admitted.Load(); n != 700 {
 					t.Errorf("%d of %d were admitted, want 700", n, 64*calls)
 				}
-				if got := fmt.Sprint(used(t, limiters[0], "k")); got != "[700 700 700 700]" {
+				if got := fmt.Sprint(testkit.Used(t, limiters[0], "k")); got != "[700 700 700 700]" {
 					t.Errorf("used are %s", got)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -31,7 +32,7 @@ func TestDeadlineChurn(t *testing.T) {
 					o.Addr, o.PoolSize, o.PipelinePoolSize, o.ContextTimeoutEnabled = proxy.Addr, size, size, enabled
 				})
 				opts := append([]redisstore.Option{prefix(), redisstore.Timeout(short / 5)}, mode.opts...)
-				l := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+				l := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 				var wg sync.WaitGroup
 				for range 10 {
 					wg.Go(func() {
@@ -51,7 +52,7 @@ func TestDeadlineChurn(t *testing.T) {
 				}
 				proxy.Pass()
 				patient := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(patience)}, mode.opts...)...)
-				ask(t, limiter(t, patient, dailyRules()...), "k", 1)
+				testkit.Ask(t, testkit.Limiter(t, patient, dailyRules()...), "k", 1)
 				if n := proxy.Conns(); n > pools {
 					t.Errorf("afterwards %d connections, the pools hold %d", n, pools)
 				}
@@ -82,7 +83,7 @@ func TestDeadlineSilentConnection(t *testing.T) {
 				}
 			})
 			opts := append([]redisstore.Option{prefix(), redisstore.Timeout(4 * short)}, mode.opts...)
-			l := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+			l := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 			eventually(t, func() error {
 				_, err := l.Allow(t.Context(), "k")
 				return err
@@ -133,11 +134,11 @@ func TestDeadlineSideBySide(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			proxy.Delay(delay)
 			rdb := server.Client(func(o *redis.Options) { o.Addr, o.PoolSize = proxy.Addr, keys })
-			l := limiter(t, redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
+			l := testkit.Limiter(t, redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...), dailyRules()...)
 			start := time.Now()
 			var wg sync.WaitGroup
 			for i := range keys {
-				wg.Go(func() { spend(t, l, fmt.Sprint(i), 1) })
+				wg.Go(func() { testkit.Admit(t, l, fmt.Sprint(i), 1) })
 			}
 			wg.Wait()
 			if took := time.Since(start); took > keys*delay/2 {
@@ -164,11 +165,11 @@ func TestDeadlineGoroutines(t *testing.T) {
 				hasty := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(short / 5)}, mode.opts...)...)
 				if frozen {
 					patient := redisstore.New(rdb, append([]redisstore.Option{redisstore.Timeout(patience)}, mode.opts...)...)
-					spend(t, limiter(t, patient, dailyRules()...), "k", 1) // over connections that are open before
+					testkit.Admit(t, testkit.Limiter(t, patient, dailyRules()...), "k", 1) // over connections that are open before
 				}
 				before := runtime.NumGoroutine()
 				if frozen {
-					must(t, server.Pause())
+					testkit.Must(t, server.Pause())
 				}
 				leave(t, hasty)
 				// A connection has a call, a dial, and here the end that the test serves.
@@ -176,7 +177,7 @@ func TestDeadlineGoroutines(t *testing.T) {
 					t.Errorf("the calls have left %d goroutines, the pool holds %d connections", n, size)
 				}
 				if frozen {
-					must(t, server.Resume())
+					testkit.Must(t, server.Resume())
 				}
 				eventually(t, func() error {
 					if n := runtime.NumGoroutine(); n > before+size { // go-redis may keep some of its own
@@ -191,7 +192,7 @@ func TestDeadlineGoroutines(t *testing.T) {
 
 // leave makes a thousand calls that nobody answers.
 func leave(t *testing.T, s *redisstore.Store) {
-	l := limiter(t, s, dailyRules()...)
+	l := testkit.Limiter(t, s, dailyRules()...)
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -53,7 +54,7 @@ func clients(t *testing.T, server string, cluster []string) []client {
 // late fails the test unless calls, some one after another and then many at
 // once, all end at the deadline.
 func late(t *testing.T, s *redisstore.Store) {
-	l := limiter(t, s, dailyRules()...)
+	l := testkit.Limiter(t, s, dailyRules()...)
 	call := func() {
 		start := time.Now()
 		d, err := l.Allow(t.Context(), "k")
@@ -120,13 +121,13 @@ func TestDeadlineFreeze(t *testing.T) {
 	for _, mode := range modes {
 		for _, c := range clients(t, server.Addr, cluster.Addrs()) {
 			own := prefix()
-			spend(t, limiter(t, redisstore.New(c.rdb, own, redisstore.Timeout(patience)), dailyRules()...), "k", 1)
+			testkit.Admit(t, testkit.Limiter(t, redisstore.New(c.rdb, own, redisstore.Timeout(patience)), dailyRules()...), "k", 1)
 			opts := append([]redisstore.Option{own, redisstore.Timeout(short)}, mode.opts...)
 			users = append(users, user{mode.name + "/" + c.name, c.rdb, redisstore.New(c.rdb, opts...)})
 		}
 	}
 	for _, node := range nodes {
-		must(t, node.Pause())
+		testkit.Must(t, node.Pause())
 	}
 	t.Run("frozen", func(t *testing.T) {
 		for _, u := range users {
@@ -137,10 +138,10 @@ func TestDeadlineFreeze(t *testing.T) {
 		}
 	})
 	for _, node := range nodes {
-		must(t, node.Resume())
+		testkit.Must(t, node.Resume())
 	}
 	for _, u := range users {
-		l := limiter(t, u.store, dailyRules()...)
+		l := testkit.Limiter(t, u.store, dailyRules()...)
 		eventually(t, func() error {
 			_, err := l.Allow(t.Context(), "k")
 			return err
@@ -173,7 +174,7 @@ func TestDeadlineOfCaller(t *testing.T) {
 	}
 	silently(t, func(t *testing.T, rdb redis.UniversalClient, opts []redisstore.Option) {
 		s := redisstore.New(rdb, append(opts, redisstore.Timeout(patience))...)
-		l := limiter(t, s, dailyRules()...)
+		l := testkit.Limiter(t, s, dailyRules()...)
 		for _, leave := range leaves {
 			ctx, cancel := leave.ctx(t.Context())
 			start := time.Now()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -18,7 +19,7 @@ import (
 // A denial leaves no trace: nothing to replicate, no TTL made longer.
 func TestKeysOfDenials(t *testing.T) {
 	t.Parallel()
-	const denials = 1000
+	const denials = 100
 	rdb := redistest.NewServer(t).Client()
 	for _, mode := range modes {
 		sets := [][]core.Rule{
@@ -26,27 +27,27 @@ func TestKeysOfDenials(t *testing.T) {
 			{core.SlidingLog("spent log", core.PerDay(10)), core.SlidingWindow("free window", core.PerDay(20))},
 			{core.SlidingWindow("spent window", core.PerDay(10)), core.LeakyBucket("free queue", core.PerDay(20))},
 		}
-		for _, a := range algorithms {
-			sets = append(sets, []core.Rule{a.rule(a.name, core.Per(10, century))})
+		for _, a := range testkit.Algorithms {
+			sets = append(sets, []core.Rule{a.Rule(a.Name, core.Per(10, century))})
 		}
 		for _, rules := range sets {
 			t.Run(mode.name+"/"+rules[0].Name(), func(t *testing.T) {
 				opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
 				s := redisstore.New(rdb, opts...)
-				l := limiter(t, s, rules...)
-				spend(t, l, "k", 7)
-				spend(t, l, "k", 3)
+				l := testkit.Limiter(t, s, rules...)
+				testkit.Admit(t, l, "k", 7)
+				testkit.Admit(t, l, "k", 3)
 				before := traceOf(t, rdb, s, rules)
 				for range denials {
-					if d := ask(t, l, "k", 1); d.Allowed {
+					if d := testkit.Ask(t, l, "k", 1); d.Allowed {
 						t.Fatalf("%+v", d)
 					}
 				}
 				for _, key := range []string{"k", "new"} {
-					if d := ask(t, l, key, 11); d.RetryAfter != core.Never {
+					if d := testkit.Ask(t, l, key, 11); d.RetryAfter != core.Never {
 						t.Errorf("more than the limit: %+v", d)
 					}
-					used(t, l, key)
+					testkit.Used(t, l, key)
 				}
 				before.compare(t, traceOf(t, rdb, s, rules))
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -78,11 +79,9 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()
 		before := infoCalls(t, rdb)
-		l := limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
+		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
 		for range 50 {
-			if _, err := l.Allow(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Allow(t, l, "k")
 		}
 		othersCalledInfo(t, rdb, before)
 		warnings := func() int { return strings.Count(log.String(), "maxmemory_policy=") }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -16,21 +17,21 @@ import (
 func TestKeysOutliveTheirMeaning(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	for _, a := range algorithms {
+	for _, a := range testkit.Algorithms {
 		for _, limit := range []core.Limit{
 			core.Per(3, time.Second), core.Per(7, 1100*time.Millisecond), core.Per(1000, time.Second), core.PerMinute(60),
 			core.PerHour(500), core.PerDay(10), core.Per(10, century),
 		} {
-			t.Run(a.name+"/"+limit.String(), func(t *testing.T) {
+			t.Run(a.Name+"/"+limit.String(), func(t *testing.T) {
 				s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
-				rule := a.rule("rule", limit)
-				l := limiter(t, s, rule)
+				rule := a.Rule("rule", limit)
+				l := testkit.Limiter(t, s, rule)
 				for n := 1; n <= min(limit.Events, 40); n++ {
 					identity := fmt.Sprint(n)
 					key := s.Key(identity, rule)
 					for _, cost := range []int{n, 1} { // new, and there already
 						before := rdb.Time(t.Context()).Val()
-						reset := ask(t, l, identity, cost).State(0).ResetAfter
+						reset := testkit.Ask(t, l, identity, cost).State(0).ResetAfter
 						if expiry := expiry(t, rdb, key); expiry.Before(before.Add(reset)) {
 							t.Errorf("cost %d: the key ends %v before its meaning", cost, before.Add(reset).Sub(expiry))
 						} else if expiry.After(before.Add(reset).Add(patience + limit.Per/core.DefaultSubWindows)) {
@@ -65,17 +66,17 @@ func expiry(t *testing.T, rdb *redis.Client, key string) time.Time {
 func TestKeysVanish(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	for _, a := range algorithms {
+	for _, a := range testkit.Algorithms {
 		s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
-		rule := a.rule("rule", core.Per(10, 50*time.Millisecond))
-		l := limiter(t, s, rule)
+		rule := a.Rule("rule", core.Per(10, 50*time.Millisecond))
+		l := testkit.Limiter(t, s, rule)
 		for n := range 10 {
-			spend(t, l, fmt.Sprint(n), n+1)
+			testkit.Admit(t, l, fmt.Sprint(n), n+1)
 		}
 		eventually(t, func() error {
 			for n := range 10 {
 				if key := s.Key(fmt.Sprint(n), rule); rdb.Exists(t.Context(), key).Val() != 0 {
-					return fmt.Errorf("%s: %q is still there", a.name, key)
+					return fmt.Errorf("%s: %q is still there", a.Name, key)
 				}
 			}
 			return nil

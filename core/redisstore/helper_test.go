@@ -13,18 +13,6 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// algorithms are the ways to make a rule.
-var algorithms = []struct {
-	name string
-	rule func(name string, l core.Limit) core.Rule
-}{
-	{"token_bucket", core.TokenBucket},
-	{"leaky_bucket", core.LeakyBucket},
-	{"fixed_window", core.FixedWindow},
-	{"sliding_window", core.SlidingWindow},
-	{"sliding_log", core.SlidingLog},
-}
-
 // century is a period that does not end during a test, not even one of windows
 // that are counted from 1970 on.
 const century = 100 * 365 * 24 * time.Hour
@@ -36,50 +24,6 @@ var modes = []struct {
 }{
 	{"direct", nil},
 	{"pipelined", []redisstore.Option{redisstore.Pipelined()}},
-}
-
-// limiter is a limiter on s.
-func limiter(t testing.TB, s core.Store, rules ...core.Rule) *core.Limiter {
-	t.Helper()
-	l, err := core.New(s, rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// ask asks for n events of key; a store that cannot decide ends the test.
-func ask(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
-	t.Helper()
-	d, err := l.AllowN(t.Context(), key, n)
-	if err != nil {
-		t.Fatalf("%d of %.40q: %v", n, key, err)
-	}
-	return d
-}
-
-// spend takes n events of key, which have to be there.
-func spend(t testing.TB, l *core.Limiter, key string, n int) core.Decision {
-	t.Helper()
-	d := ask(t, l, key, n)
-	if !d.Allowed {
-		t.Fatalf("%d of %.40q were denied: %+v", n, key, d)
-	}
-	return d
-}
-
-// used is how much of every rule of l key has used.
-func used(t testing.TB, l *core.Limiter, key string) []int {
-	t.Helper()
-	d, err := l.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatalf("peeking at %.40q: %v", key, err)
-	}
-	counts := make([]int, 0, d.Len())
-	for i, r := range l.Rules() {
-		counts = append(counts, r.Capacity()-d.State(i).Remaining)
-	}
-	return counts
 }
 
 // unavailable fails the test unless err says that the store could not decide.
@@ -152,12 +96,5 @@ func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, netw
 			addr = p.Addr
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -35,9 +36,7 @@ func everyKey(t *testing.T, rdb *redis.Client) []string {
 	for all.Next(t.Context()) {
 		keys = append(keys, all.Val())
 	}
-	if err := all.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, all.Err())
 	return keys
 }
 
@@ -54,9 +53,9 @@ func TestKeys(t *testing.T) {
 		s := redisstore.New(rdb, append(opts, redisstore.Timeout(patience))...)
 		rules := append(dailyRules(),
 			core.TokenBucket(longestName, core.PerSecond(3)), core.SlidingLog("a {b} c*", core.Per(2, 20*time.Millisecond)))
-		l := limiter(t, s, rules...)
+		l := testkit.Limiter(t, s, rules...)
 		for _, identity := range hostile {
-			spend(t, l, identity, 1)
+			testkit.Admit(t, l, identity, 1)
 			slot := int64(-1)
 			for i := range rules {
 				key := s.Key(identity, rules[i])
@@ -136,16 +135,16 @@ func TestKeysApart(t *testing.T) {
 			}
 			seen[key] = name
 		}
-		l := limiter(t, s, rules...)
-		if got := used(t, l, "k"); got[0] != 0 {
+		l := testkit.Limiter(t, s, rules...)
+		if got := testkit.Used(t, l, "k"); got[0] != 0 {
 			t.Errorf("%s sees what others have used: %v", name, got)
 		}
-		spend(t, l, "k", 10)
+		testkit.Admit(t, l, "k", 10)
 	}
 	again := append([]byte(nil), secret...)
 	s := store(redisstore.KeySecret(again))
 	clear(again) // the Store has its own copy
-	if got := used(t, limiter(t, s, rules...), "k"); got[0] != 10 {
+	if got := testkit.Used(t, testkit.Limiter(t, s, rules...), "k"); got[0] != 10 {
 		t.Errorf("the same secret sees %v used, want 10", got)
 	}
 }

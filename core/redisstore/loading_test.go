@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -24,8 +25,8 @@ func TestLoading(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(server.Client(), append([]redisstore.Option{prefix()}, mode.opts...)...)
-			l := limiter(t, s, core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit)))
-			spend(t, l, "k", before)
+			l := testkit.Limiter(t, s, core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit)))
+			testkit.Admit(t, l, "k", before)
 			pipe := rdb.Pipeline()
 			for i := range filler {
 				pipe.Set(t.Context(), fmt.Sprint("filler ", i), strings.Repeat("x", 1000), 0)
@@ -33,10 +34,8 @@ func TestLoading(t *testing.T) {
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := rdb.Save(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			must(t, server.Stop())
+			testkit.Must(t, rdb.Save(t.Context()).Err())
+			testkit.Must(t, server.Stop())
 
 			var admitted, loading, failed atomic.Int64
 			stop := underLoad(t, 4, func() {
@@ -52,7 +51,7 @@ func TestLoading(t *testing.T) {
 					failed.Add(1)
 				}
 			})
-			must(t, server.Start())
+			testkit.Must(t, server.Start())
 			eventually(t, func() error {
 				if admitted.Load() < 100 {
 					return errors.New("hardly anything is decided again")
@@ -65,7 +64,7 @@ func TestLoading(t *testing.T) {
 			if loading.Load() == 0 {
 				t.Error("the server was never seen loading: the test checks nothing")
 			}
-			for i, got := range used(t, l, "k") {
+			for i, got := range testkit.Used(t, l, "k") {
 				if got < n || got > n+unknown {
 					t.Errorf("rule %d has used %d, admitted were %d", i, got, n)
 				}

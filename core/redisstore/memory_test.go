@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -39,10 +40,10 @@ func TestMemoryBucket(t *testing.T) {
 			limit = limit.WithBurst(limit.Events * 100)
 			rule = core.TokenBucket(name, limit)
 		}
-		l := limiter(t, s, rule)
+		l := testkit.Limiter(t, s, rule)
 		identity := fmt.Sprint(i)
 		for range 3 {
-			spend(t, l, identity, limit.Events)
+			testkit.Admit(t, l, identity, limit.Events)
 			if limit.Burst == 0 {
 				break
 			}
@@ -73,7 +74,7 @@ func TestMemoryWindows(t *testing.T) {
 		t.Run(c.rule.String(), func(t *testing.T) {
 			v := newVictim(t, rdb, c.rule)
 			for range 1000 { // several hours
-				ask(t, v.Limiter, "k", c.rule.Capacity()/250)
+				testkit.Ask(t, v.Limiter, "k", c.rule.Capacity()/250)
 				v.advance(15 * time.Second)
 			}
 			n := weight(t, rdb, v.key)
@@ -107,13 +108,13 @@ func TestMemoryLog(t *testing.T) {
 			h := harness(rdb)
 			s := h.Store.(*redisstore.Store)
 			rule := core.SlidingLog("requests per hour", c.limit)
-			l := limiter(t, s, rule)
+			l := testkit.Limiter(t, s, rule)
 			calls := c.events / c.cost
 			for range calls {
-				spend(t, l, "k", c.cost)
+				testkit.Admit(t, l, "k", c.cost)
 				h.Advance((59 * time.Minute / time.Duration(calls)).Truncate(time.Microsecond))
 			}
-			if got := used(t, l, "k")[0]; got != c.events {
+			if got := testkit.Used(t, l, "k")[0]; got != c.events {
 				t.Fatalf("%d are remembered, want %d", got, c.events)
 			}
 			n := weight(t, rdb, s.Key("k", rule))
@@ -128,12 +129,12 @@ func TestMemoryLog(t *testing.T) {
 // An hour in which more than three times as much is asked for as is admitted.
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()
-	const limit, rounds, callers = 100, 1200, 17
+	const limit, rounds, callers = 20, 300, 17
 	rdb := redistest.NewServer(t).Client()
 	h := harness(rdb, redisstore.Pipelined())
 	s := h.Store.(*redisstore.Store)
 	rule := core.SlidingLog("log", core.PerMinute(limit))
-	l := limiter(t, s, rule)
+	l := testkit.Limiter(t, s, rule)
 	key := s.Key("k", rule)
 	admitted := 0
 	for range rounds {
@@ -145,8 +146,8 @@ func TestMemoryOfRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d of %d were admitted in an hour; %d members, %d bytes", admitted, rounds*callers, n, weight(t, rdb, key))
-	if n > limit || used(t, l, "k")[0] > limit {
-		t.Errorf("%d members with %d events, the limit is %d", n, used(t, l, "k")[0], limit)
+	if n > limit || testkit.Used(t, l, "k")[0] > limit {
+		t.Errorf("%d members with %d events, the limit is %d", n, testkit.Used(t, l, "k")[0], limit)
 	}
 	if want := 60 * limit; admitted != want {
 		t.Errorf("%d were admitted, want %d", admitted, want)
@@ -185,11 +186,11 @@ func TestMemoryOverTime(t *testing.T) {
 			h := harness(rdb)
 			s := h.Store.(*redisstore.Store)
 			rule := core.SlidingLog("log", core.PerMinute(40))
-			l := limiter(t, s, rule)
+			l := testkit.Limiter(t, s, rule)
 			key := s.Key("k", rule)
 			for range 300 { // an hour and a quarter
 				for _, cost := range costs {
-					ask(t, l, "k", cost)
+					testkit.Ask(t, l, "k", cost)
 				}
 				h.Advance(15 * time.Second)
 				if n := rdb.ZCard(t.Context(), key).Val(); n > 40 {

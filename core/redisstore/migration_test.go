@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -22,10 +23,10 @@ func TestClusterMigration(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(20 * short)}, mode.opts...)...)
 			rules := []core.Rule{core.TokenBucket("bucket", core.Per(limit, 365*24*time.Hour)), core.SlidingLog("log", core.PerDay(limit))}
-			l := limiter(t, s, rules...)
+			l := testkit.Limiter(t, s, rules...)
 			from, to := cluster.Nodes[0], cluster.Nodes[1]
 			identity := identityOn(t, from, s, "k")
-			spend(t, l, identity, 1)
+			testkit.Admit(t, l, identity, 1)
 
 			var admitted, calls, failed atomic.Int64
 			stop := underLoad(t, goroutines, func() {
@@ -58,7 +59,7 @@ func TestClusterMigration(t *testing.T) {
 			n, lost := int(admitted.Load())+1, int(failed.Load())
 			t.Logf("%d decisions during %d migrations: %d failed (%.4f %%), %d were sent again",
 				calls.Load(), rounds, lost, 100*float64(lost)/float64(calls.Load()), s.Stats().Retried)
-			for i, got := range used(t, l, identity) {
+			for i, got := range testkit.Used(t, l, identity) {
 				if got < n || got > n+lost {
 					t.Errorf("rule %d has used %d, admitted were %d, and %d failed", i, got, n, lost)
 				}

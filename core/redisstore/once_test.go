@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -35,7 +36,7 @@ func dailyRules() []core.Rule {
 // warm makes the server of "k" know the script.
 func warm(t *testing.T, l *core.Limiter) {
 	t.Helper()
-	spend(t, l, "k", 1)
+	testkit.Admit(t, l, "k", 1)
 	if _, err := l.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func chargedOnce(t *testing.T, lossy, healthy *core.Limiter) {
 	for call := 1; call <= most; call++ {
 		d, err := lossy.Allow(t.Context(), "k")
 		unavailable(t, d, err)
-		charged := used(t, healthy, "k")
+		charged := testkit.Used(t, healthy, "k")
 		if slices.Max(charged) > call {
 			t.Fatalf("%d calls were charged %v times", call, charged)
 		}
@@ -72,7 +73,7 @@ func TestOnce(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/retries %d", mode.name, end.name, retries), func(t *testing.T) {
 					t.Parallel()
 					own := prefix()
-					healthy := limiter(t, redisstore.New(server.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
+					healthy := testkit.Limiter(t, redisstore.New(server.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
 					warm(t, healthy)
 					proxy := redistest.NewProxy(t, server.Addr)
 					proxy.DropReplies(end.after, "evalsha", "eval")
@@ -80,7 +81,7 @@ func TestOnce(t *testing.T) {
 						o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, impatience
 					})
 					opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
-					chargedOnce(t, limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
+					chargedOnce(t, testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
 				})
 			}
 		}
@@ -97,7 +98,7 @@ func TestOnceCluster(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%s/retries %d/redirects %d", mode.name, end.name, retries, redirects), func(t *testing.T) {
 						t.Parallel()
 						own := prefix()
-						healthy := limiter(t, redisstore.New(cluster.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
+						healthy := testkit.Limiter(t, redisstore.New(cluster.Client(), own, redisstore.Timeout(patience)), dailyRules()...)
 						warm(t, healthy)
 						proxies := make(map[string]*redistest.Proxy)
 						for _, node := range cluster.Nodes {
@@ -109,7 +110,7 @@ func TestOnceCluster(t *testing.T) {
 							o.MaxRetries, o.MaxRedirects = retries, redirects
 						})
 						opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
-						chargedOnce(t, limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
+						chargedOnce(t, testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...), healthy)
 					})
 				}
 			}
@@ -127,19 +128,17 @@ func TestOnceWithScript(t *testing.T) {
 			t.Run(mode.name+"/"+end.name, func(t *testing.T) {
 				own := prefix()
 				admin := server.Client()
-				healthy := limiter(t, redisstore.New(admin, own, redisstore.Timeout(patience)), dailyRules()...)
+				healthy := testkit.Limiter(t, redisstore.New(admin, own, redisstore.Timeout(patience)), dailyRules()...)
 				proxy := redistest.NewProxy(t, server.Addr)
 				proxy.DropReplies(end.after, "eval")
 				rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
 				opts := append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)
-				lossy := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+				lossy := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 				for call, charged := 1, 0; charged == 0; call++ {
-					if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, admin.ScriptFlush(t.Context()).Err())
 					d, err := lossy.Allow(t.Context(), "k")
 					unavailable(t, d, err)
-					got := used(t, healthy, "k")
+					got := testkit.Used(t, healthy, "k")
 					if slices.Max(got) > call {
 						t.Fatalf("%d calls with the source of the script were charged %v times", call, got)
 					}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -22,22 +23,22 @@ func TestClusterNodeDies(t *testing.T) {
 		rdb, own := cluster.Client(), prefix()
 		hasty := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(6 * short)}, mode.opts...)...)
 		patient := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...)
-		o := &outage{name: mode.name, hasty: limiter(t, hasty, dailyRules()...), patient: limiter(t, patient, dailyRules()...)}
+		o := &outage{name: mode.name, hasty: testkit.Limiter(t, hasty, dailyRules()...), patient: testkit.Limiter(t, patient, dailyRules()...)}
 		o.lost = identityOn(t, cluster.Nodes[0], hasty, "lost")
 		o.living = []string{identityOn(t, cluster.Nodes[1], hasty, "living"), identityOn(t, cluster.Nodes[2], hasty, "other")}
 		for _, identity := range append(o.living, o.lost) {
-			spend(t, o.patient, identity, 100)
+			testkit.Admit(t, o.patient, identity, 100)
 		}
 		outages = append(outages, o)
 	}
-	must(t, cluster.Nodes[0].Stop())
+	testkit.Must(t, cluster.Nodes[0].Stop())
 	for _, o := range outages {
 		t.Run(o.name, func(t *testing.T) {
 			o.givesBack(t)
 			o.goesOn(t)
 		})
 	}
-	must(t, cluster.Nodes[0].Start())
+	testkit.Must(t, cluster.Nodes[0].Start())
 	for _, o := range outages {
 		eventually(t, func() error {
 			_, err := o.hasty.Allow(t.Context(), o.lost)
@@ -83,7 +84,7 @@ func (o *outage) givesBack(t *testing.T) {
 
 func (o *outage) used(t *testing.T) []int {
 	t.Helper()
-	return append(used(t, o.patient, o.living[0]), used(t, o.patient, o.living[1])...)
+	return append(testkit.Used(t, o.patient, o.living[0]), testkit.Used(t, o.patient, o.living[1])...)
 }
 
 // goesOn makes decisions on living nodes while those on the dead one fail.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -89,7 +90,7 @@ func TestPipelined_TwoStoresOnOneClient(t *testing.T) {
 			rdb := client()
 			for range 2 {
 				s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
-				spend(t, limiter(t, s, dailyRules()...), "k", 1)
+				testkit.Admit(t, testkit.Limiter(t, s, dailyRules()...), "k", 1)
 			}
 			auto := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
 			if got := auto.Config(); !got.Unordered || got.MaxQueuedCommands == 0 {
@@ -106,7 +107,7 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := client()
 			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
-			l := limiter(t, s, core.TokenBucket("bucket", core.Per(1_000_000, century)))
+			l := testkit.Limiter(t, s, core.TokenBucket("bucket", core.Per(1_000_000, century)))
 			var admitted atomic.Int64
 			stop := underLoad(t, 8, func() {
 				d, err := l.Allow(t.Context(), "k")
@@ -123,12 +124,10 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 					}
 					return nil
 				})
-				if err := pipelineOf(t, rdb, nil).Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, pipelineOf(t, rdb, nil).Close())
 			}
 			stop()
-			if got := used(t, l, "k"); int64(got[0]) != admitted.Load() {
+			if got := testkit.Used(t, l, "k"); int64(got[0]) != admitted.Load() {
 				t.Errorf("used are %d, want %d", got[0], admitted.Load())
 			}
 		})
@@ -143,24 +142,18 @@ func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := client()
 			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
-			l := limiter(t, s, dailyRules()...)
-			spend(t, l, "k", 1)
-			if err := pipelineOf(t, rdb, nil).Close(); err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Limiter(t, s, dailyRules()...)
+			testkit.Admit(t, l, "k", 1)
+			testkit.Must(t, pipelineOf(t, rdb, nil).Close())
 			theirs := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
 			d, err := l.Allow(t.Context(), "k")
 			unavailable(t, d, err)
 			if want := "give the limiter a client of its own"; !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %q, want a text with %q", err, want)
 			}
-			if err := theirs.Close(); err != nil {
-				t.Fatal(err)
-			}
-			spend(t, l, "k", 1)
-			if err := rdb.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, theirs.Close())
+			testkit.Admit(t, l, "k", 1)
+			testkit.Must(t, rdb.Close())
 			d, err = l.Allow(t.Context(), "k")
 			unavailable(t, d, err)
 			if !errors.Is(err, redis.ErrClosed) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -41,7 +42,7 @@ type victim struct {
 func newVictim(t *testing.T, rdb redis.UniversalClient, rule core.Rule) *victim {
 	h := harness(rdb)
 	s := h.Store.(*redisstore.Store)
-	v := &victim{limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
+	v := &victim{testkit.Limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
 	if rule.Algorithm() == driver.SlidingWindow {
 		v.longest += v.longest / core.DefaultSubWindows
 	}
@@ -57,7 +58,7 @@ func (v *victim) closed(t *testing.T) {
 	}
 	admitted := 0
 	for range poisonLimit + 5 {
-		d := ask(t, v.Limiter, "k", 1)
+		d := testkit.Ask(t, v.Limiter, "k", 1)
 		if d.Allowed {
 			admitted++
 		} else if d.RetryAfter <= 0 || d.RetryAfter > v.longest {
@@ -70,7 +71,7 @@ func (v *victim) closed(t *testing.T) {
 	if admitted > poisonLimit {
 		t.Fatalf("%d were admitted, the limit is %d", admitted, poisonLimit)
 	}
-	if d := ask(t, v.Limiter, "k", 1); d.Allowed {
+	if d := testkit.Ask(t, v.Limiter, "k", 1); d.Allowed {
 		t.Fatalf("the limit is still open: %+v", d)
 	}
 }
@@ -80,11 +81,11 @@ func (v *victim) healed(t *testing.T) {
 	t.Helper()
 	v.advance(v.longest)
 	for left := poisonLimit - 1; left >= 0; left-- {
-		if st := spend(t, v.Limiter, "k", 1).State(0); st.Remaining != left {
+		if st := testkit.Admit(t, v.Limiter, "k", 1).State(0); st.Remaining != left {
 			t.Fatalf("%d are left, want %d", st.Remaining, left)
 		}
 	}
-	if d := ask(t, v.Limiter, "k", 1); d.Allowed {
+	if d := testkit.Ask(t, v.Limiter, "k", 1); d.Allowed {
 		t.Fatalf("healed, and open: %+v", d)
 	}
 }
@@ -95,13 +96,11 @@ func TestPoison(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
-	for _, a := range algorithms {
-		for _, p := range poisons[a.name](now) {
-			t.Run(a.name+"/"+p.name, func(t *testing.T) {
-				v := newVictim(t, rdb, a.rule("poisoned", core.PerHour(poisonLimit)))
-				if err := p.write(t.Context(), rdb, v.key); err != nil {
-					t.Fatal(err)
-				}
+	for _, a := range testkit.Algorithms {
+		for _, p := range poisons[a.Name](now) {
+			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
+				v := newVictim(t, rdb, a.Rule("poisoned", core.PerHour(poisonLimit)))
+				testkit.Must(t, p.write(t.Context(), rdb, v.key))
 				v.closed(t)
 				counted := v.s.Stats().Corrupt
 				if p.corrupt != either && counted != uint64(p.corrupt) || counted > 1 {
@@ -122,10 +121,10 @@ func TestPoisonRandom(t *testing.T) {
 	t.Parallel()
 	const rounds = 200
 	rdb := redistest.Shared(t).Client()
-	for _, a := range algorithms {
-		t.Run(a.name, func(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			v := newVictim(t, rdb, a.rule("poisoned", core.PerHour(poisonLimit)))
+			v := newVictim(t, rdb, a.Rule("poisoned", core.PerHour(poisonLimit)))
 			for seed := range uint64(rounds) {
 				t.Logf("seed %d", seed) // the last one is to blame
 				rng := rand.New(rand.NewPCG(seed, 11))
@@ -133,7 +132,7 @@ func TestPoisonRandom(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range 1 + rng.IntN(poisonLimit) {
-					ask(t, v.Limiter, "k", 1+rng.IntN(2)*rng.IntN(10))
+					testkit.Ask(t, v.Limiter, "k", 1+rng.IntN(2)*rng.IntN(10))
 					v.advance(time.Duration(rng.Int64N(int64(10 * time.Minute))).Truncate(time.Microsecond))
 				}
 				damage(t, rng, rdb, v.key)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -55,24 +56,22 @@ func TestStore_ProbeKeys(t *testing.T) {
 				own := fmt.Sprintf("probe-%s-%s:", on.name, mode.name)
 				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(patience)}, mode.opts...)...)
 				var rules []core.Rule
-				for _, a := range algorithms {
-					rules = append(rules, a.rule(a.name, core.PerDay(10)))
+				for _, a := range testkit.Algorithms {
+					rules = append(rules, a.Rule(a.Name, core.PerDay(10)))
 				}
-				l := limiter(t, s, rules[:3]...)
+				l := testkit.Limiter(t, s, rules[:3]...)
 				identities := []string{identityOn(t, on.nodes[0], s, "first"), identityOn(t, on.nodes[len(on.nodes)-1], s, "last")}
 				for _, identity := range identities {
-					spend(t, l, identity, 3)
+					testkit.Admit(t, l, identity, 3)
 				}
 				coarse := core.SlidingWindow("coarse", core.PerDay(10)).SubWindows(1)
-				charges := slices.Concat(peeks(l, identities...), peeks(limiter(t, s, rules[3:]...), identities[0]), peeks(limiter(t, s, coarse), identities[1]))
+				charges := slices.Concat(peeks(l, identities...), peeks(testkit.Limiter(t, s, rules[3:]...), identities[0]), peeks(testkit.Limiter(t, s, coarse), identities[1]))
 				// A probe that is asked twice is not denied because of itself.
 				for range 3 {
-					if err := s.Probe(t.Context(), charges); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Probe(t.Context(), charges))
 				}
 				for _, identity := range identities {
-					if got := used(t, l, identity); !slices.Equal(got, []int{3, 3, 3}) {
+					if got := testkit.Used(t, l, identity); !slices.Equal(got, []int{3, 3, 3}) {
 						t.Errorf("used are %v after a probe, want 3 of each", got)
 					}
 				}
@@ -105,10 +104,10 @@ func TestStore_ProbeErrors(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := redisstore.New(server.Client(), append([]redisstore.Option{redisstore.Timeout(short)}, mode.opts...)...)
-			l := limiter(t, s, dailyRules()...)
+			l := testkit.Limiter(t, s, dailyRules()...)
 			charges := peeks(l, "mallory")
-			must(t, server.Pause())
-			defer func() { must(t, server.Resume()) }()
+			testkit.Must(t, server.Pause())
+			defer func() { testkit.Must(t, server.Resume()) }()
 			start := time.Now()
 			err := s.Probe(t.Context(), charges)
 			unavailable(t, core.Decision{}, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -18,17 +19,15 @@ func TestClusterPromotion(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	replica, err := cluster.AddReplica(cluster.Nodes[0])
-	must(t, err)
+	testkit.Must(t, err)
 	rule := core.SlidingLog("log", core.PerDay(10))
 	var limiters []*core.Limiter
 	var keys []string
 	for _, mode := range modes {
 		s := redisstore.New(cluster.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(200 * time.Millisecond)}, mode.opts...)...)
-		l, key := limiter(t, s, rule), identityOn(t, cluster.Nodes[0], s, "promoted")
+		l, key := testkit.Limiter(t, s, rule), identityOn(t, cluster.Nodes[0], s, "promoted")
 		for range 10 {
-			if _, err := l.Allow(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Allow(t, l, key)
 		}
 		limiters, keys = append(limiters, l), append(keys, key)
 		master, rdb := cluster.Nodes[0].Client(), replica.Client()
@@ -46,7 +45,7 @@ func TestClusterPromotion(t *testing.T) {
 			return nil
 		})
 	}
-	must(t, cluster.Nodes[0].Stop())
+	testkit.Must(t, cluster.Nodes[0].Stop())
 	killed := time.Now()
 	for i, mode := range modes {
 		eventually(t, func() error {

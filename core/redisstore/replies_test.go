@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -182,8 +183,8 @@ func TestReplies(t *testing.T) {
 	bucket, uneven := core.TokenBucket("bucket", core.PerDay(1000)), core.TokenBucket("uneven", core.PerDay(7*1009))
 	log := core.SlidingLog("log", core.PerDay(1000))
 	sets := map[string][]core.Rule{"uneven bucket": {uneven}, "log and bucket": {log, bucket}}
-	for _, a := range algorithms {
-		sets[a.name] = []core.Rule{a.rule(a.name, core.Per(1000, century))}
+	for _, a := range testkit.Algorithms {
+		sets[a.Name] = []core.Rule{a.Rule(a.Name, core.Per(1000, century))}
 	}
 	for _, mode := range modes {
 		for name, rules := range sets {
@@ -194,12 +195,12 @@ func TestReplies(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1})
 					t.Cleanup(func() { _ = rdb.Close() })
 					opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-					l := limiter(t, redisstore.New(rdb, opts...), rules...)
-					spend(t, l, "k", 3)
+					l := testkit.Limiter(t, redisstore.New(rdb, opts...), rules...)
+					testkit.Admit(t, l, "k", 3)
 					if spent {
-						spend(t, l, "k", l.Rules()[0].Capacity()-3)
+						testkit.Admit(t, l, "k", l.Rules()[0].Capacity()-3)
 					}
-					ask(t, l, "k", 1)
+					testkit.Ask(t, l, "k", 1)
 					for _, m := range mutations(t, *between.last.Load()) {
 						deceived(t, l, between, m, spent)
 					}
@@ -223,7 +224,7 @@ func TestRepliesUnfinished(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1, ReadTimeout: 4 * impatience})
 			t.Cleanup(func() { _ = rdb.Close() })
 			opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-			l := limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+			l := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
 			for _, raw := range []string{"*1000000\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*8\r\n:1\r\n:0\r\n", ":1", "*", "$5\r\nx"} {
 				between.lie.Store(raw)
 				d, err := l.Allow(t.Context(), "k")
@@ -247,14 +248,14 @@ func deceived(t *testing.T, l *core.Limiter, between *liar, m mutation, denial b
 			t.Errorf("%s: panic: %v", m.name, p)
 		}
 	}()
-	before := used(t, l, "k")
+	before := testkit.Used(t, l, "k")
 	between.lie.Store(m.raw)
 	d, err := l.Allow(t.Context(), "k")
 	between.lie.Store("")
 	if d.Allowed || !errors.Is(err, core.ErrUnavailable) && !denial {
 		t.Errorf("%s, %q: %+v, %v", m.name, m.raw, d, err)
 	}
-	for i, n := range used(t, l, "k") { // repeated at most as often as a command that did not run
+	for i, n := range testkit.Used(t, l, "k") { // repeated at most as often as a command that did not run
 		if n < before[i] || n > before[i]+4 {
 			t.Errorf("%s, %q: rule %d had used %d, and has used %d", m.name, m.raw, i, before[i], n)
 		}

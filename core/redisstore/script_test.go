@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
@@ -32,9 +33,7 @@ func TestScript_Golden(t *testing.T) {
 	for name, script := range golden {
 		path := filepath.Join("testdata", name+".lua")
 		if *update {
-			if err := os.WriteFile(path, []byte(script.source), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, []byte(script.source), 0o644))
 		}
 		want, err := os.ReadFile(path)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -49,12 +50,12 @@ func TestSentinel(t *testing.T) {
 		patient := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...)
 		all = append(all, &user{
 			name: mode.name,
-			calm: limiter(t, patient, rules(mode.name+" calm")...),
-			busy: limiter(t, s, rules(mode.name+" busy")...),
+			calm: testkit.Limiter(t, patient, rules(mode.name+" calm")...),
+			busy: testkit.Limiter(t, s, rules(mode.name+" busy")...),
 		})
 	}
 	for _, u := range all {
-		spend(t, u.calm, "k", first)
+		testkit.Admit(t, u.calm, "k", first)
 	}
 	replicated(t, set.Master.Client())
 
@@ -75,7 +76,7 @@ func TestSentinel(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	must(t, set.Failover())
+	testkit.Must(t, set.Failover())
 	for _, u := range all {
 		eventually(t, func() error {
 			for range 20 { // also over connections that were open before
@@ -86,13 +87,13 @@ func TestSentinel(t *testing.T) {
 			return nil
 		})
 		t.Logf("%s: decisions again after %v", u.name, time.Since(began).Round(time.Millisecond))
-		if got := used(t, u.calm, "k"); !slices.Equal(got, []int{first, first}) {
+		if got := testkit.Used(t, u.calm, "k"); !slices.Equal(got, []int{first, first}) {
 			t.Errorf("%s: %v are used after the failover, want %d", u.name, got, first)
 		}
-		if d := ask(t, u.calm, "k", limit-first+1); d.Allowed {
+		if d := testkit.Ask(t, u.calm, "k", limit-first+1); d.Allowed {
 			t.Errorf("%s: more than the rest of the limit was admitted", u.name)
 		}
-		spend(t, u.calm, "k", limit-first)
+		testkit.Admit(t, u.calm, "k", limit-first)
 	}
 	atFailover := make(map[string]int64)
 	for _, u := range all {

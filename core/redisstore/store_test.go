@@ -26,35 +26,28 @@ func prefix() redisstore.Option {
 	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
 }
 
-// harness is a Store on rdb whose clock is a number.
+// harness is a Store on rdb with a clock of its own.
 func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
-	var now atomic.Int64
-	now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	var clock storetest.Clock
 	opts = append([]redisstore.Option{prefix(), redisstore.Timeout(patience), redisstore.Clock(func() string {
-		return strconv.FormatInt(now.Load(), 10)
+		return strconv.FormatInt(clock.Micros(), 10)
 	})}, opts...)
-	return &storetest.Harness{
-		Store:   redisstore.New(rdb, opts...),
-		Now:     func() time.Time { return time.UnixMicro(now.Load()) },
-		Advance: func(d time.Duration) { now.Add(d.Microseconds()) },
-
-		// The sorted set of a log keeps events that left a shorter period, and the hash of a
-		// sliding window has counts instead of times.
-		FixedPeriods: true,
-	}
+	h := clock.Harness(redisstore.New(rdb, opts...))
+	// The sorted set of a log keeps events that left a shorter period, and the hash of a
+	// sliding window has counts instead of times.
+	h.FixedPeriods = true
+	return h
 }
 
+// The suite on a Pipelined store is in TestACL_DocumentedUser.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }
 
-func TestConformancePipelined(t *testing.T) {
-	rdb := redistest.Shared(t).Client()
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
-}
-
 func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.SharedCluster(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness {
 		h := harness(rdb)

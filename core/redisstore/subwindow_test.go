@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -24,9 +25,7 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
 	take := func(op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
 		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: receipt}}
-		if err := storetest.Do(t.Context(), s, charges); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, storetest.Do(t.Context(), s, charges))
 		return charges[0].Verdict
 	}
 	var receipts []*driver.Receipt

@@ -15,7 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/reference"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
@@ -26,7 +26,7 @@ import (
 type logPair struct {
 	t     *testing.T
 	h     *storetest.Harness
-	ref   *reference.Store
+	ref   *storetest.Fake
 	rule  *driver.Compiled
 	rdb   *redis.Client
 	key   string
@@ -38,7 +38,7 @@ func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
 	h := harness(rdb)
 	rule := core.SlidingLog("log", limit)
 	p := &logPair{t: t, h: h, rule: rule.Compiled(), rdb: rdb}
-	p.ref = reference.New(func() int64 { return h.Now().UnixMicro() })
+	p.ref = &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}
 	p.key = h.Store.(*redisstore.Store).Key("k", rule)
 	return p
 }
@@ -169,12 +169,12 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 		open  int           // charges that are open at a time, about
 		steps int
 	}{
-		{"many open", core.PerHour(3000), []int{1}, time.Second, 2000, 6000},
-		{"a window that moves", core.PerMinute(700), []int{1, 2, 3}, time.Second, 400, 4000},
-		{"frozen clock", core.PerHour(1500), []int{1, 5}, 0, 300, 2500},
-		{"bulks", core.PerHour(20_000), []int{1, 8, 9, 40, 200}, 5 * time.Second, 500, 4000},
-		{"few open", core.PerMinute(100), []int{1, 9}, time.Second, 10, 2000},
-		{"wide offsets", core.Per(2000, 365*24*time.Hour), []int{1, 4}, 8 * time.Hour, 600, 3000},
+		{"many open", core.PerHour(1500), []int{1}, time.Second, 800, 2500},
+		{"a window that moves", core.PerMinute(700), []int{1, 2, 3}, time.Second, 400, 1500},
+		{"frozen clock", core.PerHour(1500), []int{1, 5}, 0, 300, 1200},
+		{"bulks", core.PerHour(20_000), []int{1, 8, 9, 40, 200}, 5 * time.Second, 400, 1500},
+		{"few open", core.PerMinute(100), []int{1, 9}, time.Second, 10, 1000},
+		{"wide offsets", core.Per(2000, 365*24*time.Hour), []int{1, 4}, 8 * time.Hour, 400, 1500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +220,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 // uses what is left.
 func TestSlidingLog_Undo_order(t *testing.T) {
 	t.Parallel()
-	const events = 1200
+	const events = 500
 	rdb := redistest.Shared(t).Client()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
@@ -256,7 +256,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 						continue
 					}
 					p.take(p.rule, driver.Undo, cost, all[i].Receipt)
-					if step%40 == 0 {
+					if step%20 == 0 {
 						checkLog(t, rdb, p.key)
 						p.take(p.rule, driver.Spend, events*cost, nil) // denied
 					}
@@ -270,7 +270,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 				p.h.Advance(-time.Minute)
 				p.spend(2 * cost)
 				for range events {
-					p.h.Advance(3 * time.Second)
+					p.h.Advance(8 * time.Second) // more than the window in all
 					p.spend(cost)
 				}
 				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
@@ -293,18 +293,19 @@ func upTo(n int) []int {
 // nearly all of them: the key does not grow with their number.
 func TestSlidingLog_Undo_size(t *testing.T) {
 	t.Parallel()
+	const charges = 3000
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
 		limit, open, keep int // of so many charges one is kept
 	}{
-		{500, 1, 1 << 20}, {500, 100, 1 << 20}, {500, 400, 1 << 20}, {500, 300, 100}, {1000, 600, 50},
+		{250, 1, 1 << 20}, {250, 200, 1 << 20}, {500, 300, 50},
 	} {
 		t.Run(fmt.Sprintf("limit %d, %d open, 1 of %d kept", c.limit, c.open, c.keep), func(t *testing.T) {
 			t.Parallel()
 			p := newLogPair(t, rdb, core.PerHour(c.limit))
 			var most logShape
 			var bytes int64
-			for i := range 6_000 {
+			for i := range charges {
 				if st := p.spend(1); !st.Allowed {
 					t.Fatalf("charge %d was denied", i)
 				}
@@ -325,7 +326,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			if want := int64(12 * c.limit); bytes > want {
 				t.Errorf("%d bytes, expected at most %d", bytes, want)
 			}
-			if want := (2*c.limit/logBlock + 1) * bits.Len(6_000/logBlock); most.nodes > want {
+			if want := (2*c.limit/logBlock + 1) * bits.Len(charges/logBlock); most.nodes > want {
 				t.Errorf("%d nodes, expected at most %d", most.nodes, want)
 			}
 		})
@@ -363,56 +364,55 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 // not become more with the events of the log.
 func TestSlidingLog_Undo_commands(t *testing.T) {
 	t.Parallel()
+	type undo struct {
+		name    string
+		op      driver.Op
+		cost, i int // of the charge that is undone, of a refund its cost
+		most    int // commands
+	}
 	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
-		name         string
-		cost         int // of the charge that is undone, and of those around it
-		older, newer int // charges
-		op           driver.Op
-		most         int // commands
+		charges, cost int
+		undos         []undo
 	}{
-		{"newest of 1000", 1, 1000, 0, driver.Undo, 40},
-		{"oldest of 1000", 1, 0, 1000, driver.Undo, 60},
-		{"oldest of 10000", 1, 0, 10_000, driver.Undo, 60},
-		{"newest of 10000", 1, 10_000, 0, driver.Undo, 40},
-		{"one in the middle", 1, 5000, 5000, driver.Undo, 90},
-		{"8 in the middle", 8, 1000, 1000, driver.Undo, 90},
-		{"20 in the middle", 20, 5000, 5000, driver.Undo, 90},
-		{"refund of the newest of 10000", 1, 10_000, 0, driver.Credit, 30},
-		{"refund of 7500", 5, 2000, 0, driver.Credit, 60},
+		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 40}, {"oldest", driver.Undo, 1, 0, 60}}},
+		{10_000, 1, []undo{
+			{"refund", driver.Credit, 1, 0, 30}, // of the newest
+			{"newest", driver.Undo, 1, 9998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 5000, 90},
+		}},
+		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 90}}},
+		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 90}}},
+		{2000, 5, []undo{{"refund", driver.Credit, 7500, 0, 60}}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d charges of %d", c.charges, c.cost), func(t *testing.T) {
 			h := harness(rdb)
-			rule := core.SlidingLog(c.name, core.PerDay(1_000_000)).Compiled()
+			rule := core.SlidingLog("log", core.PerDay(1_000_000)).Compiled()
 			take := func(op driver.Op, cost int, receipt *driver.Receipt) *driver.Receipt {
 				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
-				if err := storetest.Do(t.Context(), h.Store, charges); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, storetest.Do(t.Context(), h.Store, charges))
 				h.Advance(time.Second)
 				return receipt
 			}
-			for range c.older {
-				take(driver.Spend, c.cost, nil)
+			receipts := make([]*driver.Receipt, c.charges)
+			for i := range receipts {
+				receipts[i] = take(driver.Spend, c.cost, new(driver.Receipt))
 			}
-			receipt := take(driver.Spend, c.cost, new(driver.Receipt))
-			for range c.newer {
-				take(driver.Spend, c.cost, nil)
-			}
-			cost := c.cost
-			if c.op == driver.Credit {
-				receipt, cost = nil, max(1, c.cost*1500*(c.cost/5))
-			}
-			total := 0
-			calls := commandsOf(t, rdb, func() { take(c.op, cost, receipt) })
-			for name, n := range calls {
-				if name != "evalsha" && name != "eval" {
-					total += n
+			for _, u := range c.undos {
+				receipt := receipts[u.i]
+				if u.op == driver.Credit {
+					receipt = nil
 				}
-			}
-			t.Logf("%d commands: zadd %d, zrem %d", total, calls["zadd"], calls["zrem"])
-			if total > c.most {
-				t.Errorf("%d commands, expected at most %d: %v", total, c.most, calls)
+				total := 0
+				calls := commandsOf(t, rdb, func() { take(u.op, u.cost, receipt) })
+				for name, n := range calls {
+					if name != "evalsha" && name != "eval" {
+						total += n
+					}
+				}
+				t.Logf("%s: %d commands: zadd %d, zrem %d", u.name, total, calls["zadd"], calls["zrem"])
+				if total > u.most {
+					t.Errorf("%s: %d commands, want at most %d: %v", u.name, total, u.most, calls)
+				}
 			}
 		})
 	}

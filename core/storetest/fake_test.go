@@ -3,12 +3,14 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
@@ -65,9 +67,8 @@ func TestFake_Set(t *testing.T) {
 					t.Errorf("got %v after %v, want %v after %v", err, took, c.err, c.took)
 				}
 				f.Set()
-				d, err := core.Must(core.New(f, day)).Peek(t.Context(), "k")
-				if err != nil || d.State(0).Used() != c.used {
-					t.Errorf("%d events are in use (%v), want %d", d.State(0).Used(), err, c.used)
+				if got := testkit.Used(t, testkit.Limiter(t, f, day), "k")[0]; got != c.used {
+					t.Errorf("%d events are in use, want %d", got, c.used)
 				}
 			})
 		})
@@ -77,18 +78,16 @@ func TestFake_Set(t *testing.T) {
 func TestFake_Counts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f storetest.Fake
-		l := core.Must(core.New(&f, hour, core.SlidingLog("log", core.PerHour(5))))
+		l := testkit.Limiter(t, &f, hour, core.SlidingLog("log", core.PerHour(5)))
 		counts := func(when string, want ...int) {
 			t.Helper()
 			got := []int{f.Calls(), f.Active(), f.Charges(driver.Spend), f.Charges(driver.Peek), f.Charges(driver.Reset)}
-			for i := range got {
-				if got[i] != want[i] {
-					t.Fatalf("%s: calls, active, Spends, Peeks, Resets are %v, want %v", when, got, want)
-				}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s: calls, active, Spends, Peeks, Resets are %v, want %v", when, got, want)
 			}
 		}
-		l.Allow(t.Context(), "k")
-		l.Peek(t.Context(), "k")
+		testkit.Allow(t, l, "k")
+		testkit.Peek(t, l, "k")
 		counts("two calls", 2, 0, 2, 2, 0)
 		until := make(chan struct{})
 		f.Set(storetest.Block(until))
@@ -102,15 +101,10 @@ func TestFake_Counts(t *testing.T) {
 	})
 }
 
-// refusing is a memstore whose Probe fails.
-type refusing struct{ *memstore.Store }
-
-var errProbe = errors.New("probe")
-
-func (refusing) Probe(context.Context, []driver.Charge) error { return errProbe }
-
 func TestFake_Probe(t *testing.T) {
-	errHook := errors.New("hook")
+	errHook, errProbe := errors.New("hook"), errors.New("probe")
+	fails := func(context.Context, []driver.Charge) error { return errProbe }
+	prober := &storetest.Fake{OnProbe: fails}
 	for _, c := range []struct {
 		name     string
 		fake     *storetest.Fake
@@ -121,9 +115,9 @@ func TestFake_Probe(t *testing.T) {
 	}{
 		{"by Take", &storetest.Fake{Store: memstore.New()}, nil, nil, 1, true},
 		{"by a hook", &storetest.Fake{}, storetest.Fail(errHook), errHook, 1, false},
-		{"by the Store", &storetest.Fake{Store: refusing{memstore.New()}}, storetest.Delay(0, 0), errProbe, 1, false},
-		{"by a hook over a Prober", &storetest.Fake{Store: refusing{}}, storetest.Fail(errHook), errHook, 1, false},
-		{"by OnProbe", &storetest.Fake{OnProbe: refusing{}.Probe}, storetest.Fail(errHook), errProbe, 0, false},
+		{"by the Store", &storetest.Fake{Store: prober}, storetest.Delay(0, 0), errProbe, 1, false},
+		{"by a hook over a Prober", &storetest.Fake{Store: prober}, storetest.Fail(errHook), errHook, 1, false},
+		{"by OnProbe", &storetest.Fake{OnProbe: fails}, storetest.Fail(errHook), errProbe, 0, false},
 	} {
 		if c.hook != nil {
 			c.fake.Set(c.hook)
@@ -148,7 +142,7 @@ func TestFake_Declare(t *testing.T) {
 		{"a Declarer", memstore.New(), core.ErrRuleConflict},
 	} {
 		f := &storetest.Fake{Store: c.over}
-		core.Must(core.New(f, hour))
+		testkit.Limiter(t, f, hour)
 		if _, err := core.New(f, other); !errors.Is(err, c.want) {
 			t.Errorf("%s: two rules of one name: got %v, want %v", c.name, err, c.want)
 		}
@@ -164,7 +158,7 @@ func TestFake_WithDeadline(t *testing.T) {
 	if d, ok := s.(driver.Deadliner); !ok || d.Deadline() != time.Minute {
 		t.Errorf("got %T, want a Deadliner with a minute", s)
 	}
-	core.Must(core.New(s, hour)).Allow(t.Context(), "k")
+	testkit.Allow(t, testkit.Limiter(t, s, hour), "k")
 	if f.Calls() != 1 {
 		t.Errorf("%d calls reach the Fake, want 1", f.Calls())
 	}
@@ -172,41 +166,37 @@ func TestFake_WithDeadline(t *testing.T) {
 
 func TestFake_Forget(t *testing.T) {
 	var f storetest.Fake
-	l := core.Must(core.New(&f, hour))
-	for _, key := range []string{"a", "b"} {
-		l.AllowN(t.Context(), key, 3)
-	}
+	l := testkit.Limiter(t, &f, hour)
+	testkit.Admit(t, l, "a", 3)
+	testkit.Admit(t, l, "b", 3)
 	f.Forget("a")
 	for key, want := range map[string]int{"a": 10, "b": 7} {
-		if d, err := l.Peek(t.Context(), key); err != nil || d.State(0).Remaining != want {
-			t.Errorf("key %s: %d remain (%v), want %d", key, d.State(0).Remaining, err, want)
+		if got := testkit.Left(t, l, key); got != want {
+			t.Errorf("key %s: %d are left, want %d", key, got, want)
 		}
 	}
 }
 
 // A Fake without a Store keeps to the contract of its callers.
 func TestFake_InvalidCharge(t *testing.T) {
-	rule := hour.Compiled()
+	rule, take, adjust := hour.Compiled(), (*storetest.Fake).Take, (*storetest.Fake).Adjust
 	for name, c := range map[string]struct {
-		call    func(*storetest.Fake) storetest.Call
+		call    func(*storetest.Fake, context.Context, []driver.Charge) error
 		charges []driver.Charge
 	}{
-		"none":              {takeOf, nil},
-		"no key":            {takeOf, []driver.Charge{{Rule: rule, Cost: 1}}},
-		"no rule":           {takeOf, []driver.Charge{{Key: "k", Cost: 1}}},
-		"no cost":           {takeOf, []driver.Charge{{Key: "k", Rule: rule}}},
-		"op of Adjust":      {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Debit}}},
-		"op of Take":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}},
-		"unknown op":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo + 1}}},
-		"no Receipt":        {adjustOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo}}},
-		"negative delay":    {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
-		"same key and rule": {takeOf, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
+		"none":              {take, nil},
+		"no key":            {take, []driver.Charge{{Rule: rule, Cost: 1}}},
+		"no rule":           {take, []driver.Charge{{Key: "k", Cost: 1}}},
+		"no cost":           {take, []driver.Charge{{Key: "k", Rule: rule}}},
+		"op of Adjust":      {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Debit}}},
+		"op of Take":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}},
+		"unknown op":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo + 1}}},
+		"no Receipt":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo}}},
+		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
+		"same key and rule": {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
 	} {
-		if err := c.call(new(storetest.Fake))(t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {
+		if err := c.call(new(storetest.Fake), t.Context(), c.charges); !errors.Is(err, driver.ErrInvalidCharge) {
 			t.Errorf("%s: got %v, want %v", name, err, driver.ErrInvalidCharge)
 		}
 	}
 }
-
-func takeOf(f *storetest.Fake) storetest.Call   { return f.Take }
-func adjustOf(f *storetest.Fake) storetest.Call { return f.Adjust }

@@ -254,7 +254,7 @@ func smallest(s *subject) {
 	if admitted != 700 {
 		s.fail("%d were admitted, want 700, the smallest limit", admitted)
 	}
-	for _, st := range s.peek(l, "k").States() {
+	for _, st := range s.states(l, "k") {
 		if st.Used() != 700 {
 			s.fail("%s has used %d, want 700", st.Rule, st.Used())
 		}

@@ -183,7 +183,7 @@ func (c *charges) addExhausted(withoutKey bool) {
 		for range g.asks[n].rules {
 			s := c.decision.State(at)
 			at++
-			if !s.Rule.IsShadow() && (!s.Allowed || withoutKey && s.Remaining < max(a.Cost, 1)) {
+			if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < max(a.Cost, 1)) {
 				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
 		}

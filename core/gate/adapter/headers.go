@@ -155,7 +155,7 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	}
 next:
 	for i, s := range rc.decision.States() {
-		if s.Rule.IsShadow() {
+		if s.Rule.IsShadow() || s.Unknown {
 			continue
 		}
 		m := member{rc.policy(i, s.Rule), s}
@@ -226,7 +226,7 @@ func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	known = b
 	for i := range g.policies {
 		s, p := rc.decision.State(i), &g.policies[i]
-		if !p.tells(s.Rule) {
+		if s.Unknown || !p.tells(s.Rule) {
 			return b, false
 		}
 		if s.Rule.IsShadow() {

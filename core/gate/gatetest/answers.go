@@ -64,6 +64,14 @@ func (s *suite) testAnswers(t *testing.T) {
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=1, "daily";r=0;t=12`},
 		body:   document(`Policy \"daily\" allows 1000 requests per 86400 s. Retry in 12 s.`, `"burst","daily"`),
 	}, {
+		name:   "unknown beside a denial",
+		why:    "the fields and the document leave out a rule of which nothing is known",
+		rules:  []core.Rule{daily, burst},
+		states: states{"daily": {Allowed: true, Unknown: true}, "burst": denied(12 * time.Second)},
+		status: 429,
+		header: map[string]string{"Retry-After": "12", "RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`},
+		body:   document(retry12, `"burst"`),
+	}, {
 		name:   "never",
 		why:    "a cost that can never fit has no t and no Retry-After, and the text says so",
 		rules:  []core.Rule{burst},

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -13,29 +14,20 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A slow Store answers when the request ends, with err or the error of ctx.
-type slow struct {
-	driver.Namespace
-	entered chan struct{}
-	err     error
-}
-
-func (s *slow) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return s.Take(ctx, charges)
-}
-
-func (s *slow) Take(ctx context.Context, _ []driver.Charge) error {
-	if s.entered != nil {
-		close(s.entered)
-	}
-	<-ctx.Done()
-	if s.err != nil {
-		return s.err
-	}
-	return ctx.Err()
+// stuck returns a Store that answers when the request ends, with err or the error of its
+// context. It closes entered, unless that is nil, when it is called.
+func stuck(entered chan struct{}, err error) *storetest.Fake {
+	return new(storetest.Fake).Set(func(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
+		if entered != nil {
+			close(entered)
+		}
+		<-ctx.Done()
+		return cmp.Or(err, ctx.Err())
+	})
 }
 
 // quiet keeps expected faults out of the log and changes nothing.
@@ -72,7 +64,7 @@ func (s *suite) testEnded(t *testing.T) {
 	})
 	t.Run("out of time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := core.Must(core.New(&slow{}, burst))
+			l := core.Must(core.New(stuck(nil, nil), burst))
 			p := new(probe)
 			h := s.build(l, constant("k"), nil, p.ServeHTTP)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -101,9 +93,9 @@ func (s *suite) testEnded(t *testing.T) {
 
 // testHangUp lets a client go while the Store is thinking.
 func (s *suite) testHangUp(t *testing.T, opts []gate.Option, err error) {
-	store := &slow{entered: make(chan struct{}), err: err}
+	entered := make(chan struct{})
 	p := new(probe)
-	h := s.build(core.Must(core.New(store, burst)), keyfunc.RemoteIP(), opts, p.ServeHTTP)
+	h := s.build(core.Must(core.New(stuck(entered, err), burst)), keyfunc.RemoteIP(), opts, p.ServeHTTP)
 	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
@@ -112,7 +104,7 @@ func (s *suite) testHangUp(t *testing.T, opts []gate.Option, err error) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-store.entered
+		<-entered
 		cancel()
 	}()
 	req, reqErr := http.NewRequestWithContext(ctx, "GET", server.URL, nil)

@@ -30,9 +30,26 @@ type Option func(*suite)
 // an adapter sends [gate.ProblemMediaType], or text to a client that asks for it first.
 func ErrorHandler(mediaType string) Option { return func(s *suite) { s.errorHandler = mediaType } }
 
+// OnDenied adds the cases of the adapter's OnDenied: with is that function, for an f that
+// needs nothing of the framework.
+func OnDenied(with func(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option) Option {
+	return func(s *suite) { s.onDenied = with }
+}
+
+// Errors adds the cases of handlers that return errors: build makes an application like a
+// Build, in which the error of h takes the way that errors have in the framework. Unless h
+// has answered, answer does; if answer is nil, nobody does.
+func Errors(build func(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
+	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc) http.Handler,
+) Option {
+	return func(s *suite) { s.buildFailing = build }
+}
+
 type suite struct {
 	build        Build
-	errorHandler string // the media type of its documents; empty if the adapter writes the answers
+	buildFailing func(*core.Limiter, keyfunc.Func, []gate.Option, func(http.ResponseWriter, *http.Request) error, http.HandlerFunc) http.Handler // or nil
+	onDenied     func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option                                                       // or nil
+	errorHandler string                                                                                                                          // the media type of its documents; empty if the adapter writes the answers
 }
 
 // Run runs every check as a subtest. It swaps the default logger, so the test
@@ -56,6 +73,12 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("queues", s.testQueues)
 	t.Run("refund", s.testRefund)
 	t.Run("settle", s.testSettle)
+	if s.onDenied != nil {
+		t.Run("OnDenied", s.testOnDenied)
+	}
+	if s.buildFailing != nil {
+		t.Run("errors", s.testErrors)
+	}
 	t.Run("in flight", s.testInFlight)
 	t.Run("panics", s.testPanics)
 	t.Run("construction", s.testConstruction)

@@ -108,12 +108,12 @@ func (s *suite) testInFlight(t *testing.T) {
 	})
 	t.Run("before the refund", func(t *testing.T) {
 		count := new(inFlight)
-		store := &forgetful{memstore.New(), func(context.Context) error {
+		store := onUndo(func(context.Context) error {
 			if now, _ := count.counts(); now != 0 {
 				t.Error("a request is in flight although its handler is done")
 			}
 			return nil
-		}}
+		})
 		j := new(judge)
 		exchange(t, s.build(hundred(store), constant("k"), []gate.Option{j.option(), gate.CountInFlight(count)}, new(probe).ServeHTTP), request("GET", "/"))
 		if _, served := count.counts(); served != 1 || j.asked() != "[200]" {

@@ -120,7 +120,7 @@ func (s *suite) testLeaving(t *testing.T) {
 	}
 	t.Run("store fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &forgetful{memstore.New(), func(context.Context) error { return errSecret }}
+			store := onUndo(func(context.Context) error { return errSecret })
 			l := core.Must(core.New(store, core.LeakyBucket("q", core.PerHour(1).WithBurst(9))))
 			h := s.build(l, constant("key-of-a-person"), nil, new(probe).ServeHTTP)
 			record(t, h, request("GET", "/"))

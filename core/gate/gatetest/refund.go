@@ -303,7 +303,7 @@ func (s *suite) testRefundFails(t *testing.T) {
 	} {
 		t.Run("logged "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &forgetful{memstore.New(), func(context.Context) error { return errSecret }}
+				store := onUndo(func(context.Context) error { return errSecret })
 				l, j := hundred(store), new(judge)
 				h := s.build(l, constant("key-of-a-person"), append(opts, j.option()), new(probe).ServeHTTP)
 				lines := logged(t, func() {
@@ -325,7 +325,7 @@ func (s *suite) testRefundFails(t *testing.T) {
 	}
 	t.Run("ends meanwhile", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		store := &forgetful{memstore.New(), func(refund context.Context) error { cancel(); return refund.Err() }}
+		store := onUndo(func(refund context.Context) error { cancel(); return refund.Err() })
 		l, j := hundred(store), new(judge)
 		h := s.build(l, constant("k"), []gate.Option{j.option()}, new(probe).ServeHTTP)
 		record(t, h, request("GET", "/").WithContext(ctx))

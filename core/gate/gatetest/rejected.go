@@ -13,29 +13,11 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-// A countingStore counts its calls.
-type countingStore struct {
-	*memstore.Store
-	calls atomic.Int64
-}
-
-func newCountingStore() *countingStore { return &countingStore{Store: memstore.New()} }
-
-func (s *countingStore) Take(ctx context.Context, charges []driver.Charge) error {
-	s.calls.Add(1)
-	return s.Store.Take(ctx, charges)
-}
-
-func (s *countingStore) Adjust(ctx context.Context, charges []driver.Charge) error {
-	s.calls.Add(1)
-	return s.Store.Adjust(ctx, charges)
-}
 
 // A verifier stands for a key function that verifies tokens, and counts them. The token
 // is in the header field Token; "bad" is none.
@@ -64,7 +46,7 @@ func withToken(token string) *http.Request {
 
 // A composition is a gate with the identities of an address and of a user.
 type composition struct {
-	store    *countingStore
+	store    *storetest.Fake
 	address  *core.Limiter
 	user     *core.Limiter
 	verifier *verifier
@@ -79,7 +61,7 @@ var (
 // addressFirst makes a gate that asks for the address, with a limit by rule, and for the
 // user.
 func (s *suite) addressFirst(rule, user core.Rule, h http.HandlerFunc, opts ...gate.Option) *composition {
-	c := &composition{store: newCountingStore(), verifier: new(verifier)}
+	c := &composition{store: &storetest.Fake{Store: memstore.New()}, verifier: new(verifier)}
 	c.address, c.user = core.Must(core.New(c.store, rule)), core.Must(core.New(c.store, user))
 	c.handler = s.build(c.address, keyfunc.RemoteIP(), append(opts, gate.And(c.user, c.verifier.key)), h)
 	return c
@@ -114,119 +96,120 @@ func (s *suite) testBadTokens(t *testing.T) {
 		}
 	}
 	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
-	for _, c := range []struct {
-		name     string
-		rule     core.Rule                                               // of the address; twenty if it has no name
-		err      error                                                   // of the key function of the user
-		gate     func(a, u, other *core.Limiter, key keyfunc.Func) parts // with limiters of the address, the user and 10 an hour
+	type effect struct {
 		statuses map[int]int
 		verified int64
-		calls    int64
+		calls    int // of the Store
 		address  int // taken, of the limit by address
+	}
+	usual := effect{map[int]int{401: 20, 429: 180}, 20, 200, 20}
+	for _, c := range []struct {
+		name string
+		rule core.Rule                                               // of the address; twenty if it has no name
+		err  error                                                   // of the key function of the user
+		gate func(a, u, other *core.Limiter, key keyfunc.Func) parts // with limiters of the address, the user and 10 an hour
+		want effect                                                  // usual if zero
 	}{{
-		name:     "address first",
-		gate:     addressUser(),
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "address first",
+		gate: addressUser(),
 	}, {
-		name:     "token first", // what stands after a missing key is not looked at
-		gate:     func(a, u, _ *core.Limiter, key keyfunc.Func) parts { return parts{u, key, options{gate.And(a, ip)}} },
-		statuses: map[int]int{401: 200}, verified: 200,
+		name: "token first", // what stands after a missing key is not looked at
+		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts { return parts{u, key, options{gate.And(a, ip)}} },
+		want: effect{map[int]int{401: 200}, 200, 0, 0},
 	}, {
 		name: "address, token, everybody", // requests without a user do not use up what users share
 		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
 			return parts{a, ip, options{gate.And(u, key), gate.And(other, all)}}
 		},
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
 	}, {
 		name: "address, everybody, token", // the second has 10 and is exhausted first
 		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
 			return parts{a, ip, options{gate.And(other, all), gate.And(u, key)}}
 		},
-		statuses: map[int]int{401: 10, 429: 190}, verified: 10, calls: 200, address: 10,
+		want: effect{map[int]int{401: 10, 429: 190}, 10, 200, 10},
 	}, {
-		name:     "joined, token first",
-		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(key, ip), nil} },
-		statuses: map[int]int{401: 20, 429: 180}, verified: 200, calls: 200,
+		name: "joined, token first",
+		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(key, ip), nil} },
+		want: effect{map[int]int{401: 20, 429: 180}, 200, 200, 0},
 	}, {
-		name:     "joined, address first",
-		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(ip, key), nil} },
-		statuses: map[int]int{401: 20, 429: 180}, verified: 200, calls: 200,
+		name: "joined, address first",
+		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(ip, key), nil} },
+		want: effect{map[int]int{401: 20, 429: 180}, 200, 200, 0},
 	}, {
 		name: "address, joined",
 		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
 			return parts{a, ip, options{gate.And(u, keyfunc.Join(key, ip))}}
 		},
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 220, address: 20,
+		want: effect{map[int]int{401: 20, 429: 180}, 20, 220, 20},
 	}, {
 		name: "address, joined with less", // a partial key that is denied does not spare the address
 		gate: func(a, _, other *core.Limiter, key keyfunc.Func) parts {
 			return parts{a, ip, options{gate.And(other, keyfunc.Join(key, ip))}}
 		},
-		statuses: map[int]int{401: 10, 429: 190}, verified: 20, calls: 220, address: 20,
+		want: effect{map[int]int{401: 10, 429: 190}, 20, 220, 20},
 	}, {
-		name:     "first of",
-		gate:     func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.FirstOf(key, ip), nil} },
-		statuses: map[int]int{200: 20, 429: 180}, verified: 200, calls: 200, address: 20,
+		name: "first of",
+		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.FirstOf(key, ip), nil} },
+		want: effect{map[int]int{200: 20, 429: 180}, 200, 200, 20},
 	}, {
-		name:     "fault in the key function",
-		err:      errSecret,
-		gate:     addressUser(quiet),
-		statuses: map[int]int{500: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "fault in the key function",
+		err:  errSecret,
+		gate: addressUser(quiet),
+		want: effect{map[int]int{500: 20, 429: 180}, 20, 200, 20},
 	}, {
-		name:     "let through by OnError",
-		gate:     addressUser(gate.OnError(func(*http.Request, error, int) int { return 0 })),
-		statuses: map[int]int{200: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "let through by OnError",
+		gate: addressUser(gate.OnError(func(*http.Request, error, int) int { return 0 })),
+		want: effect{map[int]int{200: 20, 429: 180}, 20, 200, 20},
 	}, {
-		name:     "FailClosed",
-		gate:     addressUser(gate.FailClosed()),
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "FailClosed",
+		gate: addressUser(gate.FailClosed()),
 	}, {
-		name:     "RefundIf", // is about answers of the handler
-		gate:     addressUser(refundAll),
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "RefundIf", // is about answers of the handler
+		gate: addressUser(refundAll),
 	}, {
-		name:     "Cost",
-		gate:     addressUser(costs(6)),
-		statuses: map[int]int{401: 3, 429: 197}, verified: 3, calls: 200, address: 18,
+		name: "Cost",
+		gate: addressUser(costs(6)),
+		want: effect{map[int]int{401: 3, 429: 197}, 3, 200, 18},
 	}, {
-		name:     "a cost of zero", // is 1 for a request without a user
-		gate:     addressUser(costs(0)),
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "a cost of zero", // is 1 for a request without a user
+		gate: addressUser(costs(0)),
 	}, {
-		name:     "a cost that is never admitted",
-		gate:     addressUser(costs(21)),
-		statuses: map[int]int{429: 200}, verified: 1, calls: 200,
+		name: "a cost that is never admitted",
+		gate: addressUser(costs(21)),
+		want: effect{map[int]int{429: 200}, 1, 200, 0},
 	}, {
-		name:     "leaky bucket", // does not hold the answer
-		rule:     leaky,
-		gate:     addressUser(),
-		statuses: map[int]int{401: 20, 429: 180}, verified: 20, calls: 200, address: 20,
+		name: "leaky bucket", // does not hold the answer
+		rule: leaky,
+		gate: addressUser(),
 	}, {
-		name:     "MaxDelay", // four places, and one request to find that out
-		rule:     leaky,
-		gate:     addressUser(gate.MaxDelay(10 * time.Minute)),
-		statuses: map[int]int{401: 4, 429: 196}, verified: 5, calls: 200, address: 4,
+		name: "MaxDelay", // four places, and one request to find that out
+		rule: leaky,
+		gate: addressUser(gate.MaxDelay(10 * time.Minute)),
+		want: effect{map[int]int{401: 4, 429: 196}, 5, 200, 4},
 	}, {
-		name:     "soft",
-		rule:     core.SlidingLog("soft", core.PerHour(20)).Soft(10),
-		gate:     addressUser(),
-		statuses: map[int]int{401: 22, 429: 178}, verified: 22, calls: 200, address: 20,
+		name: "soft",
+		rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10),
+		gate: addressUser(),
+		want: effect{map[int]int{401: 22, 429: 178}, 22, 200, 20},
 	}, {
-		name:     "elastic",
-		rule:     core.SlidingLog("elastic", core.PerHour(20)).Elastic(func() float64 { return 1 }, 2),
-		gate:     addressUser(),
-		statuses: map[int]int{401: 40, 429: 160}, verified: 40, calls: 200, address: 40,
+		name: "elastic",
+		rule: core.SlidingLog("elastic", core.PerHour(20)).Elastic(func() float64 { return 1 }, 2),
+		gate: addressUser(),
+		want: effect{map[int]int{401: 40, 429: 160}, 40, 200, 40},
 	}, {
-		name:     "shadow",
-		rule:     core.SlidingLog("shadow", core.PerHour(20)).Shadow(),
-		gate:     addressUser(),
-		statuses: map[int]int{401: 200}, verified: 200, calls: 200, address: 20,
+		name: "shadow",
+		rule: core.SlidingLog("shadow", core.PerHour(20)).Shadow(),
+		gate: addressUser(),
+		want: effect{map[int]int{401: 200}, 200, 200, 20},
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.rule.Name() == "" {
 				c.rule = twenty
 			}
-			store, v := newCountingStore(), &verifier{err: c.err}
+			if c.want.statuses == nil {
+				c.want = usual
+			}
+			store, v := &storetest.Fake{Store: memstore.New()}, &verifier{err: c.err}
 			address := core.Must(core.New(store, c.rule))
 			other := core.Must(core.New(store, core.SlidingLog("other", core.PerHour(10))))
 			g := c.gate(address, core.Must(core.New(store, many)), other, v.key)
@@ -235,18 +218,18 @@ func (s *suite) testBadTokens(t *testing.T) {
 			for range 200 {
 				statuses[record(t, h, withToken("bad")).status]++
 			}
-			if !maps.Equal(statuses, c.statuses) {
-				t.Errorf("the answers are %v, want %v", statuses, c.statuses)
+			if !maps.Equal(statuses, c.want.statuses) {
+				t.Errorf("the answers are %v, want %v", statuses, c.want.statuses)
 			}
-			if got := v.verified.Load(); got != c.verified {
-				t.Errorf("%d tokens are verified, want %d", got, c.verified)
+			if got := v.verified.Load(); got != c.want.verified {
+				t.Errorf("%d tokens are verified, want %d", got, c.want.verified)
 			}
-			if got := store.calls.Load(); got != c.calls {
-				t.Errorf("the Store is called %d times, want %d", got, c.calls)
+			if got := store.Calls(); got != c.want.calls {
+				t.Errorf("the Store is called %d times, want %d", got, c.want.calls)
 			}
 			d, err := address.Peek(t.Context(), "192.0.2.1")
-			if got := d.State(0).Rule.Limit().Events - d.State(0).Remaining; err != nil || got != c.address {
-				t.Errorf("the address is charged %d, want %d (%v)", got, c.address, err)
+			if got := d.State(0).Rule.Limit().Events - d.State(0).Remaining; err != nil || got != c.want.address {
+				t.Errorf("the address is charged %d, want %d (%v)", got, c.want.address, err)
 			}
 		})
 	}
@@ -379,7 +362,7 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 
 // testRejectedHangsUp: a client that has gone by the time its token is verified is charged.
 func (s *suite) testRejectedHangsUp(t *testing.T) {
-	store, v := newCountingStore(), new(verifier)
+	store, v := &storetest.Fake{Store: memstore.New()}, new(verifier)
 	address := core.Must(core.New(store, twenty))
 	hangUp := func(ctx context.Context, r *http.Request) (string, error) {
 		r.Context().Value(hangUpKey{}).(context.CancelFunc)()
@@ -454,22 +437,23 @@ func (s *suite) testGoodTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, new(probe).ServeHTTP)
 		for i, step := range []struct {
-			wait            time.Duration
-			requests        int
-			status          int
-			verified, calls int64
+			wait     time.Duration
+			requests int
+			status   int
+			verified int64
+			calls    int
 		}{
 			{0, 20, 200, 20, 20}, {3 * time.Second, 1, 200, 1, 1}, {0, 1, 429, 1, 1}, {0, 100, 429, 0, 100},
 			{3 * time.Second, 1, 200, 1, 2}, {62 * time.Second, 20, 200, 20, 20},
 		} {
 			time.Sleep(step.wait)
-			verified, calls := c.verifier.verified.Load(), c.store.calls.Load()
+			verified, calls := c.verifier.verified.Load(), c.store.Calls()
 			for range step.requests {
 				if got := record(t, c.handler, withToken("ann")); got.status != step.status {
 					t.Errorf("a request of step %d has status %d, want %d", i, got.status, step.status)
 				}
 			}
-			verified, calls = c.verifier.verified.Load()-verified, c.store.calls.Load()-calls
+			verified, calls = c.verifier.verified.Load()-verified, c.store.Calls()-calls
 			if verified != step.verified || calls != step.calls {
 				t.Errorf("%d requests of step %d made %d verifications and %d calls of the Store, want %d and %d",
 					step.requests, i, verified, calls, step.verified, step.calls)
@@ -490,7 +474,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		settle   int    // what the handler settles to, unless negative
 		token    string // ann has taken all of her limit
 		status   int
-		calls    int64 // of the Store
+		calls    int // of the Store
 		limit    string
 		address  int // taken in the end, of 15 before
 		user1    int // taken of the user in the end
@@ -529,7 +513,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 				if _, err := g.user.AllowN(t.Context(), "user:ann", 5); err != nil {
 					t.Fatal(err)
 				}
-				calls, verified := g.store.calls.Load(), g.verifier.verified.Load()
+				calls, verified := g.store.Calls(), g.verifier.verified.Load()
 				got := record(t, g.handler, withToken(c.token))
 				if got.status != c.status || got.header.Get("RateLimit") != c.limit {
 					t.Errorf("the answer is %d, RateLimit %s\n\twant %d, %s", got.status, got.header.Get("RateLimit"), c.status, c.limit)
@@ -537,7 +521,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 				if d, ok := p.saw(); c.status == 200 && (!ok || d.Len() != 2 || d.State(0).Rule.Name() != "address" || d.State(1).Rule.Name() != "user") {
 					t.Errorf("the handler sees %+v, %v; want the States of the address and of the user", d, ok)
 				}
-				if n := g.store.calls.Load() - calls; n != c.calls {
+				if n := g.store.Calls() - calls; n != c.calls {
 					t.Errorf("the Store is called %d times, want %d", n, c.calls)
 				}
 				if n := g.verifier.verified.Load() - verified; n != c.verified {
@@ -550,7 +534,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		})
 	}
 	t.Run("two exhausted keys", func(t *testing.T) {
-		store, v := newCountingStore(), new(verifier)
+		store, v := &storetest.Fake{Store: memstore.New()}, new(verifier)
 		a, b := core.Must(core.New(store, twenty)), hundred(store)
 		u := core.Must(core.New(store, many))
 		h := s.build(a, constant("a"), []gate.Option{gate.And(b, constant("b")), gate.And(u, v.key)}, new(probe).ServeHTTP)
@@ -563,18 +547,18 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		if _, err := a.Reset(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		calls := store.calls.Load()
+		calls := store.Calls()
 		got := record(t, h, withToken("bad"))
 		if got.status != 429 || v.verified.Load() != 1 || taken(t, a, "a") != 0 || got.header.Get("RateLimit") != `"address";r=19;t=3600, "hundred";r=0;t=3600` {
 			t.Errorf("%d, RateLimit %s, %d verified, %d taken of the first; want 429, both rules, none but the first and none: it is given back",
 				got.status, got.header.Get("RateLimit"), v.verified.Load(), taken(t, a, "a"))
 		}
-		if n := store.calls.Load() - calls - 1; n != 3 { // without the Peek
+		if n := store.Calls() - calls - 1; n != 3 { // without the Peek
 			t.Errorf("the Store is called %d times, want 3", n)
 		}
 	})
 	t.Run("giving back fails", func(t *testing.T) {
-		store := &forgetful{memstore.New(), func(context.Context) error { return errSecret }}
+		store := onUndo(func(context.Context) error { return errSecret })
 		a, u := core.Must(core.New(store, twenty)), hundred(store)
 		h := s.build(a, constant("key-of-a-person"), []gate.Option{gate.And(u, constant("u")), quiet}, new(probe).ServeHTTP)
 		for l, n := range map[*core.Limiter]int{a: 20, u: 100} {
@@ -613,9 +597,9 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 	t.Run("shadow", func(t *testing.T) {
 		g := s.addressFirst(core.SlidingLog("shadow", core.PerHour(20)).Shadow(), many, new(probe).ServeHTTP)
 		crowd(t, g.handler, "bad", 1)
-		calls := g.store.calls.Load()
-		if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.calls.Load() != calls+1 {
-			t.Errorf("status %d and %d calls of the Store, want 200 and one: a shadow denies nothing", got.status, g.store.calls.Load()-calls)
+		calls := g.store.Calls()
+		if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
+			t.Errorf("status %d and %d calls of the Store, want 200 and one: a shadow denies nothing", got.status, g.store.Calls()-calls)
 		}
 	})
 	t.Run("denied for long", func(t *testing.T) {
@@ -635,9 +619,9 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			g := s.addressFirst(bucket, many, new(probe).ServeHTTP)
 			crowd(t, g.handler, "bad", 1)
 			time.Sleep(time.Minute + 2*time.Second)
-			calls := g.store.calls.Load()
-			if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.calls.Load() != calls+1 {
-				t.Errorf("status %d and %d calls of the Store, want 200 and one: the address is as good as new", got.status, g.store.calls.Load()-calls)
+			calls := g.store.Calls()
+			if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
+				t.Errorf("status %d and %d calls of the Store, want 200 and one: the address is as good as new", got.status, g.store.Calls()-calls)
 			}
 		})
 	})
@@ -659,7 +643,7 @@ func (s *suite) testDistinctAsks(t *testing.T) {
 		{"RefundIf", []gate.Option{gate.RefundIf(func(int) bool { return true })}, -1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store := newCountingStore()
+			store := &storetest.Fake{Store: memstore.New()}
 			l, other := hundred(store), core.Must(core.New(store, daily))
 			var d core.Decision
 			opts := append(c.opts, gate.And(l, constant("k")), gate.And(other, constant("k")), gate.And(l, constant("k")))

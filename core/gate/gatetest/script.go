@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -43,7 +44,7 @@ func (s *script) Take(_ context.Context, charges []driver.Charge) error {
 			state = s.states[c.Rule.Name()]
 		}
 		c.Verdict = driver.Verdict{
-			Rule: c.Rule, Allowed: state.Allowed, Soft: state.Soft, Remaining: state.Remaining,
+			Rule: c.Rule, Allowed: state.Allowed, Unknown: state.Unknown, Soft: state.Soft, Remaining: state.Remaining,
 			RetryAfter: state.RetryAfter, ResetAfter: state.ResetAfter, Window: state.Window, Delay: state.Delay,
 		}
 	}
@@ -89,18 +90,23 @@ func header(name string) keyfunc.Func {
 	}
 }
 
-// A forgetful Store runs f before it is told to give something back, and fails if
-// that does.
-type forgetful struct {
-	*memstore.Store
-	f func(ctx context.Context) error
+// onUndo returns a Store in memory that calls f before it undoes a charge, and fails if f does.
+func onUndo(f func(ctx context.Context) error) *storetest.Fake {
+	return (&storetest.Fake{Store: memstore.New()}).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		if charges[0].Op == driver.Undo {
+			if err := f(ctx); err != nil {
+				return err
+			}
+		}
+		return next(ctx, charges)
+	})
 }
 
-func (s *forgetful) Adjust(ctx context.Context, charges []driver.Charge) error {
-	if charges[0].Op == driver.Undo {
-		if err := s.f(ctx); err != nil {
-			return err
-		}
+// atOnce calls f n times, each on a goroutine, and waits for all.
+func atOnce(n int, f func()) {
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(f)
 	}
-	return s.Store.Adjust(ctx, charges)
+	wg.Wait()
 }

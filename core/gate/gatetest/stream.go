@@ -28,6 +28,7 @@ func (s *suite) testStreams(t *testing.T) {
 		s.testStream(t, "[101 101 200 200 200]", j, j.option(), gate.CountInFlight(new(inFlight)))
 	})
 	t.Run("optional methods", s.testMethods)
+	t.Run("wrapped", s.testWrapped)
 }
 
 // testStream has every kind of stream behind a gate with opts, and then compares
@@ -161,6 +162,38 @@ func (s *suite) testMethods(t *testing.T) {
 		with, without := methods([]gate.Option{new(judge).option()}, serve), methods(nil, serve)
 		if !slices.Equal(with, without) {
 			t.Errorf("%s: with RefundIf there are %v, without it %v", name, with, without)
+		}
+	}
+}
+
+// testWrapped counts the ResponseWriters between the handler and the server: only RefundIf adds
+// one, and [http.ResponseController] can unwrap all.
+func (s *suite) testWrapped(t *testing.T) {
+	layers := func(opts ...gate.Option) (n int) {
+		server := httptest.NewRecorder()
+		l := core.Must(core.New(memstore.New(), burst))
+		s.build(l, constant("k"), opts, func(w http.ResponseWriter, _ *http.Request) {
+			for w != http.ResponseWriter(server) {
+				n++
+				u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+				if !ok {
+					t.Fatalf("a %T cannot be unwrapped", w)
+				}
+				w = u.Unwrap()
+			}
+		}).ServeHTTP(server, request("GET", "/"))
+		return n
+	}
+	skipped := layers(gate.Skip(func(*http.Request) bool { return true }))
+	for name, c := range map[string]struct {
+		opt  gate.Option
+		want int
+	}{
+		"by default": {gate.ExposeHeaders(), skipped}, "CountInFlight": {gate.CountInFlight(new(inFlight)), skipped},
+		"RefundIf": {new(judge).option(), skipped + 1},
+	} {
+		if got := layers(c.opt); got != c.want {
+			t.Errorf("%s: the handler has %d writers around that of the server, want %d", name, got, c.want)
 		}
 	}
 }

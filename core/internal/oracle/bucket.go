@@ -3,8 +3,11 @@ package oracle
 import "math/big"
 
 // A bucket is a token bucket: a level of tokens and the time of its last update. It refills
-// continuously at the rate up to the capacity, and an event takes one token. A leaky bucket is a
-// bucket as well: see leaky.go.
+// continuously at the rate up to the capacity, and an event takes one token.
+//
+// A leaky bucket is a queue with as many places as the capacity, which drains at the rate: the events
+// in the queue are the tokens that are missing in the bucket. An admitted event departs when all
+// events before it have drained, so departures are never closer than the rate.
 //
 // RULE: a time before the last update has the level from which the bucket would have refilled to the
 // present one, but no level below empty. So a step back admits nothing extra, and empties the bucket
@@ -24,6 +27,7 @@ type bucket struct {
 }
 
 func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.isQueue() }
+func (r *Rule) isQueue() bool  { return r.Algorithm == "leaky_bucket" }
 
 // rate returns how many tokens refill in a microsecond.
 func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
@@ -153,6 +157,22 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 		return b, false
 	}
 	return b.to(add(b.tokens, back)), true
+}
+
+// delay returns the time that the events in the queue take to drain, rounded up to a microsecond. A
+// token bucket has no queue.
+func (b bucket) delay() int64 {
+	if !b.rule.isQueue() {
+		return 0
+	}
+	return ceil(b.used())
+}
+
+// isLast reports whether the cost of the charge of m is last in the queue. RULE: an Undo frees that
+// place only, because the events behind any other place have been told when they depart.
+func (b bucket) isLast(cost int64, m Receipt) bool {
+	end := add(whole(b.time), b.used())
+	return end.Cmp(add(add(whole(m.At), m.Used), b.rule.refill(b.rule.units(cost)))) == 0
 }
 
 func whole(n int64) *big.Rat     { return new(big.Rat).SetInt64(n) }

@@ -1,0 +1,164 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+const (
+	deadline = failover.DefaultDeadline
+	tick     = 5 * time.Millisecond // between the decisions of pair.until
+)
+
+var (
+	wide = core.TokenBucket("wide", core.PerSecond(1_000_000))              // admits every event of a test
+	year = core.SlidingLog("year", core.Per(100, 365*24*time.Hour))         // forgets no event during a test
+	gone = errors.New("connection refused")                                 // of a store without a category
+	down = fmt.Errorf("%w: %w", core.ErrUnavailable, errors.New("refuses")) // of a store
+)
+
+// The ways in which a store fails. Each is a hook of a storetest.Fake.
+var refuse = storetest.Fail(down)
+
+func hang(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
+}
+
+// lose decides, and loses the answer.
+func lose(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+	return errors.Join(next(ctx, charges), hang(ctx, charges, next))
+}
+
+func crash(context.Context, []driver.Charge, storetest.Call) error { panic("crash") }
+
+// ignoring returns a hook that ignores its context and returns when until is closed.
+func ignoring(until <-chan struct{}) storetest.Hook {
+	return func(context.Context, []driver.Charge, storetest.Call) error { <-until; return down }
+}
+
+// absent returns a store that is not there.
+func absent() *storetest.Fake {
+	f := new(storetest.Fake)
+	f.Set(storetest.Fail(gone))
+	return f
+}
+
+// A pair is a Store, with its two stores and two limiters.
+type pair struct {
+	*failover.Store
+	t               *testing.T
+	primary, backup *storetest.Fake
+	direct          bool // the primary is a driver.Deadliner
+	wide, year      *core.Limiter
+}
+
+func newPair(t *testing.T, direct bool, opts ...failover.Option) *pair {
+	p := &pair{t: t, direct: direct, primary: &storetest.Fake{Store: memstore.New()}, backup: &storetest.Fake{Store: memstore.New()}}
+	var primary core.Store = p.primary
+	if direct {
+		primary = p.primary.WithDeadline(deadline)
+	}
+	p.Store = failover.New(primary, p.backup, opts...)
+	t.Cleanup(func() { p.Close() })
+	p.set()
+	p.wide, p.year = testkit.Limiter(t, p, wide), testkit.Limiter(t, p, year)
+	return p
+}
+
+// bubble runs f in a bubble of testing/synctest, in which no call may be left running.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// eachPair runs f in a bubble for each of the two ways in which a primary is called.
+func eachPair(t *testing.T, f func(t *testing.T, p *pair), opts ...failover.Option) {
+	for name, direct := range map[string]bool{"timeout": false, "direct": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { f(t, newPair(t, direct, opts...)) })
+		})
+	}
+}
+
+// set replaces the hooks of the primary. Without hooks it is healthy.
+func (p *pair) set(hooks ...storetest.Hook) {
+	if p.direct {
+		hooks = append([]storetest.Hook{inTime}, hooks...)
+	}
+	p.primary.Set(hooks...)
+}
+
+// inTime keeps the deadline.
+func inTime(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return next(ctx, charges)
+}
+
+// allow admits an event of key, which p.wide does unless no store can decide, and returns how
+// long that took.
+func (p *pair) allow(key string) time.Duration {
+	p.t.Helper()
+	begun := time.Now()
+	testkit.Admit(p.t, p.wide, key, 1)
+	return time.Since(begun)
+}
+
+// until makes decisions until the Store is in the state want.
+func (p *pair) until(want failover.State) {
+	p.t.Helper()
+	for begun := time.Now(); p.State() != want; time.Sleep(tick) {
+		if time.Since(begun) > time.Minute {
+			p.t.Fatalf("the state after a minute: got %v, expected %v", p.State(), want)
+		}
+		p.allow("until")
+	}
+}
+
+// leave has the primary refuse calls until the Store leaves it.
+func (p *pair) leave() {
+	p.t.Helper()
+	p.set(refuse)
+	p.until(failover.Backup)
+}
+
+// comeBack has the primary decide until the Store has returned to it.
+func (p *pair) comeBack() {
+	p.t.Helper()
+	p.set()
+	p.until(failover.Primary)
+}
+
+// is checks the State, after all goroutines of the bubble have come to rest.
+func (p *pair) is(want failover.State) {
+	p.t.Helper()
+	if synctest.Wait(); p.State() != want {
+		p.t.Errorf("the state: got %v, expected %v; %+v", p.State(), want, p.Stats())
+	}
+}
+
+// used checks how much of the limit of the year the stores have charged to key.
+func (p *pair) used(key string, primary, backup int) {
+	p.t.Helper()
+	for _, c := range []struct {
+		name  string
+		store *storetest.Fake
+		want  int
+	}{{"primary", p.primary, primary}, {"backup", p.backup, backup}} {
+		if got := testkit.Used(p.t, testkit.Limiter(p.t, c.store.Store, year), key)[0]; got != c.want {
+			p.t.Errorf("charged to %s on the %s: got %d, expected %d", key, c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package failover_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// A primary that returns is in full use soon, however it has failed and whenever it returns.
+func TestRecovery_Duration(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		for i := range 30 {
+			p.set([]storetest.Hook{refuse, hang, lose}[i%3])
+			p.until(failover.Backup)
+			time.Sleep(rand.N(3 * time.Second))
+			begun := time.Now()
+			p.comeBack()
+			if took := time.Since(begun); took > 1500*time.Millisecond+tick {
+				t.Errorf("return %d: got %v, expected at most 1.5 s", i, took)
+			}
+			if i%10 == 0 {
+				time.Sleep(time.Minute)
+			}
+		}
+	})
+}
+
+// While the breaker is half-open, the part of the calls that go to the primary grows.
+func TestRecovery_RampUp(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.leave()
+		p.set()
+		p.until(failover.Recovering)
+		for i := range 5 {
+			before := p.primary.Calls()
+			for range 1000 {
+				p.allow("k")
+				time.Sleep(100 * time.Microsecond)
+			}
+			if got, want := p.primary.Calls()-before, 100+200*i; got < want-80 || got > want+80 {
+				t.Errorf("tenth of a second %d: got %d of 1000 calls on the primary, expected about %d", i, got, want)
+			}
+		}
+	})
+}
+
+// Processes that lost the primary together do not return together.
+func TestRecovery_ManyProcesses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const processes, all = 25, 20 * 25
+		primary := new(storetest.Fake)
+		primary.Set(refuse)
+		var limiters []*core.Limiter
+		for range processes {
+			s := failover.New(primary, memstore.New())
+			defer s.Close()
+			l := testkit.Limiter(t, s, wide)
+			for s.State() != failover.Backup {
+				testkit.Admit(t, l, "k", 1)
+				time.Sleep(time.Millisecond)
+			}
+			limiters = append(limiters, l)
+		}
+		time.Sleep(10 * time.Second)
+		primary.Set()
+		var calls []int // of the primary in 100 ms
+		for range 20 {
+			before := primary.Calls()
+			for range 20 {
+				for _, l := range limiters {
+					testkit.Admit(t, l, "k", 1)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			calls = append(calls, primary.Calls()-before)
+		}
+		if calls[0] > all/10 || calls[1] > all/2 || calls[19] != all {
+			t.Errorf("calls of the primary in each 100 ms: got %d, expected at most %d, at most %d, and %d at last", calls, all/10, all/2, all)
+		}
+	})
+}
+
+// The breaker opens far less often than a primary that comes and goes.
+func TestRecovery_Flapping(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		var waited atomic.Int64
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					begun := time.Now()
+					d, err := p.wide.Allow(context.Background(), "k")
+					if took := time.Since(begun); err != nil || !d.Allowed || took > deadline {
+						t.Errorf("got %+v and %v after %v, expected an admission within %v", d, err, took, deadline)
+					} else if took > 0 {
+						waited.Add(1)
+					}
+				}
+			})
+		}
+		for range 25 {
+			p.set()
+			time.Sleep(200 * time.Millisecond)
+			p.set(hang)
+			time.Sleep(200 * time.Millisecond)
+		}
+		p.set()
+		callers.Wait()
+		synctest.Wait()
+		if n := p.Stats().Outages; n == 0 || n > 6 {
+			t.Errorf("outages of a primary that failed 25 times: got %d, expected 1 to 6", n)
+		}
+		t.Logf("%d outages, %d decisions waited", p.Stats().Outages, waited.Load())
+	})
+}

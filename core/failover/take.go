@@ -1,0 +1,112 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Take implements [driver.Store]. Errors are those of a ctx that has ended, those of the
+// primary that are about the call, and those of the backup.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	begun := s.now()
+	if !s.breaker.admits(begun) {
+		return s.callBackup(ctx, take, charges)
+	}
+	failed, err := s.callPrimary(ctx, begun, take, charges)
+	if failed {
+		return s.callBackup(ctx, take, charges)
+	}
+	return err
+}
+
+// callPrimary calls do for the primary at begun. failed reports that the primary failed with
+// err while the caller still waits, so the backup has to decide.
+func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
+	clearReceipts(charges)
+	if s.direct {
+		err = safely(ctx, do, s.primary.store, charges)
+	} else {
+		err = s.primary.call(ctx, do, charges)
+	}
+	if err == nil {
+		s.breaker.succeed(begun)
+		setOrigins(charges, byPrimary)
+		return false, nil
+	}
+	return s.assess(ctx, begun, charges, err)
+}
+
+// assess decides whether err of a call of the primary is a failure of the primary, and
+// tells the breaker and the prober.
+func (s *Store) assess(ctx context.Context, begun time.Duration, charges []driver.Charge, err error) (failed bool, _ error) {
+	if !isFailure(err) {
+		return false, err
+	}
+	now := s.now()
+	if ended := ctx.Err(); ended != nil {
+		// A cancelled call is no evidence against the primary unless the whole deadline had
+		// passed. Callers may be cancelling because the primary hangs, so it is probed.
+		if now-begun >= s.primary.deadline {
+			s.breaker.fail(begun, now, err)
+			s.prober.start(charges)
+		} else if !s.breaker.answeredSince(begun) {
+			s.prober.start(charges)
+		}
+		return false, ended
+	}
+	s.failures.Add(1)
+	s.breaker.fail(begun, now, err)
+	s.prober.start(charges)
+	return true, err
+}
+
+// isFailure reports whether err is a failure of the store. Errors about the call are not,
+// because clients may cause them. An unknown error is a failure, because a store may return
+// the errors of its network as they are.
+func isFailure(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrInvalidCharge) &&
+		!errors.Is(err, driver.ErrInvalidRule) && !errors.Is(err, driver.ErrRuleConflict)
+}
+
+// callBackup calls do for the backup. Each Undo has the receipt that the backup wrote.
+func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge) error {
+	s.prober.renew(charges)
+	err := s.backup.do(ctx, do, charges)
+	if err == nil {
+		s.backups.Add(1)
+	}
+	return err
+}
+
+// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits
+// are those that this store has written.
+const (
+	byPrimary = 0
+	byBackup  = 1
+)
+
+// leavesReceipt reports whether a store may write a receipt for c.
+func leavesReceipt(c *driver.Charge) bool {
+	return c.Receipt != nil && (c.Op == driver.Spend || c.Op == driver.Debit)
+}
+
+// clearReceipts clears the receipts that a store may have written before it failed.
+func clearReceipts(charges []driver.Charge) {
+	for i := range charges {
+		if leavesReceipt(&charges[i]) {
+			*charges[i].Receipt = driver.Receipt{}
+		}
+	}
+}
+
+// setOrigins writes to the receipts that the store origin has the charges.
+func setOrigins(charges []driver.Charge, origin int) {
+	for i := range charges {
+		if c := &charges[i]; leavesReceipt(c) {
+			c.Receipt.Origin = c.Receipt.Origin<<1 | origin
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package memstore
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A testStore is a Store with a clock that stands still until a test changes now.
+type testStore struct {
+	*Store
+	maxKeys int
+	now     int64 // Unix microseconds; at first, the beginning of an hour
+}
+
+// newTestStore returns a store with room for maxKeys token buckets, at least 1024.
+func newTestStore(maxKeys int) *testStore {
+	s := &testStore{New(MaxMemory(keySize * maxKeys)), max(1024, maxKeys), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()}
+	s.clock = func() int64 { return s.now }
+	return s
+}
+
+func (s *testStore) limiter(rules ...core.Rule) *core.Limiter {
+	return core.Must(core.New(s.Store, rules...))
+}
+
+// checkMemory fails the test if the weights are wrong, or if the store has outgrown the bound for so many
+// rules with overflow buckets.
+func (s *testStore) checkMemory(t *testing.T, when any, rules int) {
+	t.Helper()
+	// The documented bound: 36 bytes for each key that MaxMemory has room for, and for each shard the
+	// free slots of a small table and the overflow buckets.
+	bound := s.maxKeys*36 + len(s.shards)*(spareSlots*(24+48)+rules*16*(48+56+16)*3/2)
+	var weight, sum, bytes int
+	for i := range s.shards {
+		sh := &s.shards[i]
+		weight += sh.weight
+		sum += sumWeights(&sh.buckets) + sumWeights(&sh.entries)
+		bytes += tableBytes(&sh.buckets) + tableBytes(&sh.entries)
+		for _, slot := range sh.entries.slots {
+			bytes += slot.value.state.Size()
+		}
+	}
+	if weight != sum {
+		t.Fatalf("%v: got a weight of %d bytes, expected %d", when, weight, sum)
+	}
+	if bytes > bound {
+		t.Fatalf("%v: got %d bytes, expected at most %d", when, bytes, bound)
+	}
+}
+
+func sumWeights[V any, E value[V]](t *table[V]) (weight int) {
+	for i := range t.slots {
+		if t.slots[i].hash != 0 {
+			weight += E(&t.slots[i].value).weight()
+		}
+	}
+	return weight
+}
+
+func tableBytes[V any](t *table[V]) int { return len(t.slots) * int(unsafe.Sizeof(slot[V]{})) }
+
+// weight returns the weight of all states in bytes, and the limit on it.
+func (s *testStore) weight() (weight, limit int) {
+	for i := range s.shards {
+		weight += s.shards[i].weight
+		limit += s.shards[i].limit
+	}
+	return weight, limit
+}
+
+// sampled returns the number of slots that evictions have visited.
+func (s *testStore) sampled() (slots int) {
+	for i := range s.shards {
+		slots += int(s.shards[i].buckets.sampled + s.shards[i].entries.sampled)
+	}
+	return slots
+}
+
+// maxSearch bounds the slots that a search for a new key visits on average. In tables that are seven
+// eighths full with random hashes, they are 33.
+const maxSearch = 50
+
+// searchLength returns the number of slots that a search for a new key visits on average, in the kind of
+// table where it is greatest.
+func (s *testStore) searchLength() float64 {
+	var sums, slots [2]int
+	for i := range s.shards {
+		for j, free := range [][]bool{freeSlots(&s.shards[i].buckets), freeSlots(&s.shards[i].entries)} {
+			slots[j] += len(free)
+			n := 1
+			for k := 2*len(free) - 1; k >= 0; k-- { // backwards and twice, because a search wraps around
+				if n++; free[k%len(free)] {
+					n = 1
+				}
+				if k < len(free) {
+					sums[j] += n
+				}
+			}
+		}
+	}
+	return max(float64(sums[0])/float64(max(1, slots[0])), float64(sums[1])/float64(max(1, slots[1])))
+}
+
+func freeSlots[V any](t *table[V]) (free []bool) {
+	for i := range t.slots {
+		free = append(free, t.slots[i].hash == 0)
+	}
+	return free
+}
+
+// allow asks for one event of key and reports whether it is admitted.
+func allow(t testing.TB, l *core.Limiter, key string) bool { return allowN(t, l, key, 1) }
+
+func allowN(t testing.TB, l *core.Limiter, key string, cost int) bool {
+	t.Helper()
+	d, err := l.AllowN(t.Context(), key, cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Allowed
+}
+
+// admitted returns how many of n events of key are admitted.
+func admitted(t testing.TB, l *core.Limiter, key string, n int) (sum int) {
+	t.Helper()
+	for range n {
+		if allow(t, l, key) {
+			sum++
+		}
+	}
+	return sum
+}
+
+// algorithms are the constructors of rules of all algorithms.
+var algorithms = []func(string, core.Limit) core.Rule{
+	core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingLog, core.SlidingWindow,
+}
