@@ -1,7 +1,6 @@
 package keyfunc
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -56,15 +55,12 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 	}
 	// Wider prefixes first among those that start at one address, so that each
 	// prefix inside another directly follows what covers it.
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	disjoint := prefixes[:0]
 	for _, prefix := range prefixes {
-		if n := len(disjoint); n > 0 && disjoint[n-1].Contains(prefix.Addr()) {
-			continue
+		if n := len(disjoint); n == 0 || !disjoint[n-1].Contains(prefix.Addr()) {
+			disjoint = append(disjoint, prefix)
 		}
-		disjoint = append(disjoint, prefix)
 	}
 	return ProxySet{prefixes: disjoint}, nil
 }
