@@ -175,9 +175,9 @@ func TestJoinIsInjective(t *testing.T) {
 // are two, and so are a joined pair and anything that looks like it.
 func TestKindsOfKeysAreDisjoint(t *testing.T) {
 	for _, name := range []string{"1.2.3.4", "2001:db8::/64", "join:1:a", "user:a", "user@1:b:a", "@1:b:a"} {
-		r := request("1.2.3.4:80")
-		r = r.WithContext(context.WithValue(r.Context(), subjectKey{}, name))
-		user, err := ask(keyfunc.ContextSubject(subjectKey{}), r)
+		r := storing(t, name)
+		r.RemoteAddr = "1.2.3.4:80"
+		user, err := ask(subject, r)
 		if err != nil || !strings.HasPrefix(user, "user:") {
 			t.Errorf("key of %q is %q, %v", name, user, err)
 		}

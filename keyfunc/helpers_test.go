@@ -40,6 +40,25 @@ func wantError(t *testing.T, f keyfunc.Func, r *http.Request, target error) {
 	}
 }
 
+// wantMalformed checks that a request has no key, which is not for want of a token.
+func wantMalformed(t *testing.T, f keyfunc.Func, r *http.Request) {
+	t.Helper()
+	wantError(t, f, r, keyfunc.ErrNoKey)
+	if _, err := ask(f, r); errors.Is(err, keyfunc.ErrNoToken) {
+		t.Errorf("error %v is ErrNoToken; want a plain ErrNoKey", err)
+	}
+}
+
+// wantRefusal checks that a request has no key for want of a valid token, for this reason.
+func wantRefusal(t *testing.T, f keyfunc.Func, r *http.Request, reason string) {
+	t.Helper()
+	wantError(t, f, r, keyfunc.ErrNoToken)
+	wantError(t, f, r, keyfunc.ErrNoKey)
+	if _, err := ask(f, r); err == nil || err.Error() != "keyfunc: no key: no valid token: "+reason {
+		t.Errorf("error %v; want the reason %q", err, reason)
+	}
+}
+
 // wantPanic checks that f panics with a text that begins with prefix.
 func wantPanic(t *testing.T, prefix string, f func()) {
 	t.Helper()
