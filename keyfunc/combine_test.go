@@ -36,7 +36,7 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-func TestFirstOfPassesContextAndRequest(t *testing.T) {
+func TestFirstOf_arguments(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, "value")
 	r := request("")
@@ -67,10 +67,6 @@ func TestJoin(t *testing.T) {
 	} {
 		wantKey(t, keyfunc.Join(constants(c.parts...)...), r, c.want)
 	}
-	wantError(t, keyfunc.Join(constant("a"), failing(keyfunc.ErrNoToken)), r, keyfunc.ErrNoToken)
-	wantError(t, keyfunc.Join(failing(keyfunc.ErrNoKey), failing(errBroken)), r, keyfunc.ErrNoKey)
-	wantError(t, keyfunc.Join(constant("a"), failing(errBroken)), r, errBroken)
-	wantError(t, keyfunc.Join(constant("a"), constant("")), r, keyfunc.ErrNoKey)
 }
 
 // TestJoin_partialKey: an error tells a gate what is known of the key, and no reader of
@@ -170,7 +166,7 @@ func TestJoin_injective(t *testing.T) {
 
 // The kinds of keys have nothing in common: an address and a user of that name
 // are two, and so are a joined pair and anything that looks like it.
-func TestKindsOfKeysAreDisjoint(t *testing.T) {
+func TestFunc_kindsOfKeys(t *testing.T) {
 	for _, name := range []string{"1.2.3.4", "2001:db8::/64", "join:1:a", "user:a", "user@1:b:a", "@1:b:a"} {
 		r := storing(t, name)
 		r.RemoteAddr = "1.2.3.4:80"
@@ -186,7 +182,7 @@ func TestKindsOfKeysAreDisjoint(t *testing.T) {
 	}
 }
 
-func TestCombinationsPanic(t *testing.T) {
+func TestFirstOf_panics(t *testing.T) {
 	a := constant("a")
 	wantPanic(t, "keyfunc: FirstOf: no key function given", func() { keyfunc.FirstOf() })
 	wantPanic(t, "keyfunc: FirstOf: key function 1 is nil", func() { keyfunc.FirstOf(a, nil) })

@@ -27,12 +27,8 @@ type (
 )
 
 func (c frameworkContext) Value(key any) any {
-	if name, ok := key.(string); ok {
-		if v, ok := c.values[name]; ok {
-			return v
-		}
-	}
-	return c.Context.Value(key)
+	name, _ := key.(string)
+	return c.values[name]
 }
 
 var subject = keyfunc.ContextSubject(subjectKey{})

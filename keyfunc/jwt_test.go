@@ -80,46 +80,36 @@ func TestJWTSubject_header(t *testing.T) {
 	wantKey(t, userFunc(), bearer(hs256(secret, `{"kid":"a","alg":"HS256"}`, payload)), "user:alice")
 }
 
-// The text of an error quotes nothing of a token, and its chain has the errors of package
-// jwt and of the Keyfunc.
+// The chain of an error has the errors of package jwt and of the Keyfunc. Its text does
+// not: they may quote the token.
 func TestJWTSubject_errors(t *testing.T) {
-	const mark = "SENTINEL"
-	cause := errors.New("unknown kid " + mark)
-	broken := func(*jwt.Token) (any, error) { return nil, cause }
-	marked := token(`"sub":"` + mark + `"`)
+	cause := errors.New("unknown kid SENTINEL")
+	broken := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return nil, cause }, []string{"HS256"})
+	good := token(`"sub":"a"`)
 	for _, c := range []struct {
 		f      keyfunc.Func
 		token  string
 		reason string
 		is     error
 	}{
-		{userFunc(), mark, "malformed", keyfunc.ErrNoToken},
-		{userFunc(), hs256(secret, goodHeader, `{"sub":"`+mark+`","exp":1}`), "expired", jwt.ErrTokenExpired},
-		{userFunc(), token(`"sub":"` + mark + `","nbf":4000000000`), "not valid yet", jwt.ErrTokenNotValidYet},
-		{userFunc(), marked[:len(marked)-43] + strings.Repeat("A", 43), "signature or algorithm not accepted", jwt.ErrTokenSignatureInvalid},
-		{userFunc(), hs256(secret, `{"alg":"`+mark+`"}`, `{"sub":"a","exp":4000000000}`), "no key to verify it with", jwt.ErrTokenUnverifiable},
-		{userFunc(keyfunc.Issuer("i")), token(`"sub":"a","iss":"` + mark + `"`), "wrong issuer", jwt.ErrTokenInvalidIssuer},
-		{userFunc(keyfunc.Issuer("i")), marked, "required claim missing", jwt.ErrTokenRequiredClaimMissing},
-		{userFunc(keyfunc.Audience("a")), token(`"sub":"a","aud":"` + mark + `"`), "wrong audience", jwt.ErrTokenInvalidAudience},
-		{userFunc(keyfunc.Audience("a")), token(`"sub":"a","aud":["` + mark + `",7]`), "invalid", jwt.ErrInvalidType},
-		{userFunc(), token(`"sub":["` + mark + `"]`), "no subject", jwt.ErrInvalidType},
-		{userFunc(), token(`"` + mark + `":1,"` + mark + `":2,"sub":"a"`), "repeated member", keyfunc.ErrNoToken},
-		{userFunc(), hs256(secret, goodHeader, `{"sub":"`+mark+`"}`), "no usable expiry", keyfunc.ErrNoToken},
-		{userFunc(), hs256(secret, `{"alg":"HS256","crit":["`+mark+`"]}`, `{"sub":"a","exp":4000000000}`), "critical header parameter", keyfunc.ErrNoToken},
-		{userFunc(), strings.Repeat(mark, 1000), "longer than 4 KiB", keyfunc.ErrNoToken},
-		{keyfunc.JWTSubject(broken, []string{"HS256"}), marked, "no key to verify it with", cause},
-		{keyfunc.JWTSubject(returning([]byte{}), []string{"HS256"}), marked, "unusable verification key", keyfunc.ErrNoToken},
+		{userFunc(), good[:len(good)-43] + strings.Repeat("A", 43), "signature or algorithm not accepted", jwt.ErrTokenSignatureInvalid},
+		{userFunc(), hs256(secret, `{"alg":"SENTINEL"}`, `{"sub":"a","exp":4000000000}`), "no key to verify it with", jwt.ErrTokenUnverifiable},
+		{userFunc(), hs256(secret, goodHeader, `{"sub":"a","exp":1}`), "expired", jwt.ErrTokenExpired},
+		{userFunc(), token(`"sub":"a","nbf":4000000000`), "not valid yet", jwt.ErrTokenNotValidYet},
+		{userFunc(), token(`"sub":["SENTINEL"]`), "no subject", jwt.ErrInvalidType},
+		{userFunc(keyfunc.Issuer("i")), token(`"sub":"a","iss":"SENTINEL"`), "wrong issuer", jwt.ErrTokenInvalidIssuer},
+		{userFunc(keyfunc.Issuer("i")), good, "required claim missing", jwt.ErrTokenRequiredClaimMissing},
+		{userFunc(keyfunc.Audience("a")), token(`"sub":"a","aud":"SENTINEL"`), "wrong audience", jwt.ErrTokenInvalidAudience},
+		{userFunc(keyfunc.Audience("a")), token(`"sub":"a","aud":["SENTINEL",7]`), "invalid", jwt.ErrInvalidType},
+		{broken, good, "no key to verify it with", cause},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			wantRefusal(t, c.f, bearer(c.token), c.reason)
 			wantError(t, c.f, bearer(c.token), c.is)
-			if _, err := ask(c.f, bearer(c.token)); strings.Contains(err.Error(), mark) {
-				t.Errorf("error %q quotes the token", err)
-			}
 		})
 	}
 	if errors.Is(keyfunc.ErrNoKey, keyfunc.ErrNoToken) || !errors.Is(keyfunc.ErrNoToken, keyfunc.ErrNoKey) {
-		t.Error("ErrNoToken is to be a kind of ErrNoKey, not the other way round")
+		t.Error("ErrNoKey is ErrNoToken, or ErrNoToken is not ErrNoKey; want the opposite")
 	}
 }
 
@@ -198,31 +188,39 @@ func TestJWTSubject_authorizationHeader(t *testing.T) {
 	wantError(t, f, request("", "Proxy-Authorization: Bearer "+good, "Cookie: token="+good), keyfunc.ErrNoToken)
 }
 
-func TestJWTOptions(t *testing.T) {
-	claims := `"sub":"alice","iss":"https://id.example.com","aud":["api","web"]`
-	const want = "user@22:https://id.example.com:alice"
-	for _, opts := range [][]keyfunc.JWTOption{
-		nil,
-		{keyfunc.Issuer("https://id.example.com")},
-		{keyfunc.Audience("api")},
-		{keyfunc.Audience("other", "web")},
-		{keyfunc.Issuer("other"), keyfunc.Issuer("https://id.example.com"), keyfunc.Audience("api")},
+func TestJWTOption(t *testing.T) {
+	const full = `"sub":"alice","iss":"https://id.example.com","aud":["api","web"]`
+	const key = "user@22:https://id.example.com:alice"
+	issuer, audience := keyfunc.Issuer, keyfunc.Audience
+	for _, c := range []struct {
+		opts         []keyfunc.JWTOption
+		claims, want string // "" if the token is refused
+	}{
+		{nil, full, key},
+		{[]keyfunc.JWTOption{issuer("https://id.example.com")}, full, key},
+		{[]keyfunc.JWTOption{issuer("https://id.example.com/")}, full, ""},
+		{[]keyfunc.JWTOption{issuer("HTTPS://id.example.com")}, full, ""},
+		{[]keyfunc.JWTOption{issuer("i")}, `"sub":"alice"`, ""},
+		{[]keyfunc.JWTOption{issuer("other"), issuer("https://id.example.com"), audience("api")}, full, key},
+		{[]keyfunc.JWTOption{audience("api")}, full, key},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","aud":"api"`, "user:alice"},
+		{[]keyfunc.JWTOption{audience("other", "web")}, full, key},
+		{[]keyfunc.JWTOption{audience("other")}, full, ""},
+		{[]keyfunc.JWTOption{audience("api web")}, full, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice"`, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","aud":null`, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","aud":[]`, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","aud":7`, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","aud":["api",7]`, ""},
+		{[]keyfunc.JWTOption{audience("api")}, `"sub":"alice","AUD":"api"`, ""},
 	} {
-		wantKey(t, userFunc(opts...), bearer(token(claims)), want)
+		r := bearer(token(c.claims))
+		if c.want == "" {
+			wantError(t, userFunc(c.opts...), r, keyfunc.ErrNoToken)
+		} else {
+			wantKey(t, userFunc(c.opts...), r, c.want)
+		}
 	}
-	for _, opts := range [][]keyfunc.JWTOption{
-		{keyfunc.Issuer("https://id.example.com/")},
-		{keyfunc.Issuer("HTTPS://id.example.com")},
-		{keyfunc.Audience("other")},
-		{keyfunc.Audience("api web")},
-	} {
-		wantError(t, userFunc(opts...), bearer(token(claims)), keyfunc.ErrNoToken)
-	}
-	wantError(t, userFunc(keyfunc.Issuer("i")), bearer(token(`"sub":"alice"`)), keyfunc.ErrNoToken)
-	for _, aud := range []string{``, `,"aud":null`, `,"aud":[]`, `,"aud":""`, `,"aud":7`, `,"aud":["api",7]`, `,"AUD":"api"`} {
-		wantError(t, userFunc(keyfunc.Audience("api")), bearer(token(`"sub":"alice"`+aud)), keyfunc.ErrNoToken)
-	}
-	wantKey(t, userFunc(keyfunc.Audience("api")), bearer(token(`"sub":"alice","aud":"api"`)), "user:alice")
 }
 
 func TestTokenFrom(t *testing.T) {

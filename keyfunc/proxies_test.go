@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-func TestProxySetContains(t *testing.T) {
+func TestProxySet_Contains(t *testing.T) {
 	for _, c := range []struct {
 		cidrs    string
 		addr     string
@@ -47,7 +47,7 @@ func TestProxySetContains(t *testing.T) {
 	}
 }
 
-func TestZeroProxySetTrustsNobody(t *testing.T) {
+func TestProxySet_empty(t *testing.T) {
 	for _, p := range []keyfunc.ProxySet{{}, keyfunc.Proxies()} {
 		for _, addr := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
 			if p.Contains(addr) {
@@ -64,7 +64,7 @@ func TestZeroProxySetTrustsNobody(t *testing.T) {
 }
 
 // The sorted, disjoint form answers as the list would.
-func TestProxySetAgreesWithAList(t *testing.T) {
+func TestProxySet_randomPrefixes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	addr := func() netip.Addr { // few bits vary, so that prefixes nest and addresses hit
 		if random.IntN(2) == 0 {
@@ -100,7 +100,7 @@ func TestProxySetAgreesWithAList(t *testing.T) {
 	}
 }
 
-func TestParseProxiesErrors(t *testing.T) {
+func TestParseProxies_errors(t *testing.T) {
 	for _, c := range []struct{ cidr, text string }{
 		{"10.0.0.1/8", `"10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address`},
 		{"2001:db8::1/32", `write "2001:db8::/32"`},
@@ -129,7 +129,7 @@ func TestParseProxiesErrors(t *testing.T) {
 	}
 }
 
-func TestProxySetIsIndependentOfItsArguments(t *testing.T) {
+func TestProxies_argumentsChange(t *testing.T) {
 	cidrs := []string{"10.0.0.0/8"}
 	p := keyfunc.Proxies(cidrs...)
 	cidrs[0] = "0.0.0.0/0"
