@@ -28,19 +28,8 @@ import (
 // longSecret is as long as the output of SHA-512.
 var longSecret = []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 
-// returning is a Keyfunc with one key.
-func returning(key any) jwt.Keyfunc { return func(*jwt.Token) (any, error) { return key, nil } }
-
 // keySet is a jwt.VerificationKeySet of keys.
 func keySet(keys ...jwt.VerificationKey) any { return jwt.VerificationKeySet{Keys: keys} }
-
-// must returns the key that a function of the crypto packages has made.
-func must[K any](key K, err error) K {
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
 
 func TestJWTSubject_algorithms(t *testing.T) {
 	ecKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))

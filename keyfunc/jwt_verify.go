@@ -136,8 +136,8 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	return nil
 }
 
-// warn logs a fault of the application at most once a minute, because clients
-// choose how often it is met. Otherwise [FirstOf] might hide it for good.
+// warn logs a fault of the application, which [FirstOf] would hide, at most once a
+// minute, because clients choose how often it is met.
 func (v *verifier) warn(err error) {
 	now := time.Now().Unix()
 	last := v.warned.Load()
