@@ -202,12 +202,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	end, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-end.Done()
+	return ctx.Err()
 }

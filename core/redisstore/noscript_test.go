@@ -19,7 +19,7 @@ import (
 // A server forgets its scripts while 64 goroutines use them.
 func TestStore_Take_scriptFlush(t *testing.T) {
 	t.Parallel()
-	const goroutines, calls, limit = 64, 40, 1000
+	const goroutines, calls, limit = 64, 10, 250
 	server := redistest.NewServer(t)
 	admin := server.Client()
 	for _, mode := range modes {
@@ -37,7 +37,7 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 				for range goroutines {
 					wg.Go(func() {
 						for range calls {
-							if made.Add(1)%100 == 1 {
+							if made.Add(1)%25 == 1 {
 								if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
 									t.Error(err)
 								}
