@@ -102,7 +102,7 @@ func (b *batch) free() {
 	if cap(b.charges) > 64 {
 		return
 	}
-	clear(b.charges) // rules may stay: they are few, and the pool forgets them
+	// The elements stay until they are overwritten: they are few, and the pool forgets them.
 	b.charges, b.rules, b.places = b.charges[:0], b.rules[:0], b.places[:0]
 	batches.Put(b)
 }
@@ -152,7 +152,6 @@ func (b *batch) merge() []int {
 	if len(kept) == asked {
 		return nil
 	}
-	clear(b.charges[len(kept):])
 	b.charges, b.rules = kept, b.rules[:len(kept)]
 	return b.places
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -34,7 +35,7 @@ const (
 	nearly = 0.1
 )
 
-// An elastic is what stretches a rule, and the rule at every step.
+// An elastic holds the signal of a rule, and the rule at every step.
 type elastic struct {
 	spare func() float64
 	step  atomic.Int32
@@ -43,23 +44,15 @@ type elastic struct {
 
 const maxElastic = 1000
 
-func (r *definition) checkElastic() *RuleError {
+// stretch compiles the rule at every step. If that fails, it sets err.
+func (r *definition) stretch() {
+	fail := func(reason string) { r.compiled, r.err = nil, r.invalid("elastic", reason) }
 	switch {
 	case r.elastic.spare == nil:
-		return r.invalid("elastic", "has no signal: the function is nil")
-	case !(r.UpTo >= 1 && r.UpTo <= maxElastic):
-		return r.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
-	}
-	return nil
-}
-
-// stretch compiles the rule at every step, if it is elastic.
-func (r *definition) stretch() {
-	if r.elastic == nil {
+		fail("has no signal: the function is nil")
 		return
-	}
-	if r.err = r.checkElastic(); r.err != nil {
-		r.compiled = nil
+	case !(r.UpTo >= 1 && r.UpTo <= maxElastic): // NaN is neither
+		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
 		return
 	}
 	e := &elastic{spare: r.elastic.spare} // r may be a copy
@@ -69,8 +62,9 @@ func (r *definition) stretch() {
 		step.elastic, step.UpTo, step.divided = nil, 0, new(atomic.Pointer[definition])
 		step.setLimit(r.limit().times(factor))
 		step.Text = step.text()
-		if step.compiled, step.err = compiled(step.Definition.CompileLike(r.compiled)); step.err != nil {
-			r.compiled, r.err = nil, r.invalid("elastic", fmt.Sprintf("is too far: %s %s", step.err.Field, step.err.Reason))
+		var err *RuleError
+		if step.compiled, step.err = step.CompileLike(r.compiled); errors.As(step.err, &err) {
+			fail(fmt.Sprintf("is too far: %s %s", err.Field, err.Reason))
 			return
 		}
 		e.rules[i] = Rule{&step}

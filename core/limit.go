@@ -69,15 +69,8 @@ func formatPeriod(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	// 15m0s and 1h0m0s say the same without their zeros.
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	withoutZeros := strings.NewReplacer("h0m0s", "h", "m0s", "m") // of 1h0m0s and 15m0s
+	return withoutZeros.Replace(d.String())
 }
 
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N].
@@ -113,16 +106,11 @@ func parseError(text, reason string) error {
 
 func parseCount(s string) (int, error) {
 	s = strings.TrimSpace(s)
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("%q is not a positive integer", s)
-		}
-	}
-	n, err := strconv.Atoi(s)
+	n, err := strconv.ParseUint(s, 10, strconv.IntSize-1) // which accepts no sign
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%q is not a positive integer", s)
 	}
-	return n, nil
+	return int(n), nil
 }
 
 func parsePeriod(s string) (time.Duration, error) {
@@ -140,10 +128,10 @@ func parsePeriod(s string) (time.Duration, error) {
 		return time.Duration(n) * day, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a duration", s)
-	}
-	if d <= 0 {
+	case d <= 0:
 		return 0, fmt.Errorf("%q is not positive", s)
 	}
 	return d, nil

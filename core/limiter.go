@@ -39,9 +39,6 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		r := rules[i].def()
-		if r.Algorithm == 0 {
-			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
-		}
 		if r.err != nil {
 			return nil, r.err
 		}

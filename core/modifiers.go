@@ -7,11 +7,14 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// with returns r with a change.
+// with returns r with a change, and the zero Rule as it is.
 func (r Rule) with(change func(*definition)) Rule {
-	d := *r.def()
+	if r.d == nil {
+		return r
+	}
+	d := *r.d
 	change(&d)
-	return made(d)
+	return d.rule()
 }
 
 // SubWindows returns r with n sub-windows, 1 to 120: then they are half a second each of a
@@ -83,7 +86,7 @@ func (r *definition) modifiers() string {
 // admits fewer than n at once, n parts admit n. n less than 2 is r itself, and so
 // is what cannot be divided: a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.d == nil || r.d.err != nil {
+	if n < 2 || r.def().err != nil {
 		return r
 	}
 	part := r.d.Definition.Divide(n)

@@ -51,8 +51,7 @@ type engine interface {
 	undo(s State, r Reading, now, n int64, m Receipt) State
 	rewrite(s State, r Reading, now int64) State // after the clock stepped back
 
-	keep(m Receipt, cost int64) Receipt // of the part of a charge that stays when the rest is undone
-	expiresAt(s State) int64            // when s means nothing any more
+	expiresAt(s State) int64 // when s means the same as the zero State
 	constants() Constants
 }
 
@@ -111,18 +110,19 @@ func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which counts extra beyond its limit.
-func newEngine(d *Definition, period, extra int64) (engine, error) {
-	events, burst := int64(d.Events)+extra, int64(d.capacity())+extra
+// newEngine returns the engine of d, which is valid and counts extra events beyond its limit.
+func newEngine(d *Definition, extra int64) engine {
+	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {
 	case TokenBucket, LeakyBucket:
-		return newBucket(int64(d.Events), period, burst, extra, d.Algorithm == LeakyBucket)
+		return newBucket(int64(d.Events), period, capacity, extra, d.Algorithm == LeakyBucket)
 	case FixedWindow:
-		return newWindow(events, extra, period)
+		return &window{capacity, extra, period}
 	case SlidingLog:
-		return newLog(events, extra, period)
+		return &log{capacity, extra, period, 1}
 	case SlidingWindow:
-		return newCounter(events, extra, period, int64(d.SubWindows))
+		n := int64(d.SubWindows)
+		return &log{capacity, extra, period, (period + n - 1) / n}
 	}
 	panic(d.Algorithm.Unknown())
 }

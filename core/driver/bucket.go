@@ -26,25 +26,20 @@ type bucket struct {
 }
 
 // newBucket compiles events per period (in microseconds) and burst, all positive.
-func newBucket(events, period, burst, extra int64, queue bool) (*bucket, error) {
+func newBucket(events, period, burst, extra int64, queue bool) *bucket {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
-	if burst >= maxCount {
-		return nil, errTooMany
-	}
-	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); exceeds(hi, lo, b.den, Horizon) {
-		return nil, errTooLong
-	}
 	b.unit, b.full = b.exact(1), b.exact(burst)
-	return b, nil
+	return b
 }
 
 func (b *bucket) constants() Constants {
 	return Constants{Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Denominator: b.den}
 }
 
-// exceeds says whether the 128-bit number hi, lo divided by n, rounded down, is above most.
-func exceeds(hi, lo uint64, n, most int64) bool {
+// exceeds reports whether a*b/n, rounded down, is above most.
+func exceeds(a, b, n, most int64) bool {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(n) {
 		return true // the quotient has more than 64 bits
 	}
@@ -59,10 +54,11 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// holdFor makes b hold what refills in the time in which o fills up.
-func (b *bucket) holdFor(o *bucket) error {
-	if hi, lo := bits.Mul64(uint64(o.full.Micros+1), uint64(b.den)); exceeds(hi, lo, b.num, maxCount-1) {
-		return errTooMany
+// holdFor makes b hold the tokens that refill in the time in which o fills up, and reports
+// whether they can be counted.
+func (b *bucket) holdFor(o *bucket) bool {
+	if exceeds(o.full.Micros+1, b.den, b.num, maxCount-1) {
+		return false
 	}
 	hi, lo := bits.Mul64(uint64(o.full.Frac), uint64(b.den))
 	frac, _ := bits.Div64(hi, lo, uint64(o.den))
@@ -70,7 +66,7 @@ func (b *bucket) holdFor(o *bucket) error {
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)
-	return nil
+	return true
 }
 
 // span is how long n tokens take to refill, 0 <= n <= burst.
@@ -137,11 +133,11 @@ func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
 	}
-	hi, lo := bits.Mul64(uint64(min(n, maxCount)), uint64(b.num))
-	if exceeds(hi, lo, b.den, Horizon) {
+	n = min(n, maxCount)
+	if exceeds(n, b.num, b.den, Horizon) {
 		return Span{Horizon + 1, 0}
 	}
-	return b.exact(min(n, maxCount))
+	return b.exact(n)
 }
 
 // read says how much of the bucket is in use at now, which is more than the whole while it

@@ -87,28 +87,24 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 // stored, because another process has changed the State meanwhile, read again and repeat; set
 // the Receipt to its zero value first, since Commit has written it.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
-	if !admitted || !c.Fits(r) {
-		return c.rewrite(s, r, now)
+	switch {
+	case !c.Op.Asks():
+		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
+	case admitted && c.Fits(r):
+	case r.moved:
+		// Otherwise all later readings would be the same, and the key locked out until the clock
+		// has caught up.
+		return c.Rule.engine.rewrite(s, *r, now), true
+	default:
+		return s, false
 	}
 	if c.Op == Peek {
 		return s, false
-	}
-	if c.Op != Spend {
-		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
 	}
 	if c.Receipt != nil {
 		*c.Receipt = r.Receipt(now)
 	}
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
-}
-
-// rewrite is s as written at now, if the clock has stepped back. Otherwise all later readings
-// would be the same, and the key locked out until the clock has caught up.
-func (c *Charge) rewrite(s State, r *Reading, now int64) (_ State, changed bool) {
-	if !r.moved {
-		return s, false
-	}
-	return c.Rule.engine.rewrite(s, *r, now), true
 }
 
 // Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the

@@ -149,4 +149,9 @@ func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict 
 }
 
 // Keep returns the receipt of a charge of which cost stays when the rest is undone.
-func (c *Compiled) Keep(m Receipt, cost int64) Receipt { return c.engine.keep(m, cost) }
+func (c *Compiled) Keep(m Receipt, cost int64) Receipt {
+	if b, ok := c.engine.(*bucket); ok {
+		return b.keep(m, cost)
+	}
+	return m
+}

@@ -1,9 +1,9 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -46,10 +46,9 @@ const (
 const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // Reasons why a limit cannot be run exactly.
-var (
-	errPeriodUnit = errors.New("is not a whole number of microseconds")
-	errTooLong    = errors.New("reaches over more than 100 years")
-	errTooMany    = errors.New("counts to more than 2^48")
+const (
+	tooLong = "reaches over more than 100 years"
+	tooMany = "counts to more than 2^48"
 )
 
 // Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that
@@ -61,19 +60,15 @@ func (d Definition) Compile() (*Compiled, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	period, err := micros(d.Per)
-	if err != nil {
-		return nil, d.invalid("per", err.Error())
+	capacity := int64(d.capacity())
+	extra := portion(capacity, d.Soft)
+	switch {
+	case max(int64(d.Events), capacity) >= maxCount || capacity+extra >= maxCount:
+		return nil, d.invalid("limit", tooMany)
+	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
+		return nil, d.invalid("limit", tooLong)
 	}
-	extra := portion(int64(d.capacity()), d.Soft)
-	if int64(max(d.Events, d.capacity())) >= maxCount {
-		return nil, d.invalid("limit", errTooMany.Error())
-	}
-	e, err := newEngine(&d, period, extra)
-	if err != nil {
-		return nil, d.invalid("limit", err.Error())
-	}
-	return newCompiled(d, e), nil
+	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
 // CompileLike is Compile for a rule whose buckets hold what refills in the time in which
@@ -91,8 +86,8 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
-		if err := b.holdFor(base.engine.(*bucket)); err != nil {
-			return nil, d.invalid("limit", err.Error())
+		if !b.holdFor(base.engine.(*bucket)) {
+			return nil, d.invalid("limit", tooMany)
 		}
 		c = newCompiled(d, b)
 	}
@@ -166,19 +161,25 @@ func (d *Definition) capacity() int {
 	return d.Burst
 }
 
-// check returns what is wrong with d, apart from what only Compile finds.
+// check returns the fault of a field of d, except for the algorithm, or nil.
 func (d *Definition) check() *RuleError {
 	switch n := d.SubWindows; {
 	case d.Name == "":
 		return d.invalid("name", "is empty")
 	case len(d.Name) > maxName:
 		return d.invalid("name", fmt.Sprintf("is %d bytes long, more than %d", len(d.Name), maxName))
+	case strings.ContainsFunc(d.Name, func(c rune) bool { return c < 0x20 || c > 0x7e }):
+		return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
 	case d.Events == 0 && d.Per == 0 && d.Burst == 0:
 		return d.invalid("limit", "is zero")
 	case d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
 	case d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
+	case d.Per%time.Microsecond != 0:
+		return d.invalid("per", "is not a whole number of microseconds")
+	case d.Per.Microseconds() > Horizon:
+		return d.invalid("per", tooLong)
 	case d.Burst < 0:
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
 	case !d.Algorithm.IsBucket() && d.capacity() != d.Events:
@@ -189,11 +190,6 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
 	case !(d.Soft >= 0 && d.Soft <= maxPercent): // NaN is neither
 		return d.invalid("soft", fmt.Sprintf("is %v percent, outside 0 to %d", d.Soft, maxPercent))
-	}
-	for i := range len(d.Name) {
-		if c := d.Name[i]; c < 0x20 || c > 0x7e {
-			return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
-		}
 	}
 	return nil
 }
@@ -206,16 +202,4 @@ func (d *Definition) invalid(field, reason string) *RuleError {
 func portion(n int64, percent float64) int64 {
 	const rounding = 1e-9 // 0.1 percent of 1000 is 1, whatever a float makes of it
 	return int64(math.Floor(float64(n)*percent/100 + rounding))
-}
-
-// micros converts a period to microseconds, exactly or with an error.
-func micros(d time.Duration) (int64, error) {
-	if d%time.Microsecond != 0 {
-		return 0, errPeriodUnit
-	}
-	us := int64(d / time.Microsecond)
-	if us > Horizon {
-		return 0, errTooLong
-	}
-	return us, nil
 }

@@ -7,17 +7,9 @@ package driver
 // A window that begins after now means that the clock stepped back. Its events count as of
 // the window of now.
 type window struct {
-	events int64
-	extra  int64
+	events int64 // with those of a soft limit
+	extra  int64 // how many of them are beyond the limit itself
 	period int64 // microseconds
-}
-
-// newWindow compiles events, of which extra are beyond the limit, per period.
-func newWindow(events, extra, period int64) (*window, error) {
-	if events >= maxCount {
-		return nil, errTooMany
-	}
-	return &window{events, extra, period}, nil
 }
 
 func (w *window) constants() Constants {
@@ -62,8 +54,6 @@ func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 }
 
 func (w *window) rewrite(_ State, r Reading, now int64) State { return w.at(r.Count, now) }
-
-func (w *window) keep(m Receipt, _ int64) Receipt { return m }
 
 // at is the State in which count events are used at now; the zero State when none is.
 func (w *window) at(count, now int64) State {
