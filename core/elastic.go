@@ -9,19 +9,19 @@ import (
 )
 
 // Elastic returns r as elastic throttling: while resources are free the limit
-// grows, and as they are used up it shrinks back to what it is without.
+// grows, and as they are used up it shrinks back to the limit that r was made with.
 //
-// spare says how much is free now: 0 or less is nothing and leaves the limit as it
-// is, 1 or more is everything and makes it upTo times as large, and in between the
-// limit is in between, in steps of a tenth, without fractions of an event. Not a
-// number is nothing. spare is called on every decision, from many goroutines, so it
-// must be quick; package core/load has ready-made ones.
+// spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or
+// more makes it upTo times as large. Values between them scale the limit in ten steps, rounded
+// down to whole events; a value at most 0.01 below a step counts as that step. NaN counts as 0.
+// spare is called on every decision, from many goroutines, so it must be quick; package
+// core/load has ready-made ones.
 //
 // The limit follows a rising signal at once. It falls when the signal has fallen by
 // more than half a step, so that a signal between two steps does not make it flap.
-// A bucket that is used by half stays used by half whatever its size is, and what
-// windows and logs have counted beyond a limit that has shrunk leaves them in
-// time: nobody is locked out for longer than Per.
+// A bucket that is half used stays half used whatever its size is. Events that windows and logs
+// have counted beyond a limit that has shrunk leave them in time, so no key is locked out for
+// longer than Per.
 //
 // Every process follows its own signal. upTo is 1 to 1000.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {

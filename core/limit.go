@@ -16,8 +16,8 @@ type Limit struct {
 	Burst  int           // capacity of a bucket, less than 2^48; zero means Events. Windows and logs have none
 }
 
-// Per is a limit of n events in d. What that means across the edges of d depends
-// on the algorithm; for [SlidingLog] and [SlidingWindow] it is any d.
+// Per is a limit of n events in d. The algorithm decides which spans of length d are meant; for
+// [SlidingLog] and [SlidingWindow] it is every one.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
 
 // PerSecond is a limit of n events a second.
@@ -149,7 +149,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// capacity is what the limit admits at once.
+// capacity returns the events that the limit admits at once.
 func (l Limit) capacity() int {
 	if l.Burst == 0 {
 		return l.Events

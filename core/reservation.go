@@ -180,7 +180,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	return nil
 }
 
-// Decision is what was decided, by the first asks and by those of every
+// Decision returns the decision about the first asks and those of every
 // [Reservation.Extend].
 func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
@@ -188,23 +188,22 @@ func (r *Reservation) Decision() Decision {
 	return r.decision
 }
 
-// Refund gives back all that the event took, from every rule of every ask: what
-// has not been forgotten or refilled in the meantime, so that no limit is ever
-// exceeded by it. Doing it again does nothing. After the clock of the Store has stepped back
-// by more than a second, it gives back less, or nothing. Do not refund an event
-// that was taken before a [Limiter.Reset]: that may free what later events took.
+// Refund gives the cost of the event back, to every rule of every ask, except for the part that
+// has expired or refilled in the meantime, so that no limit is ever exceeded by it. A second
+// Refund does nothing. After the clock of the Store has stepped back by more than a second, a
+// Refund gives back less, or nothing. Do not refund an event that was taken before a
+// [Limiter.Reset]: that may free the cost of later events.
 //
-// A place in the queue of a [LeakyBucket] is given back only while it is the last:
-// those behind it know their turns.
+// A [LeakyBucket] gets the cost back only while the event is the last of its queue, because the
+// events behind it have been told their delays.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// LeaveQueue gives back the places in queues that the event took, and nothing else: for
-// an event that was to be held and whose maker does not wait any more. It stays
-// charged to all rules but those of a [LeakyBucket]. A place that is not the last of
-// its queue passes unused, as in [Reservation.Refund]. Doing it again does nothing.
+// LeaveQueue refunds the event to the rules of a [LeakyBucket] only, and leaves it charged to
+// the others: for a delayed event whose caller does not wait any more. An event that is not the
+// last of its queue stays in it, as in [Reservation.Refund]. A second LeaveQueue does nothing.
 //
-// An error says that the places may have been given back; it is not tried again. Only if ctx
-// had ended before, nothing was done.
+// An error says that the event may have left; it is not tried again. Only if ctx had ended
+// before, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	return r.settle(ctx, func(c *reserved) int {
 		if c.ask.Rule.Algorithm() == driver.LeakyBucket {
@@ -214,11 +213,10 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	})
 }
 
-// Settle makes the event cost what it has really cost. Of every ask, the difference
-// to what it was charged until now is charged, into debt if need be
-// ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
-// cost the same from then on. Settling the same cost again does nothing; less than zero
-// is an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
+// Settle sets the total cost of the event, for every ask of a [ReserveTogether] alike. The
+// difference to the charged cost is charged, into debt if need be ([Limiter.Debit]), or given
+// back ([Reservation.Refund]). Settling the same cost again does nothing; a cost below zero is
+// an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
 // refunded.
 //
 // An error says that the difference may have been charged or given back; it is not

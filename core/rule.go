@@ -24,8 +24,8 @@ type definition struct {
 	compiled *driver.Compiled
 	err      error // a *RuleError; compiled is nil then
 
-	// divided is the Rule of what a Store has made of compiled the last time, so that the same
-	// Rule is in all States.
+	// divided is the Rule of the part of compiled that a Store has applied last, so that the
+	// same Rule is in all States.
 	divided *atomic.Pointer[definition]
 }
 
@@ -109,7 +109,7 @@ func (d definition) rule() Rule {
 	return Rule{&d}
 }
 
-// as returns the Rule of c, which a Store has made of r.
+// as returns the Rule of c, which is that of r or a part of it that a Store has applied.
 func (r Rule) as(c *driver.Compiled) Rule {
 	if c == r.d.compiled {
 		return r

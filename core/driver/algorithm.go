@@ -44,7 +44,7 @@ func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has
 // functions below, which know the types, so that a Reading can stay where it is: through the
 // interface it would have to be copied or allocated, which takes a sixth of a decision.
 type engine interface {
-	// What follows is done to s, of which r was read at now.
+	// These methods change s, of which r was read at now.
 
 	debit(s State, r Reading, now, n int64) State
 	credit(s State, r Reading, now, n int64) State
@@ -55,7 +55,7 @@ type engine interface {
 	constants() Constants
 }
 
-// read makes r, which is zero, what s means at now; nothing else changes.
+// read sets r, which is zero, to the meaning of s at now; nothing else changes.
 func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -95,8 +95,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict makes v, which is zero, what r, before any spending, means for cost, which may be
-// held for maxDelay; spent tells whether it was then taken.
+// verdict sets v, which is zero, to the answer at r to a cost that may be held for maxDelay; r
+// was read before, and spent tells whether cost was then taken.
 func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	switch e := c.engine.(type) {
 	case *bucket:

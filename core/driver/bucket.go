@@ -5,7 +5,7 @@ import "math/bits"
 // A bucket is a token bucket in its virtual-scheduling form (the generic cell
 // rate algorithm, ITU-T I.371 annex A). A token is worth Period/Events
 // microseconds of refilling, so the whole State is one instant: the time at
-// which the bucket will be full again. What is used is the distance to it.
+// which the bucket will be full again. The used part is the distance to it.
 //
 // The two forms admit exactly the same events. This one needs no "last update"
 // beside the level, loses nothing to rounding, and turns "full" into "in the
@@ -18,7 +18,7 @@ type bucket struct {
 	extra int64 // how many of them are beyond the limit itself: soft throttling
 	unit  Span  // one token
 	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
-	queue bool  // a leaky bucket: what is admitted waits for what is in it
+	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
 
 	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a
 	// fraction has 48 bits, which memstore packs with 16 others.
@@ -187,7 +187,7 @@ func (b *bucket) credit(_ State, r Reading, now, n int64) State {
 	return b.at(b.without(r.Used, b.price(n)), now)
 }
 
-// without is what is left in use of used when back is given back.
+// without returns used less back, but at least nothing.
 func (b *bucket) without(used, back Span) Span {
 	if used.less(back) {
 		return Span{}
@@ -233,7 +233,7 @@ func (b *bucket) fit(m Receipt) Receipt {
 
 func (b *bucket) rewrite(_ State, r Reading, now int64) State { return b.at(r.Used, now) }
 
-// keep adds what stays to what was in use before the part that is undone.
+// keep adds cost, which stays, to the use before the part that is undone.
 func (b *bucket) keep(m Receipt, cost int64) Receipt {
 	m = b.fit(m)
 	m.Used = b.add(m.Used, b.price(cost))

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// An Op is what is done to the State of a rule.
+// An Op is a change of the State of a rule.
 type Op uint8
 
 const (
 	// Spend takes Cost if all charges of the call fit. It is the zero Op.
 	Spend Op = iota
-	// Peek says what Spend would say and takes nothing. A Peek that does not fit
+	// Peek gives the answer of a Spend and takes nothing. A Peek that does not fit
 	// denies the decision like a Spend.
 	Peek
 	// Reset forgets the State. The Verdict is that of an untouched key, and says whether
@@ -33,7 +33,7 @@ const (
 // [Store.Adjust].
 func (op Op) Asks() bool { return op <= Peek }
 
-// A Charge is one rule of one key, and what to do to it.
+// A Charge is one rule of one key, and an Op with its arguments.
 type Charge struct {
 	Key  string // any bytes
 	Rule *Compiled
@@ -71,7 +71,7 @@ func (c *Charge) Patience() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// Read returns what s means for c at now. It changes nothing.
+// Read returns the meaning of s for c at now. It changes nothing.
 func (c *Charge) Read(s State, now int64) (r Reading) {
 	c.Rule.read(&r, s, now, c.Asked())
 	return r

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Definition is what a rule is made of.
+// A Definition describes a rule.
 type Definition struct {
 	Name      string // 1 to 64 characters of printable ASCII: the namespace of its states on a Store
 	Algorithm Algorithm
 
 	Events int           // so many, 1 to 2^48-1
 	Per    time.Duration // in so long: whole microseconds, up to 100 years
-	Burst  int           // what a bucket holds; zero means Events, as windows and logs have it
+	Burst  int           // the capacity of a bucket; zero means Events, as windows and logs have it
 
 	SubWindows int     // of a SlidingWindow, 1 to MaxSubWindows; else zero
 	Soft       float64 // percent that is let through beyond the limit, 0 to 1000
@@ -35,7 +35,7 @@ const (
 	maxName = 64
 	// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
 	maxPercent = 1000
-	// maxCount bounds events and bursts. It is what six bytes hold, and sums of two
+	// maxCount bounds events and bursts. Six bytes hold smaller numbers, and sums of two
 	// of them are far below 2^53.
 	maxCount = 1 << 48
 )
@@ -71,8 +71,7 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for a rule whose buckets hold what refills in the time in which
-// those of base fill up, and less than one event more than Burst says. So a state that one
+// CompileLike is Compile for a rule whose buckets fill up in the same time as those of base, and less than one event more than Burst says. So a state that one
 // of the two wrote is never cut short by the other: a caller that can make the limit change
 // would get something for nothing every time. (Above a million events a second it gets less
 // than a microsecond's refill.) The rest of a token that does not fit stays unused. base has
@@ -107,7 +106,7 @@ func (d Definition) Divide(n int) Definition {
 	return part
 }
 
-// divide returns what Divide returns, and that compiled; nil if it is d itself.
+// divide returns the result of Divide, and that compiled; nil if it is d itself.
 func (d Definition) divide(n int) (Definition, *Compiled) {
 	if n < 2 {
 		return d, nil

@@ -36,8 +36,8 @@ func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
-// debit counts n events, whether they fit or not. What is beyond the limit makes no
-// difference but to an Undo, which has to find it.
+// debit counts n events, whether they fit or not. Events beyond the limit make no
+// difference except to an Undo, which has to find them.
 func (w *window) debit(_ State, r Reading, now, n int64) State {
 	return w.at(r.Count+settled(r.Count, n), now)
 }

@@ -60,7 +60,7 @@ func (l *log) cutoff(h *history, now int64) int64 {
 	return max(now, h.newest()-(l.grain-1)) - l.period
 }
 
-// trim forgets what has left the window, and moves what is after now to now.
+// trim forgets the events that have left the window, and moves those from after now to now.
 func (l *log) trim(h *history, now int64) {
 	if h.empty() {
 		return
@@ -85,8 +85,8 @@ func (l *log) spend(s State, now, cost int64) State {
 	return h.state(s)
 }
 
-// debit records n events at now, whether they fit or not. What is beyond the limit
-// makes no difference but to an Undo, which has to find it.
+// debit records n events at now, whether they fit or not. Events beyond the limit
+// make no difference except to an Undo, which has to find them.
 func (l *log) debit(s State, r Reading, now, n int64) State {
 	if n = settled(r.Count, n); n > 0 {
 		return l.spend(s, now, n)
