@@ -166,6 +166,18 @@ func TestReservation_Settle_MergedAsks(t *testing.T) {
 	}
 }
 
+// A shadow rule that an event did not fit is not charged later.
+func TestReservation_Settle_DeniedShadow(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("log", core.PerHour(10)), core.SlidingLog("shadow", core.PerHour(2)).Shadow())
+	r := testkit.Reserve(t, l, "k", 3)
+	for _, cost := range []int{4, 1, 0} {
+		testkit.Must(t, r.Settle(t.Context(), cost))
+		if got := testkit.Used(t, l, "k"); got[0] != cost || got[1] != 0 {
+			t.Errorf("settled at %d: got %v in use, expected %d and 0", cost, got, cost)
+		}
+	}
+}
+
 // TestReservation_Extend_Invalid: nothing is asked, and the reservation stays as it was.
 func TestReservation_Extend_Invalid(t *testing.T) {
 	var store storetest.Fake
