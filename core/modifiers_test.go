@@ -48,7 +48,7 @@ func TestRule_SoftAndElastic_Capacity(t *testing.T) {
 	}{
 		{log(5).Soft(10), 5}, {log(10).Soft(10), 11}, {log(19).Soft(10), 20}, {log(1000).Soft(0.1), 1001},
 		{log(3).Soft(100), 6}, {log(1).Soft(1000), 11},
-		{log(100).Elastic(idle, 1.15), 115}, // 114.99999999999999 as a float
+		{log(100).Elastic(idle, 1.15), 115},   // 114.99999999999999 as a float
 		{elastic, 30}, {elastic.Soft(50), 45}, // a copy that is modified has steps of its own
 	} {
 		l, admitted := testkit.Limiter(t, memstore.New(), c.rule), 0
