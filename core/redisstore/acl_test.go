@@ -67,9 +67,7 @@ func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password
 func denied(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
 	entries, err := server.Client().ACLLog(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	commands := make(map[string]bool)
 	for _, e := range entries {
 		commands[e.Object] = true
@@ -81,15 +79,10 @@ func denied(t *testing.T, server *redistest.Server) []string {
 // except those that the tests send themselves and those of opening a connection.
 func called(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
-	stats, err := server.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=([1-9]\d*)`).FindAllStringSubmatch(stats, -1) {
-		switch name := m[1]; {
-		case name == "hello", name == "info", strings.HasPrefix(name, "client|"), strings.HasPrefix(name, "config|"), strings.HasPrefix(name, "acl|"):
-		default:
+	for name, n := range commandCalls(t, server.Client()) {
+		family, _, _ := strings.Cut(name, "|")
+		if n > 0 && !slices.Contains([]string{"hello", "info", "client", "config", "acl"}, family) {
 			names = append(names, "+"+name)
 		}
 	}
@@ -109,7 +102,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
 	// The suite has a clock of its own.
-	testkit.Admit(t, testkit.Limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
+	testkit.Admit(t, testkit.Limiter(t, newStore(rdb), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // the tests call it, too
 	slices.Sort(got)
 	slices.Sort(all)
@@ -167,8 +160,8 @@ func TestACL_MissingCommand(t *testing.T) {
 		t.Run(missing[1:], func(t *testing.T) {
 			setUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
 			own, failures := prefix(), 0
-			faulty := redisstore.New(server.Client(asLimiter), own, redisstore.Timeout(patience))
-			mended := redisstore.New(operator, own, redisstore.Timeout(patience))
+			faulty := newStore(server.Client(asLimiter), own)
+			mended := newStore(operator, own)
 			for _, a := range testkit.Algorithms {
 				rule := a.Rule(a.Name, core.Per(limit, century))
 				l, after := testkit.Limiter(t, faulty, rule), testkit.Limiter(t, mended, rule)
@@ -260,7 +253,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 				var log lockedBuffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })
-				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
+				s := newStore(rdb, mode.opts...)
 				rule := core.TokenBucket("mallory's rule", core.PerDay(1000))
 				l := testkit.Limiter(t, s, rule)
 				for range 5 {

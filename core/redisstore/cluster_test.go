@@ -166,7 +166,7 @@ func TestClusterOtherClients(t *testing.T) {
 	server := redistest.Shared(t)
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
+	s := newStore(rdb)
 	l := testkit.Limiter(t, s, dailyRules()...)
 	if d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -35,18 +34,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// infoCalls is how often INFO has been called before.
-func infoCalls(t *testing.T, rdb *redis.Client) int {
-	t.Helper()
-	stats, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(stats, "cmdstat_info:calls=")
-	count, _, _ := strings.Cut(rest, ",")
-	n, _ := strconv.Atoi(count)
-	return n
-}
+// infoCalls returns how often INFO had been called before.
+func infoCalls(t *testing.T, rdb *redis.Client) int { return commandCalls(t, rdb)["info"] }
 
 // othersCalledInfo waits until INFO was called by somebody else after infoCalls
 // has returned before.

@@ -117,7 +117,7 @@ func TestKeysApart(t *testing.T) {
 	own := prefix()
 	secret, another := []byte("a secret of sixteen or more"), []byte("a secret of sixteen or less")
 	store := func(opts ...redisstore.Option) *redisstore.Store {
-		return redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, opts...)...)
+		return newStore(rdb, append([]redisstore.Option{own}, opts...)...)
 	}
 	rules := dailyRules()
 	plain := store()
@@ -159,13 +159,6 @@ func TestKeysOptionsPanic(t *testing.T) {
 		"redisstore: Timeout":   func() { redisstore.Timeout(0) },
 		"redisstore: New":       func() { redisstore.New(nil) },
 	} {
-		func() {
-			defer func() {
-				if p, _ := recover().(string); !strings.HasPrefix(p, strings.TrimRight(name, ": ")+": ") {
-					t.Errorf("%s panics with %q", name, p)
-				}
-			}()
-			option()
-		}()
+		panics(t, strings.TrimRight(name, ": ")+": ", option)
 	}
 }

@@ -1,42 +1,23 @@
 package redisstore_test
 
 import (
-	"fmt"
+	"flag"
+	"runtime"
 	"strconv"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
-
-// patience is longer than any hiccup of a busy machine.
-const patience = 20 * time.Second
-
-var prefixes atomic.Int64
-
-// prefix gives every test its own keys on a shared server.
-func prefix() redisstore.Option {
-	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
-}
-
-// harness is a Store on rdb with a clock of its own.
-func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
-	var clock storetest.Clock
-	opts = append([]redisstore.Option{prefix(), redisstore.Timeout(patience), redisstore.Clock(func() string {
-		return strconv.FormatInt(clock.Micros(), 10)
-	})}, opts...)
-	h := clock.Harness(redisstore.New(rdb, opts...))
-	// The sorted set of a log keeps events that left a shorter period, and the hash of a
-	// sliding window has counts instead of times.
-	h.FixedPeriods = true
-	return h
+// TestMain runs more tests at a time than the machine has processors, because most of them
+// wait: for servers, for a Cluster, or for deadlines.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+	}
+	redistest.Main(m)
 }
 
 // The suite on a Pipelined store is in TestACL_DocumentedUser.

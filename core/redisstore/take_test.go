@@ -1,13 +1,14 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -30,31 +31,19 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 		} {
 			t.Run(mode.name+"/"+rules[0].Name(), func(t *testing.T) {
 				rdb := server.Client()
-				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
+				s := newStore(rdb, mode.opts...)
 				l := testkit.Limiter(t, s, rules...)
-				var made, admitted atomic.Int64
-				var wg sync.WaitGroup
-				for range goroutines {
-					wg.Go(func() {
-						for range calls {
-							if made.Add(1)%25 == 1 {
-								if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
-									t.Error(err)
-								}
-							}
-							d, err := l.Allow(t.Context(), "k")
-							if err != nil {
-								t.Error(err)
-							}
-							if d.Allowed {
-								admitted.Add(1)
-							}
+				var made atomic.Int64
+				admitted := hammer(t, goroutines, calls, func(int) (core.Decision, error) {
+					if made.Add(1)%25 == 1 {
+						if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+							return core.Decision{}, err
 						}
-					})
-				}
-				wg.Wait()
-				if n := admitted.Load(); n != limit {
-					t.Errorf("%d of %d were admitted, want %d", n, goroutines*calls, limit)
+					}
+					return l.Allow(t.Context(), "k")
+				})
+				if admitted != limit {
+					t.Errorf("%d of %d were admitted, want %d", admitted, goroutines*calls, limit)
 				}
 				for i, n := range testkit.Used(t, l, "k") {
 					if n != limit {
@@ -75,7 +64,7 @@ func TestStore_Take_serverRestart(t *testing.T) {
 	server := redistest.NewServer(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			s := redisstore.New(server.Client(), append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
+			s := newStore(server.Client(), mode.opts...)
 			l := testkit.Limiter(t, s, dailyRules()...)
 			testkit.Admit(t, l, "k", 700)
 			testkit.Must(t, server.Stop())
@@ -102,7 +91,7 @@ func TestStore_Take_maxCharges(t *testing.T) {
 	}
 	for name, algorithm := range choices {
 		t.Run(name, func(t *testing.T) {
-			s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
+			s := newStore(rdb)
 			var rules []core.Rule
 			for i := range redisstore.MaxCharges + 1 {
 				rules = append(rules, testkit.Algorithms[algorithm(i)].Rule(fmt.Sprint("rule ", i), core.Per(10+i, century)))
@@ -131,4 +120,63 @@ func TestStore_Take_maxCharges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Four clients, as four processes have them, ask for one key under four rules with 64
+// goroutines: the smallest limit is admitted, and every rule has used just that.
+func TestStore_Take_manyClients(t *testing.T) {
+	t.Parallel()
+	const goroutines, calls = 64, 20
+	rules := []core.Rule{
+		core.TokenBucket("bucket", core.Per(900, century)),
+		core.SlidingLog("log", core.Per(700, century)),
+		core.SlidingWindow("counter", core.Per(800, century)),
+		core.FixedWindow("window", core.Per(1000, century)),
+	}
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	for name, client := range map[string]func() redis.UniversalClient{
+		"single":  func() redis.UniversalClient { return server.Client() },
+		"cluster": func() redis.UniversalClient { return cluster.Client() },
+	} {
+		for _, mode := range modes {
+			t.Run(name+"/"+mode.name, func(t *testing.T) {
+				namespace := prefix()
+				var limiters []*core.Limiter
+				for range 4 {
+					limiters = append(limiters, testkit.Limiter(t, newStore(client(), append(mode.opts, namespace)...), rules...))
+				}
+				admitted := hammer(t, goroutines, calls, func(g int) (core.Decision, error) {
+					return limiters[g%len(limiters)].Allow(t.Context(), "k")
+				})
+				if admitted != 700 {
+					t.Errorf("%d of %d were admitted, want 700", admitted, goroutines*calls)
+				}
+				if got := fmt.Sprint(testkit.Used(t, limiters[0], "k")); got != "[700 700 700 700]" {
+					t.Errorf("used are %s", got)
+				}
+			})
+		}
+	}
+}
+
+// hammer makes calls from goroutines and returns how many events were admitted.
+func hammer(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
+	t.Helper()
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for range calls {
+				d, err := call(g)
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return admitted.Load()
 }
