@@ -26,9 +26,7 @@ import (
 func documentedCommands(t *testing.T) (all, cluster []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "store.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, section, _ := strings.Cut(file.Doc.Text(), "# Permissions")
 	section, _, _ = strings.Cut(section, "\n#")
 	command := regexp.MustCompile(`\+[a-z|]+`)

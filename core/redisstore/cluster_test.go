@@ -149,9 +149,7 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	t.Helper()
 	d, err := l.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []core.State
 	for _, st := range d.States() {
 		st.Rule = core.Rule{}

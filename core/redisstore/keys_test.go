@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
@@ -27,18 +25,6 @@ var (
 	longestPrefix = strings.Repeat("p", 32)
 	longestName   = strings.Repeat("n", 64)
 )
-
-// everyKey are all keys of the server.
-func everyKey(t *testing.T, rdb *redis.Client) []string {
-	t.Helper()
-	var keys []string
-	all := rdb.Scan(t.Context(), 0, "*", 1000).Iterator()
-	for all.Next(t.Context()) {
-		keys = append(keys, all.Val())
-	}
-	testkit.Must(t, all.Err())
-	return keys
-}
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
@@ -61,9 +47,7 @@ func TestKeys(t *testing.T) {
 				key := s.Key(identity, rules[i])
 				want = append(want, key)
 				got, err := slots.ClusterKeySlot(t.Context(), key).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if slot >= 0 && got != slot {
 					t.Errorf("rules of %.20q have the slots %d and %d", identity, slot, got)
 				}
@@ -71,11 +55,12 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	keys := everyKey(t, rdb)
+	keys := keysOf(t, rdb, "")
 	if len(keys) < 3*len(hostile) {
 		t.Fatalf("only %d keys", len(keys))
 	}
 	for _, key := range keys {
+		expiryOf(t, rdb, key)
 		if !slices.Contains(want, key) {
 			t.Errorf("nobody has asked for %q", key)
 		}
@@ -92,21 +77,6 @@ func TestKeys(t *testing.T) {
 	slices.Sort(want)
 	if len(slices.Compact(want)) != 3*4*len(hostile) {
 		t.Error("two identities share a key")
-	}
-	noneWithout(t, rdb, keys)
-}
-
-// noneWithout checks that every key has a TTL.
-func noneWithout(t *testing.T, rdb *redis.Client, keys []string) {
-	t.Helper()
-	for _, key := range keys {
-		ttl, err := rdb.PTTL(t.Context(), key).Result()
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case ttl == -1: // of one that has gone meanwhile it is -2
-			t.Errorf("%q has no TTL", key)
-		}
 	}
 }
 

@@ -21,10 +21,7 @@ const impatience = 50 * time.Millisecond
 func eachLoss(t *testing.T, f func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option)) {
 	for _, mode := range modes {
 		for name, closeAfter := range map[string]time.Duration{"timeout": 0, "closed": time.Millisecond} {
-			t.Run(mode.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				f(t, closeAfter, mode.opts)
-			})
+			t.Run(mode.name+"/"+name, func(t *testing.T) { f(t, closeAfter, mode.opts) })
 		}
 	}
 }

@@ -22,9 +22,7 @@ type pipelining interface {
 func pipelineOf(t *testing.T, rdb pipelining, options *redis.AutoPipelineOptions) *redis.AutoPipeliner {
 	t.Helper()
 	auto, err := rdb.AsyncAutoPipelineWithOptions(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return auto
 }
 

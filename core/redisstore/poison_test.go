@@ -215,9 +215,7 @@ func damage(t *testing.T, rng *rand.Rand, rdb *redis.Client, key string) {
 	default:
 		t.Fatalf("a key of type %s", kind)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // damaged is a text with something wrong.
