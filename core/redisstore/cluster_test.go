@@ -189,7 +189,7 @@ func TestClusterOtherClients(t *testing.T) {
 func TestCluster_migration(t *testing.T) {
 	t.Parallel()
 	const rounds = 6
-	cluster := redistest.NewCluster(t)
+	cluster := steadyCluster(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			s := newStore(cluster.Client(), mode.opts...)
@@ -212,7 +212,7 @@ func TestCluster_migration(t *testing.T) {
 func TestCluster_reshard(t *testing.T) {
 	t.Parallel()
 	const slots = 1000
-	cluster := redistest.NewCluster(t)
+	cluster := steadyCluster(t)
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			l := testkit.Limiter(t, newStore(cluster.Client(), mode.opts...), largeRules()...)

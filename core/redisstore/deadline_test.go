@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,29 +24,18 @@ const (
 	margin = 2 * time.Second       // and how much a busy machine may add; below every timeout of go-redis
 )
 
-// A client is one way for a user to have set up go-redis.
-type client struct {
-	name string
-	rdb  redis.UniversalClient
-}
-
-// clients connect to a server, or to a Cluster, at addrs in every set-up that
-// changes what go-redis thinks of deadlines.
-func clients(t *testing.T, server string, cluster []string) []client {
-	var all []client
+// clients connect to a server, or to a Cluster, at addrs in every set-up that changes the way in
+// which go-redis treats deadlines.
+func clients(t *testing.T, server string, cluster []string) map[string]redis.UniversalClient {
+	all := make(map[string]redis.UniversalClient)
 	for _, enabled := range []bool{false, true} {
-		all = append(all, client{
-			fmt.Sprintf("client/enabled %t", enabled),
-			redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: enabled}),
-		}, client{
-			fmt.Sprintf("cluster/enabled %t", enabled),
-			redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: enabled}),
-		})
+		all[fmt.Sprint("client/enabled ", enabled)] = redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: enabled})
+		all[fmt.Sprint("cluster/enabled ", enabled)] = redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: enabled})
 	}
 	t.Cleanup(func() { // at once: a client may wait for what is under way
 		var wg sync.WaitGroup
-		for _, c := range all {
-			wg.Go(func() { _ = c.rdb.Close() })
+		for _, rdb := range all {
+			wg.Go(func() { _ = rdb.Close() })
 		}
 		wg.Wait()
 	})
@@ -99,10 +87,10 @@ func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redissto
 	t.Run("silent", func(silent *testing.T) {
 		addr := silentServer(silent)
 		for _, mode := range modes {
-			for _, c := range clients(t, addr, []string{addr}) {
-				silent.Run(mode.name+"/"+c.name, func(t *testing.T) {
+			for name, rdb := range clients(t, addr, []string{addr}) {
+				silent.Run(mode.name+"/"+name, func(t *testing.T) {
 					t.Parallel()
-					f(t, c.rdb, slices.Clone(mode.opts))
+					f(t, rdb, mode.opts)
 				})
 			}
 		}
@@ -113,7 +101,7 @@ func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redissto
 // work again afterwards: nobody has closed them.
 func TestStore_Take_frozenServer(t *testing.T) {
 	t.Parallel()
-	server, cluster := redistest.NewServer(t), redistest.NewCluster(t)
+	server, cluster := redistest.NewServer(t), steadyCluster(t)
 	nodes := append([]*redistest.Server{server}, cluster.Nodes...)
 	type user struct {
 		name  string
@@ -122,10 +110,10 @@ func TestStore_Take_frozenServer(t *testing.T) {
 	}
 	var users []user
 	for _, mode := range modes {
-		for _, c := range clients(t, server.Addr, cluster.Addrs()) {
+		for name, rdb := range clients(t, server.Addr, cluster.Addrs()) {
 			own := prefix()
-			testkit.Admit(t, testkit.Limiter(t, newStore(c.rdb, own), dailyRules()...), "k", 1)
-			users = append(users, user{mode.name + "/" + c.name, c.rdb, newStore(c.rdb, append(mode.opts, own, redisstore.Timeout(short))...)})
+			testkit.Admit(t, testkit.Limiter(t, newStore(rdb, own), dailyRules()...), "k", 1)
+			users = append(users, user{mode.name + "/" + name, rdb, newStore(rdb, append(mode.opts, own, redisstore.Timeout(short))...)})
 		}
 	}
 	for _, node := range nodes {
@@ -346,7 +334,9 @@ func TestStore_Take_goroutines(t *testing.T) {
 					testkit.Must(t, server.Resume())
 				}
 				eventually(t, func() error {
-					if n := runtime.NumGoroutine(); n > before+size { // go-redis may keep some of its own
+					// go-redis may keep connections, with four goroutines each at the end that the
+					// test serves, and some goroutines of its own; the calls were a thousand.
+					if n := runtime.NumGoroutine(); n > before+5*size {
 						return fmt.Errorf("%d goroutines, before there were %d", n, before)
 					}
 					return nil

@@ -212,6 +212,11 @@ func (o *load) check(t testing.TB, before int64) (failed int64) {
 	return failed
 }
 
+// steadyCluster starts a Cluster that does not take a pause of a busy machine for an outage.
+func steadyCluster(t testing.TB) *redistest.Cluster {
+	return redistest.NewCluster(t, "--cluster-node-timeout", "15000")
+}
+
 // through dials the proxy of an address that has one.
 func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
