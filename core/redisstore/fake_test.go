@@ -1,58 +1,32 @@
-package redisstore_test
+package redisstore
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
-	"sync"
-	"testing"
 )
 
-// fake starts a server that answers every script call with what reply returns,
-// raw, and everything else as much as go-redis needs. It returns its address and
-// ends with the test. reply is called by many goroutines.
-func fake(t testing.TB, reply func(args []string) string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// FakeDialer returns a dialer of go-redis whose connections have a server at the other end
+// that answers every script call with the raw text that reply returns, and everything else as
+// much as go-redis needs. reply is called by many goroutines.
+func FakeDialer(reply func(args []string) string) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer func() { _ = server.Close() }()
+			converse(server, reply)
+		}()
+		return client, nil
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return // the test is over
-			}
-			mu.Lock()
-			open = append(open, conn)
-			mu.Unlock()
-			wg.Go(func() {
-				defer func() { _ = conn.Close() }()
-				converse(conn, reply)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		mu.Lock()
-		defer mu.Unlock()
-		for _, conn := range open {
-			_ = conn.Close()
-		}
-	})
-	t.Cleanup(func() { go wg.Wait() })
-	return l.Addr().String()
 }
 
 // converse answers commands until the connection ends.
 func converse(conn net.Conn, reply func(args []string) string) {
-	in := bufio.NewReader(conn)
+	in := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		args, err := readCommand(in)
 		if err != nil {

@@ -3,19 +3,60 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // century is a period that does not end during a test, not even one of windows
 // that are counted from 1970 on.
 const century = 100 * 365 * 24 * time.Hour
+
+// patience is longer than any pause of a busy machine.
+const patience = time.Minute
+
+var prefixes atomic.Int64
+
+// prefix gives every test its own keys on a shared server.
+func prefix() redisstore.Option {
+	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
+}
+
+// newStore returns a Store with keys of its own and a deadline that no call reaches. opts take
+// precedence.
+func newStore(rdb redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
+	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, opts...)...)
+}
+
+// dailyRules have a limit of 1000 events, of which none is refilled during a test.
+func dailyRules() []core.Rule {
+	return []core.Rule{core.TokenBucket("bucket", core.Per(1000, century)), core.SlidingLog("log", core.PerDay(1000))}
+}
+
+// harness is a Store on rdb with a clock of its own.
+func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
+	var clock storetest.Clock
+	now := redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
+	h := clock.Harness(newStore(rdb, append(opts, now)...))
+	// The sorted set of a log keeps events that left a shorter period, and the hash of a
+	// sliding window has counts instead of times.
+	h.FixedPeriods = true
+	return h
+}
 
 // modes are the ways in which a Store sends its commands.
 var modes = []struct {
@@ -87,6 +128,93 @@ func silentServer(t testing.TB) string {
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
 	proxy.Drop()
 	return proxy.Addr
+}
+
+// panics fails the test unless f panics with a text that begins with prefix.
+func panics(t testing.TB, prefix string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if text, _ := recover().(string); !strings.HasPrefix(text, prefix) {
+			t.Errorf("the panic is %q, want a text that begins with %q", text, prefix)
+		}
+	}()
+	f()
+}
+
+// A load makes decisions from several goroutines, each about one of its keys at random, and
+// counts them.
+type load struct {
+	limiter  *core.Limiter
+	keys     []string
+	counts   []struct{ admitted, failed atomic.Int64 } // by key
+	calls    atomic.Int64
+	failures sync.Map // the texts of errors
+	stop     func()
+}
+
+// startLoad starts a load whose decisions are admitted, or fail with core.ErrUnavailable.
+func startLoad(t testing.TB, goroutines int, l *core.Limiter, keys ...string) *load {
+	o := &load{limiter: l, keys: keys, counts: make([]struct{ admitted, failed atomic.Int64 }, len(keys))}
+	o.stop = underLoad(t, goroutines, func() {
+		o.calls.Add(1)
+		i := rand.IntN(len(keys))
+		switch d, err := l.Allow(t.Context(), keys[i]); {
+		case errors.Is(err, core.ErrUnavailable):
+			o.failures.Store(err.Error(), true)
+			o.counts[i].failed.Add(1)
+		case err != nil || !d.Allowed:
+			t.Errorf("the decision is %+v, %v, want an admitted one", d, err)
+		default:
+			o.counts[i].admitted.Add(1)
+		}
+	})
+	return o
+}
+
+// admit waits until n more decisions were admitted.
+func (o *load) admit(t testing.TB, n int64) {
+	t.Helper()
+	admitted := func() (sum int64) {
+		for i := range o.counts {
+			sum += o.counts[i].admitted.Load()
+		}
+		return sum
+	}
+	before := admitted()
+	eventually(t, func() error {
+		if got := admitted() - before; got < n {
+			return fmt.Errorf("%d decisions were admitted, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// check stops the load and returns how many decisions have failed. Each key must have used
+// before, and one for each admitted decision; a decision that failed may have been charged.
+func (o *load) check(t testing.TB, before int64) (failed int64) {
+	t.Helper()
+	o.stop()
+	for i, key := range o.keys {
+		n, lost := before+o.counts[i].admitted.Load(), o.counts[i].failed.Load()
+		failed += lost
+		for rule, got := range testkit.Used(t, o.limiter, key) {
+			if int64(got) < n || int64(got) > n+lost {
+				t.Errorf("rule %d has used %d of %s, want %d, or up to %d more that failed", rule, got, key, n, lost)
+			}
+		}
+	}
+	t.Logf("%d of %d decisions failed (%.4f %%)", failed, o.calls.Load(), 100*float64(failed)/float64(o.calls.Load()))
+	o.failures.Range(func(text, _ any) bool {
+		t.Logf("an error of a decision: %s", text)
+		return true
+	})
+	return failed
+}
+
+// steadyCluster starts a Cluster that does not take a pause of a busy machine for an outage.
+func steadyCluster(t testing.TB) *redistest.Cluster {
+	return redistest.NewCluster(t, "--cluster-node-timeout", "15000")
 }
 
 // through dials the proxy of an address that has one.

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,61 +20,36 @@ import (
 func weight(t *testing.T, rdb *redis.Client, key string) int64 {
 	t.Helper()
 	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 
-func TestMemoryBucket(t *testing.T) {
+// A bucket and a window take as much memory for any limit. That of a sliding window counter
+// grows with the number of its sub-windows.
+func TestMemory_limits(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	const name = "requests per second" // as long as names are
-	for i, limit := range []core.Limit{
-		core.PerSecond(10), core.PerHour(500), core.PerSecond(30_000), core.Per(999_983, 365*24*time.Hour),
-	} {
-		s := redisstore.New(rdb, prefix(), redisstore.Timeout(patience))
-		rule := core.TokenBucket(name, limit)
-		if limit.Per == time.Second { // slow enough to be looked at
-			limit = limit.WithBurst(limit.Events * 100)
-			rule = core.TokenBucket(name, limit)
-		}
-		l := testkit.Limiter(t, s, rule)
-		identity := fmt.Sprint(i)
-		for range 3 {
-			testkit.Admit(t, l, identity, limit.Events)
-			if limit.Burst == 0 {
-				break
-			}
-		}
-		n := weight(t, rdb, s.Key(identity, rule))
-		t.Logf("token bucket %v: %d bytes", limit, n)
-		if n > 120 {
-			t.Errorf("a bucket of %v takes %d bytes, want at most 120", limit, n)
-		}
-	}
-}
-
-// A sliding window counter grows with the number of its sub-windows, not with
-// its limit.
-func TestMemoryWindows(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
-		rule core.Rule
-		most int64
+		rule  core.Rule
+		calls int // for four times the limit in all
+		most  int64
 	}{
-		{core.FixedWindow("requests per hour", core.PerHour(500)), 120},
-		{core.FixedWindow("requests per hour", core.PerHour(1_000_000_000)), 120},
-		{core.SlidingWindow("requests per hour", core.PerHour(500)), 600},
-		{core.SlidingWindow("requests per hour", core.PerHour(1_000_000)), 600},
-		{core.SlidingWindow("requests per hour", core.PerHour(1_000_000_000)), 760},
+		{core.TokenBucket(name, core.PerSecond(10).WithBurst(1000)), 4, 120},
+		{core.TokenBucket(name, core.PerHour(500)), 4, 120},
+		{core.TokenBucket(name, core.PerSecond(30_000).WithBurst(3_000_000)), 4, 120},
+		{core.TokenBucket(name, core.Per(999_983, 365*24*time.Hour)), 4, 120},
+		{core.FixedWindow(name, core.PerHour(500)), 1000, 120},
+		{core.FixedWindow(name, core.PerHour(1_000_000_000)), 1000, 120},
+		{core.SlidingWindow(name, core.PerHour(500)), 1000, 600},
+		{core.SlidingWindow(name, core.PerHour(1_000_000)), 1000, 600},
+		{core.SlidingWindow(name, core.PerHour(1_000_000_000)), 1000, 760},
 	} {
 		t.Run(c.rule.String(), func(t *testing.T) {
 			v := newVictim(t, rdb, c.rule)
-			for range 1000 { // several hours
-				testkit.Ask(t, v.Limiter, "k", c.rule.Capacity()/250)
-				v.advance(15 * time.Second)
+			for range c.calls {
+				testkit.Ask(t, v.Limiter, "k", 4*c.rule.Capacity()/c.calls)
+				v.advance(c.rule.Limit().Per / 240)
 			}
 			n := weight(t, rdb, v.key)
 			t.Logf("%v: %d bytes", &c.rule, n)
@@ -86,7 +60,7 @@ func TestMemoryWindows(t *testing.T) {
 	}
 }
 
-func TestMemoryLog(t *testing.T) {
+func TestMemory_log(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	for _, c := range []struct {
@@ -126,59 +100,9 @@ func TestMemoryLog(t *testing.T) {
 	}
 }
 
-// An hour in which more than three times as much is asked for as is admitted.
-func TestMemoryOfRequests(t *testing.T) {
-	t.Parallel()
-	const limit, rounds, callers = 20, 300, 17
-	rdb := redistest.NewServer(t).Client()
-	h := harness(rdb, redisstore.Pipelined())
-	s := h.Store.(*redisstore.Store)
-	rule := core.SlidingLog("log", core.PerMinute(limit))
-	l := testkit.Limiter(t, s, rule)
-	key := s.Key("k", rule)
-	admitted := 0
-	for range rounds {
-		admitted += together(t, l, callers)
-		h.Advance(time.Hour / rounds)
-	}
-	n, err := rdb.ZCard(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d of %d were admitted in an hour; %d members, %d bytes", admitted, rounds*callers, n, weight(t, rdb, key))
-	if n > limit || testkit.Used(t, l, "k")[0] > limit {
-		t.Errorf("%d members with %d events, the limit is %d", n, testkit.Used(t, l, "k")[0], limit)
-	}
-	if want := 60 * limit; admitted != want {
-		t.Errorf("%d were admitted, want %d", admitted, want)
-	}
-}
-
-// together makes calls at the same time, and says how many were admitted.
-func together(t *testing.T, l *core.Limiter, calls int) (admitted int) {
-	t.Helper()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	for range calls {
-		wg.Go(func() {
-			d, err := l.Allow(t.Context(), "k")
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
-			if d.Allowed {
-				admitted++
-			}
-		})
-	}
-	wg.Wait()
-	return admitted
-}
-
 // A log that is used for long holds no more than what is in its window: neither
 // small events, nor large ones, nor both in turn pile up.
-func TestMemoryOverTime(t *testing.T) {
+func TestMemory_logOverTime(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	for _, costs := range [][]int{{1}, {20}, {1, 20}, {8, 9, 1}} {

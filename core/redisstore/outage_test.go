@@ -1,11 +1,15 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/testkit"
@@ -13,16 +17,190 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// One master dies: its keys cannot be decided, the keys of others can, and what
-// a decision over both took from a living one comes back.
-func TestClusterNodeDies(t *testing.T) {
+// clientKinds are clients of one address, as that of a server and as that of the only node of a
+// Cluster that is known.
+func clientKinds(t *testing.T, addr string) map[string]redis.UniversalClient {
+	single := redis.NewClient(&redis.Options{Addr: addr})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"only": addr}})
+	t.Cleanup(func() {
+		_, _, _ = single.Close(), cluster.Close(), ring.Close()
+	})
+	return map[string]redis.UniversalClient{"client": single, "cluster": cluster, "ring": ring}
+}
+
+// discreet fails the test if an error shows whose decision it was.
+func discreet(t *testing.T, err error, secrets ...string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if strings.Contains(fmt.Sprintf("%v %+v %q", err, err, err), secret) {
+			t.Errorf("the error %q shows %q", err, secret)
+		}
+	}
+}
+
+// A Store can be made while Redis is absent, and uses Redis as soon as it comes.
+func TestStore_Take_absentServer(t *testing.T) {
+	t.Parallel()
+	const timeout = 200 * time.Millisecond
+	server := redistest.NewServer(t)
+	testkit.Must(t, server.Stop())
+	for _, mode := range modes {
+		for name, rdb := range clientKinds(t, server.Addr) {
+			if name == "ring" && mode.opts != nil {
+				continue // New refuses it
+			}
+			t.Run(mode.name+"/"+name, func(t *testing.T) {
+				s := newStore(rdb, append(mode.opts, redisstore.Timeout(timeout))...)
+				l, key := testkit.Limiter(t, s, dailyRules()...), s.Key("mallory", dailyRules()[0])
+				var wg sync.WaitGroup
+				for range 10 {
+					wg.Go(func() {
+						start := time.Now()
+						d, err := l.Allow(t.Context(), "mallory")
+						unavailable(t, d, err)
+						if took := time.Since(start); took > timeout+margin {
+							t.Errorf("a decision took %v, want at most %v", took, timeout)
+						}
+						discreet(t, err, "mallory", key, key[strings.Index(key, "{")+1:strings.Index(key, "}")])
+					})
+				}
+				wg.Wait()
+				if n := s.Stats().Unavailable; n != 10 {
+					t.Errorf("%d failures were counted, want 10", n)
+				}
+			})
+		}
+	}
+	l := testkit.Limiter(t, newStore(server.Client(), redisstore.Timeout(timeout)), dailyRules()...)
+	d, err := l.Allow(t.Context(), "k")
+	unavailable(t, d, err)
+	testkit.Must(t, server.Start())
+	eventually(t, func() error {
+		_, err := l.Allow(t.Context(), "k")
+		return err
+	})
+}
+
+// TestStore_Take_unusableClient has a name that does not resolve, a server that asks for a
+// password, and a client that its owner has closed.
+func TestStore_Take_unusableClient(t *testing.T) {
+	t.Parallel()
+	locked := redistest.NewServer(t, "--requirepass", "swordfish").Addr
+	for name, opts := range map[string]redis.Options{
+		"no such host": {Addr: "weir.invalid:6379"},
+		"no password":  {Addr: locked},
+		"bad password": {Addr: locked, Password: "guess"},
+		"closed":       {Addr: locked, Password: "swordfish"},
+	} {
+		for _, mode := range modes {
+			t.Run(name+"/"+mode.name, func(t *testing.T) {
+				rdb := redis.NewClient(&opts)
+				t.Cleanup(func() { _ = rdb.Close() })
+				l := testkit.Limiter(t, newStore(rdb, append(mode.opts, redisstore.Timeout(short))...), dailyRules()...)
+				if name == "closed" {
+					_ = rdb.Close()
+				}
+				d, err := l.Allow(t.Context(), "mallory")
+				unavailable(t, d, err)
+				discreet(t, err, "mallory", "swordfish", "guess")
+			})
+		}
+	}
+}
+
+// A server whose memory is full admits no event and forgets none.
+func TestStore_Take_noMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, "--maxmemory-policy", "noeviction")
+	rdb := server.Client()
+	for _, mode := range modes {
+		for _, a := range testkit.Algorithms {
+			t.Run(mode.name+"/"+a.Name, func(t *testing.T) {
+				s := newStore(rdb, mode.opts...)
+				l := testkit.Limiter(t, s, a.Rule("rule", core.PerDay(10)), a.Rule("other", core.PerDay(20)))
+				testkit.Admit(t, l, "spent", 10)
+				testkit.Admit(t, l, "half", 5)
+				limitMemory(t, rdb, "1mb")
+				for _, key := range []string{"half", "new"} {
+					d, err := l.Allow(t.Context(), key)
+					unavailable(t, d, err)
+					discreet(t, err, s.Key(key, l.Rules()[0]))
+				}
+				if d, err := l.Allow(t.Context(), "spent"); err == nil && d.Allowed {
+					t.Errorf("a spent key: %+v", d)
+				}
+				limitMemory(t, rdb, "0")
+				for key, want := range map[string]int{"spent": 10, "half": 5, "new": 0} {
+					if got := testkit.Used(t, l, key); got[0] != want || got[1] != want {
+						t.Errorf("%s has used %v, want %d", key, got, want)
+					}
+				}
+				testkit.Admit(t, l, "half", 5)
+			})
+		}
+	}
+}
+
+// limitMemory sets maxmemory, and waits until the server is full or has room.
+func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
+	t.Helper()
+	testkit.Must(t, rdb.ConfigSet(t.Context(), "maxmemory", limit).Err())
+	eventually(t, func() error {
+		err := rdb.Set(context.Background(), "filler"+limit, strings.Repeat("x", 1<<20), 0).Err()
+		if full := redis.IsOOMError(err); full == (limit == "0") || err != nil && !full {
+			return fmt.Errorf("with maxmemory %s: %w", limit, err)
+		}
+		return nil
+	})
+}
+
+// A server that is restarted reads its data for a while and answers LOADING meanwhile.
+// Decisions fail until then and are not charged; afterwards the states are those of before.
+func TestStore_Take_loadingServer(t *testing.T) {
+	t.Parallel()
+	const before, filler = 600, 2000
+	server := redistest.NewServer(t,
+		"--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024") // a second for the filler
+	rdb := server.Client()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			l := testkit.Limiter(t, newStore(server.Client(), append(mode.opts, redisstore.Timeout(2*short))...), largeRules()...)
+			testkit.Admit(t, l, "k", before)
+			pipe := rdb.Pipeline()
+			for i := range filler {
+				pipe.Set(t.Context(), fmt.Sprint("filler ", i), strings.Repeat("x", 1000), 0)
+			}
+			_, err := pipe.Exec(t.Context())
+			testkit.Must(t, err)
+			testkit.Must(t, rdb.Save(t.Context()).Err())
+			testkit.Must(t, server.Stop())
+			load := startLoad(t, 4, l, "k")
+			testkit.Must(t, server.Start())
+			load.admit(t, 100)
+			load.check(t, before)
+			loading := false
+			load.failures.Range(func(text, _ any) bool {
+				loading = loading || strings.Contains(text.(string), "LOADING")
+				return !loading
+			})
+			if !loading {
+				t.Error("no decision failed while the server was loading, so nothing was tested")
+			}
+		})
+	}
+}
+
+// One master dies: its keys cannot be decided, the keys of others can, and the charges of a
+// joint decision on living masters are undone.
+func TestCluster_deadMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	var outages []*outage
 	for _, mode := range modes {
 		rdb, own := cluster.Client(), prefix()
-		hasty := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(6 * short)}, mode.opts...)...)
-		patient := redisstore.New(rdb, append([]redisstore.Option{own, redisstore.Timeout(patience)}, mode.opts...)...)
+		hasty := newStore(rdb, append(mode.opts, own, redisstore.Timeout(6*short))...)
+		patient := newStore(rdb, append(mode.opts, own)...)
 		o := &outage{name: mode.name, hasty: testkit.Limiter(t, hasty, dailyRules()...), patient: testkit.Limiter(t, patient, dailyRules()...)}
 		o.lost = identityOn(t, cluster.Nodes[0], hasty, "lost")
 		o.living = []string{identityOn(t, cluster.Nodes[1], hasty, "living"), identityOn(t, cluster.Nodes[2], hasty, "other")}
@@ -56,30 +234,30 @@ type outage struct {
 	living         []string
 }
 
-// givesBack makes joint decisions. On a busy machine a living node may answer too
-// late too, and what it took then stays charged, as documented; not every time.
+// givesBack makes joint decisions until three were undone. On a busy machine a living node may
+// answer too late, too, and its charge then stays, as documented; not every time.
 func (o *outage) givesBack(t *testing.T) {
 	t.Helper()
-	const want, tries = 3, 4
-	exact := 0
-	for range tries {
+	undone, joint := 0, 0
+	eventually(t, func() error {
 		before := o.used(t)
 		d, err := o.hasty.Allow(t.Context(), o.lost)
 		unavailable(t, d, err)
 		d, err = core.AllowTogether(t.Context(), core.Ask{Limiter: o.hasty, Key: o.living[0], Cost: 10},
 			core.Ask{Limiter: o.hasty, Key: o.lost, Cost: 10}, core.Ask{Limiter: o.hasty, Key: o.living[1], Cost: 10})
 		unavailable(t, d, err)
-		for deadline := time.Now().Add(margin); time.Now().Before(deadline); { // giving back may outlast the call
+		joint++
+		for deadline := time.Now().Add(margin); time.Now().Before(deadline); { // the undo may outlast the call
 			if slices.Equal(before, o.used(t)) {
-				exact++
+				undone++
 				break
 			}
 		}
-		if exact == want {
-			return
+		if undone < 3 {
+			return fmt.Errorf("of %d joint decisions that failed %d were undone, want 3", joint, undone)
 		}
-	}
-	t.Errorf("of %d joint decisions that failed only %d gave everything back", tries, exact)
+		return nil
+	})
 }
 
 func (o *outage) used(t *testing.T) []int {
@@ -87,33 +265,33 @@ func (o *outage) used(t *testing.T) []int {
 	return append(testkit.Used(t, o.patient, o.living[0]), testkit.Used(t, o.patient, o.living[1])...)
 }
 
-// goesOn makes decisions on living nodes while those on the dead one fail.
+// goesOn makes decisions on living nodes while those on the dead one fail. A decision that had
+// to wait for the dead node would fail, too; a busy machine delays few of them so much.
 func (o *outage) goesOn(t *testing.T) {
 	t.Helper()
 	const calls = 200
-	var lost, failed atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 5 {
 				d, err := o.hasty.Allow(t.Context(), o.lost)
 				unavailable(t, d, err)
-				lost.Add(1)
 			}
 		})
 	}
 	for _, identity := range o.living {
 		wg.Go(func() {
+			failed := 0
 			for range calls {
 				if _, err := o.hasty.Allow(t.Context(), identity); err != nil {
-					failed.Add(1)
+					failed++
 					t.Logf("%s: %v", identity, err)
 				}
+			}
+			if failed > calls/10 {
+				t.Errorf("%d of %d decisions on a living node failed beside those on a dead one, want at most a tenth", failed, calls)
 			}
 		})
 	}
 	wg.Wait()
-	if failed.Load() > calls/100 {
-		t.Errorf("of %d decisions on living nodes %d failed beside %d on a dead one", 2*calls, failed.Load(), lost.Load())
-	}
 }

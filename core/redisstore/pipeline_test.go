@@ -3,13 +3,11 @@ package redisstore_test
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -24,9 +22,7 @@ type pipelining interface {
 func pipelineOf(t *testing.T, rdb pipelining, options *redis.AutoPipelineOptions) *redis.AutoPipeliner {
 	t.Helper()
 	auto, err := rdb.AsyncAutoPipelineWithOptions(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return auto
 }
 
@@ -41,7 +37,7 @@ func pipeliningClients(t *testing.T) map[string]func() pipelining {
 
 func TestPipelined_OnPipelineOfTheApplication(t *testing.T) {
 	t.Parallel()
-	const want = "give the limiter a client of its own"
+	const want = "the application uses the automatic pipeline of the client"
 	for name, client := range pipeliningClients(t) {
 		ours := func() redis.AutoPipelineOptions {
 			rdb := client()
@@ -69,13 +65,7 @@ func TestPipelined_OnPipelineOfTheApplication(t *testing.T) {
 				rdb, options := client(), ours
 				c.change(&options)
 				pipelineOf(t, rdb, &options)
-				defer func() {
-					if p, _ := recover().(string); !strings.HasPrefix(p, "redisstore: Pipelined: ") || !strings.Contains(p, want) {
-						t.Errorf("New panics with %q, want a text with %q", p, want)
-					}
-				}()
-				redisstore.New(rdb, redisstore.Pipelined())
-				t.Error("New accepted a pipeline with other options, want a panic")
+				panics(t, "redisstore: Pipelined: "+want, func() { redisstore.New(rdb, redisstore.Pipelined()) })
 			})
 		}
 	}
@@ -89,7 +79,7 @@ func TestPipelined_TwoStoresOnOneClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := client()
 			for range 2 {
-				s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
+				s := newStore(rdb, redisstore.Pipelined())
 				testkit.Admit(t, testkit.Limiter(t, s, dailyRules()...), "k", 1)
 			}
 			auto := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
@@ -106,32 +96,23 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 	for name, client := range pipeliningClients(t) {
 		t.Run(name, func(t *testing.T) {
 			rdb := client()
-			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
-			l := testkit.Limiter(t, s, core.TokenBucket("bucket", core.Per(1_000_000, century)))
-			var admitted atomic.Int64
-			stop := underLoad(t, 8, func() {
-				d, err := l.Allow(t.Context(), "k")
-				if err != nil || !d.Allowed {
-					t.Errorf("a decision is %+v, %v, want an admitted one", d, err)
-				}
-				admitted.Add(1)
-			})
+			l := testkit.Limiter(t, newStore(rdb, redisstore.Pipelined()), largeRules()...)
+			load := startLoad(t, 8, l, "k")
 			for range 20 {
-				before := admitted.Load()
-				eventually(t, func() error {
-					if admitted.Load() < before+100 {
-						return errors.New("there were fewer than 100 decisions since the last pipeline was closed")
-					}
-					return nil
-				})
+				load.admit(t, 100)
 				testkit.Must(t, pipelineOf(t, rdb, nil).Close())
 			}
-			stop()
-			if got := testkit.Used(t, l, "k"); int64(got[0]) != admitted.Load() {
-				t.Errorf("used are %d, want %d", got[0], admitted.Load())
+			if failed := load.check(t, 0); failed != 0 {
+				t.Errorf("%d decisions failed, want 0", failed)
 			}
 		})
 	}
+}
+
+// Only clients that have an automatic pipeline can be Pipelined.
+func TestPipelined_ring(t *testing.T) {
+	t.Parallel()
+	panics(t, "redisstore: Pipelined: ", func() { redisstore.New(clientKinds(t, "127.0.0.1:1")["ring"], redisstore.Pipelined()) })
 }
 
 // If the application closes the pipeline and opens another one, decisions fail with an
@@ -141,7 +122,7 @@ func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 	for name, client := range pipeliningClients(t) {
 		t.Run(name, func(t *testing.T) {
 			rdb := client()
-			s := redisstore.New(rdb, prefix(), redisstore.Pipelined(), redisstore.Timeout(patience))
+			s := newStore(rdb, redisstore.Pipelined())
 			l := testkit.Limiter(t, s, dailyRules()...)
 			testkit.Admit(t, l, "k", 1)
 			testkit.Must(t, pipelineOf(t, rdb, nil).Close())

@@ -32,9 +32,7 @@ func peeks(l *core.Limiter, keys ...string) []driver.Charge {
 func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), prefix+"*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return keys
 }
 
@@ -79,9 +77,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 					for _, node := range on.nodes {
 						for _, key := range keysOf(t, node.Client(), own) {
 							ttl, err := node.Client().PTTL(t.Context(), key).Result()
-							if err != nil {
-								t.Fatal(err)
-							}
+							testkit.Must(t, err)
 							if !strings.HasSuffix(key, "?") {
 								continue
 							}

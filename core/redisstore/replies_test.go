@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -44,12 +46,6 @@ var junk = map[string]string{
 	"a map":                   "%2\r\n:1\r\n:0\r\n:0\r\n:0\r\n",
 	"a set":                   "~4\r\n:1\r\n:0\r\n:-1\r\n:0\r\n",
 	"an error":                "-ERR it did not work\r\n",
-	"an error of the script":  "-ERR user_script:1: attempt to index a nil value script: 0, on @user_script:1.\r\n",
-	"wrong type":              "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-	"cross slot":              "-CROSSSLOT Keys in request don't hash to the same slot\r\n",
-	"no permission":           "-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
-	"no memory":               "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
-	"read only":               "-READONLY You can't write against a read only replica.\r\n",
 	"loading":                 "-LOADING Redis is loading the dataset in memory\r\n",
 	"no script, ever":         "-NOSCRIPT No matching script. Please use EVAL.\r\n",
 	"moved":                   "-MOVED 1 127.0.0.1:1\r\n",
@@ -136,53 +132,59 @@ func mutations(t *testing.T, reply any) []mutation {
 
 func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
 
-// A liar stands between a Store and a server. It passes scripts on, and returns
-// what it likes instead of the answer, or if that is empty the answer.
+// A liar stands between a Store and a server. It passes scripts on, and replies with lie, or
+// if that is empty with the reply of the server.
 type liar struct {
 	real *redis.Client
 	lie  atomic.Value        // string
-	last atomic.Pointer[any] // what the server said last
+	last atomic.Pointer[any] // the last reply of the server
 }
 
-func (l *liar) reply(args []string) string {
+// newLiar returns a liar, and a client of it with one connection.
+func newLiar(t *testing.T, readTimeout time.Duration) (*liar, *redis.Client) {
+	k := &liar{real: redistest.Shared(t).Client()}
+	k.lie.Store("")
+	rdb := redis.NewClient(&redis.Options{
+		Dialer: redisstore.FakeDialer(k.reply), PoolSize: 1, ReadTimeout: readTimeout, PoolTimeout: patience,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return k, rdb
+}
+
+func (k *liar) reply(args []string) string {
 	words := make([]any, len(args))
 	for i, a := range args {
 		words[i] = a
 	}
-	cmd := redis.NewCmd(context.Background(), words...)
-	err := l.real.Process(context.Background(), cmd)
+	value, err := k.real.Do(context.Background(), words...).Result()
 	if err == nil {
-		said := cmd.Val()
-		l.last.Store(&said)
+		k.last.Store(&value)
 	}
-	lie, _ := l.lie.Load().(string)
-	var refused redis.Error
-	switch {
-	case lie != "":
+	if lie := k.lie.Load().(string); lie != "" {
 		return lie
-	case errors.As(err, &refused):
-		return "-" + refused.Error() + "\r\n"
-	case err != nil:
-		return "-ERR " + err.Error() + "\r\n"
 	}
-	if n, ok := cmd.Val().(int64); ok {
+	if err != nil {
+		return "-" + err.Error() + "\r\n"
+	}
+	if n, ok := value.(int64); ok {
 		return integer(n)
 	}
 	var elements []string
-	for _, e := range cmd.Val().([]any) {
+	for _, e := range value.([]any) {
 		elements = append(elements, integer(e.(int64)))
 	}
 	return array(elements...)
 }
 
-// A reply that is not a decision is an error, whatever it looks like, and the
-// next decision is not made from what is left of it.
-func TestReplies(t *testing.T) {
+// A reply that is not a decision is an error, whatever it looks like, and the next decision
+// does not get the rest of it.
+func TestStore_Take_wrongReply(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
-	bucket, uneven := core.TokenBucket("bucket", core.PerDay(1000)), core.TokenBucket("uneven", core.PerDay(7*1009))
-	log := core.SlidingLog("log", core.PerDay(1000))
-	sets := map[string][]core.Rule{"uneven bucket": {uneven}, "log and bucket": {log, bucket}}
+	// No event is refilled during the test.
+	sets := map[string][]core.Rule{
+		"uneven bucket":  {core.TokenBucket("uneven", core.Per(7*1009, century))},
+		"log and bucket": {core.SlidingLog("log", core.PerDay(1000)), core.TokenBucket("bucket", core.Per(1000, century))},
+	}
 	for _, a := range testkit.Algorithms {
 		sets[a.Name] = []core.Rule{a.Rule(a.Name, core.Per(1000, century))}
 	}
@@ -191,11 +193,8 @@ func TestReplies(t *testing.T) {
 			for _, spent := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/spent %t", mode.name, name, spent), func(t *testing.T) {
 					t.Parallel()
-					between := &liar{real: server.Client()}
-					rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1})
-					t.Cleanup(func() { _ = rdb.Close() })
-					opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-					l := testkit.Limiter(t, redisstore.New(rdb, opts...), rules...)
+					between, rdb := newLiar(t, patience)
+					l := testkit.Limiter(t, newStore(rdb, mode.opts...), rules...)
 					testkit.Admit(t, l, "k", 3)
 					if spent {
 						testkit.Admit(t, l, "k", l.Rules()[0].Capacity()-3)
@@ -204,8 +203,8 @@ func TestReplies(t *testing.T) {
 					for _, m := range mutations(t, *between.last.Load()) {
 						deceived(t, l, between, m, spent)
 					}
-					for what, raw := range junk {
-						deceived(t, l, between, mutation{what, raw}, false)
+					for name, raw := range junk {
+						deceived(t, l, between, mutation{name, raw}, false)
 					}
 				})
 			}
@@ -213,18 +212,38 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// A reply whose end does not come is an error after the client's ReadTimeout, or
-// at the deadline, and nothing of it reaches the next decision.
-func TestRepliesUnfinished(t *testing.T) {
+// An op that cannot be denied has wrong replies, too.
+func TestStore_Adjust_wrongReply(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
+	for _, a := range testkit.Algorithms {
+		for name, op := range map[string]driver.Op{"Debit": driver.Debit, "Credit": driver.Credit, "Reset": driver.Reset} {
+			t.Run(a.Name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				between, rdb := newLiar(t, patience)
+				s := newStore(rdb)
+				charges := []driver.Charge{{Key: "k", Rule: a.Rule("r", core.Per(1000, century)).Compiled(), Op: op, Cost: 3}}
+				testkit.Must(t, s.Adjust(t.Context(), charges))
+				for _, m := range mutations(t, *between.last.Load()) {
+					between.lie.Store(m.raw)
+					if err := s.Adjust(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
+						t.Errorf("%s, %q: the error is %v, want core.ErrUnavailable", m.name, m.raw, err)
+					}
+				}
+				between.lie.Store("")
+				testkit.Must(t, s.Adjust(t.Context(), charges))
+			})
+		}
+	}
+}
+
+// A reply whose end does not come is an error at the deadline, and the next decision does not
+// get the rest of it.
+func TestStore_Take_unfinishedReply(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			between := &liar{real: server.Client()}
-			rdb := redis.NewClient(&redis.Options{Addr: fake(t, between.reply), PoolSize: 1, ReadTimeout: 4 * impatience})
-			t.Cleanup(func() { _ = rdb.Close() })
-			opts := append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)
-			l := testkit.Limiter(t, redisstore.New(rdb, opts...), dailyRules()...)
+			between, rdb := newLiar(t, 4*impatience)
+			l := testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...)
 			for _, raw := range []string{"*1000000\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*8\r\n:1\r\n:0\r\n", ":1", "*", "$5\r\nx"} {
 				between.lie.Store(raw)
 				d, err := l.Allow(t.Context(), "k")
@@ -253,7 +272,7 @@ func deceived(t *testing.T, l *core.Limiter, between *liar, m mutation, denial b
 	d, err := l.Allow(t.Context(), "k")
 	between.lie.Store("")
 	if d.Allowed || !errors.Is(err, core.ErrUnavailable) && !denial {
-		t.Errorf("%s, %q: %+v, %v", m.name, m.raw, d, err)
+		t.Errorf("%s, %q: the decision is %+v, %v, want core.ErrUnavailable", m.name, m.raw, d, err)
 	}
 	for i, n := range testkit.Used(t, l, "k") { // repeated at most as often as a command that did not run
 		if n < before[i] || n > before[i]+4 {

@@ -1,42 +1,37 @@
 package redisstore_test
 
 import (
+	"errors"
+	"flag"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
-
-// patience is longer than any hiccup of a busy machine.
-const patience = 20 * time.Second
-
-var prefixes atomic.Int64
-
-// prefix gives every test its own keys on a shared server.
-func prefix() redisstore.Option {
-	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
-}
-
-// harness is a Store on rdb with a clock of its own.
-func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
-	var clock storetest.Clock
-	opts = append([]redisstore.Option{prefix(), redisstore.Timeout(patience), redisstore.Clock(func() string {
-		return strconv.FormatInt(clock.Micros(), 10)
-	})}, opts...)
-	h := clock.Harness(redisstore.New(rdb, opts...))
-	// The sorted set of a log keeps events that left a shorter period, and the hash of a
-	// sliding window has counts instead of times.
-	h.FixedPeriods = true
-	return h
+// TestMain runs more tests at a time than the machine has processors, because most of them
+// wait: for servers, for a Cluster, or for deadlines.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+	}
+	redistest.Main(m)
 }
 
 // The suite on a Pipelined store is in TestACL_DocumentedUser.
@@ -54,4 +49,297 @@ func TestConformanceCluster(t *testing.T) {
 		h.GivesBack = true
 		return h
 	})
+}
+
+// A server forgets its scripts while 64 goroutines use them.
+func TestStore_Take_scriptFlush(t *testing.T) {
+	t.Parallel()
+	const goroutines, calls, limit = 64, 10, 250
+	server := redistest.NewServer(t)
+	admin := server.Client()
+	for _, mode := range modes {
+		for _, rules := range [][]core.Rule{
+			{core.TokenBucket("bucket", core.PerDay(limit))},
+			{core.SlidingLog("log", core.PerDay(limit))},
+			{core.TokenBucket("both bucket", core.PerDay(limit)), core.SlidingLog("both log", core.PerDay(2*limit))},
+		} {
+			t.Run(mode.name+"/"+rules[0].Name(), func(t *testing.T) {
+				rdb := server.Client()
+				s := newStore(rdb, mode.opts...)
+				l := testkit.Limiter(t, s, rules...)
+				var made atomic.Int64
+				admitted := hammer(t, goroutines, calls, func(int) (core.Decision, error) {
+					if made.Add(1)%25 == 1 {
+						if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+							return core.Decision{}, err
+						}
+					}
+					return l.Allow(t.Context(), "k")
+				})
+				if admitted != limit {
+					t.Errorf("%d of %d were admitted, want %d", admitted, goroutines*calls, limit)
+				}
+				for i, n := range testkit.Used(t, l, "k") {
+					if n != limit {
+						t.Errorf("rule %d has used %d, want %d", i, n, limit)
+					}
+				}
+				if s.Stats().Retried == 0 {
+					t.Error("no script was ever missing, so nothing was tested")
+				}
+			})
+		}
+	}
+}
+
+// A server that comes back with an empty memory has neither scripts nor state.
+func TestStore_Take_serverRestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			s := newStore(server.Client(), mode.opts...)
+			l := testkit.Limiter(t, s, dailyRules()...)
+			testkit.Admit(t, l, "k", 700)
+			testkit.Must(t, server.Stop())
+			testkit.Must(t, server.Start())
+			eventually(t, func() error {
+				_, err := l.Peek(t.Context(), "k")
+				return err
+			})
+			if got := testkit.Used(t, l, "k"); !slices.Equal(got, []int{0, 0}) {
+				t.Errorf("an empty server says that %v are used", got)
+			}
+			testkit.Admit(t, l, "k", 1000)
+		})
+	}
+}
+
+// MaxCharges charges of one key, of one algorithm or of all, can be decided together.
+func TestStore_Take_maxCharges(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	choices := map[string]func(int) int{"all": func(i int) int { return i % len(testkit.Algorithms) }}
+	for n, a := range testkit.Algorithms {
+		choices[a.Name] = func(int) int { return n }
+	}
+	for name, algorithm := range choices {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(rdb)
+			var rules []core.Rule
+			for i := range redisstore.MaxCharges + 1 {
+				rules = append(rules, testkit.Algorithms[algorithm(i)].Rule(fmt.Sprint("rule ", i), core.Per(10+i, century)))
+			}
+			most := testkit.Limiter(t, s, rules[:redisstore.MaxCharges]...)
+			testkit.Admit(t, most, "k", 3)
+			for i, n := range testkit.Used(t, most, "k") {
+				if n != 3 {
+					t.Errorf("rule %d has used %d, want 3", i, n)
+				}
+			}
+			if d := testkit.Ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
+				t.Errorf("%+v", d)
+			}
+			if _, err := most.Reset(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			testkit.Admit(t, most, "k", 10)
+			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
+				t.Errorf("a rule more than the most: %v", err)
+			}
+			d, err := core.AllowTogether(t.Context(),
+				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: testkit.Limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
+			if !errors.Is(err, driver.ErrInvalidCharge) || d.Allowed {
+				t.Errorf("a charge more than the most: %+v, %v", d, err)
+			}
+		})
+	}
+}
+
+// Four clients, as four processes have them, ask for one key under four rules with 64
+// goroutines: the smallest limit is admitted, and every rule has used just that.
+func TestStore_Take_manyClients(t *testing.T) {
+	t.Parallel()
+	const goroutines, calls = 64, 20
+	rules := []core.Rule{
+		core.TokenBucket("bucket", core.Per(900, century)),
+		core.SlidingLog("log", core.Per(700, century)),
+		core.SlidingWindow("counter", core.Per(800, century)),
+		core.FixedWindow("window", core.Per(1000, century)),
+	}
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	for name, client := range map[string]func() redis.UniversalClient{
+		"single":  func() redis.UniversalClient { return server.Client() },
+		"cluster": func() redis.UniversalClient { return cluster.Client() },
+	} {
+		for _, mode := range modes {
+			t.Run(name+"/"+mode.name, func(t *testing.T) {
+				namespace := prefix()
+				var limiters []*core.Limiter
+				for range 4 {
+					limiters = append(limiters, testkit.Limiter(t, newStore(client(), append(mode.opts, namespace)...), rules...))
+				}
+				admitted := hammer(t, goroutines, calls, func(g int) (core.Decision, error) {
+					return limiters[g%len(limiters)].Allow(t.Context(), "k")
+				})
+				if admitted != 700 {
+					t.Errorf("%d of %d were admitted, want 700", admitted, goroutines*calls)
+				}
+				if got := fmt.Sprint(testkit.Used(t, limiters[0], "k")); got != "[700 700 700 700]" {
+					t.Errorf("used are %s", got)
+				}
+			})
+		}
+	}
+}
+
+// hammer makes calls from goroutines and returns how many events were admitted.
+func hammer(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
+	t.Helper()
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for range calls {
+				d, err := call(g)
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return admitted.Load()
+}
+
+// A denial writes nothing: there is nothing to replicate, and no TTL becomes longer.
+func TestStore_Take_denialWrites(t *testing.T) {
+	t.Parallel()
+	const denials = 100
+	rdb := redistest.NewServer(t).Client()
+	for _, mode := range modes {
+		sets := [][]core.Rule{
+			{core.TokenBucket("spent bucket", core.PerDay(10)), core.SlidingLog("free log", core.PerDay(20))},
+			{core.SlidingLog("spent log", core.PerDay(10)), core.SlidingWindow("free window", core.PerDay(20))},
+			{core.SlidingWindow("spent window", core.PerDay(10)), core.LeakyBucket("free queue", core.PerDay(20))},
+		}
+		for _, a := range testkit.Algorithms {
+			sets = append(sets, []core.Rule{a.Rule(a.Name, core.Per(10, century))})
+		}
+		for _, rules := range sets {
+			t.Run(mode.name+"/"+rules[0].Name(), func(t *testing.T) {
+				s := newStore(rdb, mode.opts...)
+				l := testkit.Limiter(t, s, rules...)
+				testkit.Admit(t, l, "k", 7)
+				testkit.Admit(t, l, "k", 3)
+				before := traceOf(t, rdb, s, rules)
+				for range denials {
+					if d := testkit.Ask(t, l, "k", 1); d.Allowed {
+						t.Fatalf("%+v", d)
+					}
+				}
+				for _, key := range []string{"k", "new"} {
+					if d := testkit.Ask(t, l, key, 11); d.RetryAfter != core.Never {
+						t.Errorf("more than the limit: %+v", d)
+					}
+					testkit.Used(t, l, key)
+				}
+				before.compare(t, traceOf(t, rdb, s, rules))
+			})
+		}
+	}
+}
+
+// A trace is all that a write would change.
+type trace struct {
+	dumps   []string
+	ends    []expiry
+	changes string // of the server's data since it started
+}
+
+func traceOf(t *testing.T, rdb *redis.Client, s *redisstore.Store, rules []core.Rule) trace {
+	t.Helper()
+	var out trace
+	for i := range rules {
+		key := s.Key("k", rules[i])
+		dump, err := rdb.Dump(t.Context(), key).Result()
+		testkit.Must(t, err)
+		out.dumps = append(out.dumps, dump)
+		out.ends = append(out.ends, expiryOf(t, rdb, key))
+	}
+	if err := rdb.Dump(t.Context(), s.Key("new", rules[0])).Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("a key that was only denied exists: %v", err)
+	}
+	_, rest, found := strings.Cut(rdb.Info(t.Context(), "persistence").Val(), "rdb_changes_since_last_save:")
+	if !found {
+		t.Error("the server does not count its changes")
+	}
+	out.changes, _, _ = strings.Cut(rest, "\r")
+	return out
+}
+
+func (before trace) compare(t *testing.T, after trace) {
+	t.Helper()
+	if !slices.Equal(before.dumps, after.dumps) {
+		t.Errorf("denials have turned %q into %q", before.dumps, after.dumps)
+	}
+	for i, was := range before.ends {
+		if is := after.ends[i]; is.earliest.After(was.latest) || is.latest.Before(was.earliest) {
+			t.Errorf("denials have moved the expiry of a key from %v to %v", was, is)
+		}
+	}
+	if before.changes != after.changes {
+		t.Errorf("denials have raised the changes of the server from %q to %q", before.changes, after.changes)
+	}
+}
+
+// TestStore_Undo_otherRate undoes charges with receipts whose fractions no bucket of the rule
+// writes, as one of another rate does, and compares the verdicts with those of the reference
+// store.
+func TestStore_Undo_otherRate(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, a := range testkit.Algorithms[:2] { // buckets
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			rule := a.Rule("r", core.Per(3, 7*time.Second)) // an event is 2333333 1/3 us
+			rng := rand.New(rand.NewPCG(1, 1))
+			for range 300 {
+				p := newPair(t, rdb, rule)
+				pause := func() { p.Advance(time.Duration(rng.IntN(2)*rng.IntN(3_000_000)) * time.Microsecond) }
+				p.do(driver.Charge{Op: driver.Debit, Cost: 1 + rng.IntN(6), Receipt: new(driver.Receipt)})
+				pause()
+				c := p.do(driver.Charge{Op: driver.Debit, Cost: 1, Receipt: new(driver.Receipt)})
+				pause()
+				c.Receipt.Used.Frac = []int64{2, 3, 10, 1 << 40}[rng.IntN(4)]
+				p.do(driver.Charge{Op: driver.Undo, Cost: 1, Receipt: c.Receipt})
+			}
+		})
+	}
+}
+
+// TestStore_unknownAlgorithm declares and takes a rule of an algorithm that the package does
+// not have.
+func TestStore_unknownAlgorithm(t *testing.T) {
+	t.Parallel()
+	s := redisstore.New(redistest.Shared(t).Client(), prefix())
+	rule := new(driver.Compiled)
+	want := rule.Algorithm().Unknown()
+	charges := func(op driver.Op) []driver.Charge {
+		return []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1}}
+	}
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Declare", func() error { return s.Declare(rule) }},
+		{"Take", func() error { return s.Take(t.Context(), charges(driver.Spend)) }},
+		{"Adjust", func() error { return s.Adjust(t.Context(), charges(driver.Reset)) }},
+		{"Probe", func() error { return s.Probe(t.Context(), charges(driver.Peek)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) { testkit.Panics(t, want, func() { _ = c.call() }) })
+	}
 }

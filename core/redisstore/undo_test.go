@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,70 +22,77 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A logPair is a sliding log in Redis beside the same one in the reference store. Every
-// charge goes to both, and the two states must be equal.
-type logPair struct {
+// A pair is a Store in Redis beside the reference store. Every charge goes to both, and the
+// verdicts and receipts must be equal.
+type pair struct {
+	*storetest.Harness
 	t     *testing.T
-	h     *storetest.Harness
 	ref   *storetest.Fake
 	rule  *driver.Compiled
-	rdb   *redis.Client
-	key   string
+	key   string          // in Redis
 	held  []driver.Charge // admitted, with their receipts
 	trace []string
 }
 
-func newLogPair(t *testing.T, rdb *redis.Client, limit core.Limit) *logPair {
+func newPair(t *testing.T, rdb *redis.Client, rule core.Rule) *pair {
 	h := harness(rdb)
-	rule := core.SlidingLog("log", limit)
-	p := &logPair{t: t, h: h, rule: rule.Compiled(), rdb: rdb}
-	p.ref = &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }}
-	p.key = h.Store.(*redisstore.Store).Key("k", rule)
-	return p
+	return &pair{
+		Harness: h, t: t, rule: rule.Compiled(), key: h.Store.(*redisstore.Store).Key("k", rule),
+		ref: &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }},
+	}
 }
 
-// take sends the charge to both stores and returns the state.
-func (p *logPair) take(rule *driver.Compiled, op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
+// do sends a charge to both stores and returns it with its outcome.
+func (p *pair) do(c driver.Charge) driver.Charge {
 	p.t.Helper()
-	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, receipt %v, at %d", op, cost, rule, receipt, p.h.Now().UnixMicro()))
-	one := func(s driver.Store) driver.Charge {
-		c := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost}}
-		switch {
-		case receipt != nil:
-			m := *receipt
-			c[0].Receipt = &m
-		case op == driver.Spend:
-			c[0].Receipt = new(driver.Receipt)
-		}
-		if err := storetest.Do(p.t.Context(), s, c); err != nil {
-			p.t.Fatal(err)
-		}
-		return c[0]
+	c.Key = "k"
+	if c.Rule == nil {
+		c.Rule = p.rule
 	}
-	got, want := one(p.h.Store), one(p.ref)
-	if got.Verdict != want.Verdict {
-		for _, line := range p.trace[max(0, len(p.trace)-20):] {
-			p.t.Log(line)
+	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, receipt %v, at %d", c.Op, c.Cost, c.Rule, c.Receipt, p.Now().UnixMicro()))
+	one := func(s driver.Store) (driver.Charge, driver.Receipt) {
+		var receipt driver.Receipt
+		if c.Receipt != nil {
+			receipt = *c.Receipt
 		}
-		p.t.Fatalf("step %d: the state is\n\t%+v, expected\n\t%+v", len(p.trace), got.Verdict, want.Verdict)
+		charges := []driver.Charge{c}
+		if c.Receipt != nil || c.Op == driver.Spend {
+			charges[0].Receipt = &receipt
+		}
+		testkit.Must(p.t, storetest.Do(p.t.Context(), s, charges))
+		return charges[0], receipt
 	}
-	if op == driver.Spend && got.Verdict.Allowed {
+	got, gotReceipt := one(p.Store)
+	want, wantReceipt := one(p.ref)
+	if got.Verdict != want.Verdict || gotReceipt != wantReceipt {
+		p.t.Fatalf("step %d: the verdict and receipt are\n\t%+v, %+v, want\n\t%+v, %+v\nafter\n%s", len(p.trace), got.Verdict, gotReceipt,
+			want.Verdict, wantReceipt, strings.Join(p.trace[max(0, len(p.trace)-20):], "\n"))
+	}
+	if c.Op == driver.Spend && got.Verdict.Allowed {
 		p.held = append(p.held, got)
 	}
-	return got.Verdict
+	return got
 }
 
-func (p *logPair) spend(cost int) driver.Verdict { return p.take(p.rule, driver.Spend, cost, nil) }
+func (p *pair) spend(cost int) driver.Verdict {
+	return p.do(driver.Charge{Op: driver.Spend, Cost: cost}).Verdict
+}
 
-// undo takes the i-th held charge back.
-func (p *logPair) undo(i int) driver.Verdict {
+// undo undoes the i-th held charge.
+func (p *pair) undo(i int) {
 	c := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
-	return p.take(c.Rule, driver.Undo, c.Cost, c.Receipt)
+	c.Op = driver.Undo
+	p.do(c)
 }
 
 // A logShape is the size of a sliding log in Redis.
 type logShape struct{ events, members, gaps, nodes int }
+
+// include raises s to the maximum of s and other.
+func (s *logShape) include(other logShape) {
+	*s = logShape{max(s.events, other.events), max(s.members, other.members), max(s.gaps, other.gaps), max(s.nodes, other.nodes)}
+}
 
 // The layout of a sliding log; see lua/sliding_log.lua.
 const (
@@ -178,31 +186,30 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := newLogPair(t, rdb, c.limit)
+			p := newPair(t, rdb, core.SlidingLog("log", c.limit))
 			rng := rand.New(rand.NewPCG(uint64(c.open), 3))
 			half := core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per)).Compiled()
 			var most logShape
 			for step := range c.steps {
-				p.h.Advance((time.Duration(rng.Int64N(int64(c.step) + 1))).Truncate(time.Microsecond))
+				p.Advance((time.Duration(rng.Int64N(int64(c.step) + 1))).Truncate(time.Microsecond))
 				switch n := len(p.held); {
 				case rng.IntN(300) == 0:
-					p.h.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
+					p.Advance(-time.Duration(rng.Int64N(int64(c.limit.Per / 100))).Truncate(time.Microsecond))
 				case rng.IntN(100) == 0:
-					p.take(p.rule, driver.Credit, 1+rng.IntN(1+c.limit.Events/20), nil)
+					p.do(driver.Charge{Op: driver.Credit, Cost: 1 + rng.IntN(1+c.limit.Events/20)})
 				case rng.IntN(200) == 0:
-					p.take(p.rule, driver.Debit, 1+rng.IntN(30), nil)
+					p.do(driver.Charge{Op: driver.Debit, Cost: 1 + rng.IntN(30)})
 				case rng.IntN(20) == 0: // denied, and says when it would not be
-					p.take(p.rule, driver.Spend, c.limit.Events, nil)
+					p.do(driver.Charge{Op: driver.Spend, Cost: c.limit.Events})
 				case rng.IntN(20) == 0:
-					p.take(half, driver.Spend, 1+rng.IntN(c.limit.Events/2), nil)
+					p.do(driver.Charge{Rule: half, Op: driver.Spend, Cost: 1 + rng.IntN(c.limit.Events/2)})
 				case n > 0 && rng.IntN(2*c.open) < n:
 					p.undo([]int{0, n - 1, rng.IntN(n), n / 2}[rng.IntN(4)])
 				default:
 					p.spend(c.costs[rng.IntN(len(c.costs))])
 				}
 				if step%50 == 0 {
-					s := checkLog(t, rdb, p.key)
-					most = logShape{max(most.events, s.events), max(most.members, s.members), max(most.gaps, s.gaps), max(most.nodes, s.nodes)}
+					most.include(checkLog(t, rdb, p.key))
 				}
 			}
 			t.Logf("at most %+v", most)
@@ -210,7 +217,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 				p.undo(rng.IntN(len(p.held)))
 			}
 			checkLog(t, rdb, p.key)
-			p.take(p.rule, driver.Credit, c.limit.Events, nil)
+			p.do(driver.Charge{Op: driver.Credit, Cost: c.limit.Events})
 			p.spend(1)
 		})
 	}
@@ -245,32 +252,32 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 		for _, cost := range []int{1, 20} {
 			t.Run(fmt.Sprintf("%s by %d", c.name, cost), func(t *testing.T) {
 				t.Parallel()
-				p := newLogPair(t, rdb, core.PerHour(events*cost))
+				p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(events*cost)))
 				for range events {
 					p.spend(cost)
-					p.h.Advance(time.Second)
+					p.Advance(time.Second)
 				}
 				all := p.held
 				for step, i := range c.order(events) {
 					if i%10 == 0 {
 						continue
 					}
-					p.take(p.rule, driver.Undo, cost, all[i].Receipt)
+					p.do(driver.Charge{Op: driver.Undo, Cost: cost, Receipt: all[i].Receipt})
 					if step%20 == 0 {
 						checkLog(t, rdb, p.key)
-						p.take(p.rule, driver.Spend, events*cost, nil) // denied
+						p.do(driver.Charge{Op: driver.Spend, Cost: events * cost}) // denied
 					}
 				}
 				shape := checkLog(t, rdb, p.key)
 				if want := events / 10 * cost; shape.events != want {
 					t.Fatalf("%d events are left, expected %d", shape.events, want)
 				}
-				p.take(p.rule, driver.Credit, events/30*cost, nil)
+				p.do(driver.Charge{Op: driver.Credit, Cost: events / 30 * cost})
 				checkLog(t, rdb, p.key)
-				p.h.Advance(-time.Minute)
+				p.Advance(-time.Minute)
 				p.spend(2 * cost)
 				for range events {
-					p.h.Advance(8 * time.Second) // more than the window in all
+					p.Advance(8 * time.Second) // more than the window in all
 					p.spend(cost)
 				}
 				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
@@ -302,7 +309,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("limit %d, %d open, 1 of %d kept", c.limit, c.open, c.keep), func(t *testing.T) {
 			t.Parallel()
-			p := newLogPair(t, rdb, core.PerHour(c.limit))
+			p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(c.limit)))
 			var most logShape
 			var bytes int64
 			for i := range charges {
@@ -315,10 +322,9 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 				if len(p.held) > c.open {
 					p.undo(0)
 				}
-				p.h.Advance(200 * time.Millisecond)
+				p.Advance(200 * time.Millisecond)
 				if i%200 == 0 {
-					s := checkLog(t, rdb, p.key)
-					most = logShape{max(most.events, s.events), max(most.members, s.members), max(most.gaps, s.gaps), max(most.nodes, s.nodes)}
+					most.include(checkLog(t, rdb, p.key))
 					bytes = max(bytes, weight(t, rdb, p.key))
 				}
 			}
@@ -333,31 +339,31 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 	}
 }
 
-// commandsOf is how many commands the server has run, by name, while f ran.
-func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int) {
+// commandCalls returns how often the server has executed each command, by name.
+func commandCalls(t *testing.T, rdb *redis.Client) map[string]int {
 	t.Helper()
-	read := func() map[string]int {
-		all := map[string]int{}
-		for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
-			name, rest, found := strings.Cut(line, ":calls=")
-			if number, _, _ := strings.Cut(rest, ","); found {
-				n, err := strconv.Atoi(number)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all[strings.TrimPrefix(name, "cmdstat_")] = n
-			}
-		}
-		return all
+	calls := map[string]int{}
+	for _, m := range regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(t.Context(), "commandstats").Val(), -1) {
+		n, err := strconv.Atoi(m[2])
+		testkit.Must(t, err)
+		calls[m[1]] = n
 	}
-	before := read()
+	return calls
+}
+
+// commandsOf returns how many commands scripts have executed while f ran, by name and in all.
+func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int, sum int) {
+	t.Helper()
+	before := commandCalls(t, rdb)
 	f()
-	calls = read()
+	calls = commandCalls(t, rdb)
 	for name := range calls {
 		calls[name] -= before[name]
+		if name != "info" && name != "eval" && name != "evalsha" {
+			sum += calls[name]
+		}
 	}
-	delete(calls, "info")
-	return calls
+	return calls, sum
 }
 
 // TestSlidingLog_Undo_commands checks that the commands of an undo and of a refund do
@@ -402,13 +408,7 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 				if u.op == driver.Credit {
 					receipt = nil
 				}
-				total := 0
-				calls := commandsOf(t, rdb, func() { take(u.op, u.cost, receipt) })
-				for name, n := range calls {
-					if name != "evalsha" && name != "eval" {
-						total += n
-					}
-				}
+				calls, total := commandsOf(t, rdb, func() { take(u.op, u.cost, receipt) })
 				t.Logf("%s: %d commands: zadd %d, zrem %d", u.name, total, calls["zadd"], calls["zrem"])
 				if total > u.most {
 					t.Errorf("%s: %d commands, want at most %d: %v", u.name, total, u.most, calls)

@@ -2,7 +2,7 @@ package redistest
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -27,9 +27,9 @@ type Cluster struct {
 
 	args []string
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards replicas
 	replicas []*Server
-	clients  []*redis.ClusterClient // closed by Close
+	clients  clients
 }
 
 // StartCluster starts a Redis Cluster of three masters and returns when every node
@@ -71,17 +71,13 @@ func (c *Cluster) startNode() (*Server, error) {
 // each of them serves all slots. Redis holds a fresh master back for two seconds.
 func (c *Cluster) join() error {
 	for n, node := range c.Nodes {
-		err := node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-			first, end := n*slots/masters, (n+1)*slots/masters
-			if err := rdb.ClusterAddSlotsRange(ctx, first, end-1).Err(); err != nil {
-				return err
-			}
-			// With distinct epochs, the nodes need not resolve a collision later.
-			if err := rdb.Do(ctx, "cluster", "set-config-epoch", n+1).Err(); err != nil {
-				return err
-			}
-			return meet(ctx, rdb, c.Nodes[:n])
-		})
+		_, err := node.inst.text("cluster", "addslotsrange", n*slots/masters, (n+1)*slots/masters-1)
+		if err == nil { // with distinct epochs, the nodes need not resolve a collision later
+			_, err = node.inst.text("cluster", "set-config-epoch", n+1)
+		}
+		if err == nil {
+			err = node.meet(c.Nodes[:n])
+		}
 		if err != nil {
 			return fmt.Errorf("redistest: StartCluster: %w", err)
 		}
@@ -89,9 +85,10 @@ func (c *Cluster) join() error {
 	return c.WaitReady()
 }
 
-func meet(ctx context.Context, rdb *redis.Client, nodes []*Server) error {
+// meet introduces a node to others.
+func (s *Server) meet(nodes []*Server) error {
 	for _, node := range nodes {
-		if err := rdb.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(node.inst.port)).Err(); err != nil {
+		if _, err := s.inst.text("cluster", "meet", "127.0.0.1", node.inst.port); err != nil {
 			return err
 		}
 	}
@@ -99,24 +96,17 @@ func meet(ctx context.Context, rdb *redis.Client, nodes []*Server) error {
 }
 
 // WaitReady returns when each of Nodes serves all slots, for example after a node
-// was started again. It returns an error if that does not happen within 15 seconds.
+// was started again. It returns an error if that does not happen within a minute.
 func (c *Cluster) WaitReady() error {
+	want := map[string]string{"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_size": strconv.Itoa(masters)}
 	return c.await("WaitReady", func(node *Server) error {
-		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-			info, err := rdb.ClusterInfo(ctx).Result()
-			if err != nil {
-				return err
+		info, err := node.inst.text("cluster", "info")
+		for name, want := range want {
+			if got := infoField(info, name); err == nil && got != want {
+				err = fmt.Errorf("%s on %s is %q, want %s", name, node.Addr, got, want)
 			}
-			for name, want := range map[string]int{"cluster_slots_ok": slots, "cluster_size": masters} {
-				if got := infoField(info, name); got != strconv.Itoa(want) {
-					return fmt.Errorf("%s on %s is %s, want %d", name, node.Addr, got, want)
-				}
-			}
-			if got := infoField(info, "cluster_state"); got != "ok" {
-				return fmt.Errorf("cluster_state on %s is %q, want ok", node.Addr, got)
-			}
-			return nil
-		})
+		}
+		return err
 	})
 }
 
@@ -138,12 +128,9 @@ func (c *Cluster) await(verb string, check func(node *Server) error) error {
 
 // Close ends all nodes and closes the clients that Client has returned.
 func (c *Cluster) Close() {
+	c.clients.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, rdb := range c.clients {
-		_ = rdb.Close()
-	}
-	c.clients = nil
 	for _, node := range slices.Concat(c.Nodes, c.replicas) {
 		node.Close()
 	}
@@ -166,9 +153,7 @@ func (c *Cluster) Client(edit ...func(*redis.ClusterOptions)) *redis.ClusterClie
 		f(opts)
 	}
 	rdb := redis.NewClusterClient(opts)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clients = append(c.clients, rdb)
+	c.clients.add(rdb)
 	return rdb
 }
 
@@ -185,20 +170,14 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	c.mu.Lock()
 	c.replicas = append(c.replicas, replica)
 	c.mu.Unlock()
-	masterID, err := nodeID(master)
-	if err != nil {
-		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
+	ids, err := nodeIDs(master, replica)
+	if err == nil {
+		err = replica.meet(c.Nodes)
 	}
-	replicaID, err := nodeID(replica)
-	if err != nil {
-		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
-	}
-	err = replica.inst.ask(func(ctx context.Context, rdb *redis.Client) error { return meet(ctx, rdb, c.Nodes) })
 	if err == nil {
 		err = poll(func() error { // rejected until the replica knows its master
-			return replica.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-				return rdb.ClusterReplicate(ctx, masterID).Err()
-			})
+			_, err := replica.inst.text("cluster", "replicate", ids[0])
+			return err
 		})
 	}
 	if err == nil {
@@ -208,31 +187,26 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
 	}
 	return replica, c.await("AddReplica", func(node *Server) error {
-		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-			lines, err := rdb.Do(ctx, "cluster", "replicas", masterID).StringSlice()
-			if err == nil && !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, replicaID) }) {
-				err = fmt.Errorf("%s does not know the replica yet", node.Addr)
+		text, err := node.inst.text("cluster", "nodes")
+		for line := range strings.Lines(text) {
+			if fields := strings.Fields(line); fields[0] == ids[1] && fields[3] == ids[0] {
+				return nil
 			}
-			return err
-		})
+		}
+		return cmp.Or(err, fmt.Errorf("%s does not know the replica yet", node.Addr))
 	})
 }
 
-func nodeID(s *Server) (id string, err error) {
-	err = s.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-		id, err = rdb.ClusterMyID(ctx).Result()
-		return err
-	})
-	return id, err
-}
-
-// inSync returns nil if a replica has its master's data.
-func (i *instance) inSync() error {
-	status, err := i.info("replication", "master_link_status")
-	if err == nil && status != "up" {
-		err = fmt.Errorf("the replica's link to its master is %q", status)
+// nodeIDs returns the names that the nodes of a Cluster have for one another.
+func nodeIDs(nodes ...*Server) (ids []string, err error) {
+	for _, node := range nodes {
+		id, err := node.inst.text("cluster", "myid")
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
 	}
-	return err
+	return ids, nil
 }
 
 // Reshard moves n slots with their keys from one master to another by redis-cli
@@ -242,17 +216,13 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 	if err := from.owned("Reshard"); err != nil {
 		return err
 	}
-	fromID, err := nodeID(from)
-	if err != nil {
-		return fmt.Errorf("redistest: Reshard: %w", err)
-	}
-	toID, err := nodeID(to)
+	ids, err := nodeIDs(from, to)
 	if err != nil {
 		return fmt.Errorf("redistest: Reshard: %w", err)
 	}
 	var out bytes.Buffer
 	cmd := exec.Command("redis-cli", "--cluster", "reshard", from.Addr,
-		"--cluster-from", fromID, "--cluster-to", toID,
+		"--cluster-from", ids[0], "--cluster-to", ids[1],
 		"--cluster-slots", strconv.Itoa(n), "--cluster-pipeline", "100", "--cluster-yes")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -260,20 +230,15 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 	}
 	var first []string
 	return c.await("Reshard", func(node *Server) error {
-		return node.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-			text, err := rdb.ClusterNodes(ctx).Result()
-			if err != nil {
-				return err
-			}
-			view := ownership(text)
-			if node == c.Nodes[0] {
-				first = view
-			}
-			if !slices.Equal(view, first) {
-				return fmt.Errorf("the slots of %s are %q, those of %s are %q", node.Addr, view, c.Nodes[0].Addr, first)
-			}
-			return nil
-		})
+		text, err := node.inst.text("cluster", "nodes")
+		view := ownership(text)
+		if node == c.Nodes[0] {
+			first = view
+		}
+		if err == nil && !slices.Equal(view, first) {
+			err = fmt.Errorf("the slots of %s are %q, those of %s are %q", node.Addr, view, c.Nodes[0].Addr, first)
+		}
+		return err
 	})
 }
 

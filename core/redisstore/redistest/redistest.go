@@ -54,7 +54,7 @@ var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH; " +
 
 // startTimeout bounds every wait for a process. It is far above the time that an
 // idle machine needs, so that a loaded machine does not fail.
-const startTimeout = 15 * time.Second
+const startTimeout = time.Minute
 
 // poll calls check every few milliseconds until it returns nil or a permanent
 // error, or until startTimeout has passed.

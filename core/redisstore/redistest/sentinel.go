@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -24,8 +23,7 @@ type Sentinel struct {
 	Master, Replica *Server
 
 	monitor *Server // the Sentinel process
-	mu      sync.Mutex
-	clients []*redis.Client // closed by Close
+	clients clients
 }
 
 // StartSentinel starts a master, a replica and one Sentinel with a quorum of one, and
@@ -69,12 +67,7 @@ func (s *Sentinel) start(args []string) (err error) {
 
 // Close ends the three processes and closes the clients that Client has returned.
 func (s *Sentinel) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, rdb := range s.clients {
-		_ = rdb.Close()
-	}
-	s.clients = nil
+	s.clients.close()
 	for _, server := range []*Server{s.monitor, s.Replica, s.Master} {
 		if server != nil {
 			server.Close()
@@ -101,16 +94,14 @@ func (s *Sentinel) configure(dir string, port int) ([]string, error) {
 // shorten makes the Sentinel notice failures sooner. A Sentinel pings a new master
 // for the first time after a second, or after down-after-milliseconds if that is
 // shorter: below a second, it calls every new master down at once and undoes its own
-// failover. So the pings have to become frequent first, which Redis 7.0 allows. With
-// older versions the values of the file remain.
+// failover. So the pings have to become frequent first, which Redis 7.0 allows. On a busy
+// machine a Sentinel that was not scheduled for two seconds stays idle for a period,
+// which is 30 seconds by default. With older versions the values of the file remain.
 func (s *Sentinel) shorten() {
-	_ = s.monitor.inst.ask(func(ctx context.Context, rdb *redis.Client) error {
-		err := rdb.Do(ctx, "sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200).Err()
-		if err != nil {
-			return err
-		}
-		return rdb.Do(ctx, "sentinel", "set", MasterName, "down-after-milliseconds", 500).Err()
-	})
+	if _, err := s.monitor.inst.text("sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200,
+		"tilt-period", 1000); err == nil {
+		_, _ = s.monitor.inst.text("sentinel", "set", MasterName, "down-after-milliseconds", 500)
+	}
 }
 
 // known returns nil if the Sentinel knows the replica and calls neither server down.
@@ -159,9 +150,7 @@ func (s *Sentinel) Client(edit ...func(*redis.FailoverOptions)) *redis.Client {
 		f(opts)
 	}
 	rdb := redis.NewFailoverClient(opts)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clients = append(s.clients, rdb)
+	s.clients.add(rdb)
 	return rdb
 }
 
@@ -198,11 +187,7 @@ func (s *Sentinel) Failover() error {
 			if err != nil {
 				return err
 			}
-			role, err := now.inst.info("replication", "role")
-			if err == nil && role != "master" {
-				err = fmt.Errorf("%s has the role %q", now.Addr, role)
-			}
-			return err
+			return now.inst.replication("role", "master")
 		})
 	}
 	if err != nil {

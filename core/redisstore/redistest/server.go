@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -23,11 +24,31 @@ type Server struct {
 	// Addr is the host:port of the server. It stays the same over Stop and Start.
 	Addr string
 
-	inst   *instance
-	shared bool
+	inst    *instance
+	shared  bool
+	clients clients
+}
 
-	mu      sync.Mutex
-	clients []*redis.Client // closed by Close
+// clients are closed with the server or the group of servers that has made them. It is safe
+// for concurrent use.
+type clients struct {
+	mu   sync.Mutex
+	open []io.Closer
+}
+
+func (c *clients) add(rdb io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = append(c.open, rdb)
+}
+
+func (c *clients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rdb := range c.open {
+		_ = rdb.Close()
+	}
+	c.open = nil
 }
 
 // StartServer starts a redis-server without persistence and returns when it
@@ -49,12 +70,7 @@ func start(args func(dir string, port int) ([]string, error)) (*Server, error) {
 // Close ends the server, closes the clients that Client has returned and removes
 // the files of the server.
 func (s *Server) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, rdb := range s.clients {
-		_ = rdb.Close()
-	}
-	s.clients = nil
+	s.clients.close()
 	if !s.shared {
 		s.inst.release()
 	}
@@ -68,9 +84,7 @@ func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
 		f(opts)
 	}
 	rdb := redis.NewClient(opts)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clients = append(s.clients, rdb)
+	s.clients.add(rdb)
 	return rdb
 }
 
@@ -317,15 +331,26 @@ func (i *instance) ask(f func(ctx context.Context, rdb *redis.Client) error) err
 	return f(ctx, rdb)
 }
 
-// info returns a line of a section of INFO.
-func (i *instance) info(section, field string) (value string, err error) {
+// text executes a command whose reply is text.
+func (i *instance) text(args ...any) (text string, err error) {
 	err = i.ask(func(ctx context.Context, rdb *redis.Client) error {
-		text, err := rdb.Info(ctx, section).Result()
-		value = infoField(text, field)
+		text, err = rdb.Do(ctx, args...).Text()
 		return err
 	})
-	return value, err
+	return text, err
 }
+
+// replication returns nil if a line of INFO replication has the wanted value.
+func (i *instance) replication(name, want string) error {
+	info, err := i.text("info", "replication")
+	if got := infoField(info, name); err == nil && got != want {
+		err = fmt.Errorf("%s on %s is %q, want %s", name, i.addr(), got, want)
+	}
+	return err
+}
+
+// inSync returns nil if a replica has its master's data.
+func (i *instance) inSync() error { return i.replication("master_link_status", "up") }
 
 // infoField returns one line of the reply to INFO or CLUSTER INFO.
 func infoField(info, name string) string {

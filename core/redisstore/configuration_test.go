@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"go/parser"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -26,9 +28,7 @@ import (
 func documentedCommands(t *testing.T) (all, cluster []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "store.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, section, _ := strings.Cut(file.Doc.Text(), "# Permissions")
 	section, _, _ = strings.Cut(section, "\n#")
 	command := regexp.MustCompile(`\+[a-z|]+`)
@@ -67,9 +67,7 @@ func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password
 func denied(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
 	entries, err := server.Client().ACLLog(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	commands := make(map[string]bool)
 	for _, e := range entries {
 		commands[e.Object] = true
@@ -81,15 +79,10 @@ func denied(t *testing.T, server *redistest.Server) []string {
 // except those that the tests send themselves and those of opening a connection.
 func called(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
-	stats, err := server.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^cmdstat_([^:]+):calls=([1-9]\d*)`).FindAllStringSubmatch(stats, -1) {
-		switch name := m[1]; {
-		case name == "hello", name == "info", strings.HasPrefix(name, "client|"), strings.HasPrefix(name, "config|"), strings.HasPrefix(name, "acl|"):
-		default:
+	for name, n := range commandCalls(t, server.Client()) {
+		family, _, _ := strings.Cut(name, "|")
+		if n > 0 && !slices.Contains([]string{"hello", "info", "client", "config", "acl"}, family) {
 			names = append(names, "+"+name)
 		}
 	}
@@ -109,7 +102,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
 	// The suite has a clock of its own.
-	testkit.Admit(t, testkit.Limiter(t, redisstore.New(rdb, prefix(), redisstore.Timeout(patience)), dailyRules()...), "k", 1)
+	testkit.Admit(t, testkit.Limiter(t, newStore(rdb), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // the tests call it, too
 	slices.Sort(got)
 	slices.Sort(all)
@@ -124,14 +117,14 @@ func TestACL_DocumentedUser(t *testing.T) {
 func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	t.Parallel()
 	all, more := documentedCommands(t)
-	cluster := redistest.NewCluster(t)
+	cluster := steadyCluster(t)
 	for _, node := range cluster.Nodes {
 		setUser(t, node, append(append([]string{"~test*"}, all...), more...)...)
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = "limiter", "password" })
-			s := redisstore.New(rdb, append(mode.opts, prefix(), redisstore.Timeout(patience))...)
+			s := newStore(rdb, mode.opts...)
 			l := testkit.Limiter(t, s, dailyRules()...)
 			for i := range 10 { // on different nodes
 				key, other := fmt.Sprint("k", i), fmt.Sprint("other", i)
@@ -167,8 +160,8 @@ func TestACL_MissingCommand(t *testing.T) {
 		t.Run(missing[1:], func(t *testing.T) {
 			setUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
 			own, failures := prefix(), 0
-			faulty := redisstore.New(server.Client(asLimiter), own, redisstore.Timeout(patience))
-			mended := redisstore.New(operator, own, redisstore.Timeout(patience))
+			faulty := newStore(server.Client(asLimiter), own)
+			mended := newStore(operator, own)
 			for _, a := range testkit.Algorithms {
 				rule := a.Rule(a.Name, core.Per(limit, century))
 				l, after := testkit.Limiter(t, faulty, rule), testkit.Limiter(t, mended, rule)
@@ -182,23 +175,19 @@ func TestACL_MissingCommand(t *testing.T) {
 					}
 				}
 				admitted := 0
-				ask := func(l *core.Limiter, key string, n int) {
-					d, err := l.AllowN(t.Context(), key, n)
-					note(err)
-					if err == nil && d.Allowed {
-						admitted += n
+				ask := func(l *core.Limiter, calls int) {
+					for range calls {
+						d, err := l.Allow(t.Context(), "asked")
+						note(err)
+						if err == nil && d.Allowed {
+							admitted++
+						}
 					}
 				}
-				for range 2 * limit {
-					ask(l, "asked", 1)
-				}
-				ask(after, "asked", 1)
-				for range 2 * limit {
-					ask(l, "asked", 1)
-				}
-				for range limit {
-					ask(after, "asked", 1)
-				}
+				ask(l, 2*limit)
+				ask(after, 1)
+				ask(l, 2*limit)
+				ask(after, limit)
 				if admitted > limit {
 					t.Errorf("%s: %d events were admitted, want at most %d", a.Name, admitted, limit)
 				}
@@ -260,7 +249,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 				var log lockedBuffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 				rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = c.user, c.password })
-				s := redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, mode.opts...)...)
+				s := newStore(rdb, mode.opts...)
 				rule := core.TokenBucket("mallory's rule", core.PerDay(1000))
 				l := testkit.Limiter(t, s, rule)
 				for range 5 {
@@ -290,6 +279,77 @@ func TestStore_ConfigurationFault(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// lockedBuffer is a buffer that a log may be written to from anywhere.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// infoCalls returns how often INFO had been called before.
+func infoCalls(t *testing.T, rdb *redis.Client) int { return commandCalls(t, rdb)["info"] }
+
+// othersCalledInfo waits until INFO was called by somebody else after infoCalls
+// has returned before.
+func othersCalledInfo(t *testing.T, rdb *redis.Client, before int) {
+	t.Helper()
+	eventually(t, func() error {
+		before++ // the last time that this test called it
+		if n := infoCalls(t, rdb); n <= before {
+			return fmt.Errorf("INFO was called %d times, %d of them here", n, before)
+		}
+		return nil
+	})
+}
+
+// A server that may evict keys is warned about once; one that may not is not.
+func TestEvictionIsWarnedAbout(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	for _, c := range []struct {
+		args []string
+		warn bool
+	}{
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, true},
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, true},
+		{[]string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, false},
+		{[]string{"--maxmemory-policy", "allkeys-lru"}, false}, // without a limit
+	} {
+		var log lockedBuffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		server := redistest.NewServer(t, c.args...)
+		rdb := server.Client()
+		before := infoCalls(t, rdb)
+		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
+		for range 50 {
+			testkit.Allow(t, l, "k")
+		}
+		othersCalledInfo(t, rdb, before)
+		warnings := func() int { return strings.Count(log.String(), "maxmemory_policy=") }
+		if c.warn {
+			eventually(t, func() error {
+				if n := warnings(); n != 1 {
+					return fmt.Errorf("%v: %d warnings, want 1", c.args, n)
+				}
+				return nil
+			})
+		} else if n := warnings(); n != 0 {
+			t.Errorf("%v: %d warnings, want none: %s", c.args, n, log.String())
 		}
 	}
 }
