@@ -81,20 +81,6 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// TestErrDeniedFromOutside: a key function that fails with the error of another
-// gate has not made a denial.
-func TestErrDeniedFromOutside(t *testing.T) {
-	failing := func(context.Context, *http.Request) (string, error) {
-		return "", &gate.Rejection{Problem: new(gate.Problem), Err: gate.ErrDenied}
-	}
-	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
-	r := get("/")
-	_, _, rejection := newGate("test", once(), failing, []gate.Option{quiet}).Admit(r.Context(), header(), r)
-	if rejection == nil || rejection.Denied() || rejection.Problem.Status != 500 {
-		t.Errorf("the rejection is %+v", rejection)
-	}
-}
-
 func TestWantsText(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"": false, "*/*": false, "text/*": false, "application/json": false, "application/problem+json": false,
