@@ -82,59 +82,10 @@ func (s *suite) testAnswers(t *testing.T) {
 		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
 			`This request costs more than the policy ever allows.`, `"daily","burst"`),
 	}, {
-		name:   "retry in a nanosecond: Retry-After is at least 1, and rounded up",
-		states: states{"burst": denied(1)},
-		status: 429,
-		header: map[string]string{"Retry-After": "1", "RateLimit": `"burst";r=0;t=1`},
-	}, {
-		name:   "retry at once: Retry-After is at least 1",
-		states: states{"burst": denied(0)},
-		status: 429,
-		header: map[string]string{"Retry-After": "1", "RateLimit": `"burst";r=0;t=1`},
-	}, {
-		name:   "retry in whole seconds: whole seconds are not rounded",
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-	}, {
-		name:   "retry a microsecond later: Retry-After and t are rounded up",
-		states: states{"burst": denied(12*time.Second + time.Microsecond)},
-		status: 429,
-		header: map[string]string{"Retry-After": "13", "RateLimit": `"burst";r=0;t=13`},
-	}, {
 		name:   "t after the retry: Retry-After is never earlier than the t of a rule that denied",
 		states: states{"burst": {RetryAfter: time.Second, Window: 12 * time.Second}},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-	}, {
-		name:   "window below a and: such a window cannot be told: w is left out; the text has it",
-		rules:  []core.Rule{core.SlidingLog("burst", core.Per(100, 100*time.Millisecond))},
-		status: 429,
-		header: map[string]string{"RateLimit-Policy": `"burst";q=100`},
-		body:   document(`Policy \"burst\" allows 100 requests per 100 ms. Retry in 12 s.`, `"burst"`),
-	}, {
-		name:   "window of microseconds: any window reads well",
-		rules:  []core.Rule{core.SlidingLog("burst", core.Per(1, 250*time.Microsecond))},
-		states: states{"burst": denied(1)},
-		status: 429,
-		header: map[string]string{"RateLimit-Policy": `"burst";q=1`},
-		body:   document(`Policy \"burst\" allows 1 request per 250 µs. Retry in 1 s.`, `"burst"`),
-	}, {
-		name:   "odd window: w is rounded up; the text is exact",
-		rules:  []core.Rule{core.SlidingLog("burst", core.Per(100, 90500*time.Millisecond))},
-		status: 429,
-		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=91`},
-		body:   document(`Policy \"burst\" allows 100 requests per 90.5 s. Retry in 12 s.`, `"burst"`),
-	}, {
-		name:   "bucket: of a bucket, q is the capacity and w the time to fill it, rounded up",
-		rules:  []core.Rule{core.TokenBucket("burst", core.PerSecond(3).WithBurst(10))},
-		states: states{"burst": denied(time.Second)},
-		status: 429,
-		header: map[string]string{"RateLimit-Policy": `"burst";q=10;w=4`},
-		body:   document(`Policy \"burst\" allows 3 requests per 1 s, 10 at once. Retry in 1 s.`, `"burst"`),
-	}, {
-		name:   "bucket that fills within a and: w below a second is left out",
-		rules:  []core.Rule{core.TokenBucket("burst", core.PerSecond(10).WithBurst(2))},
-		header: map[string]string{"RateLimit-Policy": `"burst";q=2`},
 	}, {
 		name:   `quotes in a name: in a String, " and \ are escaped`,
 		rules:  []core.Rule{core.SlidingLog(`say "hi" \o/, ;q=1`, core.PerMinute(7))},
@@ -161,49 +112,6 @@ func (s *suite) testAnswers(t *testing.T) {
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 	}, {
-		name:   "text first: a client that asks for text first gets a line of text",
-		req:    accept("text/plain, application/json"),
-		status: 429,
-		text:   true,
-		header: map[string]string{"Retry-After": "12"},
-		body:   `Policy "burst" allows 100 requests per 60 s. Retry in 12 s.` + "\n",
-	}, {
-		name:   "browser: what a browser sends asks for text first",
-		req:    accept("\tText/HTML ;q=0.9,application/xhtml+xml,*/*;q=0.8"),
-		status: 429,
-		text:   true,
-		body:   `Policy "burst" allows 100 requests per 60 s. Retry in 12 s.` + "\n",
-	}, {
-		name:   "text and: the first media type counts",
-		req:    accept("application/json, text/plain"),
-		status: 429,
-		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "anything: the document is the default",
-		req:    accept("*/*"),
-		status: 429,
-		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "escapes in the path: instance is the path as it was escaped, without the query",
-		req:    func() *http.Request { return request("GET", "/v1/%22%00%0a%e2%82%ac/a%2fb?q=%22") },
-		status: 429,
-		body:   strings.Replace(document(retry12, `"burst"`), "/v1/orders", "/v1/%22%00%0a%e2%82%ac/a%2fb", 1),
-	}, {
-		name:   "long path: a path of more than 1 KiB is left out",
-		req:    func() *http.Request { return request("GET", "/"+strings.Repeat("a", 1024)) },
-		status: 429,
-		body:   strings.Replace(document(retry12, `"burst"`), `"instance":"/v1/orders",`, "", 1),
-	}, {
-		name:   "longest path: a path of 1 KiB is sent",
-		req:    func() *http.Request { return request("GET", "/"+strings.Repeat("a", 1023)) },
-		status: 429,
-		body:   strings.Replace(document(retry12, `"burst"`), "/v1/orders", "/"+strings.Repeat("a", 1023), 1),
-	}, {
-		name:   "path that grows: it is the escaped path that has at most 1 KiB",
-		req:    func() *http.Request { return request("GET", "/"+strings.Repeat("%00", 400)) },
-		status: 429,
-		body:   strings.Replace(document(retry12, `"burst"`), `"instance":"/v1/orders",`, "", 1),
-	}, {
 		name:   "names once: one rule for two keys is one member, the stricter",
 		and:    constant("other"),
 		states: states{"burst k": allowed(9, 5*time.Second, 0), "burst other": denied(12 * time.Second)},
@@ -216,4 +124,60 @@ func (s *suite) testAnswers(t *testing.T) {
 		status: 429,
 		body:   document(retry12, `"burst"`),
 	}})
+	t.Run("Retry-After is rounded up, and at least 1", func(t *testing.T) {
+		for retry, want := range map[time.Duration]string{
+			0: "1", 1: "1", 12 * time.Second: "12", 12*time.Second + time.Microsecond: "13",
+		} {
+			s.table(t, []row{{
+				name: retry.String(), states: states{"burst": denied(retry)}, status: 429,
+				header: map[string]string{"Retry-After": want, "RateLimit": `"burst";r=0;t=` + want},
+			}})
+		}
+	})
+	t.Run("q is the capacity, w the time to fill it, rounded up, and left out below a second", s.testWindows)
+	t.Run("the first media type of Accept chooses text", func(t *testing.T) {
+		for field, text := range map[string]bool{
+			"*/*": false, "application/json, text/plain": false, "text/plain, application/json": true,
+			"\tText/HTML ;q=0.9,application/xhtml+xml,*/*;q=0.8": true, // a browser
+		} {
+			body := document(retry12, `"burst"`)
+			if text {
+				body = `Policy "burst" allows 100 requests per 60 s. Retry in 12 s.` + "\n"
+			}
+			s.table(t, []row{{name: field, req: accept(field), status: 429, text: text, body: body}})
+		}
+	})
+	t.Run("instance is the escaped path without the query, of at most 1 KiB", func(t *testing.T) {
+		a := strings.Repeat("a", 1023)
+		for target, instance := range map[string]string{
+			"/v1/%22%00%0a%e2%82%ac/a%2fb?q=%22": `"instance":"/v1/%22%00%0a%e2%82%ac/a%2fb",`,
+			"/" + a:                              `"instance":"/` + a + `",`,
+			"/a" + a:                             "",
+			"/" + strings.Repeat("%00", 400):     "", // grows by escaping
+		} {
+			s.table(t, []row{{
+				name: target[:min(len(target), 40)], req: func() *http.Request { return request("GET", target) }, status: 429,
+				body: strings.Replace(document(retry12, `"burst"`), `"instance":"/v1/orders",`, instance, 1),
+			}})
+		}
+	})
+}
+
+// testWindows checks the policy of rules, and the text about it.
+func (s *suite) testWindows(t *testing.T) {
+	for _, c := range []struct {
+		rule         core.Rule
+		policy, text string
+	}{
+		{core.SlidingLog("burst", core.Per(100, 100*time.Millisecond)), `q=100`, "100 requests per 100 ms"},
+		{core.SlidingLog("burst", core.Per(1, 250*time.Microsecond)), `q=1`, "1 request per 250 µs"},
+		{core.SlidingLog("burst", core.Per(100, 90500*time.Millisecond)), `q=100;w=91`, "100 requests per 90.5 s"},
+		{core.TokenBucket("burst", core.PerSecond(3).WithBurst(10)), `q=10;w=4`, "3 requests per 1 s, 10 at once"},
+		{core.TokenBucket("burst", core.PerSecond(10).WithBurst(2)), `q=2`, "10 requests per 1 s, 2 at once"},
+	} {
+		s.table(t, []row{{
+			name: c.text, rules: []core.Rule{c.rule}, status: 429, header: map[string]string{"RateLimit-Policy": `"burst";` + c.policy},
+			body: document(`Policy \"burst\" allows `+c.text+`. Retry in 12 s.`, `"burst"`),
+		}})
+	}
 }

@@ -152,6 +152,15 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		legacy: "0",
 		retry:  "30",
 	}, {
+		name: "store between fails: the fields of the outermost gate stay true",
+		layers: []layer{
+			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)), fails(route), one(daily, allowed(5, hour, 0)),
+		},
+		policy: `"daily";q=1000;w=86400`,
+		limit:  `"daily";r=5;t=3600`,
+		legacy: "5",
+		inner:  "daily",
+	}, {
 		name:   "inner store fails: what the outer gate says stays",
 		layers: []layer{one(global, allowed(999, hour, 0)), fails(route)},
 		policy: `"global";q=1000;w=3600`,
