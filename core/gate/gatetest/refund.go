@@ -24,7 +24,6 @@ func (s *suite) testRefund(t *testing.T) {
 	t.Run("statuses", s.testRefundStatuses)
 	t.Run("panics", s.testRefundPanics)
 	t.Run("failures only", s.testFailuresOnly)
-	t.Run("after a refill", s.testRefundLate)
 	t.Run("ended", s.testRefundEnded)
 	t.Run("not admitted", s.testRefundNothing)
 	t.Run("store fails", s.testRefundFails)
@@ -169,29 +168,6 @@ func (s *suite) testFailuresOnly(t *testing.T) {
 			a.gets(t, status)
 		}
 	})
-}
-
-// testRefundLate has a handler that takes so long that its cost has refilled, while others use
-// the limit.
-func (s *suite) testRefundLate(t *testing.T) {
-	for _, rule := range []core.Rule{
-		core.TokenBucket("r", core.PerSecond(1).WithBurst(3)), core.SlidingLog("r", core.Per(3, 3*time.Second)),
-		core.FixedWindow("r", core.Per(3, 3*time.Second)), core.SlidingWindow("r", core.Per(3, 3*time.Second)),
-	} {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var a *application
-				a = s.start(setup{rules: []core.Rule{rule}, refund: true, handler: func(http.ResponseWriter, *http.Request) {
-					time.Sleep(10 * time.Second)
-					if d, err := a.limiter.AllowN(t.Context(), "k", 3); err != nil || !d.Allowed {
-						t.Errorf("others were denied: %+v, %v", d, err)
-					}
-				}})
-				a.get(t)
-				a.checkRefund(t, "[200]", 3) // the cost that has refilled does not come back twice
-			})
-		})
-	}
 }
 
 // testRefundEnded has requests that end before their handlers do. They are not refunded:

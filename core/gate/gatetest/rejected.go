@@ -64,12 +64,6 @@ func (s *suite) addressFirst(address, user core.Rule, c setup) *composition {
 	return &composition{s.start(c), l, v}
 }
 
-// exhaust takes n events of the first rule of l.
-func exhaust(t *testing.T, l *core.Limiter, key string, n int) {
-	t.Helper()
-	testkit.Admit(t, l, key, n)
-}
-
 func (s *suite) testRejected(t *testing.T) {
 	t.Run("bad tokens", s.testBadTokens)
 	t.Run("bad tokens of each algorithm", s.testBadTokensOfAlgorithms)
@@ -84,134 +78,77 @@ func (s *suite) testRejected(t *testing.T) {
 
 // testBadTokens sends 200 bad tokens from one address, one after the other.
 func (s *suite) testBadTokens(t *testing.T) {
-	ip, all := keyfunc.RemoteIP(), constant("all")
-	type options = []gate.Option
-	type parts struct { // of a gate
-		limiter *core.Limiter
-		key     keyfunc.Func
-		opts    options
-	}
-	addressUser := func(more ...gate.Option) func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-		return func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, append(options{gate.And(u, key)}, more...)}
-		}
-	}
-	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
+	type statuses = map[int]int
 	type effect struct {
-		statuses map[int]int
+		statuses statuses
 		verified int64
 		calls    int // of the Store
 		address  int // taken, of the limit by address
 	}
-	usual := effect{map[int]int{401: 20, 429: 180}, 20, 200, 20}
+	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
 	for _, c := range []struct {
 		name string
-		rule core.Rule                                               // of the address; twenty if it has no name
-		err  error                                                   // of the key function of the user
-		gate func(a, u, other *core.Limiter, key keyfunc.Func) parts // with limiters of the address, the user and 10 an hour
-		want effect                                                  // usual if zero
-	}{{
-		name: "address first",
-		gate: addressUser(),
-	}, {
-		name: "token first", // what stands after a missing key is not looked at
-		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts { return parts{u, key, options{gate.And(a, ip)}} },
-		want: effect{map[int]int{401: 200}, 200, 0, 0},
-	}, {
-		name: "address, token, everybody", // requests without a user do not use up what users share
-		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(u, key), gate.And(other, all)}}
-		},
-	}, {
-		name: "address, everybody, token", // the second has 10 and is exhausted first
-		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(other, all), gate.And(u, key)}}
-		},
-		want: effect{map[int]int{401: 10, 429: 190}, 10, 200, 10},
-	}, {
-		name: "joined, token first",
-		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(key, ip), nil} },
-		want: effect{map[int]int{401: 20, 429: 180}, 200, 200, 0},
-	}, {
-		name: "address, joined",
-		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(u, keyfunc.Join(key, ip))}}
-		},
-		want: effect{map[int]int{401: 20, 429: 180}, 20, 220, 20},
-	}, {
-		name: "address, joined with less", // a partial key that is denied does not spare the address
-		gate: func(a, _, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(other, keyfunc.Join(key, ip))}}
-		},
-		want: effect{map[int]int{401: 10, 429: 190}, 20, 220, 20},
-	}, {
-		name: "first of",
-		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.FirstOf(key, ip), nil} },
-		want: effect{map[int]int{200: 20, 429: 180}, 200, 200, 20},
-	}, {
-		name: "fault in the key function",
-		err:  errSecret,
-		gate: addressUser(quiet),
-		want: effect{map[int]int{500: 20, 429: 180}, 20, 200, 20},
-	}, {
-		name: "let through by OnError",
-		gate: addressUser(letThrough),
-		want: effect{map[int]int{200: 20, 429: 180}, 20, 200, 20},
-	}, {
-		name: "FailClosed",
-		gate: addressUser(gate.FailClosed()),
-	}, {
-		name: "RefundIf", // is about answers of the handler
-		gate: addressUser(refundAll),
-	}, {
-		name: "Cost",
-		gate: addressUser(costs(6)),
-		want: effect{map[int]int{401: 3, 429: 197}, 3, 200, 18},
-	}, {
-		name: "a cost of zero", // is 1 for a request without a user
-		gate: addressUser(costs(0)),
-	}, {
-		name: "a cost that is never admitted",
-		gate: addressUser(costs(21)),
-		want: effect{map[int]int{429: 200}, 1, 200, 0},
-	}, {
-		name: "leaky bucket", // does not hold the answer
-		rule: leaky,
-		gate: addressUser(),
-	}, {
-		name: "MaxDelay", // four places, and one request to find that out
-		rule: leaky,
-		gate: addressUser(gate.MaxDelay(10 * time.Minute)),
-		want: effect{map[int]int{401: 4, 429: 196}, 5, 200, 4},
-	}, {
-		name: "soft",
-		rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10),
-		gate: addressUser(),
-		want: effect{map[int]int{401: 22, 429: 178}, 22, 200, 20},
-	}, {
-		name: "shadow",
-		rule: core.SlidingLog("shadow", core.PerHour(20)).Shadow(),
-		gate: addressUser(),
-		want: effect{map[int]int{401: 200}, 200, 200, 20},
-	}} {
+		asks string    // limiter=key of each; "address=ip user=token" if empty
+		rule core.Rule // of the address; twenty if it has no name
+		opts []gate.Option
+		err  error  // of the key function that verifies tokens
+		want effect // 20 of 401, and all other requests denied unverified, if zero
+	}{
+		{name: "address first"},
+		// Asks behind a missing key are not made.
+		{name: "token first", asks: "user=token address=ip", want: effect{statuses{401: 200}, 200, 0, 0}},
+		{name: "address, token, everybody", asks: "address=ip user=token ten=all"},
+		// The second ask has 10 and is exhausted first.
+		{name: "address, everybody, token", asks: "address=ip ten=all user=token", want: effect{statuses{401: 10, 429: 190}, 10, 200, 10}},
+		{name: "joined", asks: "address=token+ip", want: effect{statuses{401: 20, 429: 180}, 200, 200, 0}},
+		{name: "address, joined", asks: "address=ip user=token+ip", want: effect{statuses{401: 20, 429: 180}, 20, 220, 20}},
+		// A partial key that is denied does not spare the address.
+		{name: "address, joined with less", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 220, 20}},
+		{name: "first of", asks: "address=token|ip", want: effect{statuses{200: 20, 429: 180}, 200, 200, 20}},
+		{name: "fault in the key function", opts: []gate.Option{quiet}, err: errSecret, want: effect{statuses{500: 20, 429: 180}, 20, 200, 20}},
+		{name: "let through by OnError", opts: []gate.Option{letThrough}, want: effect{statuses{200: 20, 429: 180}, 20, 200, 20}},
+		{name: "FailClosed", opts: []gate.Option{gate.FailClosed()}},
+		{name: "RefundIf, which is about answers of the handler", opts: []gate.Option{refundAll}},
+		{name: "Cost", opts: []gate.Option{costs(6)}, want: effect{statuses{401: 3, 429: 197}, 3, 200, 18}},
+		{name: "a cost of zero, which is 1 for a request without a user", opts: []gate.Option{costs(0)}},
+		{name: "a cost that is never admitted", opts: []gate.Option{costs(21)}, want: effect{statuses{429: 200}, 1, 200, 0}},
+		{name: "leaky bucket, which does not hold the answer", rule: leaky},
+		// Four requests are within the delay, and one more is verified until the key is exhausted.
+		{name: "MaxDelay", rule: leaky, opts: []gate.Option{gate.MaxDelay(10 * time.Minute)}, want: effect{statuses{401: 4, 429: 196}, 5, 200, 4}},
+		{name: "soft", rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10), want: effect{statuses{401: 22, 429: 178}, 22, 200, 20}},
+		{name: "shadow", rule: core.SlidingLog("shadow", core.PerHour(20)).Shadow(), want: effect{statuses{401: 200}, 200, 200, 20}},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.rule.Name() == "" {
 				c.rule = twenty
 			}
 			if c.want.statuses == nil {
-				c.want = usual
+				c.want = effect{statuses{401: 20, 429: 180}, 20, 200, 20}
 			}
-			store, v := memory(), &verifier{err: c.err}
-			limiter := func(rule core.Rule) *core.Limiter { return core.Must(core.New(store, rule)) }
-			address := limiter(c.rule)
-			g := c.gate(address, limiter(many), limiter(core.SlidingLog("other", core.PerHour(10))), v.key)
-			a := s.start(setup{limiter: g.limiter, key: g.key, opts: g.opts})
-			statuses := map[int]int{}
+			store, v, ip := memory(), &verifier{err: c.err}, keyfunc.RemoteIP()
+			limiters := map[string]*core.Limiter{}
+			for name, rule := range map[string]core.Rule{"address": c.rule, "user": many, "ten": core.SlidingLog("ten", core.PerHour(10))} {
+				limiters[name] = core.Must(core.New(store, rule))
+			}
+			keys := map[string]keyfunc.Func{
+				"ip": ip, "all": constant("all"), "token": v.key, "token+ip": keyfunc.Join(v.key, ip), "token|ip": keyfunc.FirstOf(v.key, ip),
+			}
+			g := setup{opts: c.opts}
+			for _, ask := range strings.Fields(cmp.Or(c.asks, "address=ip user=token")) {
+				limiter, key, _ := strings.Cut(ask, "=")
+				if g.limiter == nil {
+					g.limiter, g.key = limiters[limiter], keys[key]
+				} else {
+					g.opts = append(g.opts, gate.And(limiters[limiter], keys[key]))
+				}
+			}
+			a, address := s.start(g), limiters["address"]
+			got := statuses{}
 			for range 200 {
-				statuses[record(t, a, withToken("bad")).status]++
+				got[record(t, a, withToken("bad")).status]++
 			}
-			if !maps.Equal(statuses, c.want.statuses) {
-				t.Errorf("the answers are %v, want %v", statuses, c.want.statuses)
+			if !maps.Equal(got, c.want.statuses) {
+				t.Errorf("the answers are %v, want %v", got, c.want.statuses)
 			}
 			if got := v.verified.Load(); got != c.want.verified {
 				t.Errorf("%d tokens are verified, want %d", got, c.want.verified)
@@ -473,10 +410,10 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 					handler = settles(t, c.settle)
 				}
 				g := s.addressFirst(bucket, c.user, setup{opts: c.opts, handler: handler})
-				exhaust(t, g.limiter, "192.0.2.1", 20)
+				testkit.Admit(t, g.limiter, "192.0.2.1", 20)
 				record(t, g, withToken("bad")) // finds that out
 				time.Sleep(15 * time.Second)
-				exhaust(t, g.user, "user:ann", 5)
+				testkit.Admit(t, g.user, "user:ann", 5)
 				calls, verified := g.store.Calls(), g.verifier.verified.Load()
 				got := record(t, g, withToken(c.token))
 				if got.status != c.status || got.header.Get("RateLimit") != c.limit {
@@ -504,8 +441,8 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		user := core.Must(core.New(store, hundred))
 		opts := []gate.Option{gate.And(user, constant("u")), quiet}
 		a := s.start(setup{store: store, rules: []core.Rule{twenty}, key: constant("key-of-a-person"), opts: opts})
-		exhaust(t, a.limiter, "key-of-a-person", 20)
-		exhaust(t, user, "u", 100)
+		testkit.Admit(t, a.limiter, "key-of-a-person", 20)
+		testkit.Admit(t, user, "u", 100)
 		a.gets(t, 429) // finds that out
 		if _, err := a.limiter.Reset(t.Context(), "key-of-a-person"); err != nil {
 			t.Fatal(err)
@@ -566,8 +503,8 @@ func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 	a := s.start(setup{
 		store: store, rules: []core.Rule{twenty}, key: constant("a"), opts: []gate.Option{gate.And(b, constant("b")), gate.And(u, v.key)},
 	})
-	exhaust(t, a.limiter, "a", 20)
-	exhaust(t, b, "b", 100)
+	testkit.Admit(t, a.limiter, "a", 20)
+	testkit.Admit(t, b, "b", 100)
 	record(t, a, withToken("bad")) // finds that out
 	if _, err := a.limiter.Reset(t.Context(), "a"); err != nil {
 		t.Fatal(err)
