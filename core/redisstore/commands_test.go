@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -28,11 +27,11 @@ local function checked(f)
     return f(...)
   end
 end
-local call, pcall, format = checked(redis.call), checked(redis.pcall), string.format
+local redis = { call = checked(redis.call), pcall = checked(redis.pcall) }
 `
 
 // argumentChecker is a hook that sends scripts with checkArguments.
-type argumentChecker struct{ t *testing.T }
+type argumentChecker struct{}
 
 func (argumentChecker) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -40,18 +39,13 @@ func (argumentChecker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	return next
 }
 
-func (h argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		const line = "local call, pcall, format = redis.call, redis.pcall, string.format\n"
 		switch args := cmd.Args(); args[0] {
 		case "evalsha":
 			return errors.New("NOSCRIPT: sends the source")
 		case "eval":
-			source := args[1].(string)
-			if strings.Count(source, line) != 1 {
-				h.t.Errorf("a script does not have the line %q once", line)
-			}
-			args[1] = strings.Replace(source, line, checkArguments, 1)
+			args[1] = checkArguments + args[1].(string)
 		}
 		return next(ctx, cmd)
 	}
@@ -61,6 +55,6 @@ func (h argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestConformance_ArgumentsOfCommands(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(argumentChecker{t})
+	rdb.AddHook(argumentChecker{})
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }

@@ -184,16 +184,16 @@ local function log_remove_at(charge, n, time)
     start = start + list[i].n
     new[list[i].bytes] = true
   end
-  for _, chunk in ipairs(old) do
-    if new[chunk.bytes] then
-      new[chunk.bytes] = false
+  for _, written in ipairs(old) do
+    if new[written.bytes] then
+      new[written.bytes] = false
     else
-      redis.call('ZREM', charge.key, chunk.bytes)
+      redis.call('ZREM', charge.key, written.bytes)
     end
   end
-  for _, chunk in ipairs(list) do
-    if new[chunk.bytes] then
-      log_add(charge.key, log_time(chunk, chunk.n), chunk.bytes)
+  for _, written in ipairs(list) do
+    if new[written.bytes] then
+      log_add(charge.key, log_time(written, written.n), written.bytes)
     end
   end
   last = list[#list] or prior
@@ -202,9 +202,9 @@ local function log_remove_at(charge, n, time)
     return
   end
   gap(last, chunk, 1)
-  for node, size in pairs(changes) do
+  for changed, size in pairs(changes) do
     if size ~= 0 then
-      log_change(charge, node, function()
+      log_change(charge, changed, function()
         return size
       end)
     end

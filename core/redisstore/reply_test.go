@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// FuzzReply decodes replies of any integers, and of other values, to calls of every algorithm
+// and op. A reply is an error, or describes states that the rules can have.
+func FuzzReply(f *testing.F) {
+	var rules []*driver.Compiled
+	for a := range algorithms {
+		if algorithms[a].readings == 0 {
+			continue
+		}
+		d := driver.Definition{Name: "rule", Algorithm: driver.Algorithm(a), Events: 7, Per: time.Hour}
+		if d.Algorithm == driver.SlidingWindow {
+			d.SubWindows = 60
+		}
+		rule, err := d.Compile()
+		if err != nil {
+			f.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
+	integers := func(ns ...int64) (data []byte) {
+		for _, n := range ns {
+			data = binary.BigEndian.AppendUint64(data, uint64(n))
+		}
+		return data
+	}
+	f.Add(uint8(0), uint8(0), uint8(1), integers(3_000_000))
+	f.Add(uint8(0), uint8(0), uint8(1), integers(-1-3_600_000_000))
+	for i, reading := range [][]int64{{5, 0}, {2, 10, 20, 0}, {5, 0}, {3, 100}, {10, 3, 60, 70, 0}} {
+		for op := range uint8(6) {
+			f.Add(uint8(i), op, uint8(0), integers(append([]int64{1_700_000_000_000_000, 1}, reading...)...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
+		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % 6), Cost: 1, Receipt: new(driver.Receipt)}
+		c := call{charges: []driver.Charge{charge}}
+		if form&2 != 0 {
+			c.charges = append(c.charges, charge)
+		}
+		var all []any
+		for len(data) >= 8 {
+			all = append(all, int64(binary.BigEndian.Uint64(data)))
+			data = data[8:]
+		}
+		var reply any = all
+		switch {
+		case form&1 != 0 && len(all) > 0:
+			reply, c.charges[0].Receipt = all[0], nil
+		case form&4 != 0 && len(all) > 0:
+			all[int(op)%len(all)] = "text"
+		}
+		if c.decode(reply) != nil || c.answer(c.admitted) != nil {
+			return
+		}
+		for i := range c.charges {
+			v, most := c.charges[i].Verdict, int(charge.Rule.Capacity())
+			if v.Remaining < 0 || v.Remaining > most || v.RetryAfter < 0 || v.ResetAfter < 0 {
+				t.Errorf("%v: the verdict of op %d is %+v", reply, charge.Op, v)
+			}
+			if form&4 != 0 && form&1 == 0 && len(all) > 0 {
+				t.Errorf("%v: decoded", reply)
+			}
+		}
+	})
+}
