@@ -277,12 +277,3 @@ func TestContexts(t *testing.T) {
 		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
 	}
 }
-
-func TestNil(t *testing.T) {
-	defer func() {
-		if got := recover(); got != "echolimit: OnDenied: function is nil" {
-			t.Errorf("panicked with %v", got)
-		}
-	}()
-	echolimit.OnDenied(nil)
-}

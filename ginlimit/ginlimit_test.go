@@ -273,13 +273,20 @@ func TestOnDenied_NothingWritten(t *testing.T) {
 	}
 }
 
+// TestNoRoute has requests without a route, behind a gate of all requests and one of NoRoute.
 func TestNoRoute(t *testing.T) {
+	l := times(5)
+	var statuses []int
 	e := gin.New()
-	e.NoRoute(ginlimit.New(times(1), keyfunc.RemoteIP()), func(c *gin.Context) { c.String(http.StatusNotFound, "nothing") })
+	e.Use(ginlimit.New(l, keyfunc.RemoteIP(), refund(&statuses)))
+	e.NoRoute(ginlimit.New(times(1), keyfunc.RemoteIP()))
 	for i, want := range []int{404, 429} {
 		if got := get(e); got.Code != want {
 			t.Errorf("request %d has status %d, want %d", i, got.Code, want)
 		}
+	}
+	if fmt.Sprint(statuses) != "[404 429]" || left(t, l) != 5 {
+		t.Errorf("asked about %v, %d left; want [404 429] and 5", statuses, left(t, l))
 	}
 }
 
@@ -337,13 +344,4 @@ func TestContexts(t *testing.T) {
 	if _, isGin := ctx.(*gin.Context); !isGin {
 		t.Errorf("the key function got a %T", ctx)
 	}
-}
-
-func TestNil(t *testing.T) {
-	defer func() {
-		if got := recover(); got != "ginlimit: OnDenied: function is nil" {
-			t.Errorf("panicked with %v", got)
-		}
-	}()
-	ginlimit.OnDenied(nil)
 }

@@ -115,16 +115,6 @@ func TestRefundIf(t *testing.T) {
 	}
 }
 
-func TestRefundNoRoute(t *testing.T) {
-	l := times(5)
-	var statuses []int
-	e := gin.New()
-	e.Use(ginlimit.New(l, keyfunc.RemoteIP(), refund(&statuses)))
-	if got := get(e); got.Code != 404 || fmt.Sprint(statuses) != "[404]" || left(t, l) != 5 {
-		t.Errorf("status %d, asked about %v, %d left", got.Code, statuses, left(t, l))
-	}
-}
-
 // TestSettleByGin settles with every context that a handler may pass on, and with a
 // copy after the request.
 func TestSettleByGin(t *testing.T) {

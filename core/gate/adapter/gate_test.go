@@ -44,9 +44,6 @@ func TestDenied(t *testing.T) {
 	testkit.Panics(t, "test: New: test.OnDenied is an option for test.New only", func() {
 		New[func(string)]("test", once(), anyKey, opt)
 	})
-}
-
-func TestDenied_nil(t *testing.T) {
 	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 

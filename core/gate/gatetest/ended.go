@@ -27,7 +27,7 @@ func (s *suite) testEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { s.testHangUp(t, c.opts, c.err) })
 	}
-	// ends sends a request with the context ctx to the gate of c, after begin.
+	// ends sends a request whose context is ctx, which ends before the answer.
 	ends := func(t *testing.T, c setup, ctx context.Context) {
 		t.Helper()
 		a := s.start(c)
