@@ -14,11 +14,10 @@ var allowed = map[string][]string{
 	"core":                   {"core/driver", "core/internal/argument"},
 	"core/driver":            {},
 	"core/internal/argument": {},
-	"core/internal/oracle":   {},
 	"core/internal/testkit":  {"core"},
 	"core/memstore":          {"core/driver", "core/internal/argument"},
 	"core/redisstore":        {"core/driver", "core/internal/argument", "github.com/redis/go-redis/v9"},
-	"core/storetest":         {"core", "core/driver", "core/internal/oracle", "core/internal/testkit"},
+	"core/storetest":         {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
 	"core/load":              {},
 	"core/failover":          {"core/driver", "core/internal/argument"},
 	"core/lease":             {"core/driver", "core/internal/argument"},
@@ -33,8 +32,9 @@ var allowed = map[string][]string{
 
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
-	"core/gate/internal/config":  {"core", "keyfunc"},
-	"core/gate/internal/request": {"core"},
+	"core/storetest/internal/oracle": {},
+	"core/gate/internal/config":      {"core", "keyfunc"},
+	"core/gate/internal/request":     {"core"},
 }
 
 func goList(t *testing.T, args ...string) []string {

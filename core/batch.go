@@ -61,7 +61,7 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	}
 	store := asks[0].Limiter.store
 	if r != nil {
-		r.begin(store, b.charges, places)
+		r.begin(store, b.charges)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	}
 	d.sum(b.charges, b.rules)
 	if r != nil {
-		r.keep(b.charges, d.Allowed)
+		r.keep(b.charges, places, d.Allowed)
 	}
 	if places != nil {
 		d.expand(places)
@@ -79,18 +79,19 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	return nil
 }
 
-// A batch is the charges of one decision.
+// A batch is the charges of one call of a Store.
 type batch struct {
 	charges []driver.Charge
 	rules   []Rule // of the charges
+	places  []int  // of every ask of every rule: the index of its charge, if charges were merged
 	room    struct {
 		charges [4]driver.Charge
 		rules   [4]Rule
 	}
 }
 
-// Charges reach the Store through an interface and would be allocated on every
-// call; so they are used again.
+// batches holds batches for reuse: the charges of a call escape to the Store, an interface, and
+// would be allocated on every call.
 var batches = sync.Pool{New: func() any {
 	b := new(batch)
 	b.charges, b.rules = b.room.charges[:0], b.room.rules[:0]
@@ -101,79 +102,58 @@ func (b *batch) free() {
 	if cap(b.charges) > 64 {
 		return
 	}
-	clear(b.charges) // rules may stay: they are few, and the pool forgets them
-	b.charges, b.rules = b.charges[:0], b.rules[:0]
+	// The elements stay until they are overwritten: they are few, and the pool forgets them.
+	b.charges, b.rules, b.places = b.charges[:0], b.rules[:0], b.places[:0]
 	batches.Put(b)
 }
 
 // add adds the charges of a, with an op that a.Peek may change. The Store checks no charges:
 // New has checked the rules, and add, decide and merge check the rest.
 func (b *batch) add(a *Ask, op driver.Op) error {
-	if a.Key == "" {
+	switch {
+	case a.Key == "":
 		return ErrEmptyKey
-	}
-	if a.Cost < 0 {
+	case a.Cost < 0:
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
-	}
-	if a.MaxDelay < 0 {
+	case a.MaxDelay < 0:
 		return fmt.Errorf("%w: a MaxDelay of %v", ErrInvalidAsk, a.MaxDelay)
-	}
-	cost := max(a.Cost, 1)
-	if a.Peek {
+	case a.Peek:
 		op = driver.Peek
 	}
 	for i := range a.Limiter.rules {
-		r, c := a.Limiter.rules[i].inForce(), b.next()
+		r := a.Limiter.rules[i].inForce()
 		b.rules = append(b.rules, r)
-		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, cost, a.MaxDelay
+		b.charges = append(b.charges, driver.Charge{})
+		c := &b.charges[len(b.charges)-1]
+		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, max(a.Cost, 1), a.MaxDelay
 	}
 	return nil
 }
 
-// next is one more charge, all zero.
-func (b *batch) next() *driver.Charge {
-	n := len(b.charges)
-	if n == cap(b.charges) {
-		b.charges = append(b.charges, driver.Charge{})
-	} else {
-		b.charges = b.charges[:n+1] // free has cleared it
-	}
-	return &b.charges[n]
-}
-
-// merge sums up charges of the same rule and key, for a Store takes each once.
-// It returns nil if there are none, else where the charge of each ask went.
+// merge sums up the charges of one rule and key, because a Store takes each once. It returns
+// nil if there are none, and places otherwise.
 func (b *batch) merge() []int {
-	var places []int
+	asked := len(b.charges)
 	kept := b.charges[:0]
-	for i, c := range b.charges {
-		at := len(kept)
-		for j := range kept {
-			if kept[j].Meets(&c) {
-				at = j
-				break
-			}
+	for i := range b.charges {
+		c := b.charges[i]
+		at := 0
+		for at < len(kept) && !kept[at].Meets(&c) {
+			at++
 		}
 		if at == len(kept) {
 			kept = append(kept, c)
 			b.rules[at] = b.rules[i]
 		} else {
-			if places == nil {
-				places = make([]int, i, len(b.charges))
-				for j := range places {
-					places[j] = j
-				}
-			}
 			absorb(&kept[at], &c)
 		}
-		if places != nil {
-			places = append(places, at)
-		}
+		b.places = append(b.places, at)
 	}
-	clear(b.charges[len(kept):])
-	clear(b.rules[len(kept):])
+	if len(kept) == asked {
+		return nil
+	}
 	b.charges, b.rules = kept, b.rules[:len(kept)]
-	return places
+	return b.places
 }
 
 // absorb adds the cost of other to c, unless other is a Peek.
@@ -192,7 +172,7 @@ func absorb(c, other *driver.Charge) {
 	}
 }
 
-// saturated is a + b, or the largest int.
+// saturated returns a + b, or the largest int.
 func saturated(a, b int) int {
 	if a > math.MaxInt-b {
 		return math.MaxInt

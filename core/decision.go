@@ -14,8 +14,8 @@ import (
 // Never is the RetryAfter of a cost that can never be admitted.
 const Never time.Duration = driver.Never
 
-// A Decision is what the caller learns. It is a value: keep it or copy it
-// freely. The zero Decision denies.
+// A Decision is the answer to an event. It is a value: keep it or copy it freely. The zero
+// Decision denies.
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration // denied: the least wait after which the same cost can be admitted; Never if it never can
@@ -26,8 +26,7 @@ type Decision struct {
 	n     int
 }
 
-// A State is what one Rule says about its part of a Decision. Rule has the limit that was in
-// force, which for a [Rule.Elastic] may be larger than the one that it was made with.
+// A State is the part of one Rule in a Decision. Rule has the limit that was in force, which for a [Rule.Elastic] may be larger than the one that it was made with.
 //
 // Window is the span that Remaining belongs to. For windows and logs, no more than
 // Remaining can be used within it. For a bucket, which refills all the time, it is the
@@ -35,7 +34,7 @@ type Decision struct {
 // one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
 	Rule       Rule
-	Allowed    bool          // what this Rule alone says
+	Allowed    bool          // by this Rule alone
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait after which this Rule admits the same cost; or Never
 	ResetAfter time.Duration // until nothing is used any more
@@ -169,7 +168,7 @@ func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 	}
 }
 
-// set makes s what the Store has said about c, a charge of rule.
+// set sets s to the Verdict of c, a charge of rule.
 func (s *State) set(c *driver.Charge, rule Rule) {
 	v := &c.Verdict
 	if s.Rule = rule; v.Rule != nil {
@@ -189,7 +188,7 @@ func (d *Decision) expand(places []int) {
 	d.rest, d.n = rest, len(places)
 }
 
-// and is the decision that admits what d and o, which both have States, admit.
+// and returns the decision that admits an event if d and o, which both have States, do.
 func (d Decision) and(o Decision) Decision {
 	rest := slices.Grow(slices.Clone(d.rest), o.n)
 	rest = append(append(rest, o.first), o.rest...)

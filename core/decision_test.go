@@ -55,7 +55,7 @@ func TestDecision_String(t *testing.T) {
 }
 
 // An unknown state says nothing, and admits nothing.
-func TestDecision_unknownState(t *testing.T) {
+func TestDecision_String_UnknownState(t *testing.T) {
 	fake := new(storetest.Fake)
 	l := testkit.Limiter(t, fake, core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500)))
 	for want, known := range map[string]driver.Verdict{

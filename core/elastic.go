@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -8,19 +9,19 @@ import (
 )
 
 // Elastic returns r as elastic throttling: while resources are free the limit
-// grows, and as they are used up it shrinks back to what it is without.
+// grows, and as they are used up it shrinks back to the limit that r was made with.
 //
-// spare says how much is free now: 0 or less is nothing and leaves the limit as it
-// is, 1 or more is everything and makes it upTo times as large, and in between the
-// limit is in between, in steps of a tenth, without fractions of an event. Not a
-// number is nothing. spare is called on every decision, from many goroutines, so it
-// must be quick; package core/load has ready-made ones.
+// spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or
+// more makes it upTo times as large. Values between them scale the limit in ten steps, rounded
+// down to whole events; a value at most 0.01 below a step counts as that step. NaN counts as 0.
+// spare is called on every decision, from many goroutines, so it must be quick; package
+// core/load has ready-made ones.
 //
 // The limit follows a rising signal at once. It falls when the signal has fallen by
 // more than half a step, so that a signal between two steps does not make it flap.
-// A bucket that is used by half stays used by half whatever its size is, and what
-// windows and logs have counted beyond a limit that has shrunk leaves them in
-// time: nobody is locked out for longer than Per.
+// A bucket that is half used stays half used whatever its size is. Events that windows and logs
+// have counted beyond a limit that has shrunk leave them in time, so no key is locked out for
+// longer than Per.
 //
 // Every process follows its own signal. upTo is 1 to 1000.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
@@ -34,7 +35,7 @@ const (
 	nearly = 0.1
 )
 
-// An elastic is what stretches a rule, and the rule at every step.
+// An elastic holds the signal of a rule, and the rule at every step.
 type elastic struct {
 	spare func() float64
 	step  atomic.Int32
@@ -43,23 +44,15 @@ type elastic struct {
 
 const maxElastic = 1000
 
-func (r *definition) checkElastic() *RuleError {
+// stretch compiles the rule at every step. If that fails, it sets err.
+func (r *definition) stretch() {
+	fail := func(reason string) { r.compiled, r.err = nil, r.invalid("elastic", reason) }
 	switch {
 	case r.elastic.spare == nil:
-		return r.invalid("elastic", "has no signal: the function is nil")
-	case !(r.UpTo >= 1 && r.UpTo <= maxElastic):
-		return r.invalid("elastic", fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
-	}
-	return nil
-}
-
-// stretch compiles the rule at every step, if it is elastic.
-func (r *definition) stretch() {
-	if r.elastic == nil {
+		fail("has no signal: the function is nil")
 		return
-	}
-	if r.err = r.checkElastic(); r.err != nil {
-		r.compiled = nil
+	case !(r.UpTo >= 1 && r.UpTo <= maxElastic): // NaN is neither
+		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
 		return
 	}
 	e := &elastic{spare: r.elastic.spare} // r may be a copy
@@ -69,8 +62,9 @@ func (r *definition) stretch() {
 		step.elastic, step.UpTo, step.divided = nil, 0, new(atomic.Pointer[definition])
 		step.setLimit(r.limit().times(factor))
 		step.Text = step.text()
-		if step.compiled, step.err = compiled(step.Definition.CompileLike(r.compiled)); step.err != nil {
-			r.compiled, r.err = nil, r.invalid("elastic", fmt.Sprintf("is too far: %s %s", step.err.Field, step.err.Reason))
+		var err *RuleError
+		if step.compiled, step.err = step.CompileLike(r.compiled); errors.As(step.err, &err) {
+			fail(fmt.Sprintf("is too far: %s %s", err.Field, err.Reason))
 			return
 		}
 		e.rules[i] = Rule{&step}

@@ -37,6 +37,6 @@ var (
 	ErrFailClosed = driver.ErrFailClosed
 )
 
-// A RuleError says what is wrong with which field of which rule: its fields are the texts
-// Rule, Field and Reason. It is an [ErrInvalidRule] or an [ErrRuleConflict].
+// A RuleError is a fault of a field of a rule, with the texts Rule, Field and Reason. It is an
+// [ErrInvalidRule] or an [ErrRuleConflict].
 type RuleError = driver.RuleError

@@ -16,8 +16,8 @@ type Limit struct {
 	Burst  int           // capacity of a bucket, less than 2^48; zero means Events. Windows and logs have none
 }
 
-// Per is a limit of n events in d. What that means across the edges of d depends
-// on the algorithm; for [SlidingLog] and [SlidingWindow] it is any d.
+// Per is a limit of n events in d. The algorithm decides which spans of length d are meant; for
+// [SlidingLog] and [SlidingWindow] it is every one.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
 
 // PerSecond is a limit of n events a second.
@@ -69,15 +69,8 @@ func formatPeriod(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	// 15m0s and 1h0m0s say the same without their zeros.
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	withoutZeros := strings.NewReplacer("h0m0s", "h", "m0s", "m") // of 1h0m0s and 15m0s
+	return withoutZeros.Replace(d.String())
 }
 
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N].
@@ -113,16 +106,11 @@ func parseError(text, reason string) error {
 
 func parseCount(s string) (int, error) {
 	s = strings.TrimSpace(s)
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("%q is not a positive integer", s)
-		}
-	}
-	n, err := strconv.Atoi(s)
+	n, err := strconv.ParseUint(s, 10, strconv.IntSize-1) // which accepts no sign
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%q is not a positive integer", s)
 	}
-	return n, nil
+	return int(n), nil
 }
 
 func parsePeriod(s string) (time.Duration, error) {
@@ -140,10 +128,10 @@ func parsePeriod(s string) (time.Duration, error) {
 		return time.Duration(n) * day, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a duration", s)
-	}
-	if d <= 0 {
+	case d <= 0:
 		return 0, fmt.Errorf("%q is not positive", s)
 	}
 	return d, nil
@@ -161,7 +149,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// capacity is what the limit admits at once.
+// capacity returns the events that the limit admits at once.
 func (l Limit) capacity() int {
 	if l.Burst == 0 {
 		return l.Events

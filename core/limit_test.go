@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-func TestLimitText(t *testing.T) {
+func TestLimit_String(t *testing.T) {
 	for text, want := range map[string]core.Limit{
 		"10/s":          core.PerSecond(10),
 		"10/m":          core.PerMinute(10),
@@ -36,7 +36,7 @@ func TestLimitText(t *testing.T) {
 	}
 }
 
-func TestLimitTextErrors(t *testing.T) {
+func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	for _, text := range []string{
 		"", "/", "10", "10/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "1e3/s", "10/x", "10/0s", "10/-1s", "10/s burst",
 		"10/s burst 0", "10/s burst -1", "10/s burst x", "10/s burst 1 burst 2", "99999999999999999999/s", "1/0d", "1/-1d",
@@ -52,7 +52,7 @@ func TestLimitTextErrors(t *testing.T) {
 	}
 }
 
-func TestLimitJSON(t *testing.T) {
+func TestLimit_MarshalText_JSON(t *testing.T) {
 	type config struct{ Limit core.Limit }
 	text, err := json.Marshal(config{core.PerHour(500)})
 	if err != nil || string(text) != `{"Limit":"500/h"}` {

@@ -22,8 +22,7 @@ type Limiter struct {
 
 // New returns a Limiter over s that admits an event if every rule does.
 //
-// What cannot be run is refused here, with a [RuleError] that names the rule
-// and the field: no rules, a zero limit, a limit that cannot be represented
+// Rules that cannot be run are a [RuleError] that names the rule and the field: no rules, a zero limit, a limit that cannot be represented
 // exactly, a name that two of the rules have, or that another definition has on s. Processes
 // that share s may have different limits for a while, as when a new version is rolled out:
 // each decides by its own, over the same state.
@@ -39,9 +38,6 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		r := rules[i].def()
-		if r.Algorithm == 0 {
-			return nil, r.invalid("algorithm", "is none: make rules with TokenBucket, SlidingLog and the like")
-		}
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -93,16 +89,15 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, er
 	return d, err
 }
 
-// Peek says whether Allow would admit an event, and takes nothing. Its States say what is left
-// with the event not taken.
+// Peek reports whether Allow would admit an event, and takes nothing. Its States describe the
+// unchanged key.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
 	return d, err
 }
 
-// Reset forgets all that key has used of this limiter's rules, and reports whether that was
-// anything: what has refilled or expired is nothing. The key is that of the key function
-// (package keyfunc).
+// Reset forgets the events of key under this limiter's rules, and reports whether there were any
+// that have not refilled or expired. The key is that of the key function (package keyfunc).
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	return l.adjust(ctx, key, driver.Reset, 1)
 }

@@ -7,11 +7,14 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// with returns r with a change.
+// with returns r with a change, and the zero Rule as it is.
 func (r Rule) with(change func(*definition)) Rule {
-	d := *r.def()
+	if r.d == nil {
+		return r
+	}
+	d := *r.d
 	change(&d)
-	return made(d)
+	return d.rule()
 }
 
 // SubWindows returns r with n sub-windows, 1 to 120: then they are half a second each of a
@@ -26,13 +29,12 @@ func (r Rule) SubWindows(n int) Rule {
 }
 
 // Soft returns r as soft throttling: percent more than the limit is let through,
-// and flagged in [State.Soft] and, by the adapters, in a header field. What is
-// told as remaining is what remains of the limit itself. Without Soft a limit is
-// hard.
+// and flagged in [State.Soft] and, by the adapters, in a header field. Remaining
+// counts the events of the limit itself. Without Soft a limit is hard.
 //
-// Of a window or log, that is percent of the events; of a bucket, percent of what
-// it holds, while its rate stays. Fractions of an event are dropped: 10 percent of
-// a limit of 5 is none. percent is 0 to 1000, and zero is hard.
+// For a window or log, percent is that of the events; for a bucket, that of its burst, while
+// its rate stays. Fractions of an event are dropped: 10 percent of a limit of 5 is none.
+// percent is 0 to 1000, and zero is hard.
 func (r Rule) Soft(percent float64) Rule {
 	return r.with(func(d *definition) { d.Soft = percent })
 }
@@ -42,11 +44,10 @@ func (r Rule) SoftPercent() float64 { return r.def().Soft }
 
 // Shadow returns r as a rule that is evaluated and reported but never enforced, to
 // try a limit on real traffic. A decision does not depend on it, and no field
-// tells clients about it: its State says what it would have done.
+// tells clients about it: its State has the answer that it would have given.
 //
-// It is charged what the other rules of the decision admit, as far as it fits. So
-// its state is what it would be if it were enforced, but for what it would have
-// refused.
+// It is charged for the events that the other rules of the decision admit, as far as they fit.
+// So its state is that of an enforced rule, except for the events that it would have denied.
 func (r Rule) Shadow() Rule {
 	return r.with(func(d *definition) { d.Shadow = true })
 }
@@ -54,7 +55,7 @@ func (r Rule) Shadow() Rule {
 // IsShadow says whether the rule is a [Rule.Shadow].
 func (r Rule) IsShadow() bool { return r.def().Shadow }
 
-// modifiers is what String says beyond the limit.
+// modifiers returns the part of String after the limit.
 func (r *definition) modifiers() string {
 	var b strings.Builder
 	if r.Algorithm == driver.SlidingWindow && r.SubWindows != DefaultSubWindows {
@@ -77,13 +78,13 @@ func (r *definition) modifiers() string {
 // the n-th part.
 //
 // The rate of a bucket is divided exactly, with a longer period where the events
-// cannot be divided: a third of 10/s is 10/3s. What it holds, and the events of a
+// cannot be divided: a third of 10/s is 10/3s. Its burst, and the events of a
 // window or log, are divided without the fraction, so that n parts together
 // never admit more than r. But a part admits at least one event, so where r
-// admits fewer than n at once, n parts admit n. n less than 2 is r itself, and so
-// is what cannot be divided: a soft bucket that takes decades to refill.
+// admits fewer than n at once, n parts admit n. Divide returns r itself if n is less than 2, and
+// for a rule that cannot be divided: a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.d == nil || r.d.err != nil {
+	if n < 2 || r.def().err != nil {
 		return r
 	}
 	part := r.d.Definition.Divide(n)

@@ -12,10 +12,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Reservation is a decision whose price can be corrected when it is known what
-// the event has really cost, or that it does not count. It remembers what was
-// taken and when, so that exactly that is given back. It is safe for concurrent
-// use.
+// A Reservation is a decision about an event whose cost can still change, when its real cost is
+// known or when it turns out not to count. It keeps a receipt of every charge, so that a refund
+// frees exactly that charge. It is safe for concurrent use.
 //
 //	r, err := tokens.Reserve(ctx, user, estimate)
 //	...
@@ -28,31 +27,68 @@ type Reservation struct {
 
 	mu       sync.Mutex
 	decision Decision
-	asks     []driver.Charge // what was asked, each rule of each key once
-	times    []int           // how often each of asks was asked
-	parts    []part          // what is charged, the newest last
-	lost     []int           // what is charged but not remembered as a part, by ask
+	rules    []reserved
 }
 
-// A part is what one call of the Store took, charge by charge; what took nothing
-// has a cost of zero.
+// A reserved is one rule of one key of a Reservation.
+type reserved struct {
+	ask   driver.Charge // the first charge
+	times int           // the number of asks that were merged into ask
+	parts []part        // the charged costs that can be undone, the newest last
+	lost  int           // the charged cost that cannot be undone any more
+}
+
+// A part is the cost of one Spend or Debit, or what has not been undone of it.
 type part struct {
-	costs    []int
-	receipts []driver.Receipt
-	rules    []*driver.Compiled // as the Store has counted them, which is what the receipts are about
-	since    time.Time          // when the Store had answered
+	cost    int
+	receipt driver.Receipt
+	rule    *driver.Compiled // the rule that the Store has applied, to which receipt belongs
+	since   time.Time        // when the Store had answered
 }
 
-// age is how many microseconds ago p was charged, less a tolerance: the clock of a server
-// may run slower than the one of this process, and be set back a little, every day. A
-// second and a thousandth more are no step.
+// maxParts bounds the parts of a reserved.
+const maxParts = 16
+
+// age returns the microseconds since p was charged, less a tolerance: the clock of a server may
+// run slower than that of this process, and be set back a little, every day. A second and a
+// thousandth more are no step.
 func (p *part) age() int64 {
 	age := time.Since(p.since)
 	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
-// maxParts bounds what a Reservation remembers.
-const maxParts = 16
+// add adds p, and forgets the oldest part if there are too many.
+func (c *reserved) add(p part) *part {
+	if len(c.parts) == maxParts {
+		c.lost = saturated(c.lost, c.parts[0].cost)
+		c.parts = c.parts[1:]
+	}
+	c.parts = append(c.parts, p)
+	return &c.parts[len(c.parts)-1]
+}
+
+// charged returns the cost that is charged now.
+func (c *reserved) charged() int {
+	sum := c.lost
+	for _, p := range c.parts {
+		sum = saturated(sum, p.cost)
+	}
+	return sum
+}
+
+// undo returns an Undo of cost, or of as much of it as the newest part has.
+func (c *reserved) undo(cost int) driver.Charge {
+	last := len(c.parts) - 1
+	p := &c.parts[last]
+	cost = min(cost, p.cost)
+	p.cost -= cost
+	receipt := p.rule.Keep(p.receipt, int64(p.cost))
+	receipt.Age = p.age()
+	if p.cost == 0 {
+		c.parts = c.parts[:last]
+	}
+	return driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
+}
 
 // Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
 // than n. Of a denied event nothing is reserved, and to settle or refund it does nothing. On an
@@ -70,40 +106,36 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	return r, nil
 }
 
-// begin makes r, which is zero, ready for what s says about charges: places has the index of
-// the charge of each ask, or is nil if every charge was asked once. The receipts are r's.
-func (r *Reservation) begin(s Store, charges []driver.Charge, places []int) {
-	n := len(charges)
-	first := newPart(n)
-	r.store, r.times, r.lost, r.parts = s, make([]int, n), make([]int, n), []part{first}
+// begin gives charges, which s is about to take, the receipts of r, which is zero.
+func (r *Reservation) begin(s Store, charges []driver.Charge) {
+	r.store, r.rules = s, make([]reserved, len(charges))
+	parts := make([]part, len(charges))
 	for i := range charges {
-		charges[i].Receipt = &first.receipts[i]
+		r.rules[i].parts = parts[i : i+1 : i+1]
+		charges[i].Receipt = &parts[i].receipt
+	}
+}
+
+// keep keeps charges, which the Store has answered. places has the index of the charge of each
+// ask, or is nil if no asks were merged.
+func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) {
+	now := time.Now()
+	for i, c := range charges {
+		k := &r.rules[i]
+		k.ask, k.ask.Receipt = c, nil
 		if places == nil {
-			r.times[i] = 1
+			k.times = 1
+		}
+		if allowed && c.Op == driver.Spend && c.Verdict.Allowed {
+			p := &k.parts[0]
+			p.cost, p.rule, p.since = c.Cost, cmp.Or(c.Verdict.Rule, c.Rule), now
+		} else {
+			k.parts = nil
 		}
 	}
 	for _, at := range places {
-		r.times[at]++
+		r.rules[at].times++
 	}
-}
-
-// keep keeps what the Store has said about charges.
-func (r *Reservation) keep(charges []driver.Charge, allowed bool) {
-	first := &r.parts[0]
-	first.since = time.Now()
-	r.asks = slices.Clone(charges)
-	for i := range r.asks {
-		c := &r.asks[i]
-		if allowed && c.Op == driver.Spend && c.Verdict.Allowed {
-			first.costs[i] = c.Cost
-		}
-		first.rules[i] = cmp.Or(c.Verdict.Rule, c.Rule)
-		c.Receipt = nil
-	}
-}
-
-func newPart(n int) part {
-	return part{costs: make([]int, n), receipts: make([]driver.Receipt, n), rules: make([]*driver.Compiled, n)}
 }
 
 // Extend charges asks for the same event, all or none. It is for keys that are found only
@@ -131,48 +163,24 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 		return err
 	}
 	r.decision = r.decision.and(more.decision)
-	if more.decision.Allowed {
-		r.adopt(more)
+	if !more.decision.Allowed {
+		return nil
+	}
+	for _, c := range more.rules {
+		at := slices.IndexFunc(r.rules, func(known reserved) bool { return known.ask.Meets(&c.ask) })
+		if at < 0 {
+			r.rules = append(r.rules, c)
+			continue
+		}
+		r.rules[at].times += c.times
+		for _, p := range c.parts {
+			r.rules[at].add(p)
+		}
 	}
 	return nil
 }
 
-// adopt makes what more took a part of r.
-func (r *Reservation) adopt(more *Reservation) {
-	places := make([]int, len(more.asks))
-	for i, c := range more.asks {
-		at := slices.IndexFunc(r.asks, func(known driver.Charge) bool { return known.Meets(&c) })
-		if at < 0 {
-			at = len(r.asks)
-			r.asks, r.times, r.lost = append(r.asks, c), append(r.times, 0), append(r.lost, 0)
-			for j := range r.parts {
-				p := &r.parts[j]
-				p.costs, p.receipts, p.rules = append(p.costs, 0), append(p.receipts, driver.Receipt{}), append(p.rules, nil)
-			}
-		}
-		r.times[at] += more.times[i]
-		places[i] = at
-	}
-	first, latest := more.parts[0], newPart(len(r.asks))
-	latest.since = first.since
-	for i, at := range places {
-		latest.costs[at], latest.receipts[at], latest.rules[at] = first.costs[i], first.receipts[i], first.rules[i]
-	}
-	r.remember(latest)
-}
-
-// remember makes p the newest part, and forgets the oldest if there are too many.
-func (r *Reservation) remember(p part) {
-	if len(r.parts) == maxParts {
-		for i, cost := range r.parts[0].costs {
-			r.lost[i] = saturated(r.lost[i], cost)
-		}
-		r.parts = r.parts[1:]
-	}
-	r.parts = append(r.parts, p)
-}
-
-// Decision is what was decided, by the first asks and by those of every
+// Decision returns the decision about the first asks and those of every
 // [Reservation.Extend].
 func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
@@ -180,43 +188,35 @@ func (r *Reservation) Decision() Decision {
 	return r.decision
 }
 
-// Refund gives back all that the event took, from every rule of every ask: what
-// has not been forgotten or refilled in the meantime, so that no limit is ever
-// exceeded by it. Doing it again does nothing. After the clock of the Store has stepped back
-// by more than a second, it gives back less, or nothing. Do not refund an event
-// that was taken before a [Limiter.Reset]: that may free what later events took.
+// Refund gives the cost of the event back, to every rule of every ask, except for the part that
+// has expired or refilled in the meantime, so that no limit is ever exceeded by it. A second
+// Refund does nothing. After the clock of the Store has stepped back by more than a second, a
+// Refund gives back less, or nothing. Do not refund an event that was taken before a
+// [Limiter.Reset]: that may free the cost of later events.
 //
-// A place in the queue of a [LeakyBucket] is given back only while it is the last:
-// those behind it know their turns.
+// A [LeakyBucket] gets the cost back only while the event is the last of its queue, because the
+// events behind it have been told their delays.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// LeaveQueue gives back the places in queues that the event took, and nothing else: for
-// an event that was to be held and whose maker does not wait any more. It stays
-// charged to all rules but those of a [LeakyBucket]. A place that is not the last of
-// its queue passes unused, as in [Reservation.Refund]. Doing it again does nothing.
+// LeaveQueue refunds the event to the rules of a [LeakyBucket] only, and leaves it charged to
+// the others: for a delayed event whose caller does not wait any more. An event that is not the
+// last of its queue stays in it, as in [Reservation.Refund]. A second LeaveQueue does nothing.
 //
-// An error says that the places may have been given back; it is not tried again. Only if ctx
-// had ended before, nothing was done.
+// An error says that the event may have left; it is not tried again. Only if ctx had ended
+// before, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	places := make([]int, len(r.asks))
-	for i := range r.asks {
-		if r.asks[i].Rule.Algorithm() == driver.LeakyBucket {
-			places[i] = r.charged(i)
+	return r.settle(ctx, func(c *reserved) int {
+		if c.ask.Rule.Algorithm() == driver.LeakyBucket {
+			return 0
 		}
-	}
-	if err := ctx.Err(); err != nil && slices.Max(places) > 0 {
-		return err
-	}
-	return r.undo(ctx, places)
+		return c.charged()
+	})
 }
 
-// Settle makes the event cost what it has really cost. Of every ask, the difference
-// to what it was charged until now is charged, into debt if need be
-// ([Limiter.Debit]), or given back ([Reservation.Refund]): all asks of a [ReserveTogether]
-// cost the same from then on. Settling the same cost again does nothing; less than zero
-// is an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
+// Settle sets the total cost of the event, for every ask of a [ReserveTogether] alike. The
+// difference to the charged cost is charged, into debt if need be ([Limiter.Debit]), or given
+// back ([Reservation.Refund]). Settling the same cost again does nothing; a cost below zero is
+// an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
 // refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
@@ -225,101 +225,82 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
+	return r.settle(ctx, func(c *reserved) int {
+		switch {
+		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed:
+			return c.charged() // the shadow rule did not count the event
+		case cost > math.MaxInt/c.times:
+			return math.MaxInt
+		}
+		return cost * c.times
+	})
+}
+
+// settle makes the charged cost of every rule its total.
+func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	more, less := newPart(len(r.asks)), make([]int, len(r.asks))
-	for i := range r.asks {
-		if r.asks[i].Rule.Shadow() && !r.asks[i].Verdict.Allowed {
-			continue // it would have refused the event, and so knows nothing of it
-		}
-		target := math.MaxInt
-		if cost <= target/r.times[i] {
-			target = cost * r.times[i]
-		}
-		if charged := r.charged(i); target > charged {
-			more.costs[i] = target - charged
-		} else {
-			less[i] = charged - target
-		}
+	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
+	for i := range r.rules {
+		changes[i] = total(&r.rules[i]) - r.rules[i].charged()
 	}
-	if err := ctx.Err(); err != nil && (more.charged() || slices.Max(less) > 0) {
+	if slices.Min(changes) == 0 && slices.Max(changes) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := r.undo(ctx, less); err != nil {
+	if err := r.undo(ctx, changes); err != nil {
 		return err
 	}
-	return r.charge(ctx, more)
+	return r.debit(ctx, changes)
 }
 
-// charged is what the i-th ask is charged now.
-func (r *Reservation) charged(i int) int {
-	sum := r.lost[i]
-	for _, p := range r.parts {
-		sum = saturated(sum, p.costs[i])
-	}
-	return sum
-}
-
-// undo gives back, the newest part first.
-func (r *Reservation) undo(ctx context.Context, costs []int) error {
-	for at := len(r.parts) - 1; at >= 0; at-- {
-		p := &r.parts[at]
+// undo makes the negative changes, the newest parts first. One call of the Store undoes one part
+// of each rule.
+func (r *Reservation) undo(ctx context.Context, changes []int) error {
+	for {
 		var charges []driver.Charge
-		for i := range costs {
-			back := min(costs[i], p.costs[i])
-			if back == 0 {
-				continue
+		for i := range r.rules {
+			if c := &r.rules[i]; changes[i] < 0 && len(c.parts) > 0 {
+				undo := c.undo(-changes[i])
+				changes[i] += undo.Cost
+				charges = append(charges, undo)
 			}
-			costs[i] -= back
-			p.costs[i] -= back
-			receipt := p.rules[i].Keep(p.receipts[i], int64(p.costs[i]))
-			receipt.Age = p.age()
-			charges = append(charges, driver.Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: driver.Undo, Cost: back, Receipt: &receipt})
 		}
-		if !p.charged() {
-			r.parts = slices.Delete(r.parts, at, at+1)
+		if len(charges) == 0 {
+			return nil
 		}
 		if err := r.adjust(ctx, charges); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// charged says whether anything of p is left.
-func (p *part) charged() bool { return slices.ContainsFunc(p.costs, func(c int) bool { return c > 0 }) }
-
-// charge takes more, whether it fits or not.
-func (r *Reservation) charge(ctx context.Context, more part) error {
+// debit makes the positive changes.
+func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	var charges []driver.Charge
-	for i, cost := range more.costs {
+	var parts []*part
+	for i, cost := range changes {
 		if cost > 0 {
-			charges = append(charges, driver.Charge{Key: r.asks[i].Key, Rule: r.asks[i].Rule, Op: driver.Debit, Cost: cost, Receipt: &more.receipts[i]})
+			c := &r.rules[i]
+			p := c.add(part{cost: cost})
+			parts = append(parts, p)
+			charges = append(charges, driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Debit, Cost: cost, Receipt: &p.receipt})
 		}
 	}
-	if charges == nil {
-		return nil
-	}
-	err := r.adjust(ctx, charges)
-	more.since = time.Now()
-	for i, at := 0, 0; i < len(more.costs); i++ {
-		more.rules[i] = r.asks[i].Rule
-		if more.costs[i] > 0 {
-			if err == nil {
-				more.rules[i] = cmp.Or(charges[at].Verdict.Rule, r.asks[i].Rule)
-			}
-			at++
-		}
-	}
-	r.remember(more)
-	return err
-}
-
-// adjust calls the Store with charges, of which there may be none, unless ctx has ended.
-func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
 	if len(charges) == 0 {
 		return nil
 	}
+	err := r.adjust(ctx, charges)
+	for i, p := range parts {
+		p.rule, p.since = cmp.Or(charges[i].Verdict.Rule, charges[i].Rule), time.Now()
+	}
+	return err
+}
+
+// adjust calls the Store unless ctx has ended.
+func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -151,6 +151,21 @@ func TestReservation_Extend(t *testing.T) {
 	}
 }
 
+// Asks that meet in one rule of one key are settled at the cost of each of them.
+func TestReservation_Settle_MergedAsks(t *testing.T) {
+	store := memstore.New()
+	a := testkit.Limiter(t, store, core.SlidingLog("a", core.PerHour(100)))
+	b := testkit.Limiter(t, store, core.TokenBucket("b", core.PerHour(100)))
+	r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: a, Key: "k"}, core.Ask{Limiter: a, Key: "k"}, core.Ask{Limiter: b, Key: "k"})
+	testkit.Must(t, err)
+	for _, cost := range []int{5, 2, 0} {
+		testkit.Must(t, r.Settle(t.Context(), cost))
+		if a, b := testkit.Used(t, a, "k")[0], testkit.Used(t, b, "k")[0]; a != 2*cost || b != cost {
+			t.Errorf("settled at %d: got %d and %d in use, expected %d and %d", cost, a, b, 2*cost, cost)
+		}
+	}
+}
+
 // TestReservation_Extend_Invalid: nothing is asked, and the reservation stays as it was.
 func TestReservation_Extend_Invalid(t *testing.T) {
 	var store storetest.Fake

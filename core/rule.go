@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -17,16 +16,16 @@ import (
 // of printable ASCII, and it is sent to clients in the RateLimit-Policy field.
 type Rule struct{ d *definition }
 
-// A definition is a Rule with all that follows from it. It does not change after compile.
+// A definition is a Rule with all that follows from it. It does not change once it is a Rule.
 type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a limit that stands still
 
 	compiled *driver.Compiled
-	err      *RuleError // and compiled is nil
+	err      error // a *RuleError; compiled is nil then
 
-	// divided is the Rule of what a Store has made of compiled the last time, so that the same
-	// Rule is in all States.
+	// divided is the Rule of the part of compiled that a Store has applied last, so that the
+	// same Rule is in all States.
 	divided *atomic.Pointer[definition]
 }
 
@@ -97,17 +96,20 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 	if a == driver.SlidingWindow {
 		d.SubWindows = DefaultSubWindows
 	}
-	return made(d)
+	return d.rule()
 }
 
-// made is the Rule of d, which it compiles.
-func made(d definition) Rule {
+// rule returns the Rule of d, which it compiles.
+func (d definition) rule() Rule {
 	d.divided = new(atomic.Pointer[definition])
-	d.compile()
+	d.Text = d.text()
+	if d.compiled, d.err = d.Compile(); d.err == nil && d.elastic != nil {
+		d.stretch()
+	}
 	return Rule{&d}
 }
 
-// as is the Rule of c, which a Store has made of r.
+// as returns the Rule of c, which is that of r or a part of it that a Store has applied.
 func (r Rule) as(c *driver.Compiled) Rule {
 	if c == r.d.compiled {
 		return r
@@ -120,9 +122,12 @@ func (r Rule) as(c *driver.Compiled) Rule {
 	return Rule{known}
 }
 
-var noRule definition
+// noRule is the definition of the zero Rule.
+var noRule = definition{err: &RuleError{
+	Field: "algorithm", Reason: "is none: make rules with TokenBucket, SlidingLog and the like", Category: ErrInvalidRule,
+}}
 
-// def is the definition of r, which is empty for the zero Rule.
+// def returns the definition of r.
 func (r Rule) def() *definition {
 	if r.d == nil {
 		return &noRule
@@ -133,24 +138,6 @@ func (r Rule) def() *definition {
 func (r *definition) limit() Limit { return Limit{Events: r.Events, Per: r.Per, Burst: r.Burst} }
 
 func (r *definition) setLimit(l Limit) { r.Events, r.Per, r.Burst = l.Events, l.Per, l.Burst }
-
-// compile works out all that follows from what the rule was given.
-func (r *definition) compile() {
-	r.Text = r.text()
-	if r.compiled, r.err = compiled(r.Definition.Compile()); r.err == nil {
-		r.stretch()
-	}
-}
-
-// compiled takes a result of driver.Definition.Compile apart.
-func compiled(c *driver.Compiled, err error) (*driver.Compiled, *RuleError) {
-	if err == nil {
-		return c, nil
-	}
-	var invalid *RuleError
-	errors.As(err, &invalid)
-	return nil, invalid
-}
 
 func (r *definition) invalid(field, reason string) *RuleError {
 	return &RuleError{Rule: r.Name, Field: field, Reason: reason, Category: ErrInvalidRule}

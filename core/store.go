@@ -2,8 +2,7 @@ package core
 
 import "github.com/weir-go/weir/core/driver"
 
-// A Store keeps what the keys have used of their rules. Make one with package memstore, for
-// this process, or redisstore, for all processes that share a Redis. Packages failover,
-// denycache and lease make a Store over another. What a Store has to implement is in package
-// driver.
+// A Store keeps the states of rules, for each key. Make one with package memstore, for this
+// process, or redisstore, for all processes that share a Redis. Packages failover, denycache and
+// lease make a Store over another. Package driver has the contract for implementers.
 type Store = driver.Store

@@ -76,7 +76,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 				err = sleep(ctx, d.Delay)
 			}
 			if err != nil {
-				// What cannot be given back stays taken.
+				// On an error, the event stays charged.
 				_ = r.Refund(context.WithoutCancel(ctx))
 			}
 			return err
@@ -149,8 +149,8 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	return nil
 }
 
-// soonest is the least wait after which n events can go, when ahead others go before. s is
-// what the rule said about all of them together. Of a log it is the least that it can be.
+// soonest returns the least wait after which n events can go, after ahead others. s is the State
+// of all of them together. The result for a log is a lower bound.
 func (s *State) soonest(ahead, n int64) time.Duration {
 	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
 	total := ahead + n
@@ -159,7 +159,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	}
 	switch {
 	case s.Rule.Algorithm() == driver.LeakyBucket:
-		// A place in the queue that is free when the wait is over has a turn after that.
+		// An event that finds room in the queue after the wait is still delayed.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
 			wait = max(wait, s.RetryAfter)
@@ -172,7 +172,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
-	// More than a window holds. What is beyond goes a period after what is capacity before it.
+	// More than a window holds: each event goes a period after the one that is capacity before.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window

@@ -3,113 +3,98 @@ package keyfunc
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxNumericDate is the end of the year 9999. Greater dates are mistakes or
-// attacks (milliseconds, 1e300), and do not survive the conversion to a
-// time.Time on every platform.
-const maxNumericDate = 253402300799
+const (
+	// maxIdentity bounds the bytes of an issuer and of a subject. OpenID Connect
+	// allows 255 characters for a subject.
+	maxIdentity = 512
 
-var errMalformed = &tokenError{reason: "malformed"}
+	// maxNumericDate is the end of the year 9999. Greater dates are mistakes or
+	// attacks (milliseconds, 1e300), and do not survive the conversion to a
+	// time.Time on every platform.
+	maxNumericDate = 253402300799
+)
 
-// claims is what identifies the user, and until when.
-type claims struct {
-	iss, sub string
-	exp      time.Time
+var (
+	errMalformed   = &tokenError{reason: "malformed"}
+	errNoSubject   = &tokenError{reason: "no subject"}
+	errLongSubject = &tokenError{reason: "subject or issuer too long"}
+	errBadIssuer   = &tokenError{reason: "issuer is not a string"}
+	errBadSubject  = &tokenError{reason: "subject or issuer is not valid text"}
+)
+
+// userKey is the key of a subject. The same sub from two issuers is two users,
+// and the length keeps an issuer from reaching into the subject.
+func userKey(iss, sub string) (string, error) {
+	if len(iss) > maxIdentity || len(sub) > maxIdentity {
+		return "", errLongSubject
+	}
+	if strings.TrimSpace(sub) == "" {
+		return "", errNoSubject
+	}
+	if iss == "" {
+		return "user:" + sub, nil
+	}
+	return "user@" + strconv.Itoa(len(iss)) + ":" + iss + ":" + sub, nil
 }
 
-// parseClaims reads the claims that a key depends on, by their exact names:
-// encoding/json would take "SUB" for "sub" when decoding into a struct.
-func parseClaims(payload []byte) (claims, error) {
-	members, err := parseObject(payload)
+// claimsKey is userKey for the iss and sub of c, which come from JSON. Decoders put
+// U+FFFD in place of bytes that are not text, which makes one subject of many.
+func claimsKey(c jwt.Claims) (string, error) {
+	sub, err := c.GetSubject()
 	if err != nil {
-		return claims{}, err
+		return "", &tokenError{reason: errNoSubject.reason, cause: err}
 	}
-	var c claims
-	var ok bool
-	if c.sub, ok = parseString(members["sub"]); !ok {
-		return claims{}, errNoSubject
+	iss, err := c.GetIssuer()
+	if err != nil {
+		return "", &tokenError{reason: errBadIssuer.reason, cause: err}
 	}
-	if raw, there := members["iss"]; there {
-		if c.iss, ok = parseString(raw); !ok {
-			return claims{}, errBadIssuer
-		}
+	if strings.ContainsRune(iss, utf8.RuneError) || strings.ContainsRune(sub, utf8.RuneError) {
+		return "", errBadSubject
 	}
-	exp, ok := parseNumericDate(members["exp"])
-	if !ok || exp == 0 {
-		return claims{}, &tokenError{reason: "no usable expiry"}
-	}
-	c.exp = time.Unix(exp, 0)
-	if raw, there := members["nbf"]; there {
-		if _, ok := parseNumericDate(raw); !ok {
-			return claims{}, &tokenError{reason: "no usable not-before time"}
-		}
-	}
-	return c, nil
+	return userKey(iss, sub)
 }
 
-// parseObject splits a JSON object into its members. It refuses what is not
-// UTF-8, and repeated names (RFC 7515 and RFC 7519, section 4 of each): two
-// parsers may believe two different ones.
-func parseObject(data []byte) (map[string]json.RawMessage, error) {
-	if !utf8.Valid(data) {
-		return nil, errMalformed
+// claimedDate returns a NumericDate (RFC 7519 section 2), rounded down to whole
+// seconds. It returns false for a claim that is absent or no such date.
+func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
+	seconds, ok := c[name].(float64)
+	if !ok || math.Signbit(seconds) || seconds > maxNumericDate {
+		return time.Time{}, false
 	}
+	return time.Unix(int64(seconds), 0), true
+}
+
+// checkObject returns an error if data is not UTF-8, not a JSON object or has repeated
+// names (RFC 7515 and RFC 7519, section 4 of each): two parsers may believe two
+// different members of one name. Text after the object is left to package jwt.
+func checkObject(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errMalformed
+	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) {
+		return errMalformed
 	}
-	members := make(map[string]json.RawMessage, 8)
+	names := make(map[json.Token]bool, 8)
 	for d.More() {
-		token, err := d.Token()
+		name, err := d.Token()
 		if err != nil {
-			return nil, errMalformed
+			return errMalformed
 		}
-		name, _ := token.(string) // the decoder lets nothing else through here
-		if _, there := members[name]; there {
-			return nil, &tokenError{reason: "repeated member"}
+		if names[name] {
+			return &tokenError{reason: "repeated member"}
 		}
+		names[name] = true
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return nil, errMalformed
+			return errMalformed
 		}
-		members[name] = value
 	}
-	if _, err := d.Token(); err != nil {
-		return nil, errMalformed
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errMalformed
-	}
-	return members, nil
-}
-
-// parseString returns false for what is not there and what is not a string,
-// null included.
-func parseString(raw json.RawMessage) (string, bool) {
-	var s *string
-	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
-		return "", false
-	}
-	return *s, true
-}
-
-// parseNumericDate returns whole seconds since the Unix epoch (RFC 7519
-// section 2), rounded down.
-func parseNumericDate(raw json.RawMessage) (int64, bool) {
-	// ParseFloat takes more than JSON has (hexadecimal, "inf"), but every value
-	// that begins like a number has been through a JSON decoder.
-	if len(raw) == 0 || raw[0] < '0' || raw[0] > '9' {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || f > maxNumericDate {
-		return 0, false
-	}
-	return int64(f), true
+	return nil
 }

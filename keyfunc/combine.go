@@ -62,14 +62,41 @@ func Join(fs ...Func) Func {
 	fs = checkFuncs("Join", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
 		key := append(make([]byte, 0, 128), "join:"...)
-		for i, f := range fs {
+		known := false
+		var failed error // of the first part that failed
+		for _, f := range fs {
 			part, err := call(ctx, f, r)
-			if err != nil {
-				return "", incomplete(ctx, fs[i+1:], r, key, err)
+			if err == nil {
+				known = true
+				key = appendPart(key, part)
+				continue
 			}
-			key = appendPart(key, part)
+			// In a partial key "join?" stands in place of "join:", so that it never
+			// equals a key, and "-" in place of a part that is missing.
+			if failed == nil {
+				failed = err
+				key[len("join")] = '?'
+			}
+			var partial *partialError
+			if errors.As(err, &partial) { // a Join in a Join
+				known = true
+				key = appendPart(append(key, '?'), partial.key)
+			} else {
+				key = append(key, '-')
+			}
+			// A token has cost its verification already. After another error, as of an
+			// address, a token that is verified might be charged to nobody.
+			if !errors.Is(err, ErrNoToken) {
+				break
+			}
 		}
-		return string(key), nil
+		switch {
+		case failed == nil:
+			return string(key), nil
+		case known:
+			return "", &partialError{failed, string(key)}
+		}
+		return "", failed
 	}
 }
 
@@ -77,44 +104,6 @@ func appendPart(key []byte, part string) []byte {
 	key = strconv.AppendInt(key, int64(len(part)), 10)
 	key = append(key, ':')
 	return append(key, part...)
-}
-
-// incomplete returns err with the partial key of a Join, or err itself if no part is
-// known. key has the parts before the one that failed with err, and rest are those
-// after it.
-//
-// In a partial key "join?" stands in place of "join:", so that it never equals a key,
-// and "-" in place of a part that is missing.
-func incomplete(ctx context.Context, rest []Func, r *http.Request, key []byte, err error) error {
-	known := len(key) > len("join:")
-	key[len("join")] = '?'
-	missing := func(err error) {
-		var partial *partialError
-		if errors.As(err, &partial) { // a Join in a Join
-			known = true
-			key = append(key, '?')
-			key = appendPart(key, partial.key)
-		} else {
-			key = append(key, '-')
-		}
-	}
-	missing(err)
-	// A token has cost its verification already. After another error, as of an address,
-	// a token that is verified might be charged to nobody.
-	for last := err; len(rest) > 0 && errors.Is(last, ErrNoToken); rest = rest[1:] {
-		part, err := call(ctx, rest[0], r)
-		if err != nil {
-			missing(err)
-			last = err
-			continue
-		}
-		known = true
-		key = appendPart(key, part)
-	}
-	if !known {
-		return err
-	}
-	return &partialError{err, string(key)}
 }
 
 // A partialError is the error of a Join of which some parts are known. Package gate

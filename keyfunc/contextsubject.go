@@ -68,15 +68,3 @@ func storedKey(value any) (string, error) {
 	}
 	return "", &tokenError{reason: fmt.Sprintf("the context holds a %T", value)}
 }
-
-func claimsKey(c jwt.Claims) (string, error) {
-	sub, err := c.GetSubject()
-	if err != nil {
-		return "", &tokenError{reason: errNoSubject.reason, cause: err}
-	}
-	iss, err := c.GetIssuer()
-	if err != nil {
-		return "", &tokenError{reason: errBadIssuer.reason, cause: err}
-	}
-	return claimedKey(iss, sub)
-}

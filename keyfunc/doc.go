@@ -1,8 +1,7 @@
-// Package keyfunc answers the question that comes before every limit: who is
-// asking? A [Func] reads a request and returns the key of the bucket that the
-// request is charged to.
+// Package keyfunc finds the identity that a request is charged to. A [Func] reads
+// a request and returns the key whose events are counted together.
 //
-// The name of each function says whose word it takes:
+// The name of each function says which header or value it believes:
 //
 //	The application is reached            Use
 //	------------------------------------  -------------------------------------------
@@ -20,9 +19,9 @@
 //	signed in or not                      FirstOf(user, ip)
 //	and each pair needs its own bucket    Join(user, ip)
 //
-// A header is only as good as the peer that sent it. Nothing is trusted unless
-// a [ProxySet] names it: a request from any other peer is the peer's, whatever
-// its headers say.
+// A header is only as good as the peer that sent it. The only trusted proxies are
+// those in a [ProxySet]: a request from any other peer is charged to the peer,
+// whatever its headers say.
 //
 //	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 //	user := keyfunc.JWTSubject(verify, []string{"RS256"}, keyfunc.Issuer("https://id.example.com"))
@@ -34,7 +33,7 @@
 // masked prefix, "2001:db8:1:2::/64", for IPv6. A key of a user starts with
 // "user:" or "user@", one of a [Join] with "join:". So keys of different kinds
 // are never equal, and every spelling of one address is one key. A Func of
-// one's own should start its keys with a word of its own for the same reason.
+// your own should start its keys with a word of its own for the same reason.
 //
 // Keys are personal data. Stores of this module may hash them; this package
 // returns them in plain text and puts them into the text of no error.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -23,30 +22,8 @@ func show(f keyfunc.Func, r *http.Request) {
 	fmt.Println(key)
 }
 
-// from is a request from an address. The header would be the client's or a
-// proxy's to set.
-func from(remoteAddr, header, value string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = remoteAddr
-	if header != "" {
-		r.Header.Set(header, value)
-	}
-	return r
-}
-
 // aliceToken is a token as an identity provider would have signed it.
-func aliceToken() string {
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
-		Issuer:    "https://id.example.com",
-		Subject:   "alice",
-		ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour)),
-	})
-	signed, err := token.SignedString(secret)
-	if err != nil {
-		panic(err)
-	}
-	return signed
-}
+func aliceToken() string { return token(`"sub":"alice","iss":"https://id.example.com"`) }
 
 // verify returns the key with which tokens are signed.
 func verify(*jwt.Token) (any, error) { return secret, nil }
@@ -56,7 +33,7 @@ func Example() {
 	user := keyfunc.JWTSubject(verify, []string{"HS256"}, keyfunc.Issuer("https://id.example.com"))
 	who := keyfunc.FirstOf(user, ip)
 
-	r := from("10.0.0.1:4711", "X-Forwarded-For", "203.0.113.9")
+	r := request("10.0.0.1:4711", "X-Forwarded-For: 203.0.113.9")
 	show(who, r)
 	r.Header.Set("Authorization", "Bearer "+aliceToken())
 	show(who, r)
@@ -74,7 +51,7 @@ func ExampleFunc() {
 		}
 		return "tenant:" + id, nil
 	}
-	r := from("203.0.113.9:4711", "", "")
+	r := request("203.0.113.9:4711")
 	show(tenant, r)
 	r.SetPathValue("tenant", "acme")
 	show(tenant, r)
@@ -85,10 +62,10 @@ func ExampleFunc() {
 
 func ExampleRemoteIP() {
 	ip := keyfunc.RemoteIP()
-	show(ip, from("203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6"))
-	show(ip, from("[2001:db8:1:2:3:4:5:6]:4711", "", ""))
-	show(ip, from("[::ffff:203.0.113.9]:4711", "", ""))
-	show(ip, from("@", "", "")) // a Unix socket
+	show(ip, request("203.0.113.9:4711", "X-Forwarded-For: 6.6.6.6"))
+	show(ip, request("[2001:db8:1:2:3:4:5:6]:4711"))
+	show(ip, request("[::ffff:203.0.113.9]:4711"))
+	show(ip, request("@")) // a Unix socket
 	// Output:
 	// 203.0.113.9
 	// 2001:db8:1:2::/64
@@ -98,19 +75,19 @@ func ExampleRemoteIP() {
 
 func ExampleIPv6Prefix() {
 	site := keyfunc.RemoteIP(keyfunc.IPv6Prefix(48))
-	show(site, from("[2001:db8:1:2:3:4:5:6]:4711", "", ""))
+	show(site, request("[2001:db8:1:2:3:4:5:6]:4711"))
 	// Output: 2001:db8:1::/48
 }
 
 func ExampleIPv4Prefix() {
 	network := keyfunc.RemoteIP(keyfunc.IPv4Prefix(24))
-	show(network, from("203.0.113.9:4711", "", ""))
+	show(network, request("203.0.113.9:4711"))
 	// Output: 203.0.113.0/24
 }
 
 func ExampleProxies() {
 	private := keyfunc.Proxies("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.1", "::1", "fc00::/7")
-	show(keyfunc.XForwardedFor(private), from("192.168.0.1:4711", "X-Forwarded-For", "203.0.113.9"))
+	show(keyfunc.XForwardedFor(private), request("192.168.0.1:4711", "X-Forwarded-For: 203.0.113.9"))
 	// Output: 203.0.113.9
 }
 
@@ -123,9 +100,9 @@ func ExampleParseProxies() {
 func ExampleXForwardedFor() {
 	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 	// The client claimed to be 6.6.6.6; the proxies added the rest.
-	show(ip, from("10.0.0.1:4711", "X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.0.0.2"))
+	show(ip, request("10.0.0.1:4711", "X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2"))
 	// A client that reaches the application directly is not believed.
-	show(ip, from("198.51.100.7:4711", "X-Forwarded-For", "6.6.6.6"))
+	show(ip, request("198.51.100.7:4711", "X-Forwarded-For: 6.6.6.6"))
 	// Output:
 	// 203.0.113.9
 	// 198.51.100.7
@@ -133,9 +110,9 @@ func ExampleXForwardedFor() {
 
 func ExampleForwarded() {
 	ip := keyfunc.Forwarded(keyfunc.Proxies("10.0.0.0/8"))
-	show(ip, from("10.0.0.1:4711", "Forwarded", `for="[2001:db8:1:2::3]:4711";proto=https, for=10.0.0.2`))
+	show(ip, request("10.0.0.1:4711", `Forwarded: for="[2001:db8:1:2::3]:4711";proto=https, for=10.0.0.2`))
 	// An open quote: the header is malformed, and the request has no key.
-	show(ip, from("10.0.0.1:4711", "Forwarded", `for=6.6.6.6;ext=", for=203.0.113.9`))
+	show(ip, request("10.0.0.1:4711", `Forwarded: for=6.6.6.6;ext=", for=203.0.113.9`))
 	// Output:
 	// 2001:db8:1:2::/64
 	// keyfunc: no key: the Forwarded header is malformed
@@ -143,8 +120,8 @@ func ExampleForwarded() {
 
 func ExampleHeaderIP() {
 	ip := keyfunc.HeaderIP("CF-Connecting-IP", keyfunc.Proxies("173.245.48.0/20")) // and the other ranges
-	show(ip, from("173.245.48.1:4711", "CF-Connecting-IP", "203.0.113.9"))
-	show(ip, from("198.51.100.7:4711", "CF-Connecting-IP", "6.6.6.6"))
+	show(ip, request("173.245.48.1:4711", "CF-Connecting-IP: 203.0.113.9"))
+	show(ip, request("198.51.100.7:4711", "CF-Connecting-IP: 6.6.6.6"))
 	// Output:
 	// 203.0.113.9
 	// 198.51.100.7
@@ -156,9 +133,9 @@ func ExampleJWTSubject() {
 		keyfunc.Leeway(time.Minute),
 		keyfunc.Cache(10_000),
 	)
-	show(user, from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()))
+	show(user, request("203.0.113.9:4711", "Authorization: Bearer "+aliceToken()))
 
-	r := from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()+"x")
+	r := request("203.0.113.9:4711", "Authorization: Bearer "+aliceToken()+"x")
 	_, err := user(r.Context(), r)
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, keyfunc.ErrNoToken), errors.Is(err, keyfunc.ErrNoKey))
@@ -177,7 +154,7 @@ func ExampleTokenFrom() {
 		return cookie.Value
 	})
 	user := keyfunc.JWTSubject(verify, []string{"HS256"}, session)
-	show(user, from("203.0.113.9:4711", "Cookie", "session="+aliceToken()))
+	show(user, request("203.0.113.9:4711", "Cookie: session="+aliceToken()))
 	// Output: user@22:https://id.example.com:alice
 }
 
@@ -186,7 +163,7 @@ func ExampleContextSubject() {
 	user := keyfunc.ContextSubject(userKey{})
 
 	// What an authentication middleware does once it has verified a token.
-	r := from("203.0.113.9:4711", "", "")
+	r := request("203.0.113.9:4711")
 	claims := &jwt.RegisteredClaims{Issuer: "https://id.example.com", Subject: "alice"}
 	show(user, r.WithContext(context.WithValue(r.Context(), userKey{}, claims)))
 	show(user, r)
@@ -197,8 +174,8 @@ func ExampleContextSubject() {
 
 func ExampleFirstOf() {
 	who := keyfunc.FirstOf(keyfunc.JWTSubject(verify, []string{"HS256"}), keyfunc.RemoteIP())
-	show(who, from("203.0.113.9:4711", "Authorization", "Bearer "+aliceToken()))
-	show(who, from("203.0.113.9:4711", "Authorization", "Bearer forged"))
+	show(who, request("203.0.113.9:4711", "Authorization: Bearer "+aliceToken()))
+	show(who, request("203.0.113.9:4711", "Authorization: Bearer forged"))
 	// Output:
 	// user@22:https://id.example.com:alice
 	// 203.0.113.9
@@ -207,7 +184,7 @@ func ExampleFirstOf() {
 func ExampleJoin() {
 	route := func(_ context.Context, r *http.Request) (string, error) { return "route:" + r.Pattern, nil }
 	each := keyfunc.Join(route, keyfunc.RemoteIP())
-	r := from("203.0.113.9:4711", "", "")
+	r := request("203.0.113.9:4711")
 	r.Pattern = "GET /search"
 	show(each, r)
 	// Output: join:17:route:GET /search11:203.0.113.9

@@ -1,10 +1,22 @@
 package keyfunc
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxForwardedBytes bounds the cost of a header: every byte is read.
+	maxForwardedBytes = 64 << 10
+	// maxForwardedParams bounds the search for repeated names. RFC 7239 has four.
+	maxForwardedParams = 16
+
+	alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	// tokenChars is tchar of RFC 9110 section 5.6.2.
+	tokenChars = "!#$%&'*+-.^_`|~" + alphanumeric
 )
 
 var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
@@ -37,42 +49,200 @@ var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 func Forwarded(p ProxySet, opts ...IPOption) Func {
-	c := newIPConfig("Forwarded", opts)
-	return func(_ context.Context, r *http.Request) (string, error) {
-		peer, text, err := peerAddr(r)
-		if err != nil {
-			return "", err
-		}
-		if !p.Contains(peer) {
-			return c.peerKey(peer, text), nil
-		}
+	return clientIP("Forwarded", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		var elements forwardedElements
-		if !elements.parse(r.Header.Values("Forwarded")) {
-			return "", errForwarded
+		if !elements.parse(h.Values("Forwarded")) {
+			return netip.Addr{}, errForwarded
 		}
-		client, ok := elements.lastUntrusted(p, peer)
-		if !ok {
-			return "", errForwarded
-		}
-		return c.key(client), nil
-	}
+		return elements.lastUntrusted(p, peer)
+	})
 }
 
-// lastUntrusted walks the elements to the left, starting from a trusted peer. It
-// returns false for a malformed node.
-func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (client netip.Addr, ok bool) {
+// forwardedElements are the for parameters of the last elements of a Forwarded
+// header: of element i, counted from the left, at i modulo the size. An element
+// without the parameter has "".
+type forwardedElements struct {
+	ring [maxHops]string
+	n    int // elements read, including those that have left the ring
+}
+
+// parse reads all lines and reports whether each follows the grammar of elements. The
+// lines are read one by one rather than joined by commas as RFC 9110 section
+// 5.2 would have it: the result is the same, except that an open quote cannot
+// swallow the line that the next proxy added.
+func (e *forwardedElements) parse(lines []string) bool {
+	size := 0
+	for _, line := range lines {
+		// The one byte is the comma that joins the lines, so that empty ones count.
+		if size += len(line) + 1; size > maxForwardedBytes {
+			return false
+		}
+		p := forwardedParser{rest: line}
+		for more := true; more; e.n++ {
+			var ok bool
+			if e.ring[e.n%maxHops], more, ok = p.element(); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// lastUntrusted walks the elements to the left, starting from a trusted peer.
+func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Addr, error) {
 	last := peer
 	for i := e.n - 1; i >= max(0, e.n-maxHops); i-- {
-		addr, ok := e.ring[i%maxHops].node()
+		addr, ok := parseNode(e.ring[i%maxHops])
 		switch {
 		case !ok:
-			return netip.Addr{}, false
+			return netip.Addr{}, errForwarded
 		case !addr.IsValid():
-			return last, true
+			return last, nil
 		case !p.Contains(addr):
-			return addr, true
+			return addr, nil
 		}
 		last = addr
 	}
-	return last, true
+	return last, nil
+}
+
+// forwardedParser consumes one line of the grammar of RFC 7239 section 4.
+type forwardedParser struct{ rest string }
+
+// element reads up to and including the next comma and returns the value of the for
+// parameter, or "" without one. more says whether there was a comma.
+func (p *forwardedParser) element() (node string, more, ok bool) {
+	p.skipOWS()
+	names := make([]string, 0, maxForwardedParams)
+	for {
+		// The grammar allows empty pairs: "for=192.0.2.1;;proto=http;".
+		if name := p.token(); name != "" {
+			value := p.value()
+			repeated := slices.ContainsFunc(names, func(s string) bool { return strings.EqualFold(s, name) })
+			if value == "" || repeated || len(names) == maxForwardedParams {
+				return "", false, false
+			}
+			names = append(names, name)
+			if strings.EqualFold(name, "for") {
+				node = value
+			}
+		}
+		if !p.next(";") {
+			break
+		}
+	}
+	p.skipOWS()
+	if p.rest == "" {
+		return node, false, true
+	}
+	more = p.next(",")
+	return node, more, more
+}
+
+// value reads an equals sign and a token or quoted-string (RFC 9110 section 5.6.4),
+// which it returns with its quotes. It returns "" for any other text.
+func (p *forwardedParser) value() string {
+	if !p.next("=") {
+		return ""
+	}
+	if !strings.HasPrefix(p.rest, `"`) {
+		return p.token()
+	}
+	for i := 1; i < len(p.rest); i++ {
+		if p.rest[i] == '"' {
+			return p.cut(i + 1)
+		}
+		if p.rest[i] == '\\' {
+			i++
+		}
+		if i == len(p.rest) || !isQuotable(p.rest[i]) {
+			break
+		}
+	}
+	return ""
+}
+
+func (p *forwardedParser) token() string {
+	i := 0
+	for i < len(p.rest) && isTokenChar[p.rest[i]] {
+		i++
+	}
+	return p.cut(i)
+}
+
+func (p *forwardedParser) skipOWS() { p.rest = strings.TrimLeft(p.rest, ows) }
+
+func (p *forwardedParser) next(delimiter string) (found bool) {
+	p.rest, found = strings.CutPrefix(p.rest, delimiter)
+	return found
+}
+
+// cut removes n bytes and returns them.
+func (p *forwardedParser) cut(n int) string {
+	s := p.rest[:n]
+	p.rest = p.rest[n:]
+	return s
+}
+
+// isTokenChar has tokenChars as a table, because every byte of a header is looked up.
+var isTokenChar = func() (set [256]bool) {
+	for _, c := range []byte(tokenChars) {
+		set[c] = true
+	}
+	return set
+}()
+
+// isQuotable reports whether c may stand in a quoted-string, after a backslash if need be.
+func isQuotable(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
+
+// parseNode returns the address in a node identifier (RFC 7239 section 6), which is the
+// value of a for parameter. The address is the zero Addr if the node names none: it is
+// absent, unknown or obfuscated. ok is false for a text that is no node identifier.
+func parseNode(s string) (addr netip.Addr, ok bool) {
+	if s == "" {
+		return netip.Addr{}, true
+	}
+	if s[0] == '"' {
+		s = unquote(s)
+	}
+	if s == "" || s != strings.Trim(s, ows) {
+		return netip.Addr{}, false
+	}
+	name, port, ported := strings.Cut(s, ":")
+	if isObfuscated(name) || strings.EqualFold(name, "unknown") {
+		return netip.Addr{}, !ported || isPort(port) || isObfuscated(port)
+	}
+	host := s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && isObfuscated(s[i+1:]) {
+		// A hidden port is none, and no second one may stand before it.
+		if host = s[:i]; strings.Contains(host, ":") && !strings.HasSuffix(host, "]") {
+			return netip.Addr{}, false
+		}
+	} else if s[0] != '[' && strings.Count(s, ":") > 1 {
+		return netip.Addr{}, false
+	}
+	addr, _, ok = parseAddr(host)
+	return addr, ok
+}
+
+// unquote returns the text of a quoted-string. Quoted-pairs are resolved, which
+// allocates, only in a text that is short enough for an address.
+func unquote(s string) string {
+	s = s[1 : len(s)-1]
+	if len(s) > maxAddressText || !strings.Contains(s, `\`) {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			i++
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// isObfuscated reports whether s is an obfnode or obfport (RFC 7239 section 6.3).
+func isObfuscated(s string) bool {
+	return len(s) >= 2 && s[0] == '_' && strings.Trim(s, "._-"+alphanumeric) == ""
 }

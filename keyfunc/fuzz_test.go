@@ -1,10 +1,10 @@
 package keyfunc_test
 
 import (
-	"encoding/json"
 	"errors"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,8 +14,6 @@ import (
 
 	"github.com/weir-go/weir/keyfunc"
 )
-
-var fuzzProxies = keyfunc.Proxies("10.0.0.0/8", "2001:db8:ffff::/48")
 
 // checkIPKey checks that key is the canonical text of an address or prefix.
 func checkIPKey(t *testing.T, key string) {
@@ -47,57 +45,69 @@ func isAddress(s string) bool {
 
 // isTrusted reports whether it makes a difference what s says in a header.
 func isTrusted(s string) bool {
-	f := keyfunc.HeaderIP("X-Real-IP", fuzzProxies)
+	f := keyfunc.HeaderIP("X-Real-IP", proxies)
 	a, errA := ask(f, request(s, "X-Real-IP: 192.0.2.1"))
 	b, errB := ask(f, request(s, "X-Real-IP: 192.0.2.2"))
 	return errA == nil && errB == nil && a != b
 }
 
-// walk is the rule of XForwardedFor on a list that is split already.
-func walk(peer string, entries []string) string {
-	last := peer
-	for i := len(entries) - 1; i >= 0 && i >= len(entries)-32; i-- {
-		if !isAddress(entries[i]) {
-			return last
-		}
-		if !isTrusted(entries[i]) {
-			return entries[i]
-		}
-		last = entries[i]
-	}
-	return last
-}
-
-func FuzzXForwardedFor(f *testing.F) {
-	for _, value := range []string{
-		"", "203.0.113.9", "6.6.6.6, 203.0.113.9, 10.0.0.2", "6.6.6.6\n203.0.113.9\n10.0.0.3, 10.0.0.2", "10.0.0.4,10.0.0.3", "203.0.113.9, garbage, 10.0.0.2",
-		"203.0.113.9:80, [2001:db8:ffff::1]:443, 10.0.0.2", "::ffff:203.0.113.9, ::ffff:10.0.0.2", "fe80::1%eth0, 10.0.0.2", ",,,", " \t, \t", "1.2.3, 010.0.0.1, 10.0.0.2",
-		strings.Repeat("10.0.0.2,", 40), strings.Repeat(" ", 200) + "203.0.113.9", "203.0.113.9" + strings.Repeat(" ", 117) + ",10.0.0.2", "6" + strings.Repeat(" ", 150) + "203.0.113.9", "[::1], ::1%, 10.0.0.2:99999",
-	} {
+// fuzzHeader compares keyBy with the rule that XForwardedFor and Forwarded share, over the
+// entries that split makes of the lines. address returns the address of an entry, or "" for
+// an entry without one; split and address return false for a malformed header.
+func fuzzHeader(f *testing.F, header string, keyBy keyfunc.Func, values []string, split func(lines []string) ([]string, bool), address func(entry string) (string, bool)) {
+	for _, value := range values {
 		f.Add("10.0.0.1:1234", value)
 		f.Add("203.0.113.1:1234", value)
 	}
-	f.Add("[2001:db8:ffff::1%eth0]:80", "2001:db8::1")
-	f.Add("@", "203.0.113.9")
+	f.Add("[2001:db8:ffff::1%eth0]:80", values[1])
+	f.Add("@", values[1])
+	client := func(peer string, lines []string) (string, bool) {
+		if !isAddress(peer) || !isTrusted(peer) {
+			return peer, isAddress(peer)
+		}
+		entries, ok := split(lines)
+		last := peer
+		for i := len(entries) - 1; ok && i >= 0 && i >= len(entries)-32; i-- {
+			var addr string
+			if addr, ok = address(entries[i]); addr == "" {
+				break
+			}
+			if last = addr; !isTrusted(addr) {
+				break
+			}
+		}
+		return last, ok
+	}
 	f.Fuzz(func(t *testing.T, peer, value string) {
-		lines := strings.Split(value, "\n")
 		r := request(peer)
-		r.Header["X-Forwarded-For"] = lines
-		key, err := ask(keyfunc.XForwardedFor(fuzzProxies), r)
-		if err != nil {
-			if !errors.Is(err, keyfunc.ErrNoKey) || isAddress(peer) {
-				t.Fatalf("error %v for peer %q", err, peer)
+		r.Header[header] = strings.Split(value, "\n")
+		key, err := ask(keyBy, r)
+		addr, ok := client(peer, r.Header[header])
+		if !ok {
+			if !errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrNoToken) || key != "" {
+				t.Fatalf("peer %q, header %q: key %q, error %v; want ErrNoKey", peer, value, key, err)
 			}
 			return
 		}
 		checkIPKey(t, key)
-		want := keyOf(t, peer)
-		if isTrusted(peer) {
-			want = keyOf(t, walk(peer, strings.Split(strings.Join(lines, ","), ",")))
+		if want := keyOf(t, addr); key != want || err != nil {
+			t.Fatalf("peer %q, header %q: key %q, %v; want %q", peer, value, key, err, want)
 		}
-		if key != want {
-			t.Fatalf("peer %q, header %q: key %q, want %q", peer, value, key, want)
+	})
+}
+
+func FuzzXForwardedFor(f *testing.F) {
+	fuzzHeader(f, "X-Forwarded-For", keyfunc.XForwardedFor(proxies), []string{
+		"", "203.0.113.9", "6.6.6.6, 203.0.113.9, 10.0.0.2", "6.6.6.6\n203.0.113.9\n10.0.0.3, 10.0.0.2", "10.0.0.4,10.0.0.3", "203.0.113.9, garbage, 10.0.0.2",
+		"203.0.113.9:80, [2001:db8:ffff::1]:443, 10.0.0.2", "::ffff:203.0.113.9, ::ffff:10.0.0.2", "fe80::1%eth0, 10.0.0.2", ",,,", " \t, \t", "1.2.3, 010.0.0.1, 10.0.0.2",
+		strings.Repeat("10.0.0.2,", 40), strings.Repeat(" ", 200) + "203.0.113.9", "203.0.113.9" + strings.Repeat(" ", 117) + ",10.0.0.2", "6" + strings.Repeat(" ", 150) + "203.0.113.9", "[::1], ::1%, 10.0.0.2:99999",
+	}, func(lines []string) ([]string, bool) {
+		return strings.Split(strings.Join(lines, ","), ","), true
+	}, func(entry string) (string, bool) {
+		if !isAddress(entry) {
+			return "", true
 		}
+		return entry, true
 	})
 }
 
@@ -183,61 +193,13 @@ func nodeAddress(node string) (addr string, ok bool) {
 	return node, isAddress(node)
 }
 
-// forwardedWalk is the rule of Forwarded. It returns false if there is no key.
-func forwardedWalk(peer string, lines []string) (string, bool) {
-	nodes, ok := forwardedFor(lines)
-	if !ok {
-		return "", false
-	}
-	last := peer
-	for i := len(nodes) - 1; i >= 0 && i >= len(nodes)-32; i-- {
-		addr, ok := nodeAddress(nodes[i])
-		switch {
-		case !ok:
-			return "", false
-		case addr == "":
-			return last, true
-		case !isTrusted(addr):
-			return addr, true
-		}
-		last = addr
-	}
-	return last, true
-}
-
 func FuzzForwarded(f *testing.F) {
-	for _, value := range []string{
+	fuzzHeader(f, "Forwarded", keyfunc.Forwarded(proxies), []string{
 		"", "for=203.0.113.9", `by=10.0.0.1;for="203.0.113.9:80";proto=https;host="a:1"`, "for=6.6.6.6, for=203.0.113.9\nfor=10.0.0.2", `for="[2001:db8:1:2::3]:443"`,
 		`for=6.6.6.6;ext=", for=198.51.100.7`, `for=6.6.6.6;x="a\", for=203.0.113.9`, `for="\2\0\3.0.113.9"`, "for=unknown, for=_hidden, for=10.0.0.2", `for="10.0.0.3:_x"`,
 		";;for=203.0.113.9;;", ",,", "for=1.2.3.4;FOR=5.6.7.8", "for = 1.2.3.4", "for=1.2.3.4; x=1", "for=[::1]", "for=\"\xff\"", "for=1.2.3.4;x=\"\x00\"", `for=""`, `for="\ 1.2.3.4"`,
 		"a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;i=1;j=1;k=1;l=1;m=1;n=1;o=1;p=1;q=1", strings.Repeat("for=10.0.0.2,", 40) + "for=10.0.0.2", "for=203.0.113.9, for=garbage, for=10.0.0.2", `for="unknown:80"`, `for="_x:_y"`, `for="_x:99999"`, `for="2001:db8::1"`, `for=1.2.3.4;x="` + "\n" + `";for=5.6.7.8`,
-	} {
-		f.Add("10.0.0.1:1234", value)
-	}
-	f.Add("203.0.113.1:1234", "for=6.6.6.6")
-	f.Fuzz(func(t *testing.T, peer, value string) {
-		lines := strings.Split(value, "\n")
-		r := request(peer)
-		r.Header["Forwarded"] = lines
-		key, err := ask(keyfunc.Forwarded(fuzzProxies), r)
-		client, found := peer, isAddress(peer)
-		if found && isTrusted(peer) {
-			client, found = forwardedWalk(peer, lines)
-		}
-		if !found {
-			if !errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrNoToken) || key != "" {
-				t.Fatalf("peer %q, header %q: key %q, error %v; want ErrNoKey", peer, value, key, err)
-			}
-			return
-		}
-		if err != nil {
-			t.Fatalf("peer %q, header %q: error %v", peer, value, err)
-		}
-		checkIPKey(t, key)
-		if want := keyOf(t, client); key != want {
-			t.Fatalf("peer %q, header %q: key %q, want %q", peer, value, key, want)
-		}
-	})
+	}, forwardedFor, nodeAddress)
 }
 
 // split is the inverse of Join. That there is one proves Join injective.
@@ -265,16 +227,14 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		join := func(parts ...string) string {
 			key, err := ask(keyfunc.Join(constants(parts...)...), request(""))
-			for _, part := range parts {
-				if part == "" {
-					if !errors.Is(err, keyfunc.ErrNoKey) {
-						t.Fatalf("Join(%q) = %q, %v; want ErrNoKey", parts, key, err)
-					}
-					return ""
+			if slices.Contains(parts, "") {
+				if !errors.Is(err, keyfunc.ErrNoKey) {
+					t.Fatalf("Join(%q) = %q, %v; want ErrNoKey", parts, key, err)
 				}
+				return ""
 			}
 			got, ok := split(key)
-			if err != nil || !ok || strings.Join(got, "\x00,") != strings.Join(parts, "\x00,") || len(got) != len(parts) {
+			if err != nil || !ok || !slices.Equal(got, parts) {
 				t.Fatalf("Join(%q) = %q, %v, which reads as %q", parts, key, err, got)
 			}
 			return key
@@ -289,7 +249,7 @@ func FuzzJoin(f *testing.F) {
 
 // FuzzJWTSubject sends any text as a token, and any header and claims under a
 // good signature. What is accepted has to be acceptable to package jwt as well,
-// and to be about the subject that the claims name in so many letters.
+// and to have the key that ContextSubject returns for its claims.
 func FuzzJWTSubject(f *testing.F) {
 	const payload = `{"sub":"alice","iss":"i","exp":4000000000}`
 	f.Add("Bearer a.b.c", goodHeader, payload)
@@ -325,16 +285,7 @@ func FuzzJWTSubject(f *testing.F) {
 			if exp := claims["exp"].(float64); exp < float64(time.Now().Unix()) || exp > 253402300799 {
 				t.Fatalf("accepted exp %v", exp)
 			}
-			want := "user:" + claims["sub"].(string)
-			if iss, _ := claims["iss"].(string); iss != "" {
-				want = "user@" + strconv.Itoa(len(iss)) + ":" + iss + ":" + claims["sub"].(string)
-			}
-			if key != want || strings.TrimSpace(claims["sub"].(string)) == "" {
-				t.Fatalf("key %q, want %q", key, want)
-			}
-			if !json.Valid([]byte(payload)) && value != authorization {
-				t.Fatalf("accepted claims that are not JSON: %q", payload)
-			}
+			wantKey(t, subject, storing(t, claims), key)
 		}
 	})
 }

@@ -1,9 +1,9 @@
 package keyfunc
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
@@ -28,31 +28,22 @@ var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address",
 // Forwarded, which are lists and have functions of their own.
 func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 	name = checkHeaderName(name)
-	c := newIPConfig("HeaderIP", opts)
-	return func(_ context.Context, r *http.Request) (string, error) {
-		peer, text, err := peerAddr(r)
-		if err != nil {
-			return "", err
+	return clientIP("HeaderIP", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
+		lines := h.Values(name)
+		if len(lines) == 0 {
+			return peer, nil
 		}
-		if !p.Contains(peer) {
-			return c.peerKey(peer, text), nil
+		addr, _, ok := parseAddr(lines[0])
+		if !ok || len(lines) > 1 {
+			return netip.Addr{}, errHeaderIP
 		}
-		lines := r.Header.Values(name)
-		switch len(lines) {
-		case 0:
-			return c.peerKey(peer, text), nil
-		case 1:
-			if addr, _, ok := parseAddr(lines[0]); ok {
-				return c.key(addr), nil
-			}
-		}
-		return "", errHeaderIP
-	}
+		return addr, nil
+	})
 }
 
 // checkHeaderName returns the form that the names in an http.Header have.
 func checkHeaderName(name string) string {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !isTokenChar(byte(r)) }) {
+	if name == "" || strings.Trim(name, tokenChars) != "" {
 		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
 	}
 	name = http.CanonicalHeaderKey(name)

@@ -2,11 +2,21 @@ package keyfunc_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unsafe"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -40,6 +50,25 @@ func wantError(t *testing.T, f keyfunc.Func, r *http.Request, target error) {
 	}
 }
 
+// wantMalformed checks that a request has no key, which is not for want of a token.
+func wantMalformed(t *testing.T, f keyfunc.Func, r *http.Request) {
+	t.Helper()
+	wantError(t, f, r, keyfunc.ErrNoKey)
+	if _, err := ask(f, r); errors.Is(err, keyfunc.ErrNoToken) {
+		t.Errorf("error %v is ErrNoToken; want a plain ErrNoKey", err)
+	}
+}
+
+// wantRefusal checks that a request has no key for want of a valid token, for this reason.
+func wantRefusal(t *testing.T, f keyfunc.Func, r *http.Request, reason string) {
+	t.Helper()
+	wantError(t, f, r, keyfunc.ErrNoToken)
+	wantError(t, f, r, keyfunc.ErrNoKey)
+	if _, err := ask(f, r); err == nil || err.Error() != "keyfunc: no key: no valid token: "+reason {
+		t.Errorf("error %v; want the reason %q", err, reason)
+	}
+}
+
 // wantPanic checks that f panics with a text that begins with prefix.
 func wantPanic(t *testing.T, prefix string, f func()) {
 	t.Helper()
@@ -68,3 +97,58 @@ func overlaps(a, b string) bool {
 	pa, pb := uintptr(unsafe.Pointer(unsafe.StringData(a))), uintptr(unsafe.Pointer(unsafe.StringData(b)))
 	return pa < pb+uintptr(len(b)) && pb < pa+uintptr(len(a))
 }
+
+var secret = []byte("0123456789abcdef0123456789abcdef")
+
+// withSecret is a Keyfunc with secret.
+var withSecret = returning(secret)
+
+// returning is a Keyfunc with one key.
+func returning(key any) jwt.Keyfunc { return func(*jwt.Token) (any, error) { return key, nil } }
+
+// must returns the key that a function of the crypto packages has made.
+func must[K any](key K, err error) K {
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// hs256 signs any two texts, so that tokens can be made that no library makes.
+func hs256(key []byte, header, payload string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+const goodHeader = `{"alg":"HS256","typ":"JWT"}`
+
+// token is signed with secret; the claims are those in members and an exp.
+func token(members string) string {
+	if members != "" {
+		members += ","
+	}
+	return hs256(secret, goodHeader, fmt.Sprintf(`{%s"exp":%d}`, members, time.Now().Add(time.Hour).Unix()))
+}
+
+func bearer(token string) *http.Request { return request("", "Authorization: Bearer "+token) }
+
+func userFunc(opts ...keyfunc.JWTOption) keyfunc.Func {
+	return keyfunc.JWTSubject(withSecret, []string{"HS256"}, opts...)
+}
+
+// rsaKey is one for all tests, because making one takes a while.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+
+// sign makes a token by the library.
+func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.Claims) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(method, claims).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func inAnHour() *jwt.NumericDate { return jwt.NewNumericDate(time.Now().Add(time.Hour)) }

@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+var (
+	errNoPeer    = fmt.Errorf("%w: the remote address of the request is not an IP address", ErrNoKey)
+	errNoAddress = fmt.Errorf("%w: not an IP address", ErrNoKey)
+)
+
 // IPOption changes how an address becomes a key. The only options are [IPv4Prefix]
 // and [IPv6Prefix]; of two of one kind the later counts.
 type IPOption interface{ applyIP(*ipConfig) }
@@ -71,15 +76,6 @@ func (c ipConfig) key(addr netip.Addr) string {
 	return string(netip.PrefixFrom(addr, bits).Masked().AppendTo(b[:0]))
 }
 
-// peerKey is key for the peer. Where its text is the key already, the text is
-// returned: it is as short as the key and costs no allocation.
-func (c ipConfig) peerKey(addr netip.Addr, text string) string {
-	if c.v4 == 32 && addr.Is4() && strings.IndexByte(text, ':') < 0 {
-		return text
-	}
-	return c.key(addr)
-}
-
 // RemoteIP keys by the address of the peer, r.RemoteAddr. No header is
 // believed, so it is right where clients connect directly, or where the
 // listener speaks the PROXY protocol. Behind any other proxy all clients are
@@ -90,12 +86,42 @@ func (c ipConfig) peerKey(addr netip.Addr, text string) string {
 // otherwise. A RemoteAddr without an IP address, such as that of a Unix
 // socket, is [ErrNoKey].
 func RemoteIP(opts ...IPOption) Func {
-	c := newIPConfig("RemoteIP", opts)
+	return clientIP("RemoteIP", ProxySet{}, opts, nil)
+}
+
+// clientIP returns a Func that keys by the peer. If the peer is in p, the Func keys
+// by the address that find returns for the header of the request and the peer.
+func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Header, peer netip.Addr) (netip.Addr, error)) Func {
+	c := newIPConfig(caller, opts)
 	return func(_ context.Context, r *http.Request) (string, error) {
-		addr, text, err := peerAddr(r)
-		if err != nil {
-			return "", err
+		peer, text, ok := parseAddr(r.RemoteAddr)
+		if !ok {
+			return "", errNoPeer
 		}
-		return c.peerKey(addr, text), nil
+		client := peer
+		if p.Contains(peer) {
+			var err error
+			if client, err = find(r.Header, peer); err != nil {
+				return "", err
+			}
+		}
+		if client == peer && c.v4 == 32 && peer.Is4() && !strings.Contains(text, ":") {
+			return text, nil // costs no allocation, and is as short as the key
+		}
+		return c.key(client), nil
 	}
+}
+
+// CanonicalIP is the key of an address that a framework or a key function of
+// your own has found. It reads the same texts as [RemoteIP], brackets, ports
+// and zones included, and makes the same keys. Any other text is [ErrNoKey].
+//
+// The address is believed: the caller has to know that it is the client's.
+func CanonicalIP(address string, opts ...IPOption) (string, error) {
+	c := newIPConfig("CanonicalIP", opts)
+	addr, _, ok := parseAddr(address)
+	if !ok {
+		return "", errNoAddress
+	}
+	return c.key(addr), nil
 }

@@ -21,13 +21,13 @@ type jwtOption func(*jwtConfig)
 func (o jwtOption) applyJWT(c *jwtConfig) { o(c) }
 
 type jwtConfig struct {
-	keyfunc    jwt.Keyfunc
-	algorithms []string
-	token      func(*http.Request) (string, error)
-	issuer     string
-	audience   []string
-	leeway     time.Duration
-	cache      int
+	parser []jwt.ParserOption
+	token  func(*http.Request) (string, error)
+	cache  int
+}
+
+func parserOption(o jwt.ParserOption) JWTOption {
+	return jwtOption(func(c *jwtConfig) { c.parser = append(c.parser, o) })
 }
 
 // Issuer requires the iss claim to be exactly iss. The default takes any
@@ -36,7 +36,7 @@ func Issuer(iss string) JWTOption {
 	if iss == "" {
 		panic("keyfunc: Issuer: the issuer is empty")
 	}
-	return jwtOption(func(c *jwtConfig) { c.issuer = iss })
+	return parserOption(jwt.WithIssuer(iss))
 }
 
 // Audience requires the aud claim to name at least one of aud. By default the
@@ -47,8 +47,7 @@ func Audience(aud ...string) JWTOption {
 	if len(aud) == 0 || slices.Contains(aud, "") {
 		panic("keyfunc: Audience: an audience is empty or none is given")
 	}
-	aud = slices.Clone(aud)
-	return jwtOption(func(c *jwtConfig) { c.audience = aud })
+	return parserOption(jwt.WithAudience(slices.Clone(aud)...))
 }
 
 // Leeway lets exp lie up to d in the past and nbf up to d in the future, for
@@ -58,7 +57,7 @@ func Leeway(d time.Duration) JWTOption {
 	if d < 0 {
 		panic(fmt.Sprintf("keyfunc: Leeway: %v is negative", d))
 	}
-	return jwtOption(func(c *jwtConfig) { c.leeway = d })
+	return parserOption(jwt.WithLeeway(d))
 }
 
 // TokenFrom sets where the token is, for instance in a cookie. f returns the
@@ -69,13 +68,7 @@ func TokenFrom(f func(*http.Request) string) JWTOption {
 		panic("keyfunc: TokenFrom: the function is nil")
 	}
 	return jwtOption(func(c *jwtConfig) {
-		c.token = func(r *http.Request) (string, error) {
-			token := f(r)
-			if token == "" {
-				return "", errNoToken
-			}
-			return token, nil
-		}
+		c.token = func(r *http.Request) (string, error) { return f(r), nil }
 	})
 }
 
@@ -137,14 +130,22 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 		panic("keyfunc: JWTSubject: the Keyfunc is nil")
 	}
 	checkAlgorithms(algorithms)
-	c := jwtConfig{keyfunc: kf, algorithms: slices.Clone(algorithms), token: bearerToken}
+	c := jwtConfig{token: bearerToken, parser: []jwt.ParserOption{
+		jwt.WithValidMethods(slices.Clone(algorithms)),
+		jwt.WithExpirationRequired(),
+		// One token has one spelling, or one client could fill a cache with it.
+		jwt.WithStrictDecoding(),
+	}}
 	for i, o := range opts {
 		if o == nil {
 			panic(fmt.Sprintf("keyfunc: JWTSubject: option %d is nil", i))
 		}
 		o.applyJWT(&c)
 	}
-	v := newVerifier(c)
+	v := &verifier{keyfunc: kf, parser: jwt.NewParser(c.parser...)}
+	if c.cache > 0 {
+		v.cache = &tokenCache{max: c.cache, entries: map[digest]tokenEntry{}}
+	}
 	return func(_ context.Context, r *http.Request) (string, error) {
 		token, err := c.token(r)
 		if err != nil {
@@ -168,22 +169,15 @@ func checkAlgorithms(algorithms []string) {
 	}
 }
 
-var errNoToken = &tokenError{reason: "the request has none"}
-
-// bearerToken is the token68 of the Bearer scheme. With two Authorization
-// headers it is anyone's guess which one the application believes.
+// bearerToken returns the token68 of the Bearer scheme, or "". Of two Authorization
+// headers, the application might believe either.
 func bearerToken(r *http.Request) (string, error) {
-	lines := r.Header.Values("Authorization")
-	if len(lines) == 0 {
-		return "", errNoToken
-	}
-	if len(lines) > 1 {
+	if len(r.Header.Values("Authorization")) > 1 {
 		return "", &tokenError{reason: "several Authorization headers"}
 	}
-	scheme, token, _ := strings.Cut(lines[0], " ")
-	token = strings.Trim(token, " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", errNoToken
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", nil
 	}
-	return token, nil
+	return strings.Trim(token, " "), nil
 }

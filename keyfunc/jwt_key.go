@@ -34,7 +34,15 @@ func checkKey(m jwt.SigningMethod, key any) *tokenError {
 	case nil:
 		return errBadKey
 	case []byte:
-		return checkSecret(m, k)
+		hmac, ok := m.(*jwt.SigningMethodHMAC)
+		switch {
+		case len(k) == 0:
+			return errBadKey
+		case isPublicKey(k):
+			return errPublicKey
+		case ok && len(k) < hmac.Hash.Size(): // RFC 7518 section 3.2
+			return errShortSecret
+		}
 	case *ecdsa.PublicKey:
 		switch {
 		case k == nil || k.Curve == nil:
@@ -45,19 +53,6 @@ func checkKey(m jwt.SigningMethod, key any) *tokenError {
 	}
 	if v := reflect.ValueOf(key); v.Kind() == reflect.Pointer && v.IsNil() {
 		return errBadKey
-	}
-	return nil
-}
-
-func checkSecret(m jwt.SigningMethod, secret []byte) *tokenError {
-	hmac, ok := m.(*jwt.SigningMethodHMAC)
-	switch {
-	case len(secret) == 0:
-		return errBadKey
-	case isPublicKey(secret):
-		return errPublicKey
-	case ok && len(secret) < hmac.Hash.Size(): // RFC 7518 section 3.2
-		return errShortSecret
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"strings"
@@ -14,6 +15,8 @@ import (
 // net/http would let one through.
 const maxToken = 4 << 10
 
+var errNoToken = &tokenError{reason: "the request has none"}
+
 // verifier makes keys of tokens. It is safe for concurrent use.
 type verifier struct {
 	keyfunc jwt.Keyfunc
@@ -22,28 +25,10 @@ type verifier struct {
 	warned  atomic.Int64 // when a line was logged last, in Unix seconds
 }
 
-func newVerifier(c jwtConfig) *verifier {
-	opts := []jwt.ParserOption{
-		jwt.WithValidMethods(c.algorithms),
-		jwt.WithExpirationRequired(),
-		jwt.WithLeeway(c.leeway),
-		// One token has one spelling, or one client could fill a cache with it.
-		jwt.WithStrictDecoding(),
-	}
-	if c.issuer != "" {
-		opts = append(opts, jwt.WithIssuer(c.issuer))
-	}
-	if len(c.audience) > 0 {
-		opts = append(opts, jwt.WithAudience(c.audience...))
-	}
-	v := &verifier{keyfunc: c.keyfunc, parser: jwt.NewParser(opts...)}
-	if c.cache > 0 {
-		v.cache = newTokenCache(c.cache)
-	}
-	return v
-}
-
 func (v *verifier) key(token string) (string, error) {
+	if token == "" {
+		return "", errNoToken
+	}
 	if len(token) > maxToken {
 		return "", &tokenError{reason: "longer than 4 KiB"}
 	}
@@ -51,7 +36,7 @@ func (v *verifier) key(token string) (string, error) {
 		key, _, err := v.verify(token)
 		return key, err
 	}
-	id := digestOf(token)
+	id := sha256.Sum256([]byte(token))
 	now := time.Now()
 	if key, ok := v.cache.get(id, now); ok {
 		return key, nil
@@ -64,84 +49,95 @@ func (v *verifier) key(token string) (string, error) {
 	return key, nil
 }
 
-// verify returns the key and the expiry of a token that passes every check.
-// What is free to check comes before the signature.
-func (v *verifier) verify(token string) (string, time.Time, error) {
-	c, err := v.inspect(token)
-	if err != nil {
+// verify returns the key and the expiry of a token that passes every check. The
+// signature, which is the expensive one, is checked after the text and the claims.
+func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
+	if err := v.checkText(token); err != nil {
 		return "", time.Time{}, err
 	}
-	key, err := claimedKey(c.iss, c.sub)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	if _, err := v.parser.ParseWithClaims(token, jwt.MapClaims{}, v.lookup); err != nil {
+	var refused error // by a rule that package jwt does not have
+	_, err = v.parser.ParseWithClaims(token, jwt.MapClaims{}, func(t *jwt.Token) (any, error) {
+		if key, exp, refused = inspect(t); refused != nil {
+			return nil, refused
+		}
+		verificationKey, err := v.keyfunc(t)
+		if err != nil {
+			return nil, err
+		}
+		refused = v.checkKeys(t.Method, verificationKey)
+		return verificationKey, refused
+	})
+	switch {
+	case refused != nil:
+		return "", time.Time{}, refused
+	case err != nil:
 		return "", time.Time{}, refusal(err)
 	}
-	return key, c.exp, nil
+	return key, exp, nil
 }
 
-// inspect applies the rules about the text of a token that package jwt does
-// not have. It decodes as the parser does, so both see the same bytes.
-func (v *verifier) inspect(token string) (claims, error) {
-	for i := range len(token) {
-		// The decoder would skip line breaks.
-		if !isBase64URL(token[i]) && token[i] != '.' {
-			return claims{}, errMalformed
+// checkText applies the rules about the JSON text of a token. It decodes as the
+// parser does, so both see the same bytes.
+func (v *verifier) checkText(token string) error {
+	parts := strings.SplitN(token, ".", 3)
+	if len(parts) < 3 || strings.ContainsAny(token, "\r\n") { // the decoder would skip line breaks
+		return errMalformed
+	}
+	for _, part := range parts[:2] {
+		text, err := v.parser.DecodeSegment(part)
+		if err != nil {
+			return errMalformed
+		}
+		if err := checkObject(text); err != nil {
+			return err
 		}
 	}
-	head, rest, _ := strings.Cut(token, ".")
-	body, _, ok := strings.Cut(rest, ".")
-	if !ok {
-		return claims{}, errMalformed
-	}
-	header, err := v.parser.DecodeSegment(head)
-	if err != nil {
-		return claims{}, errMalformed
-	}
-	members, err := parseObject(header)
-	if err != nil {
-		return claims{}, err
-	}
-	// RFC 7515 section 4.1.11: a token whose extensions one does not know is
-	// invalid, and no extension is known here.
-	if _, there := members["crit"]; there {
-		return claims{}, &tokenError{reason: "critical header parameter"}
-	}
-	payload, err := v.parser.DecodeSegment(body)
-	if err != nil {
-		return claims{}, errMalformed
-	}
-	return parseClaims(payload)
+	return nil
 }
 
-func isBase64URL(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+// inspect returns the key and the expiry of a decoded token that is not verified yet.
+func inspect(t *jwt.Token) (key string, exp time.Time, err error) {
+	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid, and no
+	// extension is known here.
+	if _, there := t.Header["crit"]; there {
+		return "", time.Time{}, &tokenError{reason: "critical header parameter"}
+	}
+	claims := t.Claims.(jwt.MapClaims)
+	if key, err = claimsKey(claims); err != nil {
+		return "", time.Time{}, err
+	}
+	exp, ok := claimedDate(claims, "exp")
+	if !ok || exp.Unix() == 0 {
+		return "", time.Time{}, &tokenError{reason: "no usable expiry"}
+	}
+	if _, there := claims["nbf"]; there {
+		if _, ok := claimedDate(claims, "nbf"); !ok {
+			return "", time.Time{}, &tokenError{reason: "no usable not-before time"}
+		}
+	}
+	return key, exp, nil
 }
 
-// lookup is the user's Keyfunc, minus the keys that verify what they should not.
-func (v *verifier) lookup(t *jwt.Token) (any, error) {
-	key, err := v.keyfunc(t)
-	if err != nil {
-		return nil, err
-	}
+// checkKeys returns an error if the Keyfunc has returned a key that verifies tokens
+// which it should not, alone or in a jwt.VerificationKeySet.
+func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	keys := []jwt.VerificationKey{key}
 	if set, ok := key.(jwt.VerificationKeySet); ok {
 		keys = set.Keys
 	}
 	for _, k := range keys {
-		if bad := checkKey(t.Method, k); bad != nil {
+		if bad := checkKey(m, k); bad != nil {
 			if bad != errBadKey {
 				v.warn(bad)
 			}
-			return nil, bad
+			return bad
 		}
 	}
-	return key, nil
+	return nil
 }
 
-// warn logs a fault of the application at most once a minute, because clients
-// choose how often it is met. Otherwise [FirstOf] might hide it for good.
+// warn logs a fault of the application, which [FirstOf] would hide, at most once a
+// minute, because clients choose how often it is met.
 func (v *verifier) warn(err error) {
 	now := time.Now().Unix()
 	last := v.warned.Load()
@@ -153,10 +149,6 @@ func (v *verifier) warn(err error) {
 // refusal names the reason of an error of package jwt without its text, in
 // which a Keyfunc may have quoted the token.
 func refusal(err error) error {
-	var bad *tokenError
-	if errors.As(err, &bad) && errors.Is(bad, errBadKey) {
-		return bad
-	}
 	for _, r := range refusals {
 		if errors.Is(err, r.is) {
 			return &tokenError{reason: r.reason, cause: err}

@@ -16,8 +16,18 @@ import (
 // The key is never empty when the error is nil. An error that is [ErrNoKey]
 // says that the request carries no such identity; any other error says that
 // the identity could not be established. The Funcs of this package are safe
-// for concurrent use, and so must one's own be.
+// for concurrent use, and a Func of your own has to be.
 type Func func(ctx context.Context, r *http.Request) (string, error)
+
+// Constant is one key for all requests: a limit for the whole system. It is
+// never the key of a user or an address. Constant panics if name is empty.
+func Constant(name string) Func {
+	if name == "" {
+		panic("keyfunc: Constant: the name is empty")
+	}
+	key := "constant:" + name
+	return func(context.Context, *http.Request) (string, error) { return key, nil }
+}
 
 // ErrNoKey is the category of every error that says: this request has no such
 // identity. Test for it with [errors.Is]. The text of an error of this package

@@ -1,16 +1,15 @@
 package keyfunc
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// ProxySet is the set of addresses whose word about the client is taken. The
-// zero value holds none, so nobody is trusted. A ProxySet does not change and
-// is safe for concurrent use.
+// ProxySet is a set of trusted proxies: peers whose forwarding headers are believed.
+// The zero value is empty: no peer is trusted. A ProxySet does not change and is
+// safe for concurrent use.
 type ProxySet struct {
 	// prefixes are masked, disjoint and sorted by address.
 	prefixes []netip.Prefix
@@ -20,8 +19,8 @@ type ProxySet struct {
 // addresses ("192.0.2.1"). It panics where [ParseProxies] returns an error, so
 // it is meant for lists that are part of the program.
 //
-// List the proxies that one operates or pays for, and no more: whoever is in
-// the set can choose the key of a request. "0.0.0.0/0" believes every client.
+// List the proxies that you operate or pay for, and no more: a peer in the set
+// can choose the key of a request. "0.0.0.0/0" believes every client.
 func Proxies(cidrs ...string) ProxySet {
 	p, err := parseProxies(cidrs)
 	if err != nil {
@@ -56,15 +55,12 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 	}
 	// Wider prefixes first among those that start at one address, so that each
 	// prefix inside another directly follows what covers it.
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	disjoint := prefixes[:0]
 	for _, prefix := range prefixes {
-		if n := len(disjoint); n > 0 && disjoint[n-1].Contains(prefix.Addr()) {
-			continue
+		if n := len(disjoint); n == 0 || !disjoint[n-1].Contains(prefix.Addr()) {
+			disjoint = append(disjoint, prefix)
 		}
-		disjoint = append(disjoint, prefix)
 	}
 	return ProxySet{prefixes: disjoint}, nil
 }

@@ -10,9 +10,7 @@ import (
 const maxCacheAge = 5 * time.Minute
 
 // digest identifies a token by all of its bytes, the signature included.
-type digest [sha256.Size]byte
-
-func digestOf(token string) digest { return sha256.Sum256([]byte(token)) }
+type digest = [sha256.Size]byte
 
 // tokenCache holds the keys of verified tokens. It evicts in order of arrival:
 // since no entry lives long, the order of use would hit hardly more often, and
@@ -31,18 +29,11 @@ type tokenEntry struct {
 	until time.Time
 }
 
-func newTokenCache(n int) *tokenCache {
-	return &tokenCache{max: n, entries: make(map[digest]tokenEntry)}
-}
-
 func (c *tokenCache) get(id digest, now time.Time) (string, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	e, ok := c.entries[id]
-	if !ok || !now.Before(e.until) {
-		return "", false
-	}
-	return e.key, true
+	e := c.entries[id]
+	return e.key, now.Before(e.until)
 }
 
 // put adds an entry that ends at exp. An expired one stays in its place until

@@ -1,7 +1,7 @@
 package keyfunc_test
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -31,139 +31,60 @@ func expiring(sub string, seconds int64) *http.Request {
 	return bearer(hs256(secret, goodHeader, fmt.Sprintf(`{"sub":%q,"exp":%d}`, sub, time.Now().Unix()+seconds)))
 }
 
-func TestCacheEndsWithTheToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, verified := counting(10)
-		r := expiring("alice", 60)
-		for range 100 {
-			wantKey(t, f, r, "user:alice")
-		}
-		time.Sleep(60*time.Second - time.Nanosecond)
-		wantKey(t, f, r, "user:alice")
-		if n := verified.Load(); n != 1 {
-			t.Errorf("verified %d times, want once", n)
-		}
-		time.Sleep(time.Nanosecond)
-		wantError(t, f, r, jwt.ErrTokenExpired)
-	})
-}
-
-// After exp, leeway is a matter for the verification, not for the cache.
-func TestCacheDoesNotUseLeeway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, verified := counting(10, keyfunc.Leeway(time.Minute))
-		r := expiring("alice", 10)
-		time.Sleep(10 * time.Second)
-		for range 3 {
-			wantKey(t, f, r, "user:alice")
-		}
-		if n := verified.Load(); n != 3 {
-			t.Errorf("verified %d times, want 3", n)
-		}
-	})
-}
-
-// A token accepted by leeway alone would push out one that can be used.
-func TestCacheKeepsNothingExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, verified := counting(1, keyfunc.Leeway(time.Minute))
-		good, late := expiring("alice", 100), expiring("bob", 10)
-		time.Sleep(10 * time.Second)
-		wantKey(t, f, good, "user:alice")
-		wantKey(t, f, late, "user:bob")
-		wantKey(t, f, good, "user:alice")
-		if n := verified.Load(); n != 2 {
-			t.Errorf("verified %d times, want 2", n)
-		}
-	})
-}
-
-// An entry that has run out is renewed in its place, not beside it.
-func TestCacheRenewsInPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, verified := counting(3)
-		a, b, c := expiring("a", 3600), expiring("b", 3600), expiring("c", 3600)
-		for _, r := range []*http.Request{a, b, c} {
-			_, _ = ask(f, r)
-		}
-		time.Sleep(5 * time.Minute)
-		for _, r := range []*http.Request{c, a, b} { // each is verified again
-			_, _ = ask(f, r)
-		}
-		for _, r := range []*http.Request{a, b, c} { // each is there
-			_, _ = ask(f, r)
-		}
-		if n := verified.Load(); n != 6 {
-			t.Errorf("verified %d times, want 6", n)
-		}
-	})
-}
-
-func TestCacheNoticesWithdrawnKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		withdrawn := false
-		f := keyfunc.JWTSubject(func(*jwt.Token) (any, error) {
-			if withdrawn {
-				return nil, errors.New("withdrawn")
-			}
-			return secret, nil
-		}, []string{"HS256"}, keyfunc.Cache(10))
-		r := expiring("alice", 86400)
-		wantKey(t, f, r, "user:alice")
-		withdrawn = true
-		time.Sleep(5*time.Minute - time.Nanosecond)
-		wantKey(t, f, r, "user:alice")
-		time.Sleep(time.Nanosecond)
-		wantError(t, f, r, keyfunc.ErrNoToken)
-		withdrawn = false
-		wantKey(t, f, r, "user:alice") // and takes its old place again
-		withdrawn = true
-		wantKey(t, f, r, "user:alice")
-	})
-}
-
-func TestCacheEvictsTheOldest(t *testing.T) {
-	f, verified := counting(3)
-	requests := make([]*http.Request, 5)
-	for i := range requests {
-		requests[i] = expiring(fmt.Sprint(i), 3600)
+func TestCache(t *testing.T) {
+	type step struct {
+		wait     time.Duration
+		tokens   string // each is a letter
+		verified int64  // so far
 	}
-	want := int64(0)
-	check := func(i int, hit bool) {
-		t.Helper()
-		wantKey(t, f, requests[i], fmt.Sprintf("user:%d", i))
-		if !hit {
-			want++
-		}
-		if n := verified.Load(); n != want {
-			t.Fatalf("token %d: verified %d times in all, want %d", i, n, want)
-		}
+	for _, c := range []struct {
+		name    string
+		entries int
+		leeway  time.Duration
+		exp     map[rune]int64 // in seconds; one day for others
+		steps   []step
+	}{
+		{"expiry", 10, 0, map[rune]int64{'a': 60}, []step{{0, "aaaa", 1}, {60*time.Second - 1, "a", 1}}},
+		{"greatest age", 10, 0, nil, []step{{0, "aaaa", 1}, {5*time.Minute - 1, "a", 1}, {1, "aa", 2}}},
+		{"renewal in its place", 3, 0, nil, []step{{0, "abc", 3}, {5 * time.Minute, "cab", 6}, {0, "abc", 6}}},
+		{"no leeway after exp", 10, time.Minute, map[rune]int64{'a': 10}, []step{{10 * time.Second, "aaa", 3}}},
+		{"expired token takes no place", 1, time.Minute, map[rune]int64{'b': 10}, []step{{10 * time.Second, "aba", 2}}},
+		{"eviction", 3, 0, nil, []step{
+			{0, "abcabc", 3},
+			{0, "dbcd", 4}, // in the place of a
+			{0, "acda", 5}, // in the place of b
+			{0, "edae", 6}, // in the place of c
+			{0, "baeb", 7}, // in the place of d, the first again
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, verified := counting(c.entries, keyfunc.Leeway(c.leeway))
+				requests := map[rune]*http.Request{}
+				for _, id := range "abcde" {
+					requests[id] = expiring(string(id), cmp.Or(c.exp[id], 86400))
+				}
+				for _, step := range c.steps {
+					time.Sleep(step.wait)
+					for _, id := range step.tokens {
+						wantKey(t, f, requests[id], "user:"+string(id))
+					}
+					if n := verified.Load(); n != step.verified {
+						t.Fatalf("verified %d times after %q, want %d", n, step.tokens, step.verified)
+					}
+				}
+				if c.exp != nil && c.leeway == 0 {
+					time.Sleep(time.Nanosecond)
+					wantError(t, f, requests['a'], jwt.ErrTokenExpired)
+				}
+			})
+		})
 	}
-	check(0, false)
-	check(1, false)
-	check(2, false)
-	check(0, true)
-	check(1, true)
-	check(2, true)
-	check(3, false) // in the place of 0
-	check(1, true)
-	check(2, true)
-	check(3, true)
-	check(0, false) // in the place of 1
-	check(2, true)
-	check(3, true)
-	check(4, false) // in the place of 2
-	check(3, true)
-	check(0, true)
-	check(4, true)
-	check(1, false) // in the place of 3, the first again
-	check(0, true)
-	check(4, true)
 }
 
 // The whole token counts: one that shares all but the signature with a cached
 // one is as invalid as it was.
-func TestCacheIsKeyedByTheWholeToken(t *testing.T) {
+func TestCache_wholeToken(t *testing.T) {
 	f, verified := counting(10)
 	r := expiring("alice", 3600)
 	wantKey(t, f, r, "user:alice")
@@ -179,7 +100,7 @@ func TestCacheIsKeyedByTheWholeToken(t *testing.T) {
 }
 
 // Invalid tokens take no place, and valid ones no more than there is.
-func TestCacheIsBounded(t *testing.T) {
+func TestCache_bounded(t *testing.T) {
 	const entries = 100
 	f, _ := counting(entries)
 	flood := func(n, from int) {
@@ -204,7 +125,7 @@ func heapAfterGC() uint64 {
 	return m.HeapAlloc
 }
 
-func TestCacheIsSafeForConcurrentUse(t *testing.T) {
+func TestCache_concurrentUse(t *testing.T) {
 	f, _ := counting(8)
 	requests := make([]*http.Request, 32)
 	for i := range requests {

@@ -1,9 +1,9 @@
 package keyfunc
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -27,32 +27,21 @@ const maxHops = 32
 // Entries may have a port, square brackets and a zone, which are dropped. An
 // address becomes a key as in [RemoteIP], with the same options and errors.
 func XForwardedFor(p ProxySet, opts ...IPOption) Func {
-	c := newIPConfig("XForwardedFor", opts)
-	return func(_ context.Context, r *http.Request) (string, error) {
-		peer, text, err := peerAddr(r)
-		if err != nil {
-			return "", err
-		}
-		if !p.Contains(peer) {
-			return c.peerKey(peer, text), nil
-		}
-		return c.key(lastUntrusted(r.Header.Values("X-Forwarded-For"), p, peer)), nil
-	}
+	return clientIP("XForwardedFor", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
+		return lastUntrusted(h.Values("X-Forwarded-For"), p, peer), nil
+	})
 }
 
 // lastUntrusted walks the list to the left, starting from a trusted peer.
 func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 	last := peer
 	hops := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for line, more := lines[i], true; more; hops++ {
-			if hops == maxHops {
-				return last
-			}
+	for _, line := range slices.Backward(lines) {
+		for more := true; more; hops++ {
 			var entry string
 			line, entry, more = cutLast(line)
 			addr, _, ok := parseAddr(entry)
-			if !ok {
+			if !ok || hops == maxHops {
 				return last
 			}
 			if !p.Contains(addr) {

@@ -44,19 +44,18 @@ func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has
 // functions below, which know the types, so that a Reading can stay where it is: through the
 // interface it would have to be copied or allocated, which takes a sixth of a decision.
 type engine interface {
-	// What follows is done to s, of which r was read at now.
+	// These methods change s, of which r was read at now.
 
 	debit(s State, r Reading, now, n int64) State
 	credit(s State, r Reading, now, n int64) State
 	undo(s State, r Reading, now, n int64, m Receipt) State
 	rewrite(s State, r Reading, now int64) State // after the clock stepped back
 
-	keep(m Receipt, cost int64) Receipt // of the part of a charge that stays when the rest is undone
-	expiresAt(s State) int64            // when s means nothing any more
+	expiresAt(s State) int64 // when s means the same as the zero State
 	constants() Constants
 }
 
-// read makes r, which is zero, what s means at now; nothing else changes.
+// read sets r, which is zero, to the meaning of s at now; nothing else changes.
 func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -96,8 +95,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict makes v, which is zero, what r, before any spending, means for cost, which may be
-// held for maxDelay; spent tells whether it was then taken.
+// verdict sets v, which is zero, to the answer at r to a cost that may be held for maxDelay; r
+// was read before, and spent tells whether cost was then taken.
 func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -111,18 +110,19 @@ func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which counts extra beyond its limit.
-func newEngine(d *Definition, period, extra int64) (engine, error) {
-	events, burst := int64(d.Events)+extra, int64(d.capacity())+extra
+// newEngine returns the engine of d, which is valid and counts extra events beyond its limit.
+func newEngine(d *Definition, extra int64) engine {
+	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {
 	case TokenBucket, LeakyBucket:
-		return newBucket(int64(d.Events), period, burst, extra, d.Algorithm == LeakyBucket)
+		return newBucket(int64(d.Events), period, capacity, extra, d.Algorithm == LeakyBucket)
 	case FixedWindow:
-		return newWindow(events, extra, period)
+		return &window{capacity, extra, period}
 	case SlidingLog:
-		return newLog(events, extra, period)
+		return &log{capacity, extra, period, 1}
 	case SlidingWindow:
-		return newCounter(events, extra, period, int64(d.SubWindows))
+		n := int64(d.SubWindows)
+		return &log{capacity, extra, period, (period + n - 1) / n}
 	}
 	panic(d.Algorithm.Unknown())
 }

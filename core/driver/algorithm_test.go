@@ -15,7 +15,7 @@ func TestAlgorithm_WithoutAnEngine(t *testing.T) {
 		"fits":      func() { c.fits(new(Reading), 1, Never) },
 		"spend":     func() { c.spend(State{}, new(Reading), 1, 1) },
 		"verdict":   func() { c.Verdict(Reading{}, 1, Never, true) },
-		"newEngine": func() { _, _ = newEngine(&Definition{Algorithm: unknown, Events: 1}, 1, 0) },
+		"newEngine": func() { newEngine(&Definition{Algorithm: unknown, Events: 1}, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

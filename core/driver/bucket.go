@@ -5,7 +5,7 @@ import "math/bits"
 // A bucket is a token bucket in its virtual-scheduling form (the generic cell
 // rate algorithm, ITU-T I.371 annex A). A token is worth Period/Events
 // microseconds of refilling, so the whole State is one instant: the time at
-// which the bucket will be full again. What is used is the distance to it.
+// which the bucket will be full again. The used part is the distance to it.
 //
 // The two forms admit exactly the same events. This one needs no "last update"
 // beside the level, loses nothing to rounding, and turns "full" into "in the
@@ -18,7 +18,7 @@ type bucket struct {
 	extra int64 // how many of them are beyond the limit itself: soft throttling
 	unit  Span  // one token
 	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
-	queue bool  // a leaky bucket: what is admitted waits for what is in it
+	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
 
 	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a
 	// fraction has 48 bits, which memstore packs with 16 others.
@@ -26,25 +26,20 @@ type bucket struct {
 }
 
 // newBucket compiles events per period (in microseconds) and burst, all positive.
-func newBucket(events, period, burst, extra int64, queue bool) (*bucket, error) {
+func newBucket(events, period, burst, extra int64, queue bool) *bucket {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
-	if burst >= maxCount {
-		return nil, errTooMany
-	}
-	if hi, lo := bits.Mul64(uint64(burst), uint64(b.num)); exceeds(hi, lo, b.den, Horizon) {
-		return nil, errTooLong
-	}
 	b.unit, b.full = b.exact(1), b.exact(burst)
-	return b, nil
+	return b
 }
 
 func (b *bucket) constants() Constants {
 	return Constants{Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Denominator: b.den}
 }
 
-// exceeds says whether the 128-bit number hi, lo divided by n, rounded down, is above most.
-func exceeds(hi, lo uint64, n, most int64) bool {
+// exceeds reports whether a*b/n, rounded down, is above most.
+func exceeds(a, b, n, most int64) bool {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(n) {
 		return true // the quotient has more than 64 bits
 	}
@@ -59,10 +54,11 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// holdFor makes b hold what refills in the time in which o fills up.
-func (b *bucket) holdFor(o *bucket) error {
-	if hi, lo := bits.Mul64(uint64(o.full.Micros+1), uint64(b.den)); exceeds(hi, lo, b.num, maxCount-1) {
-		return errTooMany
+// holdFor makes b hold the tokens that refill in the time in which o fills up, and reports
+// whether they can be counted.
+func (b *bucket) holdFor(o *bucket) bool {
+	if exceeds(o.full.Micros+1, b.den, b.num, maxCount-1) {
+		return false
 	}
 	hi, lo := bits.Mul64(uint64(o.full.Frac), uint64(b.den))
 	frac, _ := bits.Div64(hi, lo, uint64(o.den))
@@ -70,7 +66,7 @@ func (b *bucket) holdFor(o *bucket) error {
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)
-	return nil
+	return true
 }
 
 // span is how long n tokens take to refill, 0 <= n <= burst.
@@ -137,11 +133,11 @@ func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
 	}
-	hi, lo := bits.Mul64(uint64(min(n, maxCount)), uint64(b.num))
-	if exceeds(hi, lo, b.den, Horizon) {
+	n = min(n, maxCount)
+	if exceeds(n, b.num, b.den, Horizon) {
 		return Span{Horizon + 1, 0}
 	}
-	return b.exact(min(n, maxCount))
+	return b.exact(n)
 }
 
 // read says how much of the bucket is in use at now, which is more than the whole while it
@@ -191,7 +187,7 @@ func (b *bucket) credit(_ State, r Reading, now, n int64) State {
 	return b.at(b.without(r.Used, b.price(n)), now)
 }
 
-// without is what is left in use of used when back is given back.
+// without returns used less back, but at least nothing.
 func (b *bucket) without(used, back Span) Span {
 	if used.less(back) {
 		return Span{}
@@ -237,7 +233,7 @@ func (b *bucket) fit(m Receipt) Receipt {
 
 func (b *bucket) rewrite(_ State, r Reading, now int64) State { return b.at(r.Used, now) }
 
-// keep adds what stays to what was in use before the part that is undone.
+// keep adds cost, which stays, to the use before the part that is undone.
 func (b *bucket) keep(m Receipt, cost int64) Receipt {
 	m = b.fit(m)
 	m.Used = b.add(m.Used, b.price(cost))

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// An Op is what is done to the State of a rule.
+// An Op is a change of the State of a rule.
 type Op uint8
 
 const (
 	// Spend takes Cost if all charges of the call fit. It is the zero Op.
 	Spend Op = iota
-	// Peek says what Spend would say and takes nothing. A Peek that does not fit
+	// Peek gives the answer of a Spend and takes nothing. A Peek that does not fit
 	// denies the decision like a Spend.
 	Peek
 	// Reset forgets the State. The Verdict is that of an untouched key, and says whether
@@ -33,7 +33,7 @@ const (
 // [Store.Adjust].
 func (op Op) Asks() bool { return op <= Peek }
 
-// A Charge is one rule of one key, and what to do to it.
+// A Charge is one rule of one key, and an Op with its arguments.
 type Charge struct {
 	Key  string // any bytes
 	Rule *Compiled
@@ -71,7 +71,7 @@ func (c *Charge) Patience() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// Read returns what s means for c at now. It changes nothing.
+// Read returns the meaning of s for c at now. It changes nothing.
 func (c *Charge) Read(s State, now int64) (r Reading) {
 	c.Rule.read(&r, s, now, c.Asked())
 	return r
@@ -87,28 +87,24 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 // stored, because another process has changed the State meanwhile, read again and repeat; set
 // the Receipt to its zero value first, since Commit has written it.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
-	if !admitted || !c.Fits(r) {
-		return c.rewrite(s, r, now)
+	switch {
+	case !c.Op.Asks():
+		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
+	case admitted && c.Fits(r):
+	case r.moved:
+		// Otherwise all later readings would be the same, and the key locked out until the clock
+		// has caught up.
+		return c.Rule.engine.rewrite(s, *r, now), true
+	default:
+		return s, false
 	}
 	if c.Op == Peek {
 		return s, false
-	}
-	if c.Op != Spend {
-		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
 	}
 	if c.Receipt != nil {
 		*c.Receipt = r.Receipt(now)
 	}
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
-}
-
-// rewrite is s as written at now, if the clock has stepped back. Otherwise all later readings
-// would be the same, and the key locked out until the clock has caught up.
-func (c *Charge) rewrite(s State, r *Reading, now int64) (_ State, changed bool) {
-	if !r.moved {
-		return s, false
-	}
-	return c.Rule.engine.rewrite(s, *r, now), true
 }
 
 // Apply does c, an op of [Store.Adjust], to s, of which r was read at now, and fills in the

@@ -79,54 +79,6 @@ func TestCharge_Commit(t *testing.T) {
 	}
 }
 
-// A State from after now is written back, once, by what takes nothing.
-func TestCharge_Commit_AfterAStepBack(t *testing.T) {
-	for _, a := range algorithms {
-		c := rule(t, a, 2, 1_000_000)
-		k := key{rule: c}
-		k.do(driver.Charge{Op: driver.Debit, Cost: 4}, start+10_000_000)
-		charge := driver.Charge{Rule: c, Op: driver.Peek, Cost: 1}
-		for i := range 2 {
-			r := charge.Read(k.state, start)
-			state, changed := charge.Commit(k.state, &r, start, false)
-			if changed != (i == 0) {
-				t.Errorf("%v, peek %d: got %v, %+v", a, i, changed, state)
-			}
-			k.state = state
-		}
-		if v := k.do(charge, start); v.Allowed || v.RetryAfter > 1_500_000*time.Microsecond {
-			t.Errorf("%v: got %+v, expected a denial for about a second", a, v)
-		}
-	}
-}
-
-// The Verdict of an op of Adjust is that of a Peek of 1 that comes next, which is allowed and
-// has no RetryAfter. After a Reset, Found says whether anything was in use.
-func TestCharge_Apply_Verdict(t *testing.T) {
-	for _, c := range rules(t) {
-		for seed := range uint64(30) {
-			k, s := key{rule: c}, newScript(seed, c)
-			for range 60 {
-				charge := s.next()
-				r := c.Read(k.state, s.now, 1)
-				got := k.do(charge, s.now)
-				s.remember(charge)
-				if charge.Op.Asks() {
-					continue
-				}
-				peek := driver.Charge{Rule: c, Op: driver.Peek, Cost: 1}
-				again := peek.Read(k.state, s.now)
-				peek.Answer(&again, true)
-				want := peek.Verdict
-				want.Allowed, want.Soft, want.RetryAfter, want.Found = true, false, 0, charge.Op == driver.Reset && r.InUse()
-				if got != want {
-					t.Fatalf("%v, op %d of %d: got %+v, expected %+v", c, charge.Op, charge.Cost, got, want)
-				}
-			}
-		}
-	}
-}
-
 // Compiled.Verdict is what Answer makes of the same Reading.
 func TestCompiled_Verdict(t *testing.T) {
 	for _, c := range rules(t) {

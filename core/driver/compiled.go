@@ -21,7 +21,7 @@ type division struct {
 	part *Compiled
 }
 
-// Constants are what an algorithm computes with, for a store that runs it elsewhere. Two
+// Constants are the numbers of an algorithm, for a store that runs it elsewhere. Two
 // rules of the same Algorithm and Constants admit the same.
 type Constants struct {
 	Algorithm Algorithm
@@ -75,10 +75,10 @@ func (c *Compiled) Algorithm() Algorithm { return c.definition.Algorithm }
 // Shadow says whether the rule does not count for decisions.
 func (c *Compiled) Shadow() bool { return c.definition.Shadow }
 
-// Definition is what the rule was made of.
+// Definition returns the definition that was compiled.
 func (c *Compiled) Definition() Definition { return c.definition }
 
-// Constants are what the algorithm computes with.
+// Constants returns the numbers of the algorithm.
 func (c *Compiled) Constants() Constants { return c.constants }
 
 // Equivalent says whether c and o admit the same: they have the same Constants.
@@ -129,7 +129,7 @@ func (c *Compiled) Price(n int64) Span {
 	return Span{}
 }
 
-// Read returns what s means at now for a charge of cost. It changes nothing.
+// Read returns the meaning of s at now for a charge of cost. It changes nothing.
 func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 	c.read(&r, s, now, cost)
 	return r
@@ -140,8 +140,8 @@ func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 // seconds, it rounds up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
-// Verdict returns what a Spend of cost, which may be held for maxDelay microseconds, is
-// told at r; spent says whether it was taken, and is ignored if it does not fit.
+// Verdict returns the answer at r to a Spend of cost that may be held for maxDelay
+// microseconds; spent says whether it was taken, and is ignored if it does not fit.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
 	var v Verdict
 	v.set(c, &r, cost, maxDelay, spent)
@@ -149,4 +149,9 @@ func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict 
 }
 
 // Keep returns the receipt of a charge of which cost stays when the rest is undone.
-func (c *Compiled) Keep(m Receipt, cost int64) Receipt { return c.engine.keep(m, cost) }
+func (c *Compiled) Keep(m Receipt, cost int64) Receipt {
+	if b, ok := c.engine.(*bucket); ok {
+		return b.keep(m, cost)
+	}
+	return m
+}

@@ -179,24 +179,6 @@ func TestCompiled_Divide(t *testing.T) {
 	}
 }
 
-// Rules that are read by many goroutines at once do not race.
-func TestCompiled_Concurrent(t *testing.T) {
-	var group sync.WaitGroup
-	for _, c := range rules(t) {
-		for seed := range uint64(4) {
-			group.Go(func() {
-				k, s := key{rule: c}, newScript(seed, c)
-				for range 50 {
-					charge := s.next()
-					k.do(charge, s.now)
-					s.remember(charge)
-				}
-			})
-		}
-	}
-	group.Wait()
-}
-
 // Of rules that conflict with one before, none of the call is remembered.
 func TestNamespace_Declare(t *testing.T) {
 	named := func(name string, change func(d *driver.Definition)) *driver.Compiled {

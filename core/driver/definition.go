@@ -1,20 +1,20 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
-// A Definition is what a rule is made of.
+// A Definition describes a rule.
 type Definition struct {
 	Name      string // 1 to 64 characters of printable ASCII: the namespace of its states on a Store
 	Algorithm Algorithm
 
 	Events int           // so many, 1 to 2^48-1
 	Per    time.Duration // in so long: whole microseconds, up to 100 years
-	Burst  int           // what a bucket holds; zero means Events, as windows and logs have it
+	Burst  int           // the capacity of a bucket; zero means Events, as windows and logs have it
 
 	SubWindows int     // of a SlidingWindow, 1 to MaxSubWindows; else zero
 	Soft       float64 // percent that is let through beyond the limit, 0 to 1000
@@ -35,7 +35,7 @@ const (
 	maxName = 64
 	// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
 	maxPercent = 1000
-	// maxCount bounds events and bursts. It is what six bytes hold, and sums of two
+	// maxCount bounds events and bursts. Six bytes hold smaller numbers, and sums of two
 	// of them are far below 2^53.
 	maxCount = 1 << 48
 )
@@ -46,10 +46,9 @@ const (
 const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // Reasons why a limit cannot be run exactly.
-var (
-	errPeriodUnit = errors.New("is not a whole number of microseconds")
-	errTooLong    = errors.New("reaches over more than 100 years")
-	errTooMany    = errors.New("counts to more than 2^48")
+const (
+	tooLong = "reaches over more than 100 years"
+	tooMany = "counts to more than 2^48"
 )
 
 // Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that
@@ -61,23 +60,18 @@ func (d Definition) Compile() (*Compiled, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	period, err := micros(d.Per)
-	if err != nil {
-		return nil, d.invalid("per", err.Error())
+	capacity := int64(d.capacity())
+	extra := portion(capacity, d.Soft)
+	switch {
+	case max(int64(d.Events), capacity) >= maxCount || capacity+extra >= maxCount:
+		return nil, d.invalid("limit", tooMany)
+	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
+		return nil, d.invalid("limit", tooLong)
 	}
-	extra := portion(int64(d.capacity()), d.Soft)
-	if int64(max(d.Events, d.capacity())) >= maxCount {
-		return nil, d.invalid("limit", errTooMany.Error())
-	}
-	e, err := newEngine(&d, period, extra)
-	if err != nil {
-		return nil, d.invalid("limit", err.Error())
-	}
-	return newCompiled(d, e), nil
+	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for a rule whose buckets hold what refills in the time in which
-// those of base fill up, and less than one event more than Burst says. So a state that one
+// CompileLike is Compile for a rule whose buckets fill up in the same time as those of base, and less than one event more than Burst says. So a state that one
 // of the two wrote is never cut short by the other: a caller that can make the limit change
 // would get something for nothing every time. (Above a million events a second it gets less
 // than a microsecond's refill.) The rest of a token that does not fit stays unused. base has
@@ -91,8 +85,8 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
-		if err := b.holdFor(base.engine.(*bucket)); err != nil {
-			return nil, d.invalid("limit", err.Error())
+		if !b.holdFor(base.engine.(*bucket)) {
+			return nil, d.invalid("limit", tooMany)
 		}
 		c = newCompiled(d, b)
 	}
@@ -112,7 +106,7 @@ func (d Definition) Divide(n int) Definition {
 	return part
 }
 
-// divide returns what Divide returns, and that compiled; nil if it is d itself.
+// divide returns the result of Divide, and that compiled; nil if it is d itself.
 func (d Definition) divide(n int) (Definition, *Compiled) {
 	if n < 2 {
 		return d, nil
@@ -166,19 +160,25 @@ func (d *Definition) capacity() int {
 	return d.Burst
 }
 
-// check returns what is wrong with d, apart from what only Compile finds.
+// check returns the fault of a field of d, except for the algorithm, or nil.
 func (d *Definition) check() *RuleError {
 	switch n := d.SubWindows; {
 	case d.Name == "":
 		return d.invalid("name", "is empty")
 	case len(d.Name) > maxName:
 		return d.invalid("name", fmt.Sprintf("is %d bytes long, more than %d", len(d.Name), maxName))
+	case strings.ContainsFunc(d.Name, func(c rune) bool { return c < 0x20 || c > 0x7e }):
+		return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
 	case d.Events == 0 && d.Per == 0 && d.Burst == 0:
 		return d.invalid("limit", "is zero")
 	case d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
 	case d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
+	case d.Per%time.Microsecond != 0:
+		return d.invalid("per", "is not a whole number of microseconds")
+	case d.Per.Microseconds() > Horizon:
+		return d.invalid("per", tooLong)
 	case d.Burst < 0:
 		return d.invalid("burst", fmt.Sprintf("is %d, negative", d.Burst))
 	case !d.Algorithm.IsBucket() && d.capacity() != d.Events:
@@ -189,11 +189,6 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("sub-windows", fmt.Sprintf("are %d, outside 1 to %d", max(0, n), MaxSubWindows))
 	case !(d.Soft >= 0 && d.Soft <= maxPercent): // NaN is neither
 		return d.invalid("soft", fmt.Sprintf("is %v percent, outside 0 to %d", d.Soft, maxPercent))
-	}
-	for i := range len(d.Name) {
-		if c := d.Name[i]; c < 0x20 || c > 0x7e {
-			return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
-		}
 	}
 	return nil
 }
@@ -206,16 +201,4 @@ func (d *Definition) invalid(field, reason string) *RuleError {
 func portion(n int64, percent float64) int64 {
 	const rounding = 1e-9 // 0.1 percent of 1000 is 1, whatever a float makes of it
 	return int64(math.Floor(float64(n)*percent/100 + rounding))
-}
-
-// micros converts a period to microseconds, exactly or with an error.
-func micros(d time.Duration) (int64, error) {
-	if d%time.Microsecond != 0 {
-		return 0, errPeriodUnit
-	}
-	us := int64(d / time.Microsecond)
-	if us > Horizon {
-		return 0, errTooLong
-	}
-	return us, nil
 }

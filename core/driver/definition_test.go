@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -139,66 +138,29 @@ func TestDefinition_Equal(t *testing.T) {
 	}
 }
 
-// A bucket that is compiled like a smaller one is full and empty with it, admits less than an
-// event more than its burst, and has the limit of its own without its soft part.
-func TestDefinition_CompileLike(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 7))
-	for range 5000 {
-		base := valid(driver.TokenBucket)
-		base.Events, base.Burst = 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20))
-		base.Per = time.Duration(1+rng.IntN(1<<rng.IntN(31))) * time.Microsecond
-		base.Soft = []float64{0, 0, 10, 33.3}[rng.IntN(4)]
-		small, err := base.Compile()
-		if err != nil {
-			continue
-		}
-		factor := 1 + 9*rng.Float64()
-		d := base
-		d.Events = int(float64(base.Events) * factor)
-		d.Burst = int(float64(base.Burst) * float64(d.Events) / float64(base.Events))
-		large, err := d.CompileLike(small)
-		if err != nil {
-			t.Fatalf("%+v like %+v: %v", d, base, err)
-		}
-		from, to := small.Constants(), large.Constants()
-		if from.Full.Micros != to.Full.Micros || from.Full.Frac*to.Denominator/from.Denominator != to.Full.Frac {
-			t.Fatalf("%+v like %+v: got a bucket that fills up in %+v, expected %+v", d, base, to, from)
-		}
-		full := key{rule: small}
-		full.spend(int(small.Capacity()), start)
-		full.rule = large
-		if r := large.Read(full.state, start, 1); r.Used.Micros < from.Full.Micros || r.Used.Micros > from.Full.Micros+1 {
-			t.Fatalf("%+v like %+v: got %+v in use of a bucket that is empty, expected %+v", d, base, r.Used, from.Full)
-		}
-		// A fraction of a microsecond is read as one of another denominator.
-		if left := int64(full.left(start)); left*d.Per.Microseconds() > int64(d.Events) {
-			t.Fatalf("%+v like %+v: got %d left in a bucket that is empty, more than refill in a microsecond", d, base, left)
-		}
-		if limit := to.Capacity - to.Extra; d.Burst > 0 && limit != int64(d.Burst) {
-			t.Fatalf("%+v like %+v: got a limit of %d, expected %d", d, base, limit, d.Burst)
-		}
-		spanOf := large.Price(to.Capacity)
-		if to.Full.Micros < spanOf.Micros || large.Price(to.Capacity+1).Micros < to.Full.Micros {
-			t.Fatalf("%+v like %+v: got %d events in %+v, expected all that fit", d, base, to.Capacity, to.Full)
-		}
-	}
-	broken := driver.Definition{Name: "rule"}
-	if c, err := broken.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
-		t.Errorf("got %v and %v of a broken rule, expected %v", c, err, driver.ErrInvalidRule)
-	}
-	quick := valid(driver.TokenBucket)
+// The histories of package storetest compare the rules that CompileLike returns with the oracle.
+func TestDefinition_CompileLike_Refusals(t *testing.T) {
+	bucket, window := valid(driver.TokenBucket), valid(driver.FixedWindow)
+	quick, slow := bucket, bucket
 	quick.Events, quick.Per = 1<<31-1, time.Microsecond
-	slow := valid(driver.TokenBucket)
 	slow.Events, slow.Burst, slow.Per = 1, 1, 36600*24*time.Hour
-	if c, err := quick.CompileLike(compile(t, slow)); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
-		t.Errorf("2^31 a microsecond for 100 years: got %v, %v", c, err)
+	for _, c := range []struct {
+		name    string
+		d, base driver.Definition
+		field   string
+	}{
+		{"a rule that Compile refuses", driver.Definition{Name: "rule"}, bucket, "algorithm"},
+		{"2^31 a microsecond for 100 years", quick, slow, "limit"},
+		{"a rule of another algorithm", window, bucket, "algorithm"},
+	} {
+		var got *driver.RuleError
+		if compiled, err := c.d.CompileLike(compile(t, c.base)); compiled != nil || !errors.As(err, &got) || got.Field != c.field || got.Category != driver.ErrInvalidRule {
+			t.Errorf("%s: got %v and %v, expected a fault of the field %s", c.name, compiled, err, c.field)
+		}
 	}
-	window := valid(driver.FixedWindow)
-	window.Events = 30
-	if c, err := window.CompileLike(compile(t, valid(driver.TokenBucket))); c != nil || !errors.Is(err, driver.ErrInvalidRule) {
-		t.Errorf("like a rule of another algorithm: got %v, %v", c, err)
-	}
-	if c, err := window.CompileLike(compile(t, valid(driver.FixedWindow))); err != nil || c.Constants() != compile(t, window).Constants() {
-		t.Errorf("got %+v and %v of a window, expected what Compile makes", c, err)
+	other := window
+	other.Events = 30
+	if c, err := other.CompileLike(compile(t, window)); err != nil || c.Constants() != compile(t, other).Constants() {
+		t.Errorf("got %+v and %v of a window, expected the rule that Compile returns", c, err)
 	}
 }

@@ -23,7 +23,7 @@ var (
 	ErrCorruptState = errors.New("weir: corrupt state")
 )
 
-// A RuleError says what is wrong with which field of which rule.
+// A RuleError is a fault of a field of a rule.
 type RuleError struct {
 	Rule     string // the rule's name
 	Field    string // "name", "limit", "events", "per", "burst", "sub-windows", "soft", "elastic", "algorithm" or "rules"

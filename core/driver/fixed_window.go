@@ -7,17 +7,9 @@ package driver
 // A window that begins after now means that the clock stepped back. Its events count as of
 // the window of now.
 type window struct {
-	events int64
-	extra  int64
+	events int64 // with those of a soft limit
+	extra  int64 // how many of them are beyond the limit itself
 	period int64 // microseconds
-}
-
-// newWindow compiles events, of which extra are beyond the limit, per period.
-func newWindow(events, extra, period int64) (*window, error) {
-	if events >= maxCount {
-		return nil, errTooMany
-	}
-	return &window{events, extra, period}, nil
 }
 
 func (w *window) constants() Constants {
@@ -44,8 +36,8 @@ func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
-// debit counts n events, whether they fit or not. What is beyond the limit makes no
-// difference but to an Undo, which has to find it.
+// debit counts n events, whether they fit or not. Events beyond the limit make no
+// difference except to an Undo, which has to find them.
 func (w *window) debit(_ State, r Reading, now, n int64) State {
 	return w.at(r.Count+settled(r.Count, n), now)
 }
@@ -62,8 +54,6 @@ func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 }
 
 func (w *window) rewrite(_ State, r Reading, now int64) State { return w.at(r.Count, now) }
-
-func (w *window) keep(m Receipt, _ int64) Receipt { return m }
 
 // at is the State in which count events are used at now; the zero State when none is.
 func (w *window) at(count, now int64) State {

@@ -5,7 +5,7 @@ import "unsafe"
 // A history is the events of a log: runs with strictly increasing times, oldest
 // first. The zero history is empty. In a State, head and count are time and amount.
 type history struct {
-	runs  []run // from head on; what is before it has left
+	runs  []run // from head on; those before it have left
 	head  int
 	count int64 // of the events
 }

@@ -1,10 +1,10 @@
 package driver
 
-// A Reading is what a [State] means for one cost at one instant, before any spending: all
-// that a [Verdict] follows from. Spans are in microseconds. The zero Reading is that of a
+// A Reading is the meaning of a [State] for one cost at one instant, before any spending. A
+// [Verdict] follows from it alone. Spans are in microseconds. The zero Reading is that of a
 // key of which nothing is used, but for Left.
 type Reading struct {
-	Used Span // of a bucket: what is in use, more than the whole while it is in debt
+	Used Span // of a bucket: the part that is in use, more than the whole while it is in debt
 
 	Count int64 // of a window or log: the events that count
 	Left  int64 // of a FixedWindow: until the window ends, at least 1

@@ -1,7 +1,7 @@
 package driver
 
-// A Receipt is what it takes to undo a charge and nothing else: when it was made and, of a
-// bucket, what was in use before it. A Store writes it when a Spend or a Debit takes
+// A Receipt identifies a charge for an Undo: it has the time of the charge and, for a bucket,
+// the span that was in use before. A Store writes it when a Spend or a Debit takes
 // something. The zero Receipt undoes nothing.
 type Receipt struct {
 	At     int64 // by the clock of the Store, in microseconds

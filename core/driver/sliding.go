@@ -17,23 +17,10 @@ import (
 // happened now: they keep counting, but for one period at most, whatever the
 // step was. What had left when the newest event was admitted does not come back.
 type log struct {
-	events int64
-	extra  int64
+	events int64 // with those of a soft limit
+	extra  int64 // how many of them are beyond the limit itself
 	period int64 // microseconds
 	grain  int64 // microseconds
-}
-
-// newLog compiles a sliding log of events, of which extra are beyond the limit, per period.
-func newLog(events, extra, period int64) (*log, error) {
-	return newCounter(events, extra, period, period)
-}
-
-// newCounter compiles a sliding window of n sub-windows.
-func newCounter(events, extra, period, n int64) (*log, error) {
-	if events >= maxCount {
-		return nil, errTooMany
-	}
-	return &log{events, extra, period, (period + n - 1) / n}, nil
 }
 
 func (l *log) constants() Constants {
@@ -73,7 +60,7 @@ func (l *log) cutoff(h *history, now int64) int64 {
 	return max(now, h.newest()-(l.grain-1)) - l.period
 }
 
-// trim forgets what has left the window, and moves what is after now to now.
+// trim forgets the events that have left the window, and moves those from after now to now.
 func (l *log) trim(h *history, now int64) {
 	if h.empty() {
 		return
@@ -98,8 +85,8 @@ func (l *log) spend(s State, now, cost int64) State {
 	return h.state(s)
 }
 
-// debit records n events at now, whether they fit or not. What is beyond the limit
-// makes no difference but to an Undo, which has to find it.
+// debit records n events at now, whether they fit or not. Events beyond the limit
+// make no difference except to an Undo, which has to find them.
 func (l *log) debit(s State, r Reading, now, n int64) State {
 	if n = settled(r.Count, n); n > 0 {
 		return l.spend(s, now, n)
@@ -153,8 +140,6 @@ func (l *log) rewrite(s State, _ Reading, now int64) State {
 	l.trim(&h, now)
 	return h.state(s)
 }
-
-func (l *log) keep(m Receipt, _ int64) Receipt { return m }
 
 func (l *log) expiresAt(s State) int64 {
 	h := s.history()

@@ -1,6 +1,6 @@
 package driver
 
-// A State is what a Store keeps of one rule of one key. The zero State is that of a key of
+// A State is the memory of one rule of one key in a Store. The zero State is that of a key of
 // which nothing is used. Its meaning belongs to the algorithm of the rule; it may be read
 // under another limit than it was written under. A Store keeps it by the key of the charge and
 // [Compiled.ID].

@@ -2,9 +2,9 @@ package driver
 
 import "time"
 
-// A Verdict is what a rule says about a charge. Package core hands it on as a core.State.
+// A Verdict is the answer of a rule to a charge. Package core hands it on as a core.State.
 type Verdict struct {
-	// Rule is the rule that decided: that of the charge, or what a store made of it.
+	// Rule is the rule that decided: that of the charge, or a part of it (see [Compiled.Divide]).
 	Rule *Compiled
 
 	Allowed    bool          // by this rule alone
@@ -18,18 +18,18 @@ type Verdict struct {
 	Delay      time.Duration // allowed: hold the event this long, at its place in the queue
 }
 
-// A verdict is what an algorithm says about a cost, before soft limits. Spans are in
+// A verdict is the answer of an algorithm to a cost, before soft limits. Spans are in
 // microseconds.
 type verdict struct {
 	allowed   bool
-	remaining int64 // what is left, after the cost if that was taken
+	remaining int64 // of the capacity, after the cost if that was taken
 	retry     int64 // denied: the least wait after which the same cost fits, or Never
 	reset     int64 // until nothing is used any more
 	delay     int64 // allowed: hold the event this long
 	window    int64 // the span within which no more than remaining can be used
 }
 
-// set makes v what rule says at r about cost, which may be held for maxDelay.
+// set sets v to the answer of rule at r to a cost that may be held for maxDelay.
 func (v *Verdict) set(rule *Compiled, r *Reading, cost, maxDelay int64, spent bool) {
 	var u verdict
 	rule.verdict(&u, r, cost, maxDelay, spent)

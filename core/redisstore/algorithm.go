@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/weir-go/weir/core/driver"
@@ -59,14 +60,14 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 
 func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 	k, span := r.Constants(), r.Price(cost)
-	var delay any = "" // a token bucket delays no event
+	var fractions, delay any = "", "" // whole microseconds; a token bucket delays no event
+	if k.Denominator > 1 {
+		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
+	}
 	if k.Algorithm == driver.LeakyBucket {
 		delay = integer(min(maxDelay, maxInteger))
 	}
-	return []any{
-		integer(span.Micros), integer(span.Frac),
-		integer(k.Full.Micros), integer(k.Full.Frac), integer(k.Denominator), delay,
-	}
+	return []any{integer(span.Micros), integer(k.Full.Micros), fractions, delay}
 }
 
 func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {

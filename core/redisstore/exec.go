@@ -50,16 +50,12 @@ func (e *executor) command(c *call) (*script, []any) {
 	args = append(args, now)
 	s := takeBucket
 	if c.short() {
-		own := e.arguments.of(&c.charges[0])
-		if own[len(own)-1] == "" { // not needed by take_bucket.lua
-			own = own[:len(own)-1]
+		args = append(args, e.arguments.of(&c.charges[0])...)
+		for args[len(args)-1] == "" { // not needed at the end; the clock stays, because a cost follows it
+			args = args[:len(args)-1]
 		}
-		args = append(args, own...)
 	} else {
 		v, set := c.verb(), librarySet(0)
-		if v == take {
-			args = append(args, integer(int64(len(c.charges))))
-		}
 		for i := range c.charges {
 			charge := &c.charges[i]
 			l := algorithmOf(charge.Rule.Algorithm()).library

@@ -89,11 +89,7 @@ func TestScript_Files(t *testing.T) {
 			want = append(want, "ARGV[1]", "microseconds", "milliseconds")
 		case "take", "adjust", "take_bucket":
 			want = append(want, "KEYS", "ARGV", "Returns", "us")
-		case "bucket":
-			want = append(want, "State", "TTL", "us")
-		case "bucket_charge":
-			want = append(want, "Arguments", "Reading", "us")
-		case "fixed_window", "sliding_window", "sliding_log":
+		case "bucket", "fixed_window", "sliding_window", "sliding_log":
 			want = append(want, "State", "Arguments", "Reading", "TTL", "us")
 		}
 		for _, word := range want {
@@ -121,5 +117,29 @@ func TestScript_Constants(t *testing.T) {
 		if !found[name] {
 			t.Errorf("no Lua file has the constant %s", name)
 		}
+	}
+}
+
+// A list of decisions on one key: each sees the states that the earlier ones have written, and
+// a denied one charges nothing.
+func TestScript_Take_List(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	b, w := redistest.Prefix(t)+"b", redistest.Prefix(t)+"w"
+	const second, now = "1000000", 1_000_000_000_000
+	charge := func(cost string) []any { return []any{"bucket", "spend", cost, "3" + second[1:], "", ""} }
+	count := func(cost string) []any { return []any{"fixed_window", "spend", cost, "2", "60" + second[1:]} }
+	args := slices.Concat([]any{strconv.Itoa(now)},
+		charge(second), count("1"), []any{"and"}, // 1 of 3, 1 of 2
+		charge(second), count("2"), []any{"and"}, // the window denies
+		charge(second), []any{"and"}, // 2 of 3
+		count("1"), []any{"and"}, // 2 of 2
+		charge("2"+second[1:])) // the bucket denies
+	keys := []string{b, w, b, w, b, w, b}
+	s := scriptFor(take, 1<<bucket|1<<fixedWindow)
+	reply, err := rdb.Eval(t.Context(), s.source, keys, args...).Int64Slice()
+	left := int64(now - now%60_000_000 + 60_000_000 - now)
+	want := []int64{now, 1, 0, 0, 0, left, 0, 1_000_000, 0, 1, left, 1, 1_000_000, 0, 1, 1, left, 0, 2_000_000, 0}
+	if err != nil || !slices.Equal(reply, want) {
+		t.Errorf("five decisions reply %v, %v, expected %v", reply, err, want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/oracle"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 // The functions of this file translate between package driver and package oracle.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/oracle"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 // A history has so many calls. There are fewer histories in `go test -short`, and as many as

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/oracle"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 // A walk is a random sequence of calls. It draws the next call from the answers to those before.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-go/weir/core/internal/oracle"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 func ofReference(*testing.T) *Harness {

@@ -398,8 +398,8 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		{"a cost of zero, settled", five, []gate.Option{costs(0)}, 3, "bob", 200, 4, `"address";r=4;t=12, "user";r=5;t=86400`, 18, 3, 1},
 		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
 		{"settled", five, nil, 4, "bob", 200, 3, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
-		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 4, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
-		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 4,
+		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 3, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
+		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 3,
 			`"address";r=4;t=12, "user";r=4;t=69120`, 15, 0, 1},
 		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=4`, 15, 5, 1},
 	} {

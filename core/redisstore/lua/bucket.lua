@@ -5,55 +5,64 @@
 --            "<us>" or, if it is not a whole microsecond, "<us> <fraction>", in parts of den.
 --            A bucket in debt, of which more is used than it holds, also has the time at
 --            which that was so: "<us> <fraction> <us>".
--- Arguments  cost (us, fraction), full (us, fraction), den; for a leaky bucket, how long the
---            event may be delayed (us), for a token bucket an empty string or nothing
+-- Arguments  cost (us); full (us); "<fraction of cost> <fraction of full> <den>", or an empty
+--            string if both are whole microseconds; for a leaky bucket, how long the event may
+--            be delayed (us), for a token bucket an empty string. Empty strings at the end of
+--            ARGV may be left out.
 -- Reading    used (us, fraction)
 -- TTL        until the bucket is full
 --
 -- A span is a number of microseconds and a fraction: used and fraction are the part of the
 -- bucket that is in use, as the time that it takes to refill; full and full_fraction are the
--- whole bucket. den parts are one microsecond.
+-- whole bucket. den parts are one microsecond. The arguments of a charge begin at ARGV[at].
 
--- Returns used and fraction; moved, which is true if the state has to be written again even
--- if nothing is spent, because the clock stepped back; and how many states are unreadable.
-local function bucket_read(key, full, full_fraction, den)
-  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
-  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local value = redis.pcall('GET', key)
-  if not value then
-    return 0, 0, false, 0
+-- Returns cost, cost_fraction, full, full_fraction and den of a charge.
+local function bucket_arguments(at)
+  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
+  if not fractions or fractions == '' then
+    return cost, 0, full, 0, 1
   end
-  local us, fraction, since = tonumber(value), 0, 0
-  if not us and type(value) == 'string' and #value < 60 then
-    us, fraction, since = string.match(value, '^(%d+) (%d+) ?(%d*)$')
-    us, fraction, since = tonumber(us), tonumber(fraction), tonumber(since) or 0
-  end
-  -- "nan" and "inf" are numbers, but no multiples of 1.
-  if not us or us % 1 ~= 0 or us > MAX_INTEGER or fraction > MAX_INTEGER
-    or since ~= 0 and (since > us or us - since > HORIZON) then
-    return 0, 0, false, unreadable(value)
-  end
-  if fraction >= den then -- written under another rate
-    us, fraction = us + 1, 0
-  end
-  if since > now then -- the clock stepped back
-    return us - since, fraction, true, 0
-  end
-  local used = us - now
-  if used < 0 then
-    return 0, 0, false, 0
-  end
-  if since == 0 and (used > full or used == full and fraction > full_fraction) then
-    -- The clock stepped back, or the limit was larger: an empty bucket.
-    return full, full_fraction, true, 0
-  end
-  return used, fraction, false, 0
+  local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
 end
 
--- Returns what is used after the cost whose arguments begin at ARGV[at], and whether it fits:
--- the bucket holds it, and an event of a leaky bucket is not delayed for too long.
-local function bucket_fits(used, fraction, at, full, full_fraction, den)
-  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+-- Reads the state for a charge. Returns used and fraction; after and after_fraction, which are
+-- used after the cost; whether the cost fits: the bucket holds it, and an event of a leaky
+-- bucket is not delayed for too long; moved, which is true if the state has to be written again
+-- even if nothing is spent, because the clock stepped back; how many states are unreadable; full
+-- and full_fraction.
+local function bucket_read(key, at)
+  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
+  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
+  local used, fraction, moved, corrupt = 0, 0, false, 0
+  local value = redis.pcall('GET', key)
+  if value then
+    local us, part, since = tonumber(value), 0, 0
+    if not us and type(value) == 'string' and #value < 60 then
+      us, part, since = string.match(value, '^(%d+) (%d+) ?(%d*)$')
+      us, part, since = tonumber(us), tonumber(part), tonumber(since) or 0
+    end
+    -- "nan" and "inf" are numbers, but no multiples of 1.
+    if not us or us % 1 ~= 0 or us > MAX_INTEGER or part > MAX_INTEGER
+      or since ~= 0 and (since > us or us - since > HORIZON) then
+      corrupt = unreadable(value)
+    else
+      if part >= den then -- written under another rate
+        us, part = us + 1, 0
+      end
+      if since > now then -- the clock stepped back
+        used, fraction, moved = us - since, part, true
+      elseif us >= now then
+        used, fraction = us - now, part
+        if since == 0 and (used > full or used == full and fraction > full_fraction) then
+          -- The clock stepped back, or the limit was larger: an empty bucket.
+          used, fraction, moved = full, full_fraction, true
+        end
+      end
+    end
+  end
+  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
@@ -61,7 +70,7 @@ local function bucket_fits(used, fraction, at, full, full_fraction, den)
   if max_delay and max_delay ~= '' then
     fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
   end
-  return after, after_fraction, fits
+  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
 end
 
 local function bucket_write(key, used, fraction, full, full_fraction)

@@ -4,14 +4,12 @@
 
 function algorithms.bucket(key, arguments, op)
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local back, back_fraction = ARGV[arguments] + 0, ARGV[arguments + 1] + 0
-  local full, full_fraction, den = ARGV[arguments + 2] + 0, ARGV[arguments + 3] + 0, ARGV[arguments + 4] + 0
-  local used, fraction, _, corrupt = bucket_read(key, full, full_fraction, den)
-  local at = arguments + 6
+  local back, back_fraction, full, full_fraction, den = bucket_arguments(arguments)
+  local used, fraction, after, after_fraction, _, _, corrupt = bucket_read(key, arguments)
+  local at = arguments + 4
 
   if op == 'debit' then
     reply[2] = reply[2] + corrupt
-    local after, after_fraction = bucket_fits(used, fraction, arguments, full, full_fraction, den)
     if after >= HORIZON then
       after, after_fraction = HORIZON, 0
     end
@@ -23,7 +21,7 @@ function algorithms.bucket(key, arguments, op)
     local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     at = at + 4
     free = true
-    if ARGV[arguments + 5] ~= '' then
+    if ARGV[arguments + 3] ~= '' then
       -- Later events of a leaky bucket know their departure times. A place in the queue can
       -- only be freed while it is the last.
       local last, last_fraction = time + before + back, before_fraction + back_fraction

@@ -3,8 +3,8 @@
 --
 -- KEYS     a key for each charge, in order
 -- ARGV[1]  clock
--- then, for each decision, the number of its charges and, for each charge, its algorithm, its
--- op and the arguments of the algorithm. The op is one of
+-- then, for each charge, its algorithm, its op and the arguments of the algorithm; between two
+-- decisions an argument 'and'. The op is one of
 --   spend         the charge has to fit; it is applied if the decision is admitted
 --   peek          the charge has to fit; it is never applied
 --   shadow_spend  the charge is applied if the decision is admitted and the charge fits
@@ -14,7 +14,7 @@
 --          the number of unreadable states that it has replaced, and the reading of each
 --          charge, which is that of the state before the decision
 
-local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local key = 0 -- index of KEYS, of the charge that was read last
 local at = 2 -- index of ARGV, of the next decision
 local outcome -- of the decision, as in the reply
 
@@ -27,11 +27,12 @@ local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0
   end
-  if key < last then
+  local name = ARGV[index]
+  if name and name ~= 'and' then
     key = key + 1
-    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+    algorithms[name](KEYS[key], index + 2, ARGV[index + 1], decide)
   else
-    at = index
+    at = index + 1
   end
   if outcome == 0 or not fits then
     return moved and 'rewrite'
@@ -44,8 +45,8 @@ end
 
 while ARGV[at] do
   local place = #reply + 1
-  reply[place], outcome, last = 0, 1, key + ARGV[at]
-  decide(at + 1, 'none', true, false, 0)
+  reply[place], outcome = 0, 1
+  decide(at, 'none', true, false, 0)
   reply[place] = outcome
 end
 return reply

@@ -7,9 +7,8 @@
 -- Returns  used (us) before the spend if it is admitted, and -1 - used if it is denied; if
 --          the fraction is not 0 or the state was unreadable, the reply of take.lua
 
-local key, full, full_fraction, den = KEYS[1], ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local used, fraction, moved, corrupt = bucket_read(key, full, full_fraction, den)
-local after, after_fraction, fits = bucket_fits(used, fraction, 2, full, full_fraction, den)
+local key = KEYS[1]
+local used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction = bucket_read(key, 2)
 
 if fits then
   bucket_write(key, after, after_fraction, full, full_fraction)

@@ -15,39 +15,44 @@ local function unreadable(reply)
 end
 local algorithms = {}
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
-local function bucket_read(key, full, full_fraction, den)
+local function bucket_arguments(at)
+  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
+  if not fractions or fractions == '' then
+    return cost, 0, full, 0, 1
+  end
+  local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
+end
+local function bucket_read(key, at)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
+  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
+  local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
-  if not value then
-    return 0, 0, false, 0
+  if value then
+    local us, part, since = tonumber(value), 0, 0
+    if not us and type(value) == 'string' and #value < 60 then
+      us, part, since = string.match(value, '^(%d+) (%d+) ?(%d*)$')
+      us, part, since = tonumber(us), tonumber(part), tonumber(since) or 0
+    end
+    if not us or us % 1 ~= 0 or us > MAX_INTEGER or part > MAX_INTEGER
+      or since ~= 0 and (since > us or us - since > HORIZON) then
+      corrupt = unreadable(value)
+    else
+      if part >= den then -- written under another rate
+        us, part = us + 1, 0
+      end
+      if since > now then -- the clock stepped back
+        used, fraction, moved = us - since, part, true
+      elseif us >= now then
+        used, fraction = us - now, part
+        if since == 0 and (used > full or used == full and fraction > full_fraction) then
+          used, fraction, moved = full, full_fraction, true
+        end
+      end
+    end
   end
-  local us, fraction, since = tonumber(value), 0, 0
-  if not us and type(value) == 'string' and #value < 60 then
-    us, fraction, since = string.match(value, '^(%d+) (%d+) ?(%d*)$')
-    us, fraction, since = tonumber(us), tonumber(fraction), tonumber(since) or 0
-  end
-  if not us or us % 1 ~= 0 or us > MAX_INTEGER or fraction > MAX_INTEGER
-    or since ~= 0 and (since > us or us - since > HORIZON) then
-    return 0, 0, false, unreadable(value)
-  end
-  if fraction >= den then -- written under another rate
-    us, fraction = us + 1, 0
-  end
-  if since > now then -- the clock stepped back
-    return us - since, fraction, true, 0
-  end
-  local used = us - now
-  if used < 0 then
-    return 0, 0, false, 0
-  end
-  if since == 0 and (used > full or used == full and fraction > full_fraction) then
-    return full, full_fraction, true, 0
-  end
-  return used, fraction, false, 0
-end
-local function bucket_fits(used, fraction, at, full, full_fraction, den)
-  local after, after_fraction, max_delay = used + ARGV[at], fraction + ARGV[at + 1], ARGV[at + 5]
+  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
@@ -55,7 +60,7 @@ local function bucket_fits(used, fraction, at, full, full_fraction, den)
   if max_delay and max_delay ~= '' then
     fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
   end
-  return after, after_fraction, fits
+  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
@@ -70,13 +75,11 @@ local function bucket_write(key, used, fraction, full, full_fraction)
 end
 function algorithms.bucket(key, arguments, op)
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local back, back_fraction = ARGV[arguments] + 0, ARGV[arguments + 1] + 0
-  local full, full_fraction, den = ARGV[arguments + 2] + 0, ARGV[arguments + 3] + 0, ARGV[arguments + 4] + 0
-  local used, fraction, _, corrupt = bucket_read(key, full, full_fraction, den)
-  local at = arguments + 6
+  local back, back_fraction, full, full_fraction, den = bucket_arguments(arguments)
+  local used, fraction, after, after_fraction, _, _, corrupt = bucket_read(key, arguments)
+  local at = arguments + 4
   if op == 'debit' then
     reply[2] = reply[2] + corrupt
-    local after, after_fraction = bucket_fits(used, fraction, arguments, full, full_fraction, den)
     if after >= HORIZON then
       after, after_fraction = HORIZON, 0
     end
@@ -87,7 +90,7 @@ function algorithms.bucket(key, arguments, op)
     local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     at = at + 4
     free = true
-    if ARGV[arguments + 5] ~= '' then
+    if ARGV[arguments + 3] ~= '' then
       local last, last_fraction = time + before + back, before_fraction + back_fraction
       if last_fraction >= den then
         last, last_fraction = last + 1, last_fraction - den

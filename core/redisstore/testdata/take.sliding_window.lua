@@ -179,18 +179,19 @@ function algorithms.sliding_window(key, at, op, decide)
     sliding_window_expire(charge)
   end
 end
-local key, last = 0, 0 -- indexes of KEYS: that of the charge, and of the last of the decision
+local key = 0 -- index of KEYS, of the charge that was read last
 local at = 2 -- index of ARGV, of the next decision
 local outcome -- of the decision, as in the reply
 local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0
   end
-  if key < last then
+  local name = ARGV[index]
+  if name and name ~= 'and' then
     key = key + 1
-    algorithms[ARGV[index]](KEYS[key], index + 2, ARGV[index + 1], decide)
+    algorithms[name](KEYS[key], index + 2, ARGV[index + 1], decide)
   else
-    at = index
+    at = index + 1
   end
   if outcome == 0 or not fits then
     return moved and 'rewrite'
@@ -202,8 +203,8 @@ local function decide(index, op, fits, moved, corrupt)
 end
 while ARGV[at] do
   local place = #reply + 1
-  reply[place], outcome, last = 0, 1, key + ARGV[at]
-  decide(at + 1, 'none', true, false, 0)
+  reply[place], outcome = 0, 1
+  decide(at, 'none', true, false, 0)
   reply[place] = outcome
 end
 return reply

@@ -1,0 +1,41 @@
+package driver_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A sliding window admits at least as much as a log of a period and a sub-window would, from
+// clients that ask for three times the limit, and never more than a log.
+func TestSlidingWindow_Strictness(t *testing.T) {
+	const period, limit = 60_000_000, 600
+	for _, n := range []int{1, 10, 60} {
+		for name, gap := range map[string]func(*rand.Rand) int64{
+			"even":    func(*rand.Rand) int64 { return period / limit / 3 },
+			"in fits": func(rng *rand.Rand) int64 { return rng.Int64N(2) * rng.Int64N(2) * rng.Int64N(8*period/limit/3) },
+		} {
+			rng := rand.New(rand.NewPCG(uint64(n), 9))
+			log := key{rule: rule(t, driver.SlidingLog, limit, period)}
+			window := key{rule: compile(t, driver.Definition{
+				Algorithm: driver.SlidingWindow, Events: limit, Per: period * time.Microsecond, SubWindows: n,
+			})}
+			var exact, counted float64
+			for now := start; now < start+200*period; now += gap(rng) {
+				if v, _ := log.spend(1, now); v.Allowed {
+					exact++
+				}
+				if v, _ := window.spend(1, now); v.Allowed {
+					counted++
+				}
+			}
+			share := counted / exact
+			t.Logf("%4d sub-windows, %-7s: %.2f%% of the events that a log admits", n, name, 100*share)
+			if least := 1/(1+1/float64(n)) - 0.01; share < least || share > 1 {
+				t.Errorf("%d sub-windows, %s: got %.4f of the events that a log admits, expected %.4f to 1", n, name, share, least)
+			}
+		}
+	}
+}
