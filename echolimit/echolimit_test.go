@@ -1,12 +1,12 @@
 package echolimit_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -25,9 +25,29 @@ import (
 )
 
 func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
+	return nest([]gatetest.Gate{{Limiter: l, Key: key, Opts: opts}}, h)
+}
+
+func nest(gates []gatetest.Gate, h http.HandlerFunc) http.Handler {
 	e := echo.New()
-	e.Use(echolimit.New(l, key, opts...))
+	for i, g := range gates {
+		use := e.Use
+		if i < len(gates)-1 {
+			use = e.Pre // before the router
+		}
+		use(echolimit.New(g.Limiter, g.Key, g.Opts...))
+	}
 	e.Any("/*", echo.WrapHandler(h))
+	return e
+}
+
+func buildTrusting(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler {
+	e := build(times(1), key, nil, h).(*echo.Echo)
+	e.IPExtractor = echo.ExtractIPDirect()
+	if trust {
+		_, proxies, _ := net.ParseCIDR("192.0.2.0/24")
+		e.IPExtractor = echo.ExtractIPFromXFFHeader(echo.TrustIPRange(proxies))
+	}
 	return e
 }
 
@@ -53,7 +73,8 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 }
 
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing))
+	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
 }
 
 func BenchmarkRequest(b *testing.B) {
@@ -255,128 +276,4 @@ func TestContexts(t *testing.T) {
 	if w.Code != 200 || got != ctx {
 		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
 	}
-}
-
-func TestRealIP(t *testing.T) {
-	for _, c := range []struct {
-		peer, forwarded, want string
-		extract               echo.IPExtractor
-	}{
-		{"192.0.2.1:80", "", "192.0.2.1", nil},
-		{"192.0.2.1:80", "198.51.100.7", "192.0.2.1", echo.ExtractIPDirect()},
-		{"10.0.0.1:80", "198.51.100.7", "198.51.100.7", echo.ExtractIPFromXFFHeader()},
-		{"10.0.0.1:80", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", echo.ExtractIPFromXFFHeader()},
-		{"10.0.0.1:80", "::ffff:198.51.100.7", "198.51.100.7", echo.ExtractIPFromXFFHeader()},
-		{"[2001:db8:1:2:3:4:5:6]:80", "", "2001:db8:1:2::/64", echo.ExtractIPDirect()},
-		{"@", "", "", echo.ExtractIPDirect()},
-		{"@", "garbage", "", nil},
-	} {
-		var key string
-		var err error
-		limit := echolimit.New(times(1), func(ctx context.Context, r *http.Request) (string, error) {
-			type own struct{}
-			key, err = echolimit.RealIP()(context.WithValue(ctx, own{}, 1), r)
-			return key, err
-		})
-		e := server(ok, limit)
-		e.IPExtractor = c.extract
-		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr = c.peer
-		if c.forwarded != "" {
-			r.Header.Set("X-Forwarded-For", c.forwarded)
-		}
-		e.ServeHTTP(httptest.NewRecorder(), r)
-		if key != c.want || (c.want == "") != errors.Is(err, keyfunc.ErrNoKey) {
-			t.Errorf("peer %s for %q: key %q, %v; want %q", c.peer, c.forwarded, key, err, c.want)
-		}
-	}
-}
-
-func TestRealIPOptions(t *testing.T) {
-	e := server(ok, echolimit.New(times(1), echolimit.RealIP(keyfunc.IPv6Prefix(48))))
-	for i, want := range []int{200, 429} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr = fmt.Sprintf("[2001:db8:1:%d::3]:80", i)
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("request %d has status %d, want %d", i, w.Code, want)
-		}
-	}
-	r := httptest.NewRequest("GET", "/", nil)
-	if got, err := echolimit.RealIP()(r.Context(), r); !errors.Is(err, keyfunc.ErrNoKey) {
-		t.Errorf("a request that is not Echo's has the key %q, %v", got, err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a nil option does not panic at once")
-		}
-	}()
-	echolimit.RealIP(nil)
-}
-
-// TestTwoGates has a gate before the router, for all routes and for one, in
-// both orders.
-func TestTwoGates(t *testing.T) {
-	store := memstore.New()
-	global := core.Must(core.New(store, core.SlidingLog("global", core.PerHour(5))))
-	route := core.Must(core.New(store, core.SlidingLog("route", core.PerHour(1))))
-	a, b := echolimit.New(global, keyfunc.RemoteIP()), echolimit.New(route, keyfunc.RemoteIP())
-	for _, c := range []struct {
-		outer, inner echo.MiddlewareFunc
-		limit        string
-	}{
-		{a, b, `"global";r=4;t=3600, "route";r=0;t=3600`},
-		{b, a, `"route";r=0;t=3600, "global";r=4;t=3600`},
-	} {
-		for _, l := range []*core.Limiter{global, route} {
-			if _, err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e := echo.New()
-		e.Pre(c.outer)
-		e.GET("/", ok, c.inner)
-		if got := get(e, "/"); got.Code != 200 || got.Header().Get("RateLimit") != c.limit {
-			t.Errorf("got %d, RateLimit %s\n\twant %s", got.Code, got.Header().Get("RateLimit"), c.limit)
-		}
-		if got := get(e, "/"); got.Code != 429 {
-			t.Errorf("the second request has status %d", got.Code)
-		}
-	}
-}
-
-func TestFlush(t *testing.T) {
-	proceed := make(chan struct{})
-	e := server(func(c echo.Context) error {
-		for i := range 3 {
-			fmt.Fprintf(c.Response(), "tick %d\n", i)
-			c.Response().Flush()
-			<-proceed // the client has read it
-		}
-		return nil
-	}, echolimit.New(times(1), keyfunc.RemoteIP()))
-	s := httptest.NewServer(e)
-	defer s.Close()
-	resp, err := s.Client().Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for i := range 3 {
-		if !lines.Scan() || lines.Text() != fmt.Sprintf("tick %d", i) {
-			t.Fatalf("line %d is %q, %v", i, lines.Text(), lines.Err())
-		}
-		proceed <- struct{}{}
-	}
-}
-
-func TestNil(t *testing.T) {
-	defer func() {
-		if got := recover(); got != "echolimit: OnDenied: function is nil" {
-			t.Errorf("panicked with %v", got)
-		}
-	}()
-	echolimit.OnDenied(nil)
 }

@@ -50,7 +50,6 @@ func TestRefundIf(t *testing.T) {
 		status  int    // what the client gets
 		asked   string // what RefundIf is asked; nothing is given back if empty
 	}{
-		{name: "JSON", handler: func(c echo.Context) error { return c.JSON(403, echo.Map{}) }, status: 403, asked: "[403]"},
 		{name: "HTTPError", handler: fails(echo.ErrUnauthorized), status: 401, asked: "[401]"},
 		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 500, asked: "[500]"},
 		{name: "error", handler: fails(problem), status: 500, asked: "[500]"},

@@ -1,13 +1,11 @@
 package ginlimit_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -27,9 +25,27 @@ import (
 func init() { gin.SetMode(gin.ReleaseMode) }
 
 func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
+	return nest([]gatetest.Gate{{Limiter: l, Key: key, Opts: opts}}, h)
+}
+
+func nest(gates []gatetest.Gate, h http.HandlerFunc) http.Handler {
 	e := gin.New()
-	e.Use(ginlimit.New(l, key, opts...))
+	for _, g := range gates {
+		e.Use(ginlimit.New(g.Limiter, g.Key, g.Opts...))
+	}
 	e.Any("/*path", gin.WrapF(h))
+	return e
+}
+
+func buildTrusting(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler {
+	e := build(times(1), key, nil, h).(*gin.Engine)
+	var proxies []string
+	if trust {
+		proxies = []string{"192.0.2.0/24"}
+	}
+	if err := e.SetTrustedProxies(proxies); err != nil {
+		panic(err)
+	}
 	return e
 }
 
@@ -62,7 +78,8 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 }
 
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing))
+	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+		gatetest.Nest(nest), gatetest.ClientAddress(ginlimit.ClientIP, buildTrusting))
 }
 
 func BenchmarkRequest(b *testing.B) {
@@ -256,13 +273,20 @@ func TestOnDenied_NothingWritten(t *testing.T) {
 	}
 }
 
+// TestNoRoute has requests without a route, behind a gate of all requests and one of NoRoute.
 func TestNoRoute(t *testing.T) {
+	l := times(5)
+	var statuses []int
 	e := gin.New()
-	e.NoRoute(ginlimit.New(times(1), keyfunc.RemoteIP()), func(c *gin.Context) { c.String(http.StatusNotFound, "nothing") })
+	e.Use(ginlimit.New(l, keyfunc.RemoteIP(), refund(&statuses)))
+	e.NoRoute(ginlimit.New(times(1), keyfunc.RemoteIP()))
 	for i, want := range []int{404, 429} {
 		if got := get(e); got.Code != want {
 			t.Errorf("request %d has status %d, want %d", i, got.Code, want)
 		}
+	}
+	if fmt.Sprint(statuses) != "[404 429]" || left(t, l) != 5 {
+		t.Errorf("asked about %v, %d left; want [404 429] and 5", statuses, left(t, l))
 	}
 }
 
@@ -320,147 +344,4 @@ func TestContexts(t *testing.T) {
 	if _, isGin := ctx.(*gin.Context); !isGin {
 		t.Errorf("the key function got a %T", ctx)
 	}
-}
-
-func TestClientIP(t *testing.T) {
-	for _, c := range []struct {
-		peer, forwarded, want string
-		trusted               []string
-	}{
-		{"192.0.2.1:80", "", "192.0.2.1", nil},
-		{"192.0.2.1:80", "198.51.100.7", "192.0.2.1", nil},
-		{"192.0.2.1:80", "198.51.100.7", "198.51.100.7", []string{"192.0.2.0/24"}},
-		{"192.0.2.1:80", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", []string{"192.0.2.0/24"}},
-		{"192.0.2.1:80", "::ffff:198.51.100.7", "198.51.100.7", []string{"192.0.2.0/24"}},
-		{"[2001:db8:1:2:3:4:5:6]:80", "", "2001:db8:1:2::/64", nil},
-		{"@", "", "", nil},
-		{"nobody", "", "", nil},
-	} {
-		var key string
-		var err error
-		e := engine(func(c *gin.Context) { key, err = ginlimit.ClientIP()(c, c.Request) })
-		if err := e.SetTrustedProxies(c.trusted); err != nil {
-			t.Fatal(err)
-		}
-		r := httptest.NewRequest("GET", "/", nil)
-		r.RemoteAddr = c.peer
-		r.Header.Set("X-Forwarded-For", c.forwarded)
-		e.ServeHTTP(httptest.NewRecorder(), r)
-		if key != c.want || (c.want == "") != errors.Is(err, keyfunc.ErrNoKey) {
-			t.Errorf("peer %s for %q: key %q, %v; want %q", c.peer, c.forwarded, key, err, c.want)
-		}
-	}
-}
-
-func TestClientIPOptions(t *testing.T) {
-	key := ginlimit.ClientIP(keyfunc.IPv6Prefix(48))
-	e := engine(func(c *gin.Context) {
-		type own struct{}
-		if got, err := key(context.WithValue(c, own{}, 1), c.Request); got != "2001:db8:1::/48" {
-			t.Errorf("the key is %q, %v", got, err)
-		}
-	})
-	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "[2001:db8:1:2::3]:80"
-	e.ServeHTTP(httptest.NewRecorder(), r)
-	if got, err := key(r.Context(), r); !errors.Is(err, keyfunc.ErrNoKey) {
-		t.Errorf("a request that is not Gin's has the key %q, %v", got, err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a nil option does not panic at once")
-		}
-	}()
-	ginlimit.ClientIP(nil)
-}
-
-// TestTwoGates has both orders in one engine.
-func TestTwoGates(t *testing.T) {
-	store := memstore.New()
-	global := core.Must(core.New(store, core.SlidingLog("global", core.PerHour(5))))
-	route := core.Must(core.New(store, core.SlidingLog("route", core.PerHour(1))))
-	a, b := ginlimit.New(global, keyfunc.RemoteIP()), ginlimit.New(route, keyfunc.RemoteIP())
-	for _, c := range []struct {
-		gates []gin.HandlerFunc
-		limit string
-	}{
-		{[]gin.HandlerFunc{a, b}, `"global";r=3;t=3600, "route";r=0;t=3600`},
-		{[]gin.HandlerFunc{b, a}, `"route";r=0;t=3600, "global";r=3;t=3600`},
-	} {
-		if _, err := route.Reset(t.Context(), "192.0.2.1"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := global.Reset(t.Context(), "192.0.2.1"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := global.Allow(t.Context(), "192.0.2.1"); err != nil {
-			t.Fatal(err)
-		}
-		e := engine(ok, c.gates...)
-		if got := get(e); got.Code != 200 || got.Header().Get("RateLimit") != c.limit {
-			t.Errorf("got %d, RateLimit %s\n\twant %s", got.Code, got.Header().Get("RateLimit"), c.limit)
-		}
-		if got := get(e); got.Code != 429 {
-			t.Errorf("the second request has status %d", got.Code)
-		}
-	}
-}
-
-// TestStream streams with c.Stream, which needs CloseNotify and Flush, through a
-// writer of Gin and through one of the gate.
-func TestStream(t *testing.T) {
-	t.Run("plain", func(t *testing.T) { testStream(t) })
-	t.Run("refunded", func(t *testing.T) {
-		var statuses []int
-		testStream(t, refund(&statuses))
-		if fmt.Sprint(statuses) != "[200]" {
-			t.Errorf("asked about %v, want [200]", statuses)
-		}
-	})
-}
-
-func testStream(t *testing.T, opts ...gate.Option) {
-	t.Helper()
-	proceed := make(chan struct{})
-	n := 0
-	e := engine(func(c *gin.Context) {
-		c.Stream(func(io.Writer) bool {
-			if n > 0 {
-				<-proceed // the client has read the event before
-			}
-			n++
-			c.SSEvent("tick", n)
-			return n < 3
-		})
-	}, ginlimit.New(times(1), keyfunc.RemoteIP(), opts...))
-	server := httptest.NewServer(e)
-	defer server.Close()
-	resp, err := server.Client().Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for i := 1; i <= 3; i++ {
-		for _, want := range []string{"event:tick", fmt.Sprintf("data:%d", i), ""} {
-			if !lines.Scan() || lines.Text() != want {
-				t.Fatalf("event %d: %q, %v; want %q", i, lines.Text(), lines.Err(), want)
-			}
-		}
-		if i < 3 {
-			proceed <- struct{}{}
-		}
-	}
-	if lines.Scan() { // to the end: who closes earlier hangs up
-		t.Errorf("after the events there is %q", lines.Text())
-	}
-}
-
-func TestNil(t *testing.T) {
-	defer func() {
-		if got := recover(); got != "ginlimit: OnDenied: function is nil" {
-			t.Errorf("panicked with %v", got)
-		}
-	}()
-	ginlimit.OnDenied(nil)
 }

@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"context"
-	"net/http"
 	"testing"
 
 	"github.com/weir-go/weir/core/gate"
@@ -43,46 +42,5 @@ func TestRecordIsTransparent(t *testing.T) {
 	}
 	if _, ok := gate.FromContext(context.WithoutCancel(child)); !ok {
 		t.Error("a context that outlives the request does not know the decision")
-	}
-}
-
-// A carrier is a context that keeps its request under a key, as *gin.Context
-// does.
-type carrier struct {
-	context.Context
-	key any
-	r   *http.Request
-}
-
-func (c carrier) Value(key any) any {
-	if key == c.key {
-		return c.r
-	}
-	return nil
-}
-
-func TestRegisterRequestKey(t *testing.T) {
-	a, b := new(int), new(int) // nobody has used these before
-	r := get("/")
-	admitted, _, rejection := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
-	if rejection != nil {
-		t.Fatal(rejection)
-	}
-	if _, ok := gate.FromContext(carrier{t.Context(), a, admitted}); ok {
-		t.Error("found under a key that nobody registered")
-	}
-	RegisterRequestKey(a)
-	RegisterRequestKey(b)
-	for _, key := range []any{a, b} {
-		if d, ok := gate.FromContext(carrier{t.Context(), key, admitted}); !ok || d.Len() != 1 {
-			t.Errorf("a registered key finds %+v, %v", d, ok)
-		}
-	}
-	for name, c := range map[string]carrier{
-		"no request": {t.Context(), a, nil}, "a request without a gate": {t.Context(), a, get("/")},
-	} {
-		if d, ok := gate.FromContext(c); ok || d.Len() != 0 {
-			t.Errorf("%s: %+v, %v", name, d, ok)
-		}
 	}
 }

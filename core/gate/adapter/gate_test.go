@@ -44,9 +44,6 @@ func TestDenied(t *testing.T) {
 	testkit.Panics(t, "test: New: test.OnDenied is an option for test.New only", func() {
 		New[func(string)]("test", once(), anyKey, opt)
 	})
-}
-
-func TestDenied_nil(t *testing.T) {
 	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 
@@ -78,20 +75,6 @@ func TestRejection(t *testing.T) {
 	}
 	if got := rejection.Error(); got != "weir: 400: The request does not say who sent it." {
 		t.Errorf("the text is %s", got)
-	}
-}
-
-// TestErrDeniedFromOutside: a key function that fails with the error of another
-// gate has not made a denial.
-func TestErrDeniedFromOutside(t *testing.T) {
-	failing := func(context.Context, *http.Request) (string, error) {
-		return "", &gate.Rejection{Problem: new(gate.Problem), Err: gate.ErrDenied}
-	}
-	quiet := gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
-	r := get("/")
-	_, _, rejection := newGate("test", once(), failing, []gate.Option{quiet}).Admit(r.Context(), header(), r)
-	if rejection == nil || rejection.Denied() || rejection.Problem.Status != 500 {
-		t.Errorf("the rejection is %+v", rejection)
 	}
 }
 

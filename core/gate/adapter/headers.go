@@ -184,27 +184,21 @@ func (rc *requestContext) writeFields(h http.Header) {
 
 // writeDraft sets RateLimit-Policy and RateLimit.
 func (rc *requestContext) writeDraft(h http.Header) {
-	var room [128]byte
-	b, known := rc.appendKnown(room[:0])
+	var room [2][128]byte
+	b, known := rc.appendKnown(room[0][:0])
 	if known {
 		rc.values[0] = rc.gate.policyField
 	} else {
 		var few [8]member
-		list := rc.members(few[:0], gate.IETFDraft)
-		for i := range list {
+		policies := room[1][:0]
+		for i, m := range rc.members(few[:0], gate.IETFDraft) {
 			if i > 0 {
-				b = append(b, ", "...)
+				policies, b = append(policies, ", "...), append(b, ", "...)
 			}
-			b = append(b, list[i].policy.member...)
+			policies = append(policies, m.policy.member...)
+			b = appendMember(b, m.policy, &m.state)
 		}
-		rc.values[0] = string(b)
-		b = b[:0]
-		for i := range list {
-			if i > 0 {
-				b = append(b, ", "...)
-			}
-			b = appendMember(b, list[i].policy, &list[i].state)
-		}
+		rc.values[0] = string(policies)
 	}
 	if len(b) == 0 {
 		return // shadows only

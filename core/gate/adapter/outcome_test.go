@@ -47,12 +47,15 @@ func TestNilOutcome(t *testing.T) {
 	}
 }
 
-// TestNoOutcome: an ordinary gate has nothing to do after a request.
+// TestNoOutcome has requests after which a gate does nothing. A skipped one stays as it is.
 func TestNoOutcome(t *testing.T) {
-	r := get("/")
-	_, outcome, rejection := newGate("test", once(), anyKey, nil).Admit(r.Context(), header(), r)
-	if outcome != nil || rejection != nil {
-		t.Errorf("got %v, %v", outcome, rejection)
+	skip := gate.Skip(func(*http.Request) bool { return true })
+	for name, opts := range map[string][]gate.Option{"admitted": nil, "skipped": {skip}} {
+		r := get("/")
+		got, outcome, rejection := newGate("test", once(), anyKey, opts).Admit(r.Context(), header(), r)
+		if outcome != nil || rejection != nil || (got == r) != (opts != nil) {
+			t.Errorf("%s: got %v, %v, the same request: %v", name, outcome, rejection, got == r)
+		}
 	}
 }
 

@@ -7,41 +7,10 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 )
-
-// A probe is a handler that answers 200 "ok" and remembers how often it ran, and
-// the last decision it saw.
-type probe struct {
-	mu       sync.Mutex
-	runs     int
-	decision core.Decision
-	decided  bool
-}
-
-func (p *probe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.runs++
-	p.decision, p.decided = gate.FromContext(r.Context())
-	_, _ = io.WriteString(w, "ok\n")
-}
-
-func (p *probe) ran() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.runs
-}
-
-func (p *probe) saw() (core.Decision, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.decision, p.decided
-}
 
 // A reply is an answer, read to its end.
 type reply struct {
@@ -68,6 +37,12 @@ func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return readReply(t, resp)
+}
+
+// readReply reads resp to its end: a client that closes earlier hangs up.
+func readReply(t *testing.T, resp *http.Response) reply {
+	t.Helper()
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {

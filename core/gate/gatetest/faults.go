@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -30,62 +31,64 @@ const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#te
 	`"title":"Request cannot be satisfied due to temporary server capacity constraints",` +
 	`"status":503,"detail":"Retry in 1 s.","instance":"/v1/orders"}` + "\n"
 
+const unidentified = "The request does not say who sent it."
+
 var (
 	errSecret = errors.New("dial redis-7.internal:6379: key user:4711")
-	noFields  = map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
+	noFields  = fields("RateLimit", "")
 )
+
+// fields returns the value of one field, and the absence of those about limits.
+func fields(name, value string) map[string]string {
+	all := map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
+	all[name] = value
+	return all
+}
 
 func (s *suite) testFaults(t *testing.T) {
 	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
 	s.table(t, []row{{
-		name:    "no token",
-		why:     "a JWT key without a valid token is 401 with a challenge",
+		name:    "no token: a JWT key without a valid token is 401 with a challenge",
 		key:     noKey(noToken),
 		status:  401,
 		noStore: true,
-		header:  map[string]string{"WWW-Authenticate": "Bearer", "RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""},
+		header:  fields("WWW-Authenticate", "Bearer"),
 		body:    problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
-		name:    "no token, other challenge",
-		why:     "a challenge that is there is not replaced",
+		name:    "no token, other challenge: a challenge that is there is not replaced",
 		key:     noKey(noToken),
 		before:  func(h http.Header) { h.Set("WWW-Authenticate", `Bearer realm="api"`) },
 		status:  401,
 		noStore: true,
 		header:  map[string]string{"WWW-Authenticate": `Bearer realm="api"`},
 	}, {
-		name:    "no key",
-		why:     "a request without an identity is 400, never a shared bucket",
+		name:    "no key: a request without an identity is 400, never a shared bucket",
 		key:     noKey(fmt.Errorf("%w: no address", keyfunc.ErrNoKey)),
 		status:  400,
 		noStore: true,
-		header:  map[string]string{"WWW-Authenticate": "", "RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""},
-		body:    problem(400, "Bad Request", "The request does not say who sent it."),
+		header:  fields("WWW-Authenticate", ""),
+		body:    problem(400, "Bad Request", unidentified),
 	}, {
-		name:    "empty key",
-		why:     "an empty key would be one bucket for everybody",
+		name:    "empty key: an empty key would be one bucket for everybody",
 		key:     constant(""),
 		status:  400,
 		noStore: true,
-		body:    problem(400, "Bad Request", "The request does not say who sent it."),
+		body:    problem(400, "Bad Request", unidentified),
 	}, {
-		name:    "fault in a key function",
-		why:     "any other error is 500, with nothing of it in the answer",
+		name:    "fault in a key function: any other error is 500, with nothing of it in the answer",
 		key:     noKey(errSecret),
 		status:  500,
 		noStore: true,
 		header:  noFields,
 		body:    problem(500, "Internal Server Error", ""),
 	}, {
-		name:    "no key, FailClosed",
-		why:     "FailClosed is about the Store",
+		name:    "no key, FailClosed: FailClosed is about the Store",
 		key:     noKey(keyfunc.ErrNoKey),
 		opts:    []gate.Option{gate.FailClosed()},
 		status:  400,
 		noStore: true,
 	}, {
-		name:    "no key, as text",
-		why:     "every rejection has a text form",
+		name:    "no key, as text: every rejection has a text form",
 		key:     noKey(keyfunc.ErrNoKey),
 		req:     accept("text/plain"),
 		status:  400,
@@ -93,75 +96,39 @@ func (s *suite) testFaults(t *testing.T) {
 		text:    true,
 		body:    "The request does not say who sent it.\n",
 	}, {
-		name:    "fault, as text",
-		why:     "every rejection has a text form",
-		key:     noKey(errSecret),
-		req:     accept("text/plain"),
-		status:  500,
-		noStore: true,
-		text:    true,
-		body:    "Internal Server Error\n",
-	}, {
-		name:   "no second key",
-		why:    "a key that is missing is 401, also after others have been charged",
-		second: noKey(noToken),
-		status: 401,
-	}, {
-		name:   "store fails",
-		why:    "a store that failed is not a denial: the request is let through, without fields",
+		name:   "store fails: a store that failed is not a denial: the request is let through, without fields",
 		err:    errSecret,
 		header: noFields,
 	}, {
-		name:   "store fails closed",
-		why:    "503 with Retry-After, and nothing of the error in it",
+		name:   "store fails closed: 503 with Retry-After, and nothing of the error in it",
 		err:    errSecret,
 		opts:   []gate.Option{gate.FailClosed()},
 		status: 503,
-		header: map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"},
+		header: fields("Retry-After", "1"),
 		body:   unavailable,
 	}, {
-		name:   "fail-closed rule",
-		why:    "a rule that a store fails closed for is 503 in every gate",
+		name:   "fail-closed rule: a rule that a store fails closed for is 503 in every gate",
 		err:    fmt.Errorf("%w: %w: away", core.ErrUnavailable, core.ErrFailClosed),
 		status: 503,
-		header: map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "1"},
+		header: fields("Retry-After", "1"),
 		body:   unavailable,
 	}, {
-		name:   "store fails closed, as text",
-		why:    "every rejection has a text form",
+		name:   "store fails closed, as text: every rejection has a text form",
 		err:    errSecret,
 		opts:   []gate.Option{gate.FailClosed()},
 		req:    accept("text/html"),
 		status: 503,
 		text:   true,
-		header: map[string]string{"Retry-After": "1"},
+		header: fields("Retry-After", "1"),
 		body:   "Retry in 1 s.\n",
 	}, {
-		name:   "store fails closed, HEAD",
-		why:    "HEAD has no body",
-		err:    errSecret,
-		opts:   []gate.Option{gate.FailClosed()},
-		req:    func() *http.Request { return request("HEAD", "/") },
-		status: 503,
-		header: map[string]string{"Retry-After": "1"},
-	}, {
-		name: "store out of time",
-		why:  "a deadline of the store's own is a failure of the store",
+		name: "store out of time: a deadline of the store's own is a failure of the store",
 		err:  context.DeadlineExceeded,
 	}, {
-		name:   "store out of time, closed",
-		why:    "a deadline of the store's own is a failure of the store",
-		err:    fmt.Errorf("%w: %w", core.ErrUnavailable, context.DeadlineExceeded),
-		opts:   []gate.Option{gate.FailClosed()},
-		status: 503,
-		body:   unavailable,
-	}, {
-		name: "store canceled itself",
-		why:  "a store that says unavailable has failed, whatever the cause",
+		name: "store canceled itself: a store that says unavailable has failed, whatever the cause",
 		err:  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled),
 	}, {
-		name:   "canceled",
-		why:    "a cancelled request is no failure of the store, and its handler does not run",
+		name:   "canceled: a cancelled request is no failure of the store, and its handler does not run",
 		err:    context.Canceled,
 		status: 503,
 		body:   unavailable,
@@ -169,8 +136,8 @@ func (s *suite) testFaults(t *testing.T) {
 	t.Run("OnError", s.testOnError)
 }
 
-// testOnError gives every kind of fault to OnError, and every kind of result
-// back to the gate.
+// testOnError gives every kind of fault to OnError, and every kind of result back to the gate: 0
+// lets the request through, 400 to 599 is the status, and any other changes nothing.
 func (s *suite) testOnError(t *testing.T) {
 	faults := []struct {
 		name   string
@@ -187,6 +154,8 @@ func (s *suite) testOnError(t *testing.T) {
 		{"store, closed", row{err: errSecret, opts: []gate.Option{gate.FailClosed()}}, errSecret, 503},
 		{"canceled", row{err: context.Canceled}, context.Canceled, 503},
 	}
+	same := func(status int) int { return status }
+	always := func(n int) func(int) int { return func(int) int { return n } }
 	results := []struct {
 		name   string
 		choose func(status int) int
@@ -207,14 +176,13 @@ func (s *suite) testOnError(t *testing.T) {
 		for _, result := range results {
 			r := f.row
 			r.name = f.name + ", " + result.name
-			r.why = "OnError decides: 0 lets through, 400 to 599 is the status, the rest changes nothing"
 			r.status = result.want(f.status)
 			if f.name == "canceled" && r.status == 0 {
 				r.status = 503 // hanging up is no way past the limit
 			}
 			switch {
 			case r.status == 400 && f.err == keyfunc.ErrNoToken, r.status == 400 && f.err == keyfunc.ErrNoKey:
-				r.body = problem(400, "Bad Request", "The request does not say who sent it.")
+				r.body = problem(400, "Bad Request", unidentified)
 			case r.status == 400:
 				r.body = problem(400, "Bad Request", "")
 			case r.status == 429:
@@ -225,7 +193,8 @@ func (s *suite) testOnError(t *testing.T) {
 				r.body = problem(599, "", "")
 			}
 			called := 0
-			r.opts = append(r.opts[:len(r.opts):len(r.opts)], gate.OnError(func(req *http.Request, err error, status int) int {
+			r.states = states{"burst": {Allowed: true}}
+			r.opts = append(slices.Clone(r.opts), gate.OnError(func(req *http.Request, err error, status int) int {
 				called++
 				if req.URL.Path != "/v1/orders" || !errors.Is(err, f.err) || status != f.status {
 					t.Errorf("%s: OnError is told %s, %v, %d; want %v, %d", f.name, req.URL.Path, err, status, f.err, f.status)
@@ -241,7 +210,3 @@ func (s *suite) testOnError(t *testing.T) {
 		}
 	}
 }
-
-func same(status int) int { return status }
-
-func always(n int) func(int) int { return func(int) int { return n } }

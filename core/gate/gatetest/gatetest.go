@@ -45,11 +45,37 @@ func Errors(build func(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
 	return func(s *suite) { s.buildFailing = build }
 }
 
+// A Gate is the arguments of an adapter's New.
+type Gate struct {
+	Limiter *core.Limiter
+	Key     keyfunc.Func
+	Opts    []gate.Option
+}
+
+// Nest adds the cases of several gates in one application: build makes an application like a
+// Build, with h behind the middlewares of gates, the outermost first.
+func Nest(build func(gates []Gate, h http.HandlerFunc) http.Handler) Option {
+	return func(s *suite) { s.nest = build }
+}
+
+// ClientAddress adds the cases of a key function that keys by the framework's own idea of the
+// client's address: key is that function. build makes an application like a Build that believes
+// the X-Forwarded-For of peers in 192.0.2.0/24, or of none if trust is false.
+func ClientAddress(key func(...keyfunc.IPOption) keyfunc.Func,
+	build func(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler,
+) Option {
+	return func(s *suite) { s.clientAddress, s.buildTrusting = key, build }
+}
+
+// A suite is the functions of one adapter. Those of options that are not given are nil.
 type suite struct {
-	build        Build
-	buildFailing func(*core.Limiter, keyfunc.Func, []gate.Option, func(http.ResponseWriter, *http.Request) error, http.HandlerFunc) http.Handler // or nil
-	onDenied     func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option                                                       // or nil
-	errorHandler string                                                                                                                          // the media type of its documents; empty if the adapter writes the answers
+	build         Build
+	nest          func([]Gate, http.HandlerFunc) http.Handler
+	clientAddress func(...keyfunc.IPOption) keyfunc.Func
+	buildTrusting func(bool, keyfunc.Func, http.HandlerFunc) http.Handler
+	buildFailing  func(*core.Limiter, keyfunc.Func, []gate.Option, failingHandler, http.HandlerFunc) http.Handler
+	onDenied      func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option
+	errorHandler  string // the media type of its documents; empty if the adapter writes the answers
 }
 
 // Run runs every check as a subtest. It swaps the default logger, so the test
@@ -78,6 +104,9 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	}
 	if s.buildFailing != nil {
 		t.Run("errors", s.testErrors)
+	}
+	if s.clientAddress != nil {
+		t.Run("client address", s.testClientAddress)
 	}
 	t.Run("in flight", s.testInFlight)
 	t.Run("panics", s.testPanics)

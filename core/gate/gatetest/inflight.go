@@ -3,7 +3,6 @@ package gatetest
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,113 +10,88 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// An inFlight counts what is under way now, and what ever was.
+// An inFlight counts the requests that are being served and those that ever were.
 type inFlight struct {
 	mu          sync.Mutex
 	now, served int
 }
 
-func (c *inFlight) Begin() {
+func (c *inFlight) Begin() { c.add(1, 1) }
+func (c *inFlight) End()   { c.add(-1, 0) }
+
+func (c *inFlight) add(now, served int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now++
-	c.served++
+	c.now += now
+	c.served += served
 }
 
-func (c *inFlight) End() {
+func (c *inFlight) check(t *testing.T, now, served int) {
+	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now--
-}
-
-func (c *inFlight) counts() (now, served int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now, c.served
+	if c.now != now || c.served != served {
+		t.Errorf("%d are in flight and %d were, want %d and %d", c.now, c.served, now, served)
+	}
 }
 
 func (s *suite) testInFlight(t *testing.T) {
+	count := new(inFlight)
+	inside := func(http.ResponseWriter, *http.Request) { count.check(t, 1, 1) }
+	panics := func(http.ResponseWriter, *http.Request) { panic("boom") }
+	over := states{"hundred": denied(time.Second)}
 	for _, c := range []struct {
-		name   string
-		store  *script
-		key    keyfunc.Func
-		opts   []gate.Option
+		name string
+		setup
 		served int
 	}{
-		{"allowed", &script{states: states{"burst": allowed(1, 0, 0)}}, constant("k"), nil, 1},
-		{"refunded", &script{states: states{"burst": allowed(1, 0, 0)}}, constant("k"), []gate.Option{new(judge).option()}, 1},
-		{"denied", &script{states: states{"burst": denied(time.Second)}}, constant("k"), nil, 0},
-		{"skipped", &script{}, constant("k"), []gate.Option{gate.Skip(func(*http.Request) bool { return true })}, 0},
-		{"undecided", &script{err: errSecret}, constant("k"), []gate.Option{quiet}, 1},
-		{"undecided, closed", &script{err: errSecret}, constant("k"), []gate.Option{quiet, gate.FailClosed()}, 0},
-		{"no key", &script{}, noKey(keyfunc.ErrNoKey), nil, 0},
+		{"allowed", setup{}, 1},
+		{"refunded", setup{refund: true}, 1},
+		{"denied", setup{states: over}, 0},
+		{"skipped", setup{opts: []gate.Option{skipped}}, 0},
+		{"undecided", setup{err: errSecret, opts: []gate.Option{quiet}}, 1},
+		{"undecided, closed", setup{err: errSecret, opts: []gate.Option{quiet, gate.FailClosed()}}, 0},
+		{"no key", setup{key: noKey(keyfunc.ErrNoKey)}, 0},
+		{"panics", setup{handler: panics}, 1},
+		{"panics, refunded", setup{handler: panics, refund: true}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			count, during := new(inFlight), 0
-			opts := append(c.opts, gate.CountInFlight(count))
-			h := s.build(core.Must(core.New(c.store, burst)), c.key, opts, func(http.ResponseWriter, *http.Request) {
-				during, _ = count.counts()
-			})
-			exchange(t, h, request("GET", "/"))
-			now, served := count.counts()
-			if now != 0 || served != c.served {
-				t.Errorf("%d are in flight and %d were, want 0 and %d", now, served, c.served)
+			*count = inFlight{}
+			if c.handler == nil && c.served == 1 {
+				c.handler = inside
 			}
-			if c.served == 1 && during != 1 {
-				t.Errorf("the handler is not in flight: %d", during)
+			c.opts = append(c.opts, gate.CountInFlight(count))
+			a := s.start(c.setup)
+			if got := caught(func() { a.get(t) }); got != nil && got != "boom" {
+				t.Errorf("panicked with %v", got)
 			}
+			count.check(t, 0, c.served)
 		})
 	}
-	t.Run("panics", func(t *testing.T) {
-		for name, opts := range map[string][]gate.Option{"": nil, "refunded": {new(judge).option()}} {
-			count := new(inFlight)
-			h := s.build(hundred(memstore.New()), constant("k"), append(opts, gate.CountInFlight(count)),
-				func(http.ResponseWriter, *http.Request) { panic("boom") })
-			if got := caught(func() { h.ServeHTTP(httptest.NewRecorder(), request("GET", "/")) }); got != "boom" {
-				t.Errorf("%s: panicked with %v", name, got)
-			}
-			if now, served := count.counts(); now != 0 || served != 1 {
-				t.Errorf("%s: %d are in flight and %d were, want 0 and 1", name, now, served)
-			}
-		}
-	})
 	t.Run("held", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			count := new(inFlight)
-			l := core.Must(core.New(memstore.New(), core.LeakyBucket("q", core.PerSecond(1).WithBurst(2))))
-			h := s.build(l, constant("k"), []gate.Option{gate.CountInFlight(count)}, new(probe).ServeHTTP)
-			record(t, h, request("GET", "/"))
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				record(t, h, request("GET", "/"))
-			}()
+			a := s.start(setup{
+				rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(1).WithBurst(2))},
+				opts:  []gate.Option{gate.CountInFlight(count)},
+			})
+			a.get(t)
+			var wg sync.WaitGroup
+			wg.Go(func() { a.get(t) })
 			synctest.Wait()
-			if now, served := count.counts(); now != 0 || served != 1 {
-				t.Errorf("%d are in flight and %d were, want 0 and 1: a request that is held is not served yet", now, served)
-			}
-			<-done
-			if _, served := count.counts(); served != 2 {
-				t.Errorf("%d were in flight, want 2", served)
-			}
+			count.check(t, 0, 1) // a request that is held is not served yet
+			wg.Wait()
+			count.check(t, 0, 2)
 		})
 	})
-	t.Run("before the refund", func(t *testing.T) {
+	t.Run("over before the refund", func(t *testing.T) {
 		count := new(inFlight)
-		store := onUndo(func(context.Context) error {
-			if now, _ := count.counts(); now != 0 {
-				t.Error("a request is in flight although its handler is done")
-			}
-			return nil
-		})
-		j := new(judge)
-		exchange(t, s.build(hundred(store), constant("k"), []gate.Option{j.option(), gate.CountInFlight(count)}, new(probe).ServeHTTP), request("GET", "/"))
-		if _, served := count.counts(); served != 1 || j.asked() != "[200]" {
-			t.Errorf("%d were in flight, asked about %s", served, j.asked())
-		}
+		store := onUndo(func(context.Context) error { count.check(t, 0, 1); return nil })
+		a := s.start(setup{store: store, refund: true, opts: []gate.Option{gate.CountInFlight(count)}})
+		exchange(t, a, request("GET", "/"))
+		a.checkRefund(t, "[200]", 0)
 	})
 }

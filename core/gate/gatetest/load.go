@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -16,21 +15,16 @@ import (
 // testConcurrency sends many requests at once.
 func (s *suite) testConcurrency(t *testing.T) {
 	const limit, workers, each = 100, 16, 25
-	l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))))
-	p := new(probe)
-	h := s.build(l, keyfunc.RemoteIP(), []gate.Option{gate.And(l, constant("all"))}, p.ServeHTTP)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for range each {
-				record(t, h, request("GET", "/"))
-			}
-		})
-	}
-	wg.Wait()
-	if p.ran() != limit {
-		t.Errorf("%d of %d requests were admitted, want %d", p.ran(), workers*each, limit)
-	}
+	a := s.start(setup{
+		rules: []core.Rule{core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))},
+		and:   constant("all"),
+	})
+	atOnce(workers, func() {
+		for range each {
+			a.get(t)
+		}
+	})
+	a.checkRan(t, limit)
 }
 
 // A sink is a ResponseWriter that costs nothing.

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -47,35 +46,27 @@ func logged(t *testing.T, f func()) string {
 
 func (s *suite) testLog(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		err   error
-		key   keyfunc.Func
-		opts  []gate.Option
+		name string
+		setup
 		lines int // of 5 requests in each of 3 seconds
 		want  string
 	}{
-		{name: "store", err: errSecret, lines: 3, want: "weir: the store could not decide"},
-		{name: "store, closed", err: errSecret, opts: []gate.Option{gate.FailClosed()}, lines: 3, want: "weir: the store could not decide"},
-		{name: "key function", key: noKey(errSecret), lines: 3, want: "weir: no key or cost for a request"},
-		{name: "no key", key: noKey(keyfunc.ErrNoKey)},
-		{name: "no token", key: noKey(keyfunc.ErrNoToken)},
-		{name: "OnError", err: errSecret, opts: []gate.Option{quiet}},
-		{name: "denied"},
+		{"store", setup{err: errSecret}, 3, "weir: the store could not decide"},
+		{"store, closed", setup{err: errSecret, opts: []gate.Option{gate.FailClosed()}}, 3, "weir: the store could not decide"},
+		{"key function", setup{key: noKey(errSecret)}, 3, "weir: no key or cost for a request"},
+		{"no key", setup{key: noKey(keyfunc.ErrNoKey)}, 0, ""},
+		{"no token", setup{key: noKey(keyfunc.ErrNoToken)}, 0, ""},
+		{"OnError", setup{err: errSecret, opts: []gate.Option{quiet}}, 0, ""},
+		{"denied", setup{states: states{"hundred": denied(time.Second)}}, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &script{err: c.err, states: states{"burst": denied(time.Second)}}
 				if c.key == nil {
 					c.key = constant("key-of-a-person")
 				}
-				h := s.build(core.Must(core.New(store, burst)), c.key, c.opts, new(probe).ServeHTTP)
+				a := s.start(c.setup)
 				lines := logged(t, func() {
-					for range 3 {
-						for range 5 {
-							record(t, h, request("GET", "/v1/orders?token=secret"))
-						}
-						time.Sleep(time.Second)
-					}
+					everySecond(3, 5, func() { record(t, a, request("GET", "/v1/orders?token=secret")) })
 				})
 				checkLines(t, lines, c.lines, c.want)
 			})
@@ -83,6 +74,17 @@ func (s *suite) testLog(t *testing.T) {
 	}
 }
 
+// everySecond calls f n times in each of so many seconds.
+func everySecond(seconds, n int, f func()) {
+	for range seconds {
+		for range n {
+			f()
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// checkLines compares the lines that were logged, and the fields of each.
 func checkLines(t *testing.T, lines string, n int, msg string) {
 	t.Helper()
 	if got := strings.Count(lines, "\n"); got != n {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
 )
 
 // soft is a state beyond the limit itself.
@@ -25,8 +24,7 @@ func (s *suite) testModifiers(t *testing.T) {
 func (s *suite) testSoft(t *testing.T) {
 	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
 	s.table(t, []row{{
-		name:   "beyond",
-		why:    "fields tell the limit itself, of which nothing is left",
+		name:   "beyond: fields tell the limit itself, of which nothing is left",
 		rules:  lenient,
 		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
 		header: map[string]string{
@@ -34,8 +32,7 @@ func (s *suite) testSoft(t *testing.T) {
 			"RateLimit":        `"burst";r=0;t=12, "day";r=840;t=36000`, "Retry-After": "",
 		},
 	}, {
-		name:   "denied",
-		why:    "the document names only rules that deny",
+		name:   "denied: the document names only rules that deny",
 		rules:  lenient,
 		states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)},
 		status: 429,
@@ -43,17 +40,15 @@ func (s *suite) testSoft(t *testing.T) {
 		body:   document(retry12, `"burst"`),
 	}})
 	t.Run("handler", func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), core.SlidingLog("ten", core.PerHour(10)).Soft(20)))
-		p := new(probe)
-		h := s.build(l, constant("k"), nil, p.ServeHTTP)
+		a := s.start(setup{rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
 		for i := range 13 {
 			want := http.StatusOK
 			if i >= 12 {
 				want = http.StatusTooManyRequests
 			}
-			got := record(t, h, request("GET", "/"))
-			if d, _ := p.saw(); got.status != want || d.Soft() != (i >= 10) {
-				t.Errorf("request %d has status %d, and the handler sees soft %v; want %d, %v", i, got.status, d.Soft(), want, i >= 10)
+			a.gets(t, want)
+			if d, _ := a.saw(); d.Soft() != (i >= 10) {
+				t.Errorf("request %d: the handler sees soft %v, want %v", i, d.Soft(), i >= 10)
 			}
 		}
 	})
@@ -67,46 +62,41 @@ func (s *suite) testShadow(t *testing.T) {
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
 	s.table(t, []row{{
-		name:   "would deny",
-		why:    "what a shadow would have done, no client is told",
+		name:   "would deny: what a shadow would have done, no client is told",
 		rules:  []core.Rule{dark, burst},
 		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": ""},
 	}, {
-		name:   "nearest to exhaustion",
-		why:    "the legacy fields are about what is enforced",
+		name:   "nearest to exhaustion: the legacy fields are about what is enforced",
 		rules:  []core.Rule{dark, burst},
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
 	}, {
-		name:   "denied by another",
-		why:    "Retry-After and the document are about what has denied",
+		name:   "denied by another: Retry-After and the document are about what has denied",
 		rules:  []core.Rule{dark, burst},
 		states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "all in the shadow",
-		why:    "a limiter of shadows sends no field at all",
+		name:   "all in the shadow: a limiter of shadows sends no field at all",
 		rules:  []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()},
 		opts:   all,
 		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}},
 		header: none,
 	}})
 	t.Run("handler", func(t *testing.T) {
-		store := &script{states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}}
-		p := new(probe)
-		exchange(t, s.build(core.Must(core.New(store, burst, dark)), constant("k"), nil, p.ServeHTTP), request("GET", "/"))
-		d, ok := p.saw()
+		a := s.start(setup{rules: []core.Rule{burst, dark}, states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})
+		a.gets(t, 200)
+		d, ok := a.saw()
 		if state, found := d.StateOf("dark"); !ok || !d.Allowed || !found || state.Allowed || state.RetryAfter != time.Hour {
-			t.Errorf("the handler sees %+v, %v; want what the shadow would have done", d, ok)
+			t.Errorf("the handler sees %+v, %v; want the answer of the shadow", d, ok)
 		}
 	})
 	t.Run("several gates", func(t *testing.T) {
-		h := s.stack([]layer{one(dark, denied(time.Hour)), one(burst, allowed(3, 12*time.Second, 0)), one(dark, denied(time.Hour))}, new(probe).ServeHTTP)
-		got := record(t, h, request("GET", "/"))
+		over := one(dark, denied(time.Hour))
+		got := record(t, s.stack(gates([]layer{over, one(burst, allowed(3, 12*time.Second, 0)), over}), says("ok\n")), request("GET", "/"))
 		if got.status != 200 || got.header.Get("RateLimit") != `"burst";r=3;t=12` || got.header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
 			t.Errorf("got %d, %v", got.status, got.header)
 		}
@@ -136,18 +126,14 @@ func (s *suite) testElastic(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := c.rule.Elastic(func() float64 { return c.spare }, 3)
-			for _, gates := range []int{1, 2} {
-				store := &script{states: states{"burst": denied(12 * time.Second)}}
-				opts := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit)}
-				h := s.build(core.Must(core.New(store, rule)), constant("k"), opts, new(probe).ServeHTTP)
-				want := c.policy
-				if gates == 2 {
-					h = s.stack([]layer{one(daily, allowed(1000, time.Hour, 0))}, h.ServeHTTP)
-					want = `"daily";q=1000;w=86400, ` + want
-				}
-				got := record(t, h, request("GET", "/"))
+			elastic := one(rule, denied(12*time.Second), gate.Headers(gate.IETFDraft, gate.XRateLimit))
+			for want, layers := range map[string][]layer{
+				c.policy:                              {elastic},
+				`"daily";q=1000;w=86400, ` + c.policy: {one(daily, allowed(1000, time.Hour, 0)), elastic},
+			} {
+				got := record(t, s.stack(gates(layers), says("ok\n")), request("GET", "/"))
 				if v := got.header.Get("RateLimit-Policy"); v != want {
-					t.Errorf("RateLimit-Policy is %s, want %s: it tells the limit in force", v, want)
+					t.Errorf("RateLimit-Policy is %s, want %s, the limit in force", v, want)
 				}
 				if v := got.header.Get("X-RateLimit-Limit"); v != c.legacy {
 					t.Errorf("X-RateLimit-Limit is %s, want %s", v, c.legacy)

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -19,6 +20,9 @@ func (s *suite) testOnDenied(t *testing.T) {
 		if seen, ok := gate.FromContext(r.Context()); d.Allowed || d.Len() != 1 || !ok || seen.Len() != 1 {
 			t.Errorf("the decision is %v, and that of the request %v, %v; want the denial twice", d, seen, ok)
 		}
+		if err := gate.Settle(r.Context(), 50); !errors.Is(err, gate.ErrNotAdmitted) {
+			t.Errorf("settling a denied request: %v, want ErrNotAdmitted", err)
+		}
 		w.Header().Set("Content-Type", "text/x-own")
 		w.WriteHeader(http.StatusTooManyRequests)
 		fmt.Fprint(w, "slow down")
@@ -26,25 +30,27 @@ func (s *suite) testOnDenied(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		key    keyfunc.Func
+		opts   []gate.Option
 		status int
 		body   string
 		called int
 	}{
-		{"denied", constant("k"), 429, "slow down", 1},
-		{"no key", noKey(keyfunc.ErrNoKey), 400, problem(400, "Bad Request", "The request does not say who sent it."), 0},
-		{"fault", noKey(errSecret), 500, problem(500, "Internal Server Error", ""), 0},
+		{"denied", constant("k"), nil, 429, "slow down", 1},
+		{"denied, reserved", constant("k"), []gate.Option{refundAll}, 429, "slow down", 1},
+		{"denial of another gate", noKey(&gate.Rejection{Problem: new(gate.Problem), Err: gate.ErrDenied}), nil, 500, problem(500, "Internal Server Error", ""), 0},
+		{"no key", noKey(keyfunc.ErrNoKey), nil, 400, problem(400, "Bad Request", unidentified), 0},
+		{"fault", noKey(errSecret), nil, 500, problem(500, "Internal Server Error", ""), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			called = 0
-			l := core.Must(core.New(&script{states: states{"burst": denied(12 * time.Second)}}, burst))
-			p := new(probe)
-			got := exchange(t, s.build(l, c.key, []gate.Option{slowDown, quiet}, p.ServeHTTP), request("GET", "/v1/orders"))
-			if got.status != c.status || got.body != c.body || called != c.called || p.ran() > 0 {
-				t.Errorf("the answer is %d %q, OnDenied was called %d times and the handler %d times; want %d %q, %d and none",
-					got.status, got.body, called, p.ran(), c.status, c.body, c.called)
+			a := s.start(setup{states: states{"hundred": denied(12 * time.Second)}, key: c.key, opts: append(c.opts, slowDown, quiet)})
+			got := exchange(t, a, request("GET", "/v1/orders"))
+			if got.status != c.status || got.body != c.body || called != c.called {
+				t.Errorf("the answer is %d %q after %d calls of OnDenied, want %d %q after %d", got.status, got.body, called, c.status, c.body, c.called)
 			}
-			if c.called == 1 && (got.header.Get("Content-Type") != "text/x-own" || got.header.Get("Retry-After") != "12" ||
-				got.header.Get("RateLimit") != `"burst";r=0;t=12`) {
+			a.checkRan(t, 0)
+			if called == 1 && (got.header.Get("Content-Type") != "text/x-own" || got.header.Get("Retry-After") != "12" ||
+				got.header.Get("RateLimit") != `"hundred";r=0;t=12`) {
 				t.Errorf("the fields are %v", got.header)
 			}
 		})

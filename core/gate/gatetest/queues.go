@@ -10,28 +10,27 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 func (s *suite) testQueues(t *testing.T) {
-	t.Run("turns", s.testTurns)
+	t.Run("departures", s.testDepartures)
 	t.Run("MaxDelay", s.testMaxDelay)
 	t.Run("MaxDelay for every ask", func(t *testing.T) {
-		for _, gates := range [][]gate.Option{nil, {costs(2)}} {
-			store := &script{states: states{"burst": allowed(1, 0, 0)}}
-			l := core.Must(core.New(store, burst))
-			for _, and := range [][]gate.Option{nil, {gate.And(l, constant("b"))}} {
-				opts := slices.Concat(gates, and, []gate.Option{gate.MaxDelay(time.Second)})
-				exchange(t, s.build(l, constant("a"), opts, new(probe).ServeHTTP), request("GET", "/"))
-			}
-			asked := store.charges()
+		for _, opts := range [][]gate.Option{nil, {costs(2)}} {
+			var asked []driver.Charge
+			store := memory().Set(recording(&asked))
+			opts = append(opts, gate.MaxDelay(time.Second))
+			s.start(setup{store: store, opts: opts}).get(t)
+			s.start(setup{store: store, opts: opts, and: constant("b")}).get(t)
 			if len(asked) != 3 {
 				t.Fatalf("%d charges, want 3", len(asked))
 			}
 			for i, c := range asked {
 				if c.MaxDelay != time.Second {
-					t.Errorf("charge %d has a bound of %v, want 1s: the Store sees to it", i, c.MaxDelay)
+					t.Errorf("charge %d has the bound %v, want 1s", i, c.MaxDelay)
 				}
 			}
 		}
@@ -39,26 +38,22 @@ func (s *suite) testQueues(t *testing.T) {
 	t.Run("leaving", s.testLeaving)
 }
 
-// testTurns holds requests until their turns, which are as far apart as the rate
-// says.
-func (s *suite) testTurns(t *testing.T) {
+// testDepartures holds requests until their departures, which are as far apart as the rate
+// says. Requests that the queue has no room for are denied at once.
+func (s *suite) testDepartures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))))
 		begin := time.Now()
 		var mu sync.Mutex
-		var served []time.Duration
-		h := s.build(l, constant("k"), nil, func(http.ResponseWriter, *http.Request) {
+		times := map[int][]time.Duration{} // of the answers, by status
+		a := s.start(setup{rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))}})
+		atOnce(6, func() {
+			got := a.get(t)
 			mu.Lock()
 			defer mu.Unlock()
-			served = append(served, time.Since(begin))
+			times[got.status] = append(times[got.status], time.Since(begin))
 		})
-		var wg sync.WaitGroup
-		for range 6 {
-			wg.Go(func() { record(t, h, request("GET", "/")) })
-		}
-		wg.Wait()
-		if want := []time.Duration{0, 100e6, 200e6, 300e6}; !slices.Equal(served, want) {
-			t.Errorf("served after %v, want %v", served, want)
+		if !slices.Equal(times[200], []time.Duration{0, 100e6, 200e6, 300e6}) || !slices.Equal(times[429], []time.Duration{0, 0}) {
+			t.Errorf("the answers come after %v, want 200 every 100 ms from the first, and 429 twice at once", times)
 		}
 	})
 }
@@ -66,40 +61,31 @@ func (s *suite) testTurns(t *testing.T) {
 // testMaxDelay denies at once requests that the queue would hold for too long.
 func (s *suite) testMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(),
-			core.LeakyBucket("q", core.PerMinute(6).WithBurst(100)), // a turn every 10 s
-			core.SlidingLog("log", core.PerHour(100)),
-		))
-		h := s.build(l, constant("k"), []gate.Option{gate.MaxDelay(25 * time.Second)}, new(probe).ServeHTTP)
+		a := s.start(setup{
+			rules: []core.Rule{
+				core.SlidingLog("log", core.PerHour(100)),
+				core.LeakyBucket("q", core.PerMinute(6).WithBurst(100)), // a departure every 10 s
+			},
+			opts: []gate.Option{gate.MaxDelay(25 * time.Second)},
+		})
 		begin := time.Now()
 		var mu sync.Mutex
-		took := map[time.Duration]int{}
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				got := record(t, h, request("GET", "/"))
-				mu.Lock()
-				defer mu.Unlock()
-				switch at := time.Since(begin); got.status {
-				case http.StatusOK:
-					took[at]++
-				case http.StatusTooManyRequests:
-					if retry, _ := got.retryAfter(t); at != 0 || retry != 5 {
-						t.Errorf("denied after %v, to come back in %d s; want at once, and 5: then the wait is 25 s", at, retry)
-					}
-				default:
-					t.Errorf("status %d", got.status)
-				}
-			})
+		var served []time.Duration
+		atOnce(50, func() {
+			got := a.get(t)
+			mu.Lock()
+			defer mu.Unlock()
+			at := time.Since(begin)
+			if got.status == http.StatusOK {
+				served = append(served, at)
+			} else if retry, _ := got.retryAfter(t); got.status != http.StatusTooManyRequests || at != 0 || retry != 5 {
+				t.Errorf("%d after %v, to retry in %d s; want 429 at once, and 5: then the wait is 25 s", got.status, at, retry)
+			}
+		})
+		if !slices.Equal(served, []time.Duration{0, 10e9, 20e9}) {
+			t.Errorf("served after %v, want at once, after 10 s and after 20 s", served)
 		}
-		wg.Wait()
-		if len(took) != 3 || took[0] != 1 || took[10*time.Second] != 1 || took[20*time.Second] != 1 {
-			t.Errorf("served %v, want one at once, after 10 s and after 20 s", took)
-		}
-		d, err := l.Peek(t.Context(), "k")
-		if err != nil || d.State(1).Remaining != 97 {
-			t.Errorf("the log has %d left, %v; want 97: a denied request takes nothing", d.State(1).Remaining, err)
-		}
+		a.checkTaken(t, "k", 3) // a denied request takes nothing
 	})
 }
 
@@ -108,10 +94,10 @@ func (s *suite) testLeaving(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		opts  []gate.Option
-		taken int // of 5 that came, 2 of which left
+		taken int // of 5 requests, 2 of which left
 	}{
 		{"plain", nil, 5},
-		{"refunded", []gate.Option{new(judge).option()}, 3}, // those that were served come back, the others do not
+		{"refunded", []gate.Option{refundAll}, 3}, // the served requests are refunded, the others are not
 		{"bounded", []gate.Option{gate.MaxDelay(time.Minute)}, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,14 +106,13 @@ func (s *suite) testLeaving(t *testing.T) {
 	}
 	t.Run("store fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := onUndo(func(context.Context) error { return errSecret })
-			l := core.Must(core.New(store, core.LeakyBucket("q", core.PerHour(1).WithBurst(9))))
-			h := s.build(l, constant("key-of-a-person"), nil, new(probe).ServeHTTP)
-			record(t, h, request("GET", "/"))
+			rule := core.LeakyBucket("q", core.PerHour(1).WithBurst(9))
+			a := s.start(setup{store: undoFails(), rules: []core.Rule{rule}, key: constant("key-of-a-person")})
+			a.gets(t, 200)
 			lines := logged(t, func() {
 				ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
 				defer hangUp()
-				if got := record(t, h, request("GET", "/").WithContext(ctx)); got.status != http.StatusServiceUnavailable {
+				if got := record(t, a, request("GET", "/").WithContext(ctx)); got.status != http.StatusServiceUnavailable {
 					t.Errorf("status %d, want 503", got.status)
 				}
 			})
@@ -136,56 +121,46 @@ func (s *suite) testLeaving(t *testing.T) {
 	})
 }
 
-// testLeave has one leave who is not the last, and one who is.
+// testLeave has one client leave the middle of the queue, and one its end.
 func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
-	l := core.Must(core.New(memstore.New(),
+	a := s.start(setup{opts: opts, rules: []core.Rule{
 		core.LeakyBucket("q", core.PerSecond(10).WithBurst(9)),
 		core.SlidingLog("log", core.PerHour(100)),
 		core.TokenBucket("bucket", core.PerHour(100)),
-	))
-	p := new(probe)
-	h := s.build(l, constant("k"), opts, p.ServeHTTP)
-	if d, err := l.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+	}})
+	if d, err := a.limiter.Allow(t.Context(), "k"); err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
 	begin := time.Now()
-	// send has one request leave after a time, and says how it was answered, and when.
-	send := func(patience time.Duration) (int, time.Duration) {
-		ctx, hangUp := context.WithTimeout(t.Context(), patience)
-		defer hangUp()
-		got := record(t, h, request("GET", "/").WithContext(ctx))
-		return got.status, time.Since(begin)
-	}
 	var wg sync.WaitGroup
-	wg.Go(func() { // its turn would be at 100 ms
-		if status, at := send(20 * time.Millisecond); status != 503 || at != 20*time.Millisecond {
-			t.Errorf("who leaves while another stands behind: %d at %v", status, at)
-		}
-	})
-	synctest.Wait()
-	wg.Go(func() {
-		if status, at := send(time.Hour); status != 200 || at != 200*time.Millisecond {
-			t.Errorf("who stands behind: %d at %v, want 200 at 200ms: it was told its turn", status, at)
-		}
-	})
-	synctest.Wait()
-	wg.Go(func() { // its turn would be at 300 ms
-		if status, at := send(30 * time.Millisecond); status != 503 || at != 30*time.Millisecond {
-			t.Errorf("who leaves the end: %d at %v", status, at)
-		}
-	})
-	time.Sleep(50 * time.Millisecond)
-	if status, at := send(time.Hour); status != 200 || at != 300*time.Millisecond {
-		t.Errorf("who comes then: %d at %v, want 200 at 300ms: the end of the queue was free", status, at)
+	for _, c := range []struct {
+		name   string
+		leaves time.Duration // if it is not answered earlier
+		status int
+		at     time.Duration // of the answer
+		wait   time.Duration // before the next client
+	}{
+		{"leaves the middle", 20e6, 503, 20e6, 0},                // its departure would be at 100 ms
+		{"stands behind it", time.Hour, 200, 200e6, 0},           // was told its departure
+		{"leaves the end", 30e6, 503, 30e6, 50e6},                // its departure would be at 300 ms
+		{"comes when the end is free", time.Hour, 200, 300e6, 0}, // takes that departure
+	} {
+		wg.Go(func() {
+			ctx, hangUp := context.WithTimeout(t.Context(), c.leaves)
+			defer hangUp()
+			got := record(t, a, request("GET", "/").WithContext(ctx))
+			if at := time.Since(begin); got.status != c.status || at != c.at {
+				t.Errorf("the client that %s: %d at %v, want %d at %v", c.name, got.status, at, c.status, c.at)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(c.wait)
 	}
 	wg.Wait()
-	d, err := l.Peek(t.Context(), "k")
-	if err != nil || p.ran() != 2 {
-		t.Errorf("the handler ran %d times, want 2: %v", p.ran(), err)
-	}
-	for i := 1; i < d.Len(); i++ {
-		if got := 100 - d.State(i).Remaining; got != want {
-			t.Errorf("%d are taken of rule %d, want %d: hanging up must not be free", got, i, want)
+	a.checkRan(t, 2)
+	for i, got := range testkit.Used(t, a.limiter, "k")[1:] {
+		if got != want {
+			t.Errorf("%d are taken of rule %d, want %d: hanging up must not be free", got, i+1, want)
 		}
 	}
 }

@@ -2,178 +2,196 @@ package gatetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A judge is a function for RefundIf that remembers what it was asked.
-type judge struct {
-	mu       sync.Mutex
-	statuses []int
-	no       bool // its answer is no
-}
-
-func (j *judge) option() gate.Option {
-	return gate.RefundIf(func(status int) bool {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.statuses = append(j.statuses, status)
-		return !j.no
-	})
-}
-
-// asked is a text, so that it can be compared, in order of size.
-func (j *judge) asked() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return fmt.Sprint(slices.Sorted(slices.Values(j.statuses)))
-}
-
-// hundred admits a hundred requests an hour.
-func hundred(store core.Store) *core.Limiter {
-	return core.Must(core.New(store, core.SlidingLog("hundred", core.PerHour(100))))
-}
-
-// taken is how many events of its first rule l has counted for key.
-func taken(t *testing.T, l *core.Limiter, key string) int {
-	t.Helper()
-	d, err := l.Peek(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := d.State(0)
-	return s.Rule.Capacity() - s.Remaining
-}
-
-// fails answers like a handler that found something wrong.
-func fails(status int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(status)
-	}
-}
-
 func (s *suite) testRefund(t *testing.T) {
-	t.Run("statuses", s.testStatuses)
+	t.Run("statuses", s.testRefundStatuses)
 	t.Run("panics", s.testRefundPanics)
-	t.Run("no", func(t *testing.T) {
-		l, j := hundred(memstore.New()), &judge{no: true}
-		exchange(t, s.build(l, constant("k"), []gate.Option{j.option()}, fails(404)), request("GET", "/"))
-		if j.asked() != "[404]" || taken(t, l, "k") != 1 {
-			t.Errorf("asked about %s, and %d are taken; want [404] and 1", j.asked(), taken(t, l, "k"))
-		}
-	})
-	t.Run("two identities", func(t *testing.T) {
-		l, j := hundred(memstore.New()), new(judge)
-		opts := []gate.Option{j.option(), costs(3), gate.And(l, constant("b"))}
-		exchange(t, s.build(l, constant("a"), opts, new(probe).ServeHTTP), request("GET", "/"))
-		if a, b := taken(t, l, "a"), taken(t, l, "b"); a+b > 0 || j.asked() != "[200]" {
-			t.Errorf("%d and %d are taken, asked about %s; want all back by one question", a, b, j.asked())
-		}
-	})
 	t.Run("failures only", s.testFailuresOnly)
-	t.Run("two gates", s.testRefundTwice)
-	t.Run("after a refill", s.testRefundLate)
 	t.Run("ended", s.testRefundEnded)
 	t.Run("not admitted", s.testRefundNothing)
 	t.Run("store fails", s.testRefundFails)
+	t.Run("RefundIf is false", func(t *testing.T) {
+		a := s.start(setup{refund: true, handler: answers(404)})
+		a.keep = true
+		exchange(t, a, request("GET", "/"))
+		a.checkRefund(t, "[404]", 1)
+	})
+	t.Run("two identities", func(t *testing.T) {
+		a := s.start(setup{refund: true, opts: []gate.Option{costs(3)}, and: constant("b")})
+		exchange(t, a, request("GET", "/"))
+		a.checkRefund(t, "[200]", 0)
+		a.checkTaken(t, "b", 0)
+	})
+	t.Run("two gates with one limiter", func(t *testing.T) {
+		var inner *application
+		inner = s.start(setup{refund: true, handler: func(http.ResponseWriter, *http.Request) { inner.checkTaken(t, "k", 9) }})
+		outer := s.start(setup{limiter: inner.limiter, refund: true, handler: inner.ServeHTTP})
+		if _, err := inner.limiter.AllowN(t.Context(), "k", 7); err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, outer, request("GET", "/"))
+		inner.checkRefund(t, "[200]", 7)
+		outer.checkRefund(t, "[200]", 7)
+	})
 }
 
-// testRefundTwice has two gates on one request, with one limiter: each gives back
-// its own.
-func (s *suite) testRefundTwice(t *testing.T) {
-	l := hundred(memstore.New())
-	if _, err := l.AllowN(t.Context(), "k", 7); err != nil {
-		t.Fatal(err)
+// testRefundStatuses compares the status that RefundIf is asked about with that of the answer.
+func (s *suite) testRefundStatuses(t *testing.T) {
+	// then returns a handler that calls first, and afterwards tries to answer with status.
+	then := func(status int, first func(w http.ResponseWriter)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { first(w); answers(status)(w, r) }
 	}
-	outer, inner := new(judge), new(judge)
-	during := 0
-	h := s.build(l, constant("k"), []gate.Option{inner.option()}, func(http.ResponseWriter, *http.Request) { during = taken(t, l, "k") })
-	h = s.build(l, constant("k"), []gate.Option{outer.option()}, h.ServeHTTP)
-	exchange(t, h, request("GET", "/"))
-	if after := taken(t, l, "k"); during != 9 || after != 7 {
-		t.Errorf("of 7, there were %d during the request and %d after it; want 9 and 7", during, after)
+	copies := func(n int64) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(strings.NewReader("body"), n)) }
 	}
-	if outer.asked() != "[200]" || inner.asked() != "[200]" {
-		t.Errorf("asked about %s and %s", outer.asked(), inner.asked())
-	}
-}
-
-// testRefundLate has a handler that takes so long that what was taken has refilled,
-// while others use the limit.
-func (s *suite) testRefundLate(t *testing.T) {
 	for _, c := range []struct {
-		rule core.Rule
-		want int // taken in the end
+		name    string
+		method  string
+		handler http.HandlerFunc
 	}{
-		{core.TokenBucket("r", core.PerSecond(1).WithBurst(3)), 3},
-		{core.SlidingLog("r", core.Per(3, 3*time.Second)), 3},
-		{core.FixedWindow("r", core.Per(3, 3*time.Second)), 3},
-		{core.SlidingWindow("r", core.Per(3, 3*time.Second)), 3},
+		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}},
+		{"no content", "GET", answers(204)},
+		{"redirect", "GET", answers(303)}, // without a Location, which a client would follow
+		{"not modified", "GET", answers(304)},
+		{"not found", "GET", answers(404)},
+		{"broken", "POST", answers(500)},
+		{"odd", "GET", answers(599)},
+		{"HEAD", "HEAD", answers(403)},
+		{"Write", "GET", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }},
+		{"empty Write", "GET", then(500, func(w http.ResponseWriter) { _, _ = w.Write(nil) })},
+		{"WriteString", "GET", then(500, func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") })},
+		{"Flush", "GET", then(500, func(w http.ResponseWriter) { w.(http.Flusher).Flush() })},
+		{"controller", "GET", then(500, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() })},
+		{"ReadFrom", "GET", then(500, copies(4))},
+		{"ReadFrom nothing", "GET", then(404, copies(0))}, // not too late
+		{"long ReadFrom", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", 1<<20)))
+		}},
+		{"two statuses", "GET", then(500, func(w http.ResponseWriter) { w.WriteHeader(202); _, _ = w.Write([]byte("x")) })},
+		{"early hints", "GET", then(422, func(w http.ResponseWriter) { w.WriteHeader(103) })},
+		{"early hints only", "GET", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103) }},
+		{"range", "GET", func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Range", "bytes=1-2")
+			http.ServeContent(w, r, "f.txt", time.Time{}, strings.NewReader("body"))
+		}},
+		{"recovered", "GET", then(400, func(http.ResponseWriter) { caught(func() { panic("inside") }) })},
 	} {
-		t.Run(c.rule.Algorithm().String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, j := core.Must(core.New(memstore.New(), c.rule)), new(judge)
-				h := s.build(l, constant("k"), []gate.Option{j.option()}, func(http.ResponseWriter, *http.Request) {
-					time.Sleep(10 * time.Second)
-					if d, err := l.AllowN(t.Context(), "k", 3); err != nil || !d.Allowed {
-						t.Errorf("others were denied: %+v, %v", d, err)
-					}
-				})
-				record(t, h, request("GET", "/"))
-				if got := taken(t, l, "k"); got != c.want || j.asked() != "[200]" {
-					t.Errorf("%d are taken, want %d: what has come back by itself does not come back twice", got, c.want)
-				}
-			})
+		t.Run(c.name, func(t *testing.T) {
+			a := s.start(setup{refund: true, handler: c.handler})
+			got := exchange(t, a, request(c.method, "/"))
+			a.checkRefund(t, fmt.Sprintf("[%d]", got.status), 0)
 		})
 	}
 }
 
-// testRefundEnded has requests that end before their handlers do.
-func (s *suite) testRefundEnded(t *testing.T) {
-	check := func(t *testing.T, l *core.Limiter, j *judge) {
-		t.Helper()
-		if j.asked() != "[]" || taken(t, l, "k") != 1 {
-			t.Errorf("asked about %s, and %d are taken; want nothing and 1: hanging up would be a way past the limit",
-				j.asked(), taken(t, l, "k"))
-		}
+// testRefundPanics checks that a panic counts as 500 and passes unchanged.
+func (s *suite) testRefundPanics(t *testing.T) {
+	boom := errors.New("boom")
+	for name, before := range map[string]http.HandlerFunc{
+		"at once": func(http.ResponseWriter, *http.Request) {}, "after an answer": answers(204),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.start(setup{refund: true, handler: func(w http.ResponseWriter, r *http.Request) { before(w, r); panic(boom) }})
+			if got := caught(func() { a.get(t) }); got != boom {
+				t.Errorf("panicked with %v, want %v to pass", got, boom)
+			}
+			a.checkRefund(t, "[500]", 0)
+		})
 	}
+	t.Run("in RefundIf", func(t *testing.T) {
+		asked := 0
+		a := s.start(setup{opts: []gate.Option{gate.RefundIf(func(int) bool { asked++; panic(boom) })}})
+		for i := range 2 {
+			if got := caught(func() { a.get(t) }); got != boom || asked != i+1 {
+				t.Errorf("panicked with %v after %d calls, want %v to pass after %d", got, asked, boom, i+1)
+			}
+		}
+	})
+}
+
+// testFailuresOnly is a login that admits five failures.
+func (s *suite) testFailuresOnly(t *testing.T) {
+	login := func(h http.HandlerFunc) *application {
+		return s.start(setup{
+			rules:   []core.Rule{core.SlidingLog("five", core.PerHour(5)), core.TokenBucket("bucket", core.PerHour(5))},
+			opts:    []gate.Option{succeeded},
+			handler: h,
+		})
+	}
+	t.Run("500 failures at once", func(t *testing.T) {
+		var rejected atomic.Int64
+		a := login(answers(401))
+		atOnce(500, func() {
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, request("POST", "/login"))
+			if w.Code == http.StatusTooManyRequests {
+				rejected.Add(1)
+			}
+		})
+		a.checkRan(t, 5)
+		if n := rejected.Load(); n != 495 {
+			t.Errorf("%d are denied, want 495", n)
+		}
+	})
+	t.Run("100 successes in a row", func(t *testing.T) {
+		a := login(nil)
+		server := httptest.NewServer(a)
+		defer server.Close()
+		for i := range 100 {
+			if got := send(t, server, request("POST", "/login")); got.status != http.StatusOK {
+				t.Fatalf("success %d has status %d: the one before was not refunded when its answer was here", i, got.status)
+			}
+		}
+		a.checkTaken(t, "k", 0)
+	})
+	t.Run("in turns", func(t *testing.T) {
+		status := 0
+		a := login(func(w http.ResponseWriter, r *http.Request) { answers(status)(w, r) })
+		for _, status = range []int{403, 204, 403, 204, 403, 204, 403, 204, 403, 429, 429} {
+			a.gets(t, status)
+		}
+	})
+}
+
+// testRefundEnded has requests that end before their handlers do. They are not refunded:
+// otherwise hanging up would be a way past the limit.
+func (s *suite) testRefundEnded(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("late") }} {
 		t.Run("the handler "+name, func(t *testing.T) {
-			l, j := hundred(memstore.New()), new(judge)
 			ctx, cancel := context.WithCancel(t.Context())
-			h := s.build(l, constant("k"), []gate.Option{j.option()}, func(w http.ResponseWriter, r *http.Request) {
-				fails(204)(w, r)
+			a := s.start(setup{refund: true, handler: func(w http.ResponseWriter, r *http.Request) {
+				answers(204)(w, r)
 				cancel()
 				end()
-			})
-			caught(func() { h.ServeHTTP(httptest.NewRecorder(), request("GET", "/").WithContext(ctx)) })
-			check(t, l, j)
+			}})
+			caught(func() { a.ServeHTTP(httptest.NewRecorder(), request("GET", "/").WithContext(ctx)) })
+			a.checkRefund(t, "[]", 1)
 		})
 	}
 	t.Run("out of time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l, j := hundred(memstore.New()), new(judge)
+			a := s.start(setup{refund: true, handler: func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			h := s.build(l, constant("k"), []gate.Option{j.option()}, func(http.ResponseWriter, *http.Request) {
-				time.Sleep(2 * time.Second)
-			})
-			record(t, h, request("GET", "/").WithContext(ctx))
-			check(t, l, j)
+			record(t, a, request("GET", "/").WithContext(ctx))
+			a.checkRefund(t, "[]", 1)
 		})
 	})
 	for _, c := range hangUps {
@@ -185,7 +203,7 @@ func (s *suite) testRefundEnded(t *testing.T) {
 type hangUp struct {
 	name    string
 	request string // as it is sent
-	more    string // what follows while the handler runs
+	more    string // follows while the handler runs
 	reads   bool   // the handler reads the body
 	noticed bool   // net/http ends the context of the request
 }
@@ -204,12 +222,11 @@ var hangUps = []hangUp{
 	{"POST, part of a body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", "", false, false},
 }
 
-// testRefundHangUp pins down what [gate.RefundIf] says about clients that hang up: one
-// that is noticed keeps nothing, and any other is treated as if it had stayed.
+// testRefundHangUp checks the behaviour that [gate.RefundIf] documents for clients that hang
+// up: a request is not refunded if net/http notices, and treated like any other if not.
 func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
-	l, j := hundred(memstore.New()), new(judge)
 	entered, gone, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h := s.build(l, constant("k"), []gate.Option{j.option()}, func(w http.ResponseWriter, r *http.Request) {
+	a := s.start(setup{refund: true, handler: func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		if c.reads {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -222,12 +239,9 @@ func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
 				t.Error("the context did not end within 10 s after the client hung up")
 			}
 		}
-		fails(502)(w, r)
-	})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer close(done)
-		h.ServeHTTP(w, r)
-	}))
+		answers(502)(w, r)
+	}})
+	server := httptest.NewServer(closesAfter(done, a))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -243,94 +257,79 @@ func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
 	conn.Close()
 	close(gone)
 	<-done
-	asked, kept := "[502]", 0
 	if c.noticed {
-		asked, kept = "[]", 1
-	}
-	if j.asked() != asked || taken(t, l, "k") != kept {
-		t.Errorf("asked about %s, and %d are taken; want %s and %d", j.asked(), taken(t, l, "k"), asked, kept)
+		a.checkRefund(t, "[]", 1)
+	} else {
+		a.checkRefund(t, "[502]", 0)
 	}
 }
 
-// testRefundNothing has requests of which nothing can come back.
+// closesAfter returns a handler that closes done when h has served its request. A server does
+// not wait for handlers whose connection is gone.
+func closesAfter(done chan<- struct{}, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// testRefundNothing has requests that were not charged.
 func (s *suite) testRefundNothing(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		store *script
-		key   keyfunc.Func
-		opts  []gate.Option
-	}{
-		{"denied", &script{states: states{"burst": denied(time.Second)}}, constant("k"), nil},
-		{"skipped", &script{}, constant("k"), []gate.Option{gate.Skip(func(*http.Request) bool { return true })}},
-		{"undecided", &script{err: errSecret}, constant("k"), []gate.Option{quiet}},
-		{"undecided, closed", &script{err: errSecret}, constant("k"), []gate.Option{quiet, gate.FailClosed()}},
-		{"no key", &script{}, noKey(keyfunc.ErrNoKey), nil},
-		{"no key, let through", &script{}, noKey(keyfunc.ErrNoKey), []gate.Option{
-			gate.OnError(func(*http.Request, error, int) int { return 0 }),
-		}},
+	over := states{"hundred": denied(time.Second)}
+	for name, c := range map[string]setup{
+		"denied":              {states: over},
+		"skipped":             {states: over, opts: []gate.Option{skipped}},
+		"undecided":           {err: errSecret, opts: []gate.Option{quiet}},
+		"undecided, closed":   {err: errSecret, opts: []gate.Option{quiet, gate.FailClosed()}},
+		"no key":              {states: over, key: noKey(keyfunc.ErrNoKey)},
+		"no key, let through": {states: over, key: noKey(keyfunc.ErrNoKey), opts: []gate.Option{letThrough}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			j := new(judge)
-			h := s.build(core.Must(core.New(c.store, burst)), c.key, append(c.opts, j.option()), new(probe).ServeHTTP)
-			exchange(t, h, request("GET", "/"))
-			for _, charge := range c.store.charges() {
-				if !charge.Op.Asks() {
-					t.Errorf("the Store was told op %v: nothing was taken", charge.Op)
-				}
-			}
-			if j.asked() != "[]" {
-				t.Errorf("asked about %s", j.asked())
+		t.Run(name, func(t *testing.T) {
+			c.refund = true
+			a := s.start(c)
+			exchange(t, a, request("GET", "/"))
+			if n := a.store.Charges(driver.Undo) + a.store.Charges(driver.Credit); n > 0 || len(a.asked) > 0 {
+				t.Errorf("RefundIf was asked about %v, and there were %d refunds; want none", a.asked, n)
 			}
 		})
 	}
 	t.Run("a cost of zero", func(t *testing.T) {
-		store, j := &script{states: states{"burst": allowed(1, 0, 0)}}, new(judge)
-		h := s.build(core.Must(core.New(store, burst)), constant("k"), []gate.Option{costs(0), j.option()}, new(probe).ServeHTTP)
-		exchange(t, h, request("GET", "/"))
-		if j.asked() != "[200]" || store.called() != 1 {
-			t.Errorf("asked about %s, and the Store was called %d times; want [200] and once", j.asked(), store.called())
+		a := s.start(setup{refund: true, opts: []gate.Option{costs(0)}})
+		exchange(t, a, request("GET", "/"))
+		if n := a.store.Calls(); n != 1 {
+			t.Errorf("the Store was called %d times, want once", n)
 		}
+		a.checkRefund(t, "[200]", 0)
 	})
 }
 
 // testRefundFails checks that the answer does not depend on the refund.
 func (s *suite) testRefundFails(t *testing.T) {
-	for name, opts := range map[string][]gate.Option{
-		"": nil, "with OnError": {gate.OnError(func(_ *http.Request, err error, status int) int {
-			t.Errorf("OnError is told %v, %d: it is too late to choose", err, status)
-			return status
-		})}, "closed": {gate.FailClosed()},
-	} {
+	tooLate := gate.OnError(func(_ *http.Request, err error, status int) int {
+		t.Errorf("OnError is told %v, %d: it is too late to choose", err, status)
+		return status
+	})
+	for name, opts := range map[string][]gate.Option{"": nil, "with OnError": {tooLate}, "closed": {gate.FailClosed()}} {
 		t.Run("logged "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := onUndo(func(context.Context) error { return errSecret })
-				l, j := hundred(store), new(judge)
-				h := s.build(l, constant("key-of-a-person"), append(opts, j.option()), new(probe).ServeHTTP)
+				a := s.start(setup{store: undoFails(), key: constant("key-of-a-person"), opts: opts, refund: true})
 				lines := logged(t, func() {
-					for range 3 {
-						for range 5 {
-							if got := record(t, h, request("GET", "/?token=secret")); got.status != 200 || got.body != "ok\n" {
-								t.Errorf("the answer is %d %q", got.status, got.body)
-							}
+					everySecond(3, 5, func() {
+						if got := record(t, a, request("GET", "/?token=secret")); got.status != 200 || got.body != "ok\n" {
+							t.Errorf("the answer is %d %q", got.status, got.body)
 						}
-						time.Sleep(time.Second)
-					}
+					})
 				})
 				checkLines(t, lines, 3, "weir: what a request took could not be given back")
-				if n := taken(t, l, "key-of-a-person"); n != 15 {
-					t.Errorf("%d are taken, want 15", n)
-				}
+				a.checkTaken(t, "key-of-a-person", 15)
 			})
 		})
 	}
-	t.Run("ends meanwhile", func(t *testing.T) {
+	t.Run("the client leaves with its answer", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		store := onUndo(func(refund context.Context) error { cancel(); return refund.Err() })
-		l, j := hundred(store), new(judge)
-		h := s.build(l, constant("k"), []gate.Option{j.option()}, new(probe).ServeHTTP)
-		record(t, h, request("GET", "/").WithContext(ctx))
-		if n := taken(t, l, "k"); n != 0 {
-			t.Errorf("%d are taken: a client that has its answer and goes stops the refund", n)
-		}
+		a := s.start(setup{store: store, refund: true})
+		record(t, a, request("GET", "/").WithContext(ctx))
+		a.checkRefund(t, "[200]", 0)
 	})
 }

@@ -1,10 +1,12 @@
 package gatetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,13 +16,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A verifier stands for a key function that verifies tokens, and counts them. The token
-// is in the header field Token; "bad" is none.
+// A verifier is a key function that counts the tokens that it verifies. The token is in the
+// header field Token; "bad" is none.
 type verifier struct {
 	verified atomic.Int64
 	err      error // of bad tokens; keyfunc.ErrNoToken if nil
@@ -28,14 +30,10 @@ type verifier struct {
 
 func (v *verifier) key(_ context.Context, r *http.Request) (string, error) {
 	v.verified.Add(1)
-	token := r.Header.Get("Token")
-	switch {
-	case token != "bad":
+	if token := r.Header.Get("Token"); token != "bad" {
 		return "user:" + token, nil
-	case v.err != nil:
-		return "", v.err
 	}
-	return "", keyfunc.ErrNoToken
+	return "", cmp.Or(v.err, keyfunc.ErrNoToken)
 }
 
 func withToken(token string) *http.Request {
@@ -44,13 +42,12 @@ func withToken(token string) *http.Request {
 	return r
 }
 
-// A composition is a gate with the identities of an address and of a user.
+// A composition is an application whose gate asks for the address of a client, and then for
+// its user.
 type composition struct {
-	store    *storetest.Fake
-	address  *core.Limiter
-	user     *core.Limiter
-	verifier *verifier
-	handler  http.Handler
+	*application // its limiter is that of the address
+	user         *core.Limiter
+	verifier     *verifier
 }
 
 var (
@@ -58,13 +55,13 @@ var (
 	many   = core.TokenBucket("user", core.PerHour(1_000_000))
 )
 
-// addressFirst makes a gate that asks for the address, with a limit by rule, and for the
-// user.
-func (s *suite) addressFirst(rule, user core.Rule, h http.HandlerFunc, opts ...gate.Option) *composition {
-	c := &composition{store: &storetest.Fake{Store: memstore.New()}, verifier: new(verifier)}
-	c.address, c.user = core.Must(core.New(c.store, rule)), core.Must(core.New(c.store, user))
-	c.handler = s.build(c.address, keyfunc.RemoteIP(), append(opts, gate.And(c.user, c.verifier.key)), h)
-	return c
+// addressFirst makes a composition with a rule for the address and one for the user.
+func (s *suite) addressFirst(address, user core.Rule, c setup) *composition {
+	v := new(verifier)
+	c.store, c.rules, c.key = memory(), []core.Rule{address}, keyfunc.RemoteIP()
+	l := core.Must(core.New(c.store, user))
+	c.opts = append(slices.Clone(c.opts), gate.And(l, v.key))
+	return &composition{s.start(c), l, v}
 }
 
 func (s *suite) testRejected(t *testing.T) {
@@ -81,145 +78,77 @@ func (s *suite) testRejected(t *testing.T) {
 
 // testBadTokens sends 200 bad tokens from one address, one after the other.
 func (s *suite) testBadTokens(t *testing.T) {
-	ip := keyfunc.RemoteIP()
-	all := constant("all")
-	refundAll := gate.RefundIf(func(int) bool { return true })
-	type options = []gate.Option
-	type parts struct { // of a gate
-		limiter *core.Limiter
-		key     keyfunc.Func
-		opts    options
-	}
-	addressUser := func(more ...gate.Option) func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-		return func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, append(options{gate.And(u, key)}, more...)}
-		}
-	}
-	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
+	type statuses = map[int]int
 	type effect struct {
-		statuses map[int]int
+		statuses statuses
 		verified int64
 		calls    int // of the Store
 		address  int // taken, of the limit by address
 	}
-	usual := effect{map[int]int{401: 20, 429: 180}, 20, 200, 20}
+	leaky := core.LeakyBucket("queue", core.PerHour(20)) // 3 minutes apart
 	for _, c := range []struct {
 		name string
-		rule core.Rule                                               // of the address; twenty if it has no name
-		err  error                                                   // of the key function of the user
-		gate func(a, u, other *core.Limiter, key keyfunc.Func) parts // with limiters of the address, the user and 10 an hour
-		want effect                                                  // usual if zero
-	}{{
-		name: "address first",
-		gate: addressUser(),
-	}, {
-		name: "token first", // what stands after a missing key is not looked at
-		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts { return parts{u, key, options{gate.And(a, ip)}} },
-		want: effect{map[int]int{401: 200}, 200, 0, 0},
-	}, {
-		name: "address, token, everybody", // requests without a user do not use up what users share
-		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(u, key), gate.And(other, all)}}
-		},
-	}, {
-		name: "address, everybody, token", // the second has 10 and is exhausted first
-		gate: func(a, u, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(other, all), gate.And(u, key)}}
-		},
-		want: effect{map[int]int{401: 10, 429: 190}, 10, 200, 10},
-	}, {
-		name: "joined, token first",
-		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(key, ip), nil} },
-		want: effect{map[int]int{401: 20, 429: 180}, 200, 200, 0},
-	}, {
-		name: "joined, address first",
-		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.Join(ip, key), nil} },
-		want: effect{map[int]int{401: 20, 429: 180}, 200, 200, 0},
-	}, {
-		name: "address, joined",
-		gate: func(a, u, _ *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(u, keyfunc.Join(key, ip))}}
-		},
-		want: effect{map[int]int{401: 20, 429: 180}, 20, 220, 20},
-	}, {
-		name: "address, joined with less", // a partial key that is denied does not spare the address
-		gate: func(a, _, other *core.Limiter, key keyfunc.Func) parts {
-			return parts{a, ip, options{gate.And(other, keyfunc.Join(key, ip))}}
-		},
-		want: effect{map[int]int{401: 10, 429: 190}, 20, 220, 20},
-	}, {
-		name: "first of",
-		gate: func(a, _, _ *core.Limiter, key keyfunc.Func) parts { return parts{a, keyfunc.FirstOf(key, ip), nil} },
-		want: effect{map[int]int{200: 20, 429: 180}, 200, 200, 20},
-	}, {
-		name: "fault in the key function",
-		err:  errSecret,
-		gate: addressUser(quiet),
-		want: effect{map[int]int{500: 20, 429: 180}, 20, 200, 20},
-	}, {
-		name: "let through by OnError",
-		gate: addressUser(gate.OnError(func(*http.Request, error, int) int { return 0 })),
-		want: effect{map[int]int{200: 20, 429: 180}, 20, 200, 20},
-	}, {
-		name: "FailClosed",
-		gate: addressUser(gate.FailClosed()),
-	}, {
-		name: "RefundIf", // is about answers of the handler
-		gate: addressUser(refundAll),
-	}, {
-		name: "Cost",
-		gate: addressUser(costs(6)),
-		want: effect{map[int]int{401: 3, 429: 197}, 3, 200, 18},
-	}, {
-		name: "a cost of zero", // is 1 for a request without a user
-		gate: addressUser(costs(0)),
-	}, {
-		name: "a cost that is never admitted",
-		gate: addressUser(costs(21)),
-		want: effect{map[int]int{429: 200}, 1, 200, 0},
-	}, {
-		name: "leaky bucket", // does not hold the answer
-		rule: leaky,
-		gate: addressUser(),
-	}, {
-		name: "MaxDelay", // four places, and one request to find that out
-		rule: leaky,
-		gate: addressUser(gate.MaxDelay(10 * time.Minute)),
-		want: effect{map[int]int{401: 4, 429: 196}, 5, 200, 4},
-	}, {
-		name: "soft",
-		rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10),
-		gate: addressUser(),
-		want: effect{map[int]int{401: 22, 429: 178}, 22, 200, 20},
-	}, {
-		name: "elastic",
-		rule: core.SlidingLog("elastic", core.PerHour(20)).Elastic(func() float64 { return 1 }, 2),
-		gate: addressUser(),
-		want: effect{map[int]int{401: 40, 429: 160}, 40, 200, 40},
-	}, {
-		name: "shadow",
-		rule: core.SlidingLog("shadow", core.PerHour(20)).Shadow(),
-		gate: addressUser(),
-		want: effect{map[int]int{401: 200}, 200, 200, 20},
-	}} {
+		asks string    // limiter=key of each; "address=ip user=token" if empty
+		rule core.Rule // of the address; twenty if it has no name
+		opts []gate.Option
+		err  error  // of the key function that verifies tokens
+		want effect // 20 of 401, and all other requests denied unverified, if zero
+	}{
+		{name: "address first"},
+		// Asks behind a missing key are not made.
+		{name: "token first", asks: "user=token address=ip", want: effect{statuses{401: 200}, 200, 0, 0}},
+		{name: "address, token, everybody", asks: "address=ip user=token ten=all"},
+		// The second ask has 10 and is exhausted first.
+		{name: "address, everybody, token", asks: "address=ip ten=all user=token", want: effect{statuses{401: 10, 429: 190}, 10, 200, 10}},
+		{name: "joined", asks: "address=token+ip", want: effect{statuses{401: 20, 429: 180}, 200, 200, 0}},
+		{name: "address, joined", asks: "address=ip user=token+ip", want: effect{statuses{401: 20, 429: 180}, 20, 220, 20}},
+		// A partial key that is denied does not spare the address.
+		{name: "address, joined with less", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 220, 20}},
+		{name: "first of", asks: "address=token|ip", want: effect{statuses{200: 20, 429: 180}, 200, 200, 20}},
+		{name: "fault in the key function", opts: []gate.Option{quiet}, err: errSecret, want: effect{statuses{500: 20, 429: 180}, 20, 200, 20}},
+		{name: "let through by OnError", opts: []gate.Option{letThrough}, want: effect{statuses{200: 20, 429: 180}, 20, 200, 20}},
+		{name: "FailClosed", opts: []gate.Option{gate.FailClosed()}},
+		{name: "RefundIf, which is about answers of the handler", opts: []gate.Option{refundAll}},
+		{name: "Cost", opts: []gate.Option{costs(6)}, want: effect{statuses{401: 3, 429: 197}, 3, 200, 18}},
+		{name: "a cost of zero, which is 1 for a request without a user", opts: []gate.Option{costs(0)}},
+		{name: "a cost that is never admitted", opts: []gate.Option{costs(21)}, want: effect{statuses{429: 200}, 1, 200, 0}},
+		{name: "leaky bucket, which does not hold the answer", rule: leaky},
+		// Four requests are within the delay, and one more is verified until the key is exhausted.
+		{name: "MaxDelay", rule: leaky, opts: []gate.Option{gate.MaxDelay(10 * time.Minute)}, want: effect{statuses{401: 4, 429: 196}, 5, 200, 4}},
+		{name: "soft", rule: core.SlidingLog("soft", core.PerHour(20)).Soft(10), want: effect{statuses{401: 22, 429: 178}, 22, 200, 20}},
+		{name: "shadow", rule: core.SlidingLog("shadow", core.PerHour(20)).Shadow(), want: effect{statuses{401: 200}, 200, 200, 20}},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.rule.Name() == "" {
 				c.rule = twenty
 			}
 			if c.want.statuses == nil {
-				c.want = usual
+				c.want = effect{statuses{401: 20, 429: 180}, 20, 200, 20}
 			}
-			store, v := &storetest.Fake{Store: memstore.New()}, &verifier{err: c.err}
-			address := core.Must(core.New(store, c.rule))
-			other := core.Must(core.New(store, core.SlidingLog("other", core.PerHour(10))))
-			g := c.gate(address, core.Must(core.New(store, many)), other, v.key)
-			h := s.build(g.limiter, g.key, g.opts, new(probe).ServeHTTP)
-			statuses := map[int]int{}
+			store, v, ip := memory(), &verifier{err: c.err}, keyfunc.RemoteIP()
+			limiters := map[string]*core.Limiter{}
+			for name, rule := range map[string]core.Rule{"address": c.rule, "user": many, "ten": core.SlidingLog("ten", core.PerHour(10))} {
+				limiters[name] = core.Must(core.New(store, rule))
+			}
+			keys := map[string]keyfunc.Func{
+				"ip": ip, "all": constant("all"), "token": v.key, "token+ip": keyfunc.Join(v.key, ip), "token|ip": keyfunc.FirstOf(v.key, ip),
+			}
+			g := setup{opts: c.opts}
+			for _, ask := range strings.Fields(cmp.Or(c.asks, "address=ip user=token")) {
+				limiter, key, _ := strings.Cut(ask, "=")
+				if g.limiter == nil {
+					g.limiter, g.key = limiters[limiter], keys[key]
+				} else {
+					g.opts = append(g.opts, gate.And(limiters[limiter], keys[key]))
+				}
+			}
+			a, address := s.start(g), limiters["address"]
+			got := statuses{}
 			for range 200 {
-				statuses[record(t, h, withToken("bad")).status]++
+				got[record(t, a, withToken("bad")).status]++
 			}
-			if !maps.Equal(statuses, c.want.statuses) {
-				t.Errorf("the answers are %v, want %v", statuses, c.want.statuses)
+			if !maps.Equal(got, c.want.statuses) {
+				t.Errorf("the answers are %v, want %v", got, c.want.statuses)
 			}
 			if got := v.verified.Load(); got != c.want.verified {
 				t.Errorf("%d tokens are verified, want %d", got, c.want.verified)
@@ -245,10 +174,10 @@ func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := s.addressFirst(rule, many, new(probe).ServeHTTP)
+				c := s.addressFirst(rule, many, setup{})
 				admitted := int64(0)
 				for range 600 {
-					if got := record(t, c.handler, withToken("bad")); got.status == http.StatusUnauthorized {
+					if record(t, c, withToken("bad")).status == http.StatusUnauthorized {
 						admitted++
 					}
 					time.Sleep(time.Second)
@@ -265,52 +194,44 @@ func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 func (s *suite) testRejectedFields(t *testing.T) {
 	noUser := noKey(keyfunc.ErrNoToken)
 	s.table(t, []row{{
-		name:   "charged",
-		why:    "the fields of a 401 tell what the known keys were charged",
-		second: noUser,
+		name:   "charged: the fields of a 401 tell what the known keys were charged",
+		and:    noUser,
 		states: states{"burst": allowed(3, 12*time.Second, 0)},
 		status: 401,
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": "", "WWW-Authenticate": "Bearer"},
 		body:   problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
-		name:   "denied",
-		why:    "known keys that are denied are a denial like any other",
-		second: noUser,
-		states: states{"burst": denied(12 * time.Second)},
+		name:   "denied: known keys that are denied are a denial like any other",
+		and:    noUser,
 		status: 429,
 		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "charged, no headers",
-		why:    "Headers() sends no field at all",
-		second: noUser,
+		name:   "charged, no headers: Headers() sends no field at all",
+		and:    noUser,
 		opts:   []gate.Option{gate.Headers()},
 		status: 401,
 		header: noFields,
 	}, {
-		name:   "partial key",
-		why:    "a partial key is charged like a key",
+		name:   "partial key: a partial key is charged like a key",
 		key:    keyfunc.Join(noUser, constant("home")),
 		states: states{"burst join?-4:home": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 	}, {
-		name:    "first key of two",
-		why:     "what stands after a missing key is not looked at",
+		name:    "first key of two: what stands after a missing key is not looked at",
 		key:     noUser,
-		second:  func(context.Context, *http.Request) (string, error) { panic("called") },
+		and:     func(context.Context, *http.Request) (string, error) { panic("called") },
 		status:  401,
 		noStore: true,
 		header:  noFields,
 	}})
 }
 
-// testRejectedStoreFails: the answer does not depend on a Store that fails.
+// testRejectedStoreFails checks that the answer does not depend on a Store that fails.
 func (s *suite) testRejectedStoreFails(t *testing.T) {
 	for name, opts := range map[string][]gate.Option{"": nil, "FailClosed": {gate.FailClosed()}} {
 		t.Run("known keys "+name, func(t *testing.T) {
-			store, v := &script{err: errSecret}, new(verifier)
-			l := core.Must(core.New(store, burst))
 			told := 0
 			onError := gate.OnError(func(_ *http.Request, err error, status int) int {
 				told++
@@ -319,92 +240,80 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 				}
 				return status
 			})
-			h := s.build(l, constant("k"), append(opts, gate.And(l, v.key), onError), new(probe).ServeHTTP)
-			if got := record(t, h, withToken("bad")); got.status != 401 || got.header.Get("RateLimit") != "" {
+			a := s.start(setup{err: errSecret, opts: append(opts, onError), and: noKey(keyfunc.ErrNoToken)})
+			if got := a.get(t); got.status != 401 || got.header.Get("RateLimit") != "" {
 				t.Errorf("the answer is %d with RateLimit %q, want 401 without", got.status, got.header.Get("RateLimit"))
 			}
-			if told != 1 || store.called() != 1 {
-				t.Errorf("OnError was called %d times and the Store %d times, want once", told, store.called())
+			if told != 1 || a.store.Calls() != 1 {
+				t.Errorf("OnError was called %d times and the Store %d times, want once", told, a.store.Calls())
 			}
 		})
 		t.Run("exhausted keys "+name, func(t *testing.T) {
-			store, v := &script{states: states{"burst": denied(time.Second)}}, new(verifier)
-			l := core.Must(core.New(store, burst))
-			h := s.build(l, constant("k"), append(opts, gate.And(l, v.key), quiet), new(probe).ServeHTTP)
-			record(t, h, withToken("bad"))
-			store.fail(errSecret)
-			before := store.called()
-			want := 200
+			a := s.start(setup{states: states{"hundred": denied(time.Second)}, opts: append(opts, quiet), and: new(verifier).key})
+			record(t, a, withToken("bad"))
+			a.store.Set(storetest.Fail(errSecret))
+			before := a.store.Calls()
+			undecided := 200
 			if opts != nil {
-				want = 503
+				undecided = 503
 			}
-			for token, want := range map[string]int{"bad": 401, "good": want} {
-				if got := record(t, h, withToken(token)); got.status != want {
+			for token, want := range map[string]int{"bad": 401, "good": undecided} {
+				if got := record(t, a, withToken(token)); got.status != want {
 					t.Errorf("a %s token is answered %d, want %d", token, got.status, want)
 				}
 			}
-			if got := store.called() - before; got != 2 {
-				t.Errorf("the Store was called %d times for two requests, want 2: what may have been charged is not charged again", got)
+			if got := a.store.Calls() - before; got != 2 {
+				t.Errorf("the Store was called %d times for two requests, want 2: a charge that may have been made is not repeated", got)
 			}
 		})
 	}
 	t.Run("log", func(t *testing.T) {
-		store := &script{err: errSecret}
-		l := core.Must(core.New(store, burst))
-		h := s.build(l, constant("key-of-a-person"), []gate.Option{gate.And(l, noKey(keyfunc.ErrNoToken))}, new(probe).ServeHTTP)
-		lines := logged(t, func() { record(t, h, request("GET", "/?token=secret")) })
+		a := s.start(setup{err: errSecret, key: constant("key-of-a-person"), and: noKey(keyfunc.ErrNoKey)})
+		lines := logged(t, func() { record(t, a, request("GET", "/?token=secret")) })
 		checkLines(t, lines, 1, "weir: the store could not charge a request without a key")
-		if !strings.Contains(lines, `"answer":"401"`) {
-			t.Errorf("the log is %s, want the answer 401", lines)
+		if !strings.Contains(lines, `"answer":"400"`) {
+			t.Errorf("the log is %s, want the answer 400", lines)
 		}
 	})
 }
 
-// testRejectedHangsUp: a client that has gone by the time its token is verified is charged.
+// testRejectedHangsUp has clients that have gone by the time their tokens are verified. They
+// are charged, so that hanging up is no way past the limit.
 func (s *suite) testRejectedHangsUp(t *testing.T) {
-	store, v := &storetest.Fake{Store: memstore.New()}, new(verifier)
-	address := core.Must(core.New(store, twenty))
-	hangUp := func(ctx context.Context, r *http.Request) (string, error) {
-		r.Context().Value(hangUpKey{}).(context.CancelFunc)()
-		return v.key(ctx, r)
-	}
-	h := s.build(address, keyfunc.RemoteIP(), []gate.Option{gate.And(address, hangUp)}, new(probe).ServeHTTP)
-	bad := func() (*http.Request, context.CancelFunc) {
+	var v verifier
+	var hangUp context.CancelFunc
+	key := func(ctx context.Context, r *http.Request) (string, error) { hangUp(); return v.key(ctx, r) }
+	a := s.start(setup{rules: []core.Rule{twenty}, and: key})
+	bad := func() *http.Request {
 		ctx, cancel := context.WithCancel(t.Context())
-		return withToken("bad").WithContext(context.WithValue(ctx, hangUpKey{}, cancel)), cancel
+		hangUp = cancel
+		return withToken("bad").WithContext(ctx)
 	}
 	for range 100 {
-		r, _ := bad()
-		record(t, h, r)
+		record(t, a, bad())
 	}
 	if got := v.verified.Load(); got != 20 {
-		t.Errorf("%d tokens are verified, want 20: hanging up is no way past the limit", got)
+		t.Errorf("%d tokens are verified, want 20", got)
 	}
-	r, cancel := bad()
-	cancel()
-	if got := record(t, h, r); got.status != http.StatusServiceUnavailable || v.verified.Load() != 20 {
+	r := bad()
+	hangUp() // before the gate
+	if got := record(t, a, r); got.status != http.StatusServiceUnavailable || v.verified.Load() != 20 {
 		t.Errorf("before the gate: %d, and %d tokens are verified; want 503 and 20", got.status, v.verified.Load())
 	}
 }
-
-type hangUpKey struct{}
 
 // crowd sends n requests from each of 64 goroutines, and counts the answers.
 func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	var mu sync.Mutex
 	statuses := map[int]int{}
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			for range n {
-				got := record(t, h, withToken(token)).status
-				mu.Lock()
-				statuses[got]++
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
+	atOnce(64, func() {
+		for range n {
+			got := record(t, h, withToken(token)).status
+			mu.Lock()
+			statuses[got]++
+			mu.Unlock()
+		}
+	})
 	return statuses
 }
 
@@ -412,8 +321,8 @@ func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 // be exhausted, those under way are verified beyond the limit; later none is.
 func (s *suite) testRejectedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, new(probe).ServeHTTP)
-		statuses := crowd(t, c.handler, "bad", 20)
+		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
+		statuses := crowd(t, c, "bad", 20)
 		if !maps.Equal(statuses, map[int]int{401: 20, 429: 64*20 - 20}) {
 			t.Errorf("the answers are %v, want 20 of 401 and the others 429", statuses)
 		}
@@ -423,7 +332,7 @@ func (s *suite) testRejectedAtOnce(t *testing.T) {
 		for range 20 {
 			time.Sleep(6 * time.Second) // two tokens
 			before := c.verifier.verified.Load()
-			statuses := crowd(t, c.handler, "bad", 2)
+			statuses := crowd(t, c, "bad", 2)
 			if got := c.verifier.verified.Load() - before; got != 2 || statuses[401] != 2 {
 				t.Errorf("%d tokens are verified, and the answers are %v; want exactly 2", got, statuses)
 			}
@@ -435,7 +344,7 @@ func (s *suite) testRejectedAtOnce(t *testing.T) {
 // have used up the limit; the first that is denied is verified, and the others are not.
 func (s *suite) testGoodTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, new(probe).ServeHTTP)
+		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
 		for i, step := range []struct {
 			wait     time.Duration
 			requests int
@@ -449,7 +358,7 @@ func (s *suite) testGoodTokens(t *testing.T) {
 			time.Sleep(step.wait)
 			verified, calls := c.verifier.verified.Load(), c.store.Calls()
 			for range step.requests {
-				if got := record(t, c.handler, withToken("ann")); got.status != step.status {
+				if got := record(t, c, withToken("ann")); got.status != step.status {
 					t.Errorf("a request of step %d has status %d, want %d", i, got.status, step.status)
 				}
 			}
@@ -490,35 +399,27 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
 		{"settled", five, nil, 4, "bob", 200, 3, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
 		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 3, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
-		{"RefundIf", five, []gate.Option{gate.RefundIf(func(int) bool { return true })}, -1, "bob", 200, 3,
+		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 3,
 			`"address";r=4;t=12, "user";r=4;t=69120`, 15, 0, 1},
 		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=4`, 15, 5, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := new(probe)
-				g := s.addressFirst(bucket, c.user, func(w http.ResponseWriter, r *http.Request) {
-					p.ServeHTTP(w, r)
-					if c.settle >= 0 {
-						if err := gate.Settle(r.Context(), c.settle); err != nil {
-							t.Error(err)
-						}
-					}
-				}, c.opts...)
-				if _, err := g.address.AllowN(t.Context(), "192.0.2.1", 20); err != nil {
-					t.Fatal(err)
+				handler := says("ok\n")
+				if c.settle >= 0 {
+					handler = settles(t, c.settle)
 				}
-				record(t, g.handler, withToken("bad")) // finds that out
+				g := s.addressFirst(bucket, c.user, setup{opts: c.opts, handler: handler})
+				testkit.Admit(t, g.limiter, "192.0.2.1", 20)
+				record(t, g, withToken("bad")) // finds that out
 				time.Sleep(15 * time.Second)
-				if _, err := g.user.AllowN(t.Context(), "user:ann", 5); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Admit(t, g.user, "user:ann", 5)
 				calls, verified := g.store.Calls(), g.verifier.verified.Load()
-				got := record(t, g.handler, withToken(c.token))
+				got := record(t, g, withToken(c.token))
 				if got.status != c.status || got.header.Get("RateLimit") != c.limit {
 					t.Errorf("the answer is %d, RateLimit %s\n\twant %d, %s", got.status, got.header.Get("RateLimit"), c.status, c.limit)
 				}
-				if d, ok := p.saw(); c.status == 200 && (!ok || d.Len() != 2 || d.State(0).Rule.Name() != "address" || d.State(1).Rule.Name() != "user") {
+				if d, ok := g.saw(); c.status == 200 && (!ok || d.Len() != 2 || d.State(0).Rule.Name() != "address" || d.State(1).Rule.Name() != "user") {
 					t.Errorf("the handler sees %+v, %v; want the States of the address and of the user", d, ok)
 				}
 				if n := g.store.Calls() - calls; n != c.calls {
@@ -527,86 +428,47 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 				if n := g.verifier.verified.Load() - verified; n != c.verified {
 					t.Errorf("%d tokens are verified, want %d", n, c.verified)
 				}
-				if a, u := taken(t, g.address, "192.0.2.1"), taken(t, g.user, "user:"+c.token); a != c.address || u != c.user1 {
-					t.Errorf("%d and %d are taken of the address and of the user, want %d and %d", a, u, c.address, c.user1)
+				g.checkTaken(t, "192.0.2.1", c.address)
+				if u := taken(t, g.user, "user:"+c.token); u != c.user1 {
+					t.Errorf("%d are taken of the user, want %d", u, c.user1)
 				}
 			})
 		})
 	}
-	t.Run("two exhausted keys", func(t *testing.T) {
-		store, v := &storetest.Fake{Store: memstore.New()}, new(verifier)
-		a, b := core.Must(core.New(store, twenty)), hundred(store)
-		u := core.Must(core.New(store, many))
-		h := s.build(a, constant("a"), []gate.Option{gate.And(b, constant("b")), gate.And(u, v.key)}, new(probe).ServeHTTP)
-		for key, l := range map[string]*core.Limiter{"a": a, "b": b} {
-			if _, err := l.AllowN(t.Context(), key, l.Rules()[0].Capacity()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		record(t, h, withToken("bad")) // finds that out
-		if _, err := a.Reset(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		calls := store.Calls()
-		got := record(t, h, withToken("bad"))
-		if got.status != 429 || v.verified.Load() != 1 || taken(t, a, "a") != 0 || got.header.Get("RateLimit") != `"address";r=19;t=3600, "hundred";r=0;t=3600` {
-			t.Errorf("%d, RateLimit %s, %d verified, %d taken of the first; want 429, both rules, none but the first and none: it is given back",
-				got.status, got.header.Get("RateLimit"), v.verified.Load(), taken(t, a, "a"))
-		}
-		if n := store.Calls() - calls - 1; n != 3 { // without the Peek
-			t.Errorf("the Store is called %d times, want 3", n)
-		}
-	})
+	t.Run("two exhausted keys", s.testTwoExhaustedKeys)
 	t.Run("giving back fails", func(t *testing.T) {
-		store := onUndo(func(context.Context) error { return errSecret })
-		a, u := core.Must(core.New(store, twenty)), hundred(store)
-		h := s.build(a, constant("key-of-a-person"), []gate.Option{gate.And(u, constant("u")), quiet}, new(probe).ServeHTTP)
-		for l, n := range map[*core.Limiter]int{a: 20, u: 100} {
-			if _, err := l.AllowN(t.Context(), map[*core.Limiter]string{a: "key-of-a-person", u: "u"}[l], n); err != nil {
-				t.Fatal(err)
-			}
-		}
-		record(t, h, request("GET", "/")) // finds that out
-		if _, err := a.Reset(t.Context(), "key-of-a-person"); err != nil {
+		store := undoFails()
+		user := core.Must(core.New(store, hundred))
+		opts := []gate.Option{gate.And(user, constant("u")), quiet}
+		a := s.start(setup{store: store, rules: []core.Rule{twenty}, key: constant("key-of-a-person"), opts: opts})
+		testkit.Admit(t, a.limiter, "key-of-a-person", 20)
+		testkit.Admit(t, user, "u", 100)
+		a.gets(t, 429) // finds that out
+		if _, err := a.limiter.Reset(t.Context(), "key-of-a-person"); err != nil {
 			t.Fatal(err)
 		}
-		lines := logged(t, func() {
-			if got := record(t, h, request("GET", "/?token=secret")); got.status != 429 {
-				t.Errorf("status %d, want 429", got.status)
-			}
-		})
+		lines := logged(t, func() { a.gets(t, 429) })
 		checkLines(t, lines, 1, "weir: what a request took could not be given back")
-		if n := taken(t, a, "key-of-a-person"); n != 1 {
-			t.Errorf("%d are taken, want 1", n)
-		}
+		a.checkTaken(t, "key-of-a-person", 1)
 	})
 	t.Run("at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := new(probe)
-			g := s.addressFirst(bucket, five, p.ServeHTTP)
-			crowd(t, g.handler, "bad", 1)
+			g := s.addressFirst(bucket, five, setup{})
+			crowd(t, g, "bad", 1)
 			for range 10 {
 				time.Sleep(9 * time.Second) // three tokens, and others that are given back
-				crowd(t, g.handler, "ann", 2)
+				crowd(t, g, "ann", 2)
 			}
-			if a, u := taken(t, g.address, "192.0.2.1"), taken(t, g.user, "user:ann"); p.ran() != 5 || u != 5 || a > 5 {
-				t.Errorf("%d are admitted, %d are taken of the user and %d of the address; want 5, 5 and no more than 5", p.ran(), u, a)
+			if a, u := taken(t, g.limiter, "192.0.2.1"), taken(t, g.user, "user:ann"); g.ran() != 5 || u != 5 || a > 5 {
+				t.Errorf("%d are admitted, %d are taken of the user and %d of the address; want 5, 5 and no more than 5", g.ran(), u, a)
 			}
 		})
 	})
-	t.Run("shadow", func(t *testing.T) {
-		g := s.addressFirst(core.SlidingLog("shadow", core.PerHour(20)).Shadow(), many, new(probe).ServeHTTP)
-		crowd(t, g.handler, "bad", 1)
-		calls := g.store.Calls()
-		if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
-			t.Errorf("status %d and %d calls of the Store, want 200 and one: a shadow denies nothing", got.status, g.store.Calls()-calls)
-		}
-	})
 	t.Run("denied for long", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := s.addressFirst(core.TokenBucket("second", core.PerSecond(1)), many, new(probe).ServeHTTP, costs(2))
+			g := s.addressFirst(core.TokenBucket("second", core.PerSecond(1)), many, setup{opts: []gate.Option{costs(2)}})
 			for range 20 {
-				record(t, g.handler, withToken("bad"))
+				record(t, g, withToken("bad"))
 				time.Sleep(5 * time.Second)
 			}
 			if got := g.verifier.verified.Load(); got != 1 {
@@ -614,20 +476,54 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			}
 		})
 	})
-	t.Run("forgotten", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			g := s.addressFirst(bucket, many, new(probe).ServeHTTP)
-			crowd(t, g.handler, "bad", 1)
-			time.Sleep(time.Minute + 2*time.Second)
-			calls := g.store.Calls()
-			if got := record(t, g.handler, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
-				t.Errorf("status %d and %d calls of the Store, want 200 and one: the address is as good as new", got.status, g.store.Calls()-calls)
-			}
+	for name, address := range map[string]core.Rule{
+		"shadow": core.SlidingLog("shadow", core.PerHour(20)).Shadow(), "forgotten": bucket,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := s.addressFirst(address, many, setup{})
+				crowd(t, g, "bad", 1)
+				if name == "forgotten" { // a shadow denies nothing at once
+					time.Sleep(time.Minute + 2*time.Second)
+				}
+				calls := g.store.Calls()
+				if got := record(t, g, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
+					t.Errorf("status %d and %d calls of the Store, want 200 and one", got.status, g.store.Calls()-calls)
+				}
+			})
 		})
-	})
+	}
 }
 
-// testDistinctAsks has a limiter that is asked for the same key twice: that is charged once.
+// testTwoExhaustedKeys has a request that the second of two exhausted keys denies: the charge
+// of the first is refunded.
+func (s *suite) testTwoExhaustedKeys(t *testing.T) {
+	store, v := memory(), new(verifier)
+	b, u := core.Must(core.New(store, hundred)), core.Must(core.New(store, many))
+	a := s.start(setup{
+		store: store, rules: []core.Rule{twenty}, key: constant("a"), opts: []gate.Option{gate.And(b, constant("b")), gate.And(u, v.key)},
+	})
+	testkit.Admit(t, a.limiter, "a", 20)
+	testkit.Admit(t, b, "b", 100)
+	record(t, a, withToken("bad")) // finds that out
+	if _, err := a.limiter.Reset(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	calls := store.Calls()
+	got := record(t, a, withToken("bad"))
+	if n := store.Calls() - calls; n != 3 {
+		t.Errorf("the Store is called %d times, want 3", n)
+	}
+	if limit := got.header.Get("RateLimit"); got.status != 429 || limit != `"address";r=19;t=3600, "hundred";r=0;t=3600` {
+		t.Errorf("%d, RateLimit %s; want 429, and both rules", got.status, limit)
+	}
+	if n := v.verified.Load(); n != 1 {
+		t.Errorf("%d tokens are verified, want only the first", n)
+	}
+	a.checkTaken(t, "a", 0)
+}
+
+// testDistinctAsks has a limiter that is asked for the same key twice: the key is charged once.
 func (s *suite) testDistinctAsks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -640,29 +536,23 @@ func (s *suite) testDistinctAsks(t *testing.T) {
 		{"MaxDelay", []gate.Option{gate.MaxDelay(time.Second)}, -1, 1},
 		{"settled", nil, 9, 9},
 		{"Cost, settled", []gate.Option{costs(7)}, 3, 3},
-		{"RefundIf", []gate.Option{gate.RefundIf(func(int) bool { return true })}, -1, 0},
+		{"RefundIf", []gate.Option{refundAll}, -1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			store := &storetest.Fake{Store: memstore.New()}
-			l, other := hundred(store), core.Must(core.New(store, daily))
-			var d core.Decision
-			opts := append(c.opts, gate.And(l, constant("k")), gate.And(other, constant("k")), gate.And(l, constant("k")))
-			h := s.build(l, constant("k"), opts, func(_ http.ResponseWriter, r *http.Request) {
-				d, _ = gate.FromContext(r.Context())
-				if c.settle >= 0 {
-					if err := gate.Settle(r.Context(), c.settle); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-			if got := record(t, h, request("GET", "/")); got.status != 200 {
-				t.Errorf("status %d", got.status)
+			handler := says("ok\n")
+			if c.settle >= 0 {
+				handler = settles(t, c.settle)
 			}
-			if k, o := taken(t, l, "k"), taken(t, other, "k"); k != c.want || o != c.want {
-				t.Errorf("%d and %d are taken, want %d of both", k, o, c.want)
+			store := memory()
+			other := core.Must(core.New(store, daily))
+			a := s.start(setup{store: store, opts: append(c.opts, gate.And(other, constant("k"))), and: constant("k"), handler: handler})
+			a.gets(t, 200)
+			a.checkTaken(t, "k", c.want)
+			if n := taken(t, other, "k"); n != c.want {
+				t.Errorf("%d are taken of the other limiter, want %d", n, c.want)
 			}
-			if n := len(hundred(store).Rules()); d.Len() != n+1 {
-				t.Errorf("the decision has %d States, want %d: one for each rule that was asked", d.Len(), n+1)
+			if d, _ := a.saw(); d.Len() != 2 {
+				t.Errorf("the decision has %d States, want 2: one for each rule that was asked", d.Len())
 			}
 		})
 	}

@@ -4,46 +4,44 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
 )
 
-// testStreams checks that a gate is not in the way of a handler that does more
-// with its connection than write an answer, whether or not it has to know how that
-// ends.
+// testStreams checks that a gate passes on all that a handler does with its connection, with
+// RefundIf and without.
 func (s *suite) testStreams(t *testing.T) {
-	s.testStream(t, "[]", new(judge))
+	s.testStream(t, setup{}, "[]", 5)
 	t.Run("refunded", func(t *testing.T) {
-		j := new(judge)
-		s.testStream(t, "[101 101 200 200 200]", j, j.option(), gate.CountInFlight(new(inFlight)))
+		s.testStream(t, setup{refund: true, opts: []gate.Option{gate.CountInFlight(new(inFlight))}}, "[101 101 200 200 200]", 0)
 	})
 	t.Run("optional methods", s.testMethods)
 	t.Run("wrapped", s.testWrapped)
 }
 
-// testStream has every kind of stream behind a gate with opts, and then compares
-// the statuses that j was asked about.
-func (s *suite) testStream(t *testing.T, statuses string, j *judge, opts ...gate.Option) {
-	l := core.Must(core.New(memstore.New(), burst))
-	var handlers sync.WaitGroup // a server does not wait for those that took over a connection
+// testStream has every kind of stream behind the gate of c, and then compares the statuses
+// that RefundIf was asked about: a connection that was taken over counts as 101.
+func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
+	var handle http.HandlerFunc
+	c.handler = func(w http.ResponseWriter, r *http.Request) { handle(w, r) }
+	a := s.start(c)
+	// serve returns a server whose request h handles. The test that calls it ends after the handler.
 	serve := func(t *testing.T, h http.HandlerFunc) *httptest.Server {
-		app := s.build(l, constant("k"), opts, h)
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			handlers.Add(1)
-			defer handlers.Done()
-			app.ServeHTTP(w, r)
-		}))
-		t.Cleanup(server.Close)
+		done := make(chan struct{})
+		handle = h
+		server := httptest.NewServer(closesAfter(done, a))
+		t.Cleanup(func() {
+			server.Close()
+			<-done
+		})
 		return server
 	}
 	t.Run("server-sent events", func(t *testing.T) {
@@ -110,11 +108,8 @@ func (s *suite) testStream(t *testing.T, statuses string, j *judge, opts ...gate
 			}
 		})
 		send(t, server, request("GET", "/"))
-		handlers.Wait()
-		if got := j.asked(); got != statuses {
-			t.Errorf("asked about %s, want %s: a connection that was taken over counts as 101", got, statuses)
-		}
 	})
+	a.checkRefund(t, asked, taken)
 }
 
 // shout upgrades a connection, and wants to hear HELLO.
@@ -135,9 +130,9 @@ func shout(t *testing.T, server *httptest.Server) {
 // testMethods compares the optional methods that a handler finds with RefundIf and
 // without, over HTTP/1.1, HTTP/2 and in a test.
 func (s *suite) testMethods(t *testing.T) {
-	methods := func(opts []gate.Option, serve func(http.Handler)) (found []string) {
-		l := core.Must(core.New(memstore.New(), burst))
-		serve(s.build(l, constant("k"), opts, func(w http.ResponseWriter, _ *http.Request) { found = methodsOf(w) }))
+	methods := func(c setup, serve func(http.Handler)) (found []string) {
+		c.handler = func(w http.ResponseWriter, _ *http.Request) { found = methodsOf(w) }
+		serve(s.start(c))
 		return found
 	}
 	for name, serve := range map[string]func(http.Handler){
@@ -159,7 +154,7 @@ func (s *suite) testMethods(t *testing.T) {
 			}
 		},
 	} {
-		with, without := methods([]gate.Option{new(judge).option()}, serve), methods(nil, serve)
+		with, without := methods(setup{refund: true}, serve), methods(setup{}, serve)
 		if !slices.Equal(with, without) {
 			t.Errorf("%s: with RefundIf there are %v, without it %v", name, with, without)
 		}
@@ -169,10 +164,9 @@ func (s *suite) testMethods(t *testing.T) {
 // testWrapped counts the ResponseWriters between the handler and the server: only RefundIf adds
 // one, and [http.ResponseController] can unwrap all.
 func (s *suite) testWrapped(t *testing.T) {
-	layers := func(opts ...gate.Option) (n int) {
+	layers := func(opt gate.Option) (n int) {
 		server := httptest.NewRecorder()
-		l := core.Must(core.New(memstore.New(), burst))
-		s.build(l, constant("k"), opts, func(w http.ResponseWriter, _ *http.Request) {
+		s.start(setup{opts: []gate.Option{opt}, handler: func(w http.ResponseWriter, _ *http.Request) {
 			for w != http.ResponseWriter(server) {
 				n++
 				u, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -181,16 +175,17 @@ func (s *suite) testWrapped(t *testing.T) {
 				}
 				w = u.Unwrap()
 			}
-		}).ServeHTTP(server, request("GET", "/"))
+		}}).ServeHTTP(server, request("GET", "/"))
 		return n
 	}
-	skipped := layers(gate.Skip(func(*http.Request) bool { return true }))
+	without := layers(skipped)
 	for name, c := range map[string]struct {
 		opt  gate.Option
 		want int
 	}{
-		"by default": {gate.ExposeHeaders(), skipped}, "CountInFlight": {gate.CountInFlight(new(inFlight)), skipped},
-		"RefundIf": {new(judge).option(), skipped + 1},
+		"by default":    {gate.ExposeHeaders(), without},
+		"CountInFlight": {gate.CountInFlight(new(inFlight)), without},
+		"RefundIf":      {refundAll, without + 1},
 	} {
 		if got := layers(c.opt); got != c.want {
 			t.Errorf("%s: the handler has %d writers around that of the server, want %d", name, got, c.want)
@@ -199,26 +194,16 @@ func (s *suite) testWrapped(t *testing.T) {
 }
 
 func methodsOf(w http.ResponseWriter) (found []string) {
-	add := func(name string, has bool) {
-		if has {
-			found = append(found, name)
-		}
-	}
-	_, ok := w.(http.Flusher)
-	add("Flush", ok)
-	_, ok = w.(interface{ FlushError() error })
-	add("FlushError", ok)
-	_, ok = w.(http.Hijacker)
-	add("Hijack", ok)
-	_, ok = w.(http.Pusher)
-	add("Push", ok)
-	_, ok = w.(io.ReaderFrom)
-	add("ReadFrom", ok)
-	_, ok = w.(io.StringWriter)
-	add("WriteString", ok)
-	_, ok = w.(interface{ CloseNotify() <-chan bool })
-	add("CloseNotify", ok)
-	return found
+	has := map[string]bool{}
+	_, has["Flush"] = w.(http.Flusher)
+	_, has["FlushError"] = w.(interface{ FlushError() error })
+	_, has["Hijack"] = w.(http.Hijacker)
+	_, has["Push"] = w.(http.Pusher)
+	_, has["ReadFrom"] = w.(io.ReaderFrom)
+	_, has["WriteString"] = w.(io.StringWriter)
+	_, has["CloseNotify"] = w.(interface{ CloseNotify() <-chan bool })
+	maps.DeleteFunc(has, func(_ string, has bool) bool { return !has })
+	return slices.Sorted(maps.Keys(has))
 }
 
 // checkEvents reads three events, the next only after the one before.
@@ -237,7 +222,7 @@ func checkEvents(t *testing.T, server *httptest.Server, proceed chan<- struct{})
 		lines.Scan() // the empty line
 		proceed <- struct{}{}
 	}
-	if lines.Scan() { // to the end: who closes earlier hangs up
+	if lines.Scan() { // to the end: a client that closes earlier hangs up
 		t.Errorf("after the events there is %q", lines.Text())
 	}
 	if got := resp.Header.Get("RateLimit"); got == "" {

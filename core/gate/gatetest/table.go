@@ -14,61 +14,47 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A row is a request to one gate, and the answer to it.
+// A row is a request to one gate, and the answer to it. Its name says what the contract is.
 type row struct {
 	name string
-	why  string // what the contract says, for whoever breaks it
 
-	rules  []core.Rule           // burst if nil
-	states map[string]core.State // what the Store answers; everything is allowed if nil
-	err    error                 // what the Store fails with
-	key    keyfunc.Func          // a constant if nil
-	second keyfunc.Func          // for the same limiter, in the same decision
-	opts   []gate.Option
-	before func(http.Header)    // what ran before the gate has set
+	rules  []core.Rule   // burst if nil
+	states states        // the answers of the Store; if nil, everything is denied for 12 s if status is 429, and allowed otherwise
+	err    error         // of the Store
+	key    keyfunc.Func  // finds "k" if nil
+	and    keyfunc.Func  // for the same limiter, in the same decision
+	opts   []gate.Option // of the gate
+	before func(http.Header)
 	req    func() *http.Request // GET /v1/orders if nil
 	text   bool                 // the answer is text where the adapter writes it
 
 	status  int               // 200 if zero
-	header  map[string]string // what the fields are; "" means absent
-	body    string            // if not empty, the exact body
+	header  map[string]string // the fields; "" means absent
+	body    string            // the exact body, unless empty
 	noStore bool              // the Store is not to be asked
 }
 
-// Rules that many rows use, and the states of the example in the contract.
-var (
-	burst = core.SlidingLog("burst", core.PerMinute(100))
-	daily = core.SlidingLog("daily", core.PerDay(1000))
-)
-
 func (row *row) run(t *testing.T, s *suite) {
-	store := &script{states: row.states, err: row.err}
-	if row.rules == nil {
-		row.rules = []core.Rule{burst}
+	c := setup{rules: row.rules, states: row.states, err: row.err, key: row.key, and: row.and, opts: row.opts}
+	if c.rules == nil {
+		c.rules = []core.Rule{burst}
 	}
-	if store.states == nil {
-		store.states = map[string]core.State{}
-		for _, r := range row.rules {
-			store.states[r.Name()] = core.State{Allowed: true}
+	if c.states == nil {
+		c.states = states{}
+		for _, r := range c.rules {
+			c.states[r.Name()] = core.State{Allowed: true}
+			if row.status == http.StatusTooManyRequests {
+				c.states[r.Name()] = denied(12 * time.Second)
+			}
 		}
 	}
-	if row.key == nil {
-		row.key = constant("k")
-	}
-	p := new(probe)
-	limiter := core.Must(core.New(store, row.rules...))
-	opts := slices.Clone(row.opts)
-	if row.second != nil {
-		opts = append(opts, gate.And(limiter, row.second))
-	}
-	h := s.build(limiter, row.key, opts, p.ServeHTTP)
-	if row.before != nil {
-		inner := h
-		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a := s.start(c)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if row.before != nil {
 			row.before(w.Header())
-			inner.ServeHTTP(w, r)
-		})
-	}
+		}
+		a.ServeHTTP(w, r)
+	})
 	req := request("GET", "/v1/orders?token=secret")
 	if row.req != nil {
 		req = row.req()
@@ -82,14 +68,9 @@ func (row *row) run(t *testing.T, s *suite) {
 	if row.status != 0 {
 		runs = 0
 	}
-	if p.ran() != runs {
-		t.Errorf("the handler ran %d times, want %d", p.ran(), runs)
-	}
-	if row.noStore && store.called() > 0 {
+	a.checkRan(t, runs)
+	if row.noStore && a.store.Calls() > 0 {
 		t.Error("the Store was asked")
-	}
-	if t.Failed() {
-		t.Log("the contract: " + row.why)
 	}
 }
 
@@ -150,11 +131,9 @@ func allowed(remaining int, window, reset time.Duration) core.State {
 	return core.State{Allowed: true, Remaining: remaining, Window: window, ResetAfter: reset}
 }
 
-// atMost is n, or the largest int of a 32-bit platform.
-func atMost(n int64) int { return int(min(n, math.MaxInt)) }
-
 func denied(retry time.Duration) core.State {
 	return core.State{RetryAfter: retry, Window: retry, ResetAfter: retry}
 }
 
-type states = map[string]core.State
+// atMost is n, or the largest int of a 32-bit platform.
+func atMost(n int64) int { return int(min(n, math.MaxInt)) }

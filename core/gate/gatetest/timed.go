@@ -1,7 +1,6 @@
 package gatetest
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -66,11 +64,10 @@ func (s *suite) testTime(t *testing.T) {
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := core.Must(core.New(memstore.New(), c.rule))
-				h := s.build(l, constant("k"), nil, new(probe).ServeHTTP)
+				a := s.start(setup{rules: []core.Rule{c.rule}})
 				for i, step := range c.steps {
 					time.Sleep(step.wait)
-					got := record(t, h, request("GET", "/"))
+					got := a.get(t)
 					want := http.StatusOK
 					if step.retry != "" {
 						want = http.StatusTooManyRequests
@@ -87,93 +84,64 @@ func (s *suite) testTime(t *testing.T) {
 	t.Run("legacy reset", s.testLegacyReset)
 }
 
-// testRetryAfterIsEnough waits as long as it is told, and not one time more.
+// testRetryAfterIsEnough waits as long as it is told, and is not denied again.
 func (s *suite) testRetryAfterIsEnough(t *testing.T) {
-	rules := []core.Rule{
-		core.TokenBucket("bucket", core.Per(7, 11*time.Second).WithBurst(5)),
-		core.SlidingLog("log", core.Per(9, 17300*time.Millisecond)),
-	}
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), rules...))
-		weight := gate.Cost(func(r *http.Request) int { n, _ := strconv.Atoi(r.URL.Query().Get("n")); return n })
-		h := s.build(l, constant("k"), []gate.Option{weight}, new(probe).ServeHTTP)
+		cost := 0
+		a := s.start(setup{
+			rules: []core.Rule{
+				core.TokenBucket("bucket", core.Per(7, 11*time.Second).WithBurst(5)),
+				core.SlidingLog("log", core.Per(9, 17300*time.Millisecond)),
+			},
+			opts: []gate.Option{gate.Cost(func(*http.Request) int { return cost })},
+		})
 		denials := 0
 		for i := range 200 {
-			target := "/?n=" + strconv.Itoa(1+i%5)
+			cost = 1 + i%5
 			time.Sleep(time.Duration(i*i%1700) * time.Millisecond)
-			got := record(t, h, request("GET", target))
+			got := a.get(t)
 			if got.status == http.StatusOK {
 				continue
 			}
 			denials++
 			retry, _ := got.retryAfter(t)
 			time.Sleep(time.Duration(retry) * time.Second)
-			if got := record(t, h, request("GET", target)); got.status != http.StatusOK {
+			if a.get(t).status != http.StatusOK {
 				t.Fatalf("request %d: denied again after the %d s it was told to wait", i, retry)
 			}
 		}
 		if denials < 20 {
-			t.Errorf("only %d denials: the check checks nothing", denials)
+			t.Errorf("only %d denials, want 20 or more", denials)
 		}
 	})
 }
 
+// testLegacyReset checks that X-RateLimit-Reset is Unix seconds, rounded up.
 func (s *suite) testLegacyReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.Per(5, 1500*time.Millisecond))))
-		h := s.build(l, constant("k"), []gate.Option{gate.Headers(gate.XRateLimit)}, new(probe).ServeHTTP)
-		time.Sleep(700 * time.Millisecond) // the bubble starts on a whole second
-		now := time.Now()
-		got := record(t, h, request("GET", "/"))
-		want := strconv.FormatInt(now.Add(1500*time.Millisecond).Unix()+1, 10) // 2.2 s is 3
-		if reset := got.header.Get("X-RateLimit-Reset"); reset != want {
-			t.Errorf("X-RateLimit-Reset is %s, want %s: Unix seconds, rounded up", reset, want)
-		}
-		time.Sleep(800 * time.Millisecond)
-		got = record(t, h, request("GET", "/"))
-		want = strconv.FormatInt(now.Unix()+3, 10) // a whole second stays
-		if reset := got.header.Get("X-RateLimit-Reset"); reset != want {
-			t.Errorf("X-RateLimit-Reset is %s, want %s: a whole second is not rounded", reset, want)
+		a := s.start(setup{
+			rules: []core.Rule{core.SlidingLog("log", core.Per(5, 1500*time.Millisecond))},
+			opts:  []gate.Option{gate.Headers(gate.XRateLimit)},
+		})
+		begin := time.Now().Unix()                                                             // the bubble starts on a whole second
+		for _, wait := range []time.Duration{700 * time.Millisecond, 800 * time.Millisecond} { // 2.2 s is 3, and 3 s is 3
+			time.Sleep(wait)
+			want := strconv.FormatInt(begin+3, 10)
+			if reset := a.get(t).header.Get("X-RateLimit-Reset"); reset != want {
+				t.Errorf("X-RateLimit-Reset is %s, want %s", reset, want)
+			}
 		}
 	})
 }
 
-// testIdentities checks that identities are charged together or not at all.
+// testIdentities checks that an address and a user are charged together or not at all.
 func (s *suite) testIdentities(t *testing.T) {
-	t.Run("two", s.testTwoIdentities)
-	t.Run("three", func(t *testing.T) {
-		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(1))))
-		h := s.build(l, header("A"), []gate.Option{gate.And(l, header("B")), gate.And(l, header("C"))}, new(probe).ServeHTTP)
-		for i, step := range []struct {
-			keys   string
-			status int
-		}{{"abc", 200}, {"a__", 429}, {"_b_", 429}, {"__c", 429}, {"xyz", 200}} {
-			r := request("GET", "/")
-			for j, name := range []string{"A", "B", "C"} {
-				key := step.keys[j : j+1]
-				if key == "_" {
-					key = strconv.Itoa(i) + name // nobody else's
-				}
-				r.Header.Set(name, key)
-			}
-			if got := record(t, h, r); got.status != step.status {
-				t.Errorf("%s has status %d, want %d", step.keys, got.status, step.status)
-			}
-		}
-	})
-}
-
-func (s *suite) testTwoIdentities(t *testing.T) {
-	store := memstore.New()
-	perIP := core.Must(core.New(store, core.SlidingLog("ip", core.PerDay(3))))
+	store := memory()
 	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerDay(1))))
-	p := new(probe)
-	h := s.build(perIP, keyfunc.RemoteIP(), []gate.Option{gate.And(perUser, header("X-User"))}, p.ServeHTTP)
-	as := func(user string) reply {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("X-User", user)
-		return record(t, h, r)
-	}
+	a := s.start(setup{
+		store: store, rules: []core.Rule{core.SlidingLog("ip", core.PerDay(3))}, key: keyfunc.RemoteIP(),
+		opts: []gate.Option{gate.And(perUser, header("X-User"))},
+	})
 	for i, step := range []struct {
 		user, limit string
 		status      int
@@ -186,17 +154,16 @@ func (s *suite) testTwoIdentities(t *testing.T) {
 		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
 		{"eve", `"ip";r=0;t=86400`, 429}, // an address that was denied is asked before the user is looked for
 	} {
-		got := as(step.user)
+		r := request("GET", "/v1/orders")
+		r.Header.Set("X-User", step.user)
+		got := record(t, a, r)
 		if got.status != step.status || got.header.Get("RateLimit") != step.limit {
 			t.Errorf("request %d of %s: %d, RateLimit %s\n\twant %d, %s", i, step.user,
 				got.status, got.header.Get("RateLimit"), step.status, step.limit)
 		}
 	}
-	d, err := perUser.Peek(context.Background(), "dan")
-	if err != nil || !d.Allowed {
-		t.Errorf("dan, denied for the address, was charged: %+v, %v", d, err)
+	if n := taken(t, perUser, "dan"); n != 0 {
+		t.Errorf("dan, denied for the address, was charged %d", n)
 	}
-	if p.ran() != 3 {
-		t.Errorf("the handler ran %d times, want 3", p.ran())
-	}
+	a.checkRan(t, 3)
 }
