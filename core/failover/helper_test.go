@@ -22,14 +22,14 @@ const (
 )
 
 var (
-	wide = core.TokenBucket("wide", core.PerSecond(1_000_000))              // admits every event of a test
-	year = core.SlidingLog("year", core.Per(100, 365*24*time.Hour))         // forgets no event during a test
-	gone = errors.New("connection refused")                                 // of a store without a category
-	down = fmt.Errorf("%w: %w", core.ErrUnavailable, errors.New("refuses")) // of a store
+	wide    = core.TokenBucket("wide", core.PerSecond(1_000_000))              // admits every event of a test
+	year    = core.SlidingLog("year", core.Per(100, 365*24*time.Hour))         // forgets no event during a test
+	errGone = errors.New("connection refused")                                 // of a store without a category
+	errDown = fmt.Errorf("%w: %w", core.ErrUnavailable, errors.New("refuses")) // of a store
 )
 
 // The ways in which a store fails. Each is a hook of a storetest.Fake.
-var refuse = storetest.Fail(down)
+var refuse = storetest.Fail(errDown)
 
 func hang(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
 	<-ctx.Done()
@@ -45,13 +45,13 @@ func crash(context.Context, []driver.Charge, storetest.Call) error { panic("cras
 
 // ignoring returns a hook that ignores its context and returns when until is closed.
 func ignoring(until <-chan struct{}) storetest.Hook {
-	return func(context.Context, []driver.Charge, storetest.Call) error { <-until; return down }
+	return func(context.Context, []driver.Charge, storetest.Call) error { <-until; return errDown }
 }
 
 // absent returns a store that is not there.
 func absent() *storetest.Fake {
 	f := new(storetest.Fake)
-	f.Set(storetest.Fail(gone))
+	f.Set(storetest.Fail(errGone))
 	return f
 }
 

@@ -66,7 +66,7 @@ func TestProber_OtherCharges(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		poison := func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 			if charges[0].Key == "poison" {
-				return down
+				return errDown
 			}
 			return next(ctx, charges)
 		}
@@ -97,14 +97,14 @@ func TestProber_WritesRefused(t *testing.T) {
 				if prober {
 					p.primary.OnProbe = func(context.Context, []driver.Charge) error {
 						if refuses.Load() {
-							return down
+							return errDown
 						}
 						return nil
 					}
 				}
 				p.set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 					if refuses.Load() && charges[0].Op != driver.Peek {
-						return down
+						return errDown
 					}
 					return next(ctx, charges)
 				})

@@ -125,10 +125,10 @@ func TestStore_Take_Failures(t *testing.T) {
 			}
 		}, failover.Primary},
 		{"an error without a category", func(p *pair) {
-			p.set(storetest.Fail(gone))
+			p.set(storetest.Fail(errGone))
 			p.until(failover.Backup)
-			if got := p.Stats().Cause; !errors.Is(got, gone) {
-				p.t.Errorf("the cause: got %v, expected %v", got, gone)
+			if got := p.Stats().Cause; !errors.Is(got, errGone) {
+				p.t.Errorf("the cause: got %v, expected %v", got, errGone)
 			}
 		}, failover.Backup},
 	} {
@@ -276,7 +276,7 @@ func TestStore_Take_CallersLeaveAtDeadline(t *testing.T) {
 		p := newPair(t, true)
 		p.primary.Set(func(context.Context, []driver.Charge, storetest.Call) error {
 			time.Sleep(deadline + time.Millisecond)
-			return down
+			return errDown
 		})
 		var wg sync.WaitGroup
 		for range 10 {
