@@ -1,6 +1,10 @@
 package denycache
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // flights holds the calls of the Store that are made because a cached denial has ended. There is
 // at most one for each key. The package golang.org/x/sync/singleflight is not used: its callers
@@ -32,4 +36,20 @@ func (f *flights) land(key cacheKey) {
 	defer f.mu.Unlock()
 	close(f.landed[key])
 	delete(f.landed, key)
+}
+
+// maxWait bounds how long a decision waits for the call of another one, which may hang.
+const maxWait = 10 * time.Millisecond
+
+// wait returns when landed is closed or maxWait is over. It returns an error if ctx ends before.
+func wait(ctx context.Context, landed <-chan struct{}) error {
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
+	select {
+	case <-landed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package denycache
 
 import (
 	"context"
-	"time"
 
 	"github.com/maypok86/otter/v2"
 
@@ -70,22 +69,6 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 		}
 	}
 	return denied, ended
-}
-
-// maxWait bounds how long a decision waits for the call of another one, which may hang.
-const maxWait = 10 * time.Millisecond
-
-// wait returns when landed is closed or maxWait is over. It returns an error if ctx ends before.
-func wait(ctx context.Context, landed <-chan struct{}) error {
-	timer := time.NewTimer(maxWait)
-	defer timer.Stop()
-	select {
-	case <-landed:
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
 }
 
 // ask calls the Store behind and caches its denials.

@@ -11,10 +11,14 @@ import (
 
 // The functions of this file translate between package driver and package oracle.
 
-var driverAlgorithms = map[string]driver.Algorithm{
-	"token_bucket": driver.TokenBucket, "leaky_bucket": driver.LeakyBucket, "fixed_window": driver.FixedWindow,
-	"sliding_log": driver.SlidingLog, "sliding_window": driver.SlidingWindow,
-}
+// driverAlgorithms are all algorithms by name, and algorithmNames these names.
+var driverAlgorithms, algorithmNames = func() (byName map[string]driver.Algorithm, names []string) {
+	byName = make(map[string]driver.Algorithm)
+	for a := driver.TokenBucket; a.String() != driver.Algorithm(0).String(); a++ {
+		byName[a.String()], names = a, append(names, a.String())
+	}
+	return byName, names
+}()
 
 var driverOps = [...]driver.Op{
 	oracle.Spend: driver.Spend, oracle.Peek: driver.Peek, oracle.Reset: driver.Reset,

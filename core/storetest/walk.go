@@ -106,7 +106,7 @@ func percent(n int64, soft float64) int64 {
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
-		Algorithm: pick(w, "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"),
+		Algorithm: pick(w, algorithmNames...),
 		Events:    most(pick[int64](w, 1, 2, 3, 7, 10, 13, 25, 60, 100, 997, 1_000_003, 1<<47+1, oracle.MaxCount-1)),
 		Per: pick(w, 1, 3, 1000, 7000, 1_000_000, 11_000_000, 60_000_000, 3_600_000_000, 86_400_000_000,
 			365*86_400_000_000, oracle.Horizon),

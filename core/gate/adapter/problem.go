@@ -26,7 +26,7 @@ func newProblem(r *http.Request, status int) *gate.Problem {
 	return p
 }
 
-// quotaProblem is the answer to a denied request. retry is in seconds, zero if
+// quotaProblem is the answer 429 to a denied request. retry is in seconds, zero if
 // there is no use in waiting.
 func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
 	p := newProblem(r, http.StatusTooManyRequests)
