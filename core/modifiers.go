@@ -29,8 +29,8 @@ func (r Rule) SubWindows(n int) Rule {
 }
 
 // Soft returns r as soft throttling: percent more than the limit is let through,
-// and flagged in [State.Soft] and, by the adapters, in a header field. Remaining
-// counts the events of the limit itself. Without Soft a limit is hard.
+// and flagged in [State.Soft], for the handler. Remaining counts the events of the limit
+// itself. Without Soft a limit is hard.
 //
 // For a window or log, percent is that of the events; for a bucket, that of its burst, while
 // its rate stays. Fractions of an event are dropped: 10 percent of a limit of 5 is none.

@@ -119,6 +119,10 @@ func (r *Reservation) begin(s Store, charges []driver.Charge) {
 // keep keeps charges, which the Store has answered. places has the index of the charge of each
 // ask, or is nil if no asks were merged.
 func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) {
+	if !allowed {
+		r.rules = nil
+		return
+	}
 	now := time.Now()
 	for i, c := range charges {
 		k := &r.rules[i]
@@ -126,7 +130,7 @@ func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) 
 		if places == nil {
 			k.times = 1
 		}
-		if allowed && c.Op == driver.Spend && c.Verdict.Allowed {
+		if c.Op == driver.Spend && c.Verdict.Allowed {
 			p := &k.parts[0]
 			p.cost, p.rule, p.since = c.Cost, cmp.Or(c.Verdict.Rule, c.Rule), now
 		} else {
@@ -216,8 +220,8 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // Settle sets the total cost of the event, for every ask of a [ReserveTogether] alike. The
 // difference to the charged cost is charged, into debt if need be ([Limiter.Debit]), or given
 // back ([Reservation.Refund]). Settling the same cost again does nothing; a cost below zero is
-// an [ErrNegativeCost]. After more than 16 raises, the oldest can no longer be lowered or
-// refunded.
+// an [ErrNegativeCost]. After 16 raises or more, the first
+// charge can no longer be lowered or refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again. Only if ctx had ended before, nothing was done, and Settle can be called again.
@@ -227,7 +231,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	}
 	return r.settle(ctx, func(c *reserved) int {
 		switch {
-		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed:
+		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed && c.charged() == 0:
 			return c.charged() // the shadow rule did not count the event
 		case cost > math.MaxInt/c.times:
 			return math.MaxInt
@@ -240,6 +244,9 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.rules) == 0 {
+		return nil
+	}
 	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
 	for i := range r.rules {
 		changes[i] = total(&r.rules[i]) - r.rules[i].charged()

@@ -285,3 +285,22 @@ func TestReservation_EndedContext(t *testing.T) {
 		}
 	}
 }
+
+// A denied reservation has charged nothing, so there is nothing to settle or refund.
+func TestReservation_Settle_Denied(t *testing.T) {
+	ctx := t.Context()
+	l := testkit.Limiter(t, memstore.New(), core.FixedWindow("window", core.PerDay(3)))
+	testkit.Admit(t, l, "k", 3)
+	for _, cost := range []int{5, 0, 1} {
+		r := testkit.Reserve(t, l, "k", 1)
+		if r.Decision().Allowed {
+			t.Fatal("the fourth event of 3 is admitted")
+		}
+		testkit.Must(t, r.Settle(ctx, cost))
+		testkit.Must(t, r.LeaveQueue(ctx))
+		if got := testkit.Used(t, l, "k")[0]; got != 3 {
+			t.Errorf("after Settle(%d) of a denied event: got %d in use, expected 3", cost, got)
+		}
+	}
+	testkit.Must(t, new(core.Reservation).Refund(ctx))
+}

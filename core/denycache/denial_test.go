@@ -2,6 +2,7 @@ package denycache_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func TestStore_Take_otherCosts(t *testing.T) {
 			f.miss(l, "k", 11)
 		}
 		for range 4 {
-			for _, cost := range []int{6, 7, 10, 11, 12, 1 << 40} {
+			for _, cost := range []int{6, 7, 10, 11, 12, math.MaxInt} {
 				want := f.bare(charge(l, cost))
 				if got, hit := f.take(charge(l, cost)); got != want || !hit {
 					f.Errorf("cost %d: got hit %v\n\tgot  %+v\n\twant %+v", cost, hit, got, want)
@@ -265,4 +266,26 @@ func TestMaxAge(t *testing.T) {
 	if d := f.miss(l, "k", 1); !d.Allowed {
 		t.Errorf("after a Reset by another process: got %v, want it admitted", d)
 	}
+}
+
+// A Verdict that the Store behind does not know is neither cached nor ends a cached denial. Its
+// Rule may be nil.
+func TestStore_Take_unknownVerdict(t *testing.T) {
+	f := newFixture(t, denycache.MaxAge(age))
+	l := f.limiter(core.TokenBucket("r", core.PerMinute(6)))
+	c := charge(l, 1)
+	unknown := func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+		charges[0].Verdict = driver.Verdict{Allowed: true, Unknown: true}
+		return nil
+	}
+	f.behind.Set(unknown)
+	for range 3 {
+		if v, hit := f.take(c); hit || !v.Unknown {
+			t.Errorf("got the verdict %+v and hit %v, want an unknown one of the Store", v, hit)
+		}
+	}
+	f.behind.Set()
+	f.elsewhere(l, c.Key, 6)
+	f.miss(l, c.Key, 1)
+	f.hit(l, c.Key, 1)
 }

@@ -83,7 +83,7 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 	}
 	for i := range charges {
 		c, p := &charges[i], &parts[i]
-		if c.Rule.Shadow() {
+		if c.Rule.Shadow() || c.Verdict.Unknown {
 			continue
 		}
 		if p.cached && c.Verdict.Allowed {

@@ -8,7 +8,7 @@ type Verdict struct {
 	Rule *Compiled
 
 	Allowed    bool          // by this rule alone
-	Unknown    bool          // another rule denied, and this one was not asked: Allowed is set, the other fields are zero
+	Unknown    bool          // another rule denied, and this one was not asked: Allowed is set, Rule may be nil, the other fields are zero
 	Soft       bool          // allowed, but beyond the limit itself
 	Found      bool          // after a Reset: something was in use before it
 	Remaining  int           // events that are left of the limit

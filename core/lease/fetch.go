@@ -24,9 +24,9 @@ type fetch struct {
 	waiters []*waiter
 	changes uint64 // of the entry, at first
 
-	sent, heard int64
-	charge      [1]driver.Charge
-	receipt     driver.Receipt
+	sent, now int64
+	charge    [1]driver.Charge
+	receipt   driver.Receipt
 }
 
 // startFetch starts a fetch for as many waiters of e as the Store can have tokens for, and for
@@ -73,13 +73,14 @@ func (f *fetch) run() {
 	defer s.fetches.Done()
 	f.sent = s.clock()
 	err := f.call()
-	f.heard = s.clock()
+	heard := s.clock()
 	if len(f.waiters) == 0 {
 		s.prefetches.Add(-1)
 	}
 
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
+	f.now = s.clock() // waiters may have come since heard
 	e.fetching = false
 	if err != nil {
 		// Callers that came during the call have waited for the Store, too. Another call
@@ -90,7 +91,7 @@ func (f *fetch) run() {
 		e.waiters = nil
 		return
 	}
-	e.reply = newReply(&e.u, &f.charge[0], f.sent, f.heard)
+	e.reply = newReply(&e.u, &f.charge[0], f.sent, heard)
 	var retry []*waiter
 	if f.charge[0].Verdict.Allowed {
 		retry = f.distribute()
@@ -105,7 +106,7 @@ func (f *fetch) run() {
 		e.reply.distrust()
 	}
 	if e.waiters = f.serve(append(retry, e.waiters...)); len(e.waiters) > 0 {
-		startFetch(s, e, f.heard)
+		startFetch(s, e, f.now)
 	}
 }
 
@@ -141,24 +142,24 @@ func (f *fetch) distribute() (retry []*waiter) {
 	}
 	e.setOrigin(b.origin)
 	for _, w := range f.waiters {
-		fresh, held := b.tokens(u), e.held(f.heard)
+		fresh, held := b.tokens(u), e.held(f.now)
 		k := min(w.cost, fresh)
 		switch {
 		case w.gone:
 		case w.cost-k > held:
 			retry = append(retry, w)
 		default:
-			r := e.reading(f.heard, held+fresh, w.cost)
+			r := e.reading(f.now, held+fresh, w.cost)
 			t := grant{outcome: granted, entry: e, block: b.split(u, k)}
 			if e.newUse += k; k < w.cost {
-				t.block.join(u, e.grant(f.heard, w.cost-k).block)
+				t.block.join(u, e.grant(f.now, w.cost-k).block)
 			}
 			w.settle(t, u.rule.Verdict(r, w.cost, driver.Never, true), nil)
 		}
 	}
 	if n := b.tokens(u); n > 0 {
 		e.shard.leased += uint64(n)
-		e.add(b, f.heard)
+		e.add(b, f.now)
 	}
 	return retry
 }
@@ -166,7 +167,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 // serve settles those of waiters that can be admitted or denied without a call, and those about
 // which the Store behind has to decide, and returns the others.
 func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
-	e, now, promised := f.entry, f.heard, int64(0)
+	e, now, promised := f.entry, f.now, int64(0)
 	for _, w := range waiters {
 		switch held := e.held(now); {
 		case w.gone:

@@ -20,9 +20,13 @@ type reply struct {
 // forever is the window of a bucket.
 const forever = 1 << 62
 
-// newReply reads the Verdict of a charge.
+// newReply reads the Verdict of a charge. The reply is unknown if the Store decided by another
+// limit, such as the part of the limit that failover.Instances leaves during an outage.
 func newReply(u *units, c *driver.Charge, sent, heard int64) reply {
 	v := &c.Verdict
+	if v.Rule != nil && !u.match(v.Rule) {
+		return reply{}
+	}
 	r := reply{known: true, sent: sent, heard: heard, left: forever}
 	if u.rate == 0 {
 		r.used, r.left = u.full-int64(v.Remaining), int64(v.Window)

@@ -12,8 +12,10 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -445,5 +447,28 @@ func TestStore_Take_AllOrNone(t *testing.T) {
 		}
 		want := 5000 - 1500 - int(single.Load())
 		x.expect(want-10, want+10, x.left(hot)+held, "tokens left")
+	})
+}
+
+// During an outage, failover enforces a part of the limit. RetryAfter is that of the part.
+func TestStore_Take_dividedRule(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		x.behind.Set(storetest.Fail(core.ErrUnavailable))
+		over := failover.New(x.behind, memstore.New(), failover.Instances(4))
+		s := lease.New(over)
+		defer func() { _, _ = s.Close(), over.Close() }()
+		l := x.limiter(s, core.TokenBucket("bucket", core.PerHour(800)))
+		for range 3 {
+			x.drain(l)
+			d := x.ask(l, 1)
+			time.Sleep(d.RetryAfter - time.Microsecond)
+			if x.ask(l, 1).Allowed {
+				x.Errorf("admitted a microsecond before RetryAfter, %v", d.RetryAfter)
+			}
+			time.Sleep(time.Microsecond)
+			if !x.ask(l, 1).Allowed {
+				x.Errorf("denied after RetryAfter, %v", d.RetryAfter)
+			}
+		}
 	})
 }

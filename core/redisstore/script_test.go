@@ -128,7 +128,7 @@ func TestScript_Take_List(t *testing.T) {
 	const second, now = "1000000", 1_000_000_000_000
 	charge := func(cost string) []any { return []any{"bucket", "spend", cost, "3" + second[1:], "", ""} }
 	count := func(cost string) []any { return []any{"fixed_window", "spend", cost, "2", "60" + second[1:]} }
-	args := slices.Concat([]any{strconv.Itoa(now)},
+	args := slices.Concat([]any{strconv.FormatInt(now, 10)},
 		charge(second), count("1"), []any{"and"}, // 1 of 3, 1 of 2
 		charge(second), count("2"), []any{"and"}, // the window denies
 		charge(second), []any{"and"}, // 2 of 3

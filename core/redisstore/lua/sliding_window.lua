@@ -15,7 +15,7 @@
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
 -- current sub-window are read.
 
-local SLOTS = 128 -- a window of core.MaxSubWindows, 120, reaches into 121
+local SLOTS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
 
 local function sliding_window_integer(text)
   local n = tonumber(text)
