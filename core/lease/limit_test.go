@@ -129,8 +129,12 @@ func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 		m.denied++
 		return false
 	}
-	if receipt.At >= begun && receipt.At < at {
+	k := m.rule.Compiled().Constants()
+	switch {
+	case receipt.At >= begun && receipt.At < at:
 		at = receipt.At
+	case k.Algorithm == driver.FixedWindow && receipt.At/k.Period == begun/k.Period:
+		at = begun // the tokens are of that window, though the call for the other rule may have ended later
 	}
 	m.events = append(m.events, lease.Event{Micros: at, Cost: int64(cost)})
 	return true
