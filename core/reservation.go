@@ -220,8 +220,8 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // Settle sets the total cost of the event, for every ask of a [ReserveTogether] alike. The
 // difference to the charged cost is charged, into debt if need be ([Limiter.Debit]), or given
 // back ([Reservation.Refund]). Settling the same cost again does nothing; a cost below zero is
-// an [ErrNegativeCost]. After 16 raises or more, the first
-// charge can no longer be lowered or refunded.
+// an [ErrNegativeCost]. After 16 raises or more, the first charge can no longer be lowered or
+// refunded.
 //
 // An error says that the difference may have been charged or given back; it is not
 // tried again. Only if ctx had ended before, nothing was done, and Settle can be called again.
@@ -232,7 +232,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	return r.settle(ctx, func(c *reserved) int {
 		switch {
 		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed && c.charged() == 0:
-			return c.charged() // the shadow rule did not count the event
+			return 0 // the shadow rule did not count the event
 		case cost > math.MaxInt/c.times:
 			return math.MaxInt
 		}
@@ -244,14 +244,11 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.rules) == 0 {
-		return nil
-	}
 	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
 	for i := range r.rules {
 		changes[i] = total(&r.rules[i]) - r.rules[i].charged()
 	}
-	if slices.Min(changes) == 0 && slices.Max(changes) == 0 {
+	if !slices.ContainsFunc(changes, func(n int) bool { return n != 0 }) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

@@ -5,10 +5,7 @@ import "fmt"
 // An Algorithm names how a rule counts. The zero Algorithm is none.
 type Algorithm uint8
 
-// The algorithms. A new one is a name here, a type with its arithmetic in a file of this package, its
-// cases in newEngine and in the four functions of this file that switch over the types, its scripts in
-// redisstore, a constructor in core/rule.go and a reference in core/storetest/internal/oracle;
-// CONTRIBUTING.md lists the files.
+// The algorithms. CONTRIBUTING.md lists the files that a new one needs.
 const (
 	TokenBucket Algorithm = iota + 1
 	SlidingLog

@@ -150,8 +150,9 @@ func (b *breaker) startWindow(now time.Duration) {
 	}
 }
 
-// fail notes at now that a call failed that began at begun. It opens the breaker after maxConsecutive
-// failures without an answer for some time, or if half of at least minCalls calls of a window failed.
+// fail notes at now that a call failed that began at begun. It opens the breaker after
+// maxConsecutive failures without an answer for some time, or if half of at least minCalls calls
+// of a window failed.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -71,8 +71,8 @@ func scriptFor(v verb, set librarySet) *script {
 	return cached.script
 }
 
-// scriptFiles returns the files of a script in their order: the clock, the registry of algorithms, the
-// algorithms, and the loop of the verb.
+// scriptFiles returns the files of a script in their order: the clock, the registry of
+// algorithms, the algorithms, and the loop of the verb.
 func scriptFiles(v verb, set librarySet) []string {
 	files := []string{"clock", "algorithms"}
 	for i, name := range libraries {

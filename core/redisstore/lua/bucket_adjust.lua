@@ -2,6 +2,15 @@
 --
 -- Reading  used (us, fraction); before a debit, because its receipt says so
 
+-- Returns a span less another.
+local function bucket_subtract(us, fraction, less, less_fraction, den)
+  us, fraction = us - less, fraction - less_fraction
+  if fraction < 0 then
+    return us - 1, fraction + den
+  end
+  return us, fraction
+end
+
 function algorithms.bucket(key, arguments, op)
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
   local back, back_fraction, full, full_fraction, den = bucket_arguments(arguments)
@@ -24,32 +33,20 @@ function algorithms.bucket(key, arguments, op)
     if ARGV[arguments + 3] ~= '' then
       -- Later events of a leaky bucket know their departure times. A place in the queue can
       -- only be freed while it is the last.
-      local last, last_fraction = time + before + back, before_fraction + back_fraction
-      if last_fraction >= den then
-        last, last_fraction = last + 1, last_fraction - den
-      end
-      free = now + used == last and fraction == last_fraction
+      local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
+      free = others == time + before and others_fraction == before_fraction
     end
     -- Without the charge, the bucket would have become full earlier and stopped refilling. The
     -- refill since that moment is not freed.
-    local idle, idle_fraction = math.max(now - time, age) - before, -before_fraction
-    if idle_fraction < 0 then
-      idle, idle_fraction = idle - 1, idle_fraction + den
-    end
+    local idle, idle_fraction = bucket_subtract(math.max(now - time, age), 0, before, before_fraction, den)
     if idle >= 0 then
-      back, back_fraction = back - idle, back_fraction - idle_fraction
-      if back_fraction < 0 then
-        back, back_fraction = back - 1, back_fraction + den
-      end
+      back, back_fraction = bucket_subtract(back, back_fraction, idle, idle_fraction, den)
     end
     free = free and back >= 0
   end
 
   if free then
-    used, fraction = used - back, fraction - back_fraction
-    if fraction < 0 then
-      used, fraction = used - 1, fraction + den
-    end
+    used, fraction = bucket_subtract(used, fraction, back, back_fraction, den)
     if used < 0 or used == 0 and fraction == 0 then
       redis.call('DEL', key)
       used, fraction = 0, 0
