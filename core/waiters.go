@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// waiters holds the callers of Wait of each key, in the order of arrival. The zero value is empty.
+// waiters has the callers of Wait of each key, in the order of arrival. The zero value is empty.
 type waiters struct {
 	mu    sync.Mutex
 	byKey map[string][]*waiter
 	n     int // of all keys
 }
 
-// A waiter is one call of Wait. The first of its key asks the Store, the others wait for it.
+// A waiter is one call of Wait. The first of its key calls the Store, and the others wait for it.
 type waiter struct {
 	first chan struct{} // closed when it is the first of its key
 	n     int           // the cost of its event
@@ -39,14 +39,14 @@ func (l *waiters) join(key string, n int) (*waiter, error) {
 	return w, nil
 }
 
-// setCost sets how much of w is still to be charged.
+// setCost sets the cost of w that is still to be charged.
 func (l *waiters) setCost(w *waiter, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.cost = cost
 }
 
-// ahead is the cost of the waiters of key before w.
+// ahead returns the cost of the waiters of key before w.
 func (l *waiters) ahead(key string, w *waiter) (cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *waiters) ahead(key string, w *waiter) (cost int) {
 	return cost
 }
 
-// leave removes w; if it was the first of its key, the next one is.
+// leave removes w. If it was the first of its key, the next one becomes the first.
 func (l *waiters) leave(key string, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

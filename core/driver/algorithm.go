@@ -23,8 +23,8 @@ var algorithmNames = [...]string{
 	SlidingWindow: "sliding_window",
 }
 
-// String is the name used in configuration: "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log" or "sliding_window".
+// String is the name used in configuration: "token_bucket", "leaky_bucket", "fixed_window",
+// "sliding_log" or "sliding_window".
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -38,11 +38,11 @@ func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket
 // Unknown is the panic of a switch that has no case for a: no algorithm runs as another one.
 func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans of time are
-// in microseconds. A State that it returns may share memory with the one that it was given,
-// which is not used again. The methods on the way of every decision are called through the
-// functions below, which know the types, so that a Reading can stay where it is: through the
-// interface it would have to be copied or allocated, which takes a sixth of a decision.
+// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans of time are in
+// microseconds. A State that it returns may share memory with the one that it was given, which is
+// not used again. The methods on the way of every decision are called through the functions below,
+// which know the types, so that a Reading can stay where it is: through the interface it would have
+// to be copied or allocated, which takes a sixth of a decision.
 type engine interface {
 	// These methods change s, of which r was read at now.
 
@@ -95,8 +95,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict sets v, which is zero, to the answer at r to a cost that may be held for maxDelay; r
-// was read before, and spent tells whether cost was then taken.
+// verdict sets v, which is zero, to the answer at r to a cost that may be held for maxDelay; r was
+// read before, and spent tells whether cost was then taken.
 func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	switch e := c.engine.(type) {
 	case *bucket:

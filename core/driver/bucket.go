@@ -2,17 +2,17 @@ package driver
 
 import "math/bits"
 
-// A bucket is a token bucket in its virtual-scheduling form (the generic cell
-// rate algorithm, ITU-T I.371 annex A). A token is worth Period/Events
-// microseconds of refilling, so the whole State is one instant: the time at
-// which the bucket will be full again. The used part is the distance to it.
+// A bucket is a token bucket in its virtual-scheduling form (the generic cell rate algorithm, ITU-T
+// I.371 annex A). A token is worth Period/Events microseconds of refilling, so the whole State is
+// one instant: the time at which the bucket will be full again. The used part is the distance to
+// it.
 //
-// The two forms admit exactly the same events. This one needs no "last update"
-// beside the level, loses nothing to rounding, and turns "full" into "in the
-// past", so that a bucket that has refilled is the same as no bucket.
+// The two forms admit exactly the same events. This one needs no "last update" beside the level,
+// loses nothing to rounding, and turns "full" into "in the past", so that a bucket that has
+// refilled is the same as no bucket.
 //
-// A bucket in debt, of which more is in use than it holds, has the time at which that
-// was so in its State. This tells the debt from a clock that stepped back.
+// A bucket in debt, of which more is in use than it holds, has the time at which that was so in its
+// State. This tells the debt from a clock that stepped back.
 type bucket struct {
 	burst int64 // capacity in tokens
 	extra int64 // how many of them are beyond the limit itself: soft throttling
@@ -20,8 +20,8 @@ type bucket struct {
 	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
 	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
 
-	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a
-	// fraction has 48 bits, which memstore packs with 16 others.
+	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a fraction
+	// has 48 bits, which memstore packs with 16 others.
 	num, den int64
 }
 
@@ -54,8 +54,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// holdFor makes b hold the tokens that refill in the time in which o fills up, and reports
-// whether they can be counted.
+// holdFor makes b hold the tokens that refill in the time in which o fills up, and reports whether
+// they can be counted.
 func (b *bucket) holdFor(o *bucket) bool {
 	if exceeds(o.full.Micros+1, b.den, b.num, maxCount-1) {
 		return false
@@ -126,9 +126,9 @@ func (s Span) ceil() int64 {
 	return s.Micros
 }
 
-// price is how long n tokens take to refill, for any n. It is at most a microsecond more
-// than [Horizon], which no bucket holds: a cost that was cut to [Horizon] itself would fit
-// a bucket that fills up in just that time.
+// price is how long n tokens take to refill, for any n. It is at most a microsecond more than
+// [Horizon], which no bucket holds: a cost that was cut to [Horizon] itself would fit a bucket that
+// fills up in just that time.
 func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
@@ -140,13 +140,13 @@ func (b *bucket) price(n int64) Span {
 	return b.exact(n)
 }
 
-// read says how much of the bucket is in use at now, which is more than the whole while it
-// is in debt.
+// read says how much of the bucket is in use at now, which is more than the whole while it is in
+// debt.
 //
-// A State further ahead than a full bucket can be, without a debt, has one of two causes: the
-// clock stepped back, or the limit was larger when the State was written. It then counts as
-// an empty bucket, which admits nothing extra and refills at the rate. A debt from after now
-// counts from now.
+// A State further ahead than a full bucket can be, without a debt, has one of two causes: the clock
+// stepped back, or the limit was larger when the State was written. It then counts as an empty
+// bucket, which admits nothing extra and refills at the rate. A debt from after now counts from
+// now.
 func (b *bucket) read(r *Reading, s State, now int64) {
 	until := Span{s.time, s.amount}
 	if until.Frac >= b.den { // written under another rate
@@ -163,8 +163,8 @@ func (b *bucket) read(r *Reading, s State, now int64) {
 	}
 }
 
-// fits says whether cost tokens can be taken at r. In a queue they must not have to wait for
-// longer than maxDelay.
+// fits says whether cost tokens can be taken at r. In a queue they must not have to wait for longer
+// than maxDelay.
 func (b *bucket) fits(r *Reading, cost, maxDelay int64) bool {
 	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
 }
@@ -197,11 +197,10 @@ func (b *bucket) without(used, back Span) Span {
 
 // undo gives n tokens back that were taken at m.
 //
-// Had the charge not happened, the bucket would have become full earlier and stopped
-// refilling. The refill since that moment is not given back: it was credited already. If
-// the clock has stepped back since, the age of the charge says how much that is. In a
-// queue those behind have been told their turns, so the place can be given back
-// only while it is the last.
+// Had the charge not happened, the bucket would have become full earlier and stopped refilling. The
+// refill since that moment is not given back: it was credited already. If the clock has stepped
+// back since, the age of the charge says how much that is. In a queue those behind have been told
+// their turns, so the place can be given back only while it is the last.
 func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 {
 		return s
@@ -222,8 +221,8 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return b.at(b.without(r.Used, back), now)
 }
 
-// fit is m for the denominator of b, if it was written under another rate: with less in use,
-// of which less is given back.
+// fit is m for the denominator of b, if it was written under another rate: with less in use, of
+// which less is given back.
 func (b *bucket) fit(m Receipt) Receipt {
 	if m.Used.Frac >= b.den {
 		m.Used.Frac = 0

@@ -11,21 +11,20 @@ type Op uint8
 const (
 	// Spend takes Cost if all charges of the call fit. It is the zero Op.
 	Spend Op = iota
-	// Peek gives the answer of a Spend and takes nothing. A Peek that does not fit
-	// denies the decision like a Spend.
+	// Peek gives the answer of a Spend and takes nothing. A Peek that does not fit denies the
+	// decision like a Spend.
 	Peek
-	// Reset forgets the State. The Verdict is that of an untouched key, and says whether
-	// anything was in use.
+	// Reset forgets the State. The Verdict is that of an untouched key, and says whether anything
+	// was in use.
 	Reset
-	// Credit gives back Cost, or as much of it as is used now: of a log or sliding window,
-	// the newest events.
+	// Credit gives back Cost, or as much of it as is used now: of a log or sliding window, the
+	// newest events.
 	Credit
-	// Debit takes Cost whether it fits or not, into debt if need be. A bucket
-	// takes all of it, and pays its debt back at its rate; windows and logs count it
-	// until they forget.
+	// Debit takes Cost whether it fits or not, into debt if need be. A bucket takes all of it, and
+	// pays its debt back at its rate; windows and logs count it until they forget.
 	Debit
-	// Undo gives back Cost of the Spend or Debit that wrote the Receipt, or as much of it as
-	// still counts.
+	// Undo gives back Cost of the Spend or Debit that wrote the Receipt, or as much of it as still
+	// counts.
 	Undo
 )
 
@@ -40,15 +39,15 @@ type Charge struct {
 	Op   Op
 	Cost int // at least 1; ignored by Reset
 
-	// MaxDelay denies a Spend or Peek that a leaky bucket would hold for longer,
-	// in whole microseconds; zero is no bound.
+	// MaxDelay denies a Spend or Peek that a leaky bucket would hold for longer, in whole
+	// microseconds; zero is no bound.
 	MaxDelay time.Duration
-	// Receipt, if it is not nil, is written by a Spend or Debit that takes something, and
-	// read by an Undo.
+	// Receipt, if it is not nil, is written by a Spend or Debit that takes something, and read by
+	// an Undo.
 	Receipt *Receipt
 
-	// Verdict is the answer. After an op of Adjust it is that of a Peek of 1 that comes
-	// next, with Allowed set and without a RetryAfter.
+	// Verdict is the answer. After an op of Adjust it is that of a Peek of 1 that comes next, with
+	// Allowed set and without a RetryAfter.
 	Verdict Verdict
 }
 
@@ -81,11 +80,11 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.Patience()) }
 
 // Commit does c, a Spend or Peek, to s, of which r was read at now. admitted says whether all
-// charges of the decision fit whose rules are no shadows; a decision that is denied calls
-// Commit, too, since a State from after now is written back. Commit returns the new State, and
-// whether that has to be stored; it leaves the Verdict to [Charge.Answer]. If it cannot be
-// stored, because another process has changed the State meanwhile, read again and repeat; set
-// the Receipt to its zero value first, since Commit has written it.
+// charges of the decision fit whose rules are no shadows; a decision that is denied calls Commit,
+// too, since a State from after now is written back. Commit returns the new State, and whether that
+// has to be stored; it leaves the Verdict to [Charge.Answer]. If it cannot be stored, because
+// another process has changed the State meanwhile, read again and repeat; set the Receipt to its
+// zero value first, since Commit has written it.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	switch {
 	case !c.Op.Asks():
@@ -138,8 +137,8 @@ func (c *Charge) answerAt(s State, now int64) {
 	c.Answer(&r, false)
 }
 
-// Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was
-// taken, and admitted is that of Commit; for the ops of Adjust, r was read afterwards.
+// Answer fills in the Verdict from r. For a Spend or Peek, r was read before anything was taken,
+// and admitted is that of Commit; for the ops of Adjust, r was read afterwards.
 func (c *Charge) Answer(r *Reading, admitted bool) {
 	c.Verdict.set(c.Rule, r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A Compiled is a rule with its constants in exact integers, made by [Definition.Compile].
-// It never changes, is not to be copied, and is safe for concurrent use.
+// A Compiled is a rule with its constants in exact integers, made by [Definition.Compile]. It never
+// changes, is not to be copied, and is safe for concurrent use.
 type Compiled struct {
 	definition Definition
 	id         uint64
@@ -21,15 +21,15 @@ type division struct {
 	part *Compiled
 }
 
-// Constants are the numbers of an algorithm, for a store that runs it elsewhere. Two
-// rules of the same Algorithm and Constants admit the same.
+// Constants are the numbers of an algorithm, for a store that runs it elsewhere. Two rules of the
+// same Algorithm and Constants admit the same.
 type Constants struct {
 	Algorithm Algorithm
 	Capacity  int64 // the largest cost that is ever admitted, with what a soft limit lets through
 	Extra     int64 // how much of it is beyond the limit itself
 
-	// Of a bucket: one event, and all that the bucket holds, as the time in which they
-	// refill. Fractions are in parts of Denominator.
+	// Of a bucket: one event, and all that the bucket holds, as the time in which they refill.
+	// Fractions are in parts of Denominator.
 	Unit, Full  Span
 	Denominator int64
 
@@ -38,12 +38,12 @@ type Constants struct {
 	SubWindow int64 // in microseconds; 1 of a SlidingLog, and zero of a FixedWindow
 }
 
-// A Span is Micros microseconds and Frac parts of one; how many parts are a microsecond is
-// the Denominator of the rule that it belongs to.
+// A Span is Micros microseconds and Frac parts of one; how many parts are a microsecond is the
+// Denominator of the rule that it belongs to.
 type Span struct{ Micros, Frac int64 }
 
-// Never is the time in microseconds, or in nanoseconds, that never comes: the RetryAfter of
-// a cost that can never be admitted, and a delay without a bound.
+// Never is the time in microseconds, or in nanoseconds, that never comes: the RetryAfter of a cost
+// that can never be admitted, and a delay without a bound.
 const Never = 1<<63 - 1
 
 func newCompiled(d Definition, e engine) *Compiled {
@@ -62,8 +62,8 @@ func ruleID(a Algorithm, name string) uint64 {
 	return h
 }
 
-// ID is a hash of the algorithm and the name, the same in every process. States of rules
-// with different IDs must be kept apart; two rules of one ID share a State.
+// ID is a hash of the algorithm and the name, the same in every process. States of rules with
+// different IDs must be kept apart; two rules of one ID share a State.
 func (c *Compiled) ID() uint64 { return c.id }
 
 // Name is the rule's name.
@@ -87,8 +87,8 @@ func (c *Compiled) Equivalent(o *Compiled) bool { return c == o || c.constants =
 // Capacity is the largest cost that the rule can ever admit at once.
 func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 
-// Divide returns the rule for one of n processes: see [Definition.Divide]. It remembers the
-// result for the latest n, so that a store can call it for every charge.
+// Divide returns the rule for one of n processes: see [Definition.Divide]. It remembers the result
+// for the latest n, so that a store can call it for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
 	if n < 2 {
 		return c
@@ -115,13 +115,12 @@ func (c *Compiled) String() string {
 	return c.definition.Text
 }
 
-// Slack is how long a bucket may still have to refill, in microseconds, for one more event to
-// fit. For other algorithms it is zero.
+// Slack is how long a bucket may still have to refill, in microseconds, for one more event to fit.
+// For other algorithms it is zero.
 func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.Unit.Micros }
 
-// Price is how long a bucket takes to refill n events, for any n that is not negative. It is
-// at most a microsecond more than [Horizon], which no bucket holds. For other algorithms it
-// is zero.
+// Price is how long a bucket takes to refill n events, for any n that is not negative. It is at
+// most a microsecond more than [Horizon], which no bucket holds. For other algorithms it is zero.
 func (c *Compiled) Price(n int64) Span {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.price(n)
@@ -136,12 +135,12 @@ func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 }
 
 // ExpiresAt returns the time from which on s means the same as the zero State, and zero for the
-// zero State, which need not be stored. A Store may forget s then; where it counts whole
-// seconds, it rounds up.
+// zero State, which need not be stored. A Store may forget s then; where it counts whole seconds,
+// it rounds up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
-// Verdict returns the answer at r to a Spend of cost that may be held for maxDelay
-// microseconds; spent says whether it was taken, and is ignored if it does not fit.
+// Verdict returns the answer at r to a Spend of cost that may be held for maxDelay microseconds;
+// spent says whether it was taken, and is ignored if it does not fit.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
 	var v Verdict
 	v.set(c, &r, cost, maxDelay, spent)

@@ -25,9 +25,9 @@ type Definition struct {
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
-// above one may have to read all of them, a refund to write all of them. With MaxSubWindows
-// that takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis
-// gives to hashes of up to 128 fields.
+// above one may have to read all of them, a refund to write all of them. With MaxSubWindows that
+// takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis gives to hashes of
+// up to 128 fields.
 const MaxSubWindows = 120
 
 const (
@@ -35,14 +35,14 @@ const (
 	maxName = 64
 	// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
 	maxPercent = 1000
-	// maxCount bounds events and bursts. Six bytes hold smaller numbers, and sums of two
-	// of them are far below 2^53.
+	// maxCount bounds events and bursts. Six bytes hold smaller numbers, and sums of two of them
+	// are far below 2^53.
 	maxCount = 1 << 48
 )
 
-// Horizon is the longest span, in microseconds, that a limit may reach over:
-// 100 years. It keeps every time below 2^53, the largest range in which the
-// doubles of Lua count exactly, until the year 2155.
+// Horizon is the longest span, in microseconds, that a limit may reach over: 100 years. It keeps
+// every time below 2^53, the largest range in which the doubles of Lua count exactly, until the
+// year 2155.
 const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // Reasons why a limit cannot be run exactly.
@@ -51,8 +51,8 @@ const (
 	tooMany = "counts to more than 2^48"
 )
 
-// Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that
-// cannot be run exactly.
+// Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that cannot
+// be run exactly.
 func (d Definition) Compile() (*Compiled, error) {
 	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
 		return nil, d.invalid("algorithm", "is none")
@@ -71,11 +71,11 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for a rule whose buckets fill up in the same time as those of base, and less than one event more than Burst says. So a state that one
-// of the two wrote is never cut short by the other: a caller that can make the limit change
-// would get something for nothing every time. (Above a million events a second it gets less
-// than a microsecond's refill.) The rest of a token that does not fit stays unused. base has
-// the same Algorithm.
+// CompileLike is Compile for a rule whose buckets fill up in the same time as those of base, and
+// less than one event more than Burst says. So a state that one of the two wrote is never cut short
+// by the other: a caller that can make the limit change would get something for nothing every time.
+// (Above a million events a second it gets less than a microsecond's refill.) The rest of a token
+// that does not fit stays unused. base has the same Algorithm.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	c, err := d.Compile()
 	if err != nil {
@@ -93,14 +93,14 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	return c, nil
 }
 
-// Divide returns the definition of the n-th part of a rule, for n processes that enforce it
-// each on its own: a rule of the same name and modifiers.
+// Divide returns the definition of the n-th part of a rule, for n processes that enforce it each on
+// its own: a rule of the same name and modifiers.
 //
-// The rate of a bucket is divided exactly, with a longer period where the events cannot be
-// divided: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are divided
-// without the fraction, so that n parts together never admit more than the whole; but a part
-// admits at least one event. Divide returns d itself if n is less than 2, and for a rule that
-// cannot be divided: a soft bucket that takes decades to refill.
+// The rate of a bucket is divided exactly, with a longer period where the events cannot be divided:
+// a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are divided without the
+// fraction, so that n parts together never admit more than the whole; but a part admits at least
+// one event. Divide returns d itself if n is less than 2, and for a rule that cannot be divided: a
+// soft bucket that takes decades to refill.
 func (d Definition) Divide(n int) Definition {
 	part, _ := d.divide(n)
 	return part
@@ -120,8 +120,8 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	return d, nil
 }
 
-// parts are candidates for an n-th of d, the best first: a longer period may reach over
-// more than 100 years, and then cannot be run.
+// parts are candidates for an n-th of d, the best first: a longer period may reach over more than
+// 100 years, and then cannot be run.
 func (d Definition) parts(n int) []Definition {
 	if d.Events < 1 {
 		return nil

@@ -2,9 +2,9 @@ package driver
 
 import "encoding/binary"
 
-// The encoding of a State: nothing for the zero State; else a version, then integers as
-// unsigned varints: the time, amount and debt, or for each run of a log the time since the
-// run before and the number of events. A State has one encoding.
+// The encoding of a State: nothing for the zero State; else a version, then integers as unsigned
+// varints: the time, amount and debt, or for each run of a log the time since the run before and
+// the number of events. A State has one encoding.
 const (
 	wordsEncoding = 1
 	logEncoding   = 2
@@ -13,8 +13,8 @@ const (
 // maxTime is the latest time in a State: the longest limit after the latest time of a clock.
 const maxTime = 1<<53 - 1 + Horizon
 
-// IsZero says whether s is the State of a key of which nothing is used, which need not be
-// stored. Use [Compiled.ExpiresAt] to find one that means as little.
+// IsZero says whether s is the State of a key of which nothing is used, which need not be stored.
+// Use [Compiled.ExpiresAt] to find one that means as little.
 func (s State) IsZero() bool { return s == State{} }
 
 // AppendBinary implements encoding.BinaryAppender. The error is always nil.
@@ -39,15 +39,14 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler. The encoding of the zero State has no
-// bytes. The error is always nil.
+// MarshalBinary implements encoding.BinaryMarshaler. The encoding of the zero State has no bytes.
+// The error is always nil.
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It returns an [ErrCorruptState], and
-// leaves s unchanged, if b is not the encoding of a State that a rule could have written; a
-// Store takes that for the zero State, or for an error of its own. b may
-// come from anywhere: a State that was decoded makes no op panic or overflow. UnmarshalBinary
-// does not keep b.
+// leaves s unchanged, if b is not the encoding of a State that a rule could have written; a Store
+// takes that for the zero State, or for an error of its own. b may come from anywhere: a State that
+// was decoded makes no op panic or overflow. UnmarshalBinary does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*s = State{}

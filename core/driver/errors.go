@@ -5,19 +5,20 @@ import (
 	"fmt"
 )
 
-// Categories of errors, for errors.Is. Package core has the ones that applications test for
-// under the same names.
+// Categories of errors, for errors.Is. Package core has the ones that applications test for under
+// the same names.
 var (
 	// ErrUnavailable: the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
-	// ErrFailClosed: the Store could not decide about a rule that admits nothing then. An
-	// error that is an ErrFailClosed is an ErrUnavailable, too.
+	// ErrFailClosed: the Store could not decide about a rule that admits nothing then. An error
+	// that is an ErrFailClosed is an ErrUnavailable, too.
 	ErrFailClosed = errors.New("weir: fail closed")
 	// ErrInvalidCharge: a Store cannot take so many charges together. Nothing was taken.
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule: a rule cannot be run. The error is a *RuleError, where it is about one rule.
 	ErrInvalidRule = errors.New("weir: invalid rule")
-	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a *RuleError.
+	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a
+	// *RuleError.
 	ErrRuleConflict = errors.New("weir: conflicting rule")
 	// ErrCorruptState: bytes are not a State.
 	ErrCorruptState = errors.New("weir: corrupt state")

@@ -1,11 +1,10 @@
 package driver
 
-// A window is a fixed window: it counts the events of the current span of
-// period microseconds, counted from the Unix epoch. Its State is the beginning of a window
-// and the events in it.
+// A window is a fixed window: it counts the events of the current span of period microseconds,
+// counted from the Unix epoch. Its State is the beginning of a window and the events in it.
 //
-// A window that begins after now means that the clock stepped back. Its events count as of
-// the window of now.
+// A window that begins after now means that the clock stepped back. Its events count as of the
+// window of now.
 type window struct {
 	events int64 // with those of a soft limit
 	extra  int64 // how many of them are beyond the limit itself
@@ -36,16 +35,16 @@ func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
-// debit counts n events, whether they fit or not. Events beyond the limit make no
-// difference except to an Undo, which has to find them.
+// debit counts n events, whether they fit or not. Events beyond the limit make no difference except
+// to an Undo, which has to find them.
 func (w *window) debit(_ State, r Reading, now, n int64) State {
 	return w.at(r.Count+settled(r.Count, n), now)
 }
 
 func (w *window) credit(_ State, r Reading, now, n int64) State { return w.at(r.Count-n, now) }
 
-// undo takes n events back that were charged at m, unless their window is over. After a clock
-// that stepped back they cannot be told from others.
+// undo takes n events back that were charged at m, unless their window is over. After a clock that
+// stepped back they cannot be told from others.
 func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 || m.stepped(now) || w.start(m.At) != w.start(now) {
 		return s

@@ -2,16 +2,15 @@ package driver
 
 import "unsafe"
 
-// A history is the events of a log: runs with strictly increasing times, oldest
-// first. The zero history is empty. In a State, head and count are time and amount.
+// A history is the events of a log: runs with strictly increasing times, oldest first. The zero
+// history is empty. In a State, head and count are time and amount.
 type history struct {
 	runs  []run // from head on; those before it have left
 	head  int
 	count int64 // of the events
 }
 
-// A run is n events that were admitted in the same grain, the last microsecond of which
-// is at.
+// A run is n events that were admitted in the same grain, the last microsecond of which is at.
 type run struct{ at, n int64 }
 
 const (
@@ -86,8 +85,8 @@ func (h *history) add(at, n int64) {
 	h.runs = append(h.runs, run{at, n})
 }
 
-// compact moves the runs to the front, where they are worth no new array, and
-// gives up an array of which they would use less than a quarter.
+// compact moves the runs to the front, where they are worth no new array, and gives up an array of
+// which they would use less than a quarter.
 func (h *history) compact() {
 	live := h.live()
 	if cap(h.runs) > 4*len(live)+8 {
@@ -98,8 +97,8 @@ func (h *history) compact() {
 	h.head = 0
 }
 
-// coarsen makes pairs of runs one, at the time of the later. After an append to a history
-// without room, it makes that no larger than it was before, if it has two runs or more.
+// coarsen makes pairs of runs one, at the time of the later. After an append to a history without
+// room, it makes that no larger than it was before, if it has two runs or more.
 func (h *history) coarsen() {
 	live := h.live()
 	if len(live) < 2 {

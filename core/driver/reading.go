@@ -1,8 +1,8 @@
 package driver
 
 // A Reading is the meaning of a [State] for one cost at one instant, before any spending. A
-// [Verdict] follows from it alone. Spans are in microseconds. The zero Reading is that of a
-// key of which nothing is used, but for Left.
+// [Verdict] follows from it alone. Spans are in microseconds. The zero Reading is that of a key of
+// which nothing is used, but for Left.
 type Reading struct {
 	Used Span // of a bucket: the part that is in use, more than the whole while it is in debt
 

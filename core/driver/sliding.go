@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// A log is a sliding window: it remembers the time of every admitted event, so
-// no span of period microseconds ever holds more than events of them.
+// A log is a sliding window: it remembers the time of every admitted event, so no span of period
+// microseconds ever holds more than events of them.
 //
-// With a grain of one microsecond it is exact, a sliding log. With a coarser one
-// it is a sliding window counter: the events of one grain, a sub-window, are one
-// number, and all of them count until the last of them could have left. So it is
-// too strict by one grain at most, and never too lax.
+// With a grain of one microsecond it is exact, a sliding log. With a coarser one it is a sliding
+// window counter: the events of one grain, a sub-window, are one number, and all of them count
+// until the last of them could have left. So it is too strict by one grain at most, and never too
+// lax.
 //
-// Events in the future mean that the clock stepped back. They count as if they
-// happened now: they keep counting, but for one period at most, whatever the
-// step was. What had left when the newest event was admitted does not come back.
+// Events in the future mean that the clock stepped back. They count as if they happened now: they
+// keep counting, but for one period at most, whatever the step was. What had left when the newest
+// event was admitted does not come back.
 type log struct {
 	events int64 // with those of a soft limit
 	extra  int64 // how many of them are beyond the limit itself
@@ -27,8 +27,7 @@ func (l *log) constants() Constants {
 	return Constants{Capacity: l.events, Extra: l.extra, Period: l.period, SubWindow: l.grain}
 }
 
-// stamp is the time under which an event at now is remembered: the last
-// microsecond of its grain.
+// stamp is the time under which an event at now is remembered: the last microsecond of its grain.
 func (l *log) stamp(now int64) int64 { return now - now%l.grain + l.grain - 1 }
 
 func (l *log) read(r *Reading, s State, now, cost int64) {
@@ -54,8 +53,8 @@ func (l *log) fits(r *Reading, cost int64) bool {
 	return cost <= l.events && r.Count <= l.events-cost
 }
 
-// cutoff is the time at and before which nothing counts any more. The newest
-// event was admitted within the grain that ends at its time.
+// cutoff is the time at and before which nothing counts any more. The newest event was admitted
+// within the grain that ends at its time.
 func (l *log) cutoff(h *history, now int64) int64 {
 	return max(now, h.newest()-(l.grain-1)) - l.period
 }
@@ -85,8 +84,8 @@ func (l *log) spend(s State, now, cost int64) State {
 	return h.state(s)
 }
 
-// debit records n events at now, whether they fit or not. Events beyond the limit
-// make no difference except to an Undo, which has to find them.
+// debit records n events at now, whether they fit or not. Events beyond the limit make no
+// difference except to an Undo, which has to find them.
 func (l *log) debit(s State, r Reading, now, n int64) State {
 	if n = settled(r.Count, n); n > 0 {
 		return l.spend(s, now, n)
@@ -94,8 +93,8 @@ func (l *log) debit(s State, r Reading, now, n int64) State {
 	return s
 }
 
-// undo forgets n events that were recorded at m, if they are still there. After a
-// clock that stepped back they cannot be told from others.
+// undo forgets n events that were recorded at m, if they are still there. After a clock that
+// stepped back they cannot be told from others.
 func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s

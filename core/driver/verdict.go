@@ -18,8 +18,7 @@ type Verdict struct {
 	Delay      time.Duration // allowed: hold the event this long, at its place in the queue
 }
 
-// A verdict is the answer of an algorithm to a cost, before soft limits. Spans are in
-// microseconds.
+// A verdict is the answer of an algorithm to a cost, before soft limits. Spans are in microseconds.
 type verdict struct {
 	allowed   bool
 	remaining int64 // of the capacity, after the cost if that was taken

@@ -25,8 +25,8 @@ const (
 //
 // IdleCPU does not see other processes of the machine, nor the CPU quota of a container, but their
 // effect on this process: goroutines that wait for a CPU make the second share smaller. So it sees
-// neither of them while this process is idle, or collects garbage less often than every 5 seconds. (Go
-// sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
+// neither of them while this process is idle, or collects garbage less often than every 5 seconds.
+// (Go sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
 // Any func() float64 is a signal, also one that looks at the whole machine:
 //
@@ -38,12 +38,13 @@ const (
 //		return 1 - used[0]/100
 //	}, time.Second)
 //
-// A call that finds the last sample older than 250 ms takes a new one, in about a microsecond; all others
-// read the last value. A sample is the mean since the one before, and is smoothed with a half-life of
-// one second, see [Smooth]. After a pause without calls, the first answer is the mean of the pause.
+// A call that finds the last sample older than 250 ms takes a new one, in about a microsecond; all
+// others read the last value. A sample is the mean since the one before, and is smoothed with a
+// half-life of one second, see [Smooth]. After a pause without calls, the first answer is the mean
+// of the pause.
 //
-// IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from there.
-// It stays 0 on systems that are neither Unix nor Windows.
+// IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from
+// there. It stays 0 on systems that are neither Unix nor Windows.
 //
 // The signal is safe for concurrent use. A process needs only one; each has samples of its own.
 func IdleCPU() func() float64 { return idleCPU(newCPU()) }
@@ -79,7 +80,8 @@ func newCPU() *cpu {
 	}}
 }
 
-// float returns the value of s, or 0 if the runtime does not have it, which the package metrics permits.
+// float returns the value of s, or 0 if the runtime does not have it, which the package metrics
+// permits.
 func float(s metrics.Sample) float64 {
 	if s.Value.Kind() != metrics.KindFloat64 {
 		return 0

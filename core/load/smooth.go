@@ -7,22 +7,20 @@ import (
 	"time"
 )
 
-// Smooth returns signal as an exponentially weighted moving average over time: a
-// sample counts half as much as one that is halfLife younger. It keeps limits from
-// following every twitch, at the price of following late: half of a change shows
-// after one halfLife, nine tenths after 3.3.
+// Smooth returns signal as an exponentially weighted moving average over time: a sample counts half
+// as much as one that is halfLife younger. It keeps limits from following every twitch, at the
+// price of following late: half of a change shows after one halfLife, nine tenths after 3.3.
 //
-// signal is asked by whoever asks the result, at most 16 times in a halfLife and
-// never by two at the same time; while it is being asked, others get the average as
-// it was. So it may take its time, but its time is added to a decision, and a panic
-// in it is the caller's. A sample stands for the time since the one before,
-// whatever happened in between. The first sample is the first average; until it is
-// there, it is 0.
+// signal is asked by whoever asks the result, at most 16 times in a halfLife and never by two at
+// the same time; while it is being asked, others get the average as it was. So it may take its
+// time, but its time is added to a decision, and a panic in it is the caller's. A sample stands for
+// the time since the one before, whatever happened in between. The first sample is the first
+// average; until it is there, it is 0.
 //
 // A sample that is not a number counts as 0, one below 0 as 0, one above 1 as 1.
 //
-// The result is safe for concurrent use. Smooth panics if signal is nil or halfLife
-// is not positive.
+// The result is safe for concurrent use. Smooth panics if signal is nil or halfLife is not
+// positive.
 func Smooth(signal func() float64, halfLife time.Duration) func() float64 {
 	switch {
 	case signal == nil:
@@ -33,9 +31,9 @@ func Smooth(signal func() float64, halfLife time.Duration) func() float64 {
 	return newAverage(signal, halfLife, halfLife/16).now
 }
 
-// arrived is how near to the samples an average becomes equal to them. Left alone
-// it would come nearer for ever, and a resource that is wholly free again would
-// read as 0.9999, which is not the last step of an elastic limit.
+// arrived is how near to the samples an average becomes equal to them. Left alone it would come
+// nearer for ever, and a resource that is wholly free again would read as 0.9999, which is not the
+// last step of an elastic limit.
 const arrived = 1. / 1024
 
 // An average asks a signal from time to time and smooths what it says.
@@ -66,8 +64,7 @@ func (a *average) now() float64 {
 	return math.Float64frombits(a.mean.Load())
 }
 
-// sample asks the signal. The lock is held, and is free afterwards even if the
-// signal panics.
+// sample asks the signal. The lock is held, and is free afterwards even if the signal panics.
 func (a *average) sample(now time.Duration) {
 	defer a.mu.Unlock()
 	if int64(now) < a.due.Load() {

@@ -1,5 +1,5 @@
-// Package testkit has the functions that tests of several packages call. A call that fails
-// ends its test.
+// Package testkit has the functions that tests of several packages call. A call that fails ends its
+// test.
 package testkit
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// An Algorithm is a way to make a rule. Name is the text of its [core.Rule.Algorithm].
+// An Algorithm makes rules. Name is the text of their [core.Rule.Algorithm].
 type Algorithm struct {
 	Name string
 	Rule func(name string, l core.Limit) core.Rule
