@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// A Namespace remembers the definition behind every rule name, so that two rules do not share a
-// State by accident. Embed it in a Store to make that a [Declarer]. The zero Namespace is ready; it
-// is safe for concurrent use.
+// A Namespace remembers the definition of every rule name, so that two rules do not share a State
+// by accident. Embed it in a Store to make that a [Declarer]. The zero Namespace is ready to use;
+// it is safe for concurrent use.
 type Namespace struct {
 	mu    sync.Mutex
 	rules map[string]*Compiled
 }
 
-// Declare remembers all rules, or none and returns an [ErrRuleConflict] if one of the names is
-// already taken by another definition. Declaring a rule again is not a conflict.
+// Declare remembers all rules. If the name of one belongs to another definition, it remembers none
+// and returns an [ErrRuleConflict]. Declaring a rule again is not a conflict.
 func (n *Namespace) Declare(rules ...*Compiled) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

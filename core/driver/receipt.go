@@ -1,18 +1,17 @@
 package driver
 
-// A Receipt identifies a charge for an Undo: it has the time of the charge and, for a bucket, the
-// span that was in use before. A Store writes it when a Spend or a Debit takes something. The zero
-// Receipt undoes nothing.
+// A Receipt identifies a charge for an Undo, by its time and, for a bucket, by the span that was in
+// use before. A Spend or Debit that takes something writes it. The zero Receipt undoes nothing.
 type Receipt struct {
 	At     int64 // by the clock of the Store, in microseconds
 	Used   Span
-	Origin int // for a store that is made of others: which of them has the charge
+	Origin int // for a store that is made of others: the number of the one that has the charge
 
-	// Age is how many microseconds ago the charge was made, by a clock that never steps: that of
-	// the caller that undoes it. It tells a store whose clock has stepped back since that more time
-	// has passed than At says. It is 0 where the caller does not know, and when a charge is made.
+	// Age is the time since the charge in microseconds, by the monotonic clock of the caller of
+	// Undo, or 0 if the caller does not know it. It tells a store whose clock has stepped back
+	// after the charge that more time has passed than now - At. A charge sets it to 0.
 	Age int64
 }
 
-// stepped says whether the clock stepped back between the charge and now.
+// stepped reports whether the clock has stepped back between the charge and now.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
