@@ -251,34 +251,35 @@ func (b *bucket) at(used Span, now int64) State {
 
 func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil() }
 
-func (b *bucket) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
+func (b *bucket) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	used := r.Used
-	v.allowed = b.fits(r, cost, maxDelay)
-	if v.allowed && b.queue {
-		v.delay = used.ceil()
+	v.Allowed = b.fits(r, cost, maxDelay)
+	if v.Allowed && b.queue {
+		v.Delay = duration(used.ceil())
 	}
-	if v.allowed && spent {
+	if v.Allowed && spent {
 		used = b.add(used, b.span(cost))
 	}
-	free := b.sub(b.full, used)
+	free, left := b.sub(b.full, used), -b.extra
 	if free.Micros >= 0 {
-		v.remaining = b.tokens(free)
+		left += b.tokens(free)
 	}
-	v.reset = used.ceil()
-	if left := v.remaining - b.extra; left > 0 {
-		v.window = b.span(left).ceil()
+	v.remain(left, cost, spent)
+	v.ResetAfter = duration(used.ceil())
+	if left > 0 {
+		v.Window = duration(b.span(left).ceil())
 	} else { // the time until one event of the limit itself is available
-		v.window = b.sub(b.span(b.extra+1), free).ceil()
+		v.Window = duration(b.sub(b.span(b.extra+1), free).ceil())
 	}
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > b.burst:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry = b.sub(b.span(cost), free).ceil()
+		retry := b.sub(b.span(cost), free).ceil()
 		if b.queue {
-			v.retry = max(v.retry, used.ceil()-maxDelay)
+			retry = max(retry, used.ceil()-maxDelay)
 		}
-		v.window = v.retry
+		v.RetryAfter, v.Window = duration(retry), duration(retry)
 	}
 }

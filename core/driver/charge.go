@@ -50,6 +50,22 @@ type Charge struct {
 	Verdict Verdict
 }
 
+// A Receipt identifies a charge for an Undo, by its time and, for a bucket, by the span that was in
+// use before. A Spend or Debit that takes something writes it. The zero Receipt undoes nothing.
+type Receipt struct {
+	At     int64 // by the clock of the Store, in microseconds
+	Used   Span
+	Origin int // for a store that is made of others: the number of the one that has the charge
+
+	// Age is the time since the charge in microseconds, by the monotonic clock of the caller of
+	// Undo, or 0 if the caller does not know it. It tells a store whose clock has stepped back
+	// after the charge that more time has passed than now - At. A charge sets it to 0.
+	Age int64
+}
+
+// stepped reports whether the clock has stepped back between the charge and now.
+func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
+
 // Meets reports whether c and o have the same rule and the same key.
 func (c *Charge) Meets(o *Charge) bool { return c.Rule.id == o.Rule.id && c.Key == o.Key }
 
@@ -142,7 +158,7 @@ func (c *Charge) answerAt(s State, now int64) {
 // Answer fills in the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
 // admitted is that of Commit. For the ops of Adjust, r is the Reading after the charge.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	c.Verdict.set(c.Rule, r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
+	c.Rule.verdict(&c.Verdict, r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

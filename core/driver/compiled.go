@@ -141,9 +141,8 @@ func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
 // Verdict returns the answer to a Spend of cost that may be delayed for maxDelay microseconds,
 // given r. spent reports whether the cost was charged; it has no effect if the cost does not fit.
-func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) Verdict {
-	var v Verdict
-	v.set(c, &r, cost, maxDelay, spent)
+func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) (v Verdict) {
+	c.verdict(&v, &r, cost, maxDelay, spent)
 	return v
 }
 

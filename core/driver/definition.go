@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -100,44 +101,33 @@ func (d Definition) Divide(n int) Definition {
 	return part
 }
 
-// divide returns the result of Divide, and that compiled; nil if it is d itself.
+// divide returns the result of Divide and its compiled form, which is nil if the result is d itself.
 func (d Definition) divide(n int) (Definition, *Compiled) {
-	if n < 2 {
+	if n < 2 || d.Events < 1 {
 		return d, nil
 	}
-	for _, part := range d.parts(n) {
-		part.Text = ""
+	least := d
+	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
+	exact := least
+	if d.Algorithm.IsBucket() {
+		least.Burst = 1
+		common := int(gcd(int64(d.Events), int64(n)))
+		exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
+		if exact.Burst == exact.Events {
+			exact.Burst = 0
+		}
+		if longer := int64(n / common); int64(d.Per) <= math.MaxInt64/longer {
+			exact.Per *= time.Duration(longer)
+		} else {
+			exact = least
+		}
+	}
+	for _, part := range [...]Definition{exact, least} { // the longer period of exact may be too long
 		if c, err := part.Compile(); err == nil {
 			return part, c
 		}
 	}
 	return d, nil
-}
-
-// parts are candidates for an n-th of d, the best first: a longer period may reach over more than
-// 100 years, and then cannot be run.
-func (d Definition) parts(n int) []Definition {
-	if d.Events < 1 {
-		return nil
-	}
-	least := d
-	least.Events, least.Burst = max(1, d.Events/n), 0
-	if !d.Algorithm.IsBucket() {
-		return []Definition{least}
-	}
-	least.Burst = 1
-	common := int(gcd(int64(d.Events), int64(n)))
-	exact := d
-	exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
-	if exact.Burst == exact.Events {
-		exact.Burst = 0
-	}
-	longer := int64(n / common)
-	if int64(d.Per) > math.MaxInt64/longer {
-		return []Definition{least}
-	}
-	exact.Per = d.Per * time.Duration(longer)
-	return []Definition{exact, least}
 }
 
 // Equal reports whether d and o are the same rule, whatever their Text.
@@ -147,12 +137,7 @@ func (d Definition) Equal(o Definition) bool {
 	return d == o
 }
 
-func (d *Definition) capacity() int {
-	if d.Burst == 0 {
-		return d.Events
-	}
-	return d.Burst
-}
+func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }
 
 // check returns the fault of a field of d other than Algorithm, or nil.
 func (d *Definition) check() *RuleError {

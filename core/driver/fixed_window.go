@@ -67,21 +67,21 @@ func (w *window) expiresAt(s State) int64 {
 	return s.time + w.period
 }
 
-func (w *window) verdict(v *verdict, r *Reading, cost int64, spent bool) {
-	v.allowed, v.window = w.fits(r, cost), r.Left
-	after := r.Count
-	if v.allowed && spent {
-		after += cost
+func (w *window) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
+	v.Allowed, v.Window = w.fits(r, cost), duration(r.Left)
+	count := r.Count
+	if v.Allowed && spent {
+		count += cost
 	}
-	v.remaining = max(0, w.events-after)
-	if after > 0 {
-		v.reset = r.Left
+	v.remain(w.events-w.extra-count, cost, spent)
+	if count > 0 {
+		v.ResetAfter = v.Window
 	}
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > w.events:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry = r.Left
+		v.RetryAfter = v.Window
 	}
 }

@@ -59,13 +59,13 @@ func (l *log) cutoff(h *history, now int64) int64 {
 	return max(now, h.newest()-(l.subWindow-1)) - l.period
 }
 
-// trim forgets the events that have left the window, and moves events that are later than now to
-// now.
-func (l *log) trim(h *history, now int64) {
+// trimmed returns the events of s that are in the window at now; those later than now move to now.
+func (l *log) trimmed(s State, now int64) history {
+	h := s.history()
 	if h.empty() {
-		return
+		return h
 	}
-	first, count := h.window(l.cutoff(h, now))
+	first, count := h.window(l.cutoff(&h, now))
 	h.head, h.count = h.head+first, count
 	var late int64
 	stamp := l.stamp(now)
@@ -75,12 +75,11 @@ func (l *log) trim(h *history, now int64) {
 	if late > 0 {
 		h.add(stamp, late)
 	}
+	return h
 }
 
-// spend trims the log and records cost events at now.
 func (l *log) spend(s State, now, cost int64) State {
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	h.add(l.stamp(now), cost)
 	return h.state(s)
 }
@@ -100,8 +99,7 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s
 	}
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
 	switch {
@@ -121,8 +119,7 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 	if r.Count == 0 {
 		return s
 	}
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	for !h.empty() && n > 0 {
 		newest := &h.runs[len(h.runs)-1]
 		if newest.n > n {
@@ -136,8 +133,7 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 }
 
 func (l *log) rewrite(s State, _ Reading, now int64) State {
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	return h.state(s)
 }
 
@@ -149,25 +145,25 @@ func (l *log) expiresAt(s State) int64 {
 	return h.newest() + l.period
 }
 
-func (l *log) verdict(v *verdict, r *Reading, cost int64, spent bool) {
-	v.allowed, v.window = l.fits(r, cost), l.period
+func (l *log) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
+	v.Allowed, v.Window = l.fits(r, cost), duration(l.period)
 	count := r.Count
 	if count > 0 {
-		v.reset, v.window = r.Last, r.First
+		v.ResetAfter, v.Window = duration(r.Last), duration(r.First)
 	}
-	if v.allowed && spent {
-		v.reset = l.period + r.Phase
+	if v.Allowed && spent {
+		v.ResetAfter = duration(l.period + r.Phase)
 		if count == 0 {
-			v.window = v.reset
+			v.Window = v.ResetAfter
 		}
 		count += cost
 	}
-	v.remaining = max(0, l.events-count)
+	v.remain(l.events-l.extra-count, cost, spent)
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > l.events:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry, v.window = r.Retry, r.Retry
+		v.RetryAfter, v.Window = duration(r.Retry), duration(r.Retry)
 	}
 }

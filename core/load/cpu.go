@@ -10,25 +10,26 @@ const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
 	// collectionAge is the time for which the idle share of the last garbage collection counts.
-	// Under load, most services collect more often. After the load the signal can rise that late.
+	// Under load, most services collect more often. After the load, the signal can rise this much
+	// later.
 	collectionAge = 5 * time.Second
 )
 
 // IdleCPU returns a signal for the share of CPU time that this process leaves idle, from 0 to 1, of
 // the time that GOMAXPROCS processors have. It is the smaller of two shares:
 //
-//   - the CPU time that the operating system has not charged to this process, code in C included.
+//   - the CPU time that the operating system has not charged to this process, including C code.
 //     Every sample renews it.
-//   - the time in which the Go scheduler had nothing to run on its processors
-//     (/cpu/classes/idle:cpu-seconds of runtime/metrics). The runtime renews it at the end of a
-//     garbage collection, and it counts for 5 seconds after that.
+//   - the time in which the Go scheduler had nothing to run (/cpu/classes/idle:cpu-seconds of
+//     runtime/metrics). The runtime renews it at the end of a garbage collection, and it counts for
+//     5 seconds after that.
 //
-// IdleCPU does not see other processes of the machine, nor the CPU quota of a container, but their
-// effect on this process: goroutines that wait for a CPU make the second share smaller. So it sees
-// neither of them while this process is idle, or collects garbage less often than every 5 seconds.
-// (Go sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
+// IdleCPU measures other processes of the machine, and the CPU quota of a container, only by their
+// effect on this process: goroutines that wait for a CPU make the second share smaller. It does not
+// notice them while this process is idle, or collects garbage less often than every 5 seconds. (Go
+// sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
-// Any func() float64 is a signal, also one that looks at the whole machine:
+// Any func() float64 is a signal, for example one for the whole machine:
 //
 //	machine := load.Smooth(func() float64 {
 //		used, err := cpu.Percent(0, false) // of github.com/shirou/gopsutil/v4/cpu
@@ -38,15 +39,14 @@ const (
 //		return 1 - used[0]/100
 //	}, time.Second)
 //
-// A call that finds the last sample older than 250 ms takes a new one, in about a microsecond; all
-// others read the last value. A sample is the mean since the one before, and is smoothed with a
-// half-life of one second, see [Smooth]. After a pause without calls, the first answer is the mean
-// of the pause.
+// A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
+// calls read the last value. A sample is the mean since the one before, smoothed with a half-life
+// of one second, see [Smooth]. After a pause without calls, the first result is the mean of the
+// pause.
 //
 // IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from
-// there. It stays 0 on systems that are neither Unix nor Windows.
-//
-// The signal is safe for concurrent use. A process needs only one; each has samples of its own.
+// there. It stays 0 on systems that are neither Unix nor Windows. It is safe for concurrent use. A
+// process needs only one; each has samples of its own.
 func IdleCPU() func() float64 { return idleCPU(newCPU()) }
 
 // idleCPU returns the smoothed signal of c, whose first sample it takes.
@@ -80,7 +80,7 @@ func newCPU() *cpu {
 	}}
 }
 
-// float returns the value of s, or 0 if the runtime does not have it, which the package metrics
+// float returns the value of s, or 0 if the runtime does not have it, which package metrics
 // permits.
 func float(s metrics.Sample) float64 {
 	if s.Value.Kind() != metrics.KindFloat64 {
