@@ -131,7 +131,6 @@ func (b *batch) add(a *Ask, op driver.Op) error {
 // merge adds up the charges for the same rule and key, because a Store accepts each once. It
 // returns b.places, or nil if nothing was merged.
 func (b *batch) merge() []int {
-	asked := len(b.charges)
 	kept := b.charges[:0]
 	for i := range b.charges {
 		c := b.charges[i]
@@ -147,7 +146,7 @@ func (b *batch) merge() []int {
 		}
 		b.places = append(b.places, at)
 	}
-	if len(kept) == asked {
+	if len(kept) == len(b.charges) {
 		return nil
 	}
 	b.charges, b.rules = kept, b.rules[:len(kept)]

@@ -22,18 +22,16 @@
 //
 // # Choosing an algorithm
 //
-//   - [TokenBucket] holds Burst tokens and refills continuously. Its state is one number. Over any
-//     span it admits at most Burst + rate x span. Use it for most APIs.
-//   - [LeakyBucket] is a queue: it delays events so that they depart at the rate and never faster.
-//     Use it to protect a service that bursts would overload.
-//   - [SlidingLog] remembers every admitted event and never admits more than Events in any span of
-//     Per. Its memory grows with Events. Use it for limits that must never be exceeded, not even by
-//     one event: logins, messages, payments.
-//   - [SlidingWindow] never admits more than Events in any span of Per either, with a state of
-//     bounded size. It is slightly too strict: an event counts for up to one sub-window longer, a
-//     second of a minute. Use it for large limits.
-//   - [FixedWindow] counts from one clock edge to the next, and admits up to twice the limit across
-//     an edge. Use it where all clients should start afresh at an edge, such as a quota per day.
+//   - [TokenBucket] holds Burst tokens and refills continuously, so it admits at most Burst + rate
+//     x span over any span. Its state is one number. Use it for most APIs.
+//   - [LeakyBucket] is a queue that delays events, so that they depart at the rate and never
+//     faster. Use it to protect a service that bursts would overload.
+//   - [SlidingLog] never admits more than Events in any span of Per. Its memory grows with Events.
+//     Use it for limits that must never be exceeded: logins, messages, payments.
+//   - [SlidingWindow] has the same guarantee with a state of bounded size. It is slightly stricter:
+//     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
+//   - [FixedWindow] starts afresh at fixed times, its edges, and admits up to twice the limit
+//     across an edge. Use it for quotas that should restart at fixed times, such as daily.
 //
 // # Time
 //

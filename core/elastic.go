@@ -18,9 +18,9 @@ import (
 // decision calls spare, from many goroutines, so it must be quick; package core/load has signals.
 //
 // The limit follows a rising signal at once. It falls when the signal has fallen by more than half
-// a step, so that a signal between two steps does not change it back and forth. A bucket that is
-// half used stays half used at every size. Events that windows and logs have counted beyond a limit
-// that has shrunk leave them in time, so no key is locked out for longer than Per.
+// a step, so that a signal between two steps does not make it flap. A bucket that is half used
+// stays half used at every size. After a limit has shrunk, surplus events leave a window or log as
+// usual, so no key is locked out for longer than Per.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }

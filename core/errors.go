@@ -12,8 +12,8 @@ var (
 	ErrInvalidLimit = errors.New("weir: invalid limit")
 	// ErrInvalidRule reports a rule that New cannot accept. The error is a *RuleError.
 	ErrInvalidRule = driver.ErrInvalidRule
-	// ErrRuleConflict reports that the Store already has another rule of the same name. The error
-	// is a *RuleError.
+	// ErrRuleConflict reports another rule of the same name on the Store. The error is a
+	// *RuleError.
 	ErrRuleConflict = driver.ErrRuleConflict
 	// ErrNoStore reports a Store that is nil or cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")
@@ -26,8 +26,7 @@ var (
 	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
-	// ErrDeadlineTooNear reports that a Wait would last until the deadline of its context or
-	// longer.
+	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
 	// ErrTooManyWaiters reports that MaxWaiters calls of Wait are waiting already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")

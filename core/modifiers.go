@@ -17,9 +17,10 @@ func (r Rule) with(change func(*definition)) Rule {
 	return d.rule()
 }
 
-// SubWindows returns r with n sub-windows, 1 to 120; r must be a [SlidingWindow]. With 120, a
-// sub-window of a minute is half a second long. More sub-windows make the rule less strict and its
-// state larger, and slow down decisions in Redis with a cost above one.
+// SubWindows returns r with n sub-windows, 1 to 120. If r is not a [SlidingWindow], [New] returns
+// an error for the result. With 120, a sub-window of a minute is half a second long. More
+// sub-windows make the rule less strict and its state larger, and slow down decisions in Redis with
+// a cost above one.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
 		n = -1 // for New to return an error: other algorithms have zero sub-windows
@@ -34,9 +35,7 @@ func (r Rule) SubWindows(n int) Rule {
 // percent is 0 to 1000; 0 makes the limit hard. It applies to the events of a window or log, and to
 // the burst of a bucket, whose rate stays. Fractions of an event are dropped: 10 percent of a limit
 // of 5 is none.
-func (r Rule) Soft(percent float64) Rule {
-	return r.with(func(d *definition) { d.Soft = percent })
-}
+func (r Rule) Soft(percent float64) Rule { return r.with(func(d *definition) { d.Soft = percent }) }
 
 // SoftPercent returns the percent that the rule admits above its limit.
 func (r Rule) SoftPercent() float64 { return r.def().Soft }
@@ -47,9 +46,7 @@ func (r Rule) SoftPercent() float64 { return r.def().Soft }
 //
 // A shadow rule is charged if the other rules of the decision admit the event and the charge fits.
 // Its state is that of an enforced rule: events that it would have denied are not charged to it.
-func (r Rule) Shadow() Rule {
-	return r.with(func(d *definition) { d.Shadow = true })
-}
+func (r Rule) Shadow() Rule { return r.with(func(d *definition) { d.Shadow = true }) }
 
 // IsShadow reports whether r is a [Rule.Shadow].
 func (r Rule) IsShadow() bool { return r.def().Shadow }

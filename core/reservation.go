@@ -14,14 +14,7 @@ import (
 
 // A Reservation is a decision about an event whose cost can still change: when the real cost is
 // known, or when the event turns out not to count. It keeps a receipt of every charge, so that a
-// refund frees exactly that charge. It is safe for concurrent use.
-//
-//	r, err := tokens.Reserve(ctx, user, estimate)
-//	...
-//	if !r.Decision().Allowed { ... }
-//	answer, err := model.Ask(question)
-//	...
-//	err = r.Settle(ctx, answer.Tokens)
+// refund frees exactly that charge. It is safe for concurrent use. [Limiter.Reserve] has an example.
 type Reservation struct {
 	store Store
 
@@ -67,7 +60,6 @@ func (c *reserved) add(p part) *part {
 	return &c.parts[len(c.parts)-1]
 }
 
-// charged returns the cost that is charged now.
 func (c *reserved) charged() int {
 	sum := c.lost
 	for _, p := range c.parts {
@@ -300,7 +292,6 @@ func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	return err
 }
 
-// adjust calls the Store unless ctx has ended.
 func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err

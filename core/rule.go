@@ -113,7 +113,6 @@ var noRule = definition{err: &RuleError{
 	Field: "algorithm", Reason: "is none: make rules with TokenBucket, SlidingLog and the like", Category: ErrInvalidRule,
 }}
 
-// def returns the definition of r.
 func (r Rule) def() *definition {
 	if r.d == nil {
 		return &noRule

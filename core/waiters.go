@@ -39,7 +39,6 @@ func (l *waiters) join(key string, n int) (*waiter, error) {
 	return w, nil
 }
 
-// setCost sets the cost of w that is still to be charged.
 func (l *waiters) setCost(w *waiter, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,16 +62,13 @@ func (l *waiters) ahead(key string, w *waiter) (cost int) {
 func (l *waiters) leave(key string, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	waiters := l.byKey[key]
-	i := slices.Index(waiters, w)
-	waiters = slices.Delete(waiters, i, i+1)
+	i := slices.Index(l.byKey[key], w)
+	l.byKey[key] = slices.Delete(l.byKey[key], i, i+1)
 	l.n--
-	if len(waiters) == 0 {
+	switch rest := l.byKey[key]; {
+	case len(rest) == 0:
 		delete(l.byKey, key)
-		return
+	case i == 0:
+		close(rest[0].first)
 	}
-	if i == 0 {
-		close(waiters[0].first)
-	}
-	l.byKey[key] = waiters
 }

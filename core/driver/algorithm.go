@@ -97,8 +97,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict sets v to the answer to an event of cost that may be delayed for maxDelay. r is the Reading
-// before the charge; spent reports whether the cost was charged afterwards.
+// verdict sets v to the answer to an event of cost that may be delayed for maxDelay. r is the
+// Reading before the charge; spent reports whether the cost was charged afterwards.
 func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	*v = Verdict{Rule: c}
 	switch e := c.engine.(type) {

@@ -20,7 +20,7 @@ type bucket struct {
 	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
 
 	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
-	// fraction has 48 bits, and memstore has the other 16 bits of the word for itself.
+	// fraction has 48 bits; memstore packs it with 16 other bits.
 	num, den int64
 }
 
@@ -141,9 +141,9 @@ func (b *bucket) price(n int64) Span {
 
 // read sets the part of the bucket that is in use, which is more than the whole in debt.
 //
-// There are two reasons for a State without a debt that is later than now plus the time in which a
-// bucket refills: the clock stepped back, or the limit was larger when the State was written. The
-// bucket then counts as empty, which admits nothing extra, and refills at the rate. A debt that was
+// If a State without a debt is later than now plus the time in which the whole bucket refills,
+// either the clock stepped back, or the limit was larger when the State was written. The bucket
+// then counts as empty, which admits nothing extra, and refills at the rate. A debt that was
 // written later than now counts as written now.
 func (b *bucket) read(r *Reading, s State, now int64) {
 	until := Span{s.time, s.amount}
@@ -161,8 +161,7 @@ func (b *bucket) read(r *Reading, s State, now int64) {
 	}
 }
 
-// fits reports whether cost tokens are left, given r, and a leaky bucket delays by maxDelay at
-// most.
+// fits reports whether cost tokens are left, and, in a leaky bucket, the delay is at most maxDelay.
 func (b *bucket) fits(r *Reading, cost, maxDelay int64) bool {
 	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
 }
@@ -186,11 +185,11 @@ func (b *bucket) credit(_ State, r Reading, now, n int64) State {
 }
 
 // without returns used minus freed, or zero if freed is more.
-func (b *bucket) without(used, back Span) Span {
-	if used.less(back) {
+func (b *bucket) without(used, freed Span) Span {
+	if used.less(freed) {
 		return Span{}
 	}
-	return b.sub(used, back)
+	return b.sub(used, freed)
 }
 
 // undo frees n tokens of the charge of m.
@@ -219,8 +218,8 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return b.at(b.without(r.Used, back), now)
 }
 
-// convert converts m to the denominator of b if it was written under another rate. It rounds Used down,
-// so that undo frees less, not more.
+// convert returns m for the denominator of b, if it was written under another rate. It rounds Used
+// down, so that undo frees less, not more.
 func (b *bucket) convert(m Receipt) Receipt {
 	if m.Used.Frac >= b.den {
 		m.Used.Frac = 0

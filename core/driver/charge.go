@@ -107,10 +107,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	case !c.Op.Asks():
 		panic(fmt.Sprintf("weir: %d is no op of Take", c.Op))
 	case admitted && c.Fits(r):
-	// Without this, the key would be locked out until the clock has caught up.
-	case r.moved:
-		// Otherwise all later readings would be the same, and the key locked out until the clock
-		// has caught up.
+	case r.moved: // without a correction, the key would be locked out until the clock has caught up
 		return c.Rule.engine.rewrite(s, *r, now), true
 	default:
 		return s, false

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 )
@@ -97,10 +98,8 @@ func (c *Compiled) Divide(n int) *Compiled {
 	if latest != nil && latest.n == n {
 		return latest.part
 	}
-	d := division{n, c}
-	if _, part := c.definition.divide(n); part != nil {
-		d.part = part
-	}
+	_, part := c.definition.divide(n)
+	d := division{n, cmp.Or(part, c)}
 	if !c.divided.CompareAndSwap(latest, &d) {
 		return c.Divide(n) // another goroutine has divided c meanwhile
 	}

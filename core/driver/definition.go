@@ -26,8 +26,9 @@ type Definition struct {
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
-// above one may have to read all of them, and a refund to write all of them: for 120, that takes
-// Redis 0.1 to 0.2 ms. Redis stores hashes of up to 128 fields in a compact form.
+// above one may have to read all of them, and a refund to write all of them. With MaxSubWindows
+// that takes Redis 0.1 to 0.2 ms, and Redis stores the State in the compact form of hashes of up to
+// 128 fields.
 const MaxSubWindows = 120
 
 const (
@@ -70,12 +71,12 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for another limit of base, with buckets that fill up in the same time as
-// those of base. Their capacity is then less than one event above Burst; a fraction of an event is
-// never used. A State that one of the two rules wrote is therefore never reduced when it is read
-// under the other. Otherwise a caller that can make the limit change would gain tokens with every
-// change. (Above a million events a second it can still gain less than the refill of a
-// microsecond.) base must have the same Algorithm.
+// CompileLike is Compile for another limit of base, which must have the same Algorithm. Buckets get
+// a capacity less than one event above Burst, so that they fill up in the same time as those of
+// base. A State that was written under one of the rules is then never reduced when it is read under
+// the other; otherwise a caller that can make the limit change would gain tokens with every change.
+// (Above a million events a second it can still gain less than the refill of a microsecond.) A
+// fraction of an event is never used.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	c, err := d.Compile()
 	if err != nil {

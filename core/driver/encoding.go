@@ -66,7 +66,6 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// A decoder reads numbers.
 type decoder struct {
 	rest   []byte
 	failed bool
@@ -83,7 +82,6 @@ func (d *decoder) number(limit int64) int64 {
 	return int64(n)
 }
 
-// words reads the State of a bucket or fixed window.
 func (d *decoder) words() State {
 	s := State{time: d.number(maxTime), amount: d.number(maxCount - 1), debt: d.number(maxTime)}
 	if len(d.rest) > 0 {
@@ -96,7 +94,6 @@ func (d *decoder) words() State {
 	return s
 }
 
-// log reads the runs of a log.
 func (d *decoder) log() State {
 	var h history
 	for at := int64(0); len(d.rest) > 0; {

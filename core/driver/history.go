@@ -98,8 +98,7 @@ func (h *history) compact() {
 }
 
 // coarsen joins each pair of runs into one with the later time. If there are two runs or more, and
-// the last append had to make the array larger, the new array is no larger than that before the
-// append.
+// the last append made the array larger, the new array is no larger than before that append.
 func (h *history) coarsen() {
 	live := h.live()
 	if len(live) < 2 {

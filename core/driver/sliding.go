@@ -26,8 +26,7 @@ func (l *log) constants() Constants {
 	return Constants{Capacity: l.events, Extra: l.extra, Period: l.period, SubWindow: l.subWindow}
 }
 
-// stamp returns the time that is recorded for events at now: the last microsecond of the
-// sub-window.
+// stamp returns the recorded time of events at now: the last microsecond of the sub-window.
 func (l *log) stamp(now int64) int64 { return now - now%l.subWindow + l.subWindow - 1 }
 
 func (l *log) read(r *Reading, s State, now, cost int64) {

@@ -29,15 +29,8 @@ const (
 // notice them while this process is idle, or collects garbage less often than every 5 seconds. (Go
 // sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
-// Any func() float64 is a signal, for example one for the whole machine:
-//
-//	machine := load.Smooth(func() float64 {
-//		used, err := cpu.Percent(0, false) // of github.com/shirou/gopsutil/v4/cpu
-//		if err != nil {
-//			return 0
-//		}
-//		return 1 - used[0]/100
-//	}, time.Second)
+// Any func() float64 is a signal. For the whole machine, smooth the idle share of a package such as
+// github.com/shirou/gopsutil/v4/cpu with [Smooth].
 //
 // A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
 // calls read the last value. A sample is the mean since the one before, smoothed with a half-life
