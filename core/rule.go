@@ -66,9 +66,9 @@ func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.Sliding
 // l.Burst must be zero or l.Events.
 //
 // The oldest sub-window counts in full until all of it has left, so an event counts for l.Per and
-// up to one sub-window more. With 60 sub-windows the rule is too strict by 1/60 of l.Per at most:
-// under load it admits 98.5 percent of the events that a [SlidingLog] would, and 91 percent with 10
-// sub-windows, measured. (Interpolation, the common alternative, admits up to twice the limit to a
+// up to one sub-window more. With 60 sub-windows the rule is too strict by at most 1/60 of l.Per.
+// Measured under load, it admits 98.5 percent of the events that a [SlidingLog] admits, and with 10
+// sub-windows 91 percent. (Interpolation, the common alternative, admits up to twice the limit to a
 // client that bursts at the edges.)
 func SlidingWindow(name string, l Limit) Rule { return newRule(name, driver.SlidingWindow, l) }
 

@@ -98,7 +98,7 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	for {
 		ahead := l.waiters.ahead(key, w)
 		if ahead == 0 {
-			return nil // w is the first, or soon will be, and its own decision tells
+			return nil // w is, or soon will be, the first: its own decision shows whether it is too late
 		}
 		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true})
 		if err != nil {

@@ -25,9 +25,7 @@ func (w *window) read(r *Reading, s State, now int64) {
 	}
 }
 
-func (w *window) fits(r *Reading, cost int64) bool {
-	return cost <= w.events && r.Count <= w.events-cost
-}
+func (w *window) fits(r *Reading, cost int64) bool { return cost <= w.events && r.Count <= w.events-cost }
 
 // countable returns the part of n that can be added to count without exceeding maxCount-1.
 func countable(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }

@@ -48,9 +48,7 @@ func (l *log) read(r *Reading, s State, now, cost int64) {
 	}
 }
 
-func (l *log) fits(r *Reading, cost int64) bool {
-	return cost <= l.events && r.Count <= l.events-cost
-}
+func (l *log) fits(r *Reading, cost int64) bool { return cost <= l.events && r.Count <= l.events-cost }
 
 // cutoff returns the time up to which events no longer count. The newest event was admitted within
 // the sub-window that ends at its time.

@@ -8,13 +8,13 @@ type Verdict struct {
 	Rule *Compiled
 
 	Allowed    bool          // by this rule, whatever the others answer
-	Unknown    bool          // another rule denied, and this one was not evaluated: Allowed is set, Rule may be nil, the other fields are zero
+	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself
 	Found      bool          // Reset: something was in use before
 	Remaining  int           // the remaining events of the limit
 	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
 	ResetAfter time.Duration // the time until nothing is in use
-	Window     time.Duration // the span to which Remaining belongs, as in core.State
+	Window     time.Duration // the span to which Remaining belongs: see core.State
 	Delay      time.Duration // allowed: delay the event this long
 }
 
