@@ -153,8 +153,8 @@ func (b *batch) merge() []int {
 	return b.places
 }
 
-// absorb merges other into c: costs are added, the largest Peek counts, and a Peek does not count
-// beside a charge.
+// absorb merges other into c: costs are added, the largest Peek counts, and no Peek beside a
+// charge.
 func absorb(c, other *driver.Charge) {
 	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
 		c.MaxDelay = other.MaxDelay

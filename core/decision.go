@@ -175,8 +175,7 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// expand gives each ask its State after asks were merged: places has the index of the charge of
-// each.
+// expand gives each merged ask its State; places has the index of the charge of each ask.
 func (d *Decision) expand(places []int) {
 	rest := make([]State, len(places)-1)
 	for i := range rest {

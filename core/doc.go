@@ -1,5 +1,4 @@
-// Package core limits the rate of events, such as requests, messages and logins: it decides whether
-// an event may happen now.
+// Package core decides whether an event, such as a request or a login, may happen now.
 //
 // A [Limit] is a number of events per period. A [Rule] is a named algorithm with a Limit. A
 // [Limiter] has a [Store] and one or more Rules, and answers with a [Decision]:

@@ -9,13 +9,13 @@ import (
 )
 
 // Elastic returns r as elastic throttling: the limit grows while resources are free, and shrinks
-// back to the limit of r as they are used up. Every process follows its own signal. upTo is 1 to
-// 1000.
+// back to the limit of r as they are used up. Each process follows its own signal.
 //
 // spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or more
-// makes it upTo times as large. Values between them scale the limit in ten steps, rounded down to
-// whole events; a value at most 0.01 below a step counts as that step. NaN counts as 0. Every
-// decision calls spare, from many goroutines, so it must be quick; package core/load has signals.
+// makes it upTo times as large (1 to 1000). Values between them scale the limit in ten steps,
+// rounded down to whole events; a value at most 0.01 below a step counts as that step. NaN counts
+// as 0. Every decision calls spare, from many goroutines, so it must be quick; package core/load
+// has signals.
 //
 // The limit follows a rising signal at once. It falls when the signal has fallen by more than half
 // a step, so that a signal between two steps does not make it flap. A bucket that is half used

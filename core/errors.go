@@ -12,8 +12,7 @@ var (
 	ErrInvalidLimit = errors.New("weir: invalid limit")
 	// ErrInvalidRule reports a rule that New cannot accept. The error is a *RuleError.
 	ErrInvalidRule = driver.ErrInvalidRule
-	// ErrRuleConflict reports another rule of the same name on the Store. The error is a
-	// *RuleError.
+	// ErrRuleConflict reports another rule of that name on the Store. The error is a *RuleError.
 	ErrRuleConflict = driver.ErrRuleConflict
 	// ErrNoStore reports a Store that is nil or cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A Limit is a number of events per period. The zero Limit is invalid: [New] returns an error for
-// it.
+// A Limit is a number of events per period. The zero Limit is invalid.
 type Limit struct {
 	Events int           // events per period, 1 to 2^48-1
 	Per    time.Duration // the period: whole microseconds, up to 100 years
@@ -73,7 +72,7 @@ func formatPeriod(d time.Duration) string {
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N].
 //
 // EVENTS and N are positive decimal integers. PERIOD is s, m, h or d (24 hours), a number of days
-// ("7d"), or a text that [time.ParseDuration] reads ("15m", "100ms", "1h30m"). An error is an
+// ("7d"), or a text for [time.ParseDuration] ("15m", "100ms", "1h30m"). Errors are
 // [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
 	rate, burst, hasBurst := strings.Cut(text, " burst ")

@@ -90,8 +90,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, er
 	return d, err
 }
 
-// Peek reports whether Allow would admit an event, and charges nothing. Its States describe the
-// unchanged key.
+// Peek reports whether Allow would admit an event. The States describe the key, which is unchanged.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
 	return d, err
@@ -121,8 +120,7 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 // may have been charged, but not twice.
 //
 // A bucket or queue goes into debt, and admits nothing until it has repaid the debt at its rate.
-// Windows and logs count the units as events of this moment, and deny everything for one period at
-// the longest.
+// Windows and logs count the units as events of this moment, and deny all for one period at most.
 //
 // Debit adds to the charged cost. [Reservation.Settle] sets the total cost of an event.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
@@ -152,6 +150,5 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (
 	return found, nil
 }
 
-// SharesStore reports whether l and o have the same Store, so that one [AllowTogether] can have
-// asks of both.
+// SharesStore reports whether l and o have the same Store, as [AllowTogether] requires.
 func (l *Limiter) SharesStore(o *Limiter) bool { return l.store == o.store }

@@ -19,8 +19,7 @@ func (r Rule) with(change func(*definition)) Rule {
 
 // SubWindows returns r with n sub-windows, 1 to 120. If r is not a [SlidingWindow], [New] returns
 // an error for the result. With 120, a sub-window of a minute is half a second long. More
-// sub-windows make the rule less strict and its state larger, and slow down decisions in Redis with
-// a cost above one.
+// sub-windows make the rule less strict, its state larger, and costs above one slower in Redis.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
 		n = -1 // for New to return an error: other algorithms have zero sub-windows
@@ -29,8 +28,7 @@ func (r Rule) SubWindows(n int) Rule {
 }
 
 // Soft returns r as soft throttling: events up to percent above the limit are admitted, and flagged
-// in [State.Soft] for the handler. Remaining counts the events of the limit itself. Without Soft a
-// limit is hard.
+// in [State.Soft] for the handler. Remaining counts the events of the limit itself.
 //
 // percent is 0 to 1000; 0 makes the limit hard. It applies to the events of a window or log, and to
 // the burst of a bucket, whose rate stays. Fractions of an event are dropped: 10 percent of a limit

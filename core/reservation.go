@@ -14,7 +14,7 @@ import (
 
 // A Reservation is a decision about an event whose cost can still change: when the real cost is
 // known, or when the event turns out not to count. It keeps a receipt of every charge, so that a
-// refund frees exactly that charge. It is safe for concurrent use. [Limiter.Reserve] has an example.
+// refund frees exactly that charge. It is safe for concurrent use.
 type Reservation struct {
 	store Store
 
@@ -209,8 +209,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. It
 // charges the difference to the charged cost, into debt if need be ([Limiter.Debit]), or refunds it
 // ([Reservation.Refund]). Settling the same cost again does nothing. A cost below zero is an
-// [ErrNegativeCost]. After 16 raises or more, the first charge can no longer be lowered or
-// refunded.
+// [ErrNegativeCost]. After 16 raises, the first charge cannot be refunded any more.
 //
 // After another error the difference may have been charged or refunded; a second call does not try
 // again. If ctx had ended before the call, nothing was done, and Settle can be called again.
@@ -249,8 +248,8 @@ func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) e
 	return r.debit(ctx, changes)
 }
 
-// undo makes the negative changes, the newest parts first. One call of the Store undoes one part of
-// each rule.
+// undo makes the negative changes, newest parts first. Each call of the Store undoes a part per
+// rule.
 func (r *Reservation) undo(ctx context.Context, changes []int) error {
 	for {
 		var charges []driver.Charge

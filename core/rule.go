@@ -17,8 +17,7 @@ import (
 // of printable ASCII, and is sent to clients in the RateLimit-Policy field.
 type Rule struct{ d *definition }
 
-// A definition has the fields of a Rule and the results of compiling it. It is not changed once a
-// Rule points to it.
+// A definition has the fields of a Rule and the results of compiling it. A Rule does not change it.
 type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a rule that is not elastic
@@ -55,8 +54,8 @@ func LeakyBucket(name string, l Limit) Rule { return newRule(name, driver.LeakyB
 //	                       └── 8 events ──┘
 func FixedWindow(name string, l Limit) Rule { return newRule(name, driver.FixedWindow, l) }
 
-// SlidingLog returns a rule that admits at most l.Events in any span of l.Per. It remembers the
-// admitted events only: 16 to 32 bytes each in memory, about 7 in Redis. l.Burst must be zero or
+// SlidingLog returns a rule that admits at most l.Events in any span of l.Per. It remembers
+// admitted events: 16 to 32 bytes each in memory, about 7 in Redis. l.Burst must be zero or
 // l.Events.
 func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.SlidingLog, l) }
 
@@ -94,8 +93,7 @@ func (d definition) rule() Rule {
 	return Rule{&d}
 }
 
-// The method as returns the Rule of c, which is the compiled r or a part of it that a Store
-// applied.
+// The method as returns the Rule of c: r, or the part of it that a Store applied.
 func (r Rule) as(c *driver.Compiled) Rule {
 	if c == r.d.compiled {
 		return r
@@ -138,12 +136,10 @@ func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 // Limit returns the limit of r. For a Rule of a [State], it is the limit that was in force.
 func (r Rule) Limit() Limit { return r.def().limit() }
 
-// Capacity returns the burst of a bucket, or the events of a window or log. A [Rule.Soft] rule
-// admits more at once.
+// Capacity returns the burst of a bucket, or the events of a window or log, without [Rule.Soft].
 func (r Rule) Capacity() int { return cmp.Or(r.def().Burst, r.def().Events) }
 
-// Compiled returns the rule in the form that stores use, or nil if r is invalid. Applications do
-// not need it.
+// Compiled returns the form of the rule for stores, or nil if r is invalid.
 func (r Rule) Compiled() *driver.Compiled { return r.def().compiled }
 
 // String describes r for logs: `token_bucket "second" 10/s`.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -27,8 +29,8 @@ const MaxWaiters = 10_000
 //
 // Callers that wait for the same key in this process are admitted in the order of arrival. Other
 // processes, and calls of Allow, may be admitted between them. With several rules, or where costs
-// do not divide the limit of a window, the wait may be longer than estimated; ErrDeadlineTooNear
-// then comes later.
+// do not divide the limit of a window, the wait may be longer than estimated, and
+// ErrDeadlineTooNear may come late.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is [Limiter.Wait] for an event of cost n. If n is zero, it does not wait; if n is negative,
@@ -62,7 +64,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		// From here on the Store counts the event, and l.waiters does not. Between the two, later
 		// callers may underestimate the cost ahead of them, but never overestimate it.
 		l.waiters.setCost(w, 0)
-		r, err := ReserveTogether(ctx, l.askWithin(ctx, key, n))
+		a := Ask{Limiter: l, Key: key, Cost: n}
+		if left := left(ctx); left != Never {
+			a.MaxDelay = max(1, left-time.Microsecond) // deny a delay until the deadline or longer
+		}
+		r, err := ReserveTogether(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -89,8 +95,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 }
 
-// checkWait returns ErrDeadlineTooNear if the callers before w make it wait until the deadline of
-// ctx or longer.
+// checkWait returns ErrDeadlineTooNear if the callers before w take too long for the deadline of
+// ctx.
 func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	if left(ctx) == Never {
 		return nil
@@ -109,15 +115,6 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 			return err
 		}
 	}
-}
-
-// askWithin returns an Ask for n events that denies those whose delay ends after ctx.
-func (l *Limiter) askWithin(ctx context.Context, key string, n int) Ask {
-	a := Ask{Limiter: l, Key: key, Cost: n}
-	if left := left(ctx); left != Never {
-		a.MaxDelay = max(1, left-time.Microsecond)
-	}
-	return a
 }
 
 // left returns the time until the deadline of ctx, or Never.
@@ -205,4 +202,71 @@ func sleep(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	<-end.Done()
 	return ctx.Err()
+}
+
+// waiters has the callers of Wait of each key, in the order of arrival. The zero value is empty.
+type waiters struct {
+	mu    sync.Mutex
+	byKey map[string][]*waiter
+	n     int // of all keys
+}
+
+// A waiter is one call of Wait. The first of its key calls the Store, and the others wait for it.
+type waiter struct {
+	first chan struct{} // closed when it is the first of its key
+	n     int           // the cost of its event
+	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
+}
+
+// join adds a waiter behind the others of key.
+func (l *waiters) join(key string, n int) (*waiter, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n == MaxWaiters {
+		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
+	}
+	if l.byKey == nil {
+		l.byKey = make(map[string][]*waiter)
+	}
+	w := &waiter{first: make(chan struct{}), n: n, cost: n}
+	if len(l.byKey[key]) == 0 {
+		close(w.first)
+	}
+	l.byKey[key] = append(l.byKey[key], w)
+	l.n++
+	return w, nil
+}
+
+func (l *waiters) setCost(w *waiter, cost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.cost = cost
+}
+
+// ahead returns the cost of the waiters of key before w.
+func (l *waiters) ahead(key string, w *waiter) (cost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.byKey[key] {
+		if o == w {
+			break
+		}
+		cost = saturated(cost, o.cost)
+	}
+	return cost
+}
+
+// leave removes w. If it was the first of its key, the next one becomes the first.
+func (l *waiters) leave(key string, w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.byKey[key], w)
+	l.byKey[key] = slices.Delete(l.byKey[key], i, i+1)
+	l.n--
+	switch rest := l.byKey[key]; {
+	case len(rest) == 0:
+		delete(l.byKey, key)
+	case i == 0:
+		close(rest[0].first)
+	}
 }

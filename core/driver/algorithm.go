@@ -23,7 +23,7 @@ var algorithmNames = [...]string{
 	SlidingWindow: "sliding_window",
 }
 
-// String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window" or
+// String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
 // "none".
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
@@ -36,8 +36,8 @@ func (a Algorithm) String() string {
 // algorithms count events in a window.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
-// Unknown returns the text of the panic of a switch without a case for the algorithm: no algorithm
-// runs as another one.
+// Unknown returns the panic text of a switch without a case for the algorithm: no algorithm runs as
+// another one.
 func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
 // An engine is one algorithm with its constants: a *bucket, *window or *log. Spans are in
@@ -113,8 +113,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which must be valid. extra is the number of events that a soft
-// limit adds.
+// newEngine returns the engine of d, which must be valid. A soft limit adds extra events.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {

@@ -24,8 +24,7 @@ type bucket struct {
 	num, den int64
 }
 
-// newBucket returns a bucket of burst tokens that refills events per period microseconds. All three
-// are positive.
+// newBucket returns a bucket of burst tokens that refills events tokens in period microseconds.
 func newBucket(events, period, burst, extra int64, queue bool) *bucket {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}

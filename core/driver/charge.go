@@ -11,14 +11,11 @@ type Op uint8
 const (
 	// Spend takes Cost if all charges of the call fit. It is the zero Op.
 	Spend Op = iota
-	// Peek has the Verdict of a Spend and takes nothing. A Peek that does not fit denies the
-	// decision, like a Spend.
+	// Peek is a Spend that takes nothing. If it does not fit, the decision is denied.
 	Peek
-	// Reset forgets the State. The Verdict is that of an unused key, and reports whether anything
-	// was in use.
+	// Reset forgets the State. The Verdict is that of an unused key, except for Found.
 	Reset
-	// Credit frees Cost, or all that is in use if that is less. A log or sliding window forgets the
-	// newest events.
+	// Credit frees Cost, or all if less is in use. Sliding algorithms forget the newest events.
 	Credit
 	// Debit takes Cost whether it fits or not. A bucket takes all of it, and repays the debt at its
 	// rate; windows and logs count it until they forget.
@@ -27,8 +24,7 @@ const (
 	Undo
 )
 
-// Asks reports whether op is one of [Store.Take], which can be denied. The others are those of
-// [Store.Adjust].
+// Asks reports whether op is one of [Store.Take], not of [Store.Adjust], and can be denied.
 func (op Op) Asks() bool { return op <= Peek }
 
 // A Charge is the part of a decision that belongs to one rule of one key: an Op and its arguments.
@@ -41,8 +37,7 @@ type Charge struct {
 	// MaxDelay denies a Spend or Peek that a leaky bucket would delay for longer, in whole
 	// microseconds. Zero means no bound.
 	MaxDelay time.Duration
-	// Receipt, if it is not nil, is written by a Spend or Debit that takes something, and read by
-	// an Undo.
+	// Receipt is written by a Spend or Debit that takes something, unless nil, and read by Undo.
 	Receipt *Receipt
 
 	// Verdict is the answer. After an op of Adjust, it is the answer to a Peek of cost 1, except
@@ -77,8 +72,7 @@ func (c *Charge) Asked() int64 {
 	return 1
 }
 
-// Patience returns the longest delay that the charge accepts, in microseconds. [Never] means no
-// bound.
+// Patience returns the longest accepted delay in microseconds. [Never] means no bound.
 func (c *Charge) Patience() int64 {
 	if c.MaxDelay == 0 || !c.Op.Asks() {
 		return Never
@@ -122,8 +116,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 }
 
 // Apply applies c, an op of [Store.Adjust], to s, and fills in the Verdict. r is the Reading of s
-// at now. Apply returns the new State, which may be s. If it cannot be stored, repeat as for
-// Commit.
+// at now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	switch c.Op {

@@ -39,8 +39,7 @@ type Constants struct {
 	SubWindow int64 // in microseconds; 1 for a SlidingLog, zero for a FixedWindow
 }
 
-// A Span is Micros microseconds and Frac parts of one. The Denominator of its rule is the number of
-// parts in a microsecond.
+// A Span is Micros + Frac/Denominator microseconds, with the Denominator of its rule.
 type Span struct{ Micros, Frac int64 }
 
 // Never is the time that never comes, in microseconds or nanoseconds: the RetryAfter of a cost that

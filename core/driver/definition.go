@@ -27,8 +27,7 @@ type Definition struct {
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
 // above one may have to read all of them, and a refund to write all of them. With MaxSubWindows
-// that takes Redis 0.1 to 0.2 ms, and Redis stores the State in the compact form of hashes of up to
-// 128 fields.
+// that takes Redis 0.1 to 0.2 ms, and its hash stays in the compact form, of up to 128 fields.
 const MaxSubWindows = 120
 
 const (
@@ -51,8 +50,7 @@ const (
 	tooMany = "counts to more than 2^48"
 )
 
-// Compile computes the constants of the rule. It returns a *[RuleError] if the rule is invalid or
-// cannot be run exactly.
+// Compile returns the rule with its constants, or a *[RuleError] if it cannot be run exactly.
 func (d Definition) Compile() (*Compiled, error) {
 	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
 		return nil, d.invalid("algorithm", "is none")
@@ -102,7 +100,7 @@ func (d Definition) Divide(n int) Definition {
 	return part
 }
 
-// divide returns the result of Divide and its compiled form, which is nil if the result is d itself.
+// divide returns the result of Divide and its compiled form, which is nil if the result is d.
 func (d Definition) divide(n int) (Definition, *Compiled) {
 	if n < 2 || d.Events < 1 {
 		return d, nil

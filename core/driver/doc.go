@@ -39,6 +39,6 @@
 // exact. The package reads no clock and takes no lock.
 //
 // If a clock steps back, the time in a State may be later than is possible. Such a State counts as
-// written now, which never admits too many events, and is stored again with the corrected time.
-// The comments of the algorithms describe the effect on each.
+// written now, which never admits too many events, and is stored again with the corrected time. The
+// comments of the algorithms describe the effect on each.
 package driver

@@ -39,8 +39,7 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler. The encoding of the zero State is empty. The
-// error is always nil.
+// MarshalBinary implements encoding.BinaryMarshaler. The zero State has no bytes. The error is nil.
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. If b is not the encoding of a State that a

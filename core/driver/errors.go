@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Categories of errors, for errors.Is. Package core has those for applications under the same
-// names.
+// Categories of errors, for errors.Is. Package core has some of them under the same names.
 var (
 	// ErrUnavailable reports that the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
@@ -17,8 +16,7 @@ var (
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule reports an invalid rule. The error is a *RuleError if it is about one rule.
 	ErrInvalidRule = errors.New("weir: invalid rule")
-	// ErrRuleConflict reports that a Store already has another rule of the same name. The error is
-	// a *RuleError.
+	// ErrRuleConflict reports another rule of the same name. The error is a *RuleError.
 	ErrRuleConflict = errors.New("weir: conflicting rule")
 	// ErrCorruptState reports bytes that are not a State.
 	ErrCorruptState = errors.New("weir: corrupt state")

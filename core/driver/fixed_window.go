@@ -25,14 +25,16 @@ func (w *window) read(r *Reading, s State, now int64) {
 	}
 }
 
-func (w *window) fits(r *Reading, cost int64) bool { return cost <= w.events && r.Count <= w.events-cost }
+func (w *window) fits(r *Reading, cost int64) bool {
+	return cost <= w.events && r.Count <= w.events-cost
+}
 
 // countable returns the part of n that can be added to count without exceeding maxCount-1.
 func countable(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
-// debit counts n events, whether they fit or not. An Undo has to find those beyond the limit, too.
+// debit counts n events, even beyond the limit, because an Undo has to find them.
 func (w *window) debit(_ State, r Reading, now, n int64) State {
 	return w.at(r.Count+countable(r.Count, n), now)
 }

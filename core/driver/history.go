@@ -85,8 +85,7 @@ func (h *history) add(at, n int64) {
 	h.runs = append(h.runs, run{at, n})
 }
 
-// compact moves the runs to the front of their array, or to a smaller array if they would use less
-// than a quarter of it.
+// compact moves the runs to the front of their array, or to a smaller one if a quarter is enough.
 func (h *history) compact() {
 	live := h.live()
 	if cap(h.runs) > 4*len(live)+8 {

@@ -81,8 +81,7 @@ func (l *log) spend(s State, now, cost int64) State {
 	return h.state(s)
 }
 
-// debit records n events at now, whether they fit or not. An Undo has to find those beyond the
-// limit, too.
+// debit records n events at now, even beyond the limit, because an Undo has to find them.
 func (l *log) debit(s State, r Reading, now, n int64) State {
 	if n = countable(r.Count, n); n > 0 {
 		return l.spend(s, now, n)
@@ -99,14 +98,12 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	h := l.trimmed(s, now)
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
-	switch {
-	case !found || m.At == 0:
-	case live[i].n > n:
-		live[i].n -= n
+	if found && m.At != 0 {
+		n = min(n, live[i].n)
 		h.count -= n
-	default:
-		h.count -= live[i].n
-		h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+		if live[i].n -= n; live[i].n == 0 {
+			h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+		}
 	}
 	return h.state(s)
 }

@@ -16,8 +16,7 @@ type State struct {
 
 // Words returns the State of a bucket or fixed window as three numbers, for a store that packs
 // them. For a bucket they are the time at which it will be full, the fraction of that in parts of
-// the Denominator, and zero unless the bucket is in debt. ok is false for a State that does not fit
-// into three numbers.
+// the Denominator, and zero unless the bucket is in debt. ok is false for a log with events.
 func (s State) Words() (a, b, c int64, ok bool) { return s.time, s.amount, s.debt, s.log == nil }
 
 // StateOf returns the State with the Words a, b and c.
@@ -42,8 +41,7 @@ func (s State) Count() int64 {
 
 // Coarsen reduces the State of a sliding algorithm to about half of its memory, by joining pairs of
 // event times into the later one. Events may then count longer, never shorter. If the last Spend or
-// Debit made s grow, the new State is no larger than s was before. Other States are returned as
-// they are.
+// Debit made s grow, the new State is no larger than s was before. Other States do not change.
 func (s State) Coarsen() State {
 	if s.log == nil {
 		return s
@@ -54,8 +52,7 @@ func (s State) Coarsen() State {
 }
 
 // A Reading is the meaning of a [State] for one cost at one time, before any charge. A [Verdict]
-// follows from it alone. Spans are in microseconds. For an unused key, all fields are zero, except
-// Left and Phase.
+// follows from it alone. Spans are in microseconds. For an unused key, only Left and Phase are set.
 type Reading struct {
 	Used Span // bucket: the part that is in use, more than the whole while it is in debt
 

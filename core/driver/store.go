@@ -8,20 +8,17 @@ import (
 	"time"
 )
 
-// A Store keeps States and applies charges to them. It is all that a backend implements. It is safe
-// for concurrent use, and decides by its own clock. Its dynamic type must be comparable, as a
-// pointer is.
+// A Store keeps States and applies charges to them. It is safe for concurrent use, and decides by
+// its own clock. Its dynamic type must be comparable, as a pointer is.
 //
 // The caller, package core or a store over this one, guarantees: there is at least one charge; no
 // two charges of a call have the same key and rule; costs are at least 1; the ops are those of the
 // method; an Undo has a Receipt; keys are not empty; delays are not negative; and ctx has not ended
-// yet. The charges belong to the caller: a Store does not keep the slice or its elements after it
-// has returned.
+// yet. A Store must not keep charges or its elements after it has returned.
 type Store interface {
 	// Take applies every Spend or none, and always fills in all Verdicts. The decision is denied if
-	// the charge of a rule that is not a shadow rule does not fit. The Verdicts of a denied
-	// decision describe the unchanged keys. A shadow rule is charged if the decision is admitted
-	// and the charge fits.
+	// the charge of an enforced rule does not fit. The Verdicts of a denied decision describe the
+	// unchanged keys. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
 	// A denial is not an error. An error means that the Store could not decide. The Verdicts are
 	// then undefined, and all charges or none were applied, but not twice.
@@ -76,8 +73,7 @@ func (n *Namespace) Declare(rules ...*Compiled) error {
 // A Prober is a Store that can report whether it would accept a write; other stores are probed by a
 // Peek. Package failover probes a primary during an outage, and returns to it when the probe
 // succeeds. A Store implements Prober if it can answer reads while it cannot accept writes, as a
-// replica and a full server do. A Store over another Store implements Prober by a call of the
-// function [Probe].
+// replica and a full server do. A Store over another Store implements it with the function [Probe].
 type Prober interface {
 	// Probe returns nil if the Store could now decide a Spend for the keys and rules of charges,
 	// and write the result. The errors are those of Take. The charges are Peeks; Probe changes no
@@ -94,8 +90,7 @@ func Probe(ctx context.Context, s Store, charges []Charge) error {
 	return s.Take(ctx, charges)
 }
 
-// A Deadliner is a Store whose calls end by themselves. Package failover sets no timeout of its own
-// for it.
+// A Deadliner is a Store whose calls end by themselves, so that package failover sets no timeout.
 type Deadliner interface {
 	// Deadline returns the longest time that a call of Take or Adjust lasts.
 	Deadline() time.Duration

@@ -10,8 +10,7 @@ const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
 	// collectionAge is the time for which the idle share of the last garbage collection counts.
-	// Under load, most services collect more often. After the load, the signal can rise this much
-	// later.
+	// Under load, most services collect more often. The signal can rise that late after the load.
 	collectionAge = 5 * time.Second
 )
 
@@ -34,8 +33,7 @@ const (
 //
 // A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
 // calls read the last value. A sample is the mean since the one before, smoothed with a half-life
-// of one second, see [Smooth]. After a pause without calls, the first result is the mean of the
-// pause.
+// of one second, see [Smooth]. The first result after a pause is the mean of the pause.
 //
 // IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from
 // there. It stays 0 on systems that are neither Unix nor Windows. It is safe for concurrent use. A
@@ -73,8 +71,7 @@ func newCPU() *cpu {
 	}}
 }
 
-// float returns the value of s, or 0 if the runtime does not have it, which package metrics
-// permits.
+// float returns the value of s, or 0 if this version of the runtime does not have it.
 func float(s metrics.Sample) float64 {
 	if s.Value.Kind() != metrics.KindFloat64 {
 		return 0

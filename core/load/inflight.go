@@ -10,8 +10,7 @@ type InFlight struct {
 	max int64
 }
 
-// NewInFlight returns an InFlight for a service that can hold max concurrent requests. It panics if
-// max is less than 1.
+// NewInFlight returns an InFlight for max concurrent requests. It panics if max is less than 1.
 func NewInFlight(max int) *InFlight {
 	if max < 1 {
 		panic("load: NewInFlight: max is less than 1")
@@ -23,8 +22,7 @@ func NewInFlight(max int) *InFlight {
 func (f *InFlight) Begin() { f.n.Add(1) }
 
 // End counts one request less. Every Begin needs one End, so defer it: a request that panics ends
-// as well. An End without a Begin is not reported; it removes another request from the count, which
-// never falls below 0.
+// as well. An End without a Begin is not reported; it lowers the count, but not below 0.
 func (f *InFlight) End() {
 	for {
 		// Subtracting first and correcting later could remove a Begin that came in between.
@@ -39,8 +37,7 @@ func (f *InFlight) End() {
 func (f *InFlight) Count() int { return int(f.n.Load()) }
 
 // Spare returns the share of max that is free: 1 - [InFlight.Count]/max, at least 0. The request
-// for which a decision calls it counts if it has begun. Spare is not averaged, and jumps if max is
-// small; see [Smooth].
+// for which a decision calls it counts if it has begun. Spare jumps if max is small; see [Smooth].
 func (f *InFlight) Spare() float64 {
 	n := f.n.Load()
 	if n >= f.max {

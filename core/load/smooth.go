@@ -62,8 +62,7 @@ func (a *average) now() float64 {
 	return math.Float64frombits(a.mean.Load())
 }
 
-// sample takes a sample if one is due. The caller holds mu; sample unlocks it, even if the signal
-// panics.
+// sample takes a sample if one is due. It unlocks mu, which the caller holds.
 func (a *average) sample(now time.Duration) {
 	defer a.mu.Unlock()
 	if int64(now) < a.due.Load() {

@@ -7,8 +7,7 @@ import (
 	"reflect"
 )
 
-// IsNil reports whether v is nil, or a nil pointer, function, map, slice or channel in an
-// interface.
+// IsNil reports whether v is nil, or a nil pointer, function, map, slice or channel.
 func IsNil(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:
