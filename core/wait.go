@@ -167,8 +167,8 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
-	// The events exceed one window: each is admitted one period after the event capacity places
-	// before it.
+	// The events exceed one window: each is admitted one period after the event that is capacity
+	// events before it.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window

@@ -53,8 +53,8 @@ type Receipt struct {
 	Origin int // for a store that is made of others: the number of the one that has the charge
 
 	// Age is the time since the charge in microseconds, by the monotonic clock of the caller of
-	// Undo, or 0 if the caller does not know it. It tells a store whose clock has stepped back
-	// after the charge that more time has passed than now - At. A charge sets it to 0.
+	// Undo, or 0 if the caller does not know it. If the clock of the store has stepped back after
+	// the charge, Age shows that more time has passed than now - At. A charge sets it to 0.
 	Age int64
 }
 

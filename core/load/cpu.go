@@ -28,8 +28,8 @@ const (
 // notice them while this process is idle, or collects garbage less often than every 5 seconds. (Go
 // sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
-// Any func() float64 is a signal. For the whole machine, smooth the idle share of a package such as
-// github.com/shirou/gopsutil/v4/cpu with [Smooth].
+// Any func() float64 is a signal. For the whole machine, pass [Smooth] the idle share from a
+// package such as github.com/shirou/gopsutil/v4/cpu.
 //
 // A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
 // calls read the last value. A sample is the mean since the one before, smoothed with a half-life
@@ -57,7 +57,7 @@ type cpuSeconds struct {
 type cpu struct {
 	read func() cpuSeconds
 
-	asked     time.Time  // of the last call of free
+	called    time.Time  // of the last call of free
 	last      cpuSeconds // at that time
 	collected time.Time  // of the call that found the end of a garbage collection
 	idle      float64    // the idle share between the last two collections that were found
@@ -82,9 +82,9 @@ func float(s metrics.Sample) float64 {
 // free returns the idle share since the last call: 0 for the first call, NaN if it is unknown.
 func (c *cpu) free() float64 {
 	now, last := time.Now(), c.last
-	elapsed := now.Sub(c.asked).Seconds()
-	first := c.asked.IsZero()
-	c.last, c.asked = c.read(), now
+	elapsed := now.Sub(c.called).Seconds()
+	first := c.called.IsZero()
+	c.last, c.called = c.read(), now
 	if first {
 		return 0
 	}

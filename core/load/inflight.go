@@ -37,7 +37,7 @@ func (f *InFlight) End() {
 func (f *InFlight) Count() int { return int(f.n.Load()) }
 
 // Spare returns the share of max that is free: 1 - [InFlight.Count]/max, at least 0. The request
-// for which a decision calls it counts if it has begun. Spare jumps if max is small; see [Smooth].
+// that is being decided counts, too, if it has begun. Spare jumps if max is small; see [Smooth].
 func (f *InFlight) Spare() float64 {
 	n := f.n.Load()
 	if n >= f.max {
