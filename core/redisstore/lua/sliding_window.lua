@@ -1,15 +1,15 @@
--- sliding_window: counts the events of sub-windows. The oldest one counts in full until all
+-- sliding_window: counts the events of sub-windows. The oldest sub-window counts in full until all
 -- of it has left the window.
 --
 -- State      a hash: for each sub-window its number modulo 128 and its count (small numbers,
 --            which Redis packs in two to four bytes each), and
 --              g  the length of a sub-window (us)
 --              o  the number of the oldest sub-window; sub-window 0 begins at the Unix epoch
---              l  the number of the newest
+--              l  the number of the newest sub-window
 --              t  the count of all sub-windows
 -- Arguments  cost, events, period (us), length of a sub-window (us)
--- Reading    how long the current sub-window lasts (us); count; how long until the first,
---            the last, and enough events for the cost leave the window (us)
+-- Reading    the time until the current sub-window ends (us); count; the times until the first
+--            event, the last event, and enough events for the cost leave the window (us)
 -- TTL        until the newest sub-window leaves
 --
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
@@ -22,9 +22,9 @@ local function sliding_window_integer(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 
--- Reads all sub-windows. Sets charge.all, those that have not left, oldest first, charge.gone,
--- the numbers of the others, and charge.count. Returns charge.all, or false or nil if the
--- state is unreadable.
+-- Reads all sub-windows. Sets charge.all (the sub-windows in the window, oldest first), charge.gone
+-- (the numbers of the others) and charge.count. Returns charge.all, or false or nil if the state is
+-- unreadable.
 local function sliding_window_scan(charge)
   local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
@@ -51,12 +51,12 @@ local function sliding_window_scan(charge)
   return #all > 0 and all[#all].number == charge.newest and all
 end
 
--- Returns how long until the sub-window of that number leaves the window.
+-- Returns the time until the sub-window with that number leaves the window.
 local function sliding_window_leaves(charge, number)
   return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
 end
 
--- Fills in the charge from the state. Returns false or nil if the state is unreadable.
+-- Sets the fields of charge from the state. Returns false or nil if the state is unreadable.
 local function sliding_window_load(charge)
   local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
   if meta.err then
@@ -115,8 +115,8 @@ local function sliding_window_read(key, at, cost)
     current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
     count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
     known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
-    oldest = nil, here = nil, -- if not all sub-windows were read
-    all = nil, gone = nil, -- if they were
+    oldest = nil, here = nil, -- set if not all sub-windows were read
+    all = nil, gone = nil, -- set if all sub-windows were read
   }
   if not sliding_window_load(charge) then
     charge.corrupt, charge.known, charge.moved = 1, true, false
@@ -125,7 +125,7 @@ local function sliding_window_read(key, at, cost)
   return charge
 end
 
--- Writes all sub-windows again, and adds the cost to the current one. Sub-windows after the
+-- Writes all sub-windows again, and adds the cost to the current sub-window. Sub-windows after the
 -- current one become part of it.
 local function sliding_window_write(charge, cost)
   local numbers, args, total = {}, {}, 0 -- numbers are ascending, as charge.all is

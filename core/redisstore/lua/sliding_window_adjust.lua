@@ -1,8 +1,8 @@
 -- sliding_window_adjust: a sliding window as a charge of adjust.lua.
 
--- Removes n events from the sub-window of that number, or if there is none from all
--- sub-windows, the newest first, and writes the fields that change. At most one sub-window
--- loses some of its events but not all.
+-- Removes n events from the sub-window with that number or, if number is nil, from all sub-windows,
+-- newest first. Writes the fields that change. At most one sub-window loses
+-- some, but not all, of its events.
 local function sliding_window_remove(charge, n, number)
   if charge.count == 0 or not (charge.all or sliding_window_scan(charge)) then
     return
