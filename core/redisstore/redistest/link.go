@@ -59,8 +59,8 @@ func (k *link) forward() {
 	}
 }
 
-// passes reports whether the last n bytes of seen are forwarded to the server. It
-// mutes the link if they complete a command whose replies are dropped.
+// passes reports whether the last n bytes of seen are forwarded to the server. It mutes the link if
+// they complete a command whose replies are dropped.
 func (k *link) passes(seen []byte, n int) bool {
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
@@ -73,8 +73,8 @@ func (k *link) passes(seen []byte, n int) bool {
 	return !k.lost
 }
 
-// collect reads replies from the server and decides about each as it comes. The
-// replies before the server has closed the connection are delivered.
+// collect reads replies from the server and decides about each as it comes. The replies before the
+// server has closed the connection are delivered.
 func (k *link) collect() {
 	defer close(k.replies)
 	buf := make([]byte, 32<<10)
@@ -153,8 +153,8 @@ func commandMark(name string) mark {
 	return mark(fmt.Sprintf("$%d\r\n%s\r\n", len(name), strings.ToLower(name)))
 }
 
-// in reports whether the mark ends within the last n bytes of seen. An argument
-// that equals the name counts as the command.
+// in reports whether the mark ends within the last n bytes of seen. An argument that equals the
+// name counts as the command.
 func (m mark) in(seen []byte, n int) bool {
 	from := max(0, len(seen)-n-len(m)+1)
 	return bytes.Contains(bytes.ToLower(seen[from:]), m)

@@ -140,8 +140,8 @@ func TestStartServer_BadArgument(t *testing.T) {
 	}
 }
 
-// Another process takes the port between its choice and the start of the server, or
-// has it without listening on all its addresses.
+// Another process takes the port between its choice and the start of the server, or has it without
+// listening on all its addresses.
 func TestLaunch_PortTaken(t *testing.T) {
 	t.Parallel()
 	Require(t)
@@ -188,8 +188,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Servers end with the process that started them, both when it ends by itself and
-// when it is killed. The process is this test binary, running this test again.
+// Servers end with the process that started them, both when it ends by itself and when it is
+// killed. The process is this test binary, running this test again.
 func TestServer_EndsWithProcess(t *testing.T) {
 	t.Parallel()
 	const env = "REDISTEST_STARTS_SERVERS"

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -14,7 +14,7 @@ local function unreadable(reply)
   return 1
 end
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local SLOTS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
@@ -102,8 +102,8 @@ local function sliding_window_read(key, at, cost)
     current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
     count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
     known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
-    oldest = nil, here = nil, -- if not all sub-windows were read
-    all = nil, gone = nil, -- if they were
+    oldest = nil, here = nil, -- set if not all sub-windows were read
+    all = nil, gone = nil, -- set if all sub-windows were read
   }
   if not sliding_window_load(charge) then
     charge.corrupt, charge.known, charge.moved = 1, true, false
@@ -179,9 +179,9 @@ function algorithms.sliding_window(key, at, op, decide)
     sliding_window_expire(charge)
   end
 end
-local key = 0 -- index of KEYS, of the charge that was read last
-local at = 2 -- index of ARGV, of the next decision
-local outcome -- of the decision, as in the reply
+local key = 0 -- index in KEYS of the charge that was read last
+local at = 2 -- index in ARGV of the next decision
+local outcome -- of the current decision, as in the reply
 local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0
