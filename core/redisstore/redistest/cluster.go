@@ -67,11 +67,11 @@ func (c *Cluster) startNode() (*Server, error) {
 }
 
 // join distributes the slots, introduces the nodes to one another and waits until each of them
-// serves all slots. Redis holds a fresh master back for two seconds.
+// serves all slots. Redis lets a new master wait for two seconds before it serves slots.
 func (c *Cluster) join() error {
 	for n, node := range c.Nodes {
 		_, err := node.inst.text("cluster", "addslotsrange", n*slots/masters, (n+1)*slots/masters-1)
-		if err == nil { // with distinct epochs, the nodes need not resolve a collision later
+		if err == nil { // distinct epochs save the nodes the resolution of a collision
 			_, err = node.inst.text("cluster", "set-config-epoch", n+1)
 		}
 		if err == nil {
@@ -95,7 +95,7 @@ func (s *Server) meet(nodes []*Server) error {
 }
 
 // WaitReady returns when each of Nodes serves all slots, for example after a node was started
-// again. It returns an error if that does not happen within a minute.
+// again. It returns an error after a minute.
 func (c *Cluster) WaitReady() error {
 	want := map[string]string{"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_size": strconv.Itoa(masters)}
 	return c.await("WaitReady", func(node *Server) error {
@@ -196,7 +196,7 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	})
 }
 
-// nodeIDs returns the names that the nodes of a Cluster have for one another.
+// nodeIDs returns the IDs of nodes in the Cluster.
 func nodeIDs(nodes ...*Server) (ids []string, err error) {
 	for _, node := range nodes {
 		id, err := node.inst.text("cluster", "myid")
@@ -241,7 +241,7 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 	})
 }
 
-// ownership returns the node and the slots of every line of CLUSTER NODES that has slots.
+// ownership returns the node ID and the slots of each line of CLUSTER NODES that has slots.
 func ownership(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {

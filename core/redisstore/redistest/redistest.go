@@ -16,12 +16,13 @@
 //	}
 //
 // Tests that only read and write keys share one server or Cluster for the whole test process,
-// [Shared] or [SharedCluster], and keep apart by a [Prefix] of their keys:
+// [Shared] or [SharedCluster]. Each test puts a [Prefix] in front of its keys:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
 //	func TestLogin(t *testing.T) {
-//		store := redisstore.New(redistest.Shared(t).Client(), redisstore.Prefix(redistest.Prefix(t)))
+//		rdb, prefix := redistest.Shared(t).Client(), redistest.Prefix(t)
+//		store := redisstore.New(rdb, redisstore.Prefix(prefix))
 //		...
 //	}
 //
@@ -31,10 +32,10 @@
 // # Programs
 //
 // A program calls [StartServer], [StartCluster], [StartSentinel] or [StartProxy], which return an
-// error, and closes what it has started.
+// error, and closes the servers that it has started.
 //
-// A server ends at the latest with the process that started it, however that process ends. Starting
-// a server needs a Unix shell; on Windows the package compiles and its tests are skipped.
+// A server ends at the latest with the process that started it, even if that process is killed.
+// Starting a server needs a Unix shell; on Windows the package compiles and its tests are skipped.
 package redistest
 
 import (
@@ -48,7 +49,7 @@ var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH; " +
 	"install it with `apt-get install redis-server`, `dnf install redis`, `apk add redis` or `brew install redis`")
 
 // startTimeout bounds every wait for a process. It is far above the time that an idle machine
-// needs, so that a loaded machine does not fail.
+// needs, so that a busy machine does not exceed it.
 const startTimeout = time.Minute
 
 // poll calls check every few milliseconds until it returns nil or a permanent error, or until

@@ -20,7 +20,7 @@ import (
 
 // A Server is one redis-server process, running or stopped. It is safe for concurrent use.
 type Server struct {
-	// Addr is the host:port of the server. It stays the same over Stop and Start.
+	// Addr is the host:port of the server. Stop and Start do not change it.
 	Addr string
 
 	inst    *instance
@@ -28,8 +28,8 @@ type Server struct {
 	clients clients
 }
 
-// clients are closed with the server or the group of servers that has made them. It is safe for
-// concurrent use.
+// clients holds the clients of a server or a group of servers, which are closed with it. It is safe
+// for concurrent use.
 type clients struct {
 	mu   sync.Mutex
 	open []io.Closer
@@ -116,7 +116,7 @@ func (s *Server) Pause() error {
 		if err := proc.pause(); err != nil {
 			return err
 		}
-		// The signal has its effect a moment later.
+		// The signal takes effect a moment later.
 		return poll(s.inst.silent)
 	})
 }
@@ -163,8 +163,8 @@ func (s *Server) owned(verb string) error {
 	return nil
 }
 
-// An instance is the process, port and folder of a server. The Servers that Shared returns have one
-// instance in common.
+// An instance is the process, port and folder of a server. All Servers that Shared returns use the
+// same instance.
 type instance struct {
 	path     string
 	args     []string
@@ -269,7 +269,7 @@ func (i *instance) answers(proc *process) error {
 	if proc.ended() {
 		return permanent{errors.New("the server ended while it was starting")}
 	}
-	// go-redis would log every connection that is refused.
+	// Without this check, go-redis would log every connection that is refused.
 	conn, err := net.DialTimeout("tcp", i.addr(), time.Second)
 	if err != nil {
 		return err
@@ -371,7 +371,8 @@ func (i *instance) kill() {
 	}
 }
 
-// release ends the server for good, removes its folder and returns its port.
+// release ends the server, removes its folder and releases its port. The instance cannot start
+// again.
 func (i *instance) release() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -32,7 +32,7 @@ func NewServer(t testing.TB, args ...string) *Server {
 }
 
 // NewCluster starts a Cluster as [StartCluster] does, and closes it when the test ends. If the test
-// has failed, the end of the nodes' logs is logged.
+// has failed, the ends of the nodes' logs are logged.
 func NewCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := started(t, func() (*Cluster, error) { return StartCluster(args...) })
@@ -41,7 +41,7 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 }
 
 // NewSentinel starts a Sentinel as [StartSentinel] does, and closes it when the test ends. If the
-// test has failed, the end of the processes' logs is logged.
+// test has failed, the ends of the processes' logs are logged.
 func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	s := started(t, func() (*Sentinel, error) { return StartSentinel(args...) })
@@ -84,7 +84,7 @@ var (
 	prefixes      atomic.Uint64
 )
 
-// shared is started once for the test process.
+// A shared is a server or a Cluster that is started once for the test process.
 type shared[S interface{ Close() }] struct {
 	mu   sync.Mutex
 	done bool
@@ -124,10 +124,10 @@ func Main(m *testing.M) {
 	m.Run()
 }
 
-// Shared returns a server that all tests of the process have in common. The first call starts it
-// and [Main] closes it. The clients of the returned Server are closed when the test ends. Tests use
-// a [Prefix] for their keys, and may not flush or reconfigure the server; its methods that change
-// the process return an error.
+// Shared returns a server that all tests of the process have in common. The first call starts the
+// server and [Main] closes it. The clients of the returned Server are closed when the test ends.
+// Tests use a [Prefix] for their keys, and must not flush or reconfigure the server. The methods of
+// the Server that change the process return an error.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := sharedServer.get(t, func() (*Server, error) { return StartServer() }).view()
@@ -153,7 +153,7 @@ func SharedCluster(t testing.TB) *Cluster {
 func (s *Server) view() *Server { return &Server{Addr: s.Addr, inst: s.inst, shared: true} }
 
 // Prefix returns a prefix for the keys of a test on a shared server. It consists of the name of the
-// test and a number that is different in every call.
+// test and a number that differs in every call.
 func Prefix(t testing.TB) string {
 	return fmt.Sprintf("%s:%d:", t.Name(), prefixes.Add(1))
 }
