@@ -335,7 +335,7 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()
 		before := infoCalls(t, rdb)
-		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
+		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(waitLimit)), core.TokenBucket("r", core.PerDay(1000)))
 		for range 50 {
 			testkit.Allow(t, l, "k")
 		}

@@ -26,8 +26,8 @@ import (
 // that are counted from 1970 on.
 const century = 100 * 365 * 24 * time.Hour
 
-// patience is longer than any pause of a busy machine.
-const patience = time.Minute
+// waitLimit is longer than any pause of a busy machine.
+const waitLimit = time.Minute
 
 var prefixes atomic.Int64
 
@@ -39,7 +39,7 @@ func prefix() redisstore.Option {
 // newStore returns a Store with keys of its own and a deadline that no call reaches. opts take
 // precedence.
 func newStore(rdb redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
-	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, opts...)...)
+	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(waitLimit)}, opts...)...)
 }
 
 // dailyRules have a limit of 1000 events, of which none is refilled during a test.
@@ -81,7 +81,7 @@ func unavailable(t testing.TB, d core.Decision, err error) {
 // eventually waits until check returns nil.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -90,7 +90,7 @@ func eventually(t testing.TB, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still after %v: %v", patience, err)
+			t.Fatalf("still after %v: %v", waitLimit, err)
 		}
 		<-tick.C
 	}

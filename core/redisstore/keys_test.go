@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 		{redisstore.Prefix(longestPrefix)},
 		{redisstore.Prefix(""), redisstore.KeySecret([]byte("sixteen bytes...")), redisstore.Pipelined()},
 	} {
-		s := redisstore.New(rdb, append(opts, redisstore.Timeout(patience))...)
+		s := redisstore.New(rdb, append(opts, redisstore.Timeout(waitLimit))...)
 		rules := append(dailyRules(),
 			core.TokenBucket(longestName, core.PerSecond(3)), core.SlidingLog("a {b} c*", core.Per(2, 20*time.Millisecond)))
 		l := testkit.Limiter(t, s, rules...)

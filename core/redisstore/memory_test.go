@@ -17,7 +17,7 @@ import (
 // weight is the memory of a key, all of it measured. The tests below have servers of their
 // own: Redis 7.0 builds the arguments of a script's calls in the memory of earlier ones, and
 // a string value may keep up to 32 bytes of those.
-func weight(t *testing.T, rdb *redis.Client, key string) int64 {
+func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
 	t.Helper()
 	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
 	testkit.Must(t, err)
@@ -46,12 +46,12 @@ func TestMemory_limits(t *testing.T) {
 		{core.SlidingWindow(name, core.PerHour(1_000_000_000)), 1000, 760},
 	} {
 		t.Run(c.rule.String(), func(t *testing.T) {
-			v := newVictim(t, rdb, c.rule)
+			v := newTarget(t, rdb, c.rule)
 			for range c.calls {
 				testkit.Ask(t, v.Limiter, "k", 4*c.rule.Capacity()/c.calls)
 				v.advance(c.rule.Limit().Per / 240)
 			}
-			n := weight(t, rdb, v.key)
+			n := memoryOf(t, rdb, v.key)
 			t.Logf("%v: %d bytes", &c.rule, n)
 			if n > c.most {
 				t.Errorf("%d bytes, want at most %d", n, c.most)
@@ -91,7 +91,7 @@ func TestMemory_log(t *testing.T) {
 			if got := testkit.Used(t, l, "k")[0]; got != c.events {
 				t.Fatalf("%d are remembered, want %d", got, c.events)
 			}
-			n := weight(t, rdb, s.Key("k", rule))
+			n := memoryOf(t, rdb, s.Key("k", rule))
 			t.Logf("sliding log %v, %d events within an hour: %d bytes, %.2f each", c.limit, c.events, n, float64(n)/float64(c.events))
 			if n > c.most {
 				t.Errorf("%d bytes, want at most %d", n, c.most)
@@ -120,7 +120,7 @@ func TestMemory_logOverTime(t *testing.T) {
 				if n := rdb.ZCard(t.Context(), key).Val(); n > 40 {
 					t.Fatalf("%d members for 40 events", n)
 				}
-				if n := weight(t, rdb, key); n > 1500 {
+				if n := memoryOf(t, rdb, key); n > 1500 {
 					t.Fatalf("%d bytes for 40 events", n)
 				}
 			}

@@ -52,7 +52,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(on.name+"/"+mode.name, func(t *testing.T) {
 				own := fmt.Sprintf("probe-%s-%s:", on.name, mode.name)
-				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(patience)}, mode.opts...)...)
+				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(waitLimit)}, mode.opts...)...)
 				var rules []core.Rule
 				for _, a := range testkit.Algorithms {
 					rules = append(rules, a.Rule(a.Name, core.PerDay(10)))

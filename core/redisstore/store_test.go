@@ -68,7 +68,7 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 				s := newStore(rdb, mode.opts...)
 				l := testkit.Limiter(t, s, rules...)
 				var made atomic.Int64
-				admitted := hammer(t, goroutines, calls, func(int) (core.Decision, error) {
+				admitted := concurrently(t, goroutines, calls, func(int) (core.Decision, error) {
 					if made.Add(1)%25 == 1 {
 						if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 							return core.Decision{}, err
@@ -179,7 +179,7 @@ func TestStore_Take_manyClients(t *testing.T) {
 				for range 4 {
 					limiters = append(limiters, testkit.Limiter(t, newStore(client(), append(mode.opts, namespace)...), rules...))
 				}
-				admitted := hammer(t, goroutines, calls, func(g int) (core.Decision, error) {
+				admitted := concurrently(t, goroutines, calls, func(g int) (core.Decision, error) {
 					return limiters[g%len(limiters)].Allow(t.Context(), "k")
 				})
 				if admitted != 700 {
@@ -194,7 +194,7 @@ func TestStore_Take_manyClients(t *testing.T) {
 }
 
 // hammer makes calls from goroutines and returns how many events were admitted.
-func hammer(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
+func concurrently(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var wg sync.WaitGroup

@@ -325,7 +325,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 				p.Advance(200 * time.Millisecond)
 				if i%200 == 0 {
 					most.include(checkLog(t, rdb, p.key))
-					bytes = max(bytes, weight(t, rdb, p.key))
+					bytes = max(bytes, memoryOf(t, rdb, p.key))
 				}
 			}
 			t.Logf("at most %+v, %d bytes", most, bytes)

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// impatience is how long a client of these tests waits for a reply. Stores wait far longer,
+// replyTimeout is how long a client of these tests waits for a reply. Stores wait far longer,
 // so that all retries of go-redis are over when a call returns.
-const impatience = 50 * time.Millisecond
+const replyTimeout = 50 * time.Millisecond
 
 // eachLoss runs f with every mode and every way to lose a reply: the client's own timeout, or
 // the end of the connection, which go-redis takes even more readily as a reason to retry.
@@ -62,7 +62,7 @@ func TestStore_Take_lostReply(t *testing.T) {
 				proxy := redistest.NewProxy(t, server.Addr)
 				proxy.DropReplies(closeAfter, "evalsha", "eval")
 				rdb := server.Client(func(o *redis.Options) {
-					o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, impatience
+					o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, replyTimeout
 				})
 				chargedOnce(t, rdb, server.Client(), opts, 3, func() {})
 			})
@@ -84,7 +84,7 @@ func TestCluster_lostReply(t *testing.T) {
 					proxies[node.Addr].DropReplies(closeAfter, "evalsha", "eval")
 				}
 				rdb := cluster.Client(func(o *redis.ClusterOptions) {
-					o.Dialer, o.ReadTimeout = through(proxies), impatience
+					o.Dialer, o.ReadTimeout = through(proxies), replyTimeout
 					o.MaxRetries, o.MaxRedirects = retries, redirects
 				})
 				chargedOnce(t, rdb, cluster.Client(), opts, 3, func() {})
@@ -101,7 +101,7 @@ func TestStore_Take_lostReplyToScript(t *testing.T) {
 	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
 		proxy := redistest.NewProxy(t, server.Addr)
 		proxy.DropReplies(closeAfter, "eval")
-		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
+		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
 		chargedOnce(t, rdb, admin, opts, 1, func() { testkit.Must(t, admin.ScriptFlush(t.Context()).Err()) })
 	})
 }
