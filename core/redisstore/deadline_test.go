@@ -243,7 +243,7 @@ func TestStore_Take_silentConnection(t *testing.T) {
 				return err
 			})
 			// The first decision makes the store ask about eviction, on a connection too.
-			othersCalledInfo(t, admin, before)
+			awaitInfo(t, admin, before)
 			eventually(t, func() error {
 				if stats := rdb.PoolStats(); stats.IdleConns != stats.TotalConns {
 					return fmt.Errorf("of %d connections %d are idle", stats.TotalConns, stats.IdleConns)

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// weight is the memory of a key, all of it measured. The tests below have servers of their
-// own: Redis 7.0 builds the arguments of a script's calls in the memory of earlier ones, and
-// a string value may keep up to 32 bytes of those.
+// memoryOf returns the memory of a key, measured over all its elements. The tests below do not share
+// servers: Redis 7.0 builds the arguments of a script's calls in the memory of earlier arguments, of
+// which a string value may keep up to 32 bytes.
 func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
 	t.Helper()
 	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
@@ -24,15 +24,15 @@ func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
 	return n
 }
 
-// A bucket and a window take as much memory for any limit. That of a sliding window counter
-// grows with the number of its sub-windows.
+// The memory of a bucket or a fixed window does not depend on the limit. The memory of a sliding
+// window grows with the number of its sub-windows.
 func TestMemory_limits(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
-	const name = "requests per second" // as long as names are
+	const name = "requests per second" // a name of usual length
 	for _, c := range []struct {
 		rule  core.Rule
-		calls int // for four times the limit in all
+		calls int // which together cost four times the limit
 		most  int64
 	}{
 		{core.TokenBucket(name, core.PerSecond(10).WithBurst(1000)), 4, 120},
@@ -54,7 +54,7 @@ func TestMemory_limits(t *testing.T) {
 			n := memoryOf(t, rdb, v.key)
 			t.Logf("%v: %d bytes", &c.rule, n)
 			if n > c.most {
-				t.Errorf("%d bytes, want at most %d", n, c.most)
+				t.Errorf("the state has %d bytes, want at most %d", n, c.most)
 			}
 		})
 	}
@@ -89,19 +89,19 @@ func TestMemory_log(t *testing.T) {
 				h.Advance((59 * time.Minute / time.Duration(calls)).Truncate(time.Microsecond))
 			}
 			if got := testkit.Used(t, l, "k")[0]; got != c.events {
-				t.Fatalf("%d are remembered, want %d", got, c.events)
+				t.Fatalf("%d events count, want %d", got, c.events)
 			}
 			n := memoryOf(t, rdb, s.Key("k", rule))
 			t.Logf("sliding log %v, %d events within an hour: %d bytes, %.2f each", c.limit, c.events, n, float64(n)/float64(c.events))
 			if n > c.most {
-				t.Errorf("%d bytes, want at most %d", n, c.most)
+				t.Errorf("the state has %d bytes, want at most %d", n, c.most)
 			}
 		})
 	}
 }
 
-// A log that is used for long holds no more than what is in its window: neither
-// small events, nor large ones, nor both in turn pile up.
+// A log that is used for a long time keeps only the events of its window, whether costs are small,
+// large or mixed.
 func TestMemory_logOverTime(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
@@ -118,10 +118,10 @@ func TestMemory_logOverTime(t *testing.T) {
 				}
 				h.Advance(15 * time.Second)
 				if n := rdb.ZCard(t.Context(), key).Val(); n > 40 {
-					t.Fatalf("%d members for 40 events", n)
+					t.Fatalf("the state has %d members, want at most 40", n)
 				}
 				if n := memoryOf(t, rdb, key); n > 1500 {
-					t.Fatalf("%d bytes for 40 events", n)
+					t.Fatalf("the state has %d bytes, want at most 1500", n)
 				}
 			}
 		})
