@@ -37,8 +37,8 @@ func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like 
 	return ""
 }
 
-// A joint decision charges a key on one node and is denied for a key on another. The undo restores the
-// states to the microsecond.
+// A joint decision charges a key on one node and is denied for a key on another. The undo restores
+// the states to the microsecond.
 func TestCluster_deniedJointDecision(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
@@ -102,7 +102,7 @@ func TestCluster_undoAfterOtherEvents(t *testing.T) {
 				wide := testkit.Limiter(t, s, a.Rule("wide", core.PerMinute(10)))
 				narrow := testkit.Limiter(t, s, a.Rule("narrow", core.PerDay(1)))
 				testkit.Admit(t, narrow, denied, 1)
-				testkit.Used(t, wide, taken) // opens a connection to each node
+				testkit.Used(t, wide, taken) // there are connections to both nodes
 
 				slow.Delay(5 * short)
 				joint := make(chan core.Decision)
@@ -183,8 +183,8 @@ func TestStore_ring(t *testing.T) {
 	}
 }
 
-// TestCluster_migration moves a slot back and forth between two masters while its keys are in use. At
-// most one decision in a thousand may fail.
+// TestCluster_migration moves a slot back and forth between two masters while its keys are in use.
+// At most one decision in a thousand may fail.
 func TestCluster_migration(t *testing.T) {
 	t.Parallel()
 	const rounds = 6

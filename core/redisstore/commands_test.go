@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a large
-// number, because Lua writes numbers with 14 digits, and on some servers with an exponent. A time has
-// more digits.
+// checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a
+// large number, because Lua writes numbers with 14 digits, and on some servers with an exponent. A
+// time has more digits.
 const checkArguments = `
 local function checked(f)
   return function(...)

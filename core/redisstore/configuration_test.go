@@ -214,8 +214,8 @@ func TestACL_MissingCommand(t *testing.T) {
 	}
 }
 
-// Errors distinguish a fault of the configuration from an outage. The fault is logged once, whatever
-// the number of decisions that fail.
+// Errors distinguish a fault of the configuration from an outage. The fault is logged once,
+// whatever the number of decisions that fail.
 func TestStore_ConfigurationFault(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
@@ -304,7 +304,8 @@ func (b *lockedBuffer) String() string {
 // infoCalls returns the number of earlier calls of INFO.
 func infoCalls(t *testing.T, rdb *redis.Client) int { return commandCalls(t, rdb)["info"] }
 
-// awaitInfo waits until a client other than the test has called INFO since infoCalls returned before.
+// awaitInfo waits until a client other than the test has called INFO since infoCalls returned
+// before.
 func awaitInfo(t *testing.T, rdb *redis.Client, before int) {
 	t.Helper()
 	eventually(t, func() error {

@@ -148,9 +148,8 @@ func TestStore_Take_randomlyCorruptState(t *testing.T) {
 			for seed := range uint64(rounds) {
 				t.Logf("seed %d", seed) // a failure belongs to the last seed
 				rng := rand.New(rand.NewPCG(seed, 11))
-				if _, err := v.Reset(t.Context(), "k"); err != nil {
-					t.Fatal(err)
-				}
+				_, err := v.Reset(t.Context(), "k")
+				testkit.Must(t, err)
 				for range 1 + rng.IntN(corruptLimit) {
 					testkit.Ask(t, v.Limiter, "k", 1+rng.IntN(2)*rng.IntN(10))
 					v.advance(time.Duration(rng.Int64N(int64(10 * time.Minute))).Truncate(time.Microsecond))
@@ -201,9 +200,8 @@ func damage(t *testing.T, rng *rand.Rand, rdb *redis.Client, key string) {
 			pipe := rdb.TxPipeline()
 			pipe.ZRem(ctx, key, z.Member)
 			pipe.ZAdd(ctx, key, redis.Z{Score: score, Member: member})
-			if _, failed := pipe.Exec(ctx); failed != nil {
-				t.Fatal(failed)
-			}
+			_, failed := pipe.Exec(ctx)
+			testkit.Must(t, failed)
 		}
 	default:
 		t.Fatalf("a key of type %s", kind)
@@ -392,8 +390,8 @@ func counterCorruptions(now time.Time) []corruption {
 	return all
 }
 
-// chunk returns a member of a sliding log with the number of its first event, a base and offsets; see
-// lua/sliding_log.lua.
+// chunk returns a member of a sliding log with the number of its first event, a base and offsets;
+// see lua/sliding_log.lua.
 func chunk(before, base int64, width int, offsets ...int64) string {
 	var eight [8]byte
 	put := func(out []byte, n int64, width int) []byte {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,18 +124,6 @@ func silentServer(t testing.TB) string {
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
 	proxy.Drop()
 	return proxy.Addr
-}
-
-// panics fails the test unless f panics with a text that begins with prefix.
-func panics(t testing.TB, prefix string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if text, _ := recover().(string); !strings.HasPrefix(text, prefix) {
-			t.Errorf("the panic is %q, want a text that begins with %q", text, prefix)
-		}
-	}()
-	f()
 }
 
 // A load makes decisions from several goroutines, each for a random one of its keys.

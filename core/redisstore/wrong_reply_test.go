@@ -255,8 +255,8 @@ func TestStore_Take_unfinishedReply(t *testing.T) {
 	}
 }
 
-// checkWrongReply makes a decision from m and then one from the reply of the server. A mutation of a
-// denial may be a denial, too.
+// checkWrongReply makes a decision from m and then one from the reply of the server. A mutation of
+// a denial may be a denial, too.
 func checkWrongReply(t *testing.T, l *core.Limiter, server *replacer, m mutation, denial bool) {
 	t.Helper()
 	defer func() {
