@@ -11,7 +11,7 @@ import (
 type call struct {
 	charges  []driver.Charge
 	keys     []string // in Redis, of the charges
-	places   []int    // indexes of the charges in the argument of Take or Adjust; nil if all are here
+	places   []int    // indexes of the charges in the argument of Take or Adjust; nil for whole
 	undoable bool     // undo may be called
 
 	admitted bool
@@ -81,7 +81,7 @@ func (c *call) answer(admitted bool) error {
 		switch {
 		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
 			// r was read before the op: the verdict of a Reset says whether anything was in use,
-			// and the receipt of a bucket how much.
+			// and the receipt of a bucket says how much.
 			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
 		default:
 			charge.Answer(r, admitted)

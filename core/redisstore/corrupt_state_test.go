@@ -345,12 +345,12 @@ func windowCorruptions(now time.Time) []corruption {
 }
 
 func counterCorruptions(now time.Time) []corruption {
-	const grain = int64(time.Minute / time.Microsecond) // of an hour in 60
-	current := now.UnixMicro() / grain
-	slot := func(n int64) string { return strconv.FormatInt((current+n)%128, 10) }
+	const length = int64(time.Minute / time.Microsecond) // of an hour in 60
+	current := now.UnixMicro() / length
+	field := func(n int64) string { return strconv.FormatInt((current+n)%128, 10) }
 	state := func(changes ...any) writer {
 		return func(ctx context.Context, rdb *redis.Client, key string) error {
-			whole := []any{"g", grain, "o", current - 1, "l", current, "t", 5, slot(-1), 3, slot(0), 2}
+			whole := []any{"g", length, "o", current - 1, "l", current, "t", 5, field(-1), 3, field(0), 2}
 			if err := rdb.HSet(ctx, key, whole...).Err(); err != nil {
 				return err
 			}
@@ -358,34 +358,34 @@ func counterCorruptions(now time.Time) []corruption {
 		}
 	}
 	all := append(foreign(),
-		corruption{"a window that has left", 0, fields("g", grain, "o", 5, "l", 5, "t", 3, "5", 3)},
-		corruption{"no sub-windows", either, fields("g", grain, "o", current, "l", current, "t", 3)},
-		corruption{"a length alone", 1, fields("g", grain)},
+		corruption{"a window that has left", 0, fields("g", length, "o", 5, "l", 5, "t", 3, "5", 3)},
+		corruption{"no sub-windows", either, fields("g", length, "o", current, "l", current, "t", 3)},
+		corruption{"a length alone", 1, fields("g", length)},
 		corruption{"another length", either, state("g", 7)},
 		corruption{"no length", 1, state("g", 0)},
 		corruption{"a foreign field", either, state("user", "mallory")},
-		corruption{"a slot beyond the last", either, state("128", 1)},
-		corruption{"as many slots as there once were", either, state("m", 8192)},
-		corruption{"a negative slot", either, state("-1", 1)},
-		corruption{"more slots than there are", either, state("7", 3, "8", 3, "9", 3)},
+		corruption{"a sub-window 128", either, state("128", 1)},
+		corruption{"a field of an old format", either, state("m", 8192)},
+		corruption{"a negative sub-window", either, state("-1", 1)},
+		corruption{"more sub-windows than in a window", either, state("7", 3, "8", 3, "9", 3)},
 		corruption{"a total that is too small", either, state("t", 1)},
 		corruption{"a total of nothing", either, state("t", 0)},
 		corruption{"a total that is too large", either, state("t", int64(1<<50))},
 		corruption{"the largest total", either, state("t", int64(1<<53))},
-		corruption{"a count that is too large", either, state(slot(0), int64(1<<50))},
+		corruption{"a count that is too large", either, state(field(0), int64(1<<50))},
 		corruption{"the oldest after the newest", 1, state("o", current+1)},
 		corruption{"the oldest in 1970", either, state("o", 0)},
 		corruption{"the newest in 1970", either, state("l", 0, "o", 0)},
 		corruption{"the newest in a year", either, state("l", current+365*24*60)},
 		corruption{"the largest newest", 1, state("l", int64(1<<53-1))},
 	)
-	for _, field := range []string{"g", "o", "l", "t"} {
+	for _, name := range []string{"g", "o", "l", "t"} {
 		for _, value := range []string{"nan", "inf", "-1", "1.5", "text", "", "1e400", "9007199254740992"} {
-			all = append(all, corruption{field + " is " + value, 1, state(field, value)})
+			all = append(all, corruption{name + " is " + value, 1, state(name, value)})
 		}
 	}
 	for _, value := range []string{"nan", "inf", "-1", "1.5", "text", "", "1e400"} {
-		all = append(all, corruption{"a count is " + value, either, state(slot(0), value)})
+		all = append(all, corruption{"a count is " + value, either, state(field(0), value)})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ type deadline struct {
 	ctx   context.Context
 	at    time.Time
 	timer *time.Timer
-	err   error // not nil once a wait found that the deadline has ended
+	err   error // set when a wait finds that the deadline has ended
 }
 
 var timers = sync.Pool{New: func() any {

@@ -51,7 +51,7 @@ func (e *executor) command(c *call) (*script, []any) {
 	s := takeBucket
 	if c.short() {
 		args = append(args, e.arguments.of(&c.charges[0])...)
-		for args[len(args)-1] == "" { // may be left out at the end, and the cost is not empty
+		for args[len(args)-1] == "" { // the script needs no empty arguments at the end
 			args = args[:len(args)-1]
 		}
 	} else {

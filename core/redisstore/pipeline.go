@@ -92,7 +92,7 @@ func (pl *pipeline) send(d *deadline, cmd command) error {
 		d.err = waiting.Err()
 		return d.err
 	case errors.Is(err, redis.ErrClosed) && auto.IsClosed():
-		return errPipelineClosed // after the check above
+		return errPipelineClosed // it was closed after the check above
 	}
 	return err
 }

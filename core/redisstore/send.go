@@ -22,8 +22,8 @@ type sender interface {
 }
 
 // direct sends each command on a connection of the client's pool. It does so in a separate
-// goroutine, because go-redis ignores the deadline of a context unless the client was configured
-// otherwise, and then closes the connection on which a deadline passes. When the caller leaves, a
+// goroutine, because go-redis by default ignores the deadline of a context, and with
+// ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
 // command that waits for a connection is cancelled. A command that was sent keeps its goroutine
 // until its reply or the client's ReadTimeout, so no more of them stay than the pool has
 // connections.

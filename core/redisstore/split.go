@@ -71,7 +71,7 @@ func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
 	_, _ = wait(d, done)
 }
 
-var errProbeDenied = errors.New("a million probes in half a second")
+var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
 
 // Probe implements [driver.Prober]. For each charge it spends one event, by the algorithm of the
 // charge, on a separate key in the same hash slot; Redis deletes that key within 2 s. A server that

@@ -86,7 +86,7 @@ type Store struct {
 	unavailable atomic.Uint64
 }
 
-// Stats counts events of a Store since it was made.
+// Stats has the counts of a Store since it was made.
 type Stats struct {
 	Corrupt     uint64 // states that could not be read and were replaced by new ones
 	Retried     uint64 // commands that were sent again because they had not run

@@ -1,7 +1,7 @@
 -- fixed_window: counts the events of the current window. Windows begin at the Unix epoch.
 --
--- State      a string, big-endian: 7 bytes, the time at which the window began (us), and 5
---            bytes, or 7 from 2^40 on, the number of its events
+-- State      a string, big-endian: 7 bytes with the time at which the window began (us), and 5
+--            bytes (7 from 2^40 on) with the count of its events
 -- Arguments  cost, events, period (us)
 -- Reading    count; the time until the window ends (us)
 -- TTL        until the window ends
