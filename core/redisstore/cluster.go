@@ -6,8 +6,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A router makes the calls for charges. In a Cluster, a script can use only the keys of one hash
-// slot.
+// A router makes the calls for charges. In a Cluster, a script has only the keys of one hash slot.
 type router struct {
 	keys keyer
 	slot func(tag string) string // of a key with that hash tag; nil if a script can use all keys

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A keyer makes the keys in Redis. In them, 128 bits of a hash stand for the identity, inside a
-// hash tag. The length is thus bounded, the identity cannot be read, and it cannot choose its hash
-// slot.
+// A keyer makes the keys in Redis. A hash tag with 128 bits of a hash stands for the identity, so
+// the length of keys is bounded, they hide the identity, and no client can choose the hash slot.
 type keyer struct {
 	prefix string
 	macs   *sync.Pool // of hash.Hash; nil without a secret
@@ -43,8 +42,7 @@ func (k *keyer) tag(identity string) string {
 	return string(text[:])
 }
 
-// key returns the key for the state of r, for example "weir:{<tag>}l2:<name of r>" for a sliding
-// log.
+// key returns the key for the state of r: for a sliding log, "weir:{<tag>}l2:<name of r>".
 func (k *keyer) key(tag string, r *driver.Compiled) string {
 	return k.prefix + "{" + tag + "}" + algorithmOf(r.Algorithm()).version + ":" + r.Name()
 }

@@ -23,8 +23,8 @@ type config struct {
 // DefaultPrefix begins every key when [Prefix] is not given.
 const DefaultPrefix = "weir:"
 
-// Prefix begins every key with p instead of [DefaultPrefix], so that several applications can share
-// a Redis. It panics if p is longer than 32 bytes or contains a brace, which would decide the hash
+// Prefix begins every key with p instead of [DefaultPrefix], so that applications can share a
+// Redis. It panics if p is longer than 32 bytes or contains a brace, which would decide the hash
 // slot.
 func Prefix(p string) Option {
 	switch {
