@@ -23,8 +23,8 @@ type Ask struct {
 }
 
 // AllowTogether decides several asks together: it charges every rule of every ask, or none. Asks
-// for the same rule and key are charged their sum, and share its State. Of several Peeks for the
-// same rule and key only the largest counts, and none if another Ask charges the rule.
+// for the same rule and key are charged their sum, and share its State. Peeks for the same rule and
+// key count as the largest of them, and not at all if another Ask charges the rule.
 //
 // All limiters must have the same Store ([ErrInvalidAsk]). On a Redis Cluster, asks for different
 // keys may be denied together although each would be admitted a moment later, but a limit is never

@@ -159,7 +159,7 @@ func TestAllowTogether_AskWithoutCost(t *testing.T) {
 	}
 }
 
-// Of Peeks for the same rule and key the largest counts, in any order. A Peek beside an Ask that
+// The largest of the Peeks for the same rule and key counts, in any order. A Peek beside an Ask that
 // charges does not count.
 func TestAllowTogether_PeeksOfOneKey(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(10))))
