@@ -119,7 +119,7 @@ func (l *load) schedule(ctx context.Context, rate int, requests chan<- record) {
 		}
 		select {
 		case requests <- r:
-		default: // all workers are busy
+		default: // the queue of the workers is full
 			r.begun, r.end = due, time.Now()
 			l.keep(r)
 		}

@@ -35,9 +35,9 @@ type Harness struct {
 	// Now returns the time of the Store's clock.
 	Now func() time.Time
 	// GivesBack is set for a Store that charges the keys of a decision one after the other, and
-	// undoes the charges if one of them is denied. The undo may delete a state in which nothing
-	// is in use. The deletion is visible only if the clock then steps back or the period of a
-	// window changes, so the histories do neither.
+	// undoes the charges if one of them is denied. The undo may delete state that no longer
+	// counts. The deletion is visible only if the clock then steps back or the period of a window
+	// changes, so the histories do neither.
 	GivesBack bool
 	// FixedPeriods is set for a Store that, after a change of the period or of the sub-windows
 	// of a sliding log or sliding window, may count events for longer than the algorithm says.
@@ -46,8 +46,8 @@ type Harness struct {
 }
 
 // Run runs the suite. It calls newHarness for every case and for every history. A Store may
-// delete a state in which nothing is in use; the deletion is visible if the clock then steps
-// back, so each history begins with an empty Store.
+// delete state that no longer counts; the deletion is visible if the clock then steps back, so
+// each history begins with an empty Store.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
 func percent(n int64, soft float64) int64 {
 	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
 	if !ok {
-		panic("no percentage")
+		panic("storetest: not a percentage")
 	}
 	exact.Mul(exact, big.NewRat(n, 100))
 	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
