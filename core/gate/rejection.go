@@ -7,14 +7,13 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// ErrDenied is the Err of the [Rejection] of a request over the limit.
+// ErrDenied is the Err of a [Rejection] of a request that was denied.
 var ErrDenied = errors.New("weir: over the limit")
 
-// A Rejection is the error of a request whose handler does not run, because the request is
-// over the limit, has no key or could not be decided. It is for frameworks that collect
-// errors: ginlimit adds it to c.Errors. errors.Is finds [ErrDenied], or the reason why no
-// decision could be made (keyfunc.ErrNoKey, core.ErrUnavailable). The text is that of the
-// [Problem] and fit for clients.
+// A Rejection is the error of a request whose handler does not run, because the request is over the
+// limit, has no key or could not be decided. Frameworks that collect errors can hold it: ginlimit
+// adds it to c.Errors. errors.Is finds [ErrDenied], or the reason why no decision could be made
+// (keyfunc.ErrNoKey, core.ErrUnavailable). The text is that of the [Problem] and fit for clients.
 type Rejection struct {
 	Problem  *Problem      // the answer
 	Decision core.Decision // zero unless Denied
@@ -22,8 +21,7 @@ type Rejection struct {
 	Err error `json:"-"`
 }
 
-// Denied reports whether the request was over the limit. Otherwise no decision could be
-// made.
+// Denied reports whether the request was over the limit. If not, no decision could be made.
 func (r *Rejection) Denied() bool { return r.Err == ErrDenied }
 
 // Error returns the status and the text of the Problem.

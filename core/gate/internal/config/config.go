@@ -1,5 +1,4 @@
-// Package config holds the values that the options of package gate set and package adapter
-// reads.
+// Package config holds the values that the options of package gate set and package adapter reads.
 package config
 
 import (
