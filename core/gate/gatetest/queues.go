@@ -116,7 +116,7 @@ func (s *suite) testLeaving(t *testing.T) {
 					t.Errorf("status %d, want 503", got.status)
 				}
 			})
-			checkLines(t, lines, 1, "weir: the place of a client that has gone could not be given back")
+			checkLines(t, lines, 1, "weir: the leaky bucket of a client that hung up could not be refunded")
 		})
 	})
 }

@@ -320,7 +320,7 @@ func (s *suite) testRefundFails(t *testing.T) {
 						}
 					})
 				})
-				checkLines(t, lines, 3, "weir: what a request took could not be given back")
+				checkLines(t, lines, 3, "weir: the cost of a request could not be refunded")
 				a.checkTaken(t, "key-of-a-person", 15)
 			})
 		})

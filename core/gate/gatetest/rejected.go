@@ -448,7 +448,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := logged(t, func() { a.gets(t, 429) })
-		checkLines(t, lines, 1, "weir: what a request took could not be given back")
+		checkLines(t, lines, 1, "weir: the cost of a request could not be refunded")
 		a.checkTaken(t, "key-of-a-person", 1)
 	})
 	t.Run("at once", func(t *testing.T) {

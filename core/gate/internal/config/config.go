@@ -34,4 +34,5 @@ type Config struct {
 type Ask struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
+	Rules   int // the number of rules of Limiter, set by package adapter
 }
