@@ -6,11 +6,11 @@ import (
 	"github.com/weir-go/weir/core/gate/adapter"
 )
 
-// run runs the next handler for o, which has to know how it ends.
+// run runs the next handler with o.
 //
-// What becomes of an error is decided further out. The hook is of the Response and
-// not of its Writer, because a middleware around this one may put another Writer in
-// its place before the answer is written, as Echo's Gzip does after an error.
+// If the handler returns an error, a middleware around this one or the HTTPErrorHandler writes the
+// answer. The hook is on the Response and not on its Writer, because a middleware may replace the
+// Writer before that, as Echo's Gzip does after an error.
 func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) {
 	res := c.Response()
 	res.Writer = o.Watch(res.Writer)
@@ -18,7 +18,7 @@ func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) 
 		err = next(c)
 		switch {
 		case res.Committed:
-			o.Answer(res.Status) // seen already, unless a Writer in between has kept it
+			o.Answer(res.Status) // a no-op unless an inner Writer has buffered the answer
 		case err != nil:
 			res.Before(func() { o.Answer(res.Status) })
 			return false

@@ -7,8 +7,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A view is an echo.Context as a context.Context: the one of its request, with
-// the values of c.Set before those of the request.
+// A view is the context of the request of an echo.Context. Values of c.Set come before those of the
+// request.
 type view struct{ c echo.Context }
 
 type viewKey struct{}

@@ -47,7 +47,7 @@ func Headers(v ...HeaderVersion) Option {
 }
 
 // RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied that
-// writes the wait in its own words. It is at least 1, and not before the t of any rule that denied.
+// writes the wait in its own words. It is at least 1, and at least the t of every rule that denied.
 // RetryAfter returns false if d is admitted, or if its cost can never be admitted.
 func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 	if d.Allowed || d.RetryAfter == core.Never {

@@ -35,7 +35,7 @@ type option = argument.OptionFunc[config.Config]
 // gate charges an exhausted key before it runs the later key functions. The number of bad tokens
 // that are verified for an address is therefore at most its limit, plus the requests in progress
 // when the address becomes exhausted. If requests with good tokens have used up the limit, one more
-// token is verified. Each process keeps its own list of exhausted keys.
+// bad token is verified. Each process keeps its own list of exhausted keys.
 //
 // While a key is exhausted, an admitted request takes two calls of the Store instead of one. If a
 // later key denies the request, a third call refunds the first charge, which the fields still
@@ -68,12 +68,11 @@ func Cost(f func(r *http.Request) int) Option {
 // answer count the request, too. The refund takes another call of the Store, and includes changes
 // of the cost by [Settle].
 //
-// The refund is made when the handler has returned: before the client can see an answer that is
-// small and was not flushed. A handler that panics counts as status 500, whatever it wrote; a
-// hijacked connection counts as 101; a handler that writes nothing counts as 200. Informational
-// answers (1xx) do not count. If the error handler of Echo, or an error middleware around a gate in
-// Gin, writes the answer later, f gets the status of that answer; if none is written, nothing is
-// refunded.
+// The refund is made when the handler has returned. A small answer that was not flushed is sent
+// after that. A handler that panics counts as status 500, whatever it wrote; a hijacked connection
+// counts as 101; a handler that writes nothing counts as 200. Informational answers (1xx) do not
+// count. If the error handler of Echo, or an error middleware around a gate in Gin, writes the
+// answer later, f gets the status of that answer; if none is written, nothing is refunded.
 //
 // Nothing is refunded if, when the handler returns, the client is known to have hung up or the
 // deadline of the request has passed. Otherwise sending a request and hanging up would be cheaper

@@ -14,8 +14,8 @@ import (
 
 // charges are the charges of a request while its keys are found. Usually findKeys finds all keys,
 // and charge charges all asks in one call of the Store. If a known key is exhausted or another key
-// is missing, the asks of the known keys are charged earlier, with a reservation that later asks
-// extend.
+// is missing, the asks of the known keys are charged earlier, with a reservation to which later
+// asks are added.
 type charges struct {
 	*requestContext
 	cost    int
@@ -24,8 +24,8 @@ type charges struct {
 }
 
 // findKeys calls the key functions of the gate. done is true if the request needs no further
-// charge, because a key is missing or the known keys are denied; the other results are then as
-// those of charge.
+// charge, because a key is missing or the known keys are denied; decided and rejection then mean
+// the same as in charge.
 //
 // If a key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that they deny.

@@ -13,12 +13,12 @@ import (
 //
 // The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
 // entry. If the eight entries of a bucket are in use, a new entry replaces the one that ends first.
-// The next request that a replaced key denies adds the key again, after a token was verified. A key
-// is added only if its limit has denied it or is exhausted, so an attacker that floods the set with
-// addresses needs as many requests as their limits admit.
+// A replaced key is added again at its next denial, at the cost of verifying one token. A key is
+// added only if its limit has denied it or is exhausted, so an attacker who wants to fill the set
+// has to use up the limit of each address.
 //
-// Until the first entry, has is one atomic load. The set is safe for concurrent use. If two entries
-// are added to the same bucket at once, one may be lost.
+// Before the first entry, a call of has costs one atomic load. The set is safe for concurrent use.
+// If two entries are added to the same bucket at once, one may be lost.
 type exhaustedKeys struct {
 	seed  maphash.Seed
 	begin time.Time

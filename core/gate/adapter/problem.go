@@ -15,7 +15,7 @@ import (
 // maxInstance is the length of a path, in bytes, above which the problem document leaves it out.
 const maxInstance = 1 << 10
 
-// newProblem returns a problem document that adds only the path to the status.
+// newProblem returns a problem document with only the status, its text and the path of r.
 func newProblem(r *http.Request, status int) *gate.Problem {
 	p := &gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
 	if len(r.URL.Path) <= maxInstance {
@@ -37,7 +37,7 @@ func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
 		if s.Allowed || s.Rule.IsShadow() {
 			continue
 		}
-		// The text describes the rule that retry comes from.
+		// The text describes the rule with the longest RetryAfter.
 		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
 			named = s
 		}
