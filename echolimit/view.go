@@ -1,7 +1,6 @@
 package echolimit
 
 import (
-	"context"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -12,8 +11,6 @@ import (
 type view struct{ c echo.Context }
 
 type viewKey struct{}
-
-var _ context.Context = (*view)(nil)
 
 func (v *view) Deadline() (time.Time, bool) { return v.c.Request().Context().Deadline() }
 func (v *view) Done() <-chan struct{}       { return v.c.Request().Context().Done() }

@@ -7,22 +7,23 @@ import (
 )
 
 const (
-	// maxAddressText bounds the text of one address, with port, zone and the white
-	// space around it. The longest valid one has less than 80 bytes.
+	// maxAddressText bounds the text of one address in bytes, with port, zone and the white space
+	// around it. The longest valid text has less than 80 bytes.
 	maxAddressText = 128
 
 	// ows is optional white space (RFC 9110 section 5.6.3).
 	ows = " \t"
 )
 
-// parseAddr reads an address as servers and proxies write it: bare, in square
-// brackets, with a port, with a zone, between spaces and tabs. The address
-// comes back unmapped and without zone, so that == means the same host.
+// parseAddr reads an address as servers and proxies write it: alone, in square brackets, with a
+// port, with a zone, between spaces and tabs. It returns the address unmapped and without a zone,
+// so that == compares hosts.
 //
-// text is the part of s that spells the address. It is canonical for IPv4,
-// because netip accepts no other spelling.
+// text is the part of s with the address itself. An IPv4 text is canonical, because netip accepts
+// no other spelling.
 func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
-	// Before trimming: the start of a longer text may have been cut off.
+	// The length is checked before trimming, because cutLast may have cut off the start of a longer
+	// text.
 	if len(s) > maxAddressText {
 		return netip.Addr{}, "", false
 	}
@@ -42,7 +43,7 @@ func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
 		}
 		s = host
 	}
-	// netip would keep the zone in a table of its own; it is not needed.
+	// The zone is cut off before ParseAddr, because netip would keep it in a global table.
 	s, zone, zoned := strings.Cut(s, "%")
 	if zoned && !isZone(zone) {
 		return netip.Addr{}, "", false
@@ -59,8 +60,8 @@ func isPort(s string) bool {
 	return err == nil && len(s) <= len("65535")
 }
 
-// isZone accepts any interface name (Windows has some with spaces), but no comma,
-// which would let a list pass for one address.
+// isZone reports whether s is an interface name (Windows has some with spaces). A zone must have no
+// comma, because a list would be read as one address otherwise.
 func isZone(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ',' })
 }

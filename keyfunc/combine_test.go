@@ -69,8 +69,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoin_partialKey: an error tells a gate what is known of the key, and no reader of
-// its text.
+// TestJoin_partialKey: an error tells a gate what is known of the key, and no reader of its text.
 func TestJoin_partialKey(t *testing.T) {
 	a, b, empty := constant("a"), constant("b:1"), constant("")
 	noToken, unknown, broken := failing(keyfunc.ErrNoToken), failing(keyfunc.ErrNoKey), failing(errBroken)

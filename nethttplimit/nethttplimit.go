@@ -22,13 +22,12 @@ import (
 const name = "nethttplimit"
 
 // New returns a middleware that limits the requests of each key by l. If a request is admitted, the
-// next handler runs and gets the decision from [gate.FromContext], given r.Context(). The
-// ResponseWriter is not wrapped, except with [gate.RefundIf]. Otherwise the middleware answers the
-// request.
+// next handler runs and gets the decision from [gate.FromContext], given r.Context(). Otherwise the
+// middleware answers the request. Only [gate.RefundIf] wraps the ResponseWriter.
 //
 // The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
-// belongs to another adapter, or if the limiters are on different Stores.
-// The middleware panics on a nil handler.
+// belongs to another adapter, or if the limiters are on different Stores; the middleware panics on
+// a nil handler.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
 	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
