@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A client can spoil a header that its proxy adds but does not overwrite.
-func TestHeaderIP_notOneAddress(t *testing.T) {
+// A client can add a line to a header that its proxy does not overwrite.
+func TestHeaderIP_NotOneAddress(t *testing.T) {
 	headers := map[string][]string{
 		"two lines":            {"203.0.113.9", "203.0.113.9"},
 		"an empty first line":  {"", "203.0.113.9"},
@@ -28,7 +28,7 @@ func TestHeaderIP_notOneAddress(t *testing.T) {
 	}
 }
 
-func TestHeaderIP_names(t *testing.T) {
+func TestHeaderIP_Names(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                "\"\" is not the name of a header",
 		" ":               "",

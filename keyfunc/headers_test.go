@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// forwardingHeaders are the headers that name the client, each with the Func that reads
+// forwardingHeaders are the headers with the address of the client, each with the Func that reads
 // it and the entry that a proxy writes for an address.
 var forwardingHeaders = []struct {
 	name  string
@@ -25,10 +25,10 @@ func realIP(p keyfunc.ProxySet, opts ...keyfunc.IPOption) keyfunc.Func {
 	return keyfunc.HeaderIP("x-real-ip", p, opts...)
 }
 
-// proxies are the trusted ones in the tests of headers.
+// proxies are the trusted proxies in the tests of headers.
 var proxies = keyfunc.Proxies("10.0.0.0/8", "2001:db8:ffff::/48")
 
-// chain is a list with two addresses to the left of so many trusted ones.
+// chain returns a list with two addresses to the left of the given number of trusted ones.
 func chain(trusted int) string {
 	return "6.6.6.6, 203.0.113.9, 10.9.9.9" + strings.Repeat(", 10.0.0.2", trusted-1)
 }
@@ -75,7 +75,7 @@ func TestForwardingHeaders(t *testing.T) {
 				continue
 			}
 			t.Run(h.name+"/"+c.name, func(t *testing.T) {
-				// No other header is looked at.
+				// No other header is used.
 				r := request(c.peer, "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6", "X-Real-Ip: 6.6.6.6", "True-Client-Ip: 6.6.6.6")
 				r.Header.Del(h.name)
 				for _, line := range c.lines {
@@ -94,7 +94,7 @@ func TestForwardingHeaders(t *testing.T) {
 }
 
 // Trust depends on the address, not on the key.
-func TestForwardingHeaders_prefix(t *testing.T) {
+func TestForwardingHeaders_Prefix(t *testing.T) {
 	for _, h := range forwardingHeaders {
 		f := h.keyBy(keyfunc.Proxies("192.0.2.1"), keyfunc.IPv4Prefix(24))
 		wantKey(t, f, request("192.0.2.1:1", h.name+": "+h.entry("198.51.100.7")), "198.51.100.0/24")
@@ -102,9 +102,9 @@ func TestForwardingHeaders_prefix(t *testing.T) {
 	}
 }
 
-// A key must not be a piece of the header: that would keep all of it alive for
-// as long as the bucket lives.
-func TestForwardingHeaders_keyMemory(t *testing.T) {
+// A key must not be a substring of the header, which would keep the whole header in memory as long
+// as the bucket.
+func TestForwardingHeaders_KeyMemory(t *testing.T) {
 	for _, h := range forwardingHeaders {
 		r := request("10.0.0.1:1", h.name+": "+h.entry("203.0.113.9"))
 		key, err := ask(h.keyBy(proxies), r)
@@ -114,7 +114,7 @@ func TestForwardingHeaders_keyMemory(t *testing.T) {
 	}
 }
 
-// hugeHeaders are values of 900 KB that are expensive for a naive parser.
+// hugeHeaders are values of 900 KB that take long in a simple parser.
 func hugeHeaders() map[string]string {
 	const size = 900_000
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
@@ -134,7 +134,7 @@ func hugeHeaders() map[string]string {
 	}
 }
 
-// allocatedPerCall is the mean of bytes allocated, which a count would hide.
+// allocatedPerCall returns the mean number of allocated bytes.
 func allocatedPerCall(f func()) uint64 {
 	const calls = 50
 	f()
@@ -147,7 +147,7 @@ func allocatedPerCall(f func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) / calls
 }
 
-func TestForwardingHeaders_hugeValues(t *testing.T) {
+func TestForwardingHeaders_HugeValues(t *testing.T) {
 	lines := map[string][]string{"many lines": strings.Split(strings.Repeat("10.0.0.2\n", 100_000), "\n")}
 	for kind, value := range hugeHeaders() {
 		lines[kind] = []string{value}

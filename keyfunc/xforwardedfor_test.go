@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// An entry that is no address ends the walk at the last address.
-func TestXForwardedFor_notAnAddress(t *testing.T) {
+// An entry that is not an address ends the search.
+func TestXForwardedFor_NotAnAddress(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
