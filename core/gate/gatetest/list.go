@@ -13,11 +13,11 @@ type item struct {
 	params map[string]int64
 }
 
-// member matches a String of RFC 9651 with Integer parameters, and what separates it from the next.
+// member matches a String of RFC 9651 with Integer parameters, and the separator after it.
 var member = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"((?:;[a-z]+=[0-9]{1,15})*)(?:, |$)`)
 
-// parseList reads the List of RFC 9651 that both fields are. It takes no second space and no
-// empty list.
+// parseList reads a field, which is a List of RFC 9651. It rejects a second space and an empty
+// list.
 func parseList(s string) ([]item, error) {
 	var items []item
 	for rest := s; ; {
