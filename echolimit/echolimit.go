@@ -61,6 +61,28 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	}
 }
 
+// run runs the next handler with o.
+//
+// If the handler returns an error, a middleware around this one or the HTTPErrorHandler writes the
+// answer. The hook is on the Response and not on its Writer, because a middleware may replace the
+// Writer before that, as Echo's Gzip does after an error.
+func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) {
+	res := c.Response()
+	res.Writer = o.Watch(res.Writer)
+	o.Run(func() (answered bool) {
+		err = next(c)
+		switch {
+		case res.Committed:
+			o.Answer(res.Status) // a no-op unless an inner Writer has buffered the answer
+		case err != nil:
+			res.Before(func() { o.Answer(res.Status) })
+			return false
+		}
+		return true
+	})
+	return err
+}
+
 // OnDenied replaces the answer to requests over the limit: the middleware returns the result of f.
 // When f is called, Retry-After and the other header fields are set. f chooses the status, which
 // should be 429, and the body. For requests that could not be decided, see [gate.OnError]. OnDenied

@@ -111,8 +111,7 @@ func Cache(n int) JWTOption {
 //
 // A signature check takes from tens of microseconds (RS256) to milliseconds (ES512) of CPU time.
 // Put a limit by address before it: in the same gate, with the address as the first key (gate.And),
-// or in a middleware of its own. [Join] and [FirstOf] with an address do not limit the checks. See
-// also [Cache].
+// or in a middleware of its own. See also [Cache].
 //
 // JWTSubject panics if kf is nil, and if algorithms is empty or contains "none" or a name that
 // package jwt does not know.

@@ -98,8 +98,8 @@ func offCurve(curve elliptic.Curve) *ecdsa.PublicKey {
 	return &ecdsa.PublicKey{Curve: curve, X: big.NewInt(1), Y: big.NewInt(1)}
 }
 
-// unusableKeys returns keys with which the crypto packages would panic, and values that are not public
-// keys. Many are the zero values that a map returns for an unknown key ID.
+// unusableKeys returns keys with which the crypto packages would panic, and values that are not
+// public keys. Many are the zero values that a map returns for an unknown key ID.
 func unusableKeys() map[string]any {
 	ecKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	_, edKey, _ := ed25519.GenerateKey(rand.Reader)

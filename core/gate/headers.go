@@ -59,9 +59,5 @@ func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 			wait = max(wait, s.Window)
 		}
 	}
-	seconds = int64(wait / time.Second)
-	if wait%time.Second > 0 {
-		seconds++
-	}
-	return max(1, seconds), true
+	return max(1, int64((wait+time.Second-1)/time.Second)), true
 }

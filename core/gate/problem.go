@@ -1,6 +1,9 @@
 package gate
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // ProblemMediaType is the media type of a [Problem] in JSON.
 const ProblemMediaType = "application/problem+json"
@@ -32,11 +35,5 @@ type Problem struct {
 
 // String returns the Detail, or else the Title, or else the Status as a number.
 func (p *Problem) String() string {
-	switch {
-	case p.Detail != "":
-		return p.Detail
-	case p.Title != "":
-		return p.Title
-	}
-	return strconv.Itoa(p.Status)
+	return cmp.Or(p.Detail, p.Title, strconv.Itoa(p.Status))
 }

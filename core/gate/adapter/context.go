@@ -37,7 +37,6 @@ func newRequestContext(ctx context.Context, g *Gate) *requestContext {
 	return rc
 }
 
-// Value implements [context.Context].
 func (rc *requestContext) Value(key any) any {
 	if _, ok := key.(request.Key); ok {
 		return rc
@@ -51,7 +50,7 @@ func requestContextOf(ctx context.Context) *requestContext {
 	return rc
 }
 
-// Outer returns the requestContext of the gate around this one, or nil.
+// Outer implements [request.Record].
 func (rc *requestContext) Outer() request.Record {
 	if rc.outer == nil {
 		return nil
@@ -59,8 +58,7 @@ func (rc *requestContext) Outer() request.Record {
 	return rc.outer
 }
 
-// Decision returns the decision of the gate, without States if it let the request through
-// undecided.
+// Decision implements [request.Record].
 func (rc *requestContext) Decision() *core.Decision { return &rc.decision }
 
 // RegisterRequestKey makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle] look for the

@@ -97,10 +97,13 @@ type member struct {
 	state  core.State
 }
 
-// appendMember writes a member of RateLimit. t is absent if the cost can never be admitted. With
-// r=0, t is at least 1: otherwise a client that follows the field would send its next request at
-// once.
+// appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
+// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows the field
+// would send its next request at once.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
 	b = append(b, p.name...)
 	b = append(b, ";r="...)
 	b = appendInteger(b, int64(s.Remaining))
@@ -192,7 +195,7 @@ func (rc *requestContext) writeDraft(h http.Header) {
 		policies := buffers[1][:0]
 		for i, m := range rc.members(few[:0], gate.IETFDraft) {
 			if i > 0 {
-				policies, b = append(policies, ", "...), append(b, ", "...)
+				policies = append(policies, ", "...)
 			}
 			policies = append(policies, m.policy.member...)
 			b = appendMember(b, m.policy, &m.state)
@@ -222,13 +225,9 @@ func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 		if s.Unknown || !p.matches(s.Rule) {
 			return b, false
 		}
-		if s.Rule.IsShadow() {
-			continue
+		if !s.Rule.IsShadow() {
+			known = appendMember(known, p, &s)
 		}
-		if len(known) > 0 {
-			known = append(known, ", "...)
-		}
-		known = appendMember(known, p, &s)
 	}
 	return known, true
 }
@@ -240,19 +239,15 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 		return // shadows only
 	}
 	m := &list[0]
-	for i := range list[1:] {
-		if o := &list[i+1]; o.nearer(m) {
-			m = o
+	for i := range list {
+		if list[i].nearer(m) {
+			m = &list[i]
 		}
 	}
-	reset := time.Now().Add(m.state.ResetAfter)
-	unix := reset.Unix()
-	if reset.Nanosecond() > 0 {
-		unix++
-	}
+	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up by Unix
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	h[fieldLegacyReset] = []string{integer(unix)}
+	h[fieldLegacyReset] = []string{integer(reset.Unix())}
 }
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
