@@ -130,11 +130,8 @@ func (p *forwardedParser) element() (node string, more, ok bool) {
 		}
 	}
 	p.skipOWS()
-	if p.rest == "" {
-		return node, false, true
-	}
 	more = p.next(",")
-	return node, more, more
+	return node, more, more || p.rest == ""
 }
 
 // value reads an equals sign and a token or quoted-string (RFC 9110 section 5.6.4),

@@ -25,7 +25,16 @@ var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address",
 // HeaderIP panics if name is not a header name, and for X-Forwarded-For and Forwarded, which are
 // lists: use [XForwardedFor] and [Forwarded].
 func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
-	name = checkHeaderName(name)
+	if name == "" || strings.Trim(name, tokenChars) != "" {
+		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
+	}
+	name = http.CanonicalHeaderKey(name)
+	switch name {
+	case "X-Forwarded-For":
+		panic("keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor")
+	case "Forwarded":
+		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
+	}
 	return clientIP("HeaderIP", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		lines := h.Values(name)
 		if len(lines) == 0 {
@@ -37,19 +46,4 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 		}
 		return addr, nil
 	})
-}
-
-// checkHeaderName returns the canonical form of name, as in an http.Header.
-func checkHeaderName(name string) string {
-	if name == "" || strings.Trim(name, tokenChars) != "" {
-		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
-	}
-	name = http.CanonicalHeaderKey(name)
-	switch name {
-	case "X-Forwarded-For":
-		panic("keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor")
-	case "Forwarded":
-		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
-	}
-	return name
 }

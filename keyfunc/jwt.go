@@ -119,7 +119,17 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 	if kf == nil {
 		panic("keyfunc: JWTSubject: the Keyfunc is nil")
 	}
-	checkAlgorithms(algorithms)
+	if len(algorithms) == 0 {
+		panic(`keyfunc: JWTSubject: name the algorithms of the tokens, for instance []string{"RS256"}`)
+	}
+	for _, name := range algorithms {
+		if strings.EqualFold(name, "none") {
+			panic(`keyfunc: JWTSubject: "none" is no signature`)
+		}
+		if jwt.GetSigningMethod(name) == nil {
+			panic(fmt.Sprintf("keyfunc: JWTSubject: unknown algorithm %q", name))
+		}
+	}
 	c := jwtConfig{token: bearerToken, parser: []jwt.ParserOption{
 		jwt.WithValidMethods(slices.Clone(algorithms)),
 		jwt.WithExpirationRequired(),
@@ -143,20 +153,6 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 			return "", err
 		}
 		return v.key(token)
-	}
-}
-
-func checkAlgorithms(algorithms []string) {
-	if len(algorithms) == 0 {
-		panic(`keyfunc: JWTSubject: name the algorithms of the tokens, for instance []string{"RS256"}`)
-	}
-	for _, name := range algorithms {
-		if strings.EqualFold(name, "none") {
-			panic(`keyfunc: JWTSubject: "none" is no signature`)
-		}
-		if jwt.GetSigningMethod(name) == nil {
-			panic(fmt.Sprintf("keyfunc: JWTSubject: unknown algorithm %q", name))
-		}
 	}
 }
 

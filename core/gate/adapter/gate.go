@@ -3,6 +3,7 @@ package adapter
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -50,6 +51,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
 	g.asks = append([]config.Ask{{Limiter: l, Key: key}}, g.options.And...)
+	var names, members []string // of the policies that clients see
 	for i := range g.asks {
 		a := &g.asks[i]
 		if !a.Limiter.SharesStore(l) {
@@ -58,28 +60,22 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 		rules := a.Limiter.Rules()
 		a.Rules = len(rules)
 		for _, rule := range rules {
-			g.addPolicy(newPolicy(rule))
+			p := newPolicy(rule)
+			g.policies = append(g.policies, p)
 			g.reserves = g.reserves || rule.Algorithm() == driver.LeakyBucket
+			if !rule.IsShadow() {
+				g.distinct = g.distinct && !slices.Contains(names, p.name)
+				names, members = append(names, p.name), append(members, p.member)
+			}
 		}
 	}
+	g.policyField = strings.Join(members, ", ")
 	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil
 	g.exposed = exposedFields(g.versions, g.policyField != "")
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}
 	return g
-}
-
-func (g *Gate) addPolicy(p policy) {
-	if !p.rule.IsShadow() {
-		known := func(o policy) bool { return o.name == p.name && !o.rule.IsShadow() }
-		g.distinct = g.distinct && !slices.ContainsFunc(g.policies, known)
-		if g.policyField != "" {
-			g.policyField += ", "
-		}
-		g.policyField += p.member
-	}
-	g.policies = append(g.policies, p)
 }
 
 // indexOf returns the index of the first ask of l, a limiter of g.
