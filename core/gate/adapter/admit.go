@@ -28,10 +28,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	}
 	rc := newRequestContext(r.Context(), g)
 	c := charges{requestContext: rc, cost: 1}
-	rejection, decided, done := c.findKeys(ctx, h, r)
-	if !done {
-		rejection, decided = c.charge(h, r)
-	}
+	rejection, decided := c.decide(ctx, h, r)
 	switch {
 	case rejection != nil:
 		return r, nil, rejection

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// charges are the charges of a request while its keys are found. Usually findKeys finds all keys,
-// and charge charges all asks in one call of the Store. If a known key is exhausted or another key
+// charges are the charges of a request while its keys are found. Usually decide finds all keys, and
+// charge charges all asks in one call of the Store. If a known key is exhausted or another key
 // is missing, the asks of the known keys are charged earlier, with a reservation to which later
 // asks are added.
 type charges struct {
@@ -23,18 +23,17 @@ type charges struct {
 	failed  error // the error of the Store, which is not called again after one
 }
 
-// findKeys calls the key functions of the gate. done is true if the request needs no further
-// charge, because a key is missing or the known keys are denied; decided and rejection then mean
-// the same as in charge.
+// decide calls the key functions of the gate and charges the keys. decided reports whether the
+// request has a decision. Without one, the Rejection is nil if the request is to be let through.
 //
 // If a key is exhausted, the known keys are charged before the next key function runs, so that no
 // token is verified for a request that they deny.
-func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided, done bool) {
+func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	g := c.gate
 	if g.options.Cost != nil {
 		if c.cost = g.options.Cost(r); c.cost < 0 {
 			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
-			return g.reject(h, r, err, keyFailure(r, err)), false, true
+			return g.reject(h, r, err, keyFailure(r, err)), false
 		}
 	}
 	for i := range g.asks {
@@ -45,9 +44,9 @@ func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) 
 		}
 		if err != nil {
 			if c.chargeWithoutKey(a.Limiter, err); c.denied() {
-				return nil, true, true
+				return nil, true
 			}
-			return c.rejectWithoutKey(h, r, err), false, true
+			return c.rejectWithoutKey(h, r, err), false
 		}
 		c.add(a.Limiter, key)
 		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), key) {
@@ -58,12 +57,12 @@ func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) 
 		case c.denied():
 			c.refund(http.StatusTooManyRequests)
 			c.addExhausted(false)
-			return nil, true, true
+			return nil, true
 		case c.failed != nil && r.Context().Err() != nil:
-			return g.reject(h, r, c.failed, ended), false, true
+			return g.reject(h, r, c.failed, ended), false
 		}
 	}
-	return nil, false, false
+	return c.charge(h, r)
 }
 
 // add adds an ask, unless there is one with this limiter and key. Both would have the same cost.
@@ -76,8 +75,8 @@ func (c *charges) add(l *core.Limiter, key string) {
 	c.asks = append(c.asks, core.Ask{Limiter: l, Key: key, Cost: c.cost, MaxDelay: c.gate.options.MaxDelay, Peek: c.cost == 0})
 }
 
-// charge charges the asks that are not charged yet, when all keys are known. If the Store fails,
-// decided is false, and the Rejection is nil if the request is to be let through.
+// charge charges the asks that are not charged yet, when all keys are known. Its results are those
+// of decide.
 func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
 	switch {
