@@ -3,6 +3,7 @@ package adapter
 import (
 	"math/bits"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,21 +156,17 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	if !rc.versions.has(v) {
 		return list
 	}
-next:
 	for i, s := range rc.decision.States() {
 		if s.Rule.IsShadow() || s.Unknown {
 			continue
 		}
 		m := member{rc.policy(i, s.Rule), s}
-		for j := range list {
-			if list[j].policy.name == m.policy.name {
-				if m.stricter(&list[j]) {
-					list[j] = m
-				}
-				continue next
-			}
+		j := slices.IndexFunc(list, func(o member) bool { return o.policy.name == m.policy.name })
+		if j < 0 {
+			list = append(list, m)
+		} else if m.stricter(&list[j]) {
+			list[j] = m
 		}
-		list = append(list, m)
 	}
 	return list
 }
@@ -268,10 +265,9 @@ func exposedFields(v versions, visible bool) []string {
 
 // expose adds names to Access-Control-Expose-Headers, unless they are there.
 func expose(h http.Header, names []string) {
-	have := strings.Join(h[fieldExpose], ", ")
-	list := have
+	list := strings.Join(h[fieldExpose], ", ")
 	for _, name := range names {
-		if !listed(have, name) {
+		if !listed(list, name) {
 			if list != "" {
 				list += ", "
 			}
