@@ -16,7 +16,7 @@
 //	with a JSON Web Token                 JWTSubject(verify, []string{"RS256"})
 //	behind a middleware that has already  ContextSubject("user")
 //	verified a token
-//	signed in or not                      FirstOf(user, ip)
+//	with or without a valid token         FirstOf(user, ip)
 //	with a limit for each user at each    Join(user, ip)
 //	address
 //

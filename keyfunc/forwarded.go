@@ -110,7 +110,7 @@ type forwardedParser struct{ rest string }
 // element reads an element and the comma after it. It returns the value of the for parameter, or ""
 // if there is none. more reports whether there was a comma.
 func (p *forwardedParser) element() (node string, more, ok bool) {
-	p.skipOWS()
+	p.rest = strings.TrimLeft(p.rest, ows)
 	names := make([]string, 0, maxForwardedParams)
 	for {
 		// The grammar allows empty pairs: "for=192.0.2.1;;proto=http;".
@@ -129,7 +129,7 @@ func (p *forwardedParser) element() (node string, more, ok bool) {
 			break
 		}
 	}
-	p.skipOWS()
+	p.rest = strings.TrimLeft(p.rest, ows)
 	more = p.next(",")
 	return node, more, more || p.rest == ""
 }
@@ -164,8 +164,6 @@ func (p *forwardedParser) token() string {
 	}
 	return p.cut(i)
 }
-
-func (p *forwardedParser) skipOWS() { p.rest = strings.TrimLeft(p.rest, ows) }
 
 func (p *forwardedParser) next(delimiter string) (found bool) {
 	p.rest, found = strings.CutPrefix(p.rest, delimiter)

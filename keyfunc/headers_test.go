@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -167,5 +168,74 @@ func TestForwardingHeaders_HugeValues(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An entry that is not an address ends the search.
+func TestXForwardedFor_NotAnAddress(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"on the right", []string{"203.0.113.9, garbage"}, "10.0.0.1"},
+		{"behind a proxy", []string{"203.0.113.9, garbage, 10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"in an earlier line", []string{"203.0.113.9", "unknown", "10.0.0.2"}, "10.0.0.2"},
+		{"left of the client", []string{"garbage, \x00, 203.0.113.9"}, "203.0.113.9"},
+		{"leading zero", []string{"203.0.113.9, 010.0.0.2"}, "10.0.0.1"},
+		{"no-break space", []string{"203.0.113.9\u00a0"}, "10.0.0.1"},
+		{"128 bytes with spaces", []string{"6.6.6.6," + strings.Repeat(" ", 117) + "203.0.113.9"}, "203.0.113.9"},
+		{"129 bytes with spaces", []string{"6.6.6.6," + strings.Repeat(" ", 118) + "203.0.113.9"}, "10.0.0.1"},
+		{"an address at the end", []string{"garbage" + strings.Repeat(" ", 150) + "203.0.113.9, 10.0.0.2"}, "10.0.0.2"},
+		{"bare IPv6", []string{"2001:db8:1:2::3"}, "2001:db8:1:2::/64"},
+		{"a list in a zone", []string{"fe80::1%x,10.0.0.2"}, "fe80::/64"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := request("10.0.0.1:1")
+			r.Header["X-Forwarded-For"] = c.lines
+			wantKey(t, keyfunc.XForwardedFor(proxies), r, c.want)
+		})
+	}
+}
+
+// A client can add a line to a header that its proxy does not overwrite.
+func TestHeaderIP_NotOneAddress(t *testing.T) {
+	headers := map[string][]string{
+		"two lines":            {"203.0.113.9", "203.0.113.9"},
+		"an empty first line":  {"", "203.0.113.9"},
+		"an empty second line": {"203.0.113.9", ""},
+		"a list":               {"203.0.113.9, 203.0.113.9"},
+		"a list of one":        {"203.0.113.9,"},
+	}
+	for _, bad := range notAddresses {
+		headers[fmt.Sprintf("%.40q", bad)] = []string{bad}
+	}
+	for name, lines := range headers {
+		t.Run(name, func(t *testing.T) {
+			r := request("10.0.0.1:1", "X-Forwarded-For: 6.6.6.6")
+			r.Header["X-Real-Ip"] = lines
+			wantMalformed(t, realIP(proxies), r)
+		})
+	}
+}
+
+func TestHeaderIP_Names(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                "\"\" is not the name of a header",
+		" ":               "",
+		"X Real IP":       "",
+		"X-Real-IP:":      "",
+		"X-Réal-IP":       "\"X-Réal-IP\" is not the name of a header",
+		"X-Real-IP\n":     "",
+		"a,b":             "",
+		"X-Forwarded-For": "X-Forwarded-For is a list: use XForwardedFor",
+		"x-FORWARDED-for": "X-Forwarded-For is a list: use XForwardedFor",
+		"Forwarded":       "Forwarded has a syntax of its own: use Forwarded",
+		"forwarded":       "Forwarded has a syntax of its own: use Forwarded",
+	} {
+		wantPanic(t, "keyfunc: HeaderIP: "+want, func() { keyfunc.HeaderIP(name, proxies) })
+	}
+	for _, name := range []string{"x-real-ip", "X-REAL-IP", "X-Real-Ip"} {
+		wantKey(t, keyfunc.HeaderIP(name, proxies), request("10.0.0.1:1", "x-real-ip: 203.0.113.9"), "203.0.113.9")
 	}
 }

@@ -21,12 +21,12 @@ type option = argument.OptionFunc[config.Config]
 // charged to all limiters or to none. If two key functions of a gate find the same key for the same
 // limiter, the key is charged once and has its States once.
 //
-// The key functions run in order, that of New first. If one finds no key, the request is rejected,
-// as it is without the first key. The keys before the missing one are still charged the [Cost] of
-// the request, or 1 if the cost is zero. If their limits deny the request, the answer is 429. The
-// keys after the missing one are neither found nor charged. Put an address before a token, which
-// takes time to verify. Put a key that all clients share last, because otherwise requests without
-// a token would use up its limit:
+// The key functions run in order, that of New first. If any of them finds no key, the request is
+// rejected. The keys before the missing one are still charged the [Cost] of the request, or 1 if
+// the cost is zero. If their limits deny the request, the answer is 429. The keys after the missing
+// one are neither found nor charged. Put an address before a token, which takes time to verify. Put
+// a key that all clients share last, because otherwise requests without a token would use up its
+// limit:
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
 //

@@ -88,14 +88,6 @@ func (s *suite) testFaults(t *testing.T) {
 		status:  400,
 		noStore: true,
 	}, {
-		name:    "no key, as text",
-		key:     noKey(keyfunc.ErrNoKey),
-		req:     accept("text/plain"),
-		status:  400,
-		noStore: true,
-		text:    true,
-		body:    "The request does not say who sent it.\n",
-	}, {
 		name:   "store fails: the request is let through, without fields",
 		err:    errSecret,
 		header: noFields,
