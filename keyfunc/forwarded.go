@@ -58,8 +58,9 @@ func Forwarded(p ProxySet, opts ...IPOption) Func {
 	})
 }
 
-// forwardedElements holds the for parameters of the last elements of a Forwarded header. That of
-// element i, counted from the left, is ring[i%maxHops], and "" if the element has none.
+// forwardedElements holds the for parameters of the last elements of a Forwarded header. The
+// parameter of element i, counted from the left, is ring[i%maxHops]; it is "" if the element has
+// none.
 type forwardedElements struct {
 	ring [maxHops]string
 	n    int // elements read, including those that have left the ring

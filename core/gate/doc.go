@@ -44,8 +44,8 @@
 //
 // A request without a key is rejected with 401 or 400. The keys that were found before the missing
 // one are charged, so that bad tokens and guesses are limited, and the fields show their states. If
-// the limits of these keys deny the request, the answer is 429. [And] describes the order of the
-// keys, and the number of bad tokens that are verified.
+// the limits of these keys deny the request, the answer is 429. The option [And] describes the
+// order of the keys, and the bound of the number of bad tokens that are verified.
 //
 // # The cost of a request
 //

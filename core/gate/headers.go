@@ -47,8 +47,8 @@ func Headers(v ...HeaderVersion) Option {
 }
 
 // RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied that
-// writes the wait in its own words. It is at least 1, and at least the t of every rule that denied.
-// RetryAfter returns false if d is admitted, or if its cost can never be admitted.
+// writes the wait in its own words. The result is at least 1, and at least the t of every rule that
+// denied. RetryAfter returns false if d is admitted, or if its cost can never be admitted.
 func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 	if d.Allowed || d.RetryAfter == core.Never {
 		return 0, false

@@ -91,11 +91,11 @@ func RefundIf(f func(status int) bool) Option {
 	return option(func(c *config.Config) { c.RefundIf = f })
 }
 
-// MaxDelay denies a request that a leaky bucket would hold for longer than d. The request is
-// charged nothing, and the Retry-After of the answer is the time until the delay would be at most
-// d. The bound is part of the Store's decision, so it also holds for concurrent requests. Without
-// MaxDelay, a request is held for as long as the queue requires. Rules of other algorithms have no
-// delay. If d is less than a microsecond, only requests without a delay are admitted.
+// MaxDelay denies, at once, a request that a leaky bucket would hold for longer than d. The request
+// is charged nothing, and the Retry-After of the answer is the time until the delay would be at
+// most d. The bound is part of the Store's decision, so it also holds for concurrent requests.
+// Without MaxDelay, a request is held for as long as the queue requires. Rules of other algorithms
+// have no delay. If d is less than a microsecond, only requests without a delay are admitted.
 //
 // MaxDelay panics if d is not positive.
 func MaxDelay(d time.Duration) Option {
