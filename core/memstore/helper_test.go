@@ -79,10 +79,6 @@ func (s *testStore) sampled() (slots int) {
 	return slots
 }
 
-// maxSearch bounds the slots that a search for a new key visits on average. In tables that are seven
-// eighths full with random hashes, they are 33.
-const maxSearch = 50
-
 // searchLength returns the number of slots that a search for a new key visits on average, in the kind of
 // table where it is greatest.
 func (s *testStore) searchLength() float64 {
