@@ -10,7 +10,7 @@ import (
 // A waiter is a caller that waits for a fetch. The lock of the shard guards it.
 type waiter struct {
 	cost     int64
-	attempts int           // fetches that have not brought enough
+	attempts int           // the number of fetches that have not brought enough tokens
 	gone     bool          // the context of the caller has ended
 	done     chan struct{} // closed when the waiter is settled: grant, verdict and err are set
 
