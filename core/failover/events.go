@@ -2,13 +2,13 @@ package failover
 
 import "sync"
 
-// An events calls the function of [OnChange], without a lock. Its goroutine ends when the
-// function knows the present State.
+// An events calls the function of [OnChange] without a lock, on a goroutine that ends when the
+// function has been called with the present State.
 type events struct {
 	call func(from, to State, cause error) // may be nil
 
 	mu      sync.Mutex
-	told    State // the last that the function was called with
+	told    State // the last State that the function was called with
 	state   State
 	cause   error // of state
 	running bool  // the goroutine exists
@@ -16,7 +16,7 @@ type events struct {
 	done    sync.WaitGroup
 }
 
-// add notes a change of the State, and does not wait for the function.
+// add notes a change of the State, for the function of [OnChange]. It does not wait for it.
 func (e *events) add(to State, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
