@@ -7,5 +7,5 @@ func (s *Store) SetClock(now func() int64) { s.now = now }
 func (s *Store) Flights() int {
 	s.flights.mu.Lock()
 	defer s.flights.mu.Unlock()
-	return len(s.flights.landed)
+	return len(s.flights.done)
 }

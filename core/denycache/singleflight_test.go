@@ -26,7 +26,7 @@ func distant() *storetest.Fake {
 	return behind
 }
 
-// together calls ask in n goroutines, and returns how many returned true.
+// together calls ask in n goroutines, and returns the number of calls that returned true.
 func together(n int, ask func() bool) int {
 	var yes atomic.Int64
 	var wg sync.WaitGroup
@@ -84,8 +84,7 @@ func TestStore_Take_denialEnds(t *testing.T) {
 	}
 }
 
-// A hot key is admitted every event of its limit, for one call each. The processes that do not get
-// the event call once, too.
+// All of the limit of a hot key is admitted, with one call of each process for an event.
 func TestStore_Take_hotKey(t *testing.T) {
 	const callers, rate, seconds = 64, 10, 3
 	for _, processes := range []int{1, 2} {
