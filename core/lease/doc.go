@@ -95,10 +95,9 @@
 // After three calls that brought too little, because other processes took tokens in the
 // meantime, and after a Reset, callers that still wait make a call each.
 //
-// A denial of the Store is repeated in this process until a call could be admitted, for
-// [MaxAge] at most. An empty bucket is called again only when the tokens of 10 ms have
-// refilled, which make a call worth its cost. There are no goroutines except for calls that are
-// under way.
+// A denial of the Store is repeated in this process until a call could be admitted, for [MaxAge] at
+// most. An empty bucket is called again only when the tokens of 10 ms have refilled, which make a
+// call worth its cost. There are no goroutines except for calls that are under way.
 //
 // # Outages
 //

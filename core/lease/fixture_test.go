@@ -113,8 +113,7 @@ func (x *fixture) calls(f func()) int {
 	return x.behind.Calls() - before
 }
 
-// take calls s.Take with a charge of cost for each of rules, and reports whether all are
-// allowed.
+// take calls s.Take with a charge of cost for each of rules, and reports whether all are allowed.
 func (x *fixture) take(s driver.Store, cost int, rules ...core.Rule) bool {
 	x.Helper()
 	charges := make([]driver.Charge, len(rules))
