@@ -3,7 +3,6 @@ package denycache
 import (
 	"crypto/sha256"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
@@ -26,12 +25,6 @@ func keyOf(c *driver.Charge) cacheKey {
 		digest := sha256.Sum256([]byte(c.Key))
 		k.key = string(digest[:])
 	}
-	return k
-}
-
-// clone returns k with a copy of the key, which may be a part of a larger string.
-func (k cacheKey) clone() cacheKey {
-	k.key = strings.Clone(k.key)
 	return k
 }
 

@@ -23,9 +23,6 @@ func (f *singleflight) join(key cacheKey) <-chan struct{} {
 	if done, ok := f.done[key]; ok {
 		return done
 	}
-	if f.done == nil {
-		f.done = make(map[cacheKey]chan struct{})
-	}
 	f.done[key] = make(chan struct{})
 	return nil
 }

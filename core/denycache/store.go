@@ -36,10 +36,11 @@ func New(next driver.Store, opts ...Option) *Store {
 	argument.Apply("denycache: New", &c, opts)
 	start := time.Now()
 	return &Store{
-		next:   next,
-		maxAge: int64(c.maxAge),
-		now:    func() int64 { return int64(time.Since(start)) },
-		seed:   maphash.MakeSeed(),
+		next:    next,
+		maxAge:  int64(c.maxAge),
+		now:     func() int64 { return int64(time.Since(start)) },
+		seed:    maphash.MakeSeed(),
+		flights: singleflight{done: make(map[cacheKey]chan struct{})},
 		entries: otter.Must(&otter.Options[cacheKey, entry]{
 			MaximumSize: c.maxKeys,
 			Executor:    func(f func()) { f() }, // the default starts goroutines

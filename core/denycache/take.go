@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"context"
+	"strings"
 
 	"github.com/maypok86/otter/v2"
 
@@ -99,7 +100,9 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 
 // remember adds d to the entry of p, unless the key was adjusted during the call.
 func (s *Store) remember(p part, d denial) {
-	s.entries.Compute(p.key.clone(), func(e entry, _ bool) (entry, otter.ComputeOp) {
+	key := p.key
+	key.key = strings.Clone(key.key) // it may be a part of a larger string
+	s.entries.Compute(key, func(e entry, _ bool) (entry, otter.ComputeOp) {
 		if s.adjusted(p.key).Load() != p.adjustments {
 			return nil, otter.CancelOp
 		}

@@ -30,13 +30,8 @@ const (
 
 // String returns "primary", "backup" or "recovering".
 func (s State) String() string {
-	switch s {
-	case Primary:
-		return "primary"
-	case Backup:
-		return "backup"
-	case Recovering:
-		return "recovering"
+	if Primary <= s && s <= Recovering {
+		return [...]string{"primary", "backup", "recovering"}[s]
 	}
 	return fmt.Sprintf("failover.State(%d)", int(s))
 }

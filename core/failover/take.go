@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -45,22 +46,21 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	if !isFailure(err) {
 		return false, err
 	}
-	now := s.now()
-	if ended := ctx.Err(); ended != nil {
+	now, ended := s.now(), ctx.Err()
+	if ended != nil && now-begun < s.primary.deadline {
 		// A cancelled call is no evidence against the primary unless the whole deadline had
 		// passed. Callers may be cancelling because the primary hangs, so it is probed.
-		if now-begun >= s.primary.deadline {
-			s.breaker.fail(begun, now, err)
-			s.prober.start(charges)
-		} else if !s.breaker.answeredSince(begun) {
+		if !s.breaker.answeredSince(begun) {
 			s.prober.start(charges)
 		}
 		return false, ended
 	}
-	s.failures.Add(1)
+	if ended == nil {
+		s.failures.Add(1)
+	}
 	s.breaker.fail(begun, now, err)
 	s.prober.start(charges)
-	return true, err
+	return ended == nil, cmp.Or(ended, err)
 }
 
 // isFailure reports whether err is a failure of the store. Errors about the call are none, because

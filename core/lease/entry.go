@@ -101,7 +101,7 @@ func (e *entry) minFree(cost int64) int64 {
 // are held, minus those that are promised. The state has capacity for cost, which has just been
 // spent, or is zero.
 func (e *entry) reading(now, extra, cost int64) driver.Reading {
-	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.windowLeft(now), cost)
+	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.heard+e.reply.left-now, cost)
 }
 
 // denial returns the verdict that denies cost. Its RetryAfter does not count on the tokens that

@@ -64,11 +64,3 @@ func (r *reply) validFor() int64 { return r.left - int64(time.Microsecond) }
 
 // distrust keeps r for the times in verdicts only: from then on, no cost is denied because of r.
 func (r *reply) distrust() { r.sent = -forever / 2 }
-
-// windowLeft returns the longest time from now to the end of the window (ns).
-func (r *reply) windowLeft(now int64) int64 {
-	if r.left == forever {
-		return forever
-	}
-	return max(0, r.heard+r.left-now)
-}

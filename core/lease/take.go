@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -32,7 +33,9 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 			returnTokens(s.clock, charges, grants)
 			return err
 		}
-		denies = denies || deniedBy(charges)
+		denies = denies || slices.ContainsFunc(charges, func(c driver.Charge) bool {
+			return !c.Verdict.Allowed && !c.Rule.Shadow()
+		})
 	}
 	if denies {
 		returnTokens(s.clock, charges, grants)
@@ -89,16 +92,6 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 	return nil
 }
 
-// deniedBy reports whether a charge denies the decision.
-func deniedBy(charges []driver.Charge) bool {
-	for i := range charges {
-		if c := &charges[i]; !c.Verdict.Allowed && !c.Rule.Shadow() {
-			return true
-		}
-	}
-	return false
-}
-
 // maxKeyLength is the length of the longest key that is leased (bytes). Longer ones would fill
 // the memory, and hot keys are short.
 const maxKeyLength = 256
@@ -140,10 +133,10 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 		c.Answer(&r, true)
 		return g, nil
 	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
-		v := e.denial(now, 0, cost)
+		c.Verdict = e.denial(now, 0, cost)
+		c.Verdict.Rule = c.Rule // e.u.rule may be another one with the same constants
 		sh.hits++
 		sh.mu.Unlock()
-		setVerdict(c, v)
 		return grant{outcome: denied}, nil
 	case !alone && held == 0 && e.blockSize(now, cost) == 0:
 		e.newUse += cost
@@ -158,12 +151,6 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 	}
 	sh.mu.Unlock()
 	return w.await(ctx, &sh.mu, c)
-}
-
-// setVerdict sets the Verdict of c to v, which is about an equivalent rule.
-func setVerdict(c *driver.Charge, v driver.Verdict) {
-	v.Rule = c.Rule
-	c.Verdict = v
 }
 
 // addHeld adds the held tokens to the verdict of the Store behind about a Peek.

@@ -50,7 +50,9 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 		return u, k.Period >= 2*minLifetime
 	}
 	longest := k.Full.Micros / lifetimeFraction
-	if longest < minLifetime || overflows(&k) {
+	// Twice the capacity, plus some seconds, must not exceed maxUnits.
+	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
+	if longest < minLifetime || hi > 0 || lo >= maxUnits {
 		return u, false
 	}
 	u.rate, u.maxRefill = k.Denominator, maxUnits/k.Denominator
@@ -58,12 +60,6 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.lifetime = min(u.lifetime, longest*1000)
 	u.minFetch = min(int64(emptyWait/time.Microsecond)*u.rate/u.unit, k.Capacity/maxFraction)
 	return u, true
-}
-
-// overflows reports whether twice the capacity of a bucket, plus some seconds, exceeds maxUnits.
-func overflows(k *driver.Constants) bool {
-	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
-	return hi > 0 || lo >= maxUnits
 }
 
 func (u *units) count(s driver.Span) int64 { return s.Micros*u.rate + s.Frac }

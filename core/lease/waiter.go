@@ -39,7 +39,8 @@ func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (g
 		}
 	}
 	if w.err == nil && w.grant.outcome != passThrough {
-		setVerdict(c, w.verdict)
+		c.Verdict = w.verdict
+		c.Verdict.Rule = c.Rule // the waiter has that of the entry
 	}
 	return w.grant, w.err
 }

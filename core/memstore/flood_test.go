@@ -41,8 +41,8 @@ func TestStore_Take_floodOfUnusedKeys(t *testing.T) {
 	}
 }
 
-// A flood of keys that are exhausted by their first event evicts none. New keys share overflow buckets:
-// they are limited, and are admitted again when those have expired.
+// A flood of keys that are exhausted by their first event evicts none. New keys share overflow
+// buckets: they are limited, and are admitted again when those have expired.
 func TestStore_Take_floodOfExhaustedKeys(t *testing.T) {
 	const maxKeys, flood = 1024, 10 * 1024
 	for _, rule := range []core.Rule{
@@ -103,7 +103,8 @@ func TestStore_Take_tooManyUsersForLogs(t *testing.T) {
 	}
 }
 
-// A log of a few events doubles its weight as it grows. In a store of such logs, none may be evicted.
+// A log of a few events doubles its weight as it grows. In a store of such logs, none may be
+// evicted.
 func TestStore_Take_smallLogsGrowInAFullStore(t *testing.T) {
 	const maxKeys, events = 1024, 4
 	for _, rule := range []core.Rule{
@@ -193,9 +194,9 @@ func (f *flood) run(t *testing.T, s *testStore, prefix string, keys int) {
 	}
 }
 
-// Floods of different kinds, in any order, keep the bound on memory, and a new key after them evicts few
-// others. The orders are the rotations of floods, forwards and backwards, so each flood comes first, comes
-// last and follows each of its neighbours.
+// Floods of different kinds, in any order, keep the bound on memory, and a new key after them
+// evicts few others. The orders are the rotations of floods, forwards and backwards, so each flood
+// comes first, comes last and follows each of its neighbours.
 func TestStore_Take_floodsInAnyOrder(t *testing.T) {
 	const maxKeys, probes = 2048, 20
 	const visits = 3 * 2 * maxVisits // three evictions, two tables
@@ -226,10 +227,11 @@ func TestStore_Take_floodsInAnyOrder(t *testing.T) {
 	}
 }
 
-// Idle states of one kind are evicted for states of another kind. A search visits 8 slots on average. If
-// states were evicted from one end of the table to the other, the rest would be crowded when the table
-// shrinks, and a search would visit 19. The mean over 16 shards deviates from that by 0.4.
-func TestStore_Take_SearchLengthAfterEvictionOfIdleStates(t *testing.T) {
+// Idle states of one kind are evicted for states of another kind. A search visits 8 slots on
+// average. If states were evicted from one end of the table to the other, the rest would be crowded
+// when the table shrinks, and a search would visit 19. The mean over 16 shards deviates from that
+// by 0.4.
+func TestStore_Take_searchLengthAfterEvictionOfIdleStates(t *testing.T) {
 	t.Parallel()
 	const maxKeys, parts, maxSearch = 1 << 14, 10, 13
 	s := newTestStore(maxKeys)
@@ -248,11 +250,11 @@ func TestStore_Take_SearchLengthAfterEvictionOfIdleStates(t *testing.T) {
 	}
 }
 
-// In a full store of keys that are idle a second after their only event, each new key evicts an idle one. A
-// search visits 23 slots on average. If states were evicted from one end of the table to the other, new keys
-// would crowd ahead of that place, and a search would visit 110. The mean over 8 shards deviates from that
-// by 1.1.
-func TestStore_Take_SearchLengthWithKeysOfOneSecond(t *testing.T) {
+// In a full store of keys that are idle a second after their only event, each new key evicts an
+// idle one. A search visits 23 slots on average. If states were evicted from one end of the table
+// to the other, new keys would crowd ahead of that place, and a search would visit 110. The mean
+// over 8 shards deviates from that by 1.1.
+func TestStore_Take_searchLengthWithKeysOfOneSecond(t *testing.T) {
 	t.Parallel()
 	const maxKeys, rounds, maxSearch = 8 * 1500, 5, 50
 	s := newTestStore(maxKeys)
