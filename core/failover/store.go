@@ -11,13 +11,13 @@ import (
 // A Store decides by its primary, and by its backup while the primary cannot decide. It is made
 // by [New] and is safe for concurrent use.
 type Store struct {
-	primary *timeout
-	direct  bool // the primary has a deadline of its own, and is called without the timeout
-	backup  backup
-	breaker *breaker
-	prober  *prober
-	events  events
-	start   time.Time
+	primary  *timeout
+	direct   bool // the primary has a deadline of its own, and is called without the timeout
+	backup   backup
+	breaker  *breaker
+	prober   *prober
+	notifier notifier
+	start    time.Time
 
 	failures, backups, lost atomic.Uint64
 }
@@ -39,8 +39,8 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	d, ok := primary.(driver.Deadliner)
 	s.direct = ok && d.Deadline() <= c.deadline
 	s.backup.init(backup, &c)
-	s.events.call = c.onChange
-	s.breaker = newBreaker(c.deadline/2, s.events.add)
+	s.notifier.call = c.onChange
+	s.breaker = newBreaker(c.deadline/2, s.notifier.add)
 	s.prober = newProber(s.breaker, s.primary, s.now)
 	return s
 }
@@ -98,6 +98,6 @@ func (s *Store) Stats() Stats {
 // primary during an outage, and does not call OnChange. Close may be called again. It returns nil.
 func (s *Store) Close() error {
 	s.prober.close()
-	s.events.close()
+	s.notifier.close()
 	return nil
 }

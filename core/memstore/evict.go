@@ -14,7 +14,7 @@ const (
 	evictable = exhausted / 2
 )
 
-// ratio returns the fill ratio of a state that uses so much of its capacity.
+// ratio returns the fill ratio of a state in use, of which used counts against capacity.
 func ratio(used, capacity uint64) uint64 {
 	if used >= capacity {
 		return exhausted
