@@ -8,6 +8,7 @@ FUZZTIME    ?= 10s
 TESTFLAGS   ?=
 BENCHFLAGS  ?= -benchmem
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
 # ./... never descends into folders that begin with an underscore, so whatever
 # is meant for every module says so.
@@ -44,7 +45,7 @@ race: deps ## hunt for races: the library's tests three times, in random order
 	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=3 $(TESTFLAGS) ./...
 
 .PHONY: lint
-lint: gofmt vet staticcheck ## gofmt, go vet and staticcheck in every module
+lint: gofmt vet staticcheck prose ## gofmt, go vet and staticcheck in every module, and the wording of comments
 
 .PHONY: gofmt
 gofmt:
@@ -58,6 +59,11 @@ vet:
 .PHONY: staticcheck
 staticcheck:
 	$(call each,$(GO) run $(STATICCHECK) ./...)
+
+# Vale contains parsers in C, which are not optimized here, because that takes longer than to run them.
+.PHONY: prose
+prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .ci/vale)
+	CGO_ENABLED=1 CGO_CFLAGS="-O0 -g0" $(GO) run $(VALE) --config .ci/vale/vale.ini --output line .
 
 # The packages of which no test needs Redis. The others are vetted and built only. The
 # builds are not optimized, which takes a third less time.

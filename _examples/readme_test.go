@@ -10,11 +10,13 @@ import (
 	"testing"
 )
 
-// fragment is what a block of the README that is not a program stands in.
+// fragment surrounds a block of the README that is not a program.
 const fragment = `package main
 
 import (
 	"net/http"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -33,6 +35,7 @@ import (
 
 var (
 	_ = http.NotFound
+	_ = synctest.Test
 	_ = time.Second
 	_ = redis.NewClient
 	_ = core.New
@@ -51,7 +54,8 @@ func main() {
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
 	rdb := redis.NewClient(&redis.Options{})
 	ip, user := keyfunc.RemoteIP(), keyfunc.ContextSubject("user")
-	_, _, _, _, _ = store, publicKey, rdb, ip, user
+	var t *testing.T
+	_, _, _, _, _, _ = store, publicKey, rdb, ip, user, t
 	{
 %s
 		%s
@@ -62,7 +66,7 @@ func main() {
 var declared = regexp.MustCompile(`(?m)^(\w+) :=`)
 
 // Every Go block of the README compiles.
-func TestReadmeCompiles(t *testing.T) {
+func TestReadme_Compiles(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
