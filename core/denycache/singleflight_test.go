@@ -77,7 +77,7 @@ func TestStore_Take_denialEnds(t *testing.T) {
 					t.Errorf("the last decision took %v, want two calls of the Store, %v", took, 4*trip)
 				}
 				if got := s.Stats().Waits; got != callers-1 || s.Flights() != 0 {
-					t.Errorf("got %d waits and %d flights afterwards, want %d and 0", got, s.Flights(), callers-1)
+					t.Errorf("got %d waits and %d calls under way afterwards, want %d and 0", got, s.Flights(), callers-1)
 				}
 			})
 		})
@@ -179,7 +179,7 @@ func TestStore_Take_waitEnds(t *testing.T) {
 				}
 				wg.Wait()
 				if n := s.Flights(); n != 0 {
-					t.Errorf("got %d flights afterwards, want 0", n)
+					t.Errorf("got %d calls under way afterwards, want 0", n)
 				}
 			})
 		})

@@ -7,13 +7,13 @@ import "sync"
 type notifier struct {
 	call func(from, to State, cause error) // may be nil
 
-	mu      sync.Mutex
-	told    State // the last State that the function was called with
-	state   State
-	cause   error // of state
-	running bool  // the goroutine exists
-	closed  bool
-	done    sync.WaitGroup
+	mu       sync.Mutex
+	reported State // the last State that the function was called with
+	state    State
+	cause    error // of state
+	running  bool  // the goroutine exists
+	closed   bool
+	done     sync.WaitGroup
 }
 
 // add notes a change of the State, for the function of [OnChange]. It does not wait for it.
@@ -30,13 +30,13 @@ func (n *notifier) add(to State, cause error) {
 func (n *notifier) run() {
 	for {
 		n.mu.Lock()
-		from, to, cause := n.told, n.state, n.cause
+		from, to, cause := n.reported, n.state, n.cause
 		if from == to || n.closed {
 			n.running = false
 			n.mu.Unlock()
 			return
 		}
-		n.told = to
+		n.reported = to
 		n.mu.Unlock()
 		n.call(from, to, cause)
 	}

@@ -129,8 +129,5 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) shard(key string) *shard {
-	if len(s.shards) == 1 {
-		return &s.shards[0]
-	}
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
 }

@@ -98,11 +98,9 @@ const maxKeyLength = 256
 
 // leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
 func leasable(c *driver.Charge) bool {
-	switch r := c.Rule; r.Algorithm() {
-	case driver.TokenBucket, driver.FixedWindow:
-		return r.Capacity() >= minCapacity && !r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
-	}
-	return false
+	r, a := c.Rule, c.Rule.Algorithm()
+	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Capacity() >= minCapacity &&
+		!r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
 // acquire takes the cost of c from a lease, or denies c, and fills in its Verdict. If alone is

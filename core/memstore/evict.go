@@ -14,7 +14,7 @@ const (
 	evictable = exhausted / 2
 )
 
-// ratio returns the fill ratio of a state in use, of which used counts against capacity.
+// ratio returns used/capacity as a fill ratio, which is at least 1.
 func ratio(used, capacity uint64) uint64 {
 	if used >= capacity {
 		return exhausted
