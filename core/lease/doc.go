@@ -82,10 +82,10 @@
 //	       6000/min      0.0  0.0  0.0  0.0       0.0  0.0  0.0  0.0
 //	      50000/h        0.0  0.0  0.6  2.0       0.0  0.0  0.0  0.0
 //
-// A process that ends loses the tokens that it holds, whether it calls Close or not. So does a
-// key that is evicted (see [MaxKeys]) or whose limit changes. A bucket gets them back as it
-// refills, a window when it ends. Near the end of a limit blocks are small: four processes at
-// full speed on one key of 50 000 admit all of it.
+// A process that ends loses the tokens that it holds, whether it calls Close or not. The tokens of
+// a key are also lost if the key is evicted (see [MaxKeys]) or its limit changes. A bucket gets
+// lost tokens back as it refills, a window when it ends. Near the end of a limit blocks are small:
+// four processes at full speed on one key of 50 000 admit all of it.
 //
 // # Calls
 //

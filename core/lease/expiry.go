@@ -9,7 +9,7 @@ package lease
 // begins, and expires then; the bucket has refilled by as much, so it loses nothing. A span ends
 // at most a burst after the lease.
 //
-// So no two events share a span, and the spans of an event lie between the event and a burst
+// Therefore no two events share a span, and the spans of an event lie between the event and a burst
 // after it. The spans of all events in a time T lie within T and a burst: they are at most
 // Burst + rate x T.
 //

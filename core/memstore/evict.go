@@ -3,8 +3,8 @@ package memstore
 const (
 	sampleSize = 16 // used slots of each table that are compared for one eviction
 	maxVisits  = 48 // slots of each table that are visited for a sample: free slots lie in runs
-	// maxEvictions bounds the evictions for one new state. One does not suffice if overflow buckets
-	// have put the shard above its limit.
+	// maxEvictions bounds the evictions for one new state. More than one are necessary for a large
+	// state, or if overflow buckets have put the shard above its limit.
 	maxEvictions = 64
 
 	exhausted = 1024 // the fill ratio of a state that would deny one more event

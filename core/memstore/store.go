@@ -43,11 +43,11 @@ import (
 )
 
 const (
-	// A shard with room for fewer keys would fill up by chance long before the others, and could not
-	// hold the largest log.
+	// A shard with room for fewer keys would fill up by chance long before the others.
 	minShard = 1024
 	// Up to minShards are made for concurrency, and more only because of maxShard: a table is resized
-	// under the lock of its shard, which takes 0.14 ms for 8192 keys.
+	// under the lock of its shard, which takes 0.14 ms for 8192 keys. A shard must not be too small
+	// either, because it has to hold the largest log.
 	minShards = 256
 	maxShards = 4096
 	maxShard  = 1 << 15
