@@ -52,10 +52,8 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		}
 		compiled[i] = r.compiled
 	}
-	if d, ok := s.(driver.Declarer); ok {
-		if err := d.Declare(compiled...); err != nil {
-			return nil, err
-		}
+	if err := driver.Declare(s, compiled...); err != nil {
+		return nil, err
 	}
 	return &Limiter{store: s, rules: rules}, nil
 }

@@ -70,7 +70,7 @@ func maxDelay(c *driver.Charge) int64 {
 	if c.Rule.Algorithm() != driver.LeakyBucket {
 		return driver.Never
 	}
-	return c.Patience()
+	return c.MaxDelayMicros()
 }
 
 // covers reports whether d denies cost under rule and allows its Verdict to be computed. For the

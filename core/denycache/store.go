@@ -48,13 +48,9 @@ func New(next driver.Store, opts ...Option) *Store {
 	}
 }
 
-// Declare implements [driver.Declarer]. It passes the rules on to the Store behind if that is a
-// Declarer, too; otherwise it does nothing.
+// Declare implements [driver.Declarer]. It declares the rules on the Store behind.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
-	if d, ok := s.next.(driver.Declarer); ok {
-		return d.Declare(rules...)
-	}
-	return nil
+	return driver.Declare(s.next, rules...)
 }
 
 // Probe implements [driver.Prober]. It probes the Store behind.

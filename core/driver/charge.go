@@ -72,8 +72,8 @@ func (c *Charge) Asked() int64 {
 	return 1
 }
 
-// Patience returns the longest accepted delay in microseconds. [Never] means no bound.
-func (c *Charge) Patience() int64 {
+// MaxDelayMicros returns the longest accepted delay in microseconds. [Never] means no bound.
+func (c *Charge) MaxDelayMicros() int64 {
 	if c.MaxDelay == 0 || !c.Op.Asks() {
 		return Never
 	}
@@ -87,7 +87,7 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 }
 
 // Fits reports whether the rule of c, a Spend or Peek, admits it, given r.
-func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.Patience()) }
+func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.MaxDelayMicros()) }
 
 // Commit applies c, a Spend or Peek, to s. r is the Reading of s at now. admitted reports whether
 // the charge of every rule that is not a shadow rule fits. Commit is called for denied decisions,
@@ -148,7 +148,7 @@ func (c *Charge) answerAt(s State, now int64) {
 // Answer fills in the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
 // admitted is that of Commit. For the ops of Adjust, r is the Reading after the charge.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	c.Rule.verdict(&c.Verdict, r, c.Asked(), c.Patience(), admitted && c.Op == Spend)
+	c.Rule.verdict(&c.Verdict, r, c.Asked(), c.MaxDelayMicros(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

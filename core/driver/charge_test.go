@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-func TestCharge_Patience(t *testing.T) {
+func TestCharge_MaxDelayMicros(t *testing.T) {
 	for _, c := range []struct {
 		op    driver.Op
 		delay time.Duration
@@ -20,7 +20,7 @@ func TestCharge_Patience(t *testing.T) {
 		{driver.Debit, time.Second, driver.Never},
 	} {
 		charge := driver.Charge{Op: c.op, MaxDelay: c.delay, Cost: 7}
-		if got := charge.Patience(); got != c.want {
+		if got := charge.MaxDelayMicros(); got != c.want {
 			t.Errorf("op %d with %v: got %d, expected %d", c.op, c.delay, got, c.want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestCompiled_Verdict(t *testing.T) {
 				charge.MaxDelay = []time.Duration{0, time.Microsecond, time.Hour}[s.rng.IntN(3)]
 				r := charge.Read(k.state, s.now)
 				charge.Answer(&r, true)
-				got := c.Verdict(c.Read(k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.Patience(), charge.Op == driver.Spend)
+				got := c.Verdict(c.Read(k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.MaxDelayMicros(), charge.Op == driver.Spend)
 				if got != charge.Verdict {
 					t.Fatalf("%v, cost %d: got %+v, expected %+v", c, charge.Cost, got, charge.Verdict)
 				}

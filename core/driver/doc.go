@@ -26,7 +26,7 @@
 //
 // A store that can change only one State at a time applies the charges one after the other. If a
 // later charge does not fit, it undoes the earlier ones, with receipts of its own. It takes leaky
-// buckets last, because only the last event of a queue can be undone. It sets GivesBack in its
+// buckets last, because only the last event of a queue can be undone. It sets Undoes in its
 // storetest.Harness.
 //
 // A store that runs the algorithms elsewhere, such as in a script on a server, sends the

@@ -36,6 +36,14 @@ type Declarer interface {
 	Declare(rules ...*Compiled) error
 }
 
+// Declare calls Declare of s if s is a [Declarer]. Otherwise it returns nil.
+func Declare(s Store, rules ...*Compiled) error {
+	if d, ok := s.(Declarer); ok {
+		return d.Declare(rules...)
+	}
+	return nil
+}
+
 // A Namespace remembers the definition of every rule name, so that two rules do not share a State
 // by accident. Embed it in a Store to make that a [Declarer]. The zero Namespace is ready to use;
 // it is safe for concurrent use.

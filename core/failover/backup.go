@@ -39,15 +39,11 @@ func (b *backup) declare(rules []*driver.Compiled) error {
 		delete(b.unknown, r.Name())
 	}
 	b.mu.Unlock()
-	d, ok := b.store.(driver.Declarer)
-	if !ok {
-		return nil
-	}
 	divided := make([]*driver.Compiled, len(rules))
 	for i, r := range rules {
 		divided[i] = r.Divide(b.instances)
 	}
-	return d.Declare(divided...)
+	return driver.Declare(b.store, divided...)
 }
 
 // check returns the error of [Store.Check].

@@ -51,10 +51,8 @@ func (s *Store) now() time.Duration { return time.Since(s.start) }
 // Declare implements [driver.Declarer]. It declares the rules on the primary and, divided by
 // [Instances], on the backup.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
-	if d, ok := s.primary.store.(driver.Declarer); ok {
-		if err := d.Declare(rules...); err != nil {
-			return err
-		}
+	if err := driver.Declare(s.primary.store, rules...); err != nil {
+		return err
 	}
 	return s.backup.declare(rules)
 }

@@ -63,7 +63,7 @@ const maxCached = 4096
 
 // of returns the arguments of c, which the caller must not change.
 func (a *argumentCache) of(c *driver.Charge) []any {
-	cost, maxDelay := costArgument(c), c.Patience()
+	cost, maxDelay := costArgument(c), c.MaxDelayMicros()
 	if cost != 1 || maxDelay != driver.Never {
 		return algorithmOf(c.Rule.Algorithm()).arguments(c.Rule, cost, maxDelay)
 	}

@@ -46,7 +46,7 @@ func TestConformance_Cluster(t *testing.T) {
 	rdb := redistest.SharedCluster(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness {
 		h := harness(rdb)
-		h.GivesBack = true
+		h.Undoes = true
 		return h
 	})
 }

@@ -80,10 +80,7 @@ func (f *Fake) Probe(ctx context.Context, charges []driver.Charge) error {
 
 // Declare implements [driver.Declarer] if Store does, and returns nil otherwise.
 func (f *Fake) Declare(rules ...*driver.Compiled) error {
-	if d, ok := f.Store.(driver.Declarer); ok {
-		return d.Declare(rules...)
-	}
-	return nil
+	return driver.Declare(f.Store, rules...)
 }
 
 // WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. Nothing enforces d.

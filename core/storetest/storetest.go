@@ -34,11 +34,11 @@ type Harness struct {
 	Advance func(d time.Duration)
 	// Now returns the time of the Store's clock.
 	Now func() time.Time
-	// GivesBack is set for a Store that charges the keys of a decision one after the other, and
+	// Undoes is set for a Store that charges the keys of a decision one after the other, and
 	// undoes the charges if one of them is denied. The undo may delete state that no longer
 	// counts. The deletion is visible only if the clock then steps back or the period of a window
 	// changes, so the histories do neither.
-	GivesBack bool
+	Undoes bool
 	// FixedPeriods is set for a Store that, after a change of the period or of the sub-windows
 	// of a sliding log or sliding window, may count events for longer than the algorithm says.
 	// The histories then do not change them.

@@ -47,9 +47,9 @@ type held struct {
 func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, occurred: occurred,
+		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, occurred: occurred,
 		fixedPeriod: func(a driver.Algorithm) bool {
-			return h.GivesBack && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
+			return h.Undoes && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
 		},
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
