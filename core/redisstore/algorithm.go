@@ -7,47 +7,37 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An algorithm is the Go side of the scripts of a [driver.Algorithm]: the arguments that they
-// are sent, and the meaning of the integers that they report. A new one needs an entry of
-// algorithms and, unless it shares one, an entry of libraries with its Lua files.
+// An algorithm is the Go side of the scripts for a [driver.Algorithm]: their arguments, and the
+// meaning of the integers that they report. A new algorithm needs an entry in algorithms. Unless it
+// uses the library of another algorithm, it also needs Lua files and an entry in libraries.
 type algorithm struct {
 	library  library
 	version  string // of the format of its states, in keys; changes with the format
 	queue    bool   // an admitted event is delayed until its departure
-	readings int    // how many integers a script reports, at most maxReadings; 0 for no algorithm
+	readings int    // integers that a script reports: 1 to maxReadings, or 0 if there is no algorithm
 
-	// arguments returns those of a charge of cost that may be delayed for maxDelay
-	// microseconds.
+	// arguments returns the script arguments of a charge with that cost, whose event may be delayed
+	// by maxDelay microseconds.
 	arguments func(r *driver.Compiled, cost, maxDelay int64) []any
-	// read returns the Reading that a script reported, and whether a rule of k can have it.
-	// Integers are between 0 and maxInteger.
+	// read returns the Reading for the integers that a script reported, and whether a rule with the
+	// constants k can have it. The integers are between 0 and maxInteger.
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
 }
 
 const (
 	maxReadings = 5
-	// maxInteger is the largest integer that Lua counts exactly.
+	// maxInteger bounds the integers that Lua represents exactly.
 	maxInteger = 1<<53 - 1
-	// maxCount is the most events that a state counts.
+	// maxCount is the largest number of events in a state.
 	maxCount = 1<<48 - 1
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket: {
-		library: bucket, version: "t1", readings: 2, arguments: bucketArguments, read: readBucket,
-	},
-	driver.LeakyBucket: {
-		library: bucket, version: "q1", queue: true, readings: 2, arguments: bucketArguments, read: readBucket,
-	},
-	driver.FixedWindow: {
-		library: fixedWindow, version: "f1", readings: 2, arguments: fixedWindowArguments, read: readFixedWindow,
-	},
-	driver.SlidingWindow: {
-		library: slidingWindow, version: "c2", readings: 5, arguments: slidingWindowArguments, read: readSlidingWindow,
-	},
-	driver.SlidingLog: {
-		library: slidingLog, version: "l2", readings: 4, arguments: slidingLogArguments, read: readSlidingLog,
-	},
+	driver.TokenBucket:   {library: bucket, version: "t1", readings: 2, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q1", queue: true, readings: 2, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f1", readings: 2, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.SlidingWindow: {library: slidingWindow, version: "c2", readings: 5, arguments: slidingWindowArguments, read: readSlidingWindow},
+	driver.SlidingLog:    {library: slidingLog, version: "l2", readings: 4, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if there is none.
@@ -60,7 +50,7 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 
 func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 	k, span := r.Constants(), r.Price(cost)
-	var fractions, delay any = "", "" // whole microseconds; a token bucket delays no event
+	var fractions, delay any = "", "" // empty for whole microseconds and for a token bucket
 	if k.Denominator > 1 {
 		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
 	}
@@ -101,7 +91,7 @@ func slidingLogArguments(r *driver.Compiled, cost, _ int64) []any {
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(offsetWidth(k.Period))}
 }
 
-// offsetWidth is how many bytes hold any time within a period, at least 4.
+// offsetWidth returns the number of bytes that hold any time within a period, at least 4.
 func offsetWidth(period int64) int64 {
 	width := int64(4)
 	for period >= 1<<(8*width) {
@@ -118,7 +108,7 @@ func readSlidingLog(k driver.Constants, n [maxReadings]int64) (driver.Reading, b
 // smallIntegers are boxed once.
 var smallIntegers = [...]any{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
 
-// integer returns n as an argument of a command: decimal text.
+// integer returns n as an argument of a command, which is decimal text.
 func integer(n int64) any {
 	if 0 <= n && n < int64(len(smallIntegers)) {
 		return smallIntegers[n]

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -9,33 +8,25 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// opArgument returns the op of c as scripts know it.
-func opArgument(c *driver.Charge) any {
-	switch c.Op {
-	case driver.Spend:
-		if c.Rule.Shadow() {
-			return "shadow_spend"
-		}
-		return "spend"
-	case driver.Peek:
-		if c.Rule.Shadow() {
-			return "shadow_peek"
-		}
-		return "peek"
-	case driver.Reset:
-		return "reset"
-	case driver.Debit:
-		return "debit"
-	case driver.Credit:
-		return "credit"
-	case driver.Undo:
-		return "undo"
+// The ops of charges as scripts know them, boxed once.
+var (
+	opArguments = [...]any{
+		driver.Spend: "spend", driver.Peek: "peek", driver.Reset: "reset",
+		driver.Credit: "credit", driver.Debit: "debit", driver.Undo: "undo",
 	}
-	panic(fmt.Sprintf("redisstore: no op has the number %d", c.Op))
+	shadowArguments = [...]any{driver.Spend: "shadow_spend", driver.Peek: "shadow_peek"}
+)
+
+// opArgument returns the op of c as scripts know it. It panics if there is no such op.
+func opArgument(c *driver.Charge) any {
+	if c.Op.Asks() && c.Rule.Shadow() {
+		return shadowArguments[c.Op]
+	}
+	return opArguments[c.Op]
 }
 
-// costArgument is the cost that a script is sent, within the range that a double counts
-// exactly. A Spend or Peek of any cost above the capacity is denied alike.
+// costArgument returns the cost for a script, within the range of integers that a double represents
+// exactly. A Spend or Peek of any cost above the capacity is denied in the same way.
 func costArgument(c *driver.Charge) int64 {
 	switch {
 	case c.Op.Asks():
@@ -46,10 +37,9 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// appendReceipt appends the arguments of m, the receipt of an undo, to args. A fraction that
-// was written under another rate, and is not below denominator, is left out: then less is in
-// use before the charge, and less is freed. The zero Receipt becomes that of a charge so long
-// ago that nothing of it counts.
+// appendReceipt appends the arguments of m, the receipt of an undo, to args. A fraction from
+// another rate that is not below denominator becomes 0, so that the undo frees slightly less. The
+// zero Receipt becomes that of a charge so long ago that the undo frees nothing.
 func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
@@ -60,15 +50,15 @@ func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	return append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger)))
 }
 
-// An argumentCache keeps the arguments of charges with cost 1 and without MaxDelay, which
-// nearly all charges are. Clients may choose other costs, and would fill the cache. A lookup
-// takes no lock and allocates nothing. The zero argumentCache is empty.
+// An argumentCache keeps the arguments of charges with cost 1 and without MaxDelay, which nearly
+// all charges are; clients may choose other costs, and would fill the cache. A lookup takes no lock
+// and allocates nothing. The zero argumentCache is empty.
 type argumentCache struct {
 	mu    sync.Mutex
 	known atomic.Pointer[map[driver.Constants][]any]
 }
 
-// maxCached bounds the cache of a program that makes rules without end.
+// maxCached bounds the cache in a program that keeps making rules.
 const maxCached = 4096
 
 // of returns the arguments of c, which the caller must not change.

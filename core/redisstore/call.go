@@ -7,51 +7,43 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A call is the charges that one script decides or adjusts, and its outcome.
+// A call is one execution of a script: its charges and its outcome.
 type call struct {
-	charges []driver.Charge
-	keys    []string // of the charges in Redis
-	places  []int    // of the charges in the call of Take or Adjust; nil if it has no others
-	undoes  bool     // undo may follow
+	charges  []driver.Charge
+	keys     []string // in Redis, of the charges
+	places   []int    // indexes of the charges in the argument of Take or Adjust; nil for whole
+	undoable bool     // undo may be called
 
 	admitted bool
 	readings []driver.Reading // of the charges
-	time     int64            // of the server; unknown if the script is short
+	time     int64            // of the server; unknown if the script is take_bucket.lua
 	corrupt  int64            // unreadable states that were replaced
 	err      error
 }
 
-// add adds a charge, and its place in the call of Take or Adjust.
+// add adds a charge with its key and its place.
 func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
 }
 
-// verb is the loop of the script.
-func (c *call) verb() verb {
-	if c.charges[0].Op.Asks() {
-		return take
-	}
-	return adjust
-}
-
-// short says whether c is one that take_bucket.lua decides: the reply does not have the time,
-// which a receipt needs.
+// short reports whether the script of c is take_bucket.lua. Its reply does not have the time, which
+// receipts need.
 func (c *call) short() bool {
-	if len(c.charges) != 1 || c.undoes {
+	if len(c.charges) != 1 || c.undoable {
 		return false
 	}
 	charge := &c.charges[0]
 	return charge.Op == driver.Spend && charge.Rule.Algorithm().IsBucket() && !charge.Rule.Shadow() && charge.Receipt == nil
 }
 
-// queues says whether c spends from leaky buckets.
+// queues reports whether c spends from leaky buckets.
 func (c *call) queues() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
 		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm()).queue
 	})
 }
 
-// peek is c as a call that takes nothing.
+// peek returns c with all charges as peeks.
 func (c *call) peek() *call {
 	peek := *c
 	peek.charges = slices.Clone(c.charges)
@@ -61,7 +53,7 @@ func (c *call) peek() *call {
 	return &peek
 }
 
-// undo is a call that undoes the charges that c has applied, or nil if there are none.
+// undo returns a call that undoes the charges that c has applied, or nil if there are none.
 func (c *call) undo() *call {
 	if c.err != nil || !c.admitted {
 		return nil
@@ -80,16 +72,16 @@ func (c *call) undo() *call {
 	return undo
 }
 
-// answer sets the Verdicts, and the receipts of charges that were applied. admitted is the
-// outcome of all calls of the decision together.
+// answer sets the Verdicts, and the receipts of charges that were applied. admitted says whether
+// all calls of the decision are admitted.
 func (c *call) answer(admitted bool) error {
 	fit := true
 	for i := range c.charges {
 		charge, r := &c.charges[i], &c.readings[i]
 		switch {
 		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
-			// r is from before: a Reset says whether anything was in use, and the receipt of a
-			// bucket how much.
+			// r was read before the op: the verdict of a Reset says whether anything was in use,
+			// and the receipt of a bucket says how much.
 			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
 		default:
 			charge.Answer(r, admitted)
@@ -101,26 +93,12 @@ func (c *call) answer(admitted bool) error {
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow())
 	}
 	if fit != c.admitted {
-		return errReply // the script and the arithmetic disagree: a reply to something else
+		return errReply // the readings contradict the outcome
 	}
 	return nil
 }
 
-// answerAll answers the calls that charges were split into, and sets the Verdicts of charges.
-func answerAll(calls []*call, charges []driver.Charge, admitted bool) error {
-	for _, c := range calls {
-		if err := c.answer(admitted); err != nil {
-			return err
-		}
-		for i, place := range c.places {
-			charges[place].Verdict = c.charges[i].Verdict
-		}
-	}
-	return nil
-}
-
-// outcome is that of all calls together: whether they are admitted, and an error if one has
-// failed.
+// outcome reports whether all calls are admitted, and the error of one that has failed.
 func outcome(calls []*call) (admitted bool, failed error) {
 	admitted = true
 	for _, c := range calls {
@@ -132,7 +110,7 @@ func outcome(calls []*call) (admitted bool, failed error) {
 	return admitted, failed
 }
 
-// each calls f for all calls at once.
+// each calls f for all calls, at once.
 func each(calls []*call, f func(*call)) {
 	if len(calls) == 1 {
 		f(calls[0])

@@ -6,11 +6,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A router makes the calls that decide or adjust charges: one script reaches only the keys of
-// one hash slot.
+// A router makes the calls for charges. In a Cluster, a script has only the keys of one hash slot.
 type router struct {
 	keys keyer
-	slot func(tag string) string // nil if a script reaches all keys
+	slot func(tag string) string // of a key with that hash tag; nil if a script can use all keys
 }
 
 func newRouter(rdb redis.UniversalClient, c config) router {
@@ -19,14 +18,14 @@ func newRouter(rdb redis.UniversalClient, c config) router {
 	case *redis.Client:
 	case *redis.ClusterClient:
 		r.slot = hashSlot
-	default: // a ring, for example: only keys of one tag are surely together
+	default: // for example a ring, which has keys with the same tag on the same server
 		r.slot = func(tag string) string { return tag }
 	}
 	return r
 }
 
-// hashSlot is the hash slot of a tag: CRC-16/XMODEM modulo 16384 (Redis Cluster
-// specification), as two bytes.
+// hashSlot returns the hash slot of a tag as two bytes: CRC-16/XMODEM modulo 16384 (Redis Cluster
+// specification).
 func hashSlot(tag string) string {
 	var crc uint16
 	for i := range len(tag) {
@@ -43,8 +42,8 @@ func hashSlot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// one says whether one call reaches all charges: on a single server any, and elsewhere
-// those of one key.
+// one reports whether one call can have all charges. On a single server it always can, and
+// elsewhere if all charges have the same key.
 func (r *router) one(charges []driver.Charge) bool {
 	for i := range charges {
 		if r.slot != nil && charges[i].Key != charges[0].Key {
@@ -54,7 +53,7 @@ func (r *router) one(charges []driver.Charge) bool {
 	return true
 }
 
-// whole makes one call of all charges.
+// whole returns one call with all charges.
 func (r *router) whole(charges []driver.Charge) call {
 	c := call{charges: charges, keys: make([]string, len(charges))}
 	var tag string
@@ -67,16 +66,16 @@ func (r *router) whole(charges []driver.Charge) call {
 	return c
 }
 
-// split makes a call for each hash slot of charges, with copies of them.
+// split returns a call for each hash slot, with copies of the charges in it.
 func (r *router) split(charges []driver.Charge) []*call {
 	return r.slots(charges, func(c *call, i int, tag string) {
-		c.undoes = true
+		c.undoable = true
 		c.add(charges[i], r.keys.key(tag, charges[i].Rule), i)
 	})
 }
 
-// slots makes an empty call for each hash slot of charges, and calls add for each charge,
-// with its call, its index and the tag of its key.
+// slots makes an empty call for each hash slot of charges, and calls add for each charge with the
+// call of its slot, the index of the charge and the hash tag of its key.
 func (r *router) slots(charges []driver.Charge, add func(c *call, i int, tag string)) []*call {
 	var calls []*call
 	of := make(map[string]*call)

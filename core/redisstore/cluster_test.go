@@ -18,7 +18,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// identityOn is an identity whose state lives on the given node.
+// identityOn returns an identity that begins with like and whose states are on node.
 func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like string) string {
 	t.Helper()
 	rdb := node.Client()
@@ -33,50 +33,50 @@ func identityOn(t *testing.T, node *redistest.Server, s *redisstore.Store, like 
 			t.Fatal(err)
 		}
 	}
-	t.Fatalf("no identity lives on %s", node.Addr)
+	t.Fatalf("no identity has its states on %s", node.Addr)
 	return ""
 }
 
-// Two keys on two nodes: the one that could be charged gets it back when the
-// other one is denied, to the microsecond.
-func TestClusterGivesBack(t *testing.T) {
+// A joint decision charges a key on one node and is denied for a key on another. The undo restores
+// the states to the microsecond.
+func TestCluster_deniedJointDecision(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
 	for i, mode := range modes {
 		rdb := cluster.Client()
-		for _, rich := range testkit.Algorithms {
-			for _, poor := range testkit.Algorithms {
+		for _, charged := range testkit.Algorithms {
+			for _, denied := range testkit.Algorithms {
 				for _, cost := range [][]int{{1, 20}, {7}}[i] {
-					t.Run(fmt.Sprintf("%s/%s and %s/cost %d", mode.name, rich.Name, poor.Name, cost), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s and %s/cost %d", mode.name, charged.Name, denied.Name, cost), func(t *testing.T) {
 						h := harness(rdb, mode.opts...)
 						s := h.Store.(*redisstore.Store)
 						a, b := identityOn(t, cluster.Nodes[0], s, "a"), identityOn(t, cluster.Nodes[2], s, "b")
-						wide := testkit.Limiter(t, s, rich.Rule("wide", core.PerHour(999)), rich.Rule("wider", core.PerDay(1009)))
-						narrow := testkit.Limiter(t, s, poor.Rule("narrow", core.PerHour(5)))
+						wide := testkit.Limiter(t, s, charged.Rule("wide", core.PerHour(999)), charged.Rule("wider", core.PerDay(1009)))
+						narrow := testkit.Limiter(t, s, denied.Rule("narrow", core.PerHour(5)))
 						testkit.Admit(t, wide, a, 13)
 						h.Advance(time.Second + time.Microsecond)
 						testkit.Admit(t, wide, a, 17)
 						h.Advance(time.Millisecond)
 						testkit.Admit(t, narrow, b, 5)
 						asks := []core.Ask{{Limiter: wide, Key: a, Cost: cost}, {Limiter: narrow, Key: b, Cost: 1}}
-						before, nothing := states(t, wide, a), states(t, narrow, b)
+						before, exhausted := states(t, wide, a), states(t, narrow, b)
 						for range 2 {
 							for range 5 {
 								d, err := core.AllowTogether(t.Context(), asks...)
 								if err != nil || d.Allowed {
-									t.Fatalf("%+v, %v", d, err)
+									t.Fatalf("the joint decision is %+v, %v, want a denial", d, err)
 								}
 								if d.State(0).RetryAfter == 0 && d.State(2).RetryAfter == 0 {
-									t.Errorf("no state says why: %+v", d)
+									t.Errorf("the decision is %+v, want a state with a RetryAfter", d)
 								}
 							}
 							slices.Reverse(asks)
 						}
 						if after := states(t, wide, a); !slices.Equal(before, after) {
-							t.Errorf("the key that could pay had\n%+v, and has\n%+v", before, after)
+							t.Errorf("the charged key has the states\n%+v, want\n%+v", after, before)
 						}
-						if after := states(t, narrow, b); !slices.Equal(nothing, after) {
-							t.Errorf("the key that could not had\n%+v, and has\n%+v", nothing, after)
+						if after := states(t, narrow, b); !slices.Equal(exhausted, after) {
+							t.Errorf("the denied key has the states\n%+v, want\n%+v", after, exhausted)
 						}
 					})
 				}
@@ -85,9 +85,9 @@ func TestClusterGivesBack(t *testing.T) {
 	}
 }
 
-// What is given back is what was taken: not the events of others that came in
-// between, which would leave earlier for it, or be forgotten.
-func TestClusterGivesBackItsOwn(t *testing.T) {
+// The undo of a joint decision frees its own events. Events of other decisions, which were admitted
+// before the undo, count as long as without it.
+func TestCluster_undoAfterOtherEvents(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
 	for name, wait := range map[string]time.Duration{"within the period": time.Second, "after the period": time.Minute} {
@@ -102,7 +102,7 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 				wide := testkit.Limiter(t, s, a.Rule("wide", core.PerMinute(10)))
 				narrow := testkit.Limiter(t, s, a.Rule("narrow", core.PerDay(1)))
 				testkit.Admit(t, narrow, denied, 1)
-				testkit.Used(t, wide, taken) // both nodes know the way
+				testkit.Used(t, wide, taken) // there are connections to both nodes
 
 				slow.Delay(5 * short)
 				joint := make(chan core.Decision)
@@ -114,10 +114,10 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 					}
 					joint <- d
 				}()
-				if a.Name != "leaky_bucket" { // no place is taken before the other has said yes
+				if a.Name != "leaky_bucket" { // spends only when the other key is admitted
 					eventually(t, func() error {
 						if n := testkit.Used(t, wide, taken)[0]; n != 4 {
-							return fmt.Errorf("%d are taken, want 4", n)
+							return fmt.Errorf("%d are used, want 4", n)
 						}
 						return nil
 					})
@@ -125,29 +125,28 @@ func TestClusterGivesBackItsOwn(t *testing.T) {
 				h.Advance(wait)
 				testkit.Admit(t, wide, taken, 6) // stays
 				if d := <-joint; d.Allowed {
-					t.Fatalf("%+v", d)
+					t.Fatalf("the joint decision is %+v, want a denial", d)
 				}
-				const want = 6
-				if n := testkit.Used(t, wide, taken)[0]; n != want {
-					t.Errorf("%d are used after 4 of 10 were given back, want %d", n, want)
+				if n := testkit.Used(t, wide, taken)[0]; n != 6 {
+					t.Errorf("%d are used after the undo of 4, want 6", n)
 				}
 				least := 6 * time.Minute / 10
 				if a.Name == "sliding_log" {
 					least = time.Minute
 				}
 				if reset := states(t, wide, taken)[0].ResetAfter; reset < least {
-					t.Errorf("the 6 that were taken just now are forgotten after %v, want %v", reset, least)
+					t.Errorf("ResetAfter of the 6 later events is %v, want at least %v", reset, least)
 				}
 				h.Advance(time.Minute - wait)
 				if d := testkit.Ask(t, wide, taken, 5); a.Name == "sliding_log" && wait < time.Minute && d.Allowed {
-					t.Error("6 and 5 of 10 were admitted within a minute")
+					t.Error("11 events were admitted within a minute, want at most 10")
 				}
 			})
 		}
 	}
 }
 
-// states are what is left for key, without the rules.
+// states returns the states of key without the rules.
 func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	t.Helper()
 	d, err := l.Peek(t.Context(), key)
@@ -160,8 +159,9 @@ func states(t *testing.T, l *core.Limiter, key string) []core.State {
 	return all
 }
 
-// A client that knows nothing of slots decides key by key, and no less exactly.
-func TestClusterOtherClients(t *testing.T) {
+// On a client that is neither a *redis.Client nor a *redis.ClusterClient, a joint decision is one
+// call for each key.
+func TestStore_ring(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr}})
@@ -169,23 +169,22 @@ func TestClusterOtherClients(t *testing.T) {
 	s := newStore(rdb)
 	l := testkit.Limiter(t, s, dailyRules()...)
 	if d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 400}, core.Ask{Limiter: l, Key: "b", Cost: 1000}); err != nil || !d.Allowed {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("the joint decision is %+v, %v, want it admitted", d, err)
 	}
 	d, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: 1}, core.Ask{Limiter: l, Key: "b", Cost: 1})
 	if err != nil || d.Allowed {
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("the joint decision is %+v, %v, want a denial", d, err)
 	}
 	if got := testkit.Used(t, l, "a"); !slices.Equal(got, []int{400, 400}) {
-		t.Errorf("a has used %v, want 400", got)
+		t.Errorf("the rules of a have used %v, want 400 each", got)
 	}
 	if _, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: "a", Cost: -1}); !errors.Is(err, core.ErrNegativeCost) {
-		t.Errorf("a negative cost: %v", err)
+		t.Errorf("the error of a negative cost is %v, want core.ErrNegativeCost", err)
 	}
 }
 
-// TestCluster_migration moves a slot back and forth between two masters while its keys are in
-// use, and TestCluster_reshard 1000 slots with the keys of 200 identities, by the tool that
-// operators use. Less than one decision in a thousand may fail.
+// TestCluster_migration moves a slot back and forth between two masters while its keys are in use.
+// At most one decision in a thousand may fail.
 func TestCluster_migration(t *testing.T) {
 	t.Parallel()
 	const rounds = 6
@@ -209,6 +208,7 @@ func TestCluster_migration(t *testing.T) {
 	}
 }
 
+// TestCluster_reshard moves 1000 slots with the keys of 200 identities by redis-cli.
 func TestCluster_reshard(t *testing.T) {
 	t.Parallel()
 	const slots = 1000
@@ -229,13 +229,13 @@ func TestCluster_reshard(t *testing.T) {
 				t.Errorf("%d of %d decisions failed, want at most one in a thousand", failed, load.calls.Load())
 			}
 			if moving < 100 {
-				t.Errorf("%d decisions were made while slots moved, want 100 for the test to have a meaning", moving)
+				t.Errorf("%d decisions were made while slots moved, want at least 100", moving)
 			}
 		})
 	}
 }
 
-// largeRules admit every event of a test.
+// largeRules returns rules that admit every event of a test.
 func largeRules() []core.Rule {
 	const limit = 1_000_000
 	return []core.Rule{core.TokenBucket("bucket", core.Per(limit, century)), core.SlidingLog("log", core.PerDay(limit))}
@@ -255,7 +255,7 @@ func migrate(t *testing.T, cluster *redistest.Cluster, from, to *redistest.Serve
 	}
 	do(target, "cluster", "setslot", slot, "importing", id(source))
 	do(source, "cluster", "setslot", slot, "migrating", id(target))
-	// One at a time: in between, the keys of a decision are on both sides.
+	// The keys of a decision move one after the other, and are on both nodes for a time.
 	for _, key := range keys {
 		do(source, "migrate", "127.0.0.1", to.Addr[len("127.0.0.1:"):], key, 0, 5000)
 	}
@@ -268,8 +268,8 @@ func migrate(t *testing.T, cluster *redistest.Cluster, from, to *redistest.Serve
 	}
 }
 
-// TestCluster_promotion kills the master of a key, and its replica takes over: decisions fail
-// until then and not much longer, and no charge is lost.
+// TestCluster_promotion kills the master of a key. Decisions fail until its replica has taken over,
+// and no charge is lost.
 func TestCluster_promotion(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
@@ -304,24 +304,23 @@ func TestCluster_promotion(t *testing.T) {
 				t.Fatalf("%s: the error is %v, want core.ErrUnavailable", mode.name, err)
 			}
 			if err == nil && d.Allowed {
-				t.Fatalf("%s: the eleventh of ten was admitted", mode.name)
+				t.Fatalf("%s: 11 events were admitted, want at most 10", mode.name)
 			}
 			return err
 		})
 	}
 }
 
-// TestSentinel_failover replaces the master in the middle of a window: the charges that had
-// reached the replica count, and no more events than were admitted before the failover can be
-// admitted twice.
+// TestSentinel_failover replaces the master within a window. Charges that have reached the replica
+// count. The limit is exceeded at most by the events that were admitted before the failover.
 func TestSentinel_failover(t *testing.T) {
 	t.Parallel()
 	const limit, first = 1000, 700
 	set := redistest.NewSentinel(t)
 	type user struct {
 		name       string
-		calm, busy *core.Limiter // calm is not used while the master is away
-		admitted   atomic.Int64  // of busy
+		idle, busy *core.Limiter // idle is not used during the failover
+		admitted   atomic.Int64  // by busy
 		before     int64         // admitted until the first decisions after the failover
 		stop       func()
 	}
@@ -333,15 +332,15 @@ func TestSentinel_failover(t *testing.T) {
 		}
 		u := &user{
 			name: mode.name,
-			calm: testkit.Limiter(t, newStore(rdb, mode.opts...), rules("calm")...),
+			idle: testkit.Limiter(t, newStore(rdb, mode.opts...), rules("idle")...),
 			busy: testkit.Limiter(t, newStore(rdb, append(mode.opts, redisstore.Timeout(2*short))...), rules("busy")...),
 		}
-		testkit.Admit(t, u.calm, "k", first)
+		testkit.Admit(t, u.idle, "k", first)
 		all = append(all, u)
 	}
 	eventually(t, func() error {
 		if n, err := set.Master.Client().Wait(t.Context(), 1, time.Second).Result(); n < 1 {
-			return fmt.Errorf("%d replicas have caught up: %w", n, err)
+			return fmt.Errorf("%d replicas are in sync, want 1: %w", n, err)
 		}
 		return nil
 	})
@@ -361,21 +360,21 @@ func TestSentinel_failover(t *testing.T) {
 	testkit.Must(t, set.Failover())
 	for _, u := range all {
 		eventually(t, func() error {
-			for range 20 { // also over connections that were open before
-				if _, err := u.calm.Peek(t.Context(), "k"); err != nil {
+			for range 20 { // also on connections from before the failover
+				if _, err := u.idle.Peek(t.Context(), "k"); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		u.before = u.admitted.Load()
-		if got := testkit.Used(t, u.calm, "k"); !slices.Equal(got, []int{first, first}) {
-			t.Errorf("%s: %v are used after the failover, want %d", u.name, got, first)
+		if got := testkit.Used(t, u.idle, "k"); !slices.Equal(got, []int{first, first}) {
+			t.Errorf("%s: the rules have used %v after the failover, want %d each", u.name, got, first)
 		}
-		if d := testkit.Ask(t, u.calm, "k", limit-first+1); d.Allowed {
-			t.Errorf("%s: more than the rest of the limit was admitted", u.name)
+		if d := testkit.Ask(t, u.idle, "k", limit-first+1); d.Allowed {
+			t.Errorf("%s: a cost of %d was admitted, want at most %d", u.name, limit-first+1, limit-first)
 		}
-		testkit.Admit(t, u.calm, "k", limit-first)
+		testkit.Admit(t, u.idle, "k", limit-first)
 	}
 	for _, u := range all {
 		eventually(t, func() error {
@@ -388,9 +387,9 @@ func TestSentinel_failover(t *testing.T) {
 		})
 		u.stop()
 		n := u.admitted.Load()
-		t.Logf("%s: %d of %d were admitted, %d of them before the first decisions after the failover", u.name, n, limit, u.before)
+		t.Logf("%s: %d were admitted, %d of them before the first decisions after the failover", u.name, n, u.before)
 		if n > limit+u.before {
-			t.Errorf("%s: %d were admitted, want at most %d, and %d from before the failover", u.name, n, limit, u.before)
+			t.Errorf("%s: %d were admitted, want at most %d and the %d from before the failover", u.name, n, limit, u.before)
 		}
 	}
 }

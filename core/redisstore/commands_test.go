@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// checkArguments replaces redis.call and redis.pcall by functions that fail if an argument of
-// a command is not safe: Lua writes a number with 14 digits, which is not enough for a time,
-// and on some servers with an exponent.
+// checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a
+// large number, because Lua writes numbers with 14 digits, and on some servers with an exponent. A
+// time has more digits.
 const checkArguments = `
 local function checked(f)
   return function(...)
@@ -30,7 +30,7 @@ end
 local redis = { call = checked(redis.call), pcall = checked(redis.pcall) }
 `
 
-// argumentChecker is a hook that sends scripts with checkArguments.
+// An argumentChecker is a hook that sends scripts with checkArguments.
 type argumentChecker struct{}
 
 func (argumentChecker) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -43,7 +43,7 @@ func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		switch args := cmd.Args(); args[0] {
 		case "evalsha":
-			return errors.New("NOSCRIPT: sends the source")
+			return errors.New("NOSCRIPT: so that the Store sends the source")
 		case "eval":
 			args[1] = checkArguments + args[1].(string)
 		}
@@ -51,7 +51,7 @@ func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Numbers reach Redis with all their digits.
+// All digits of numbers reach Redis.
 func TestConformance_ArgumentsOfCommands(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()

@@ -23,8 +23,8 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// documentedCommands are the permissions in the examples of the package documentation: those
-// of every user, and those that a Cluster needs as well.
+// documentedCommands returns the permissions in the package documentation: those of every user, and
+// the additional ones for a Cluster.
 func documentedCommands(t *testing.T) (all, cluster []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "store.go", nil, parser.ParseComments|parser.PackageClauseOnly)
@@ -51,7 +51,7 @@ func documentedCommands(t *testing.T) (all, cluster []string) {
 	return all, cluster
 }
 
-// setUser gives the user "limiter" just these permissions on the server.
+// setUser sets the permissions of the user "limiter" on the server.
 func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
 	t.Helper()
 	args := []any{"acl", "setuser", "limiter", "reset", "on", ">password"}
@@ -63,7 +63,7 @@ func setUser(t *testing.T, server *redistest.Server, permissions ...string) {
 
 func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
 
-// denied are the commands that the server has denied to the user, from its log.
+// denied returns the commands in the ACL log of the server.
 func denied(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
 	entries, err := server.Client().ACLLog(t.Context(), 100).Result()
@@ -75,8 +75,8 @@ func denied(t *testing.T, server *redistest.Server) []string {
 	return slices.Sorted(maps.Keys(commands))
 }
 
-// called are the commands that the server has executed since its statistics were reset,
-// except those that the tests send themselves and those of opening a connection.
+// called returns the commands that the server has executed since its statistics were reset, without
+// those of the tests and those that open a connection.
 func called(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
 	var names []string
@@ -90,8 +90,8 @@ func called(t *testing.T, server *redistest.Server) []string {
 	return names
 }
 
-// The documented user can run the conformance suite on a Pipelined store, and the suite
-// uses all that the user may do. The commands are those of any store.
+// The documented user can run the conformance suite on a Pipelined Store, and the suite needs all
+// permissions of that user. A Store that is not Pipelined uses the same commands.
 func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, _ := documentedCommands(t)
@@ -101,16 +101,16 @@ func TestACL_DocumentedUser(t *testing.T) {
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
-	// The suite has a clock of its own.
+	// A Store on the server's clock also needs TIME.
 	testkit.Admit(t, testkit.Limiter(t, newStore(rdb), dailyRules()...), "k", 1)
-	got := append(called(t, server), "+info") // the tests call it, too
+	got := append(called(t, server), "+info") // called leaves out INFO
 	slices.Sort(got)
 	slices.Sort(all)
 	if !slices.Equal(got, all) {
-		t.Errorf("the commands are\n%v, documented are\n%v", got, all)
+		t.Errorf("the commands are\n%v, want the documented ones\n%v", got, all)
 	}
 	if got := denied(t, server); len(got) > 0 {
-		t.Errorf("denied were %v", got)
+		t.Errorf("the server denied %v, want no denials", got)
 	}
 }
 
@@ -140,13 +140,13 @@ func TestACL_DocumentedUserOnACluster(t *testing.T) {
 	}
 	for _, node := range cluster.Nodes {
 		if got := denied(t, node); len(got) > 0 {
-			t.Errorf("denied were %v", got)
+			t.Errorf("%s denied %v, want no denials", node.Addr, got)
 		}
 	}
 }
 
-// Without one of the commands, calls fail, no event is admitted beyond the limit, during
-// the fault or after it, and all states have a TTL unless the command is PEXPIRE.
+// Without the permission for a command, calls fail. No event is admitted beyond the limit, neither
+// during the fault nor after it, and all states have a TTL unless the command is PEXPIRE.
 func TestACL_MissingCommand(t *testing.T) {
 	t.Parallel()
 	const limit = 3
@@ -155,7 +155,7 @@ func TestACL_MissingCommand(t *testing.T) {
 	operator := server.Client()
 	for _, missing := range all {
 		if missing == "+info" {
-			continue // decisions do without
+			continue // decisions do not need it
 		}
 		t.Run(missing[1:], func(t *testing.T) {
 			setUser(t, server, append([]string{"~*"}, slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })...)...)
@@ -191,7 +191,7 @@ func TestACL_MissingCommand(t *testing.T) {
 				if admitted > limit {
 					t.Errorf("%s: %d events were admitted, want at most %d", a.Name, admitted, limit)
 				}
-				note(l.Debit(t.Context(), "told", 10))
+				note(l.Debit(t.Context(), "debited", 10))
 				testkit.Admit(t, after, "other", 2)
 				note(l.Credit(t.Context(), "other", 1))
 				_, err := l.Reset(t.Context(), "other")
@@ -214,8 +214,8 @@ func TestACL_MissingCommand(t *testing.T) {
 	}
 }
 
-// A fault of the configuration is told apart from an outage, in the error and in the log:
-// once, however many decisions it concerns.
+// Errors distinguish a fault of the configuration from an outage. The fault is logged once,
+// whatever the number of decisions that fail.
 func TestStore_ConfigurationFault(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
@@ -229,7 +229,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 		name           string
 		permissions    []string
 		user, password string
-		want           string // none for a user that may do everything
+		want           string // in the error; empty if there is none
 	}{
 		{"all permissions", append([]string{"~test*"}, all...), "limiter", "password", ""},
 		{"no EVALSHA", append([]string{"~test*"}, without("+evalsha")...), "limiter", "password", permission},
@@ -238,7 +238,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 		{"no GET", append([]string{"~test*"}, without("+get")...), "limiter", "password", permission},
 		{"other keys", append([]string{"~other*"}, all...), "limiter", "password", permission},
 		{"wrong password", all, "limiter", "guess", password},
-		{"unknown user", all, "nobody", "password", password},
+		{"unknown user", all, "unknown", "password", password},
 		{"disabled user", append([]string{"off"}, all...), "limiter", "password", password},
 		{"no password", all, "", "", password},
 	} {
@@ -275,7 +275,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 				}
 				for _, secret := range []string{"mallory", s.Key("mallory", rule), "guess", "swordfish"} {
 					if strings.Contains(log.String(), secret) {
-						t.Errorf("the log is %q, and shows %q", log.String(), secret)
+						t.Errorf("the log is %q, want it without %q", log.String(), secret)
 					}
 				}
 			})
@@ -283,7 +283,7 @@ func TestStore_ConfigurationFault(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that a log may be written to from anywhere.
+// lockedBuffer is a buffer for the output of a log. It is safe for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -301,24 +301,24 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// infoCalls returns how often INFO had been called before.
+// infoCalls returns the number of earlier calls of INFO.
 func infoCalls(t *testing.T, rdb *redis.Client) int { return commandCalls(t, rdb)["info"] }
 
-// othersCalledInfo waits until INFO was called by somebody else after infoCalls
-// has returned before.
-func othersCalledInfo(t *testing.T, rdb *redis.Client, before int) {
+// awaitInfo waits until a client other than the test has called INFO since infoCalls returned
+// before.
+func awaitInfo(t *testing.T, rdb *redis.Client, before int) {
 	t.Helper()
 	eventually(t, func() error {
-		before++ // the last time that this test called it
+		before++ // infoCalls itself calls INFO
 		if n := infoCalls(t, rdb); n <= before {
-			return fmt.Errorf("INFO was called %d times, %d of them here", n, before)
+			return fmt.Errorf("INFO was called %d times, want more than %d", n, before)
 		}
 		return nil
 	})
 }
 
-// A server that may evict keys is warned about once; one that may not is not.
-func TestEvictionIsWarnedAbout(t *testing.T) {
+// There is one warning if the server may evict keys, and no warning otherwise.
+func TestStore_EvictionWarning(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
 	for _, c := range []struct {
@@ -335,11 +335,11 @@ func TestEvictionIsWarnedAbout(t *testing.T) {
 		server := redistest.NewServer(t, c.args...)
 		rdb := server.Client()
 		before := infoCalls(t, rdb)
-		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(patience)), core.TokenBucket("r", core.PerDay(1000)))
+		l := testkit.Limiter(t, redisstore.New(rdb, redisstore.Timeout(waitLimit)), core.TokenBucket("r", core.PerDay(1000)))
 		for range 50 {
 			testkit.Allow(t, l, "k")
 		}
-		othersCalledInfo(t, rdb, before)
+		awaitInfo(t, rdb, before)
 		warnings := func() int { return strings.Count(log.String(), "maxmemory_policy=") }
 		if c.warn {
 			eventually(t, func() error {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A deadline bounds how long one caller waits: until its context ends, or the deadline of the
-// decision passes. It is used by one goroutine.
+// A deadline ends when the context of the caller ends or the deadline of the decision passes. Only
+// one goroutine uses it.
 type deadline struct {
 	ctx   context.Context
 	at    time.Time
 	timer *time.Timer
-	err   error // why the wait ended, once it has
+	err   error // set when a wait finds that the deadline has ended
 }
 
 var timers = sync.Pool{New: func() any {
@@ -34,7 +34,7 @@ func (d *deadline) stop() {
 	timers.Put(d.timer)
 }
 
-// wait waits for a value of c until d ends, and returns the error of d then.
+// wait returns a value from c, or the error of d if d ends first.
 func wait[T any](d *deadline, c <-chan T) (T, error) {
 	var none T
 	if d.err != nil {
@@ -51,7 +51,7 @@ func wait[T any](d *deadline, c <-chan T) (T, error) {
 	return none, d.err
 }
 
-// pause waits for a random part of t, at least half of it.
+// pause waits for a random time between t/2 and t, or until d ends.
 func (d *deadline) pause(t time.Duration) error {
 	timer := time.NewTimer(t/2 + rand.N(t/2))
 	defer timer.Stop()

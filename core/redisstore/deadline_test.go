@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	short  = 50 * time.Millisecond // a deadline that has to be kept
-	margin = 2 * time.Second       // and how much a busy machine may add; below every timeout of go-redis
+	short  = 50 * time.Millisecond // a deadline
+	margin = 2 * time.Second       // the time that a busy machine may add; below every timeout of go-redis
 )
 
-// clients connect to a server, or to a Cluster, at addrs in every set-up that changes the way in
-// which go-redis treats deadlines.
+// clients returns clients of a server and of a Cluster, with and without the option by which
+// go-redis observes the deadlines of contexts.
 func clients(t *testing.T, server string, cluster []string) map[string]redis.UniversalClient {
 	all := make(map[string]redis.UniversalClient)
 	for _, enabled := range []bool{false, true} {
 		all[fmt.Sprint("client/enabled ", enabled)] = redis.NewClient(&redis.Options{Addr: server, ContextTimeoutEnabled: enabled})
 		all[fmt.Sprint("cluster/enabled ", enabled)] = redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster, ContextTimeoutEnabled: enabled})
 	}
-	t.Cleanup(func() { // at once: a client may wait for what is under way
+	t.Cleanup(func() { // concurrently, because a client may wait for its commands
 		var wg sync.WaitGroup
 		for _, rdb := range all {
 			wg.Go(func() { _ = rdb.Close() })
@@ -42,9 +42,9 @@ func clients(t *testing.T, server string, cluster []string) map[string]redis.Uni
 	return all
 }
 
-// late fails the test unless calls, some one after another and then many at
-// once, all end at the deadline.
-func late(t *testing.T, s *redisstore.Store) {
+// checkDeadline fails the test unless calls, two in sequence and then 50 at once, all end at the
+// deadline.
+func checkDeadline(t *testing.T, s *redisstore.Store) {
 	l := testkit.Limiter(t, s, dailyRules()...)
 	call := func() {
 		start := time.Now()
@@ -52,15 +52,15 @@ func late(t *testing.T, s *redisstore.Store) {
 		took := time.Since(start)
 		unavailable(t, d, err)
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error is %v, want the deadline in it", err)
+			t.Errorf("the error is %v, want context.DeadlineExceeded", err)
 		}
 		if took < short || took > short+margin {
-			t.Errorf("a deadline of %v was kept after %v", short, took)
+			t.Errorf("the call returned after %v, want %v", took, short)
 		}
 	}
-	const inTurn, atOnce = 2, 50
+	const inSequence, atOnce = 2, 50
 	before := s.Stats().Unavailable
-	for range inTurn {
+	for range inSequence {
 		call()
 	}
 	var wg sync.WaitGroup
@@ -68,22 +68,22 @@ func late(t *testing.T, s *redisstore.Store) {
 		wg.Go(call)
 	}
 	wg.Wait()
-	if got := s.Stats().Unavailable - before; got != inTurn+atOnce {
-		t.Errorf("%d failures were counted, want %d", got, inTurn+atOnce)
+	if got := s.Stats().Unavailable - before; got != inSequence+atOnce {
+		t.Errorf("%d failures were counted, want %d", got, inSequence+atOnce)
 	}
 }
 
-// A listener that accepts and never speaks: nothing gets past the greeting.
+// The server accepts connections and never replies, so no client gets past HELLO.
 func TestStore_Take_silentServer(t *testing.T) {
 	t.Parallel()
-	silently(t, func(t *testing.T, rdb redis.UniversalClient, opts []redisstore.Option) {
-		late(t, newStore(rdb, append(opts, redisstore.Timeout(short))...))
+	onSilentServer(t, func(t *testing.T, rdb redis.UniversalClient, opts []redisstore.Option) {
+		checkDeadline(t, newStore(rdb, append(opts, redisstore.Timeout(short))...))
 	})
 }
 
-// silently runs f with every client and mode, in front of a server that does not
-// speak. The server ends before the clients, which would otherwise wait for it.
-func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redisstore.Option)) {
+// onSilentServer runs f with every client and mode on a server that never replies. The server ends
+// before the clients, which would otherwise wait for it.
+func onSilentServer(t *testing.T, f func(*testing.T, redis.UniversalClient, []redisstore.Option)) {
 	t.Run("silent", func(silent *testing.T) {
 		addr := silentServer(silent)
 		for _, mode := range modes {
@@ -97,8 +97,7 @@ func silently(t *testing.T, f func(*testing.T, redis.UniversalClient, []redissto
 	})
 }
 
-// Servers that freeze while connections to them are open, and thaw. The clients
-// work again afterwards: nobody has closed them.
+// Servers pause while connections to them are open. After they resume, the clients work again.
 func TestStore_Take_frozenServer(t *testing.T) {
 	t.Parallel()
 	server, cluster := redistest.NewServer(t), steadyCluster(t)
@@ -119,11 +118,11 @@ func TestStore_Take_frozenServer(t *testing.T) {
 	for _, node := range nodes {
 		testkit.Must(t, node.Pause())
 	}
-	t.Run("frozen", func(t *testing.T) {
+	t.Run("paused", func(t *testing.T) {
 		for _, u := range users {
 			t.Run(u.name, func(t *testing.T) {
 				t.Parallel()
-				late(t, u.store)
+				checkDeadline(t, u.store)
 			})
 		}
 	})
@@ -137,12 +136,12 @@ func TestStore_Take_frozenServer(t *testing.T) {
 			return err
 		})
 		if err := u.rdb.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("%s: the user's client: %v", u.name, err)
+			t.Errorf("%s: the error of PING is %v, want none", u.name, err)
 		}
 	}
 }
 
-// A caller that leaves hears of its own context, and Redis is not to blame.
+// A caller that leaves gets the error of its context, which does not count as a failure of Redis.
 func TestStore_Take_callerLeaves(t *testing.T) {
 	t.Parallel()
 	leaves := []struct {
@@ -162,7 +161,7 @@ func TestStore_Take_callerLeaves(t *testing.T) {
 			return context.WithDeadline(context.Background(), time.Unix(0, 0))
 		}},
 	}
-	silently(t, func(t *testing.T, rdb redis.UniversalClient, opts []redisstore.Option) {
+	onSilentServer(t, func(t *testing.T, rdb redis.UniversalClient, opts []redisstore.Option) {
 		s := newStore(rdb, opts...)
 		l := testkit.Limiter(t, s, dailyRules()...)
 		for _, leave := range leaves {
@@ -172,19 +171,19 @@ func TestStore_Take_callerLeaves(t *testing.T) {
 			took := time.Since(start)
 			cancel()
 			if !errors.Is(err, leave.want) || errors.Is(err, core.ErrUnavailable) || d.Allowed {
-				t.Errorf("%s: %+v, %v", leave.name, d, err)
+				t.Errorf("%s: the decision is %+v, %v, want %v", leave.name, d, err, leave.want)
 			}
 			if took > short+margin {
-				t.Errorf("%s: the caller was held for %v", leave.name, took)
+				t.Errorf("%s: the call returned after %v, want %v", leave.name, took, short)
 			}
 		}
 		if n := s.Stats().Unavailable; n != 0 {
-			t.Errorf("%d failures of Redis were counted", n)
+			t.Errorf("%d failures were counted, want 0", n)
 		}
 	})
 }
 
-// A Redis that is slower than the deadline does not cost a connection a call.
+// Calls on a Redis that is slower than the deadline do not close their connections.
 func TestStore_Take_slowServer(t *testing.T) {
 	t.Parallel()
 	const size = 4
@@ -201,23 +200,23 @@ func TestStore_Take_slowServer(t *testing.T) {
 				leave(t, newStore(rdb, append(mode.opts, redisstore.Timeout(short/5))...), 10)
 				pools := size
 				if mode.opts != nil {
-					pools += size // go-redis has one more for pipelines, and borrows from the other
+					pools += size // go-redis has another pool for pipelines, and uses both
 				}
 				if n := proxy.Conns(); n > pools {
-					t.Errorf("200 calls have opened %d connections, the pools hold %d", n, pools)
+					t.Errorf("200 calls have opened %d connections, want at most %d", n, pools)
 				}
 				proxy.Pass()
 				testkit.Ask(t, testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...), "k", 1)
 				if n := proxy.Conns(); n > pools {
-					t.Errorf("afterwards %d connections, the pools hold %d", n, pools)
+					t.Errorf("after another call there were %d connections, want at most %d", n, pools)
 				}
 			})
 		}
 	}
 }
 
-// A connection that goes silent, as behind a firewall that forgets it, takes
-// with it the decisions that are under way on it, and not those that follow.
+// If a connection goes silent, as behind a firewall that has forgotten it, the decisions that are
+// waiting on it fail, and later decisions do not.
 func TestStore_Take_silentConnection(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -228,7 +227,7 @@ func TestStore_Take_silentConnection(t *testing.T) {
 			before := infoCalls(t, admin)
 			proxy := redistest.NewProxy(t, server.Addr)
 			proxies := map[string]*redistest.Proxy{server.Addr: proxy}
-			var later atomic.Bool // connections go straight to the server
+			var later atomic.Bool // new connections do not use the proxy
 			rdb := server.Client(func(o *redis.Options) {
 				o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if later.Load() {
@@ -242,11 +241,11 @@ func TestStore_Take_silentConnection(t *testing.T) {
 				_, err := l.Allow(t.Context(), "k")
 				return err
 			})
-			// The first decision makes the store ask about eviction, on a connection too.
-			othersCalledInfo(t, admin, before)
+			// After the first decision, the Store calls INFO on a connection.
+			awaitInfo(t, admin, before)
 			eventually(t, func() error {
 				if stats := rdb.PoolStats(); stats.IdleConns != stats.TotalConns {
-					return fmt.Errorf("of %d connections %d are idle", stats.TotalConns, stats.IdleConns)
+					return fmt.Errorf("%d connections are idle, want all %d", stats.IdleConns, stats.TotalConns)
 				}
 				return nil
 			})
@@ -254,7 +253,7 @@ func TestStore_Take_silentConnection(t *testing.T) {
 			proxy.DropReplies(0)
 			var lost atomic.Int64
 			var wg sync.WaitGroup
-			for range 8 { // one of them has that connection, or the Store's own question to the server
+			for range 8 { // one of them uses that connection, unless the INFO of the Store does
 				wg.Go(func() {
 					if _, err := l.Allow(t.Context(), "k"); err != nil {
 						lost.Add(1)
@@ -263,22 +262,22 @@ func TestStore_Take_silentConnection(t *testing.T) {
 			}
 			wg.Wait()
 			if lost.Load() == 0 && mode.opts != nil {
-				t.Error("nothing was lost, so nothing was tested")
+				t.Error("no decision failed, want one on the silent connection")
 			}
 			failed := 0
 			for decided := 0; decided < 10; {
 				if _, err := l.Allow(t.Context(), "k"); err == nil {
 					decided++
 				} else if failed++; failed > 5 {
-					t.Fatalf("%d decisions have failed in turn, and it goes on: %v", failed, err)
+					t.Fatalf("%d decisions failed, want at most 5: %v", failed, err)
 				}
 			}
 		})
 	}
 }
 
-// Decisions on a hundred keys wait for their replies at the same time. One after the other they
-// would take twice as long as they may.
+// Decisions on a hundred keys wait for their replies at the same time. In sequence they would take
+// twice the time that is allowed.
 func TestStore_Take_latency(t *testing.T) {
 	t.Parallel()
 	const keys, delay = 100, 100 * time.Millisecond
@@ -297,47 +296,47 @@ func TestStore_Take_latency(t *testing.T) {
 			}
 			wg.Wait()
 			if took := time.Since(start); took > keys*delay/2 {
-				t.Errorf("%d keys took %v at a latency of %v", keys, took, delay)
+				t.Errorf("%d keys took %v at a latency of %v, want at most %v", keys, took, delay, keys*delay/2)
 			}
 		})
 	}
 }
 
-// What is left behind by callers that are gone is bounded, and goes too. This
-// test counts the goroutines of the process: it runs beside no other.
+// The goroutines of calls whose callers have left are bounded, and end. This test counts the
+// goroutines of the process, so it does not run in parallel.
 func TestStore_Take_goroutines(t *testing.T) {
 	const size = 5
 	server := redistest.NewServer(t)
 	for _, mode := range modes {
-		for _, frozen := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/frozen %t", mode.name, frozen), func(t *testing.T) {
+		for _, paused := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/paused %t", mode.name, paused), func(t *testing.T) {
 				rdb := server.Client(func(o *redis.Options) {
 					o.PoolSize, o.ReadTimeout, o.DialTimeout, o.MaxRetries = size, 6*short, 6*short, -1
-					if !frozen {
+					if !paused {
 						o.Addr = silentServer(t)
 					}
 				})
-				hasty := newStore(rdb, append(mode.opts, redisstore.Timeout(short/5))...)
-				if frozen { // over connections that are open before
+				s := newStore(rdb, append(mode.opts, redisstore.Timeout(short/5))...)
+				if paused { // opens connections
 					testkit.Admit(t, testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...), "k", 1)
 				}
 				before := runtime.NumGoroutine()
-				if frozen {
+				if paused {
 					testkit.Must(t, server.Pause())
 				}
-				leave(t, hasty, 50)
-				// A connection has a call, a dial, and here the end that the test serves.
+				leave(t, s, 50)
+				// A connection has goroutines of a call, a dial and the proxy of the test.
 				if n := runtime.NumGoroutine() - before; n > 10*size {
-					t.Errorf("the calls have left %d goroutines, the pool holds %d connections", n, size)
+					t.Errorf("there are %d more goroutines after the calls, want at most %d", n, 10*size)
 				}
-				if frozen {
+				if paused {
 					testkit.Must(t, server.Resume())
 				}
 				eventually(t, func() error {
-					// go-redis may keep connections, with four goroutines each at the end that the
-					// test serves, and some goroutines of its own; the calls were a thousand.
+					// go-redis may keep connections, with four goroutines each in the proxy, and
+					// some goroutines of its own. There were a thousand calls.
 					if n := runtime.NumGoroutine(); n > before+5*size {
-						return fmt.Errorf("%d goroutines, before there were %d", n, before)
+						return fmt.Errorf("there are %d goroutines, want at most %d", n, before+5*size)
 					}
 					return nil
 				})
@@ -346,7 +345,7 @@ func TestStore_Take_goroutines(t *testing.T) {
 	}
 }
 
-// leave makes 20 calls that nobody answers from each of so many goroutines.
+// leave makes 20 calls that miss the deadline from each of a number of goroutines.
 func leave(t *testing.T, s *redisstore.Store, goroutines int) {
 	l := testkit.Limiter(t, s, dailyRules()...)
 	var wg sync.WaitGroup

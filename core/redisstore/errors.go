@@ -15,10 +15,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Error is a decision that failed: errors.Is finds core.ErrUnavailable and
-// the cause in it. It holds no key.
+// An Error says why a decision failed. errors.Is finds core.ErrUnavailable and the cause in it. It
+// does not contain the key.
 type Error struct {
-	Cause   error         // of go-redis, or context.DeadlineExceeded
+	Cause   error         // an error of go-redis, or context.DeadlineExceeded
 	Timeout time.Duration // the deadline of the Store
 }
 
@@ -32,12 +32,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%v: redis: %v", driver.ErrUnavailable, e.Cause)
 }
 
-// Unwrap gives core.ErrUnavailable and the cause.
+// Unwrap returns core.ErrUnavailable and the cause.
 func (e *Error) Unwrap() []error { return []error{driver.ErrUnavailable, e.Cause} }
 
-// configurationFault names the fault of the configuration that err is about, or is empty
-// if err may be about an outage. A script has no error code for a permission that its
-// user lacks before Redis 7.2, only a text.
+// configurationFault names the fault of the configuration that caused err. It returns "" if the
+// cause may be an outage. Before Redis 7.2, a script whose user lacks a permission fails with a
+// text and no error code.
 func configurationFault(err error) string {
 	switch text := err.Error(); {
 	case redis.IsAuthError(err):
@@ -50,17 +50,17 @@ func configurationFault(err error) string {
 	return ""
 }
 
-// faultInterval is the least time between two log records about the configuration.
+// faultInterval is the shortest time between two log records about the configuration.
 const faultInterval = time.Minute
 
 // A faultLog logs faults of the configuration. It is safe for concurrent use.
 type faultLog struct {
 	start time.Time
-	next  atomic.Int64 // since start, when the next record may be written
+	next  atomic.Int64 // the time since start from which on the next record may be written
 }
 
-// log logs err if it is a fault of the configuration, which does not end by itself, and
-// during which package gate lets requests through by default.
+// log logs err if its cause is a fault of the configuration: such a fault does not end by itself,
+// and package gate admits requests by default while it lasts.
 func (f *faultLog) log(ctx context.Context, err error) {
 	fault := configurationFault(err)
 	if fault == "" {
@@ -71,13 +71,13 @@ func (f *faultLog) log(ctx context.Context, err error) {
 	if now < next || !f.next.CompareAndSwap(next, now+int64(faultInterval)) {
 		return
 	}
-	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis refuses a command: "+fault+
+	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis rejects a command: "+fault+
 		"; see Permissions in the documentation of package redisstore",
 		slog.String("error", err.Error()))
 }
 
-// didNotRun says whether err proves that the command was not executed. Only
-// then may it be sent again: one that may have run may have charged.
+// didNotRun reports whether err proves that the command was not executed. Only then may the command
+// be sent again; otherwise it may charge the event twice.
 func didNotRun(err error) bool {
 	var op *net.OpError
 	switch {

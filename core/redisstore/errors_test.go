@@ -15,8 +15,6 @@ import (
 
 func dialError(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: cause} }
 
-// Whether a command may be sent again depends on one thing: the proof that it
-// did not run.
 func TestDidNotRun(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -56,18 +54,18 @@ func TestDidNotRun(t *testing.T) {
 		{reply("ERR user_script:1: LOADING TRYAGAIN READONLY script: 0, on @user_script:1."), false},
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), false},
 		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), false},
-		{reply("NOSCRIPT No matching script. Please use EVAL."), false}, // its own case: something else is sent
+		{reply("NOSCRIPT No matching script. Please use EVAL."), false}, // see TestNoScript
 		{reply("UNKILLABLE Sorry the script already executed write commands against the dataset."), false},
 		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), false},
 		{reply("NOREPLICAS Not enough good replicas to write."), false},
 		{reply("NOPERM this user has no permissions to run the 'evalsha' command"), false},
 		{reply("MOVED 1 127.0.0.1:6379"), false},
-		{errors.New("LOADING, says somebody else"), false},
+		{errors.New("LOADING, but not from Redis"), false},
 		{errReply, false},
 	} {
 		for _, err := range []error{c.err, wrap(c.err)} {
 			if got := didNotRun(err); got != c.want {
-				t.Errorf("didNotRun(%#v) = %t: %v", err, got, err)
+				t.Errorf("didNotRun(%#v) is %t, want %t: %v", err, got, c.want, err)
 			}
 		}
 	}
@@ -80,7 +78,7 @@ func TestNoScript(t *testing.T) {
 	}{
 		{redis.ErrNoScript, true},
 		{reply("NOSCRIPT No matching script. Please use EVAL."), true},
-		{reply("NOSCRIPT No matching script."), true}, // other servers, other words
+		{reply("NOSCRIPT No matching script."), true}, // another server
 		{nil, false},
 		{io.EOF, false},
 		{redis.Nil, false},
@@ -88,11 +86,11 @@ func TestNoScript(t *testing.T) {
 		{reply("ERR"), false},
 	} {
 		if got := noScript(c.err); got != c.want {
-			t.Errorf("noScript(%v) = %t", c.err, got)
+			t.Errorf("noScript(%v) is %t, want %t", c.err, got, c.want)
 		}
 	}
 	if !noScript(wrap(redis.ErrNoScript)) {
-		t.Error("a wrapped NOSCRIPT is not recognized")
+		t.Error("noScript of a wrapped NOSCRIPT is false, want true")
 	}
 }
 
@@ -100,10 +98,10 @@ func wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("a hook says: %w", err)
+	return fmt.Errorf("wrapped by a hook: %w", err)
 }
 
-// reply is an error as go-redis reads it from a connection.
+// reply returns an error as go-redis reads it from a connection.
 func reply(text string) error {
 	rdb := redis.NewClient(&redis.Options{
 		MaxRetries: -1, Dialer: FakeDialer(func([]string) string { return "-" + text + "\r\n" }),
@@ -111,7 +109,7 @@ func reply(text string) error {
 	defer func() { _ = rdb.Close() }()
 	err := rdb.Do(context.Background(), "eval", "", 0).Err()
 	if err == nil || err.Error() != text {
-		panic(fmt.Sprintf("the server replied with %q, and go-redis read: %v", text, err))
+		panic(fmt.Sprintf("go-redis returned the error %v, want %q", err, text))
 	}
 	return err
 }

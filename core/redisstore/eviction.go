@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// warnOfEviction logs a warning if the server is allowed to evict keys: it may then forget
-// which keys are over their limits. It is called once, after the first decision, so that New
-// needs no server. A user that lacks the permission for INFO is not warned.
+// warnOfEviction logs a warning if the server may evict keys, and with them the states of keys that
+// are over their limits. It is called once, after the first decision, so that New needs no server.
+// If the user has no permission for INFO, there is no warning.
 func warnOfEviction(rdb redis.UniversalClient) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -29,7 +29,7 @@ func warnOfEviction(rdb redis.UniversalClient) {
 		}
 	}
 	if limited && policy != "" && policy != "noeviction" {
-		slog.Default().Warn("weir: this Redis may evict keys when its memory is full, and so forget who is over a limit; "+
+		slog.Default().Warn("weir: this Redis may evict keys when its memory is full, and then admits events beyond their limits; "+
 			"set maxmemory-policy to noeviction", slog.String("maxmemory_policy", policy))
 	}
 }

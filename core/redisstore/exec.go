@@ -13,8 +13,8 @@ import (
 // An executor executes the scripts of calls.
 type executor struct {
 	sender
-	clock     func() string // of tests, Unix microseconds; nil for that of the server
-	reload    func()        // asks for the layout of a Cluster when a command failed; may be nil
+	clock     func() string // set by tests, Unix microseconds; nil for the clock of the server
+	reload    func()        // reloads the slots of a Cluster after a command failed; may be nil
 	arguments argumentCache
 
 	corrupt, retried atomic.Uint64 // see Stats
@@ -35,8 +35,8 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 
 var evalsha any = "evalsha" // boxed once
 
-// command returns the script of c and its EVALSHA. The headers of take.lua, adjust.lua and
-// take_bucket.lua describe the arguments.
+// command returns the script of c, and the EVALSHA with its arguments, which the headers of
+// take.lua, adjust.lua and take_bucket.lua describe.
 func (e *executor) command(c *call) (*script, []any) {
 	args := make([]any, 0, 6+9*len(c.charges))
 	args = append(args, evalsha, nil, integer(int64(len(c.keys))))
@@ -51,11 +51,14 @@ func (e *executor) command(c *call) (*script, []any) {
 	s := takeBucket
 	if c.short() {
 		args = append(args, e.arguments.of(&c.charges[0])...)
-		for args[len(args)-1] == "" { // not needed at the end; the clock stays, because a cost follows it
+		for args[len(args)-1] == "" { // the script needs no empty arguments at the end
 			args = args[:len(args)-1]
 		}
 	} else {
-		v, set := c.verb(), librarySet(0)
+		v, set := adjust, librarySet(0)
+		if c.charges[0].Op.Asks() {
+			v = take
+		}
 		for i := range c.charges {
 			charge := &c.charges[i]
 			l := algorithmOf(charge.Rule.Algorithm()).library
@@ -72,14 +75,13 @@ func (e *executor) command(c *call) (*script, []any) {
 	return s, args
 }
 
-// The number of attempts, and the pause after the first, for a command that did not run.
 const (
-	attempts = 4
-	backoff  = 2 * time.Millisecond
+	attempts = 4                    // at most, for a command that did not run
+	backoff  = 2 * time.Millisecond // doubles with each attempt
 )
 
-// retry sends the command of args until it has run or may have run, or d ends. If the server
-// does not know the script, it is sent along.
+// retry sends the command of args until it has run or may have run, or d ends. If the server does
+// not know the script, retry sends the source.
 func (e *executor) retry(d *deadline, script *script, args []any) (any, error) {
 	for attempt := 1; ; attempt++ {
 		cmd := command{redis.NewCmd(d.ctx, args...)}

@@ -2,10 +2,10 @@ package redisstore
 
 import "github.com/weir-go/weir/core"
 
-// Clock makes scripts read Unix microseconds from clock, as decimal text.
+// Clock makes scripts take the time from clock, which returns Unix microseconds as decimal text.
 func Clock(clock func() string) Option { return option(func(c *config) { c.clock = clock }) }
 
-// Key is where the state of a rule of an identity is kept.
+// Key returns the key for the state of a rule of an identity.
 func (s *Store) Key(identity string, r core.Rule) string {
 	return s.router.keys.key(s.router.keys.tag(identity), r.Compiled())
 }

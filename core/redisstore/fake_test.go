@@ -10,36 +10,36 @@ import (
 	"strings"
 )
 
-// FakeDialer returns a dialer of go-redis whose connections have a server at the other end
-// that answers every script call with the raw text that reply returns, and everything else as
-// much as go-redis needs. reply is called by many goroutines.
+// FakeDialer returns a dialer for go-redis. A server at the other end of its connections answers
+// every script call with the bytes that reply returns, and other commands as go-redis needs it.
+// reply must be safe for concurrent use.
 func FakeDialer(reply func(args []string) string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go func() {
 			defer func() { _ = server.Close() }()
-			converse(server, reply)
+			answer(server, reply)
 		}()
 		return client, nil
 	}
 }
 
-// converse answers commands until the connection ends.
-func converse(conn net.Conn, reply func(args []string) string) {
+// answer answers commands until the connection ends.
+func answer(conn net.Conn, reply func(args []string) string) {
 	in := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		args, err := readCommand(in)
 		if err != nil {
 			return
 		}
-		answer := "+OK\r\n"
+		text := "+OK\r\n"
 		switch strings.ToLower(args[0]) {
 		case "hello":
-			answer = "-ERR unknown command 'HELLO'\r\n" // as a server before 6.0
+			text = "-ERR unknown command 'HELLO'\r\n" // as a server before 6.0
 		case "evalsha", "eval":
-			answer = reply(args)
+			text = reply(args)
 		}
-		if _, err := io.WriteString(conn, answer); err != nil {
+		if _, err := io.WriteString(conn, text); err != nil {
 			return
 		}
 	}
@@ -49,7 +49,7 @@ func converse(conn net.Conn, reply func(args []string) string) {
 func readCommand(in *bufio.Reader) ([]string, error) {
 	n, err := readLength(in, '*')
 	if err != nil || n < 1 {
-		return nil, fmt.Errorf("a command of %d words: %w", n, err)
+		return nil, fmt.Errorf("a command of %d words, want at least 1: %w", n, err)
 	}
 	args := make([]string, n)
 	for i := range args {
@@ -72,7 +72,7 @@ func readLength(in *bufio.Reader, kind byte) (int, error) {
 		return 0, err
 	}
 	if line[0] != kind {
-		return 0, fmt.Errorf("%q instead of a length", line)
+		return 0, fmt.Errorf("got %q, want a length", line)
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,38 +21,36 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// century is a period that does not end during a test, not even one of windows
-// that are counted from 1970 on.
+// century is a period that does not end during a test, even if it began in 1970.
 const century = 100 * 365 * 24 * time.Hour
 
-// patience is longer than any pause of a busy machine.
-const patience = time.Minute
+// waitLimit bounds the waits of tests. It is longer than any pause of a busy machine.
+const waitLimit = time.Minute
 
 var prefixes atomic.Int64
 
-// prefix gives every test its own keys on a shared server.
+// prefix returns a prefix that no other test uses.
 func prefix() redisstore.Option {
 	return redisstore.Prefix(fmt.Sprintf("test%d:", prefixes.Add(1)))
 }
 
-// newStore returns a Store with keys of its own and a deadline that no call reaches. opts take
-// precedence.
+// newStore returns a Store with a prefix and the timeout waitLimit. opts take precedence.
 func newStore(rdb redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
-	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(patience)}, opts...)...)
+	return redisstore.New(rdb, append([]redisstore.Option{prefix(), redisstore.Timeout(waitLimit)}, opts...)...)
 }
 
-// dailyRules have a limit of 1000 events, of which none is refilled during a test.
+// dailyRules returns rules with a limit of 1000 events, of which none is refilled during a test.
 func dailyRules() []core.Rule {
 	return []core.Rule{core.TokenBucket("bucket", core.Per(1000, century)), core.SlidingLog("log", core.PerDay(1000))}
 }
 
-// harness is a Store on rdb with a clock of its own.
+// harness returns a Store on rdb with a clock that only the test advances.
 func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
 	var clock storetest.Clock
 	now := redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
 	h := clock.Harness(newStore(rdb, append(opts, now)...))
-	// The sorted set of a log keeps events that left a shorter period, and the hash of a
-	// sliding window has counts instead of times.
+	// A log keeps events that have left the window of a shorter period, and a sliding window has
+	// counts instead of times.
 	h.FixedPeriods = true
 	return h
 }
@@ -67,21 +64,21 @@ var modes = []struct {
 	{"pipelined", []redisstore.Option{redisstore.Pipelined()}},
 }
 
-// unavailable fails the test unless err says that the store could not decide.
+// unavailable fails the test unless err is core.ErrUnavailable and d is a denial.
 func unavailable(t testing.TB, d core.Decision, err error) {
 	t.Helper()
 	if !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("the error is %v, want core.ErrUnavailable", err)
 	}
 	if d.Allowed {
-		t.Errorf("a decision that failed says yes: %+v", d)
+		t.Errorf("the failed decision is %+v, want Allowed false", d)
 	}
 }
 
 // eventually waits until check returns nil.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -90,14 +87,14 @@ func eventually(t testing.TB, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still after %v: %v", patience, err)
+			t.Fatalf("after %v: %v", waitLimit, err)
 		}
 		<-tick.C
 	}
 }
 
-// underLoad calls f from so many goroutines, again and again, until it is told to
-// stop or the test ends; then it waits for the calls that are under way.
+// underLoad calls f repeatedly from a number of goroutines until stop is called or the test ends,
+// and then waits for the running calls.
 func underLoad(t testing.TB, goroutines int, f func()) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -121,8 +118,7 @@ func underLoad(t testing.TB, goroutines int, f func()) (stop func()) {
 	return stop
 }
 
-// silentServer returns the address of a server that accepts connections and never
-// answers.
+// silentServer returns the address of a server that accepts connections and never replies.
 func silentServer(t testing.TB) string {
 	t.Helper()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr)
@@ -130,24 +126,11 @@ func silentServer(t testing.TB) string {
 	return proxy.Addr
 }
 
-// panics fails the test unless f panics with a text that begins with prefix.
-func panics(t testing.TB, prefix string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if text, _ := recover().(string); !strings.HasPrefix(text, prefix) {
-			t.Errorf("the panic is %q, want a text that begins with %q", text, prefix)
-		}
-	}()
-	f()
-}
-
-// A load makes decisions from several goroutines, each about one of its keys at random, and
-// counts them.
+// A load makes decisions from several goroutines, each for a random one of its keys.
 type load struct {
 	limiter  *core.Limiter
 	keys     []string
-	counts   []struct{ admitted, failed atomic.Int64 } // by key
+	counts   []struct{ admitted, failed atomic.Int64 } // of each key
 	calls    atomic.Int64
 	failures sync.Map // the texts of errors
 	stop     func()
@@ -190,8 +173,8 @@ func (o *load) admit(t testing.TB, n int64) {
 	})
 }
 
-// check stops the load and returns how many decisions have failed. Each key must have used
-// before, and one for each admitted decision; a decision that failed may have been charged.
+// check stops the load and returns the number of failed decisions. Each key must have used before
+// and one event for each admitted decision; a failed decision may have been charged, too.
 func (o *load) check(t testing.TB, before int64) (failed int64) {
 	t.Helper()
 	o.stop()
@@ -200,7 +183,7 @@ func (o *load) check(t testing.TB, before int64) (failed int64) {
 		failed += lost
 		for rule, got := range testkit.Used(t, o.limiter, key) {
 			if int64(got) < n || int64(got) > n+lost {
-				t.Errorf("rule %d has used %d of %s, want %d, or up to %d more that failed", rule, got, key, n, lost)
+				t.Errorf("rule %d of %s has used %d, want %d to %d", rule, key, got, n, n+lost)
 			}
 		}
 	}
@@ -212,12 +195,12 @@ func (o *load) check(t testing.TB, before int64) (failed int64) {
 	return failed
 }
 
-// steadyCluster starts a Cluster that does not take a pause of a busy machine for an outage.
+// steadyCluster starts a Cluster in which a pause of a busy machine is no outage.
 func steadyCluster(t testing.TB) *redistest.Cluster {
 	return redistest.NewCluster(t, "--cluster-node-timeout", "15000")
 }
 
-// through dials the proxy of an address that has one.
+// through returns a dialer that dials the proxy of an address if there is one.
 func through(proxies map[string]*redistest.Proxy) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if p := proxies[addr]; p != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A keyer makes Redis keys. An identity becomes 128 bits of a hash inside a
-// hash tag: of bounded length, unreadable, and unable to choose its slot.
+// A keyer makes the keys in Redis. A hash tag with 128 bits of a hash stands for the identity, so
+// the length of keys is bounded, they hide the identity, and no client can choose the hash slot.
 type keyer struct {
 	prefix string
 	macs   *sync.Pool // of hash.Hash; nil without a secret
@@ -25,9 +25,7 @@ func newKeyer(c config) keyer {
 	return k
 }
 
-const digestSize = 16
-
-// tag is the hash of an identity, as text: 22 characters.
+// tag returns the hash of an identity as text of 22 characters.
 func (k *keyer) tag(identity string) string {
 	var sum [sha256.Size]byte
 	if k.macs == nil {
@@ -40,17 +38,16 @@ func (k *keyer) tag(identity string) string {
 		k.macs.Put(mac)
 	}
 	var text [22]byte
-	base64.RawURLEncoding.Encode(text[:], sum[:digestSize])
+	base64.RawURLEncoding.Encode(text[:], sum[:16])
 	return string(text[:])
 }
 
-// key is the key of the state of r, for example "weir:{<tag>}l2:<name of r>" for a
-// sliding log.
+// key returns the key for the state of r: for a sliding log, "weir:{<tag>}l2:<name of r>".
 func (k *keyer) key(tag string, r *driver.Compiled) string {
 	return k.prefix + "{" + tag + "}" + algorithmOf(r.Algorithm()).version + ":" + r.Name()
 }
 
-// probe is the key of a probe by an algorithm, in the hash slot of tag. No rule has it.
+// probe returns the key for probes by an algorithm, in the hash slot of tag. No state has that key.
 func (k *keyer) probe(tag string, a driver.Algorithm) string {
 	return k.prefix + "{" + tag + "}" + algorithmOf(a).version + "?"
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// hostile are identities that a client could come up with. Every one of them
-// says "mallory" as soon as it says anything.
+// hostile are identities that a client might choose. Those with letters contain "mallory", except
+// "{x}".
 var hostile = []string{
 	"}", "{", "{}", "}{", "{x}", "{mallory}", "mallory}", "{}mallory", "mallory\x00", "mallory\r\nDEL mallory\r\n", "mallory mallory",
 	"mallory:log", "mallory*?[a-z]", "m\u00e4llory mallory", "\xff\xfe\xfdmallory", "%6dallory", "192.0.2.1 mallory",
 	strings.Repeat("mallory", 100<<10/7), strings.Repeat("x", 100<<10) + "mallory",
 }
 
-// longest are the longest prefix and rule name that there may be.
+// The longest prefix and rule name.
 var (
 	longestPrefix = strings.Repeat("p", 32)
 	longestName   = strings.Repeat("n", 64)
 )
 
-func TestKeys(t *testing.T) {
+func TestStore_Keys(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	slots := redistest.SharedCluster(t).Nodes[0].Client()
@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 		{redisstore.Prefix(longestPrefix)},
 		{redisstore.Prefix(""), redisstore.KeySecret([]byte("sixteen bytes...")), redisstore.Pipelined()},
 	} {
-		s := redisstore.New(rdb, append(opts, redisstore.Timeout(patience))...)
+		s := redisstore.New(rdb, append(opts, redisstore.Timeout(waitLimit))...)
 		rules := append(dailyRules(),
 			core.TokenBucket(longestName, core.PerSecond(3)), core.SlidingLog("a {b} c*", core.Per(2, 20*time.Millisecond)))
 		l := testkit.Limiter(t, s, rules...)
@@ -60,21 +60,21 @@ func TestKeys(t *testing.T) {
 	}
 	keys := keysOf(t, rdb, "")
 	if len(keys) < 3*len(hostile) {
-		t.Fatalf("only %d keys", len(keys))
+		t.Fatalf("there are %d keys, want at least %d", len(keys), 3*len(hostile))
 	}
 	for _, key := range keys {
 		expiryOf(t, rdb, key)
 		if !slices.Contains(want, key) {
-			t.Errorf("nobody has asked for %q", key)
+			t.Errorf("the key %q belongs to no rule", key)
 		}
 		if len(key) > 128 {
-			t.Errorf("%q has %d bytes", key, len(key))
+			t.Errorf("%q has %d bytes, want at most 128", key, len(key))
 		}
 		if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Errorf("%q is not printable", key)
+			t.Errorf("%q has characters that cannot be printed", key)
 		}
 		if strings.Contains(key, "mallory") || strings.Contains(key, "xxxxxxxx") {
-			t.Errorf("%q shows whose it is", key)
+			t.Errorf("%q shows its identity", key)
 		}
 	}
 	slices.Sort(want)
@@ -83,8 +83,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Prefixes and secrets keep applications apart; the same ones bring them together.
-func TestKeysApart(t *testing.T) {
+// Stores with different prefixes or secrets have different states, and Stores with the same prefix
+// and secret share their states.
+func TestStore_Keys_prefixAndSecret(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	own := prefix()
@@ -95,7 +96,7 @@ func TestKeysApart(t *testing.T) {
 	rules := dailyRules()
 	plain := store()
 	if a, b := plain.Key("k", rules[0]), store().Key("k", rules[0]); a != b {
-		t.Errorf("one key is %q and %q", a, b)
+		t.Errorf("the same identity and rule have the keys %q and %q", a, b)
 	}
 	seen := make(map[string]string)
 	for name, s := range map[string]*redisstore.Store{
@@ -103,14 +104,14 @@ func TestKeysApart(t *testing.T) {
 	} {
 		for i := range rules {
 			key := s.Key("k", rules[i])
-			if whose, ok := seen[key]; ok {
-				t.Errorf("%s and %s share %q", whose, name, key)
+			if other, ok := seen[key]; ok {
+				t.Errorf("%s and %s share the key %q", other, name, key)
 			}
 			seen[key] = name
 		}
 		l := testkit.Limiter(t, s, rules...)
 		if got := testkit.Used(t, l, "k"); got[0] != 0 {
-			t.Errorf("%s sees what others have used: %v", name, got)
+			t.Errorf("%s: the rules have used %v, want 0", name, got)
 		}
 		testkit.Admit(t, l, "k", 10)
 	}
@@ -118,29 +119,30 @@ func TestKeysApart(t *testing.T) {
 	s := store(redisstore.KeySecret(again))
 	clear(again) // the Store has its own copy
 	if got := testkit.Used(t, testkit.Limiter(t, s, rules...), "k"); got[0] != 10 {
-		t.Errorf("the same secret sees %v used, want 10", got)
+		t.Errorf("with the same secret, the rules have used %v, want 10", got)
 	}
 }
 
-func TestKeysOptionsPanic(t *testing.T) {
+func TestOptions_panic(t *testing.T) {
 	t.Parallel()
-	for name, option := range map[string]func(){
-		"redisstore: Prefix":    func() { redisstore.Prefix(longestPrefix + "p") },
-		"redisstore: Prefix:":   func() { redisstore.Prefix("a{b") },
-		"redisstore: Prefix: ":  func() { redisstore.Prefix("a}b") },
-		"redisstore: KeySecret": func() { redisstore.KeySecret([]byte("fifteen bytes..")) },
-		"redisstore: Timeout":   func() { redisstore.Timeout(0) },
-		"redisstore: New":       func() { redisstore.New(nil) },
+	for want, call := range map[string]func(){
+		"redisstore: Prefix: longer than 32 bytes":     func() { redisstore.Prefix(longestPrefix + "p") },
+		"redisstore: KeySecret: shorter than 16 bytes": func() { redisstore.KeySecret([]byte("fifteen bytes..")) },
+		"redisstore: Timeout: not positive":            func() { redisstore.Timeout(0) },
+		"redisstore: New: the client is nil":           func() { redisstore.New(nil) },
 	} {
-		panics(t, strings.TrimRight(name, ": ")+": ", option)
+		testkit.Panics(t, want, call)
+	}
+	for _, prefix := range []string{"a{b", "a}b"} {
+		testkit.Panics(t, "redisstore: Prefix: contains a brace", func() { redisstore.Prefix(prefix) })
 	}
 }
 
-// An expiry is the time at which a key ends, by the server's clock. The server tells the time
-// and the TTL of a key by two commands, so the expiry is known to lie between two times.
+// An expiry is the time at which a key expires, by the server's clock. The time and the TTL of a
+// key need two commands, so the expiry is between two known times.
 type expiry struct{ earliest, latest time.Time }
 
-// expiryOf returns the expiry of a key, or a time in the past if it has ended.
+// expiryOf returns the expiry of a key, or a time in the past if the key does not exist.
 func expiryOf(t *testing.T, rdb *redis.Client, key string) expiry {
 	t.Helper()
 	before := rdb.Time(t.Context()).Val()
@@ -153,11 +155,11 @@ func expiryOf(t *testing.T, rdb *redis.Client, key string) expiry {
 	return expiry{before.Add(max(0, ttl) - time.Millisecond), after.Add(max(0, ttl) + time.Millisecond)}
 }
 
-// TestStore_Take_ttl compares the expiry of a state with the time at which the state is that
-// of a fresh key. Redis deletes the key by itself then.
+// TestStore_Take_ttl compares the expiry of a key with the time at which its state equals that of a
+// new key.
 func TestStore_Take_ttl(t *testing.T) {
 	t.Parallel()
-	const most = 20 * time.Second // for which a key may be kept in vain
+	const most = 20 * time.Second // for which an unused key may be kept
 	rdb := redistest.Shared(t).Client()
 	for _, a := range testkit.Algorithms {
 		for _, limit := range []core.Limit{
@@ -170,16 +172,16 @@ func TestStore_Take_ttl(t *testing.T) {
 				l := testkit.Limiter(t, s, rule)
 				for n := 1; n <= min(limit.Events, 40); n++ {
 					identity := fmt.Sprint(n)
-					for _, cost := range []int{n, 1} { // of a new key, and of one that exists
+					for _, cost := range []int{n, 1} { // of a new key and of an existing key
 						before := rdb.Time(t.Context()).Val()
 						reset := testkit.Ask(t, l, identity, cost).State(0).ResetAfter
 						after := rdb.Time(t.Context()).Val()
 						key := expiryOf(t, rdb, s.Key(identity, rule))
 						if want := before.Add(reset); key.latest.Before(want) {
-							t.Errorf("cost %d: the key ends %v before the state is that of a fresh key", cost, want.Sub(key.latest))
+							t.Errorf("cost %d: the key expires %v before its state equals that of a new key", cost, want.Sub(key.latest))
 						}
 						if want := after.Add(reset + limit.Per/core.DefaultSubWindows + most); key.earliest.After(want) {
-							t.Errorf("cost %d: the key ends %v later than it may", cost, key.earliest.Sub(want))
+							t.Errorf("cost %d: the key expires %v too late", cost, key.earliest.Sub(want))
 						}
 					}
 				}
@@ -188,8 +190,8 @@ func TestStore_Take_ttl(t *testing.T) {
 	}
 }
 
-// TestStore_Adjust_ttl frees a part of what a key has used, by a credit, by the undo of a
-// denied joint decision, and after the clock has stepped back.
+// TestStore_Adjust_ttl frees a part of the used events, by a credit, by the undo of a denied joint
+// decision, and by a credit after the clock has stepped back.
 func TestStore_Adjust_ttl(t *testing.T) {
 	t.Parallel()
 	rdb, cluster := redistest.Shared(t).Client(), redistest.SharedCluster(t).Client()

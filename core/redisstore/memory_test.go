@@ -14,25 +14,25 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// weight is the memory of a key, all of it measured. The tests below have servers of their
-// own: Redis 7.0 builds the arguments of a script's calls in the memory of earlier ones, and
-// a string value may keep up to 32 bytes of those.
-func weight(t *testing.T, rdb *redis.Client, key string) int64 {
+// memoryOf returns the memory of a key, measured over all its elements. The tests below do not
+// share servers: Redis 7.0 builds the arguments of a script's calls in the memory of earlier
+// arguments, of which a string value may keep up to 32 bytes.
+func memoryOf(t *testing.T, rdb *redis.Client, key string) int64 {
 	t.Helper()
 	n, err := rdb.MemoryUsage(t.Context(), key, 0).Result()
 	testkit.Must(t, err)
 	return n
 }
 
-// A bucket and a window take as much memory for any limit. That of a sliding window counter
-// grows with the number of its sub-windows.
+// The memory of a bucket or a fixed window does not depend on the limit. The memory of a sliding
+// window grows with the number of its sub-windows.
 func TestMemory_limits(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
-	const name = "requests per second" // as long as names are
+	const name = "requests per second" // a name of usual length
 	for _, c := range []struct {
 		rule  core.Rule
-		calls int // for four times the limit in all
+		calls int // which together cost four times the limit
 		most  int64
 	}{
 		{core.TokenBucket(name, core.PerSecond(10).WithBurst(1000)), 4, 120},
@@ -46,15 +46,15 @@ func TestMemory_limits(t *testing.T) {
 		{core.SlidingWindow(name, core.PerHour(1_000_000_000)), 1000, 760},
 	} {
 		t.Run(c.rule.String(), func(t *testing.T) {
-			v := newVictim(t, rdb, c.rule)
+			v := newTarget(t, rdb, c.rule)
 			for range c.calls {
 				testkit.Ask(t, v.Limiter, "k", 4*c.rule.Capacity()/c.calls)
 				v.advance(c.rule.Limit().Per / 240)
 			}
-			n := weight(t, rdb, v.key)
+			n := memoryOf(t, rdb, v.key)
 			t.Logf("%v: %d bytes", &c.rule, n)
 			if n > c.most {
-				t.Errorf("%d bytes, want at most %d", n, c.most)
+				t.Errorf("the state has %d bytes, want at most %d", n, c.most)
 			}
 		})
 	}
@@ -70,7 +70,6 @@ func TestMemory_log(t *testing.T) {
 		most   int64
 	}{
 		{core.PerHour(500), 500, 1, 5200},
-		{core.PerDay(500), 500, 1, 5200},
 		{core.PerHour(1000), 1000, 1, 10400},
 		{core.PerDay(1000), 1000, 1, 10400},
 		{core.PerHour(1500), 1500, 1, 15600},
@@ -89,19 +88,19 @@ func TestMemory_log(t *testing.T) {
 				h.Advance((59 * time.Minute / time.Duration(calls)).Truncate(time.Microsecond))
 			}
 			if got := testkit.Used(t, l, "k")[0]; got != c.events {
-				t.Fatalf("%d are remembered, want %d", got, c.events)
+				t.Fatalf("%d events count, want %d", got, c.events)
 			}
-			n := weight(t, rdb, s.Key("k", rule))
+			n := memoryOf(t, rdb, s.Key("k", rule))
 			t.Logf("sliding log %v, %d events within an hour: %d bytes, %.2f each", c.limit, c.events, n, float64(n)/float64(c.events))
 			if n > c.most {
-				t.Errorf("%d bytes, want at most %d", n, c.most)
+				t.Errorf("the state has %d bytes, want at most %d", n, c.most)
 			}
 		})
 	}
 }
 
-// A log that is used for long holds no more than what is in its window: neither
-// small events, nor large ones, nor both in turn pile up.
+// A log that is used for a long time keeps only the events of its window, whether costs are small,
+// large or mixed.
 func TestMemory_logOverTime(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
@@ -118,10 +117,10 @@ func TestMemory_logOverTime(t *testing.T) {
 				}
 				h.Advance(15 * time.Second)
 				if n := rdb.ZCard(t.Context(), key).Val(); n > 40 {
-					t.Fatalf("%d members for 40 events", n)
+					t.Fatalf("the state has %d members, want at most 40", n)
 				}
-				if n := weight(t, rdb, key); n > 1500 {
-					t.Fatalf("%d bytes for 40 events", n)
+				if n := memoryOf(t, rdb, key); n > 1500 {
+					t.Fatalf("the state has %d bytes, want at most 1500", n)
 				}
 			}
 		})

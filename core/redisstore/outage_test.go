@@ -17,8 +17,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// clientKinds are clients of one address, as that of a server and as that of the only node of a
-// Cluster that is known.
+// clientKinds returns clients of one address, as the address of a server and of a Cluster node.
 func clientKinds(t *testing.T, addr string) map[string]redis.UniversalClient {
 	single := redis.NewClient(&redis.Options{Addr: addr})
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
@@ -29,17 +28,17 @@ func clientKinds(t *testing.T, addr string) map[string]redis.UniversalClient {
 	return map[string]redis.UniversalClient{"client": single, "cluster": cluster, "ring": ring}
 }
 
-// discreet fails the test if an error shows whose decision it was.
+// discreet fails the test if an error contains a secret.
 func discreet(t *testing.T, err error, secrets ...string) {
 	t.Helper()
 	for _, secret := range secrets {
 		if strings.Contains(fmt.Sprintf("%v %+v %q", err, err, err), secret) {
-			t.Errorf("the error %q shows %q", err, secret)
+			t.Errorf("the error is %q, want it without %q", err, secret)
 		}
 	}
 }
 
-// A Store can be made while Redis is absent, and uses Redis as soon as it comes.
+// A Store can be made while Redis is absent, and uses Redis once it is there.
 func TestStore_Take_absentServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
@@ -48,7 +47,7 @@ func TestStore_Take_absentServer(t *testing.T) {
 	for _, mode := range modes {
 		for name, rdb := range clientKinds(t, server.Addr) {
 			if name == "ring" && mode.opts != nil {
-				continue // New refuses it
+				continue // New panics
 			}
 			t.Run(mode.name+"/"+name, func(t *testing.T) {
 				s := newStore(rdb, append(mode.opts, redisstore.Timeout(timeout))...)
@@ -82,8 +81,8 @@ func TestStore_Take_absentServer(t *testing.T) {
 	})
 }
 
-// TestStore_Take_unusableClient has a name that does not resolve, a server that asks for a
-// password, and a client that its owner has closed.
+// TestStore_Take_unusableClient has a name that does not resolve, a server that needs a password,
+// and a closed client.
 func TestStore_Take_unusableClient(t *testing.T) {
 	t.Parallel()
 	locked := redistest.NewServer(t, "--requirepass", "swordfish").Addr
@@ -109,7 +108,7 @@ func TestStore_Take_unusableClient(t *testing.T) {
 	}
 }
 
-// A server whose memory is full admits no event and forgets none.
+// A server whose memory is full admits no event and keeps its states.
 func TestStore_Take_noMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t, "--maxmemory-policy", "noeviction")
@@ -128,7 +127,7 @@ func TestStore_Take_noMemory(t *testing.T) {
 					discreet(t, err, s.Key(key, l.Rules()[0]))
 				}
 				if d, err := l.Allow(t.Context(), "spent"); err == nil && d.Allowed {
-					t.Errorf("a spent key: %+v", d)
+					t.Errorf("the decision on a used-up key is %+v, want a denial", d)
 				}
 				limitMemory(t, rdb, "0")
 				for key, want := range map[string]int{"spent": 10, "half": 5, "new": 0} {
@@ -142,7 +141,7 @@ func TestStore_Take_noMemory(t *testing.T) {
 	}
 }
 
-// limitMemory sets maxmemory, and waits until the server is full or has room.
+// limitMemory sets maxmemory, and waits until the server is full or, for "0", accepts writes.
 func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	t.Helper()
 	testkit.Must(t, rdb.ConfigSet(t.Context(), "maxmemory", limit).Err())
@@ -155,8 +154,8 @@ func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	})
 }
 
-// A server that is restarted reads its data for a while and answers LOADING meanwhile.
-// Decisions fail until then and are not charged; afterwards the states are those of before.
+// A server that is started again replies with LOADING while it reads its data. Decisions fail and
+// are not charged during that time. Then the states are those of before the stop.
 func TestStore_Take_loadingServer(t *testing.T) {
 	t.Parallel()
 	const before, filler = 600, 2000
@@ -185,66 +184,66 @@ func TestStore_Take_loadingServer(t *testing.T) {
 				return !loading
 			})
 			if !loading {
-				t.Error("no decision failed while the server was loading, so nothing was tested")
+				t.Error("no decision failed with LOADING, want at least one")
 			}
 		})
 	}
 }
 
-// One master dies: its keys cannot be decided, the keys of others can, and the charges of a
-// joint decision on living masters are undone.
+// One master stops. Decisions on its keys fail, decisions on other masters do not, and the charges
+// of joint decisions on other masters are undone.
 func TestCluster_deadMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	var outages []*outage
 	for _, mode := range modes {
 		rdb, own := cluster.Client(), prefix()
-		hasty := newStore(rdb, append(mode.opts, own, redisstore.Timeout(6*short))...)
-		patient := newStore(rdb, append(mode.opts, own)...)
-		o := &outage{name: mode.name, hasty: testkit.Limiter(t, hasty, dailyRules()...), patient: testkit.Limiter(t, patient, dailyRules()...)}
-		o.lost = identityOn(t, cluster.Nodes[0], hasty, "lost")
-		o.living = []string{identityOn(t, cluster.Nodes[1], hasty, "living"), identityOn(t, cluster.Nodes[2], hasty, "other")}
+		s := newStore(rdb, append(mode.opts, own, redisstore.Timeout(6*short))...)
+		o := &outage{name: mode.name, limiter: testkit.Limiter(t, s, dailyRules()...)}
+		o.observer = testkit.Limiter(t, newStore(rdb, append(mode.opts, own)...), dailyRules()...)
+		o.lost = identityOn(t, cluster.Nodes[0], s, "lost")
+		o.living = []string{identityOn(t, cluster.Nodes[1], s, "living"), identityOn(t, cluster.Nodes[2], s, "other")}
 		for _, identity := range append(o.living, o.lost) {
-			testkit.Admit(t, o.patient, identity, 100)
+			testkit.Admit(t, o.observer, identity, 100)
 		}
 		outages = append(outages, o)
 	}
 	testkit.Must(t, cluster.Nodes[0].Stop())
 	for _, o := range outages {
 		t.Run(o.name, func(t *testing.T) {
-			o.givesBack(t)
-			o.goesOn(t)
+			o.checkUndo(t)
+			o.checkLiving(t)
 		})
 	}
 	testkit.Must(t, cluster.Nodes[0].Start())
 	for _, o := range outages {
 		eventually(t, func() error {
-			_, err := o.hasty.Allow(t.Context(), o.lost)
+			_, err := o.limiter.Allow(t.Context(), o.lost)
 			return err
 		})
 	}
 }
 
-// An outage is seen by limiters on one client: of an identity whose node is dead,
-// and of two on two others.
+// An outage is a Cluster with one dead node and limiters with the same states.
 type outage struct {
-	name           string
-	hasty, patient *core.Limiter
-	lost           string
-	living         []string
+	name     string
+	limiter  *core.Limiter // with a short deadline
+	observer *core.Limiter // with a long deadline
+	lost     string        // an identity on the dead node
+	living   []string      // identities on the other nodes
 }
 
-// givesBack makes joint decisions until three were undone. On a busy machine a living node may
-// answer too late, too, and its charge then stays, as documented; not every time.
-func (o *outage) givesBack(t *testing.T) {
+// checkUndo makes joint decisions until three were undone. A charge on a living node may stay, as
+// documented, if a busy machine delays the reply of that node beyond the deadline.
+func (o *outage) checkUndo(t *testing.T) {
 	t.Helper()
 	undone, joint := 0, 0
 	eventually(t, func() error {
 		before := o.used(t)
-		d, err := o.hasty.Allow(t.Context(), o.lost)
+		d, err := o.limiter.Allow(t.Context(), o.lost)
 		unavailable(t, d, err)
-		d, err = core.AllowTogether(t.Context(), core.Ask{Limiter: o.hasty, Key: o.living[0], Cost: 10},
-			core.Ask{Limiter: o.hasty, Key: o.lost, Cost: 10}, core.Ask{Limiter: o.hasty, Key: o.living[1], Cost: 10})
+		d, err = core.AllowTogether(t.Context(), core.Ask{Limiter: o.limiter, Key: o.living[0], Cost: 10},
+			core.Ask{Limiter: o.limiter, Key: o.lost, Cost: 10}, core.Ask{Limiter: o.limiter, Key: o.living[1], Cost: 10})
 		unavailable(t, d, err)
 		joint++
 		for deadline := time.Now().Add(margin); time.Now().Before(deadline); { // the undo may outlast the call
@@ -254,7 +253,7 @@ func (o *outage) givesBack(t *testing.T) {
 			}
 		}
 		if undone < 3 {
-			return fmt.Errorf("of %d joint decisions that failed %d were undone, want 3", joint, undone)
+			return fmt.Errorf("%d of %d joint decisions were undone, want 3", undone, joint)
 		}
 		return nil
 	})
@@ -262,19 +261,20 @@ func (o *outage) givesBack(t *testing.T) {
 
 func (o *outage) used(t *testing.T) []int {
 	t.Helper()
-	return append(testkit.Used(t, o.patient, o.living[0]), testkit.Used(t, o.patient, o.living[1])...)
+	return append(testkit.Used(t, o.observer, o.living[0]), testkit.Used(t, o.observer, o.living[1])...)
 }
 
-// goesOn makes decisions on living nodes while those on the dead one fail. A decision that had
-// to wait for the dead node would fail, too; a busy machine delays few of them so much.
-func (o *outage) goesOn(t *testing.T) {
+// checkLiving makes decisions on living nodes while decisions on the dead node fail. At most a
+// tenth may fail, because a busy machine may delay them. Decisions that wait for the dead node
+// would all fail.
+func (o *outage) checkLiving(t *testing.T) {
 	t.Helper()
 	const calls = 200
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 5 {
-				d, err := o.hasty.Allow(t.Context(), o.lost)
+				d, err := o.limiter.Allow(t.Context(), o.lost)
 				unavailable(t, d, err)
 			}
 		})
@@ -283,13 +283,13 @@ func (o *outage) goesOn(t *testing.T) {
 		wg.Go(func() {
 			failed := 0
 			for range calls {
-				if _, err := o.hasty.Allow(t.Context(), identity); err != nil {
+				if _, err := o.limiter.Allow(t.Context(), identity); err != nil {
 					failed++
 					t.Logf("%s: %v", identity, err)
 				}
 			}
 			if failed > calls/10 {
-				t.Errorf("%d of %d decisions on a living node failed beside those on a dead one, want at most a tenth", failed, calls)
+				t.Errorf("%d of %d decisions on a living node failed, want at most a tenth", failed, calls)
 			}
 		})
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A pipeline sends through the client's asynchronous automatic pipeline, of which there
-// is one for each client: the first caller's options apply. The client closes the
-// pipeline with itself.
+// A pipeline sends commands over the client's asynchronous automatic pipeline. A client has one
+// such pipeline, with the options of the first caller, and closes it when the client is closed.
 type pipeline struct {
 	options *redis.AutoPipelineOptions
 	open    func(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
@@ -20,20 +19,19 @@ type pipeline struct {
 const (
 	// maxQueued bounds the commands that wait for a Redis that does not answer.
 	maxQueued = 10_000
-	// Decisions need no order among each other, so several batches may be under
-	// way: with one, a connection that went silent would hold up everything behind
-	// it until the client's ReadTimeout. Measured, 64 callers on one key: 15.1 us a
-	// decision with one batch, 11.1 us with eight.
+	// maxBatches is the number of batches at a time; decisions need no order. With one batch, a
+	// connection that went silent would delay all later commands until the client's ReadTimeout.
+	// Measured, 64 callers on one key: 15.1 us a decision with one batch, 11.1 us with eight.
 	maxBatches = 8
-	// clusterShards are ranges of slots with a queue each. With go-redis's few, a
-	// node that is down would hold up the decisions of others that share a range.
+	// clusterShards is the number of queues, each for a range of hash slots. With the few queues of
+	// go-redis's default, a node that is down would delay commands for other nodes in its range.
 	clusterShards = 64
 )
 
 var (
 	errForeignPipeline = errors.New("the application uses the automatic pipeline of the client (AsyncAutoPipeline), " +
 		"with other options than a limiter needs: give the limiter a client of its own")
-	// errPipelineClosed is the error of a command that was not sent.
+	// errPipelineClosed proves that the command was not sent.
 	errPipelineClosed = errors.New("the application has closed the automatic pipeline of the client")
 )
 
@@ -56,7 +54,8 @@ func newPipeline(rdb redis.UniversalClient) *pipeline {
 	return pl
 }
 
-// renew opens the pipeline of the client.
+// renew opens the pipeline of the client, or gets the open one. It returns errForeignPipeline if
+// that has other options than pl.
 func (pl *pipeline) renew() (*redis.AutoPipeliner, error) {
 	auto, err := pl.open(pl.options)
 	if err != nil {
@@ -93,7 +92,7 @@ func (pl *pipeline) send(d *deadline, cmd command) error {
 		d.err = waiting.Err()
 		return d.err
 	case errors.Is(err, redis.ErrClosed) && auto.IsClosed():
-		return errPipelineClosed // after the check above
+		return errPipelineClosed // it was closed after the check above
 	}
 	return err
 }

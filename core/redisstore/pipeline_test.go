@@ -26,7 +26,7 @@ func pipelineOf(t *testing.T, rdb pipelining, options *redis.AutoPipelineOptions
 	return auto
 }
 
-// pipeliningClients are the kinds of clients on which a Store can be Pipelined.
+// pipeliningClients returns the kinds of clients on which a Store can be Pipelined.
 func pipeliningClients(t *testing.T) map[string]func() pipelining {
 	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
 	return map[string]func() pipelining{
@@ -37,9 +37,10 @@ func pipeliningClients(t *testing.T) map[string]func() pipelining {
 
 func TestPipelined_OnPipelineOfTheApplication(t *testing.T) {
 	t.Parallel()
-	const want = "the application uses the automatic pipeline of the client"
+	const want = "redisstore: Pipelined: the application uses the automatic pipeline of the client (AsyncAutoPipeline), " +
+		"with other options than a limiter needs: give the limiter a client of its own"
 	for name, client := range pipeliningClients(t) {
-		ours := func() redis.AutoPipelineOptions {
+		options := func() redis.AutoPipelineOptions { // of a Store
 			rdb := client()
 			redisstore.New(rdb, redisstore.Pipelined())
 			return pipelineOf(t, rdb, nil).Config()
@@ -62,17 +63,16 @@ func TestPipelined_OnPipelineOfTheApplication(t *testing.T) {
 			{"MaxQueuedCommands", func(o *redis.AutoPipelineOptions) { o.MaxQueuedCommands = 0 }},
 		} {
 			t.Run(name+"/"+c.field, func(t *testing.T) {
-				rdb, options := client(), ours
+				rdb, options := client(), options
 				c.change(&options)
 				pipelineOf(t, rdb, &options)
-				panics(t, "redisstore: Pipelined: "+want, func() { redisstore.New(rdb, redisstore.Pipelined()) })
+				testkit.Panics(t, want, func() { redisstore.New(rdb, redisstore.Pipelined()) })
 			})
 		}
 	}
 }
 
-// Two Stores on one client share its pipeline, and so does an application that asks for
-// it later.
+// Two Stores on one client share its pipeline, also with an application that opens it later.
 func TestPipelined_TwoStoresOnOneClient(t *testing.T) {
 	t.Parallel()
 	for name, client := range pipeliningClients(t) {
@@ -84,13 +84,13 @@ func TestPipelined_TwoStoresOnOneClient(t *testing.T) {
 			}
 			auto := pipelineOf(t, rdb, redis.DefaultAutoPipelineOptions())
 			if got := auto.Config(); !got.Unordered || got.MaxQueuedCommands == 0 {
-				t.Errorf("the application gets a pipeline with %+v, want that of the Stores", got)
+				t.Errorf("the pipeline of the application has the options %+v, want those of the Stores", got)
 			}
 		})
 	}
 }
 
-// An application that closes the pipeline of the client costs no decision.
+// No decision fails when the application closes the pipeline of the client.
 func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 	t.Parallel()
 	for name, client := range pipeliningClients(t) {
@@ -112,11 +112,13 @@ func TestPipelined_ApplicationClosesThePipeline(t *testing.T) {
 // Only clients that have an automatic pipeline can be Pipelined.
 func TestPipelined_ring(t *testing.T) {
 	t.Parallel()
-	panics(t, "redisstore: Pipelined: ", func() { redisstore.New(clientKinds(t, "127.0.0.1:1")["ring"], redisstore.Pipelined()) })
+	testkit.Panics(t, "redisstore: Pipelined: the client is neither a *redis.Client nor a *redis.ClusterClient", func() {
+		redisstore.New(clientKinds(t, "127.0.0.1:1")["ring"], redisstore.Pipelined())
+	})
 }
 
-// If the application closes the pipeline and opens another one, decisions fail with an
-// error that says so, until that pipeline is closed, too.
+// If the application closes the pipeline and opens another one, decisions fail with an error that
+// says so, until the application closes that pipeline, too.
 func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 	t.Parallel()
 	for name, client := range pipeliningClients(t) {
@@ -138,7 +140,7 @@ func TestPipelined_ApplicationReplacesThePipeline(t *testing.T) {
 			d, err = l.Allow(t.Context(), "k")
 			unavailable(t, d, err)
 			if !errors.Is(err, redis.ErrClosed) {
-				t.Errorf("on a closed client the error is %v, want redis.ErrClosed", err)
+				t.Errorf("the error of a closed client is %v, want redis.ErrClosed", err)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// peeks are the charges of a probe: all rules of l for each key.
+// peeks returns the charges of a probe, for all rules of l and each key.
 func peeks(l *core.Limiter, keys ...string) []driver.Charge {
 	var charges []driver.Charge
 	rules := l.Rules()
@@ -28,7 +28,7 @@ func peeks(l *core.Limiter, keys ...string) []driver.Charge {
 	return charges
 }
 
-// keysOf are all keys of a server that begin with prefix.
+// keysOf returns all keys of a server that begin with prefix.
 func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), prefix+"*").Result()
@@ -36,8 +36,7 @@ func keysOf(t *testing.T, rdb *redis.Client, prefix string) []string {
 	return keys
 }
 
-// A probe writes one key for each algorithm in the slot of the charge, which goes by
-// itself, and leaves the states of the rules alone.
+// A probe does not change the states of the rules. Its keys expire.
 func TestStore_ProbeKeys(t *testing.T) {
 	t.Parallel()
 	single, cluster := redistest.Shared(t), redistest.SharedCluster(t)
@@ -52,7 +51,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 		for _, mode := range modes {
 			t.Run(on.name+"/"+mode.name, func(t *testing.T) {
 				own := fmt.Sprintf("probe-%s-%s:", on.name, mode.name)
-				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(patience)}, mode.opts...)...)
+				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(waitLimit)}, mode.opts...)...)
 				var rules []core.Rule
 				for _, a := range testkit.Algorithms {
 					rules = append(rules, a.Rule(a.Name, core.PerDay(10)))
@@ -64,13 +63,12 @@ func TestStore_ProbeKeys(t *testing.T) {
 				}
 				coarse := core.SlidingWindow("coarse", core.PerDay(10)).SubWindows(1)
 				charges := slices.Concat(peeks(l, identities...), peeks(testkit.Limiter(t, s, rules[3:]...), identities[0]), peeks(testkit.Limiter(t, s, coarse), identities[1]))
-				// A probe that is asked twice is not denied because of itself.
-				for range 3 {
+				for range 3 { // earlier probes do not deny later ones
 					testkit.Must(t, s.Probe(t.Context(), charges))
 				}
 				for _, identity := range identities {
 					if got := testkit.Used(t, l, identity); !slices.Equal(got, []int{3, 3, 3}) {
-						t.Errorf("used are %v after a probe, want 3 of each", got)
+						t.Errorf("the rules have used %v after a probe, want 3 each", got)
 					}
 				}
 				eventually(t, func() error {
@@ -109,10 +107,10 @@ func TestStore_ProbeErrors(t *testing.T) {
 			unavailable(t, core.Decision{}, err)
 			discreet(t, err, "mallory")
 			if took := time.Since(start); took > short+margin {
-				t.Errorf("a probe of a frozen server took %v, want %v", took, short)
+				t.Errorf("a probe of a paused server took %v, want %v", took, short)
 			}
 			if got := s.Stats(); got.Unavailable != 0 {
-				t.Errorf("%d decisions failed, want 0: a probe is none", got.Unavailable)
+				t.Errorf("%d failures were counted after a probe, want 0", got.Unavailable)
 			}
 		})
 	}

@@ -6,43 +6,28 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// errReply is a reply that no script of this package gives.
+// errReply is the error of a reply that no script of this package returns.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
-// decode sets the outcome of c from the reply of its script: see take.lua, adjust.lua and
-// take_bucket.lua. Anything but a reply to c, with values that the rules can have, is an
-// error: a reply must never open a limit because it is misunderstood.
+// decode sets the outcome of c from the reply of its script, which is described in take.lua,
+// adjust.lua and take_bucket.lua. A reply that does not fit the charges of c, or has values that
+// their rules cannot have, is an error, so that no event is admitted because of it.
 func (c *call) decode(reply any) error {
 	c.readings = make([]driver.Reading, 0, len(c.charges))
-	switch reply := reply.(type) {
-	case int64:
-		return c.decodeShort(reply)
-	case []any:
-		return c.decodeIntegers(reply)
+	if n, ok := reply.(int64); ok && c.short() {
+		c.admitted = n >= 0
+		if !c.admitted {
+			n = -1 - n
+		}
+		return c.decodeReading(0, [maxReadings]int64{n})
 	}
-	return errReply
-}
-
-// decodeShort reads the reply of take_bucket.lua that is one integer.
-func (c *call) decodeShort(n int64) error {
-	if !c.short() {
-		return errReply
-	}
-	c.admitted = n >= 0
-	if !c.admitted {
-		n = -1 - n
-	}
-	return c.decodeReading(0, [maxReadings]int64{n})
-}
-
-// decodeIntegers reads a reply of several integers.
-func (c *call) decodeIntegers(reply []any) error {
-	next := func() int64 {
-		if len(reply) == 0 {
+	rest, _ := reply.([]any)
+	next := func() int64 { // -1 if there is no valid integer
+		if len(rest) == 0 {
 			return -1
 		}
-		n, ok := reply[0].(int64)
-		if reply = reply[1:]; !ok || n < 0 || n > maxInteger {
+		n, ok := rest[0].(int64)
+		if rest = rest[1:]; !ok || n < 0 || n > maxInteger {
 			return -1
 		}
 		return n
@@ -65,13 +50,13 @@ func (c *call) decodeIntegers(reply []any) error {
 			return err
 		}
 	}
-	if len(reply) > 0 {
+	if len(rest) > 0 {
 		return errReply
 	}
 	return nil
 }
 
-// decodeReading appends the reading of the i-th charge, as reported.
+// decodeReading appends the reading of the i-th charge, from the integers that were reported.
 func (c *call) decodeReading(i int, reported [maxReadings]int64) error {
 	rule := c.charges[i].Rule
 	r, ok := algorithmOf(rule.Algorithm()).read(rule.Constants(), reported)

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
-// FuzzReply decodes replies of any integers, and of other values, to calls of every algorithm
-// and op. A reply is an error, or describes states that the rules can have.
+// FuzzReply decodes replies with any integers or with other values, for every algorithm and op. A
+// reply is an error or describes states that the rules can have.
 func FuzzReply(f *testing.F) {
 	var rules []*driver.Compiled
 	for a := range algorithms {
@@ -21,9 +22,7 @@ func FuzzReply(f *testing.F) {
 			d.SubWindows = 60
 		}
 		rule, err := d.Compile()
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		rules = append(rules, rule)
 	}
 	integers := func(ns ...int64) (data []byte) {
@@ -63,10 +62,10 @@ func FuzzReply(f *testing.F) {
 		for i := range c.charges {
 			v, most := c.charges[i].Verdict, int(charge.Rule.Capacity())
 			if v.Remaining < 0 || v.Remaining > most || v.RetryAfter < 0 || v.ResetAfter < 0 {
-				t.Errorf("%v: the verdict of op %d is %+v", reply, charge.Op, v)
+				t.Errorf("%v: the verdict of op %d is %+v, want possible values", reply, charge.Op, v)
 			}
 			if form&4 != 0 && form&1 == 0 && len(all) > 0 {
-				t.Errorf("%v: decoded", reply)
+				t.Errorf("%v: decoded, want an error", reply)
 			}
 		}
 	})

@@ -12,15 +12,15 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script is the Lua of one EVALSHA: whole files of directory lua, one after the other. Its
-// verb and the set of libraries that its charges need choose it, so there are few scripts,
-// whatever charges a client can cause.
+// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. It
+// depends only on the verb and on the libraries of the charges, so there are few scripts, whatever
+// charges clients cause.
 type script struct {
 	source string
 	sha    any // a string, boxed once
 }
 
-// A verb is one of the two loops over charges.
+// A verb is the name of the Lua file with the loop over the charges.
 type verb string
 
 const (
@@ -28,11 +28,11 @@ const (
 	adjust verb = "adjust"
 )
 
-// A librarySet is a set of libraries: bit i stands for libraries[i].
+// A librarySet is a set of libraries. Bit i stands for libraries[i].
 type librarySet uint8
 
-// libraries are the algorithms in Lua, by their names in the arguments of scripts. Library
-// "x" is the files x.lua, for take x_take.lua, and for adjust x_adjust.lua.
+// libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
+// consists of x.lua and, for take, x_take.lua or, for adjust, x_adjust.lua.
 var libraries = [...]any{ // strings, boxed once
 	bucket:        "bucket",
 	fixedWindow:   "fixed_window",
@@ -50,7 +50,7 @@ const (
 	slidingLog
 )
 
-// takeBucket is the script of a [call] that is short.
+// takeBucket is the script of a [call] for which short returns true.
 var takeBucket = newScript("clock", "bucket", "take_bucket")
 
 type scriptCache [1 << len(libraries)]struct {
@@ -60,7 +60,7 @@ type scriptCache [1 << len(libraries)]struct {
 
 var takeScripts, adjustScripts scriptCache
 
-// scriptFor returns the script of a verb and the libraries that it needs.
+// scriptFor returns the script for a verb and a set of libraries.
 func scriptFor(v verb, set librarySet) *script {
 	cache := &takeScripts
 	if v == adjust {
@@ -71,8 +71,8 @@ func scriptFor(v verb, set librarySet) *script {
 	return cached.script
 }
 
-// scriptFiles returns the files of a script in their order: the clock, the registry of
-// algorithms, the algorithms, and the loop of the verb.
+// scriptFiles returns the names of the files of a script, in order: the clock, the table of the
+// algorithms, the libraries, and the loop.
 func scriptFiles(v verb, set librarySet) []string {
 	files := []string{"clock", "algorithms"}
 	for i, name := range libraries {
@@ -83,13 +83,13 @@ func scriptFiles(v verb, set librarySet) []string {
 	return append(files, string(v))
 }
 
-// newScript concatenates files, without the lines that are comments or empty.
+// newScript concatenates files and leaves out comments and empty lines.
 func newScript(files ...string) *script {
 	var b strings.Builder
 	for _, name := range files {
 		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 		if err != nil {
-			panic("redisstore: " + err.Error()) // embedded: it is there or the build is broken
+			panic("redisstore: " + err.Error()) // a file of luaFiles is missing
 		}
 		for line := range strings.Lines(string(text)) {
 			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
@@ -97,6 +97,6 @@ func newScript(files ...string) *script {
 			}
 		}
 	}
-	sum := sha1.Sum([]byte(b.String())) // the name by which EVALSHA knows it
+	sum := sha1.Sum([]byte(b.String())) // identifies the script in EVALSHA
 	return &script{source: b.String(), sha: hex.EncodeToString(sum[:])}
 }

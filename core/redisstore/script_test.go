@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the composed scripts to testdata")
 
-// The scripts in testdata are those that Redis gets, for readers and for luacheck.
+// The files in testdata are the scripts that Redis gets, for readers and for luacheck.
 func TestScript_Golden(t *testing.T) {
 	golden := map[string]*script{"take_bucket": takeBucket}
 	const all librarySet = 1<<len(libraries) - 1
@@ -36,18 +36,16 @@ func TestScript_Golden(t *testing.T) {
 			testkit.Must(t, os.WriteFile(path, []byte(script.source), 0o644))
 		}
 		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if script.source != string(want) {
 			t.Errorf("%s differs from the composed script; go test -update writes it", path)
 		}
 		if sha, err := rdb.ScriptLoad(t.Context(), script.source).Result(); err != nil || sha != script.sha {
-			t.Errorf("%s: SCRIPT LOAD returns %s, %v, expected %s", name, sha, err, script.sha)
+			t.Errorf("%s: SCRIPT LOAD returned %s, %v, want %s", name, sha, err, script.sha)
 		}
 	}
 	if files, _ := filepath.Glob("testdata/*.lua"); len(files) != len(golden) {
-		t.Errorf("testdata has %d scripts, expected %d", len(files), len(golden))
+		t.Errorf("testdata has %d scripts, want %d", len(files), len(golden))
 	}
 }
 
@@ -55,22 +53,18 @@ func TestScript_Golden(t *testing.T) {
 func luaSources(t *testing.T) map[string]string {
 	t.Helper()
 	entries, err := luaFiles.ReadDir("lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	files := make(map[string]string)
 	for _, e := range entries {
 		text, err := luaFiles.ReadFile("lua/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		files[strings.TrimSuffix(e.Name(), ".lua")] = string(text)
 	}
 	return files
 }
 
-// Each Lua file compiles by itself, is part of a script, and begins with a comment that names
-// it and the parts of its contract.
+// Each Lua file compiles alone, is part of a script, and begins with a comment that has the name of
+// the file and the parts of its contract.
 func TestScript_Files(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	used := append(scriptFiles(take, 1<<len(libraries)-1), scriptFiles(adjust, 1<<len(libraries)-1)...)
@@ -80,7 +74,7 @@ func TestScript_Files(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !slices.Contains(used, name) {
-			t.Errorf("%s is in no script", name)
+			t.Errorf("%s.lua is in no script", name)
 		}
 		header, _, _ := strings.Cut(source, "\n\n")
 		want := []string{"-- " + name + ": "}
@@ -94,13 +88,13 @@ func TestScript_Files(t *testing.T) {
 		}
 		for _, word := range want {
 			if !strings.Contains(header, word) {
-				t.Errorf("the header of %s.lua does not have %q", name, word)
+				t.Errorf("the header of %s.lua is without %q", name, word)
 			}
 		}
 	}
 }
 
-// The constants of Lua are those of Go.
+// The constants in Lua have the values of those in Go.
 func TestScript_Constants(t *testing.T) {
 	want := map[string]int64{"MAX_INTEGER": maxInteger, "MAX_COUNT": maxCount, "HORIZON": driver.Horizon}
 	found := make(map[string]bool)
@@ -108,7 +102,7 @@ func TestScript_Constants(t *testing.T) {
 	for name, source := range luaSources(t) {
 		for _, m := range constant.FindAllStringSubmatch(source, -1) {
 			if n, ok := want[m[1]]; ok && m[2] != strconv.FormatInt(n, 10) {
-				t.Errorf("%s.lua: %s is %s, expected %d", name, m[1], m[2], n)
+				t.Errorf("%s.lua: %s is %s, want %d", name, m[1], m[2], n)
 			}
 			found[m[1]] = true
 		}
@@ -120,8 +114,8 @@ func TestScript_Constants(t *testing.T) {
 	}
 }
 
-// A list of decisions on one key: each sees the states that the earlier ones have written, and
-// a denied one charges nothing.
+// In a list of decisions, each sees the states that earlier decisions have written, and a denied
+// decision charges nothing.
 func TestScript_Take_List(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	b, w := redistest.Prefix(t)+"b", redistest.Prefix(t)+"w"
@@ -140,6 +134,6 @@ func TestScript_Take_List(t *testing.T) {
 	left := int64(now - now%60_000_000 + 60_000_000 - now)
 	want := []int64{now, 1, 0, 0, 0, left, 0, 1_000_000, 0, 1, left, 1, 1_000_000, 0, 1, 1, left, 0, 2_000_000, 0}
 	if err != nil || !slices.Equal(reply, want) {
-		t.Errorf("five decisions reply %v, %v, expected %v", reply, err, want)
+		t.Errorf("the reply to five decisions is %v, %v, want %v", reply, err, want)
 	}
 }

@@ -8,24 +8,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A command is an EVALSHA or EVAL that go-redis sends at most once: its own
-// retries also repeat commands that may have run.
+// A command is an EVALSHA or EVAL that go-redis sends at most once. The retries of go-redis would
+// also repeat commands that may have run.
 type command struct{ *redis.Cmd }
 
-// NoRetry keeps go-redis from repeating the command. Redirections are followed.
+// NoRetry makes go-redis follow redirections but not retry the command.
 func (command) NoRetry() bool { return true }
 
-// A sender sends a command and waits for the reply. When d ends first, the command must not
-// be touched any more: it may still be under way.
+// A sender sends a command and waits for the reply. If d ends first, the command may still be in
+// use, and the caller must not access it.
 type sender interface {
 	send(d *deadline, cmd command) error
 }
 
-// direct sends each command on a connection of the client's pool, by a goroutine of its own:
-// go-redis gives up a connection on which a deadline passed, and looks at deadlines only if
-// the client was configured to. When the caller leaves, a command that still waits for a
-// connection is withdrawn; one that was sent is left to its reply or to the client's
-// ReadTimeout. So there are never more of those than the pool has connections.
+// direct sends each command on a connection of the client's pool. It does so in a separate
+// goroutine, because go-redis by default ignores the deadline of a context, and with
+// ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
+// command that waits for a connection is cancelled. A command that was sent keeps its goroutine
+// until its reply or the client's ReadTimeout, so no more of them stay than the pool has
+// connections.
 type direct struct{ rdb redis.UniversalClient }
 
 func (s direct) send(d *deadline, cmd command) error {
@@ -33,8 +34,8 @@ func (s direct) send(d *deadline, cmd command) error {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		// A panic of the client, which a malformed reply or a hook can cause, is an error, as
-		// in the automatic pipeline: the caller could not recover it from this goroutine.
+		// A malformed reply or a hook can make the client panic. The caller could not recover a
+		// panic of this goroutine, so it becomes an error, as in the automatic pipeline.
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("the client panicked: %v", r)
@@ -51,19 +52,15 @@ func (s direct) send(d *deadline, cmd command) error {
 	return err
 }
 
-// A detached context has the values of the caller's, and ends only when the caller leaves.
+// A detached context has the values of the caller's context and no deadline. It ends when the
+// caller leaves, which closes left.
 type detached struct {
 	context.Context
-	left chan struct{} // closed when the caller leaves
+	left chan struct{}
 }
 
-// Deadline implements context.Context: there is none.
 func (c *detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements context.Context.
-func (c *detached) Done() <-chan struct{} { return c.left }
-
-// Err implements context.Context.
+func (c *detached) Done() <-chan struct{}       { return c.left }
 func (c *detached) Err() error {
 	select {
 	case <-c.left:

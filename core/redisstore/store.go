@@ -1,30 +1,30 @@
-// Package redisstore is a Store in Redis 6.2 or later, or Valkey: one
-// server, a Sentinel group or a Cluster.
+// Package redisstore is a Store in Redis 6.2 or later, or in Valkey: one server, a Sentinel group
+// or a Cluster.
 //
-// Every decision is one call of one script, atomic on the server, whatever the
-// number of rules. The server's clock decides. A decision costs one round trip.
+// A decision is one call of one Lua script, whatever the number of its rules, and costs one round
+// trip. The script is atomic and takes the time from the server's clock.
 //
-// # What is stored
+// # Keys
 //
 //	weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t1:second
 //	     └─ the identity, hashed ─┘ │  └─ the rule's name
 //	                                └─ algorithm and version of its state
 //
-// All rules of one key share a hash slot. Keys show nobody's address or name;
-// see [KeySecret] for identities that can be guessed. Every key has a TTL that
-// ends when its state means nothing any more: no key means nothing was used. Probes of
-// package failover write keys that end with a question mark, for a second.
+// All rules of one identity share a hash slot. Keys show neither addresses nor names; see
+// [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
+// equals that of a new key. Probes of package failover write keys that end with a question mark and
+// expire after about a second.
 //
 // # Deadline
 //
-// A call of Take or Adjust returns within [Timeout], however the client was configured.
-// The command goes on in the background until its answer comes or the client's
-// own timeouts end it, so that a slow Redis does not cost a connection a call.
+// Take and Adjust return within [Timeout], however the client is configured. A command goes on in
+// the background until its reply comes or the client's own timeouts end it, so a call that misses
+// the deadline does not close its connection.
 //
-// A script runs at most once a decision: a command whose fate is unknown is not
-// repeated. What provably did not run is repeated within the deadline: no
-// connection, NOSCRIPT, LOADING, TRYAGAIN, CLUSTERDOWN, MASTERDOWN, READONLY.
-// A decision that failed may therefore have been charged, once.
+// A script runs at most once for a decision. A command that may have run is not sent again, so a
+// decision that failed may have been charged, once. A command that certainly did not run is sent
+// again within the deadline: if no connection could be made, or if the reply is NOSCRIPT, LOADING,
+// TRYAGAIN, CLUSTERDOWN, MASTERDOWN, READONLY or the one for too many clients.
 //
 // # Permissions
 //
@@ -35,28 +35,27 @@
 //	    +zadd +zrem +zrank +zrange +zrevrange +zrangebyscore +zrevrangebyscore
 //	    +zremrangebyscore +zremrangebyrank +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
-// INFO is for the warning that the server may evict keys, and not needed otherwise. The
-// client of a Cluster also needs
+// INFO serves only the warning that the server may evict keys. The client of a Cluster also needs
 //
 //	+cluster|slots +command
 //
-// A missing permission or a wrong password is a fault of the configuration: unlike an
-// outage it does not end by itself. Decisions then fail with core.ErrUnavailable, as in an
-// outage: package gate lets requests through by default, and package failover asks its
-// backup. So the Store also logs an error that says so by slog, at most once a minute. A
-// command that is missing in the middle of a script can leave an event charged whose
-// decision failed, as an outage can, and without +pexpire a state without a TTL; no
-// state admits more events than its limit.
+// A missing permission or a wrong password is a fault of the configuration: unlike an outage, it
+// does not end by itself. Decisions fail with core.ErrUnavailable, as in an outage: package gate
+// admits requests by default, and package failover asks its backup. The Store therefore also logs
+// an error that names the fault, with slog, at most once a minute. If the user lacks a permission
+// that a script needs after its first write, the event can be charged although the decision fails,
+// as in an outage; without +pexpire, a state can be left without a TTL. No state admits more events
+// than its limit.
 //
 // # Cluster
 //
-// Charges of different keys may live in different slots. They are then taken
-// slot by slot, in parallel, and given back if one of them is denied or fails.
-// Between the two, another decision may be denied that would have been admitted
-// a moment later; none is admitted beyond a limit. (Of a bucket, as many more at one
-// moment as are under way that are then given back; in the long run never.) A place in
-// the queue of a leaky bucket is taken when the other slots have said yes, which costs
-// a second round trip: it could not be given back once others stand behind it.
+// Charges of different keys may be in different hash slots. The Store takes them slot by slot, in
+// parallel, and undoes them if a charge is denied or fails. Until they are undone, another decision
+// may be denied that would otherwise be admitted. No decision is admitted beyond a limit, except
+// that a bucket may at one moment exceed its burst by the events that are being undone; its rate is
+// never exceeded in the long run. A place in the queue of a leaky bucket cannot be freed once later
+// events are queued behind it. It is therefore taken in a second round trip, after the charges in
+// all other slots were admitted.
 package redisstore
 
 import (
@@ -73,8 +72,8 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store keeps the state of rules in Redis. It is made by [New] and safe for
-// concurrent use. It holds nothing that needs closing.
+// A Store keeps the states of rules in Redis. [New] makes it. It is safe for concurrent use and
+// needs no closing.
 type Store struct {
 	driver.Namespace
 
@@ -83,26 +82,24 @@ type Store struct {
 	executor executor
 	faults   faultLog
 
-	firstDecision sync.Once
-	onFirst       func()
-
+	onFirst     func() // after the first decision; only the first call has an effect
 	unavailable atomic.Uint64
 }
 
-// Stats counts what a Store has met since it was made.
+// Stats has the counts of a Store since it was made.
 type Stats struct {
-	Corrupt     uint64 // states that could not be read and were replaced by fresh ones
-	Retried     uint64 // commands that were repeated because they had not run
+	Corrupt     uint64 // states that could not be read and were replaced by new ones
+	Retried     uint64 // commands that were sent again because they had not run
 	Unavailable uint64 // decisions that failed
 }
 
-// New returns a Store on rdb, which stays the caller's: it is never closed or
-// reconfigured here. Nothing is sent before the first decision, so Redis may be
-// absent. New panics if rdb or an option is nil.
+// New returns a Store that uses rdb. The Store neither closes nor reconfigures rdb. It sends no
+// command before the first decision, so Redis may be absent when New is called. New panics if rdb
+// or an option is nil.
 //
-// A *redis.Client, plain or from NewFailoverClient, decides all charges in one
-// call. With a *redis.ClusterClient that holds for the charges of one slot, and
-// with any other client for those of one key.
+// On a *redis.Client, plain or from NewFailoverClient, one call decides all charges. On a
+// *redis.ClusterClient, one call decides the charges of one hash slot; on any other client, the
+// charges of one key.
 func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	argument.NotNil("redisstore: New", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
@@ -112,11 +109,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		router:   newRouter(rdb, c),
 		executor: executor{sender: direct{rdb}, clock: c.clock},
 		faults:   faultLog{start: time.Now()},
-		onFirst:  func() { go warnOfEviction(rdb) },
+		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		// Nothing else would make go-redis look for the replica that took over from a
-		// master that is gone before a minute has passed. It limits how often it looks.
+		// Without this, go-redis would notice only after a minute that a replica has replaced a
+		// lost master. ReloadState limits the rate of its reloads.
 		s.executor.reload = func() { cluster.ReloadState(context.Background()) }
 	}
 	if c.pipelined {
@@ -125,12 +122,12 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// MaxCharges is how many charges can be decided together. It bounds how long one script
-// occupies Redis, which executes no other command meanwhile.
+// MaxCharges is the largest number of charges that can be decided together. It bounds the time for
+// which one script occupies Redis, which executes no other command meanwhile.
 const MaxCharges = 16
 
-// Declare implements [driver.Declarer]. More than [MaxCharges] rules of one limiter
-// are refused: no decision about them could be made.
+// Declare implements [driver.Declarer]. It returns an error for more than [MaxCharges] rules of one
+// limiter, because they could not be decided together.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
 	if len(rules) > MaxCharges {
 		return fmt.Errorf("%w: %d rules of one limiter, more than %d", driver.ErrInvalidRule, len(rules), MaxCharges)
@@ -141,7 +138,7 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 	return s.Namespace.Declare(rules...)
 }
 
-// Deadline implements [driver.Deadliner]: see [Timeout].
+// Deadline implements [driver.Deadliner]. It returns the [Timeout].
 func (s *Store) Deadline() time.Duration { return s.timeout }
 
 // Stats returns the counts so far.
@@ -149,9 +146,19 @@ func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.executor.corrupt.Load(), Retried: s.executor.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// decide decides or adjusts charges before the deadline, and counts failures: in one call of
-// a script, or by split, which is takeSplit or adjustSplit.
-func (s *Store) decide(ctx context.Context, charges []driver.Charge, split func(*Store, context.Context, time.Time, []driver.Charge) error) error {
+// Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
+// core.ErrUnavailable. When ctx ends first, the error is that of ctx.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	return s.decide(ctx, charges)
+}
+
+// Adjust implements [driver.Store]. Its errors are those of Take.
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.decide(ctx, charges)
+}
+
+// decide takes or adjusts charges before the deadline, and counts failures.
+func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	if err := tooMany(charges); err != nil {
 		return err
 	}
@@ -164,19 +171,19 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge, split func(
 		}
 		err = c.err
 	} else {
-		err = split(s, ctx, deadline, charges)
+		err = s.decideSplit(ctx, deadline, charges)
 	}
 	err = s.failure(ctx, err)
 	switch {
 	case err == nil:
-		s.firstDecision.Do(s.onFirst)
+		s.onFirst()
 	case errors.Is(err, driver.ErrUnavailable):
 		s.unavailable.Add(1)
 	}
 	return err
 }
 
-// tooMany returns an error if charges are more than [MaxCharges].
+// tooMany returns an error if there are more than [MaxCharges] charges.
 func tooMany(charges []driver.Charge) error {
 	if len(charges) > MaxCharges {
 		return fmt.Errorf("%w: %d of them, more than %d", driver.ErrInvalidCharge, len(charges), MaxCharges)
@@ -184,7 +191,7 @@ func tooMany(charges []driver.Charge) error {
 	return nil
 }
 
-// failure is the error of a call that failed because of cause; nil if that is.
+// failure returns the error of a call that failed because of cause, or nil if cause is nil.
 func (s *Store) failure(ctx context.Context, cause error) error {
 	if cause == nil {
 		return nil

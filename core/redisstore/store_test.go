@@ -24,8 +24,8 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// TestMain runs more tests at a time than the machine has processors, because most of them
-// wait: for servers, for a Cluster, or for deadlines.
+// TestMain runs more tests at a time than the machine has processors, because most tests wait for
+// servers or deadlines.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }
 
-func TestConformanceCluster(t *testing.T) {
+func TestConformance_Cluster(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SharedCluster(t).Client()
 	storetest.Run(t, func(*testing.T) *storetest.Harness {
@@ -68,7 +68,7 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 				s := newStore(rdb, mode.opts...)
 				l := testkit.Limiter(t, s, rules...)
 				var made atomic.Int64
-				admitted := hammer(t, goroutines, calls, func(int) (core.Decision, error) {
+				admitted := concurrently(t, goroutines, calls, func(int) (core.Decision, error) {
 					if made.Add(1)%25 == 1 {
 						if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 							return core.Decision{}, err
@@ -85,14 +85,14 @@ func TestStore_Take_scriptFlush(t *testing.T) {
 					}
 				}
 				if s.Stats().Retried == 0 {
-					t.Error("no script was ever missing, so nothing was tested")
+					t.Error("no command was repeated, want some because of NOSCRIPT")
 				}
 			})
 		}
 	}
 }
 
-// A server that comes back with an empty memory has neither scripts nor state.
+// A server that was started again has neither scripts nor states.
 func TestStore_Take_serverRestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
@@ -108,7 +108,7 @@ func TestStore_Take_serverRestart(t *testing.T) {
 				return err
 			})
 			if got := testkit.Used(t, l, "k"); !slices.Equal(got, []int{0, 0}) {
-				t.Errorf("an empty server says that %v are used", got)
+				t.Errorf("the rules have used %v on an empty server, want 0 each", got)
 			}
 			testkit.Admit(t, l, "k", 1000)
 		})
@@ -138,26 +138,26 @@ func TestStore_Take_maxCharges(t *testing.T) {
 				}
 			}
 			if d := testkit.Ask(t, most, "k", 8); d.Allowed || d.State(0).Allowed || !d.State(redisstore.MaxCharges-1).Allowed {
-				t.Errorf("%+v", d)
+				t.Errorf("the decision is %+v, want a denial by the first rule only", d)
 			}
 			if _, err := most.Reset(t.Context(), "k"); err != nil {
 				t.Error(err)
 			}
 			testkit.Admit(t, most, "k", 10)
 			if _, err := core.New(s, rules...); !errors.Is(err, core.ErrInvalidRule) {
-				t.Errorf("a rule more than the most: %v", err)
+				t.Errorf("the error of %d rules is %v, want core.ErrInvalidRule", len(rules), err)
 			}
 			d, err := core.AllowTogether(t.Context(),
 				core.Ask{Limiter: most, Key: "k", Cost: 1}, core.Ask{Limiter: testkit.Limiter(t, s, rules[redisstore.MaxCharges:]...), Key: "k", Cost: 1})
 			if !errors.Is(err, driver.ErrInvalidCharge) || d.Allowed {
-				t.Errorf("a charge more than the most: %+v, %v", d, err)
+				t.Errorf("the decision on %d charges is %+v, %v, want driver.ErrInvalidCharge", len(rules), d, err)
 			}
 		})
 	}
 }
 
-// Four clients, as four processes have them, ask for one key under four rules with 64
-// goroutines: the smallest limit is admitted, and every rule has used just that.
+// Four clients, as of four processes, make decisions on one key with four rules from 64 goroutines.
+// The smallest limit is admitted, and every rule has used as much.
 func TestStore_Take_manyClients(t *testing.T) {
 	t.Parallel()
 	const goroutines, calls = 64, 20
@@ -179,22 +179,22 @@ func TestStore_Take_manyClients(t *testing.T) {
 				for range 4 {
 					limiters = append(limiters, testkit.Limiter(t, newStore(client(), append(mode.opts, namespace)...), rules...))
 				}
-				admitted := hammer(t, goroutines, calls, func(g int) (core.Decision, error) {
+				admitted := concurrently(t, goroutines, calls, func(g int) (core.Decision, error) {
 					return limiters[g%len(limiters)].Allow(t.Context(), "k")
 				})
 				if admitted != 700 {
 					t.Errorf("%d of %d were admitted, want 700", admitted, goroutines*calls)
 				}
 				if got := fmt.Sprint(testkit.Used(t, limiters[0], "k")); got != "[700 700 700 700]" {
-					t.Errorf("used are %s", got)
+					t.Errorf("the rules have used %s, want 700 each", got)
 				}
 			})
 		}
 	}
 }
 
-// hammer makes calls from goroutines and returns how many events were admitted.
-func hammer(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
+// concurrently makes calls from goroutines and returns the number of admitted events.
+func concurrently(t *testing.T, goroutines, calls int, call func(goroutine int) (core.Decision, error)) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -215,7 +215,7 @@ func hammer(t *testing.T, goroutines, calls int, call func(goroutine int) (core.
 	return admitted.Load()
 }
 
-// A denial writes nothing: there is nothing to replicate, and no TTL becomes longer.
+// A denial writes no state and changes no TTL.
 func TestStore_Take_denialWrites(t *testing.T) {
 	t.Parallel()
 	const denials = 100
@@ -238,12 +238,12 @@ func TestStore_Take_denialWrites(t *testing.T) {
 				before := traceOf(t, rdb, s, rules)
 				for range denials {
 					if d := testkit.Ask(t, l, "k", 1); d.Allowed {
-						t.Fatalf("%+v", d)
+						t.Fatalf("the decision is %+v, want a denial", d)
 					}
 				}
 				for _, key := range []string{"k", "new"} {
 					if d := testkit.Ask(t, l, key, 11); d.RetryAfter != core.Never {
-						t.Errorf("more than the limit: %+v", d)
+						t.Errorf("the decision on a cost above the limit is %+v, want RetryAfter Never", d)
 					}
 					testkit.Used(t, l, key)
 				}
@@ -253,7 +253,7 @@ func TestStore_Take_denialWrites(t *testing.T) {
 	}
 }
 
-// A trace is all that a write would change.
+// A trace is the data that a write would change.
 type trace struct {
 	dumps   []string
 	ends    []expiry
@@ -271,11 +271,11 @@ func traceOf(t *testing.T, rdb *redis.Client, s *redisstore.Store, rules []core.
 		out.ends = append(out.ends, expiryOf(t, rdb, key))
 	}
 	if err := rdb.Dump(t.Context(), s.Key("new", rules[0])).Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("a key that was only denied exists: %v", err)
+		t.Errorf("DUMP of a key that was only denied returned %v, want redis.Nil", err)
 	}
 	_, rest, found := strings.Cut(rdb.Info(t.Context(), "persistence").Val(), "rdb_changes_since_last_save:")
 	if !found {
-		t.Error("the server does not count its changes")
+		t.Error("INFO has no rdb_changes_since_last_save")
 	}
 	out.changes, _, _ = strings.Cut(rest, "\r")
 	return out
@@ -284,21 +284,20 @@ func traceOf(t *testing.T, rdb *redis.Client, s *redisstore.Store, rules []core.
 func (before trace) compare(t *testing.T, after trace) {
 	t.Helper()
 	if !slices.Equal(before.dumps, after.dumps) {
-		t.Errorf("denials have turned %q into %q", before.dumps, after.dumps)
+		t.Errorf("the states after denials are %q, want %q", after.dumps, before.dumps)
 	}
 	for i, was := range before.ends {
 		if is := after.ends[i]; is.earliest.After(was.latest) || is.latest.Before(was.earliest) {
-			t.Errorf("denials have moved the expiry of a key from %v to %v", was, is)
+			t.Errorf("the expiry of a key after denials is %v, want %v", is, was)
 		}
 	}
 	if before.changes != after.changes {
-		t.Errorf("denials have raised the changes of the server from %q to %q", before.changes, after.changes)
+		t.Errorf("the server has counted %s changes after denials, want %s", after.changes, before.changes)
 	}
 }
 
-// TestStore_Undo_otherRate undoes charges with receipts whose fractions no bucket of the rule
-// writes, as one of another rate does, and compares the verdicts with those of the reference
-// store.
+// TestStore_Undo_otherRate undoes charges with receipts whose fractions belong to another rate, and
+// compares the verdicts with those of the reference store.
 func TestStore_Undo_otherRate(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -321,8 +320,7 @@ func TestStore_Undo_otherRate(t *testing.T) {
 	}
 }
 
-// TestStore_unknownAlgorithm declares and takes a rule of an algorithm that the package does
-// not have.
+// TestStore_unknownAlgorithm calls the methods with a rule of an unknown algorithm.
 func TestStore_unknownAlgorithm(t *testing.T) {
 	t.Parallel()
 	s := redisstore.New(redistest.Shared(t).Client(), prefix())

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// TestSlidingWindow_MaxSubWindows_commands fills the most sub-windows that there can be.
-// The state stays in the compact encoding of Redis, and a call reads all of it once and
-// writes only the fields that change. That bounds the time of a call: see core/DESIGN.md.
+// TestSlidingWindow_MaxSubWindows_commands fills driver.MaxSubWindows sub-windows. The state stays
+// in the compact encoding of Redis. A call reads the state once and writes only the fields that
+// change, which bounds the time of the call; see core/DESIGN.md.
 func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
@@ -37,19 +37,19 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	}
 	key := s.Key("k", rule)
 	if fields := rdb.HLen(t.Context(), key).Val(); fields > n+5 {
-		t.Errorf("the state has %d fields, expected at most %d", fields, n+5)
+		t.Errorf("the state has %d fields, want at most %d", fields, n+5)
 	}
 	if encoding := rdb.ObjectEncoding(t.Context(), key).Val(); encoding != "listpack" && encoding != "ziplist" {
-		t.Errorf("the encoding of %d fields is %s, expected a compact one", rdb.HLen(t.Context(), key).Val(), encoding)
+		t.Errorf("the encoding is %s, want listpack or ziplist", encoding)
 	}
 	for _, c := range []struct {
 		name string
 		call func(i int)
-		most int // commands of a call: TIME is not one of them, as the clock is injected
+		most int // commands of a call, without TIME because of the harness's clock
 	}{
 		{"denied, for the cost of half the limit", func(int) {
 			if take(driver.Spend, 5*n, nil).Allowed {
-				t.Fatal("half the limit was admitted")
+				t.Fatal("a cost of half the limit was admitted, want a denial")
 			}
 		}, 2},
 		{"undo", func(i int) { take(driver.Undo, 1, receipts[len(receipts)-1-i]) }, 6},
@@ -59,14 +59,14 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 		for i := range 20 {
 			calls, sum := commandsOf(t, rdb, func() { c.call(i) })
 			if sum > c.most {
-				t.Fatalf("%s: call %d runs %d commands, expected at most %d: %v", c.name, i, sum, c.most, calls)
+				t.Fatalf("%s: call %d ran %d commands, want at most %d: %v", c.name, i, sum, c.most, calls)
 			}
 		}
 	}
 }
 
-// TestSlidingWindow_MaxSubWindows_clockBack denies an event after the clock stepped back, which
-// rewrites the most sub-windows that there can be in one piece, and again.
+// TestSlidingWindow_MaxSubWindows_clockBack denies two events after the clock stepped back, which
+// rewrites driver.MaxSubWindows sub-windows with one command.
 func TestSlidingWindow_MaxSubWindows_clockBack(t *testing.T) {
 	t.Parallel()
 	const n = driver.MaxSubWindows
@@ -79,7 +79,7 @@ func TestSlidingWindow_MaxSubWindows_clockBack(t *testing.T) {
 	h.Advance(-2 * time.Second)
 	for range 2 {
 		if d := testkit.Allow(t, l, "k"); d.Allowed {
-			t.Fatalf("after the clock stepped back: %+v, want a denial", d)
+			t.Fatalf("the decision after the clock stepped back is %+v, want a denial", d)
 		}
 	}
 	testkit.Must(t, l.Credit(t.Context(), "k", 1))

@@ -22,8 +22,8 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A pair is a Store in Redis beside the reference store. Every charge goes to both, and the
-// verdicts and receipts must be equal.
+// A pair is a Store in Redis and the reference store. Every charge goes to both, and their verdicts
+// and receipts must be equal.
 type pair struct {
 	*storetest.Harness
 	t     *testing.T
@@ -42,7 +42,7 @@ func newPair(t *testing.T, rdb *redis.Client, rule core.Rule) *pair {
 	}
 }
 
-// do sends a charge to both stores and returns it with its outcome.
+// do sends a charge to both stores and returns the charge with its verdict.
 func (p *pair) do(c driver.Charge) driver.Charge {
 	p.t.Helper()
 	c.Key = "k"
@@ -100,8 +100,8 @@ const (
 	logNodes = 1 << 53
 )
 
-// checkLog reads the sorted set of a sliding log and checks the layout that
-// lua/sliding_log.lua describes.
+// checkLog reads the sorted set of a sliding log and checks the layout that lua/sliding_log.lua
+// describes.
 func checkLog(t *testing.T, rdb *redis.Client, key string) (shape logShape) {
 	t.Helper()
 	number := func(b string) int64 { return int64(binary.BigEndian.Uint64([]byte("\x00\x00" + b[:6]))) }
@@ -155,17 +155,17 @@ func checkLog(t *testing.T, rdb *redis.Client, key string) (shape logShape) {
 			}
 		}
 		if nodes[i] != sum {
-			t.Fatalf("node %d is %d, expected %d; gaps by block: %v", i, nodes[i], sum, voids)
+			t.Fatalf("node %d is %d, want %d; void numbers by block: %v", i, nodes[i], sum, voids)
 		}
 	}
 	if most := shape.events/16 + 2; shape.gaps > most {
-		t.Fatalf("%d gaps for %d events, expected at most %d", shape.gaps, shape.events, most)
+		t.Fatalf("there are %d gaps for %d events, want at most %d", shape.gaps, shape.events, most)
 	}
 	return shape
 }
 
-// TestSlidingLog_Undo_random compares logs of which most events are undone, in any
-// order, with the reference store.
+// TestSlidingLog_Undo_random undoes most events of a log, in random order, and compares the
+// verdicts with those of the reference store.
 func TestSlidingLog_Undo_random(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -173,8 +173,8 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 		name  string
 		limit core.Limit
 		costs []int         // of charges, one of them at random
-		step  time.Duration // at most, between two charges
-		open  int           // charges that are open at a time, about
+		step  time.Duration // longest time between two charges
+		open  int           // approximate number of charges that are open at a time
 		steps int
 	}{
 		{"many open", core.PerHour(1500), []int{1}, time.Second, 800, 2500},
@@ -199,7 +199,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 					p.do(driver.Charge{Op: driver.Credit, Cost: 1 + rng.IntN(1+c.limit.Events/20)})
 				case rng.IntN(200) == 0:
 					p.do(driver.Charge{Op: driver.Debit, Cost: 1 + rng.IntN(30)})
-				case rng.IntN(20) == 0: // denied, and says when it would not be
+				case rng.IntN(20) == 0: // denied, with a RetryAfter
 					p.do(driver.Charge{Op: driver.Spend, Cost: c.limit.Events})
 				case rng.IntN(20) == 0:
 					p.do(driver.Charge{Rule: half, Op: driver.Spend, Cost: 1 + rng.IntN(c.limit.Events/2)})
@@ -223,8 +223,8 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 	}
 }
 
-// TestSlidingLog_Undo_order undoes all events but every tenth, in a given order, and then
-// uses what is left.
+// TestSlidingLog_Undo_order undoes all events except every tenth, in a given order, and then uses
+// the log.
 func TestSlidingLog_Undo_order(t *testing.T) {
 	t.Parallel()
 	const events = 500
@@ -270,7 +270,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 				}
 				shape := checkLog(t, rdb, p.key)
 				if want := events / 10 * cost; shape.events != want {
-					t.Fatalf("%d events are left, expected %d", shape.events, want)
+					t.Fatalf("%d events are in the log, want %d", shape.events, want)
 				}
 				p.do(driver.Charge{Op: driver.Credit, Cost: events / 30 * cost})
 				checkLog(t, rdb, p.key)
@@ -281,7 +281,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					p.spend(cost)
 				}
 				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
-					t.Errorf("%d nodes are left when all gaps have left the window, expected 0", n)
+					t.Errorf("there are %d nodes after all gaps have left the window, want 0", n)
 				}
 			})
 		}
@@ -296,14 +296,14 @@ func upTo(n int) []int {
 	return s
 }
 
-// TestSlidingLog_Undo_size holds charges open until others have come, and undoes
-// nearly all of them: the key does not grow with their number.
+// TestSlidingLog_Undo_size keeps charges open until others were applied, and undoes nearly all of
+// them. The size of the state does not grow with their number.
 func TestSlidingLog_Undo_size(t *testing.T) {
 	t.Parallel()
 	const charges = 3000
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
-		limit, open, keep int // of so many charges one is kept
+		limit, open, keep int // one of keep charges is not undone
 	}{
 		{250, 1, 1 << 20}, {250, 200, 1 << 20}, {500, 300, 50},
 	} {
@@ -325,21 +325,21 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 				p.Advance(200 * time.Millisecond)
 				if i%200 == 0 {
 					most.include(checkLog(t, rdb, p.key))
-					bytes = max(bytes, weight(t, rdb, p.key))
+					bytes = max(bytes, memoryOf(t, rdb, p.key))
 				}
 			}
 			t.Logf("at most %+v, %d bytes", most, bytes)
 			if want := int64(12 * c.limit); bytes > want {
-				t.Errorf("%d bytes, expected at most %d", bytes, want)
+				t.Errorf("the state has %d bytes, want at most %d", bytes, want)
 			}
 			if want := (2*c.limit/logBlock + 1) * bits.Len(charges/logBlock); most.nodes > want {
-				t.Errorf("%d nodes, expected at most %d", most.nodes, want)
+				t.Errorf("there are %d nodes, want at most %d", most.nodes, want)
 			}
 		})
 	}
 }
 
-// commandCalls returns how often the server has executed each command, by name.
+// commandCalls returns the number of calls of each command on the server, by name.
 func commandCalls(t *testing.T, rdb *redis.Client) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
@@ -351,7 +351,7 @@ func commandCalls(t *testing.T, rdb *redis.Client) map[string]int {
 	return calls
 }
 
-// commandsOf returns how many commands scripts have executed while f ran, by name and in all.
+// commandsOf returns the numbers of commands that scripts execute while f runs, by name and in all.
 func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int, sum int) {
 	t.Helper()
 	before := commandCalls(t, rdb)
@@ -366,14 +366,14 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 	return calls, sum
 }
 
-// TestSlidingLog_Undo_commands checks that the commands of an undo and of a refund do
-// not become more with the events of the log.
+// TestSlidingLog_Undo_commands checks that the number of commands of an undo or a credit does not
+// grow with the events of the log.
 func TestSlidingLog_Undo_commands(t *testing.T) {
 	t.Parallel()
 	type undo struct {
 		name    string
 		op      driver.Op
-		cost, i int // of the charge that is undone, of a refund its cost
+		cost, i int // the cost, and the index of the charge that is undone
 		most    int // commands
 	}
 	rdb := redistest.NewServer(t).Client()
@@ -383,12 +383,12 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 	}{
 		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 40}, {"oldest", driver.Undo, 1, 0, 60}}},
 		{10_000, 1, []undo{
-			{"refund", driver.Credit, 1, 0, 30}, // of the newest
+			{"credit", driver.Credit, 1, 0, 30},
 			{"newest", driver.Undo, 1, 9998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 5000, 90},
 		}},
 		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 90}}},
 		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 90}}},
-		{2000, 5, []undo{{"refund", driver.Credit, 7500, 0, 60}}},
+		{2000, 5, []undo{{"credit", driver.Credit, 7500, 0, 60}}},
 	} {
 		t.Run(fmt.Sprintf("%d charges of %d", c.charges, c.cost), func(t *testing.T) {
 			h := harness(rdb)

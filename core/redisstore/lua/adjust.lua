@@ -3,13 +3,15 @@
 -- KEYS     a key for each charge, in order
 -- ARGV[1]  clock
 -- then, for each charge, its algorithm, its op (debit, credit, undo or reset), the arguments
--- of the algorithm and, for an undo, the receipt: the time of the charge (us), the part of a
--- bucket that was used before it (us, fraction), and its age by the clock of the caller (us),
--- which is more than the time since then if the server's clock has stepped back
+-- of the algorithm and, for an undo, the receipt:
+--   the time of the charge (us)
+--   the part of a bucket that was in use before the charge (us, fraction)
+--   the age of the charge by the clock of the caller (us). If the server's clock has stepped back,
+--   the age is greater than now minus the time of the charge.
 --
--- Returns  now (us), 1 more than the number of unreadable states that a debit has replaced,
---          and the reading of each charge: that of the state before a reset or the debit of a
---          bucket, otherwise that of the state after the op for a cost of 1
+-- Returns  now (us); 1 + the number of unreadable states that debits have replaced; and the reading
+--          of each charge. For a reset, and for a debit of a bucket, the reading is that of the
+--          state before the op, otherwise that of the state after the op for a cost of 1.
 
 local at = 2
 reply[2] = 1

@@ -1,10 +1,10 @@
--- algorithms: the functions of take.lua or adjust.lua for the algorithms of a script, by the
--- name of the algorithm, and the reply, to which they append readings.
+-- algorithms: a table with a function for each algorithm, by the name of the algorithm, and the
+-- reply, to which these functions append readings. The arguments of the charge begin at ARGV[at].
 --
--- take(key, at, op, decide)  takes a charge of the key, whose arguments begin at ARGV[at]: reads
---                            the state, appends the reading, and calls decide; see take.lua
--- adjust(key, at, op)        adjusts a charge, and appends the reading. Returns the index of
---                            the argument after those of the charge; see adjust.lua
+-- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
+--                                         does the action that decide returns
+-- for adjust.lua  f(key, at, op)          does the op and appends the reading; returns the index
+--                                         of the argument after those of the charge
 
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory

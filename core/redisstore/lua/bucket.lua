@@ -1,20 +1,20 @@
 -- bucket: the state of a token bucket or leaky bucket, which refills or drains continuously
 -- (GCRA, ITU-T I.371).
 --
--- State      a string: the time at which the bucket is full again (of a leaky bucket: empty),
+-- State      a string: the time at which the bucket is full again (a leaky bucket: empty),
 --            "<us>" or, if it is not a whole microsecond, "<us> <fraction>", in parts of den.
---            A bucket in debt, of which more is used than it holds, also has the time at
---            which that was so: "<us> <fraction> <us>".
+--            The state of a bucket in debt, of which more is used than it holds, also has the
+--            time of the write: "<us> <fraction> <us>".
 -- Arguments  cost (us); full (us); "<fraction of cost> <fraction of full> <den>", or an empty
---            string if both are whole microseconds; for a leaky bucket, how long the event may
---            be delayed (us), for a token bucket an empty string. Empty strings at the end of
+--            string if both are whole microseconds; for a leaky bucket, the longest delay of
+--            the event (us), for a token bucket an empty string. Empty strings at the end of
 --            ARGV may be left out.
 -- Reading    used (us, fraction)
 -- TTL        until the bucket is full
 --
--- A span is a number of microseconds and a fraction: used and fraction are the part of the
--- bucket that is in use, as the time that it takes to refill; full and full_fraction are the
--- whole bucket. den parts are one microsecond. The arguments of a charge begin at ARGV[at].
+-- A span is a number of microseconds and a fraction; den parts are one microsecond. used and
+-- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
+-- full_fraction are the whole bucket. The arguments of a charge begin at ARGV[at].
 
 -- Returns cost, cost_fraction, full, full_fraction and den of a charge.
 local function bucket_arguments(at)
@@ -26,11 +26,15 @@ local function bucket_arguments(at)
   return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
 end
 
--- Reads the state for a charge. Returns used and fraction; after and after_fraction, which are
--- used after the cost; whether the cost fits: the bucket holds it, and an event of a leaky
--- bucket is not delayed for too long; moved, which is true if the state has to be written again
--- even if nothing is spent, because the clock stepped back; how many states are unreadable; full
--- and full_fraction.
+-- Reads the state for a charge. Returns
+--   used, fraction
+--   after, after_fraction  used and fraction once the cost is added
+--   fits                   whether the bucket holds the cost, and the delay of an event of a leaky
+--                          bucket is not too long
+--   moved                  whether the state has to be written again even if nothing is spent,
+--                          because the clock stepped back
+--   corrupt                1 if the state is unreadable, otherwise 0
+--   full, full_fraction
 local function bucket_read(key, at)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
@@ -56,7 +60,7 @@ local function bucket_read(key, at)
       elseif us >= now then
         used, fraction = us - now, part
         if since == 0 and (used > full or used == full and fraction > full_fraction) then
-          -- The clock stepped back, or the limit was larger: an empty bucket.
+          -- The clock stepped back or the limit was larger. The bucket counts as used up.
           used, fraction, moved = full, full_fraction, true
         end
       end

@@ -1,8 +1,8 @@
 -- bucket_adjust: a token bucket or leaky bucket as a charge of adjust.lua.
 --
--- Reading  used (us, fraction); before a debit, because its receipt says so
+-- Reading  used (us, fraction); for a debit from before the op, because the receipt needs it
 
--- Returns a span less another.
+-- Subtracts one span from another.
 local function bucket_subtract(us, fraction, less, less_fraction, den)
   us, fraction = us - less, fraction - less_fraction
   if fraction < 0 then
@@ -31,8 +31,8 @@ function algorithms.bucket(key, arguments, op)
     at = at + 4
     free = true
     if ARGV[arguments + 3] ~= '' then
-      -- Later events of a leaky bucket know their departure times. A place in the queue can
-      -- only be freed while it is the last.
+      -- Later events of a leaky bucket were told their departure times. A place in the queue
+      -- can be freed only while it is the last.
       local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
       free = others == time + before and others_fraction == before_fraction
     end

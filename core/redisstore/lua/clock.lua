@@ -1,13 +1,13 @@
 -- clock: the time of the server, and errors of reads. Every script begins with this file.
 --
--- ARGV[1]  now in Unix microseconds; empty for the server's own clock. Only tests set it.
+-- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --
 -- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers below
 -- 2^53, which Lua represents exactly. Numbers of more than five digits are passed to Redis
--- through %d: without it, they lose digits.
+-- through %d, because they would lose digits without it.
 --
--- Redis builds all functions and tables of a script again for each call. So there are few of
--- them, and functions return several values instead of a table.
+-- Redis builds all functions and tables of a script again for each call. The scripts therefore
+-- have few of them, and functions return several values instead of a table.
 
 local now, slack
 if ARGV[1] == '' then
@@ -16,13 +16,13 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 
--- Returns 1, the number of states that are unreadable, for a value of the wrong format and
--- for the error of a read that says that the key has another type. The state is replaced
--- by the next spend. Raises all other errors, such as that of a missing permission: if they
--- counted as an empty state, they would open the limit.
+-- Returns 1, the count of unreadable states, if reply has the wrong format or is the error of
+-- a read from a key of another type. Such a state counts as empty, and the next spend replaces it.
+-- Raises all other errors, such as a missing permission: if the state then counted as empty, events
+-- beyond the limit would be admitted.
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
     error(reply.err, 0)

@@ -1,13 +1,13 @@
 -- fixed_window: counts the events of the current window. Windows begin at the Unix epoch.
 --
--- State      a string, big-endian: 7 bytes, the time at which the window began (us), and 5
---            bytes, or 7 from 2^40 on, the number of its events
+-- State      a string, big-endian: 7 bytes with the time at which the window began (us), and 5
+--            bytes (7 from 2^40 on) with the count of its events
 -- Arguments  cost, events, period (us)
--- Reading    count; how long the window still lasts (us)
+-- Reading    count; the time until the window ends (us)
 -- TTL        until the window ends
 
--- Returns count; moved, which is true if the state has to be written again even if no event
--- is counted, because the clock stepped back; and how many states are unreadable.
+-- Returns count; whether the state has to be written again even if no event is counted, because
+-- the clock stepped back; and 1 if the state is unreadable, otherwise 0.
 local function fixed_window_read(key, window)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local value = redis.pcall('GET', key)
@@ -18,7 +18,7 @@ local function fixed_window_read(key, window)
   if type(value) == 'string' and (#value == 12 or #value == 14) then
     start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
   end
-  -- Text is a start above 2^53.
+  -- The first bytes of a text make a start above 2^53.
   if not start or start > MAX_INTEGER or count > MAX_INTEGER then
     return 0, false, unreadable(value)
   end

@@ -1,39 +1,39 @@
 -- sliding_log: records the time of every admitted event.
 --
--- State      a sorted set. A member holds up to 12 events, so that 128 members, up
---            to which Redis keeps the set in one compact block, hold 1500 of them.
---            Its score is the time of its newest event, and it is big-endian:
+-- State      a sorted set. A member holds up to 12 events. Redis keeps up to 128 members in one
+--            compact block, which then has room for 1500 events. The score of a member is the
+--            time of its newest event. Its bytes, big-endian, are
 --              6 bytes  the number of its first event; events are numbered in order
 --              1 byte   width of an offset, 4 to 7, or 0 for a bulk
 --              7 bytes  a time, no later than that of its oldest event
---              then     an offset from that time for every event; or, in a bulk,
---                       6 bytes: how many events happened at that time
---            The number makes members unique, keeps those of the same microsecond in
---            order, and gives the count of the window as a difference, without
---            reading what lies between.
---            Undone events leave a gap between the numbers of two members: void
---            numbers. Numbers form blocks of 64, and a member belongs to the block of
---            its last number. A gap follows the last member of a block, and its
---            numbers count as void numbers of that block. A Fenwick tree holds their
---            sums. Node i > 0 is a member with the score 2^53 + 2 i, which is above
---            every time; it covers the blocks from i - 1 on, as many as the largest
---            power of 2 that divides i:
+--              then     an offset from that time for every event; or, in a bulk, 6 bytes with
+--                       the count of events at that time
+--            The number makes members unique and keeps members of the same microsecond in
+--            order. The count of the window is a difference of two numbers, so the members
+--            between them need not be read.
+--            Undone events leave a gap between the numbers of two members. The numbers in the
+--            gap are void. Numbers form blocks of 64, and a member belongs to the block of its
+--            last number. A gap follows the last member of a block, and its void numbers count
+--            as those of that block. A Fenwick tree holds sums of void numbers. Node i > 0 is a
+--            member with the score 2^53 + 2 i, which is above every time. It covers the blocks
+--            from i - 1 on, as many as the largest power of 2 that divides i:
 --              6 bytes  i
---              6 bytes  how many numbers of these blocks are void; not zero
+--              6 bytes  the count of void numbers in these blocks; not zero
 --            The nodes of blocks before the window are out of date and not read.
 -- Arguments  cost, events, period (us), width
--- Reading    count; how long until the first, the last, and enough events for the
+-- Reading    count; the times until the first event, the last event, and enough events for the
 --            cost leave the window (us), 0 if there are none
 -- TTL        one period after the newest event
 
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
 
--- Returns a member in parts, a chunk: before, the number of its first event, n, the number of
--- its events, width and base of its offsets, and the member itself. Nil if it is unreadable.
+-- Returns the parts of a member as a table, a chunk: before (the number of its first event), n (the
+-- count of its events), width and base of its offsets, and bytes (the member). Returns nil if the
+-- member is unreadable.
 local function log_open(member)
   if #member <= HEADER then
     return nil
@@ -60,7 +60,7 @@ local function log_time(chunk, i)
   return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
 end
 
--- Returns how many events of a chunk happened at or before a time.
+-- Returns the count of events of a chunk at or before a time.
 local function log_until(chunk, time)
   if chunk.width == 0 then
     return chunk.base <= time and chunk.n or 0
@@ -72,12 +72,12 @@ local function log_until(chunk, time)
   return n
 end
 
--- Returns how many numbers are void in the block that ends with the numbers below the given
--- one, and in all blocks after it; NaN if a node is unreadable.
+-- Returns the count of void numbers in the block of number - 1 and in all blocks after it; NaN if a
+-- node is unreadable.
 local function log_voids(charge, number)
   local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
   local sum, lowest = 0, 1
-  while charge.voided and node < last do -- no number follows the last member
+  while charge.voided and node < last do -- no void number follows the last member
     if node % (2 * lowest) ~= 0 then
       local score = string.format('%d', NODES + 2 * node)
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
@@ -91,8 +91,8 @@ local function log_voids(charge, number)
   return sum
 end
 
--- Returns the chunk with the n-th event of the window, the index of that event in it, and the
--- rank of its member, by bisection.
+-- Finds the n-th event of the window by bisection. Returns its chunk, its index in the chunk, and
+-- the rank of the member.
 local function log_find(charge, n)
   local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
   local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
@@ -109,11 +109,15 @@ local function log_find(charge, n)
   return chunk, chunk and math.min(chunk.n, left), at
 end
 
--- Fills in the charge from the state: newest, the time of the newest event; cutoff, the time
--- up to which events have left the window; last, the last chunk; first, the first chunk with
--- events in the window, nil if there is none; left, how many events of first have left;
--- voided, whether there are nodes; voids, the void numbers from the end of first on; count.
--- Returns false if the state is unreadable.
+-- Sets the fields of charge from the state, and returns false if the state is unreadable:
+--   newest  the time of the newest event
+--   cutoff  the time up to which events have left the window
+--   last    the last chunk
+--   first   the first chunk with events in the window, nil if there is none
+--   left    the count of events of first that have left the window
+--   voided  whether there are nodes
+--   voids   the count of void numbers from the end of first on
+--   count
 local function log_load(charge)
   local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
   if newest.err then
@@ -225,8 +229,8 @@ local function log_rebase(charge)
   charge.newest, charge.cutoff = now, now - charge.period
 end
 
--- The first write is a ZADD unless the state is replaced: beyond maxmemory, Redis refuses
--- only the first write of a script.
+-- The first write is a ZADD unless the state is replaced. Beyond maxmemory, Redis rejects a ZADD only
+-- if it is the first write of a script, and never rejects a deletion.
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
     redis.call('DEL', charge.key)

@@ -1,6 +1,6 @@
 -- sliding_log_adjust: a sliding log as a charge of adjust.lua.
 
--- Returns the node of the block that ends with the numbers below the given one.
+-- Returns the node of the block of number - 1.
 local function log_block(number)
   return math.floor((number - 1) / BLOCK) + 1
 end
@@ -9,12 +9,12 @@ local function log_at(key, rank)
   return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
 end
 
--- Returns a chunk with another number.
+-- Returns a copy of a chunk whose first event has another number.
 local function log_number(chunk, number)
   return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
 end
 
--- Returns the events i to j of a chunk as a chunk.
+-- Returns a chunk with the events i to j of a chunk.
 local function log_slice(chunk, i, j)
   if chunk.width == 0 then
     return log_open(log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', j - i + 1))
@@ -23,8 +23,8 @@ local function log_slice(chunk, i, j)
     .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
 end
 
--- Removes the events that have left the window. They must not return when the newest event
--- is removed.
+-- Removes the events that have left the window, so that they do not return when the newest event is
+-- removed.
 local function log_trim(charge)
   redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
   local first, left = charge.first, charge.left
@@ -37,8 +37,8 @@ local function log_trim(charge)
   end
 end
 
--- Changes the nodes that cover a block, given as its node, by change(past), where
--- `past` is the first number that they do not cover.
+-- Adds change(past) to the sum of each node that covers the block of the given node. past is the
+-- first number after those that the changed node covers.
 local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
@@ -59,8 +59,8 @@ local function log_change(charge, node, change)
   end
 end
 
--- Removes the n newest events of the window. The rest of the last member follows the member
--- before it without a gap.
+-- Removes the n newest events of the window. The remaining part of the last member follows the
+-- member before it without a gap.
 local function log_remove_newest(charge, n)
   if not charge.first then
     return
@@ -96,7 +96,7 @@ local function log_remove_newest(charge, n)
   log_add(charge.key, log_time(last, kept), last.bytes)
 end
 
--- Appends a member to a list, or its events to the last one if they fit.
+-- Appends a chunk to a list, or its events to the last chunk of the list if they fit.
 local function log_append(list, chunk)
   local last, width = list[#list], chunk.width
   if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - HEADER > MEMBER
@@ -112,15 +112,15 @@ local function log_append(list, chunk)
   list[#list] = log_open(member)
 end
 
--- Removes n events that were recorded at `time`. After the clock stepped back, they cannot be
--- distinguished from others.
+-- Removes n events that were recorded at a time. Removes none if the clock has stepped back, because
+-- these events then cannot be told from others.
 --
--- All members of the block are numbered anew, so that they follow the member before
--- them without a gap, and so are the members after them that then fit into the block
--- of the last of them; the gap that remains comes after those. So there are few gaps
--- (one for every 16 events at most), however many events are undone. The members of
--- the first block keep the number of their last event instead: numbers before them
--- do not count, and so the first block of the window never becomes an earlier one.
+-- The members of the block get new numbers, which follow the member before the block without a gap.
+-- Later members that then end in the same block get new numbers, too. The remaining gap comes after
+-- them. There are thus few gaps (at most one for every 16 events), however many events are undone.
+-- If the block is the first one, its last event keeps its number instead, and the void numbers come
+-- before the block, where they do not count. The first block of the window therefore never becomes
+-- an earlier block.
 local function log_remove_at(charge, n, time)
   if not charge.first or charge.newest > now then
     return
@@ -138,7 +138,7 @@ local function log_remove_at(charge, n, time)
     prior = log_at(charge.key, rank - 1)
   end
 
-  local changes = {} -- of the void numbers of blocks
+  local changes = {} -- of the counts of void numbers, by block
   local function gap(chunk, next, sign)
     local size = chunk and next and next.before - chunk.before - chunk.n or 0
     if size > 0 then

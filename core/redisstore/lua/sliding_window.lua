@@ -1,46 +1,46 @@
--- sliding_window: counts the events of sub-windows. The oldest one counts in full until all
+-- sliding_window: counts the events of sub-windows. The oldest sub-window counts in full until all
 -- of it has left the window.
 --
 -- State      a hash: for each sub-window its number modulo 128 and its count (small numbers,
 --            which Redis packs in two to four bytes each), and
 --              g  the length of a sub-window (us)
 --              o  the number of the oldest sub-window; sub-window 0 begins at the Unix epoch
---              l  the number of the newest
+--              l  the number of the newest sub-window
 --              t  the count of all sub-windows
 -- Arguments  cost, events, period (us), length of a sub-window (us)
--- Reading    how long the current sub-window lasts (us); count; how long until the first,
---            the last, and enough events for the cost leave the window (us)
--- TTL        until the newest sub-window leaves
+-- Reading    the time until the current sub-window ends (us); count; the times until the first
+--            event, the last event, and enough events for the cost leave the window (us)
+-- TTL        until the newest sub-window leaves the window
 --
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
 -- current sub-window are read.
 
-local SLOTS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
+local MODULUS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
 
 local function sliding_window_integer(text)
   local n = tonumber(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
 end
 
--- Reads all sub-windows. Sets charge.all, those that have not left, oldest first, charge.gone,
--- the numbers of the others, and charge.count. Returns charge.all, or false or nil if the
--- state is unreadable.
+-- Reads all sub-windows. Sets charge.all (the sub-windows in the window, oldest first), charge.gone
+-- (the numbers of the others) and charge.count. Returns charge.all, or false or nil if the state is
+-- unreadable.
 local function sliding_window_scan(charge)
   local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
     if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
-      local slot, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
-      if not slot or not n or slot >= SLOTS then
+      local remainder, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
+      if not remainder or not n or remainder >= MODULUS then
         return nil
       end
-      counts[slot] = n
+      counts[remainder] = n
     end
   end
-  for number = charge.newest - SLOTS + 1, charge.newest do
-    local n = counts[number % SLOTS]
-    if n and (number + 1) * charge.grain - 1 > charge.cutoff then
+  for number = charge.newest - MODULUS + 1, charge.newest do
+    local n = counts[number % MODULUS]
+    if n and (number + 1) * charge.old_length - 1 > charge.cutoff then
       all[#all + 1] = { number = number, n = n }
       total = total + n
     elseif n then
@@ -51,14 +51,14 @@ local function sliding_window_scan(charge)
   return #all > 0 and all[#all].number == charge.newest and all
 end
 
--- Returns how long until the sub-window of that number leaves the window.
+-- Returns the time until the sub-window with that number leaves the window.
 local function sliding_window_leaves(charge, number)
-  return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
+  return math.min((number + 1) * charge.old_length - 1, charge.stamp) - now + charge.period
 end
 
--- Fills in the charge from the state. Returns false or nil if the state is unreadable.
+-- Sets the fields of charge from the state. Returns false or nil if the state is unreadable.
 local function sliding_window_load(charge)
-  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % MODULUS))
   if meta.err then
     unreadable(meta)
     return false
@@ -66,22 +66,22 @@ local function sliding_window_load(charge)
   if not meta[1] then
     return redis.call('EXISTS', charge.key) == 0
   end
-  local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
+  local old_length, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+  if not (old_length and old_length > 0 and oldest and newest and total and oldest <= newest and newest * old_length < 9007199254740992) then
     return false
   end
-  charge.grain, charge.newest, charge.known = grain, newest, true
+  charge.old_length, charge.newest, charge.known = old_length, newest, true
   -- Events that had left when the newest event was admitted do not return when the clock
   -- steps back.
-  charge.cutoff = math.max(now, newest * grain) - charge.period
-  if (newest + 1) * grain - 1 <= charge.cutoff then
+  charge.cutoff = math.max(now, newest * old_length) - charge.period
+  if (newest + 1) * old_length - 1 <= charge.cutoff then
     return true -- all of it has left
   end
-  charge.moved = (newest + 1) * grain - 1 > charge.stamp
+  charge.moved = (newest + 1) * old_length - 1 > charge.stamp
   local cost, events = charge.cost, charge.events
   local excess = total + cost - events
-  if not charge.moved and grain == charge.length and (oldest + 1) * grain - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+  if not charge.moved and old_length == charge.length and (oldest + 1) * old_length - 1 > charge.cutoff and (excess <= 1 or cost > events) then
     charge.count, charge.oldest = total, oldest
     charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
     charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
@@ -114,9 +114,9 @@ local function sliding_window_read(key, at, cost)
     key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
     current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
     count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
-    known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
-    oldest = nil, here = nil, -- if not all sub-windows were read
-    all = nil, gone = nil, -- if they were
+    known = false, old_length = nil, newest = nil, cutoff = nil, -- set from the state
+    oldest = nil, here = nil, -- set if not all sub-windows were read
+    all = nil, gone = nil, -- set if all sub-windows were read
   }
   if not sliding_window_load(charge) then
     charge.corrupt, charge.known, charge.moved = 1, true, false
@@ -125,7 +125,7 @@ local function sliding_window_read(key, at, cost)
   return charge
 end
 
--- Writes all sub-windows again, and adds the cost to the current one. Sub-windows after the
+-- Writes all sub-windows again, and adds the cost to the current sub-window. Sub-windows after the
 -- current one become part of it.
 local function sliding_window_write(charge, cost)
   local numbers, args, total = {}, {}, 0 -- numbers are ascending, as charge.all is
@@ -134,12 +134,12 @@ local function sliding_window_write(charge, cost)
       args[#args] = args[#args] + n
     elseif n > 0 then
       numbers[#numbers + 1] = number
-      args[#args + 1], args[#args + 2] = number % SLOTS, n
+      args[#args + 1], args[#args + 2] = number % MODULUS, n
     end
     total = total + n
   end
   for _, sub in ipairs(charge.all or {}) do
-    local last = math.min((sub.number + 1) * charge.grain - 1, charge.stamp)
+    local last = math.min((sub.number + 1) * charge.old_length - 1, charge.stamp)
     put((last - last % charge.length) / charge.length, sub.n)
   end
   put(charge.current, cost)
@@ -164,17 +164,17 @@ local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
     redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
-      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
-  elseif charge.moved or not charge.all or charge.grain ~= charge.length then
+      string.format('%d', current % MODULUS), string.format('%d', charge.here + charge.cost))
+  elseif charge.moved or not charge.all or charge.old_length ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
     redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
-      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
+      string.format('%d', current % MODULUS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
-      if number % SLOTS ~= current % SLOTS then
-        redis.call('HDEL', key, string.format('%d', number % SLOTS))
+      if number % MODULUS ~= current % MODULUS then
+        redis.call('HDEL', key, string.format('%d', number % MODULUS))
       end
     end
   end

@@ -1,30 +1,30 @@
 -- sliding_window_adjust: a sliding window as a charge of adjust.lua.
 
--- Removes n events from the sub-window of that number, or if there is none from all
--- sub-windows, the newest first, and writes the fields that change. At most one sub-window
--- loses some of its events but not all.
+-- Removes n events from the sub-window with that number or, if number is nil, from all sub-windows,
+-- newest first. Writes the fields that change. At most one sub-window loses some, but not all, of
+-- its events.
 local function sliding_window_remove(charge, n, number)
   if charge.count == 0 or not (charge.all or sliding_window_scan(charge)) then
     return
   end
   local first, last, gone, changed, total = nil, nil, {}, {}, 0
   for _, left in ipairs(charge.gone) do
-    gone[#gone + 1] = string.format('%d', left % SLOTS)
+    gone[#gone + 1] = string.format('%d', left % MODULUS)
   end
   for i = #charge.all, 1, -1 do
     local sub = charge.all[i]
     local less = (not number or sub.number == number) and math.min(n, sub.n) or 0
     sub.n, n = sub.n - less, n - less
     if sub.n == 0 then
-      gone[#gone + 1] = string.format('%d', sub.number % SLOTS)
+      gone[#gone + 1] = string.format('%d', sub.number % MODULUS)
     else
       first, last, total = sub.number, last or sub.number, total + sub.n
       if less > 0 then
-        changed = { string.format('%d', sub.number % SLOTS), string.format('%d', sub.n) }
+        changed = { string.format('%d', sub.number % MODULUS), string.format('%d', sub.n) }
       end
     end
   end
-  if charge.moved or charge.grain ~= charge.length or total == 0 then
+  if charge.moved or charge.old_length ~= charge.length or total == 0 then
     sliding_window_write(charge, 0)
   else
     redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
@@ -51,7 +51,7 @@ function algorithms.sliding_window(key, at, op)
     after = receipt + 4
     local stepped_back = now - time < age
     if charge.count > 0 and not charge.moved and not stepped_back then
-      sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
+      sliding_window_remove(charge, charge.cost, (time - time % charge.old_length) / charge.old_length)
     end
   end
   if op ~= 'reset' then

@@ -1,5 +1,5 @@
--- take: decides a list of independent decisions, one after the other. A decision applies all
--- of its charges or none. A later decision sees the states that earlier ones have written.
+-- take: makes a list of independent decisions, one after the other. A decision applies all of its
+-- charges or none. A later decision sees the states that earlier decisions have written.
 --
 -- KEYS     a key for each charge, in order
 -- ARGV[1]  clock
@@ -10,19 +10,19 @@
 --   shadow_spend  the charge is applied if the decision is admitted and the charge fits
 --   shadow_peek   the charge is only reported
 --
--- Returns  now (us) and, for each decision, 0 if it is denied, or if it is admitted 1 more than
---          the number of unreadable states that it has replaced, and the reading of each
---          charge, which is that of the state before the decision
+-- Returns  now (us); then, for each decision, its outcome and the reading of each of its charges,
+--          from before the decision. The outcome is 0 for a denial, and for an admission
+--          1 + the number of unreadable states that the decision has replaced.
 
-local key = 0 -- index of KEYS, of the charge that was read last
-local at = 2 -- index of ARGV, of the next decision
-local outcome -- of the decision, as in the reply
+local key = 0 -- index in KEYS of the charge that was read last
+local at = 2 -- index in ARGV of the next decision
+local outcome -- of the current decision, as in the reply
 
--- Reads the charges of the decision after this one, whose arguments begin at ARGV[index]. Then
--- the outcome is known. Returns 'spend' if this charge is to be applied and 'rewrite' if its
--- state has to be written again, because the clock stepped back. fits says whether the cost
--- of this charge is within the limit, moved whether the clock stepped back, and corrupt is 1
--- if the state was unreadable and otherwise 0.
+-- Reads the remaining charges of the decision, after which the outcome is known. Returns 'spend' if
+-- the charge of the caller has to be applied, and 'rewrite' if its state has to be written again
+-- because the clock stepped back. index is that in ARGV of the argument after those of the caller's
+-- charge. fits says whether the cost is within the limit, moved whether the clock stepped back;
+-- corrupt is 1 if the state was unreadable, otherwise 0.
 local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0

@@ -1,11 +1,11 @@
--- take_bucket: decides one spend of one bucket without a receipt, which nearly all decisions
--- are. take.lua decides the same, with a longer reply and more CPU time.
+-- take_bucket: decides one spend of one bucket without a receipt, as nearly all decisions need.
+-- take.lua decides in the same way, but with a longer reply and more CPU time.
 --
 -- KEYS[1]  key of the bucket
 -- ARGV     clock, then the arguments of bucket.lua
 --
--- Returns  used (us) before the spend if it is admitted, and -1 - used if it is denied; if
---          the fraction is not 0 or the state was unreadable, the reply of take.lua
+-- Returns  used (us) before the spend if it is admitted, and -1 - used if it is denied. If the
+--          fraction is not 0 or the state was unreadable, returns the reply of take.lua.
 
 local key = KEYS[1]
 local used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction = bucket_read(key, 2)

@@ -21,8 +21,8 @@ const (
 
 // A Cluster is a Redis Cluster of three masters. It is safe for concurrent use.
 type Cluster struct {
-	// Nodes are the three masters, in the order of their slots at the start: the
-	// first has the lowest third. A failover or a resharding does not change Nodes.
+	// Nodes are the three masters, in the order of their slots at the start: the first has the
+	// lowest third. A failover or a resharding does not change Nodes.
 	Nodes []*Server
 
 	args []string
@@ -32,12 +32,11 @@ type Cluster struct {
 	clients  clients
 }
 
-// StartCluster starts a Redis Cluster of three masters and returns when every node
-// serves all 16384 slots, which takes at least two seconds. A node that is silent
-// for a second is marked as failed, and the Cluster goes on serving the slots of the
-// others. args are further settings of every node as on the command line, and take
-// precedence ("--cluster-require-full-coverage", "yes"). The caller closes the
-// Cluster. Tests use [NewCluster].
+// StartCluster starts a Redis Cluster of three masters and returns when every node serves all 16384
+// slots, which takes at least two seconds. A node that is silent for a second is marked as failed,
+// and the Cluster goes on serving the slots of the others. args are further settings of every node
+// as on the command line, and take precedence ("--cluster-require-full-coverage", "yes"). The
+// caller closes the Cluster. Tests use [NewCluster].
 func StartCluster(args ...string) (*Cluster, error) {
 	c := &Cluster{Nodes: make([]*Server, masters), args: args}
 	errs := make([]error, masters)
@@ -67,12 +66,12 @@ func (c *Cluster) startNode() (*Server, error) {
 	}, c.args...)...)
 }
 
-// join distributes the slots, introduces the nodes to one another and waits until
-// each of them serves all slots. Redis holds a fresh master back for two seconds.
+// join distributes the slots, introduces the nodes to one another and waits until each of them
+// serves all slots. Redis lets a new master wait for two seconds before it serves slots.
 func (c *Cluster) join() error {
 	for n, node := range c.Nodes {
 		_, err := node.inst.text("cluster", "addslotsrange", n*slots/masters, (n+1)*slots/masters-1)
-		if err == nil { // with distinct epochs, the nodes need not resolve a collision later
+		if err == nil { // distinct epochs save the nodes the resolution of a collision
 			_, err = node.inst.text("cluster", "set-config-epoch", n+1)
 		}
 		if err == nil {
@@ -95,8 +94,8 @@ func (s *Server) meet(nodes []*Server) error {
 	return nil
 }
 
-// WaitReady returns when each of Nodes serves all slots, for example after a node
-// was started again. It returns an error if that does not happen within a minute.
+// WaitReady returns when each of Nodes serves all slots, for example after a node was started
+// again. It returns an error after a minute.
 func (c *Cluster) WaitReady() error {
 	want := map[string]string{"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_size": strconv.Itoa(masters)}
 	return c.await("WaitReady", func(node *Server) error {
@@ -145,8 +144,8 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Client returns a new Cluster client with go-redis's default options. Each edit may
-// change the options. Close closes the client.
+// Client returns a new Cluster client with go-redis's default options. Each edit may change the
+// options. Close closes the client.
 func (c *Cluster) Client(edit ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	opts := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].inst.password}
 	for _, f := range edit {
@@ -157,8 +156,8 @@ func (c *Cluster) Client(edit ...func(*redis.ClusterOptions)) *redis.ClusterClie
 	return rdb
 }
 
-// AddReplica starts a replica of a master and returns when the replica is in sync
-// and every node knows it, so that it can be promoted. Close ends the replica.
+// AddReplica starts a replica of a master and returns when the replica is in sync and every node
+// knows it, so that it can be promoted. Close ends the replica.
 func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	if err := master.owned("AddReplica"); err != nil {
 		return nil, err
@@ -197,7 +196,7 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	})
 }
 
-// nodeIDs returns the names that the nodes of a Cluster have for one another.
+// nodeIDs returns the IDs of nodes in the Cluster.
 func nodeIDs(nodes ...*Server) (ids []string, err error) {
 	for _, node := range nodes {
 		id, err := node.inst.text("cluster", "myid")
@@ -209,9 +208,9 @@ func nodeIDs(nodes ...*Server) (ids []string, err error) {
 	return ids, nil
 }
 
-// Reshard moves n slots with their keys from one master to another by redis-cli
-// --cluster reshard and returns when all nodes agree on the new owner. It may be
-// called while clients use the Cluster.
+// Reshard moves n slots with their keys from one master to another by redis-cli --cluster reshard
+// and returns when all nodes agree on the new owner. It may be called while clients use the
+// Cluster.
 func (c *Cluster) Reshard(from, to *Server, n int) error {
 	if err := from.owned("Reshard"); err != nil {
 		return err
@@ -242,8 +241,7 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 	})
 }
 
-// ownership returns the node and the slots of every line of CLUSTER NODES that has
-// slots.
+// ownership returns the node ID and the slots of each line of CLUSTER NODES that has slots.
 func ownership(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {

@@ -17,12 +17,12 @@ type link struct {
 	once           sync.Once
 	ended          chan struct{}
 
-	lost    bool        // guarded by p.mu: Drop has lost bytes, so all later ones are lost
-	muted   bool        // guarded by p.mu: DropReplies has lost a reply, so all later ones are lost
+	lost    bool        // guarded by p.mu: Drop has lost bytes, so all later bytes are lost
+	muted   bool        // guarded by p.mu: DropReplies has lost a reply, so all later replies are lost
 	closing *time.Timer // guarded by p.mu
 }
 
-// A reply is some bytes from the server and the time of their delivery.
+// A reply is a number of bytes from the server and the time of their delivery.
 type reply struct {
 	data []byte
 	due  time.Time
@@ -59,8 +59,8 @@ func (k *link) forward() {
 	}
 }
 
-// passes reports whether the last n bytes of seen are forwarded to the server. It
-// mutes the link if they complete a command whose replies are dropped.
+// passes reports whether the last n bytes of seen are forwarded to the server. If these bytes
+// complete a command whose replies are dropped, passes mutes the link.
 func (k *link) passes(seen []byte, n int) bool {
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
@@ -73,8 +73,8 @@ func (k *link) passes(seen []byte, n int) bool {
 	return !k.lost
 }
 
-// collect reads replies from the server and decides about each as it comes. The
-// replies before the server has closed the connection are delivered.
+// collect reads replies from the server and applies the fault to each when it arrives. Replies from
+// before the server closed the connection are delivered.
 func (k *link) collect() {
 	defer close(k.replies)
 	buf := make([]byte, 32<<10)
@@ -95,7 +95,7 @@ func (k *link) collect() {
 	}
 }
 
-// due returns when a reply that has come now is delivered, and false if it is lost.
+// due returns the time at which a reply that arrives now is delivered, and false if it is lost.
 func (k *link) due() (due time.Time, ok bool) {
 	k.p.mu.Lock()
 	defer k.p.mu.Unlock()
@@ -106,7 +106,7 @@ func (k *link) due() (due time.Time, ok bool) {
 	return time.Now().Add(k.p.fault.delay), !k.lost && !k.muted
 }
 
-// mute loses the replies from now on. The caller holds p.mu.
+// mute makes the link lose all replies from now on. The caller holds p.mu.
 func (k *link) mute() {
 	if k.muted {
 		return
@@ -153,8 +153,8 @@ func commandMark(name string) mark {
 	return mark(fmt.Sprintf("$%d\r\n%s\r\n", len(name), strings.ToLower(name)))
 }
 
-// in reports whether the mark ends within the last n bytes of seen. An argument
-// that equals the name counts as the command.
+// in reports whether the mark ends within the last n bytes of seen. An argument that equals the
+// name counts as the command.
 func (m mark) in(seen []byte, n int) bool {
 	from := max(0, len(seen)-n-len(m)+1)
 	return bytes.Contains(bytes.ToLower(seen[from:]), m)

@@ -8,11 +8,10 @@ import (
 	"sync"
 )
 
-// Ports are below the range from which systems take the ports of outgoing
-// connections (from 32768 on Linux). Within that range, a client that dials a
-// stopped server can get the server's port as its source and connect to itself, and
-// the server cannot start again. The bus port of a Cluster node is busOffset higher
-// and below that range, too.
+// Ports are below the range from which systems take the ports of outgoing connections (from 32768
+// on Linux). Within that range, a client that dials a stopped server can get the server's port as
+// its source and connect to itself, and the server cannot start again. The bus port of a Cluster
+// node is busOffset higher and below that range, too.
 const (
 	firstPort = 11000
 	lastPort  = 20999
@@ -25,8 +24,8 @@ var reserved = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// reservePort finds a port that is free together with its bus port. Another
-// process may take it before the caller listens on it.
+// reservePort finds a port that is free together with its bus port. Another process may take it
+// before the caller listens on it.
 func reservePort() (int, error) {
 	const tries = 200
 	for range tries {

@@ -15,9 +15,9 @@ type process struct {
 	done  chan struct{} // closed when the server has ended
 }
 
-// runServer is a shell script that runs a server and kills it when the shell's
-// standard input ends, which happens at the latest with this process. It ends with
-// the server. Signals from a terminal do not end the shell before the server.
+// runServer is a shell script that runs a server and kills the server when the shell's standard
+// input ends, at the latest with this process. The shell ends with the server. Signals from a
+// terminal do not end the shell before the server.
 const runServer = `
 trap '' INT TERM HUP
 exec 3<&0

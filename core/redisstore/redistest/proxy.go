@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// A Proxy is a loopback TCP proxy in front of a server, which simulates faults of a
-// network. At the start it forwards everything. Pass, Delay, Drop and DropReplies
-// each replace the fault that the one before has set, on open connections and on new
-// ones. A Proxy is safe for concurrent use.
+// A Proxy is a loopback TCP proxy in front of a server, which simulates faults of a network. A new
+// Proxy forwards everything. Pass, Delay, Drop and DropReplies replace the fault that an earlier
+// call has set, on open connections and on new ones. A Proxy is safe for concurrent use.
 type Proxy struct {
 	// Addr is the host:port where the proxy listens.
 	Addr string
@@ -37,8 +36,8 @@ type fault struct {
 	marks       []mark        // dropReplies applies after one of these; none is always
 }
 
-// StartProxy starts a Proxy in front of the server at addr. The caller closes the
-// proxy. Tests use [NewProxy].
+// StartProxy starts a Proxy in front of the server at addr. The caller closes the proxy. Tests use
+// [NewProxy].
 func StartProxy(addr string) (*Proxy, error) {
 	const tries = 10
 	var err error
@@ -59,22 +58,21 @@ func StartProxy(addr string) (*Proxy, error) {
 // Pass forwards everything.
 func (p *Proxy) Pass() { p.set(fault{}) }
 
-// Delay forwards everything and delivers every reply d after it has come. Replies
-// that come within d of one another overlap: Delay simulates latency, not bandwidth.
+// Delay forwards everything and delivers every reply d after its arrival. The delays of replies
+// that arrive within d of one another overlap: Delay simulates latency, not bandwidth.
 func (p *Proxy) Delay(d time.Duration) { p.set(fault{delay: d}) }
 
-// Drop loses all bytes in both directions. A connection that has lost bytes stays
-// silent for good, as behind a firewall that has forgotten it.
+// Drop loses all bytes in both directions. A connection that has lost bytes stays silent for good,
+// as behind a firewall that has forgotten it.
 func (p *Proxy) Drop() { p.set(fault{drop: true}) }
 
-// DropReplies forwards requests and loses replies. If commands are given, a
-// connection loses its replies from the first request that names one of them
-// ("evalsha"), so that new connections can be set up and a client that retries
-// reaches the server.
+// DropReplies forwards requests and loses replies. If commands are given, a connection loses its
+// replies from the first request that names one of them ("evalsha"), so that new connections can be
+// set up and a client that retries reaches the server.
 //
-// A connection that has lost a reply delivers no later one, as with TCP. The
-// connection is closed closeAfter later, or at the next change of the fault. With a
-// closeAfter of 0 it stays open until then.
+// A connection that has lost a reply delivers no later reply, as with TCP. The connection is closed
+// closeAfter later, or at the next change of the fault; with a closeAfter of 0, only at that
+// change.
 func (p *Proxy) DropReplies(closeAfter time.Duration, commands ...string) {
 	f := fault{dropReplies: true, closeAfter: closeAfter}
 	for _, name := range commands {
@@ -94,8 +92,8 @@ func (p *Proxy) set(f fault) {
 	}
 }
 
-// Refuse closes every open connection and has new ones refused, as where no process
-// listens, until Listen.
+// Refuse closes every open connection. New connections are refused, as where no process listens,
+// until Listen is called.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	if p.listener != nil {
@@ -159,8 +157,7 @@ func (p *Proxy) Close() {
 	releasePort(p.port)
 }
 
-// serve forwards the bytes of a connection that l has accepted, until either side
-// closes it.
+// serve forwards the bytes of a connection that l has accepted, until either side closes it.
 func (p *Proxy) serve(l net.Listener, client net.Conn) {
 	p.mu.Lock()
 	p.count++

@@ -34,8 +34,8 @@ func ping(conn net.Conn, timeout time.Duration) error {
 	return err
 }
 
-// pings fails the test unless each of the connections has the wanted outcome:
-// "answer", "silence" or "end".
+// pings fails the test unless each of the connections has the wanted outcome: "answer", "silence"
+// or "end".
 func pings(t *testing.T, when, want string, conns ...net.Conn) {
 	t.Helper()
 	timeout := startTimeout
@@ -112,8 +112,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// Only replies to the named command are lost. A client that retries it on a new
-// connection reaches the server and runs the command twice.
+// Only replies to the named command are lost. A client that retries it on a new connection reaches
+// the server and runs the command twice.
 func TestProxy_DropRepliesOfCommand(t *testing.T) {
 	t.Parallel()
 	s := Shared(t)
@@ -139,8 +139,7 @@ func TestProxy_DropRepliesOfCommand(t *testing.T) {
 	}
 }
 
-// Each reply is delivered when it is due: the delays of replies that come within the
-// delay do not add up.
+// Each reply is delivered when it is due: delays of replies that arrive within the delay overlap.
 func TestLink_DelaysOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay, gap, n = 100 * time.Millisecond, 10 * time.Millisecond, 8
@@ -205,8 +204,7 @@ func TestProxy_CloseEndsGoroutines(t *testing.T) {
 			}
 		}
 	}
-	// Close waits for the goroutines of its own proxy, so none is left but those of
-	// parallel tests, which are paused.
+	// Close waits for the goroutines of its proxy, and parallel tests are paused.
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for _, name := range []string{"redistest.(*link)", "redistest.(*Proxy)"} {

@@ -1,12 +1,10 @@
-// Package redistest starts real Redis servers: a single server, a master and a
-// replica under Sentinel, a Cluster of three masters, and a proxy that delays,
-// loses or cuts the network in front of any of them. All listen on free loopback
-// ports and keep their files in temporary folders.
+// Package redistest starts real Redis servers: a single server, a master and a replica under
+// Sentinel, a Cluster of three masters, and a proxy that delays, loses or cuts the network in front
+// of any of them. All listen on free loopback ports and keep their files in temporary folders.
 //
 // # Tests
 //
-// A test calls [NewServer], [NewCluster], [NewSentinel] or [NewProxy], which end
-// with the test:
+// A test calls [NewServer], [NewCluster], [NewSentinel] or [NewProxy], which end with the test:
 //
 //	func TestLogin_RedisDown(t *testing.T) {
 //		server := redistest.NewServer(t)
@@ -17,28 +15,27 @@
 //		...
 //	}
 //
-// Tests that only read and write keys share one server or Cluster for the whole
-// test process, [Shared] or [SharedCluster], and keep apart by a [Prefix] of their
-// keys:
+// Tests that only read and write keys share one server or Cluster for the whole test process,
+// [Shared] or [SharedCluster]. Each test puts a [Prefix] in front of its keys:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
 //	func TestLogin(t *testing.T) {
-//		store := redisstore.New(redistest.Shared(t).Client(), redisstore.Prefix(redistest.Prefix(t)))
+//		rdb, prefix := redistest.Shared(t).Client(), redistest.Prefix(t)
+//		store := redisstore.New(rdb, redisstore.Prefix(prefix))
 //		...
 //	}
 //
-// A test is skipped where redis-server is not installed, and fails if
-// WEIR_REQUIRE_REDIS=1 is in the environment.
+// A test is skipped where redis-server is not installed, and fails if WEIR_REQUIRE_REDIS=1 is in
+// the environment.
 //
 // # Programs
 //
-// A program calls [StartServer], [StartCluster], [StartSentinel] or [StartProxy],
-// which return an error, and closes what it has started.
+// A program calls [StartServer], [StartCluster], [StartSentinel] or [StartProxy], which return an
+// error, and closes the servers that it has started.
 //
-// A server ends at the latest with the process that started it, however that
-// process ends. Starting a server needs a Unix shell; on Windows the package
-// compiles and its tests are skipped.
+// A server ends at the latest with the process that started it, even if that process is killed.
+// Starting a server needs a Unix shell; on Windows the package compiles and its tests are skipped.
 package redistest
 
 import (
@@ -47,17 +44,16 @@ import (
 	"time"
 )
 
-// ErrNotInstalled is returned by the Start functions if redis-server is not in
-// PATH.
+// ErrNotInstalled is returned by the Start functions if redis-server is not in PATH.
 var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH; " +
 	"install it with `apt-get install redis-server`, `dnf install redis`, `apk add redis` or `brew install redis`")
 
-// startTimeout bounds every wait for a process. It is far above the time that an
-// idle machine needs, so that a loaded machine does not fail.
+// startTimeout bounds every wait for a process. It is far above the time that an idle machine
+// needs, so that a busy machine does not exceed it.
 const startTimeout = time.Minute
 
-// poll calls check every few milliseconds until it returns nil or a permanent
-// error, or until startTimeout has passed.
+// poll calls check every few milliseconds until it returns nil or a permanent error, or until
+// startTimeout has passed.
 func poll(check func() error) error {
 	deadline := time.Now().Add(startTimeout)
 	tick := time.NewTicker(5 * time.Millisecond)

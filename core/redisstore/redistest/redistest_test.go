@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// outcome is a testing.TB that records how a function has ended the test.
+// outcome is a testing.TB that records whether a function has skipped or failed the test.
 type outcome struct {
 	testing.TB
 	skipped, failed string
@@ -51,10 +51,10 @@ func TestRequire_NotInstalled(t *testing.T) {
 			NewServer(o)
 		}()
 		<-done
-		for what, got := range map[string]string{"skip": o.skipped, "failure": o.failed} {
-			want := (what == "failure") == required
+		for kind, got := range map[string]string{"skip": o.skipped, "failure": o.failed} {
+			want := (kind == "failure") == required
 			if strings.Contains(got, "apt-get install redis-server") != want {
-				t.Errorf("required %t: %s %q, want one: %t", required, what, got, want)
+				t.Errorf("required %t: %s %q, want one: %t", required, kind, got, want)
 			}
 		}
 	}
@@ -140,8 +140,8 @@ func TestStartServer_BadArgument(t *testing.T) {
 	}
 }
 
-// Another process takes the port between its choice and the start of the server, or
-// has it without listening on all its addresses.
+// Another process takes the port after it was chosen and before the server starts, or uses the port
+// without listening on all its addresses.
 func TestLaunch_PortTaken(t *testing.T) {
 	t.Parallel()
 	Require(t)
@@ -188,8 +188,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Servers end with the process that started them, both when it ends by itself and
-// when it is killed. The process is this test binary, running this test again.
+// Servers end with the process that started them, both when it ends by itself and when it is
+// killed. The process is this test binary, running this test again.
 func TestServer_EndsWithProcess(t *testing.T) {
 	t.Parallel()
 	const env = "REDISTEST_STARTS_SERVERS"

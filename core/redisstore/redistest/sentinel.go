@@ -15,23 +15,22 @@ import (
 // MasterName is the name by which the Sentinel of a [Sentinel] knows the master.
 const MasterName = "redistest"
 
-// A Sentinel is a master with one replica and a Sentinel process that monitors both.
-// It is safe for concurrent use.
+// A Sentinel is a master with one replica and a Sentinel process that monitors both. It is safe for
+// concurrent use.
 type Sentinel struct {
-	// Master and Replica are named by their roles at the start. A failover does not
-	// change the fields.
+	// Master and Replica have these roles at the start. A failover does not change the fields.
 	Master, Replica *Server
 
 	monitor *Server // the Sentinel process
 	clients clients
 }
 
-// StartSentinel starts a master, a replica and one Sentinel with a quorum of one, and
-// returns when the replica is in sync and the Sentinel knows both. The Sentinel
-// promotes the replica about a second after the master became silent (before Redis
-// 7.0, after some seconds). There is one Sentinel, because three can split their
-// votes and then wait for seconds. args are further settings of master and replica
-// as on the command line. The caller closes the Sentinel. Tests use [NewSentinel].
+// StartSentinel starts a master, a replica and one Sentinel with a quorum of one, and returns when
+// the replica is in sync and the Sentinel knows both. The Sentinel promotes the replica about a
+// second after the master became silent (before Redis 7.0, after some seconds). There is one
+// Sentinel, because three can split their votes and then wait for seconds. args are further
+// settings of master and replica as on the command line. The caller closes the Sentinel. Tests use
+// [NewSentinel].
 func StartSentinel(args ...string) (*Sentinel, error) {
 	s := new(Sentinel)
 	if err := s.start(args); err != nil {
@@ -91,12 +90,12 @@ func (s *Sentinel) configure(dir string, port int) ([]string, error) {
 	return []string{file, "--sentinel"}, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// shorten makes the Sentinel notice failures sooner. A Sentinel pings a new master
-// for the first time after a second, or after down-after-milliseconds if that is
-// shorter: below a second, it calls every new master down at once and undoes its own
-// failover. So the pings have to become frequent first, which Redis 7.0 allows. On a busy
-// machine a Sentinel that was not scheduled for two seconds stays idle for a period,
-// which is 30 seconds by default. With older versions the values of the file remain.
+// shorten makes the Sentinel notice failures sooner, which needs Redis 7.0; with older versions the
+// values of the file remain. A Sentinel pings a new master for the first time after a second, or
+// after down-after-milliseconds if that is shorter. If that is below a second, the Sentinel
+// declares every new master down at once and undoes its own failover, so shorten first makes the
+// pings more frequent. A Sentinel that a busy machine did not schedule for two seconds stays idle
+// for the tilt-period, which is 30 seconds by default.
 func (s *Sentinel) shorten() {
 	if _, err := s.monitor.inst.text("sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200,
 		"tilt-period", 1000); err == nil {
@@ -104,7 +103,7 @@ func (s *Sentinel) shorten() {
 	}
 }
 
-// known returns nil if the Sentinel knows the replica and calls neither server down.
+// known returns nil if the Sentinel knows the replica and has declared neither server down.
 func (s *Sentinel) known() error {
 	return s.ask(func(ctx context.Context, rdb *redis.SentinelClient) error {
 		master, err := rdb.Master(ctx, MasterName).Result()
@@ -137,9 +136,8 @@ func (s *Sentinel) ask(f func(context.Context, *redis.SentinelClient) error) err
 	return f(ctx, rdb)
 }
 
-// Client returns a new client that asks the Sentinel for the master and follows a
-// failover, with go-redis's default options. Each edit may change the options. Close
-// closes the client.
+// Client returns a new client that asks the Sentinel for the master and follows a failover, with
+// go-redis's default options. Each edit may change the options. Close closes the client.
 func (s *Sentinel) Client(edit ...func(*redis.FailoverOptions)) *redis.Client {
 	opts := &redis.FailoverOptions{
 		MasterName:    MasterName,
@@ -154,8 +152,7 @@ func (s *Sentinel) Client(edit ...func(*redis.FailoverOptions)) *redis.Client {
 	return rdb
 }
 
-// Current returns the server that the Sentinel names as the master: Master or
-// Replica.
+// Current returns the server that the Sentinel names as the master: Master or Replica.
 func (s *Sentinel) Current() (current *Server, err error) {
 	err = s.ask(func(ctx context.Context, rdb *redis.SentinelClient) error {
 		addr, err := rdb.GetMasterAddrByName(ctx, MasterName).Result()
@@ -173,8 +170,8 @@ func (s *Sentinel) Current() (current *Server, err error) {
 	return current, err
 }
 
-// Failover stops the current master and returns when the Sentinel names the other
-// server and that accepts writes. The stopped server becomes the replica when it is
+// Failover stops the current master and returns when the Sentinel names the other server as the
+// master, and that server accepts writes. The stopped server becomes the replica when it is
 // started.
 func (s *Sentinel) Failover() error {
 	old, err := s.Current()

@@ -18,10 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server is one redis-server process, running or stopped. It is safe for
-// concurrent use.
+// A Server is one redis-server process, running or stopped. It is safe for concurrent use.
 type Server struct {
-	// Addr is the host:port of the server. It stays the same over Stop and Start.
+	// Addr is the host:port of the server. Stop and Start do not change it.
 	Addr string
 
 	inst    *instance
@@ -29,7 +28,7 @@ type Server struct {
 	clients clients
 }
 
-// clients are closed with the server or the group of servers that has made them. It is safe
+// clients holds the clients of a server or a group of servers, which are closed with it. It is safe
 // for concurrent use.
 type clients struct {
 	mu   sync.Mutex
@@ -51,10 +50,10 @@ func (c *clients) close() {
 	c.open = nil
 }
 
-// StartServer starts a redis-server without persistence and returns when it
-// answers. Its other settings are Redis's defaults. args are further settings as on
-// the command line ("--maxmemory", "5mb") and take precedence over those of this
-// package. The caller closes the server. Tests use [NewServer].
+// StartServer starts a redis-server without persistence and returns when it answers. Its other
+// settings are Redis's defaults. args are further settings as on the command line ("--maxmemory",
+// "5mb") and take precedence over those of this package. The caller closes the server. Tests use
+// [NewServer].
 func StartServer(args ...string) (*Server, error) {
 	return start(func(string, int) ([]string, error) { return args, nil })
 }
@@ -67,8 +66,8 @@ func start(args func(dir string, port int) ([]string, error)) (*Server, error) {
 	return &Server{Addr: inst.addr(), inst: inst}, nil
 }
 
-// Close ends the server, closes the clients that Client has returned and removes
-// the files of the server.
+// Close ends the server, closes the clients that Client has returned and removes the files of the
+// server.
 func (s *Server) Close() {
 	s.clients.close()
 	if !s.shared {
@@ -76,8 +75,8 @@ func (s *Server) Close() {
 	}
 }
 
-// Client returns a new client with go-redis's default options and the password that
-// "--requirepass" has set. Each edit may change the options. Close closes the client.
+// Client returns a new client with go-redis's default options and the password that "--requirepass"
+// has set. Each edit may change the options. Close closes the client.
 func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
 	opts := &redis.Options{Addr: s.Addr, Password: s.inst.password}
 	for _, f := range edit {
@@ -88,9 +87,8 @@ func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
 	return rdb
 }
 
-// Stop ends the server with SIGKILL and returns when it has ended. Its keys are
-// lost. Stop does nothing if the server is stopped, and returns an error if the
-// server is shared.
+// Stop ends the server with SIGKILL and returns when it has ended. Its keys are lost. Stop does
+// nothing if the server is stopped, and returns an error if the server is shared.
 func (s *Server) Stop() error {
 	if err := s.owned("Stop"); err != nil {
 		return err
@@ -99,9 +97,8 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Start runs a stopped server again, with the same settings on the same port, and
-// returns when it answers. It returns an error if the server runs, is closed or is
-// shared.
+// Start runs a stopped server again, with the same settings on the same port, and returns when it
+// answers. It returns an error if the server runs, is closed or is shared.
 func (s *Server) Start() error {
 	if err := s.owned("Start"); err != nil {
 		return err
@@ -112,22 +109,21 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Pause stops the server with SIGSTOP: the kernel accepts connections for it, and
-// requests are not answered until Resume. It returns an error if the server is
-// stopped or shared.
+// Pause stops the server with SIGSTOP: the kernel accepts connections for it, and requests are not
+// answered until Resume. It returns an error if the server is stopped or shared.
 func (s *Server) Pause() error {
 	return s.signal("Pause", func(proc *process) error {
 		if err := proc.pause(); err != nil {
 			return err
 		}
-		// The signal has its effect a moment later.
+		// The signal takes effect a moment later.
 		return poll(s.inst.silent)
 	})
 }
 
-// Resume continues a paused server with SIGCONT and returns when it answers. The
-// server executes the requests that it has received while it was paused. Resume
-// returns an error if the server is stopped or shared.
+// Resume continues a paused server with SIGCONT and returns when it answers. The server executes
+// the requests that it has received while it was paused. Resume returns an error if the server is
+// stopped or shared.
 func (s *Server) Resume() error {
 	return s.signal("Resume", func(proc *process) error {
 		if err := proc.resume(); err != nil {
@@ -167,8 +163,8 @@ func (s *Server) owned(verb string) error {
 	return nil
 }
 
-// An instance is the process, port and folder of a server. The Servers that Shared
-// returns have one instance in common.
+// An instance is the process, port and folder of a server. All Servers that Shared returns use the
+// same instance.
 type instance struct {
 	path     string
 	args     []string
@@ -184,8 +180,8 @@ type instance struct {
 // errPortTaken is returned if another process has the port of the server.
 var errPortTaken = errors.New("another process has the port")
 
-// launch starts an instance on a free port and in a folder of its own. It calls args
-// again with another port if another process takes the port first.
+// launch starts an instance on a free port and in a folder of its own. It calls args again with
+// another port if another process takes the port first.
 func launch(args func(dir string, port int) ([]string, error)) (*instance, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -273,7 +269,7 @@ func (i *instance) answers(proc *process) error {
 	if proc.ended() {
 		return permanent{errors.New("the server ended while it was starting")}
 	}
-	// go-redis would log every connection that is refused.
+	// Without this check, go-redis would log every connection that is refused.
 	conn, err := net.DialTimeout("tcp", i.addr(), time.Second)
 	if err != nil {
 		return err
@@ -312,8 +308,8 @@ func (i *instance) silent() error {
 	return errors.New("the server answers")
 }
 
-// ask calls f with a client that has one connection, no retries and no timeout
-// other than ctx, which ends after some seconds.
+// ask calls f with a client that has one connection, no retries and no timeout other than ctx,
+// which ends after some seconds.
 func (i *instance) ask(f func(ctx context.Context, rdb *redis.Client) error) error {
 	rdb := redis.NewClient(&redis.Options{
 		Addr:                  i.addr(),
@@ -375,7 +371,8 @@ func (i *instance) kill() {
 	}
 }
 
-// release ends the server for good, removes its folder and returns its port.
+// release ends the server, removes its folder and releases its port. The instance cannot start
+// again.
 func (i *instance) release() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

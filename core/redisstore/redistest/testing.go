@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Require skips the test if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in
-// the environment it fails the test. The functions of this package that take a
-// testing.TB call Require.
+// Require skips the test if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in the
+// environment it fails the test. The functions of this package that take a testing.TB call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err == nil {
@@ -23,8 +22,8 @@ func Require(t testing.TB) {
 	t.Skipf("SKIPPED: %v", ErrNotInstalled)
 }
 
-// NewServer starts a server as [StartServer] does, and closes it when the test ends.
-// If the test has failed, the end of the server's log is logged.
+// NewServer starts a server as [StartServer] does, and closes it when the test ends. If the test
+// has failed, the end of the server's log is logged.
 func NewServer(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := started(t, func() (*Server, error) { return StartServer(args...) })
@@ -32,8 +31,8 @@ func NewServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// NewCluster starts a Cluster as [StartCluster] does, and closes it when the test
-// ends. If the test has failed, the end of the nodes' logs is logged.
+// NewCluster starts a Cluster as [StartCluster] does, and closes it when the test ends. If the test
+// has failed, the ends of the nodes' logs are logged.
 func NewCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := started(t, func() (*Cluster, error) { return StartCluster(args...) })
@@ -41,8 +40,8 @@ func NewCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// NewSentinel starts a Sentinel as [StartSentinel] does, and closes it when the test
-// ends. If the test has failed, the end of the processes' logs is logged.
+// NewSentinel starts a Sentinel as [StartSentinel] does, and closes it when the test ends. If the
+// test has failed, the ends of the processes' logs are logged.
 func NewSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	s := started(t, func() (*Sentinel, error) { return StartSentinel(args...) })
@@ -85,7 +84,7 @@ var (
 	prefixes      atomic.Uint64
 )
 
-// shared is started once for the test process.
+// A shared is a server or a Cluster that is started once for the test process.
 type shared[S interface{ Close() }] struct {
 	mu   sync.Mutex
 	done bool
@@ -116,19 +115,19 @@ func (h *shared[S]) close() {
 	}
 }
 
-// Main runs the tests of m and closes the servers of [Shared] and [SharedCluster].
-// Like m.Run, it leaves the exit code to package testing. A package whose tests use
-// Shared or SharedCluster calls Main in its TestMain.
+// Main runs the tests of m and closes the servers of [Shared] and [SharedCluster]. Like m.Run, it
+// leaves the exit code to package testing. A package whose tests use Shared or SharedCluster calls
+// Main in its TestMain.
 func Main(m *testing.M) {
 	defer sharedServer.close()
 	defer sharedCluster.close()
 	m.Run()
 }
 
-// Shared returns a server that all tests of the process have in common. The first
-// call starts it and [Main] closes it. The clients of the returned Server are closed
-// when the test ends. Tests use a [Prefix] for their keys, and may not flush or
-// reconfigure the server; its methods that change the process return an error.
+// Shared returns a server that all tests of the process have in common. The first call starts the
+// server and [Main] closes it. The clients of the returned Server are closed when the test ends.
+// Tests use a [Prefix] for their keys, and must not flush or reconfigure the server. The methods of
+// the Server that change the process return an error.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := sharedServer.get(t, func() (*Server, error) { return StartServer() }).view()
@@ -136,9 +135,9 @@ func Shared(t testing.TB) *Server {
 	return s
 }
 
-// SharedCluster returns a Cluster that all tests of the process have in common, as
-// [Shared] does for a server. A node is marked as failed after 15 seconds, so that a
-// pause of a busy machine does not look like an outage.
+// SharedCluster returns a Cluster that all tests of the process have in common, as [Shared] does
+// for a server. A node is marked as failed after 15 seconds, so that a pause of a busy machine does
+// not look like an outage.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	origin := sharedCluster.get(t, func() (*Cluster, error) { return StartCluster("--cluster-node-timeout", "15000") })
@@ -153,8 +152,8 @@ func SharedCluster(t testing.TB) *Cluster {
 // view returns a Server for one test that shares s with others.
 func (s *Server) view() *Server { return &Server{Addr: s.Addr, inst: s.inst, shared: true} }
 
-// Prefix returns a prefix for the keys of a test on a shared server. It consists of
-// the name of the test and a number that is different in every call.
+// Prefix returns a prefix for the keys of a test on a shared server. It consists of the name of the
+// test and a number that differs in every call.
 func Prefix(t testing.TB) string {
 	return fmt.Sprintf("%s:%d:", t.Name(), prefixes.Add(1))
 }

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -14,7 +14,7 @@ local function unreadable(reply)
   return 1
 end
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function bucket_arguments(at)
   local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
   if not fractions or fractions == '' then
@@ -173,7 +173,7 @@ function algorithms.fixed_window(key, at, op)
   reply[size + 1], reply[size + 2] = count, left
   return at
 end
-local SLOTS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
+local MODULUS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
 local function sliding_window_integer(text)
   local n = tonumber(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
@@ -184,16 +184,16 @@ local function sliding_window_scan(charge)
   for i = 1, #fields, 2 do
     local name = fields[i]
     if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
-      local slot, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
-      if not slot or not n or slot >= SLOTS then
+      local remainder, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
+      if not remainder or not n or remainder >= MODULUS then
         return nil
       end
-      counts[slot] = n
+      counts[remainder] = n
     end
   end
-  for number = charge.newest - SLOTS + 1, charge.newest do
-    local n = counts[number % SLOTS]
-    if n and (number + 1) * charge.grain - 1 > charge.cutoff then
+  for number = charge.newest - MODULUS + 1, charge.newest do
+    local n = counts[number % MODULUS]
+    if n and (number + 1) * charge.old_length - 1 > charge.cutoff then
       all[#all + 1] = { number = number, n = n }
       total = total + n
     elseif n then
@@ -204,10 +204,10 @@ local function sliding_window_scan(charge)
   return #all > 0 and all[#all].number == charge.newest and all
 end
 local function sliding_window_leaves(charge, number)
-  return math.min((number + 1) * charge.grain - 1, charge.stamp) - now + charge.period
+  return math.min((number + 1) * charge.old_length - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % SLOTS))
+  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % MODULUS))
   if meta.err then
     unreadable(meta)
     return false
@@ -215,20 +215,20 @@ local function sliding_window_load(charge)
   if not meta[1] then
     return redis.call('EXISTS', charge.key) == 0
   end
-  local grain, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
+  local old_length, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
   local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (grain and grain > 0 and oldest and newest and total and oldest <= newest and newest * grain < 9007199254740992) then
+  if not (old_length and old_length > 0 and oldest and newest and total and oldest <= newest and newest * old_length < 9007199254740992) then
     return false
   end
-  charge.grain, charge.newest, charge.known = grain, newest, true
-  charge.cutoff = math.max(now, newest * grain) - charge.period
-  if (newest + 1) * grain - 1 <= charge.cutoff then
+  charge.old_length, charge.newest, charge.known = old_length, newest, true
+  charge.cutoff = math.max(now, newest * old_length) - charge.period
+  if (newest + 1) * old_length - 1 <= charge.cutoff then
     return true -- all of it has left
   end
-  charge.moved = (newest + 1) * grain - 1 > charge.stamp
+  charge.moved = (newest + 1) * old_length - 1 > charge.stamp
   local cost, events = charge.cost, charge.events
   local excess = total + cost - events
-  if not charge.moved and grain == charge.length and (oldest + 1) * grain - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+  if not charge.moved and old_length == charge.length and (oldest + 1) * old_length - 1 > charge.cutoff and (excess <= 1 or cost > events) then
     charge.count, charge.oldest = total, oldest
     charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
     charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
@@ -259,9 +259,9 @@ local function sliding_window_read(key, at, cost)
     key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
     current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
     count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
-    known = false, grain = nil, newest = nil, cutoff = nil, -- from the state
-    oldest = nil, here = nil, -- if not all sub-windows were read
-    all = nil, gone = nil, -- if they were
+    known = false, old_length = nil, newest = nil, cutoff = nil, -- set from the state
+    oldest = nil, here = nil, -- set if not all sub-windows were read
+    all = nil, gone = nil, -- set if all sub-windows were read
   }
   if not sliding_window_load(charge) then
     charge.corrupt, charge.known, charge.moved = 1, true, false
@@ -276,12 +276,12 @@ local function sliding_window_write(charge, cost)
       args[#args] = args[#args] + n
     elseif n > 0 then
       numbers[#numbers + 1] = number
-      args[#args + 1], args[#args + 2] = number % SLOTS, n
+      args[#args + 1], args[#args + 2] = number % MODULUS, n
     end
     total = total + n
   end
   for _, sub in ipairs(charge.all or {}) do
-    local last = math.min((sub.number + 1) * charge.grain - 1, charge.stamp)
+    local last = math.min((sub.number + 1) * charge.old_length - 1, charge.stamp)
     put((last - last % charge.length) / charge.length, sub.n)
   end
   put(charge.current, cost)
@@ -304,17 +304,17 @@ local function sliding_window_spend(charge)
   local key, current, count = charge.key, charge.current, charge.count + charge.cost
   if charge.oldest then
     redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
-      string.format('%d', current % SLOTS), string.format('%d', charge.here + charge.cost))
-  elseif charge.moved or not charge.all or charge.grain ~= charge.length then
+      string.format('%d', current % MODULUS), string.format('%d', charge.here + charge.cost))
+  elseif charge.moved or not charge.all or charge.old_length ~= charge.length then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
     local here = all[#all].number == current and all[#all].n or 0
     redis.call('HSET', key, 'o', string.format('%d', all[1].number), 'l', string.format('%d', current), 't', string.format('%d', count),
-      string.format('%d', current % SLOTS), string.format('%d', here + charge.cost))
+      string.format('%d', current % MODULUS), string.format('%d', here + charge.cost))
     for _, number in ipairs(charge.gone) do
-      if number % SLOTS ~= current % SLOTS then
-        redis.call('HDEL', key, string.format('%d', number % SLOTS))
+      if number % MODULUS ~= current % MODULUS then
+        redis.call('HDEL', key, string.format('%d', number % MODULUS))
       end
     end
   end
@@ -331,22 +331,22 @@ local function sliding_window_remove(charge, n, number)
   end
   local first, last, gone, changed, total = nil, nil, {}, {}, 0
   for _, left in ipairs(charge.gone) do
-    gone[#gone + 1] = string.format('%d', left % SLOTS)
+    gone[#gone + 1] = string.format('%d', left % MODULUS)
   end
   for i = #charge.all, 1, -1 do
     local sub = charge.all[i]
     local less = (not number or sub.number == number) and math.min(n, sub.n) or 0
     sub.n, n = sub.n - less, n - less
     if sub.n == 0 then
-      gone[#gone + 1] = string.format('%d', sub.number % SLOTS)
+      gone[#gone + 1] = string.format('%d', sub.number % MODULUS)
     else
       first, last, total = sub.number, last or sub.number, total + sub.n
       if less > 0 then
-        changed = { string.format('%d', sub.number % SLOTS), string.format('%d', sub.n) }
+        changed = { string.format('%d', sub.number % MODULUS), string.format('%d', sub.n) }
       end
     end
   end
-  if charge.moved or charge.grain ~= charge.length or total == 0 then
+  if charge.moved or charge.old_length ~= charge.length or total == 0 then
     sliding_window_write(charge, 0)
   else
     redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
@@ -372,7 +372,7 @@ function algorithms.sliding_window(key, at, op)
     after = receipt + 4
     local stepped_back = now - time < age
     if charge.count > 0 and not charge.moved and not stepped_back then
-      sliding_window_remove(charge, charge.cost, (time - time % charge.grain) / charge.grain)
+      sliding_window_remove(charge, charge.cost, (time - time % charge.old_length) / charge.old_length)
     end
   end
   if op ~= 'reset' then
@@ -382,7 +382,7 @@ function algorithms.sliding_window(key, at, op)
   return after
 end
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
@@ -422,7 +422,7 @@ end
 local function log_voids(charge, number)
   local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
   local sum, lowest = 0, 1
-  while charge.voided and node < last do -- no number follows the last member
+  while charge.voided and node < last do -- no void number follows the last member
     if node % (2 * lowest) ~= 0 then
       local score = string.format('%d', NODES + 2 * node)
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
@@ -707,7 +707,7 @@ local function log_remove_at(charge, n, time)
     rank = rank - 1
     prior = log_at(charge.key, rank - 1)
   end
-  local changes = {} -- of the void numbers of blocks
+  local changes = {} -- of the counts of void numbers, by block
   local function gap(chunk, next, sign)
     local size = chunk and next and next.before - chunk.before - chunk.n or 0
     if size > 0 then

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -14,7 +14,7 @@ local function unreadable(reply)
   return 1
 end
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function fixed_window_read(key, window)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local value = redis.pcall('GET', key)

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -14,9 +14,9 @@ local function unreadable(reply)
   return 1
 end
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
@@ -56,7 +56,7 @@ end
 local function log_voids(charge, number)
   local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
   local sum, lowest = 0, 1
-  while charge.voided and node < last do -- no number follows the last member
+  while charge.voided and node < last do -- no void number follows the last member
     if node % (2 * lowest) ~= 0 then
       local score = string.format('%d', NODES + 2 * node)
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
@@ -341,7 +341,7 @@ local function log_remove_at(charge, n, time)
     rank = rank - 1
     prior = log_at(charge.key, rank - 1)
   end
-  local changes = {} -- of the void numbers of blocks
+  local changes = {} -- of the counts of void numbers, by block
   local function gap(chunk, next, sign)
     local size = chunk and next and next.before - chunk.before - chunk.n or 0
     if size > 0 then

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
@@ -14,7 +14,7 @@ local function unreadable(reply)
   return 1
 end
 local algorithms = {}
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- nil makes room
+local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function bucket_arguments(at)
   local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
   if not fractions or fractions == '' then
@@ -85,7 +85,7 @@ function algorithms.bucket(key, at, op, decide)
   end
 end
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- costs up to this are recorded one by one, others as a bulk
+local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
@@ -125,7 +125,7 @@ end
 local function log_voids(charge, number)
   local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
   local sum, lowest = 0, 1
-  while charge.voided and node < last do -- no number follows the last member
+  while charge.voided and node < last do -- no void number follows the last member
     if node % (2 * lowest) ~= 0 then
       local score = string.format('%d', NODES + 2 * node)
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
@@ -312,9 +312,9 @@ function algorithms.sliding_log(key, at, op, decide)
     log_expire(charge)
   end
 end
-local key = 0 -- index of KEYS, of the charge that was read last
-local at = 2 -- index of ARGV, of the next decision
-local outcome -- of the decision, as in the reply
+local key = 0 -- index in KEYS of the charge that was read last
+local at = 2 -- index in ARGV of the next decision
+local outcome -- of the current decision, as in the reply
 local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0

@@ -5,7 +5,7 @@ if ARGV[1] == '' then
   slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
 else
   now = ARGV[1] + 0
-  slack = 86400000 -- the clock of a test does not tell when the server forgets a key
+  slack = 86400000 -- the server does not expire keys by the clock of a test
 end
 local function unreadable(reply)
   if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then

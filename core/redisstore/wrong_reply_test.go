@@ -20,15 +20,15 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// junk are replies that no script gives to any question.
-var junk = map[string]string{
+// invalidReplies are replies that no script returns.
+var invalidReplies = map[string]string{
 	"null":                    "_\r\n",
 	"null string":             "$-1\r\n",
 	"null array":              "*-1\r\n",
 	"empty array":             "*0\r\n",
 	"empty string":            "$0\r\n\r\n",
 	"one":                     array(":1\r\n"),
-	"yes and nothing else":    array(":1\r\n", ":0\r\n"),
+	"an outcome alone":        array(":1\r\n", ":0\r\n"),
 	"zeros":                   array(":0\r\n", ":0\r\n", ":0\r\n", ":0\r\n"),
 	"the least integer":       ":-9223372036854775808\r\n",
 	"the largest integer":     ":9223372036854775807\r\n",
@@ -49,18 +49,18 @@ var junk = map[string]string{
 	"loading":                 "-LOADING Redis is loading the dataset in memory\r\n",
 	"no script, ever":         "-NOSCRIPT No matching script. Please use EVAL.\r\n",
 	"moved":                   "-MOVED 1 127.0.0.1:1\r\n",
-	"an error without a word": "-\r\n",
+	"an error without a text": "-\r\n",
 	"a blob error":            "!9\r\nERR a bad\r\n",
 	"no RESP at all":          "HTTP/1.1 400 Bad Request\r\n\r\n",
-	"a length that is none":   "*x\r\n",
+	"a length of letters":     "*x\r\n",
 	"a negative length":       "*-2\r\n",
 	"the largest length":      "*9223372036854775807\r\n",
 	"a length beyond 64 bits": "*9223372036854775808\r\n",
 	"the largest string":      "$9223372036854775807\r\nx\r\n",
 }
 
-// instead are what may stand in the place of any integer of a reply.
-var instead = map[string]string{
+// invalidElements replace integers of a reply.
+var invalidElements = map[string]string{
 	"nothing":             "$-1\r\n",
 	"null":                "_\r\n",
 	"a negative number":   ":-1\r\n",
@@ -81,12 +81,10 @@ func array(elements ...string) string {
 	return fmt.Sprintf("*%d\r\n%s", len(elements), strings.Join(elements, ""))
 }
 
-// A mutation is a real reply with one thing wrong.
-type mutation struct {
-	name, raw string
-}
+// A mutation is a reply of a script with one change.
+type mutation struct{ name, raw string }
 
-// mutations of a real reply: an array of integers, or an integer.
+// mutations returns the mutations of a reply, which is an array of integers or an integer.
 func mutations(t *testing.T, reply any) []mutation {
 	t.Helper()
 	switch reply := reply.(type) {
@@ -96,8 +94,8 @@ func mutations(t *testing.T, reply any) []mutation {
 			{"in an array", array(integer(reply))},
 			{"as text", "$" + strconv.Itoa(len(fmt.Sprint(reply))) + "\r\n" + fmt.Sprint(reply) + "\r\n"},
 		}
-		for name, raw := range instead {
-			if name != "a negative number" { // that may be a denial
+		for name, raw := range invalidElements {
+			if name != "a negative number" { // which may be a denial
 				all = append(all, mutation{name, raw})
 			}
 		}
@@ -115,43 +113,43 @@ func mutations(t *testing.T, reply any) []mutation {
 		}
 		for n := range elements {
 			all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
-			for name, raw := range instead {
+			for name, raw := range invalidElements {
 				changed := slices.Clone(elements)
 				changed[n] = raw
 				all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
 			}
 		}
-		for _, outcome := range []int64{-1, int64(len(elements))} { // no reply has so many corrupt states
+		for _, outcome := range []int64{-1, int64(len(elements))} { // more unreadable states than charges
 			all = append(all, mutation{fmt.Sprint("outcome ", outcome), array(append([]string{elements[0], integer(outcome)}, elements[2:]...)...)})
 		}
 		return all
 	}
-	t.Fatalf("a script replies with a %T", reply)
+	t.Fatalf("the reply of a script is a %T, want an array or an integer", reply)
 	return nil
 }
 
 func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
 
-// A liar stands between a Store and a server. It passes scripts on, and replies with lie, or
-// if that is empty with the reply of the server.
-type liar struct {
-	real *redis.Client
-	lie  atomic.Value        // string
-	last atomic.Pointer[any] // the last reply of the server
+// A replacer forwards scripts of a Store to a server. It replies with wrong or, if that is empty,
+// with the reply of the server.
+type replacer struct {
+	real  *redis.Client
+	wrong atomic.Value        // string
+	last  atomic.Pointer[any] // the last reply of the server
 }
 
-// newLiar returns a liar, and a client of it with one connection.
-func newLiar(t *testing.T, readTimeout time.Duration) (*liar, *redis.Client) {
-	k := &liar{real: redistest.Shared(t).Client()}
-	k.lie.Store("")
+// newReplacer returns a replacer and a client that is connected to it once.
+func newReplacer(t *testing.T, readTimeout time.Duration) (*replacer, *redis.Client) {
+	k := &replacer{real: redistest.Shared(t).Client()}
+	k.wrong.Store("")
 	rdb := redis.NewClient(&redis.Options{
-		Dialer: redisstore.FakeDialer(k.reply), PoolSize: 1, ReadTimeout: readTimeout, PoolTimeout: patience,
+		Dialer: redisstore.FakeDialer(k.reply), PoolSize: 1, ReadTimeout: readTimeout, PoolTimeout: waitLimit,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return k, rdb
 }
 
-func (k *liar) reply(args []string) string {
+func (k *replacer) reply(args []string) string {
 	words := make([]any, len(args))
 	for i, a := range args {
 		words[i] = a
@@ -160,8 +158,8 @@ func (k *liar) reply(args []string) string {
 	if err == nil {
 		k.last.Store(&value)
 	}
-	if lie := k.lie.Load().(string); lie != "" {
-		return lie
+	if wrong := k.wrong.Load().(string); wrong != "" {
+		return wrong
 	}
 	if err != nil {
 		return "-" + err.Error() + "\r\n"
@@ -176,8 +174,8 @@ func (k *liar) reply(args []string) string {
 	return array(elements...)
 }
 
-// A reply that is not a decision is an error, whatever it looks like, and the next decision
-// does not get the rest of it.
+// A reply that no script returns is an error, and the next decision does not get the rest of that
+// reply.
 func TestStore_Take_wrongReply(t *testing.T) {
 	t.Parallel()
 	// No event is refilled during the test.
@@ -193,18 +191,18 @@ func TestStore_Take_wrongReply(t *testing.T) {
 			for _, spent := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/spent %t", mode.name, name, spent), func(t *testing.T) {
 					t.Parallel()
-					between, rdb := newLiar(t, patience)
+					server, rdb := newReplacer(t, waitLimit)
 					l := testkit.Limiter(t, newStore(rdb, mode.opts...), rules...)
 					testkit.Admit(t, l, "k", 3)
 					if spent {
 						testkit.Admit(t, l, "k", l.Rules()[0].Capacity()-3)
 					}
 					testkit.Ask(t, l, "k", 1)
-					for _, m := range mutations(t, *between.last.Load()) {
-						deceived(t, l, between, m, spent)
+					for _, m := range mutations(t, *server.last.Load()) {
+						checkWrongReply(t, l, server, m, spent)
 					}
-					for name, raw := range junk {
-						deceived(t, l, between, mutation{name, raw}, false)
+					for name, raw := range invalidReplies {
+						checkWrongReply(t, l, server, mutation{name, raw}, false)
 					}
 				})
 			}
@@ -212,43 +210,42 @@ func TestStore_Take_wrongReply(t *testing.T) {
 	}
 }
 
-// An op that cannot be denied has wrong replies, too.
 func TestStore_Adjust_wrongReply(t *testing.T) {
 	t.Parallel()
 	for _, a := range testkit.Algorithms {
 		for name, op := range map[string]driver.Op{"Debit": driver.Debit, "Credit": driver.Credit, "Reset": driver.Reset} {
 			t.Run(a.Name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				between, rdb := newLiar(t, patience)
+				server, rdb := newReplacer(t, waitLimit)
 				s := newStore(rdb)
 				charges := []driver.Charge{{Key: "k", Rule: a.Rule("r", core.Per(1000, century)).Compiled(), Op: op, Cost: 3}}
 				testkit.Must(t, s.Adjust(t.Context(), charges))
-				for _, m := range mutations(t, *between.last.Load()) {
-					between.lie.Store(m.raw)
+				for _, m := range mutations(t, *server.last.Load()) {
+					server.wrong.Store(m.raw)
 					if err := s.Adjust(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
 						t.Errorf("%s, %q: the error is %v, want core.ErrUnavailable", m.name, m.raw, err)
 					}
 				}
-				between.lie.Store("")
+				server.wrong.Store("")
 				testkit.Must(t, s.Adjust(t.Context(), charges))
 			})
 		}
 	}
 }
 
-// A reply whose end does not come is an error at the deadline, and the next decision does not
-// get the rest of it.
+// An unfinished reply is an error at the deadline, and the next decision does not get the rest of
+// that reply.
 func TestStore_Take_unfinishedReply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			between, rdb := newLiar(t, 4*impatience)
+			server, rdb := newReplacer(t, 4*replyTimeout)
 			l := testkit.Limiter(t, newStore(rdb, mode.opts...), dailyRules()...)
 			for _, raw := range []string{"*1000000\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*8\r\n:1\r\n:0\r\n", ":1", "*", "$5\r\nx"} {
-				between.lie.Store(raw)
+				server.wrong.Store(raw)
 				d, err := l.Allow(t.Context(), "k")
 				unavailable(t, d, err)
-				between.lie.Store("")
+				server.wrong.Store("")
 				eventually(t, func() error {
 					_, err := l.Peek(t.Context(), "k")
 					return err
@@ -258,9 +255,9 @@ func TestStore_Take_unfinishedReply(t *testing.T) {
 	}
 }
 
-// deceived makes a decision from a lie, and then one from the truth. A lie about
-// a denial may pass for one.
-func deceived(t *testing.T, l *core.Limiter, between *liar, m mutation, denial bool) {
+// checkWrongReply makes a decision from m and then one from the reply of the server. A mutation of
+// a denial may be a denial, too.
+func checkWrongReply(t *testing.T, l *core.Limiter, server *replacer, m mutation, denial bool) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
@@ -268,15 +265,15 @@ func deceived(t *testing.T, l *core.Limiter, between *liar, m mutation, denial b
 		}
 	}()
 	before := testkit.Used(t, l, "k")
-	between.lie.Store(m.raw)
+	server.wrong.Store(m.raw)
 	d, err := l.Allow(t.Context(), "k")
-	between.lie.Store("")
+	server.wrong.Store("")
 	if d.Allowed || !errors.Is(err, core.ErrUnavailable) && !denial {
 		t.Errorf("%s, %q: the decision is %+v, %v, want core.ErrUnavailable", m.name, m.raw, d, err)
 	}
-	for i, n := range testkit.Used(t, l, "k") { // repeated at most as often as a command that did not run
+	for i, n := range testkit.Used(t, l, "k") { // four attempts at most
 		if n < before[i] || n > before[i]+4 {
-			t.Errorf("%s, %q: rule %d had used %d, and has used %d", m.name, m.raw, i, before[i], n)
+			t.Errorf("%s, %q: rule %d has used %d, want %d to %d", m.name, m.raw, i, n, before[i], before[i]+4)
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// impatience is how long a client of these tests waits for a reply. Stores wait far longer,
-// so that all retries of go-redis are over when a call returns.
-const impatience = 50 * time.Millisecond
+// replyTimeout is the ReadTimeout of the clients. The Timeout of the Stores is far longer, so that
+// all retries of go-redis have ended when a call returns.
+const replyTimeout = 50 * time.Millisecond
 
-// eachLoss runs f with every mode and every way to lose a reply: the client's own timeout, or
-// the end of the connection, which go-redis takes even more readily as a reason to retry.
+// eachLoss runs f with every mode and every way to lose a reply: the client's ReadTimeout, or the
+// end of the connection, after which go-redis retries in more cases.
 func eachLoss(t *testing.T, f func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option)) {
 	for _, mode := range modes {
 		for name, closeAfter := range map[string]time.Duration{"timeout": 0, "closed": time.Millisecond} {
@@ -26,11 +26,11 @@ func eachLoss(t *testing.T, f func(t *testing.T, closeAfter time.Duration, opts 
 	}
 }
 
-// chargedOnce makes calls on a client that loses replies, at least so many, and looks with a
-// healthy client at what each has charged. before is called before each.
+// chargedOnce makes at least a number of calls on a client that loses replies, and checks the
+// charges of each call with another client. It calls before in front of each.
 func chargedOnce(t *testing.T, lossyClient, healthyClient redis.UniversalClient, opts []redisstore.Option, least int, before func()) {
 	t.Helper()
-	const most = 100 // on a busy machine a call may end before it was sent
+	const most = 100 // calls, because on a busy machine a call may end before it was sent
 	own := prefix()
 	healthy := testkit.Limiter(t, newStore(healthyClient, own), dailyRules()...)
 	lossy := testkit.Limiter(t, newStore(lossyClient, append(opts, own)...), dailyRules()...)
@@ -49,7 +49,7 @@ func chargedOnce(t *testing.T, lossyClient, healthyClient redis.UniversalClient,
 			return
 		}
 	}
-	t.Error("no call has reached the server, so nothing was tested")
+	t.Errorf("none of %d calls was charged, want at least one", most)
 }
 
 func TestStore_Take_lostReply(t *testing.T) {
@@ -62,7 +62,7 @@ func TestStore_Take_lostReply(t *testing.T) {
 				proxy := redistest.NewProxy(t, server.Addr)
 				proxy.DropReplies(closeAfter, "evalsha", "eval")
 				rdb := server.Client(func(o *redis.Options) {
-					o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, impatience
+					o.Addr, o.MaxRetries, o.ReadTimeout = proxy.Addr, retries, replyTimeout
 				})
 				chargedOnce(t, rdb, server.Client(), opts, 3, func() {})
 			})
@@ -84,7 +84,7 @@ func TestCluster_lostReply(t *testing.T) {
 					proxies[node.Addr].DropReplies(closeAfter, "evalsha", "eval")
 				}
 				rdb := cluster.Client(func(o *redis.ClusterOptions) {
-					o.Dialer, o.ReadTimeout = through(proxies), impatience
+					o.Dialer, o.ReadTimeout = through(proxies), replyTimeout
 					o.MaxRetries, o.MaxRedirects = retries, redirects
 				})
 				chargedOnce(t, rdb, cluster.Client(), opts, 3, func() {})
@@ -93,7 +93,7 @@ func TestCluster_lostReply(t *testing.T) {
 	})
 }
 
-// The script that follows a NOSCRIPT is a command of its own, which is not repeated either.
+// The EVAL that follows a NOSCRIPT is not repeated either.
 func TestStore_Take_lostReplyToScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
@@ -101,7 +101,7 @@ func TestStore_Take_lostReplyToScript(t *testing.T) {
 	eachLoss(t, func(t *testing.T, closeAfter time.Duration, opts []redisstore.Option) {
 		proxy := redistest.NewProxy(t, server.Addr)
 		proxy.DropReplies(closeAfter, "eval")
-		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, impatience })
+		rdb := server.Client(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr, replyTimeout })
 		chargedOnce(t, rdb, admin, opts, 1, func() { testkit.Must(t, admin.ScriptFlush(t.Context()).Err()) })
 	})
 }
