@@ -1,9 +1,8 @@
-// Package benchmarks measures weir beside other limiters for Go. It is a module
-// of its own, so that the peers it imports reach no user.
+// Package benchmarks compares weir with other limiters for Go. It is a separate
+// module, so that users of weir do not download the other limiters.
 //
 //	make bench
 //
-// prints every table. Only ratios within one run mean something: the benchmarks
-// of one table take turns, and the tables in the documentation are medians of at
-// least six runs.
+// prints every table. Only ratios within one run are meaningful: the benchmarks of
+// one table take turns, and the tables in README.md are medians of several runs.
 package benchmarks

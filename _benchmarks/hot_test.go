@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 )
 
-// A hot peer decides about few keys, each limited to so many events a second.
+// A hotPeer is a limiter that decides about few keys.
 type hotPeer struct {
 	name string
 	make func(b *testing.B, rdb *redis.Client, limit core.Limit) func(key string) (allowed bool, err error)
@@ -51,8 +51,8 @@ var hotPeers = []hotPeer{
 	}},
 }
 
-// BenchmarkHotKeys is 64 goroutines on few keys: of limits that are large, and of a
-// limit that is used up.
+// BenchmarkHotKeys measures 64 goroutines on few keys: with large limits, and with an
+// exhausted limit.
 func BenchmarkHotKeys(b *testing.B) {
 	for _, load := range []struct {
 		name  string
@@ -79,7 +79,7 @@ func BenchmarkHotKeys(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
-					i, yes := int(next.Add(1)), int64(0)
+					i, count := int(next.Add(1)), int64(0)
 					for pb.Next() {
 						allowed, err := decide(keys[i%len(keys)])
 						if err != nil {
@@ -87,10 +87,10 @@ func BenchmarkHotKeys(b *testing.B) {
 							return
 						}
 						if i++; allowed {
-							yes++
+							count++
 						}
 					}
-					admitted.Add(yes)
+					admitted.Add(count)
 				})
 				b.StopTimer()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
@@ -101,7 +101,7 @@ func BenchmarkHotKeys(b *testing.B) {
 	}
 }
 
-// commands is how many commands the server has run that a client sent.
+// commands returns the number of scripts that the server has run or loaded.
 func commands(b *testing.B, rdb *redis.Client) (n int) {
 	b.Helper()
 	info, err := rdb.Info(ctx, "commandstats").Result()

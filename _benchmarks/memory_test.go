@@ -22,25 +22,25 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// No benchmark reaches its limit. That of many keys refills slowly, so that no
-// key is idle before the benchmark ends.
+// The limits, which no benchmark reaches. The limit of many keys refills slowly, so
+// that no key is full again before the benchmark ends.
 const (
 	manyKeys = 1000 // an hour
 	hotKey   = 1_000_000
-	burst    = 1 << 24 // at once
+	burst    = 1 << 24
 	hotBurst = 1 << 30
 )
 
 var ctx = context.Background()
 
-// inMemory makes a fresh limiter and returns its decision. What a peer calls a
-// token bucket is used where there is one.
+// inMemory has the function of each peer that makes a new limiter and returns its
+// decision. The limiter is a token bucket if the peer has one.
 var inMemory = []struct {
 	name string
 	make func(b *testing.B, perHour, burst int) func(key string)
 }{
 	{"floor", func(*testing.B, int, int) func(string) {
-		// What no limiter can do without: to hash the key and to read the clock.
+		// The minimum for any limiter: hash the key and read the clock.
 		seed, start := maphash.MakeSeed(), time.Now()
 		words := make([]uint64, 1<<21)
 		return func(key string) {
@@ -87,7 +87,7 @@ var inMemory = []struct {
 	}},
 }
 
-// identities are what a web app limits by. Every one is a string of its own.
+// identities returns n keys like those of a web application.
 func identities(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -131,7 +131,7 @@ func BenchmarkMemoryMillionKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkMemoryHeap reports the heap beyond the keys' own bytes.
+// BenchmarkMemoryHeap reports the heap memory of a key without the bytes of the key.
 func BenchmarkMemoryHeap(b *testing.B) {
 	keys := identities(1_000_000)
 	for _, peer := range inMemory {

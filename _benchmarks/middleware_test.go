@@ -32,15 +32,15 @@ func limiter() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(hotKey).WithBurst(hotBurst))))
 }
 
-// nobody is a ResponseWriter without a client.
-type nobody struct{ h http.Header }
+// A discard is a ResponseWriter without a client.
+type discard struct{ h http.Header }
 
-func (w *nobody) Header() http.Header         { return w.h }
-func (w *nobody) Write(b []byte) (int, error) { return len(b), nil }
-func (w *nobody) WriteHeader(int)             {}
+func (w *discard) Header() http.Header         { return w.h }
+func (w *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (w *discard) WriteHeader(int)             {}
 
-// serve measures one allowed request after the other, on one core. What the
-// server around it would do, a request and an empty header, is done for it.
+// serve measures sequential allowed requests, on one core. It makes the request and
+// the empty header that a server would make.
 func serve(b *testing.B, h http.Handler) {
 	b.Helper()
 	r, err := http.NewRequest(http.MethodGet, "/orders", nil)
@@ -48,7 +48,7 @@ func serve(b *testing.B, h http.Handler) {
 		b.Fatal(err)
 	}
 	r.RemoteAddr = "192.0.2.1:1234"
-	w := &nobody{make(http.Header)}
+	w := &discard{make(http.Header)}
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(w.h)

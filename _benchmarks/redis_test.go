@@ -21,13 +21,13 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// startRedis starts a server of the benchmark's own, without persistence.
+// startRedis starts a server for the benchmark, without persistence.
 func startRedis(b *testing.B) *redis.Client {
 	b.Helper()
 	return redistest.NewServer(b).Client(func(o *redis.Options) { o.PoolSize = 64 })
 }
 
-// cpu is what the server has used so far.
+// cpu returns the CPU time that the server has used.
 func cpu(b *testing.B, rdb *redis.Client) time.Duration {
 	b.Helper()
 	info, err := rdb.Info(ctx, "cpu").Result()
@@ -94,7 +94,7 @@ var inRedis = []struct {
 	}},
 }
 
-// BenchmarkRedis is 64 goroutines over 100 000 keys.
+// BenchmarkRedis measures 64 goroutines over 100 000 keys.
 func BenchmarkRedis(b *testing.B) {
 	keys := identities(100_000)
 	for _, peer := range inRedis {
@@ -117,8 +117,8 @@ func BenchmarkRedis(b *testing.B) {
 	}
 }
 
-// hammer makes b.N calls from n goroutines and returns how long they took, in
-// ascending order.
+// hammer makes b.N calls from n goroutines and returns their durations in ascending
+// order.
 func hammer(b *testing.B, n int, call func(*rand.Rand) error) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, b.N)
@@ -146,7 +146,8 @@ func hammer(b *testing.B, n int, call func(*rand.Rand) error) []time.Duration {
 	return took
 }
 
-// BenchmarkRedisBytes reports what one user takes in Redis.
+// BenchmarkRedisBytes reports the MEMORY USAGE of the key of one user, with the default
+// prefix.
 func BenchmarkRedisBytes(b *testing.B) {
 	rdb := startRedis(b)
 	for _, c := range []struct {
@@ -159,13 +160,16 @@ func BenchmarkRedisBytes(b *testing.B) {
 		{"sliding-log-1000", 1000, core.SlidingLog("log1000", core.PerHour(1000))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			decide := weir(rdb, []redisstore.Option{redisstore.Prefix(c.name + ":")}, c.rule)
+			if err := rdb.FlushAll(ctx).Err(); err != nil {
+				b.Fatal(err)
+			}
+			decide := weir(rdb, nil, c.rule)
 			for range c.events {
 				if err := decide("user:241531"); err != nil {
 					b.Fatal(err)
 				}
 			}
-			keys, err := rdb.Keys(ctx, c.name+":*").Result()
+			keys, err := rdb.Keys(ctx, "*").Result()
 			if err != nil || len(keys) != 1 {
 				b.Fatal(fmt.Errorf("keys %v: %w", keys, err))
 			}

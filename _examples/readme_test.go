@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fragment is what a block of the README that is not a program stands in.
+// fragment surrounds a block of the README that is not a program.
 const fragment = `package main
 
 import (
@@ -66,7 +66,7 @@ func main() {
 var declared = regexp.MustCompile(`(?m)^(\w+) :=`)
 
 // Every Go block of the README compiles.
-func TestReadmeCompiles(t *testing.T) {
+func TestReadme_Compiles(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -10,34 +10,32 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Ask is one limiter's part of a decision over several.
+// An Ask is the part of one limiter in a decision over several.
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
-	Cost    int    // zero means 1, unlike in AllowN: to take nothing, set Peek; less is an [ErrNegativeCost]
-	// MaxDelay denies an event that a leaky bucket would hold for longer, and takes
-	// nothing for it. Zero is no bound; below a microsecond, no delay is accepted.
+	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]
+	// MaxDelay denies an event that a leaky bucket would delay for longer. Zero means no bound. A
+	// value below a microsecond accepts no delay.
 	MaxDelay time.Duration
-	// Peek asks whether Cost would fit and takes nothing; if it does not fit, the whole
-	// decision is denied.
+	// Peek charges nothing. If Cost would not fit, the whole decision is denied.
 	Peek bool
 }
 
-// AllowTogether decides several asks together: every rule of every ask is charged,
-// or none is. Asks that meet in the same rule of the same key are charged their
-// sum, and share its State. Of Peeks that meet, the largest counts; a Peek that meets an
-// Ask that charges is left out.
+// AllowTogether decides several asks together: it charges every rule of every ask, or none. Asks
+// for the same rule and key are charged their sum, and share its State. Peeks for the same rule and
+// key count as the largest of them, and not at all if another Ask charges the rule.
 //
-// All limiters must have the same Store ([ErrInvalidAsk]). On a Redis Cluster,
-// asks of different keys may be denied together although a moment later each
-// would have been admitted, but are not admitted beyond a limit: see redisstore.
+// All limiters must have the same Store ([ErrInvalidAsk]). On a Redis Cluster, asks for different
+// keys may be denied together although each would be admitted a moment later, but a limit is never
+// exceeded: see package redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	err = decide(ctx, &d, nil, asks...)
 	return d, err
 }
 
-// decide asks the Store of asks to charge all of them or none, and fills in d, which is zero.
-// If r is not nil, the Store also fills in receipts, and r keeps them.
+// decide calls the Store to charge all asks or none, and fills in d, which must be zero. If r is
+// not nil, the Store also writes receipts, and r keeps them.
 func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error {
 	if len(asks) == 0 {
 		return fmt.Errorf("%w: there is none", ErrInvalidAsk)
@@ -79,22 +77,22 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	return nil
 }
 
-// A batch is the charges of one call of a Store.
+// A batch has the charges of one call of a Store.
 type batch struct {
 	charges []driver.Charge
 	rules   []Rule // of the charges
-	places  []int  // of every ask of every rule: the index of its charge, if charges were merged
-	room    struct {
+	places  []int  // the index of the charge of each ask and rule, if charges were merged
+	initial struct {
 		charges [4]driver.Charge
 		rules   [4]Rule
 	}
 }
 
-// batches holds batches for reuse: the charges of a call escape to the Store, an interface, and
-// would be allocated on every call.
+// batches has batches for reuse: the charges of a call escape to the Store, an interface, and would
+// be allocated on every call.
 var batches = sync.Pool{New: func() any {
 	b := new(batch)
-	b.charges, b.rules = b.room.charges[:0], b.room.rules[:0]
+	b.charges, b.rules = b.initial.charges[:0], b.initial.rules[:0]
 	return b
 }}
 
@@ -102,13 +100,13 @@ func (b *batch) free() {
 	if cap(b.charges) > 64 {
 		return
 	}
-	// The elements stay until they are overwritten: they are few, and the pool forgets them.
+	// The elements are not cleared: they are few, and the garbage collector empties the pool.
 	b.charges, b.rules, b.places = b.charges[:0], b.rules[:0], b.places[:0]
 	batches.Put(b)
 }
 
-// add adds the charges of a, with an op that a.Peek may change. The Store checks no charges:
-// New has checked the rules, and add, decide and merge check the rest.
+// add adds the charges of a, with op, or with Peek if a.Peek is set. The Store does not check
+// charges: New has checked the rules, and add, decide and merge check the rest.
 func (b *batch) add(a *Ask, op driver.Op) error {
 	switch {
 	case a.Key == "":
@@ -130,10 +128,9 @@ func (b *batch) add(a *Ask, op driver.Op) error {
 	return nil
 }
 
-// merge sums up the charges of one rule and key, because a Store takes each once. It returns
-// nil if there are none, and places otherwise.
+// merge adds up the charges for the same rule and key, because a Store accepts each once. It
+// returns b.places, or nil if nothing was merged.
 func (b *batch) merge() []int {
-	asked := len(b.charges)
 	kept := b.charges[:0]
 	for i := range b.charges {
 		c := b.charges[i]
@@ -149,14 +146,15 @@ func (b *batch) merge() []int {
 		}
 		b.places = append(b.places, at)
 	}
-	if len(kept) == asked {
+	if len(kept) == len(b.charges) {
 		return nil
 	}
 	b.charges, b.rules = kept, b.rules[:len(kept)]
 	return b.places
 }
 
-// absorb adds the cost of other to c, unless other is a Peek.
+// absorb merges other into c: costs are added, the largest Peek counts, and no Peek beside a
+// charge.
 func absorb(c, other *driver.Charge) {
 	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
 		c.MaxDelay = other.MaxDelay

@@ -15,10 +15,9 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var errEndedContext = errors.New("a store was called with a context that had ended")
+var errEndedContext = errors.New("a call of a store with a context that has ended")
 
-// documented are the errors of package core that calls with any arguments may return over a
-// Store that works.
+// documented are the errors of package core that calls may return over a working Store.
 var documented = []error{
 	core.ErrEmptyKey, core.ErrNegativeCost, core.ErrInvalidAsk,
 	core.ErrNeverAdmitted, core.ErrDeadlineTooNear, context.Canceled, context.DeadlineExceeded,
@@ -159,14 +158,13 @@ func (c *caller) call(ctx context.Context) (err error) {
 	return err
 }
 
-// Whatever an application asks for, the charges that reach a Store keep the contract of
-// driver.Store.
+// The charges that reach a Store keep the contract of driver.Store, whatever an application calls.
 func TestLimiter_ContractOfStores(t *testing.T) {
 	ops, several := make(map[driver.Op]int), 0
 	met := make(map[error]int)
 	for seed := range uint64(1000) {
 		synctest.Test(t, func(t *testing.T) {
-			var s, other storetest.Fake // which refuse charges that break the contract
+			var s, other storetest.Fake // which return an error for charges that break the contract
 			for _, f := range []*storetest.Fake{&s, &other} {
 				f.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 					if ctx.Err() != nil {
@@ -188,7 +186,7 @@ func TestLimiter_ContractOfStores(t *testing.T) {
 				case at >= 0:
 					met[documented[at]]++
 				default:
-					t.Fatalf("seed %d, call %d: expected an error that core documents, got %v", seed, i, err)
+					t.Fatalf("seed %d, call %d: got %v, expected an error that core documents", seed, i, err)
 				}
 			}
 			for op := driver.Spend; op <= driver.Undo; op++ {
@@ -198,15 +196,15 @@ func TestLimiter_ContractOfStores(t *testing.T) {
 	}
 	for op := driver.Spend; op <= driver.Undo; op++ {
 		if ops[op] < 1000 {
-			t.Errorf("op %d: expected 1000 charges at least, got %d: the test shows little", op, ops[op])
+			t.Errorf("op %d: got %d charges, expected at least 1000", op, ops[op])
 		}
 	}
 	if several < 1000 {
-		t.Errorf("expected 1000 calls with several charges at least, got %d: the test shows little", several)
+		t.Errorf("got %d calls with several charges, expected at least 1000", several)
 	}
 	for _, err := range documented {
 		if met[err] == 0 {
-			t.Errorf("expected calls that fail with %q, got none", err)
+			t.Errorf("got no call that fails with %q", err)
 		}
 	}
 }

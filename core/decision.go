@@ -14,47 +14,46 @@ import (
 // Never is the RetryAfter of a cost that can never be admitted.
 const Never time.Duration = driver.Never
 
-// A Decision is the answer to an event. It is a value: keep it or copy it freely. The zero
-// Decision denies.
+// A Decision is the answer to an event. It is a value: copy it freely. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
-	RetryAfter time.Duration // denied: the least wait after which the same cost can be admitted; Never if it never can
-	Delay      time.Duration // allowed: hold the event this long first (the gate does); zero but for a leaky bucket
+	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
+	Delay      time.Duration // allowed: delay the event this long, as gates do; zero except for leaky buckets
 
-	first State   // kept apart, so that one Rule needs no allocation
+	first State   // apart from the others, so that a decision about one Rule allocates nothing
 	rest  []State // from the second on
 	n     int
 }
 
-// A State is the part of one Rule in a Decision. Rule has the limit that was in force, which for a [Rule.Elastic] may be larger than the one that it was made with.
+// A State is the part of one Rule in a Decision. Rule has the limit that was in force, which for a
+// [Rule.Elastic] may be larger than the limit that it was made with.
 //
-// Window is the span that Remaining belongs to. For windows and logs, no more than
-// Remaining can be used within it. For a bucket, which refills all the time, it is the
-// time in which Remaining events refill. When nothing remains, Window is the time until
-// one event is available. If the Rule denied, Window is RetryAfter.
+// Window is the span to which Remaining belongs. A window or log admits no more than Remaining
+// events within it; a bucket refills Remaining events in it. If nothing remains, Window is the time
+// until one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
 	Rule       Rule
-	Allowed    bool          // by this Rule alone
+	Allowed    bool          // by this Rule, whatever the others answer
 	Remaining  int           // events that are left now
-	RetryAfter time.Duration // not Allowed: the least wait after which this Rule admits the same cost; or Never
-	ResetAfter time.Duration // until nothing is used any more
-	Window     time.Duration // the effective window, the t of the RateLimit field; see below
-	Delay      time.Duration // Allowed: hold the event this long first
+	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never
+	ResetAfter time.Duration // the time until nothing is used
+	Window     time.Duration // the parameter t of the RateLimit field
+	Delay      time.Duration // Allowed: delay the event this long
 	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
 
-	// Unknown is set if another Rule denied the event and this one was not asked, as by package
-	// denycache. Allowed is set, too, and the numbers are zero and say nothing.
+	// Unknown reports that another Rule denied the event, and that this Rule was not evaluated;
+	// package denycache does that. Allowed is then set, and the numbers are zero.
 	Unknown bool
 }
 
-// Limit is the limit that was in force.
+// Limit returns the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
 
-// Used is the capacity of the rule less Remaining. Beyond the limit, in debt or under a
-// [Rule.Soft], Used stays at the capacity.
+// Used returns the capacity of the rule minus Remaining: at most the capacity, even in debt or
+// beyond the limit of a [Rule.Soft].
 func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 
-// String is the decision as a text for logs, without the key:
+// String describes d for logs, without the key. The last of these is the zero Decision:
 //
 //	allowed: "second" 9 of 10 left, "hour" 499 of 500 left
 //	allowed after 100ms: "queue" 8 of 10 left
@@ -62,8 +61,6 @@ func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 //	denied for ever: "page" 9 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
 //	denied, undecided
-//
-// The last is the zero Decision.
 func (d Decision) String() string {
 	var b strings.Builder
 	b.WriteString(d.verdict())
@@ -96,9 +93,9 @@ func (d Decision) verdict() string {
 	return "denied, retry after " + d.RetryAfter.String()
 }
 
-// LogValue implements [slog.LogValuer]: a group of "allowed", then "delay" or "retry_after"
-// (a duration, or the text "never") where there is one, and "remaining", with the events that
-// each rule has left, unless that is unknown.
+// LogValue implements [slog.LogValuer]. The group has "allowed", then "delay" or "retry_after" if d
+// has one (a duration, or the text "never"), and "remaining", a group of the remaining events of
+// each rule whose State is known.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {
@@ -118,11 +115,11 @@ func (d Decision) LogValue() slog.Value {
 	return slog.GroupValue(append(attrs, slog.Group("remaining", remaining...))...)
 }
 
-// Len is the number of States: one for every Rule that was asked.
+// Len returns the number of States, one for each Rule of each ask.
 func (d Decision) Len() int { return d.n }
 
-// State is the i-th State, in the order of the asks and, within one, of the
-// Limiter's Rules. It panics if i is out of range.
+// State returns the i-th State, in the order of the asks and, within one, of the Rules of its
+// Limiter. It panics if i is out of range.
 func (d Decision) State(i int) State {
 	if i == 0 && d.n > 0 {
 		return d.first
@@ -141,8 +138,8 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// sum makes d, which is zero, the decision about charges of rules. It is filled in place:
-// copies of it would take a fifth of the time that a decision in memory takes.
+// sum fills in the decision about charges, which belong to rules. d must be zero. It is filled in
+// place: copying a Decision would take a fifth of the time of a decision in memory.
 func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 	d.Allowed, d.n = true, len(charges)
 	if len(charges) > 1 {
@@ -178,8 +175,7 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// expand gives every ask its State again, after asks were merged: places has the index of
-// the charge of each.
+// expand gives each merged ask its State; places has the index of the charge of each ask.
 func (d *Decision) expand(places []int) {
 	rest := make([]State, len(places)-1)
 	for i := range rest {
@@ -188,19 +184,17 @@ func (d *Decision) expand(places []int) {
 	d.rest, d.n = rest, len(places)
 }
 
-// and returns the decision that admits an event if d and o, which both have States, do.
+// The method and combines d and o, which must have States: the result allows an event if both do.
 func (d Decision) and(o Decision) Decision {
-	rest := slices.Grow(slices.Clone(d.rest), o.n)
-	rest = append(append(rest, o.first), o.rest...)
-	both := Decision{Allowed: d.Allowed && o.Allowed, RetryAfter: max(d.RetryAfter, o.RetryAfter), first: d.first, rest: rest, n: d.n + o.n}
-	if both.Allowed {
-		both.Delay = max(d.Delay, o.Delay)
+	d.rest, d.n = slices.Concat(d.rest, []State{o.first}, o.rest), d.n+o.n
+	d.Allowed, d.RetryAfter, d.Delay = d.Allowed && o.Allowed, max(d.RetryAfter, o.RetryAfter), max(d.Delay, o.Delay)
+	if !d.Allowed {
+		d.Delay = 0
 	}
-	return both
+	return d
 }
 
-// Soft says whether the event was let through beyond a limit: [State.Soft] of any
-// Rule that is enforced.
+// Soft reports whether the event was admitted beyond a limit: [State.Soft] of any enforced Rule.
 func (d Decision) Soft() bool {
 	for _, s := range d.States() {
 		if s.Soft && d.Allowed && !s.Rule.IsShadow() {
@@ -210,8 +204,7 @@ func (d Decision) Soft() bool {
 	return false
 }
 
-// StateOf is the State of the Rule of that name, the first if there are
-// several. It returns false if no such Rule was asked.
+// StateOf returns the State of the first Rule of that name, and false if there is none.
 func (d Decision) StateOf(name string) (State, bool) {
 	for _, s := range d.States() {
 		if s.Rule.Name() == name {

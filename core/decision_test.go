@@ -48,13 +48,13 @@ func TestDecision_String(t *testing.T) {
 				return a
 			}})).Info("", "d", c.got)
 			if got, want := b.String(), c.log+"\n"; got != want {
-				t.Errorf("the log is %q, want %q", got, want)
+				t.Errorf("got the log %q, want %q", got, want)
 			}
 		}
 	})
 }
 
-// An unknown state says nothing, and admits nothing.
+// A rule whose state is unknown has no numbers, and the decision is a denial.
 func TestDecision_String_UnknownState(t *testing.T) {
 	fake := new(storetest.Fake)
 	l := testkit.Limiter(t, fake, core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500)))
@@ -82,7 +82,7 @@ func TestState_UsedAndLimit(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerMinute(10).WithBurst(20)).Soft(50)))
 		for _, c := range []struct{ cost, used int }{{5, 5}, {10, 15}, {10, 20}} {
 			if s := testkit.Ask(t, l, "k", c.cost).State(0); s.Used() != c.used || s.Limit() != core.PerMinute(10).WithBurst(20) {
-				t.Errorf("%d used of %v, want %d", s.Used(), s.Limit(), c.used)
+				t.Errorf("got %d used of %v, want %d", s.Used(), s.Limit(), c.used)
 			}
 		}
 	})

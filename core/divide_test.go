@@ -29,7 +29,7 @@ func TestRule_Divide(t *testing.T) {
 		{core.SlidingLog("r", core.PerMinute(5)), 8, `sliding_log "r" 1/m`},
 		{core.SlidingWindow("r", core.PerHour(500)).SubWindows(7).Soft(10).Shadow(), 2, `sliding_window "r" 250/h in 7 sub-windows soft 10% shadow`},
 		{core.TokenBucket("r", core.PerSecond(10)).Elastic(func() float64 { return 1 }, 3), 2, `token_bucket "r" 5/s elastic up to 3`},
-		// A period of centuries cannot be run.
+		// The exact part would have a period of centuries, which is invalid.
 		{core.TokenBucket("r", core.Per(1, 50*365*24*time.Hour)), 4, `token_bucket "r" 1/18250d burst 1`},
 		{core.TokenBucket("r", core.Per(1000, 99*365*24*time.Hour).WithBurst(1)), math.MaxInt / 2, `token_bucket "r" 1/36135d burst 1`},
 		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), math.MaxInt, `token_bucket "r" 1/36135d burst 1`},
@@ -37,24 +37,22 @@ func TestRule_Divide(t *testing.T) {
 		got := c.rule.Divide(c.n)
 		switch compiled := got.Compiled(); {
 		case got.String() != c.want:
-			t.Errorf("1/%d of %v is %v, want %s", c.n, c.rule, got, c.want)
+			t.Errorf("1/%d of %v: got %v, want %s", c.n, c.rule, got, c.want)
 		case compiled == nil:
-			t.Errorf("1/%d of %v: expected a rule that can be run, got %v", c.n, c.rule, got)
+			t.Errorf("1/%d of %v: got the invalid rule %v", c.n, c.rule, got)
 		case compiled.ID() != c.rule.Compiled().ID():
-			t.Errorf("1/%d of %v: expected the ID of the whole, got another one", c.n, c.rule)
+			t.Errorf("1/%d of %v: got another ID than that of the whole", c.n, c.rule)
 		}
 	}
-	if got := (core.Rule{}).Divide(2); got != (core.Rule{}) {
-		t.Errorf("a part of nothing is %v", got)
-	}
-	broken := core.TokenBucket("", core.PerSecond(10))
-	if got := broken.Divide(2); got != broken {
-		t.Errorf("a part of a broken rule is %v", got)
+	for _, invalid := range []core.Rule{{}, core.TokenBucket("", core.PerSecond(10))} {
+		if got := invalid.Divide(2); got != invalid {
+			t.Errorf("got %v, want the invalid rule %v itself", got, invalid)
+		}
 	}
 }
 
-// The parts together admit no more than the whole, except for the one event that each part
-// admits at least, and never much less.
+// The parts together admit no more than the whole, except that each part admits at least one event,
+// and less than n events fewer.
 func TestRule_Divide_PartsAddUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 {
@@ -70,16 +68,16 @@ func TestRule_Divide_PartsAddUp(t *testing.T) {
 			continue
 		}
 		part := rule.Divide(n)
-		what := fmt.Sprintf("%d times %v, of %v", n, part, rule)
+		parts := fmt.Sprintf("%d times %v, of %v", n, part, rule)
 		sum, whole := n*part.Capacity(), rule.Capacity()
 		if sum > max(whole, n) || whole-sum >= n {
-			t.Fatalf("%s: %d at once", what, sum)
+			t.Fatalf("%s: got a capacity of %d, want about %d", parts, sum, whole)
 		}
 		switch got := part.Limit(); {
 		case bucket && rate(got, n).Cmp(rate(limit, 1)) != 0:
-			t.Fatalf("%s: another rate", what)
+			t.Fatalf("%s: got another rate", parts)
 		case !bucket && got.Per != limit.Per:
-			t.Fatalf("%s: another window", what)
+			t.Fatalf("%s: got another window", parts)
 		}
 	}
 }

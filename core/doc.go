@@ -1,8 +1,7 @@
-// Package core decides whether an event may happen now.
+// Package core decides whether an event, such as a request or a login, may happen now.
 //
-// A [Limit] says how many events in how long. A [Rule] is a named algorithm
-// with a Limit. A [Limiter] is a [Store] and its Rules, and answers with a
-// [Decision]:
+// A [Limit] is a number of events per period. A [Rule] is a named algorithm with a Limit. A
+// [Limiter] has a [Store] and one or more Rules, and answers with a [Decision]:
 //
 //	            key, cost               charges
 //	caller ───────────────▶ Limiter ───────────────▶ Store
@@ -15,33 +14,28 @@
 //	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(100))))
 //	d, err := api.Allow(ctx, "203.0.113.9")
 //
-// For HTTP, packages nethttplimit, ginlimit and echolimit of this module make a middleware of
-// a Limiter, and package keyfunc the keys.
+// For HTTP, packages nethttplimit, ginlimit and echolimit make middleware from a Limiter, and
+// package keyfunc derives keys from requests.
 //
-// All Rules of a Limiter, and all asks of one [AllowTogether], are decided together:
-// either every one of them is charged or none is.
+// An event is charged to all Rules of a Limiter or to none; so are the asks of one [AllowTogether].
 //
 // # Choosing an algorithm
 //
-//   - [TokenBucket] holds Burst events and refills continuously. The state is one
-//     number. Over any span it admits at most Burst + rate x span. Right for most
-//     APIs.
-//   - [LeakyBucket] is a queue: what it admits has a Delay, so that it goes at the
-//     rate and never faster. Right in front of something that bursts would hurt.
-//   - [SlidingLog] remembers every admitted event and never admits more than Events
-//     in any span of Per. Its memory grows with Events. Right where the number is a
-//     promise: logins, messages, payments.
-//   - [SlidingWindow] makes the same promise with a state of bounded size. It is slightly too
-//     strict: an event counts for up to one sub-window longer, a second of a minute. Right for
-//     large limits.
-//   - [FixedWindow] counts by the clock, and admits up to twice the limit across an
-//     edge. Right where the edge is the point: a quota a day.
+//   - [TokenBucket] holds Burst tokens and refills continuously, so it admits at most Burst + rate
+//     x span over any span. Its state is one number. Use it for most APIs.
+//   - [LeakyBucket] is a queue that delays events, so that they depart at the rate and never
+//     faster. Use it to protect a service that bursts would overload.
+//   - [SlidingLog] never admits more than Events in any span of Per. Its memory grows with Events.
+//     Use it for limits that must never be exceeded: logins, messages, payments.
+//   - [SlidingWindow] has the same guarantee with a state of bounded size. It is slightly stricter:
+//     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
+//   - [FixedWindow] starts afresh at fixed times, its edges, and admits up to twice the limit
+//     across an edge. Use it for quotas that should restart at fixed times, such as daily.
 //
 // # Time
 //
-// The Store's clock decides, to the microsecond: the monotonic clock of this
-// process for memstore, the server's own clock for redisstore. The clock of a
-// client is never used.
+// Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for
+// memstore, the clock of the server for redisstore. They never use the clock of a client.
 //
 // The package depends on the standard library only, and not on net/http.
 package core

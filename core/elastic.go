@@ -8,31 +8,27 @@ import (
 	"sync/atomic"
 )
 
-// Elastic returns r as elastic throttling: while resources are free the limit
-// grows, and as they are used up it shrinks back to the limit that r was made with.
+// Elastic returns r as elastic throttling: the limit grows while resources are free, and shrinks
+// back to the limit of r as they are used up. Each process follows its own signal.
 //
-// spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or
-// more makes it upTo times as large. Values between them scale the limit in ten steps, rounded
-// down to whole events; a value at most 0.01 below a step counts as that step. NaN counts as 0.
-// spare is called on every decision, from many goroutines, so it must be quick; package
-// core/load has ready-made ones.
+// spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or more
+// makes it upTo times as large (1 to 1000). Values between them scale the limit in ten steps,
+// rounded down to whole events; a value at most 0.01 below a step counts as that step. NaN counts
+// as 0. Every decision calls spare, from many goroutines, so it must be quick; package core/load
+// has signals.
 //
-// The limit follows a rising signal at once. It falls when the signal has fallen by
-// more than half a step, so that a signal between two steps does not make it flap.
-// A bucket that is half used stays half used whatever its size is. Events that windows and logs
-// have counted beyond a limit that has shrunk leave them in time, so no key is locked out for
-// longer than Per.
-//
-// Every process follows its own signal. upTo is 1 to 1000.
+// The limit follows a rising signal at once. It falls when the signal has fallen by more than half
+// a step, so that a signal between two steps does not make it flap. A bucket that is half used
+// stays half used at every size. After a limit has shrunk, surplus events leave a window or log as
+// usual, so no key is locked out for longer than Per.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }
 
 const (
-	// elasticSteps is how many steps a limit takes to its largest.
-	elasticSteps = 10
-	// nearly is the part of a step that may be missing: no machine is ever quite idle.
-	nearly = 0.1
+	maxElastic    = 1000
+	elasticSteps  = 10  // from the limit itself to the largest
+	stepTolerance = 0.1 // of a step: no machine is ever fully idle
 )
 
 // An elastic holds the signal of a rule, and the rule at every step.
@@ -42,10 +38,8 @@ type elastic struct {
 	rules [elasticSteps]Rule // of the steps from 1 on
 }
 
-const maxElastic = 1000
-
-// stretch compiles the rule at every step. If that fails, it sets err.
-func (r *definition) stretch() {
+// compileSteps compiles the rule at every step. If that fails, it sets err.
+func (r *definition) compileSteps() {
 	fail := func(reason string) { r.compiled, r.err = nil, r.invalid("elastic", reason) }
 	switch {
 	case r.elastic.spare == nil:
@@ -72,9 +66,9 @@ func (r *definition) stretch() {
 	r.elastic = e
 }
 
-// times is l with factor times the events, and a burst that refills in the same time.
+// times returns l with factor times the events, and a burst that refills in the same time.
 func (l Limit) times(factor float64) Limit {
-	const rounding = 1e-9 // 1.1 times 10 is 11, whatever a float makes of it
+	const rounding = 1e-9 // 1.1 times 10 is 11, in spite of floating-point errors
 	events := int(min(int64(math.Floor(float64(l.Events)*factor+rounding)), math.MaxInt))
 	hi, lo := bits.Mul64(uint64(l.Burst), uint64(events))
 	burst, _ := bits.Div64(hi, lo, uint64(l.Events))
@@ -82,7 +76,7 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
-// inForce is the rule with the limit of this moment.
+// inForce returns the rule with the limit of this moment.
 func (r Rule) inForce() Rule {
 	if r.d.elastic == nil {
 		return r
@@ -96,17 +90,14 @@ func (e *elastic) rule(base Rule) Rule {
 		at = 0
 	}
 	at = min(max(at, 0), 1) * elasticSteps
-	step := e.step.Load()
-	switch {
-	case at+nearly >= float64(step)+1:
-		step = int32(at + nearly)
-		e.step.Store(step)
-	case at < float64(step)-0.5:
-		step = int32(at + 0.5)
-		e.step.Store(step)
+	switch step := float64(e.step.Load()); {
+	case at+stepTolerance >= step+1:
+		e.step.Store(int32(at + stepTolerance))
+	case at < step-0.5:
+		e.step.Store(int32(at + 0.5))
 	}
-	if step == 0 {
-		return base
+	if step := e.step.Load(); step > 0 {
+		return e.rules[step-1]
 	}
-	return e.rules[step-1]
+	return base
 }

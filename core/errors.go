@@ -8,35 +8,35 @@ import (
 
 // Categories of errors, for errors.Is.
 var (
-	// ErrInvalidLimit: a text is not a Limit.
+	// ErrInvalidLimit reports a text that is not a Limit.
 	ErrInvalidLimit = errors.New("weir: invalid limit")
-	// ErrInvalidRule: New was given a rule that cannot be run. The error is a *RuleError.
+	// ErrInvalidRule reports a rule that New cannot accept. The error is a *RuleError.
 	ErrInvalidRule = driver.ErrInvalidRule
-	// ErrRuleConflict: a Store already serves another rule of the same name. The error is a *RuleError.
+	// ErrRuleConflict reports another rule of that name on the Store. The error is a *RuleError.
 	ErrRuleConflict = driver.ErrRuleConflict
-	// ErrNoStore: New was given no usable Store.
+	// ErrNoStore reports a Store that is nil or cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")
-	// ErrEmptyKey: the key of an event is empty. Nothing was taken.
+	// ErrEmptyKey reports an empty key. Nothing was charged.
 	ErrEmptyKey = errors.New("weir: empty key")
-	// ErrNegativeCost: a cost below zero. Nothing was taken.
+	// ErrNegativeCost reports a cost below zero. Nothing was charged.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrInvalidAsk: an Ask has no Limiter, another Store than the others or a negative
-	// MaxDelay, or there is no Ask. Nothing was taken.
+	// ErrInvalidAsk reports an Ask without a Limiter, with another Store than the other asks or
+	// with a negative MaxDelay, or a call without asks. Nothing was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
-	// ErrNeverAdmitted: Wait was asked for more than a rule can ever admit.
+	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
-	// ErrDeadlineTooNear: Wait would have to wait beyond the deadline of its context.
+	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
-	// ErrTooManyWaiters: MaxWaiters wait already.
+	// ErrTooManyWaiters reports that MaxWaiters calls of Wait are waiting already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
-	// ErrUnavailable: the Store is down, or did not answer within its own timeout. If ctx ends
-	// first, the error is that of ctx instead.
+	// ErrUnavailable reports that the Store is down, or did not answer within its own timeout. If
+	// the context ends first, the error is that of the context.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrFailClosed: the Store is down, and package failover was told to admit nothing then. The
-	// error is an ErrUnavailable, too. Package gate answers 503.
+	// ErrFailClosed reports that the Store is down, and that package failover is configured to fail
+	// closed. The error is an ErrUnavailable, too. Package gate answers 503.
 	ErrFailClosed = driver.ErrFailClosed
 )
 
-// A RuleError is a fault of a field of a rule, with the texts Rule, Field and Reason. It is an
+// A RuleError describes a fault of a rule in the texts Rule, Field and Reason. It is an
 // [ErrInvalidRule] or an [ErrRuleConflict].
 type RuleError = driver.RuleError

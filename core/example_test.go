@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// 500 an hour and 10 a minute are two rules of one limiter: an event is charged to
-// both or to neither.
+// A limiter with two rules, 500 events an hour and 10 a minute: an event is charged to both or to
+// neither.
 func Example() {
 	api := core.Must(core.New(memstore.New(),
 		core.SlidingLog("hour", core.PerHour(500)),
@@ -20,7 +20,7 @@ func Example() {
 	for range 11 {
 		d, err := api.Allow(ctx, "user:241531")
 		if err != nil {
-			fmt.Println(err) // no decision: whether that is a yes is up to you
+			fmt.Println(err) // no decision: the application chooses whether to admit the event
 			return
 		}
 		if !d.Allowed {
@@ -35,8 +35,7 @@ func Example() {
 	// 490 left of the hour
 }
 
-// What a customer may do is limited by action: one limiter each, on one store, with
-// the customer as the key.
+// Each action of a customer has its own limiter on one store, with the customer as the key.
 func Example_perCustomer() {
 	store := memstore.New()
 	posts := core.Must(core.New(store, core.TokenBucket("posts", core.PerSecond(1))))
@@ -62,8 +61,8 @@ func Example_perCustomer() {
 	// like 5
 }
 
-// A limit for the whole system is a limiter with a constant key. Asked together with
-// the customer's, it is not used up by customers who are over their own.
+// A limiter with a constant key limits the whole system. Together with the limiter of the customer,
+// it is not charged for events of customers that exceed their own limit.
 func Example_global() {
 	store := memstore.New()
 	system := core.Must(core.New(store, core.TokenBucket("system", core.PerSecond(10_000))))
@@ -83,8 +82,8 @@ func Example_global() {
 	// Output: 5
 }
 
-// Tokens of a language model: an estimate is charged before, and what it was
-// afterwards. A bill beyond the limit is a debt, and delays what comes next.
+// An estimate of the tokens of a language model is charged before a call, and the real cost after
+// it. A cost beyond the limit is a debt, which delays later calls.
 func ExampleLimiter_Reserve() {
 	tokens := core.Must(core.New(memstore.New(), core.TokenBucket("tokens", core.PerMinute(6000))))
 
@@ -102,7 +101,7 @@ func ExampleLimiter_Reserve() {
 	// Output: false 35s
 }
 
-// 10 percent more than the limit is let through, and flagged.
+// Up to 10 percent more than the limit is admitted, and flagged.
 func ExampleRule_Soft() {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("hour", core.PerHour(20)).Soft(10)))
 	for n := 1; n <= 23; n++ {
@@ -116,8 +115,8 @@ func ExampleRule_Soft() {
 	// 23 false
 }
 
-// A limit that doubles while the backup job is not running. Package load has signals
-// for CPU time and for requests in flight.
+// The limit doubles while the backup job is not running. Package load has signals for CPU time and
+// for requests in flight.
 func ExampleRule_Elastic() {
 	running := true
 	spare := func() float64 {

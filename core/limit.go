@@ -7,32 +7,30 @@ import (
 	"time"
 )
 
-// A Limit is how many events may happen in how long.
-//
-// The zero Limit is not a limit: [New] refuses it.
+// A Limit is a number of events per period. The zero Limit is invalid.
 type Limit struct {
-	Events int           // events ... at least 1, less than 2^48
-	Per    time.Duration // ... in this long: whole microseconds, at most 100 years
-	Burst  int           // capacity of a bucket, less than 2^48; zero means Events. Windows and logs have none
+	Events int           // events per period, 1 to 2^48-1
+	Per    time.Duration // the period: whole microseconds, up to 100 years
+	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Windows and logs have no burst
 }
 
-// Per is a limit of n events in d. The algorithm decides which spans of length d are meant; for
-// [SlidingLog] and [SlidingWindow] it is every one.
+// Per returns a limit of n events in d. [SlidingLog] and [SlidingWindow] enforce it over every span
+// of length d, the other algorithms as their comments say.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
 
-// PerSecond is a limit of n events a second.
+// PerSecond returns a limit of n events per second.
 func PerSecond(n int) Limit { return Per(n, time.Second) }
 
-// PerMinute is a limit of n events a minute.
+// PerMinute returns a limit of n events per minute.
 func PerMinute(n int) Limit { return Per(n, time.Minute) }
 
-// PerHour is a limit of n events an hour.
+// PerHour returns a limit of n events per hour.
 func PerHour(n int) Limit { return Per(n, time.Hour) }
 
-// PerDay is a limit of n events in 24 hours.
+// PerDay returns a limit of n events per 24 hours.
 func PerDay(n int) Limit { return Per(n, day) }
 
-// WithBurst is l with a bucket that holds n events.
+// WithBurst returns l for a bucket that holds n events.
 func (l Limit) WithBurst(n int) Limit {
 	l.Burst = n
 	return l
@@ -50,8 +48,7 @@ var units = []struct {
 	{"d", day},
 }
 
-// String is the text form of l, which [ParseLimit] reads: "500/h", "5/15m",
-// "10/s burst 20".
+// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20".
 func (l Limit) String() string {
 	s := strconv.Itoa(l.Events) + "/" + formatPeriod(l.Per)
 	if l.Burst != 0 {
@@ -69,15 +66,14 @@ func formatPeriod(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	withoutZeros := strings.NewReplacer("h0m0s", "h", "m0s", "m") // of 1h0m0s and 15m0s
-	return withoutZeros.Replace(d.String())
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String()) // 1h for 1h0m0s, 15m for 15m0s
 }
 
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N].
 //
-// PERIOD is one of s, m, h and d (24 hours), a number of days ("7d"), or
-// anything that [time.ParseDuration] reads ("15m", "100ms", "1h30m"). The
-// numbers are positive decimal integers. Errors are [ErrInvalidLimit].
+// EVENTS and N are positive decimal integers. PERIOD is s, m, h or d (24 hours), a number of days
+// ("7d"), or a text for [time.ParseDuration] ("15m", "100ms", "1h30m"). Errors are
+// [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
 	rate, burst, hasBurst := strings.Cut(text, " burst ")
 	events, period, hasPeriod := strings.Cut(rate, "/")
@@ -101,7 +97,7 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseError(text, reason string) error {
-	return fmt.Errorf("%w %q: %s (want it like \"10/s\", \"500/h\" or \"10/s burst 20\")", ErrInvalidLimit, text, reason)
+	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\" or \"10/s burst 20\")", ErrInvalidLimit, text, reason)
 }
 
 func parseCount(s string) (int, error) {
@@ -128,31 +124,20 @@ func parsePeriod(s string) (time.Duration, error) {
 		return time.Duration(n) * day, nil
 	}
 	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration", s)
-	case d <= 0:
-		return 0, fmt.Errorf("%q is not positive", s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a positive duration", s)
 	}
 	return d, nil
 }
 
-// MarshalText writes the text form.
+// MarshalText returns the text form of l.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the text form; l is unchanged on an error.
+// UnmarshalText reads the text form. On an error, it leaves l unchanged.
 func (l *Limit) UnmarshalText(text []byte) error {
 	parsed, err := ParseLimit(string(text))
 	if err == nil {
 		*l = parsed
 	}
 	return err
-}
-
-// capacity returns the events that the limit admits at once.
-func (l Limit) capacity() int {
-	if l.Burst == 0 {
-		return l.Events
-	}
-	return l.Burst
 }

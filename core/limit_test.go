@@ -25,14 +25,14 @@ func TestLimit_String(t *testing.T) {
 		"10/s burst 20": core.PerSecond(10).WithBurst(20),
 	} {
 		if got := want.String(); got != text {
-			t.Errorf("%#v is %q, want %q", want, got, text)
+			t.Errorf("%#v: got %q, want %q", want, got, text)
 		}
 		if got, err := core.ParseLimit(text); err != nil || got != want {
-			t.Errorf("%q is %#v, %v, want %#v", text, got, err, want)
+			t.Errorf("%q: got %#v, %v, want %#v", text, got, err, want)
 		}
 	}
 	if got, err := core.ParseLimit(" 10 / 60s burst  20 "); err != nil || got != core.Per(10, time.Minute).WithBurst(20) {
-		t.Errorf("with spaces: %v, %v", got, err)
+		t.Errorf("with spaces: got %v, %v, want 10/m burst 20", got, err)
 	}
 }
 
@@ -44,10 +44,10 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	} {
 		l := core.PerSecond(3)
 		if err := l.UnmarshalText([]byte(text)); !errors.Is(err, core.ErrInvalidLimit) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want ErrInvalidLimit", text, err)
 		}
 		if l != core.PerSecond(3) {
-			t.Errorf("%q changed the limit to %v", text, l)
+			t.Errorf("%q: got the limit %v, want it unchanged", text, l)
 		}
 	}
 }
@@ -56,15 +56,15 @@ func TestLimit_MarshalText_JSON(t *testing.T) {
 	type config struct{ Limit core.Limit }
 	text, err := json.Marshal(config{core.PerHour(500)})
 	if err != nil || string(text) != `{"Limit":"500/h"}` {
-		t.Fatalf("%s, %v", text, err)
+		t.Fatalf("got %s, %v", text, err)
 	}
 	var c config
 	if err := json.Unmarshal(text, &c); err != nil || c.Limit != core.PerHour(500) {
-		t.Errorf("%v, %v", c, err)
+		t.Errorf("got %v, %v, want 500/h", c, err)
 	}
 }
 
-// Whatever parses has a text form that parses to the same.
+// The text form of every Limit that ParseLimit returns parses to the same Limit.
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m"} {
 		f.Add(text)
@@ -75,10 +75,10 @@ func FuzzParseLimit(f *testing.F) {
 			return
 		}
 		if l.Events <= 0 || l.Per <= 0 || l.Burst < 0 {
-			t.Fatalf("%q is %#v", text, l)
+			t.Fatalf("%q: got %#v", text, l)
 		}
 		if again, err := core.ParseLimit(l.String()); err != nil || again != l {
-			t.Errorf("%q is %#v, written %q, read again %#v, %v", text, l, l.String(), again, err)
+			t.Errorf("%q: got %#v from %q, %v, want %#v", text, again, l.String(), err, l)
 		}
 		core.TokenBucket("r", l)
 		core.SlidingLog("r", l)

@@ -10,10 +10,11 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Limiter is a Store and the Rules that an event has to satisfy, all of them.
-// It is safe for concurrent use. A key is any text but the empty one, which is an
-// [ErrEmptyKey]: it would be one state for all whose key is empty by mistake. All state is
-// in the Store, except for the callers that wait in [Limiter.Wait].
+// A Limiter has a Store and the Rules that an event has to satisfy, all of them. It is safe for
+// concurrent use. All state is in the Store, except for the callers that wait in [Limiter.Wait].
+//
+// A key is any text except the empty one, which is an [ErrEmptyKey]: all callers that leave the key
+// empty by mistake would share one state.
 type Limiter struct {
 	store   Store
 	rules   []Rule
@@ -22,10 +23,12 @@ type Limiter struct {
 
 // New returns a Limiter over s that admits an event if every rule does.
 //
-// Rules that cannot be run are a [RuleError] that names the rule and the field: no rules, a zero limit, a limit that cannot be represented
-// exactly, a name that two of the rules have, or that another definition has on s. Processes
-// that share s may have different limits for a while, as when a new version is rolled out:
-// each decides by its own, over the same state.
+// An error is an [ErrNoStore], or a [RuleError] with the rule and the field: there are no rules, a
+// limit is zero or cannot be represented exactly, two of the rules have one name, or s already has
+// that name with another definition.
+//
+// Processes that share s may have different limits for a while, for example during a rollout. Each
+// process applies its own limits to the shared states.
 func New(s Store, rules ...Rule) (*Limiter, error) {
 	if argument.IsNil(s) {
 		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)
@@ -36,6 +39,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
 	}
 	rules = slices.Clone(rules)
+	compiled := make([]*driver.Compiled, len(rules))
 	for i := range rules {
 		r := rules[i].def()
 		if r.err != nil {
@@ -46,12 +50,9 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 				return nil, r.invalid("name", "is given to two rules of one limiter")
 			}
 		}
+		compiled[i] = r.compiled
 	}
 	if d, ok := s.(driver.Declarer); ok {
-		compiled := make([]*driver.Compiled, len(rules))
-		for i := range rules {
-			compiled[i] = rules[i].d.compiled
-		}
 		if err := d.Declare(compiled...); err != nil {
 			return nil, err
 		}
@@ -59,8 +60,8 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	return &Limiter{store: s, rules: rules}, nil
 }
 
-// Must returns l and panics if err is not nil. It is for limiters that are made
-// before the first request: core.Must(core.New(...)).
+// Must returns l, and panics if err is not nil. It is for limiters that are made before the first
+// request: core.Must(core.New(...)).
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic("core: Must: " + err.Error())
@@ -68,70 +69,66 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Rules returns a copy of the limiter's rules, in order.
+// Rules returns a copy of the rules of l, in order.
 func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 
-// Allow asks for one event of key, and takes it if it is admitted.
+// Allow decides about one event of key, and charges it if it is admitted.
 //
-// The error says that no decision could be made ([ErrUnavailable], or the error
-// of ctx); the Decision is then zero. Whether an error lets the event through is
-// the caller's choice. The event may have been charged, but never twice.
+// An error means that no decision could be made ([ErrUnavailable], or the error of ctx). The
+// Decision is then zero, and the event may have been charged, but not twice. The caller chooses
+// whether to let an event through after an error.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key})
 	return d, err
 }
 
-// AllowN is Allow for an event that weighs n. Zero takes nothing and is denied while nothing
-// is left, as [Limiter.Peek]; less is an [ErrNegativeCost], and more than the capacity of a
-// rule is denied with [Never].
+// AllowN is Allow for an event of cost n. If n is zero, AllowN charges nothing, and denies if
+// nothing is left, like [Limiter.Peek]. If n is negative, it returns an [ErrNegativeCost]. If n is
+// above the capacity of a rule, it denies with [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 	return d, err
 }
 
-// Peek reports whether Allow would admit an event, and takes nothing. Its States describe the
-// unchanged key.
+// Peek reports whether Allow would admit an event. The States describe the key, which is unchanged.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
 	return d, err
 }
 
-// Reset forgets the events of key under this limiter's rules, and reports whether there were any
-// that have not refilled or expired. The key is that of the key function (package keyfunc).
+// Reset forgets the events of key under the rules of l. It reports whether any event still counted,
+// that is, had not refilled or expired. The key is that of the key function (package keyfunc).
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	return l.adjust(ctx, key, driver.Reset, 1)
 }
 
-// Credit frees n units that admitted events of key took: the newest events, where they are
-// remembered one by one, and never more than is used now. It is for events that turned out
-// not to count. Zero does nothing; less is an [ErrNegativeCost].
+// Credit frees n units that are in use by key, or all of them if there are fewer. Algorithms that
+// remember single events forget the newest ones. It is for admitted events that turned out not to
+// count. If n is zero, Credit does nothing; if n is negative, it returns an [ErrNegativeCost].
 //
-// Credit is not tied to a decision. Crediting twice, or crediting an event that was denied
-// or has expired, frees capacity that other events used. Prefer [Reservation.Refund]. Of a
-// [LeakyBucket] it frees the end of the queue, which another event may already have been told
-// as its turn.
+// Credit is not tied to a decision. Crediting twice, or crediting an event that was denied or has
+// expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a [LeakyBucket],
+// Credit frees the end of the queue, which may belong to another event.
 func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 	_, err := l.adjust(ctx, key, driver.Credit, n)
 	return err
 }
 
-// Debit charges key n units more, whether they fit or not: for the cost of an event that is
-// known only after it, such as the bytes of a response or the tokens of a language model.
-// Zero does nothing; less is an [ErrNegativeCost].
+// Debit charges key n units, whether they fit or not. It is for a cost that is known only after the
+// event, such as the bytes of a response or the tokens of a language model. If n is zero, Debit
+// does nothing; if n is negative, it returns an [ErrNegativeCost]. After any other error the units
+// may have been charged, but not twice.
 //
-// A bucket goes into debt, and admits nothing until it has paid that back at its
-// rate; so does the queue of a leaky bucket. Windows and logs count the events as
-// if they happened now and forget them with the others, so at most they admit
-// nothing for one period. An error says that it may have been charged, once.
+// A bucket or queue goes into debt, and admits nothing until it has repaid the debt at its rate.
+// Windows and logs count the units as events of this moment, and deny all for one period at most.
 //
-// Debit adds. [Reservation.Settle] sets the total cost of an event of which a part was
-// charged before.
+// Debit adds to the charged cost. [Reservation.Settle] sets the total cost of an event.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
 	_, err := l.adjust(ctx, key, driver.Debit, n)
 	return err
 }
 
-// adjust does op, of n units, to all rules of key. found is the answer to a Reset.
+// adjust applies op with n units to all rules of key. found is the result of a Reset.
 func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (found bool, err error) {
 	if n == 0 {
 		return false, nil
@@ -153,5 +150,5 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (
 	return found, nil
 }
 
-// SharesStore says whether l and o can be asked together in one [AllowTogether].
+// SharesStore reports whether l and o have the same Store, as [AllowTogether] requires.
 func (l *Limiter) SharesStore(o *Limiter) bool { return l.store == o.store }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// with returns r with a change, and the zero Rule as it is.
+// The method with returns a copy of r after change; the zero Rule stays as it is.
 func (r Rule) with(change func(*definition)) Rule {
 	if r.d == nil {
 		return r
@@ -17,42 +17,36 @@ func (r Rule) with(change func(*definition)) Rule {
 	return d.rule()
 }
 
-// SubWindows returns r with n sub-windows, 1 to 120: then they are half a second each of a
-// minute, half a minute each of an hour. More of them make the rule less strict, its state
-// larger, and in Redis decisions with a cost above one slower. It has no meaning for other algorithms than [SlidingWindow], and
-// New then says so.
+// SubWindows returns r with n sub-windows, 1 to 120. If r is not a [SlidingWindow], [New] returns
+// an error for the result. With 120, a sub-window of a minute is half a second long. More
+// sub-windows make the rule less strict, its state larger, and costs above one slower in Redis.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {
-		n = -1 // none is what other algorithms have, and no sliding window
+		n = -1 // for New to return an error: other algorithms have zero sub-windows
 	}
 	return r.with(func(d *definition) { d.SubWindows = n })
 }
 
-// Soft returns r as soft throttling: percent more than the limit is let through,
-// and flagged in [State.Soft], for the handler. Remaining counts the events of the limit
-// itself. Without Soft a limit is hard.
+// Soft returns r as soft throttling: events up to percent above the limit are admitted, and flagged
+// in [State.Soft] for the handler. Remaining counts the events of the limit itself.
 //
-// For a window or log, percent is that of the events; for a bucket, that of its burst, while
-// its rate stays. Fractions of an event are dropped: 10 percent of a limit of 5 is none.
-// percent is 0 to 1000, and zero is hard.
-func (r Rule) Soft(percent float64) Rule {
-	return r.with(func(d *definition) { d.Soft = percent })
-}
+// percent is 0 to 1000; 0 makes the limit hard. It applies to the events of a window or log, and to
+// the burst of a bucket, whose rate stays. Fractions of an event are dropped: 10 percent of a limit
+// of 5 is none.
+func (r Rule) Soft(percent float64) Rule { return r.with(func(d *definition) { d.Soft = percent }) }
 
-// SoftPercent is how much more than its limit the rule lets through.
+// SoftPercent returns the percent that the rule admits above its limit.
 func (r Rule) SoftPercent() float64 { return r.def().Soft }
 
-// Shadow returns r as a rule that is evaluated and reported but never enforced, to
-// try a limit on real traffic. A decision does not depend on it, and no field
-// tells clients about it: its State has the answer that it would have given.
+// Shadow returns r as a rule that is evaluated and reported but never enforced, to try a limit on
+// real traffic. Decisions do not depend on it, and no header field describes it to clients. Its
+// State has the answer that it would have given.
 //
-// It is charged for the events that the other rules of the decision admit, as far as they fit.
-// So its state is that of an enforced rule, except for the events that it would have denied.
-func (r Rule) Shadow() Rule {
-	return r.with(func(d *definition) { d.Shadow = true })
-}
+// A shadow rule is charged if the other rules of the decision admit the event and the charge fits.
+// Its state is that of an enforced rule: events that it would have denied are not charged to it.
+func (r Rule) Shadow() Rule { return r.with(func(d *definition) { d.Shadow = true }) }
 
-// IsShadow says whether the rule is a [Rule.Shadow].
+// IsShadow reports whether r is a [Rule.Shadow].
 func (r Rule) IsShadow() bool { return r.def().Shadow }
 
 // modifiers returns the part of String after the limit.
@@ -73,16 +67,14 @@ func (r *definition) modifiers() string {
 	return b.String()
 }
 
-// Divide returns r for one of n processes that enforce it each on its own, because
-// they cannot ask each other: a rule of the same name and modifiers that admits
-// the n-th part.
+// Divide returns a rule of the same name and modifiers that admits the n-th part of r, for n
+// processes that each enforce their part alone, without a common Store.
 //
-// The rate of a bucket is divided exactly, with a longer period where the events
-// cannot be divided: a third of 10/s is 10/3s. Its burst, and the events of a
-// window or log, are divided without the fraction, so that n parts together
-// never admit more than r. But a part admits at least one event, so where r
-// admits fewer than n at once, n parts admit n. Divide returns r itself if n is less than 2, and
-// for a rule that cannot be divided: a soft bucket that takes decades to refill.
+// The rate of a bucket is divided exactly, with a longer period where the events cannot be divided:
+// a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down, so that n
+// parts together never admit more than r. But a part admits at least one event: if r admits fewer
+// than n events at once, n parts admit n. Divide returns r itself if n is less than 2, and for a
+// rule that cannot be divided: a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
 	if n < 2 || r.def().err != nil {
 		return r

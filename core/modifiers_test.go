@@ -21,21 +21,20 @@ func TestRule_Modifiers_ChangeTheDefinition(t *testing.T) {
 		`sliding_window "r" 100/h soft 5% elastic up to 3 shadow`: plain.Shadow().Elastic(idle, 3).Soft(5),
 	} {
 		if r.String() != text {
-			t.Errorf("%s, want %s", r, text)
+			t.Errorf("got %s, want %s", r, text)
 		}
 		s := memstore.New()
-		if _, err := core.New(s, r); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-		if _, err := core.New(s, r); err != nil {
-			t.Errorf("%s again: %v", text, err)
+		for range 2 {
+			if _, err := core.New(s, r); err != nil {
+				t.Errorf("%s: got %v, want a limiter", text, err)
+			}
 		}
 		if _, err := core.New(s, plain); !errors.Is(err, core.ErrRuleConflict) {
-			t.Errorf("%s beside the plain one: %v", text, err)
+			t.Errorf("%s beside the plain rule: got %v, want ErrRuleConflict", text, err)
 		}
 	}
 	if r := plain.Soft(10).Soft(0); r.SoftPercent() != 0 || r.String() != plain.String() {
-		t.Errorf("soft by nothing is %s", r)
+		t.Errorf("Soft(0): got %s, want %s", r, plain)
 	}
 }
 
@@ -49,7 +48,7 @@ func TestRule_SoftAndElastic_Capacity(t *testing.T) {
 		{log(5).Soft(10), 5}, {log(10).Soft(10), 11}, {log(19).Soft(10), 20}, {log(1000).Soft(0.1), 1001},
 		{log(3).Soft(100), 6}, {log(1).Soft(1000), 11},
 		{log(100).Elastic(idle, 1.15), 115},   // 114.99999999999999 as a float
-		{elastic, 30}, {elastic.Soft(50), 45}, // a copy that is modified has steps of its own
+		{elastic, 30}, {elastic.Soft(50), 45}, // a modified copy has steps of its own
 	} {
 		l, admitted := testkit.Limiter(t, memstore.New(), c.rule), 0
 		for range c.want + 5 {
@@ -58,12 +57,12 @@ func TestRule_SoftAndElastic_Capacity(t *testing.T) {
 			}
 		}
 		if admitted != c.want {
-			t.Errorf("%v admits %d, want %d", c.rule, admitted, c.want)
+			t.Errorf("%v: got %d admitted, want %d", c.rule, admitted, c.want)
 		}
 	}
 }
 
-// The limit rises with the signal at once, and does not follow every tremble down.
+// The limit rises with the signal at once, and falls with it by more than half a step.
 func TestRule_Elastic_Hysteresis(t *testing.T) {
 	var spare float64
 	l := core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(100)).Elastic(func() float64 { return spare }, 2)))
@@ -77,10 +76,10 @@ func TestRule_Elastic_Hysteresis(t *testing.T) {
 		spare = c.spare
 		s := testkit.Peek(t, l, "k").State(0)
 		if got := s.Rule.Limit().Events; got != c.want || s.Rule.Capacity() != c.want {
-			t.Errorf("step %d: with %v to spare the limit is %d, want %d", i, c.spare, got, c.want)
+			t.Errorf("step %d, %v to spare: got the limit %d, want %d", i, c.spare, got, c.want)
 		}
 	}
 	if got := l.Rules()[0].Capacity(); got != 100 {
-		t.Errorf("the rule itself has %d", got)
+		t.Errorf("the rule itself: got a capacity of %d, want 100", got)
 	}
 }

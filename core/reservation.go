@@ -12,16 +12,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Reservation is a decision about an event whose cost can still change, when its real cost is
-// known or when it turns out not to count. It keeps a receipt of every charge, so that a refund
-// frees exactly that charge. It is safe for concurrent use.
-//
-//	r, err := tokens.Reserve(ctx, user, estimate)
-//	...
-//	if !r.Decision().Allowed { ... }
-//	answer, err := model.Ask(question)
-//	...
-//	err = r.Settle(ctx, answer.Tokens)
+// A Reservation is a decision about an event whose cost can still change: when the real cost is
+// known, or when the event turns out not to count. It keeps a receipt of every charge, so that a
+// refund frees exactly that charge. It is safe for concurrent use.
 type Reservation struct {
 	store Store
 
@@ -38,20 +31,20 @@ type reserved struct {
 	lost  int           // the charged cost that cannot be undone any more
 }
 
-// A part is the cost of one Spend or Debit, or what has not been undone of it.
+// A part is the cost of one Spend or Debit that has not been undone.
 type part struct {
 	cost    int
 	receipt driver.Receipt
-	rule    *driver.Compiled // the rule that the Store has applied, to which receipt belongs
+	rule    *driver.Compiled // the rule of receipt, which the Store has applied
 	since   time.Time        // when the Store had answered
 }
 
 // maxParts bounds the parts of a reserved.
 const maxParts = 16
 
-// age returns the microseconds since p was charged, less a tolerance: the clock of a server may
-// run slower than that of this process, and be set back a little, every day. A second and a
-// thousandth more are no step.
+// age returns the microseconds since p was charged, minus a tolerance of a second and a thousandth
+// of the age. A clock of a server that runs slower than that of this process, or is set back a
+// little every day, is then not taken for a clock that stepped back.
 func (p *part) age() int64 {
 	age := time.Since(p.since)
 	return max(0, age-age/1000-time.Second).Microseconds()
@@ -67,7 +60,6 @@ func (c *reserved) add(p part) *part {
 	return &c.parts[len(c.parts)-1]
 }
 
-// charged returns the cost that is charged now.
 func (c *reserved) charged() int {
 	sum := c.lost
 	for _, p := range c.parts {
@@ -90,14 +82,14 @@ func (c *reserved) undo(cost int) driver.Charge {
 	return driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
 }
 
-// Reserve is [Limiter.AllowN] for an event that may turn out to cost more or less
-// than n. Of a denied event nothing is reserved, and to settle or refund it does nothing. On an
-// error the Reservation is nil; the event may have been charged, but never twice.
+// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. A
+// denied event reserves nothing; Settle and Refund then do nothing. On an error the Reservation is
+// nil, and the event may have been charged, but not twice.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
 
-// ReserveTogether is [AllowTogether] for an event that may turn out to cost more or less.
+// ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	r := new(Reservation)
 	if err := decide(ctx, &r.decision, r, asks...); err != nil {
@@ -106,7 +98,7 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	return r, nil
 }
 
-// begin gives charges, which s is about to take, the receipts of r, which is zero.
+// begin makes charges, which s takes next, write their receipts into r. r must be zero.
 func (r *Reservation) begin(s Store, charges []driver.Charge) {
 	r.store, r.rules = s, make([]reserved, len(charges))
 	parts := make([]part, len(charges))
@@ -116,7 +108,7 @@ func (r *Reservation) begin(s Store, charges []driver.Charge) {
 	}
 }
 
-// keep keeps charges, which the Store has answered. places has the index of the charge of each
+// keep records charges, which the Store has answered. places has the index of the charge of each
 // ask, or is nil if no asks were merged.
 func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) {
 	if !allowed {
@@ -142,15 +134,14 @@ func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) 
 	}
 }
 
-// Extend charges asks for the same event, all or none. It is for keys that are found only
-// after others have been charged. The States of asks follow those of r, and
-// [Reservation.Settle], [Reservation.Refund] and [Reservation.LeaveQueue] apply to all of them.
+// Extend charges more asks for the same event, all or none. It is for keys that are known only
+// after others have been charged. The States of asks follow those of r, and [Reservation.Settle],
+// [Reservation.Refund] and [Reservation.LeaveQueue] apply to all of them. All limiters must have
+// the Store of r ([ErrInvalidAsk]).
 //
-// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged, and
-// their States unchanged; Refund refunds them. Extend of a denied event does nothing. An
-// error says that asks may have been charged, once; r is unchanged.
-//
-// All limiters must have the Store of r ([ErrInvalidAsk]).
+// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged, with their
+// States unchanged; Refund refunds them. If r is a denial already, Extend does nothing. After an
+// error r is unchanged, and asks may have been charged, but not twice.
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,30 +175,28 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	return nil
 }
 
-// Decision returns the decision about the first asks and those of every
-// [Reservation.Extend].
+// Decision returns the decision about the first asks and those of every [Reservation.Extend].
 func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.decision
 }
 
-// Refund gives the cost of the event back, to every rule of every ask, except for the part that
-// has expired or refilled in the meantime, so that no limit is ever exceeded by it. A second
-// Refund does nothing. After the clock of the Store has stepped back by more than a second, a
-// Refund gives back less, or nothing. Do not refund an event that was taken before a
-// [Limiter.Reset]: that may free the cost of later events.
+// Refund frees the cost of the event in every rule of every ask, except for the part that has
+// expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
+// does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,
+// because later events already have their departures.
 //
-// A [LeakyBucket] gets the cost back only while the event is the last of its queue, because the
-// events behind it have been told their delays.
+// If the clock of the Store has stepped back by more than a second, Refund frees less, or nothing.
+// Do not refund an event from before a [Limiter.Reset]: that may free the cost of later events.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// LeaveQueue refunds the event to the rules of a [LeakyBucket] only, and leaves it charged to
-// the others: for a delayed event whose caller does not wait any more. An event that is not the
-// last of its queue stays in it, as in [Reservation.Refund]. A second LeaveQueue does nothing.
+// LeaveQueue refunds the event to the rules of a [LeakyBucket] only, and leaves it charged to the
+// others. It is for a delayed event whose caller does not wait any more. Only the last event of a
+// queue leaves it, as in [Reservation.Refund]. A second LeaveQueue does nothing.
 //
-// An error says that the event may have left; it is not tried again. Only if ctx had ended
-// before, nothing was done.
+// After an error the event may have left; a second call does not try again. If ctx had ended before
+// the call, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	return r.settle(ctx, func(c *reserved) int {
 		if c.ask.Rule.Algorithm() == driver.LeakyBucket {
@@ -217,14 +206,13 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	})
 }
 
-// Settle sets the total cost of the event, for every ask of a [ReserveTogether] alike. The
-// difference to the charged cost is charged, into debt if need be ([Limiter.Debit]), or given
-// back ([Reservation.Refund]). Settling the same cost again does nothing; a cost below zero is
-// an [ErrNegativeCost]. After 16 raises or more, the first charge can no longer be lowered or
-// refunded.
+// Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. It
+// charges the difference to the charged cost, into debt if need be ([Limiter.Debit]), or refunds it
+// ([Reservation.Refund]). Settling the same cost again does nothing. A cost below zero is an
+// [ErrNegativeCost]. After 16 raises, the first charge cannot be refunded any more.
 //
-// An error says that the difference may have been charged or given back; it is not
-// tried again. Only if ctx had ended before, nothing was done, and Settle can be called again.
+// After another error the difference may have been charged or refunded; a second call does not try
+// again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
@@ -240,7 +228,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	})
 }
 
-// settle makes the charged cost of every rule its total.
+// settle changes the charged cost of each rule c to total(c).
 func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,8 +248,8 @@ func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) e
 	return r.debit(ctx, changes)
 }
 
-// undo makes the negative changes, the newest parts first. One call of the Store undoes one part
-// of each rule.
+// undo makes the negative changes, newest parts first. Each call of the Store undoes a part per
+// rule.
 func (r *Reservation) undo(ctx context.Context, changes []int) error {
 	for {
 		var charges []driver.Charge
@@ -303,7 +291,6 @@ func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	return err
 }
 
-// adjust calls the Store unless ctx has ended.
 func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
 	if err := ctx.Err(); err != nil {
 		return err

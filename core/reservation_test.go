@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// LeaveQueue leaves all rules charged but the queues.
+// LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -40,11 +40,11 @@ func TestReservation_LeaveQueue(t *testing.T) {
 			{"another comes", func() error {
 				r, err := l.Reserve(ctx, "k", 1)
 				if d := r.Decision().Delay; d != 300*time.Millisecond {
-					t.Errorf("after an event that left, the next has a delay of %v, want 300ms", d)
+					t.Errorf("after an event has left: got a delay of %v, want 300ms", d)
 				}
 				return err
 			}, 4, 5},
-			{"the last is refunded, which has left", func() error { return third.Refund(ctx) }, 4, 4},
+			{"a refund of the event that has left", func() error { return third.Refund(ctx) }, 4, 4},
 			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return first.LeaveQueue(ctx) }, 0, 4},
 		} {
 			if err := step.call(); err != nil {
@@ -57,24 +57,24 @@ func TestReservation_LeaveQueue(t *testing.T) {
 	})
 }
 
-// An undo that a Store may have done is not tried again.
+// After an error of the Store, which may have done the undo, LeaveQueue does not try again.
 func TestReservation_LeaveQueue_StoreFails(t *testing.T) {
 	var store storetest.Fake
 	l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(5)))
 	r := testkit.Reserve(t, l, "k", 2)
 	store.Set(storetest.Fail(core.ErrUnavailable))
 	if err := r.LeaveQueue(t.Context()); err != core.ErrUnavailable {
-		t.Errorf("the error is %v, want that of the store", err)
+		t.Errorf("got %v, want the error of the store", err)
 	}
 	store.Set()
 	testkit.Must(t, r.LeaveQueue(t.Context()))
 	if got := testkit.Used(t, l, "k")[0]; got != 2 {
-		t.Errorf("%d are in use, want 2", got)
+		t.Errorf("got %d in use, want 2", got)
 	}
 }
 
-// A refund after the clock of the Store has stepped back does not free the events of
-// others, also when that clock says the time of the reservation again.
+// After the clock of the Store has stepped back, a refund frees no other events, even when the clock
+// has the time of the reservation again.
 func TestReservation_Refund_AfterClockStep(t *testing.T) {
 	for _, rule := range []core.Rule{
 		core.TokenBucket("r", core.PerMinute(10)),
@@ -89,21 +89,21 @@ func TestReservation_Refund_AfterClockStep(t *testing.T) {
 				r := testkit.Reserve(t, l, "k", 10)
 				behind = 2 * time.Minute
 				if d := testkit.Allow(t, l, "k"); d.Allowed {
-					t.Fatalf("after the step: %v; want a denial", d)
+					t.Fatalf("after the step: got %v, want a denial", d)
 				}
 				time.Sleep(behind)
 				testkit.Reserve(t, l, "k", 10)
 				testkit.Must(t, r.Refund(t.Context()))
 				if got := testkit.Used(t, l, "k")[0]; got != 10 {
-					t.Errorf("after a refund of events that have left: %d in use, want 10", got)
+					t.Errorf("after a refund of events that have left: got %d in use, want 10", got)
 				}
 			})
 		})
 	}
 }
 
-// TestReservation_Extend checks that what Extend takes is settled and given back with the
-// rest, and that a denial leaves the rest as it was.
+// The charges of Extend are settled and refunded with the others. A denial leaves the others as they
+// were.
 func TestReservation_Extend(t *testing.T) {
 	first := core.SlidingLog("first", core.PerHour(10))
 	bucket := core.TokenBucket("bucket", core.PerHour(10))
@@ -131,8 +131,8 @@ func TestReservation_Extend(t *testing.T) {
 			more := core.Must(core.New(store, c.limiter...))
 			check := func(when string, want []int) {
 				t.Helper()
-				if got := []int{testkit.Used(t, a, "a")[0], testkit.Used(t, b, "b")[0]}; got[0] != want[0] || got[1] != want[1] {
-					t.Errorf("%s %v are in use, want %v", when, got, want)
+				if got := []int{testkit.Used(t, a, "a")[0], testkit.Used(t, b, "b")[0]}; !slices.Equal(got, want) {
+					t.Errorf("%s: got %v in use, want %v", when, got, want)
 				}
 			}
 			r := testkit.Reserve(t, a, "a", 2)
@@ -140,7 +140,7 @@ func TestReservation_Extend(t *testing.T) {
 			d := r.Decision()
 			if d.Allowed != c.allowed || d.Len() != 1+len(c.limiter) || d.State(0).Rule.Name() != "first" || !d.State(0).Allowed ||
 				d.State(1).Rule.Name() != c.limiter[0].Name() || d.State(1).Allowed != c.allowed || d.RetryAfter != d.State(1).RetryAfter {
-				t.Errorf("the decision is %+v, want allowed %v and the States of both", d, c.allowed)
+				t.Errorf("got %+v, want allowed %v and the States of both", d, c.allowed)
 			}
 			check("after Extend", c.after)
 			testkit.Must(t, r.Settle(t.Context(), 4))
@@ -151,7 +151,7 @@ func TestReservation_Extend(t *testing.T) {
 	}
 }
 
-// Asks that meet in one rule of one key are settled at the cost of each of them.
+// A settled cost counts once for each of the asks for the same rule and key.
 func TestReservation_Settle_MergedAsks(t *testing.T) {
 	store := memstore.New()
 	a := testkit.Limiter(t, store, core.SlidingLog("a", core.PerHour(100)))
@@ -166,7 +166,7 @@ func TestReservation_Settle_MergedAsks(t *testing.T) {
 	}
 }
 
-// A shadow rule that an event did not fit is not charged later.
+// A shadow rule that did not count the event is not charged by Settle.
 func TestReservation_Settle_DeniedShadow(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("log", core.PerHour(10)), core.SlidingLog("shadow", core.PerHour(2)).Shadow())
 	r := testkit.Reserve(t, l, "k", 3)
@@ -178,7 +178,7 @@ func TestReservation_Settle_DeniedShadow(t *testing.T) {
 	}
 }
 
-// TestReservation_Extend_Invalid: nothing is asked, and the reservation stays as it was.
+// After an error of Extend, the reservation is unchanged.
 func TestReservation_Extend_Invalid(t *testing.T) {
 	var store storetest.Fake
 	l := core.Must(core.New(&store, core.SlidingLog("log", core.PerHour(5))))
@@ -202,16 +202,15 @@ func TestReservation_Extend_Invalid(t *testing.T) {
 		}
 		before := c.r.Decision().Allowed
 		if err := c.r.Extend(t.Context(), c.asks...); !errors.Is(err, c.want) {
-			t.Errorf("%s: the error is %v, want %v", name, err, c.want)
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		store.Set()
 		if d := c.r.Decision(); d.Len() != 1 || d.Allowed != before || testkit.Used(t, l, "k")[0] != 1 {
-			t.Errorf("%s: the decision is %+v and %v are in use, want one State as before and 1", name, d, testkit.Used(t, l, "k"))
+			t.Errorf("%s: got %+v and %v in use, want one State as before and 1", name, d, testkit.Used(t, l, "k"))
 		}
 	}
 }
 
-// TestReservation_Extend_Concurrent extends, settles and reads a reservation at once.
 func TestReservation_Extend_Concurrent(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(1000))))
 	r := testkit.Reserve(t, l, "k", 1)
@@ -222,23 +221,23 @@ func TestReservation_Extend_Concurrent(t *testing.T) {
 				t.Error(err)
 			}
 			if err := r.Settle(t.Context(), 2); err != nil || !r.Decision().Allowed {
-				t.Errorf("%v, %+v", err, r.Decision())
+				t.Errorf("got %v, %+v, want an admission", err, r.Decision())
 			}
 		})
 	}
 	wg.Wait()
 	if d := r.Decision(); d.Len() != 33 {
-		t.Errorf("the decision has %d States, want 33", d.Len())
+		t.Errorf("got %d States, want 33", d.Len())
 	}
 	testkit.Must(t, r.Settle(t.Context(), 3))
 	for i := range 8 {
 		if got := testkit.Used(t, l, strconv.Itoa(i))[0]; got != 12 {
-			t.Errorf("key %d has %d in use, want 12: it was asked four times", i, got)
+			t.Errorf("key %d, charged four times: got %d in use, want 12", i, got)
 		}
 	}
 }
 
-// The store refuses charges that break its contract, such as a cost below 1.
+// storetest.Fake returns an error for charges that break the contract, such as a cost below 1.
 func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 	ctx := t.Context()
 	l := testkit.Limiter(t, &storetest.Fake{Clock: func() int64 { return 1 << 50 }}, core.LeakyBucket("queue", core.PerSecond(10)))
@@ -286,7 +285,7 @@ func TestReservation_EndedContext(t *testing.T) {
 	}
 }
 
-// A denied reservation has charged nothing, so there is nothing to settle or refund.
+// A denied event has no charges to settle or refund.
 func TestReservation_Settle_Denied(t *testing.T) {
 	ctx := t.Context()
 	l := testkit.Limiter(t, memstore.New(), core.FixedWindow("window", core.PerDay(3)))
@@ -294,7 +293,7 @@ func TestReservation_Settle_Denied(t *testing.T) {
 	for _, cost := range []int{5, 0, 1} {
 		r := testkit.Reserve(t, l, "k", 1)
 		if r.Decision().Allowed {
-			t.Fatal("the fourth event of 3 is admitted")
+			t.Fatal("got an admission of the fourth event, want a denial")
 		}
 		testkit.Must(t, r.Settle(ctx, cost))
 		testkit.Must(t, r.LeaveQueue(ctx))

@@ -4,37 +4,37 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// MaxWaiters is how many calls of Wait one Limiter holds at the same time.
+// MaxWaiters is the largest number of concurrent calls of Wait of one Limiter.
 const MaxWaiters = 10_000
 
-// Wait blocks until an event of key is admitted and its Delay is over, and takes
-// it. It returns an error when
+// Wait blocks until an event of key is admitted and its Delay is over. It returns an error if
 //
-//   - ctx ends: the error of ctx. If the event was held already, its place is given back, as
+//   - ctx ends: the error of ctx. An event that was admitted already, and delayed, is refunded as
 //     by [Reservation.Refund];
 //   - the event can never be admitted: [ErrNeverAdmitted];
-//   - it cannot be admitted before the deadline of ctx, with the events of the callers
-//     that wait before it in this process: [ErrDeadlineTooNear], at once and not when the
-//     deadline comes;
-//   - [MaxWaiters] wait already: [ErrTooManyWaiters];
+//   - it cannot be admitted before the deadline of ctx, after the events of the callers that wait
+//     before it in this process: [ErrDeadlineTooNear], without waiting for the deadline;
+//   - [MaxWaiters] calls wait already: [ErrTooManyWaiters];
 //   - the Store fails: its error.
 //
-// Nothing is taken then; only if the Store fails, or ctx ends while a Store on a network is
-// being asked, may the event have been charged, but never twice.
+// On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
+// of a Store on a network, the event may have been charged, but not twice.
 //
-// Callers that wait for the same key in this process go in the order of arrival. Other
-// processes, and calls of Allow, may go between. With several rules, or where costs do not
-// divide the limit of a window, the wait may be longer than estimated; ErrDeadlineTooNear then
-// comes later.
+// Callers that wait for the same key in this process are admitted in the order of arrival. Other
+// processes, and calls of Allow, may be admitted between them. With several rules, or where costs
+// do not divide the limit of a window, the wait may be longer than estimated, and
+// ErrDeadlineTooNear may come late.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN is [Limiter.Wait] for an event that weighs n. Zero does not wait, and
-// less is an [ErrNegativeCost].
+// WaitN is [Limiter.Wait] for an event of cost n. If n is zero, it does not wait; if n is negative,
+// it returns an [ErrNegativeCost].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if err := ctx.Err(); err != nil || n == 0 {
 		return err
@@ -61,10 +61,14 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return ctx.Err()
 	}
 	for {
-		// From here on, the Store counts the event and l.waiters does not. In between,
-		// later callers expect too little before them, and never too much.
+		// From here on the Store counts the event, and l.waiters does not. Between the two, later
+		// callers may underestimate the cost ahead of them, but never overestimate it.
 		l.waiters.setCost(w, 0)
-		r, err := ReserveTogether(ctx, l.askWithin(ctx, key, n))
+		a := Ask{Limiter: l, Key: key, Cost: n}
+		if left := left(ctx); left != Never {
+			a.MaxDelay = max(1, left-time.Microsecond) // deny a delay until the deadline or longer
+		}
+		r, err := ReserveTogether(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -76,7 +80,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 				err = sleep(ctx, d.Delay)
 			}
 			if err != nil {
-				// On an error, the event stays charged.
+				// If the refund fails, the event stays charged.
 				_ = r.Refund(context.WithoutCancel(ctx))
 			}
 			return err
@@ -91,8 +95,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 }
 
-// checkWait returns ErrDeadlineTooNear if w cannot be admitted before the deadline of ctx,
-// because of the callers before it.
+// checkWait returns ErrDeadlineTooNear if the callers before w take too long for the deadline of
+// ctx.
 func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	if left(ctx) == Never {
 		return nil
@@ -100,29 +104,20 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	for {
 		ahead := l.waiters.ahead(key, w)
 		if ahead == 0 {
-			return nil // it is the first, or soon, and its decision tells
+			return nil // w is, or soon will be, the first: its own decision shows whether it is too late
 		}
 		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true})
 		if err != nil {
 			return err
 		}
-		// If one of them was admitted meanwhile, it may have been counted twice.
+		// If a waiter ahead was admitted meanwhile, both the Store and ahead may have counted it.
 		if err = tooLate(ctx, d, ahead, w.n); err == nil || l.waiters.ahead(key, w) == ahead {
 			return err
 		}
 	}
 }
 
-// askWithin returns an Ask for n events that denies those whose delay ends after ctx.
-func (l *Limiter) askWithin(ctx context.Context, key string, n int) Ask {
-	a := Ask{Limiter: l, Key: key, Cost: n}
-	if left := left(ctx); left != Never {
-		a.MaxDelay = max(1, left-time.Microsecond)
-	}
-	return a
-}
-
-// left is the time until the deadline of ctx.
+// left returns the time until the deadline of ctx, or Never.
 func left(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return max(1, time.Until(deadline))
@@ -130,8 +125,8 @@ func left(ctx context.Context) time.Duration {
 	return Never
 }
 
-// tooLate returns an error if d says that n events, after ahead others, cannot be admitted before
-// ctx ends. d is the decision about all of them together.
+// tooLate returns an error if n events, after ahead others, cannot be admitted before ctx ends. d
+// is the decision about all of them together.
 func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
@@ -149,8 +144,8 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	return nil
 }
 
-// soonest returns the least wait after which n events can go, after ahead others. s is the State
-// of all of them together. The result for a log is a lower bound.
+// soonest returns the least wait after which n events can be admitted, after ahead others. s is the
+// State of all of them together. For a log the result is a lower bound.
 func (s *State) soonest(ahead, n int64) time.Duration {
 	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
 	total := ahead + n
@@ -159,7 +154,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	}
 	switch {
 	case s.Rule.Algorithm() == driver.LeakyBucket:
-		// An event that finds room in the queue after the wait is still delayed.
+		// An event that fits into the queue after RetryAfter is still delayed there.
 		wait := after(s.ResetAfter, ahead, l)
 		if !s.Allowed && total <= capacity {
 			wait = max(wait, s.RetryAfter)
@@ -172,7 +167,8 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
-	// More than a window holds: each event goes a period after the one that is capacity before.
+	// The events exceed one window: each is admitted one period after the event that is capacity
+	// events before it.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window
@@ -184,7 +180,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	return after(first, whole*int64(l.Events), l)
 }
 
-// after is d and the time in which so many events come back.
+// after returns d plus the time in which so many events refill at the rate of l.
 func after(d time.Duration, events int64, l Limit) time.Duration {
 	hi, lo := bits.Mul64(uint64(events), uint64(l.Per))
 	if hi >= uint64(l.Events) {
@@ -197,7 +193,7 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d, or until ctx ends before that.
+// sleep waits for d, and returns the error of ctx if that ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -206,4 +202,71 @@ func sleep(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	<-end.Done()
 	return ctx.Err()
+}
+
+// waiters has the callers of Wait of each key, in the order of arrival. The zero value is empty.
+type waiters struct {
+	mu    sync.Mutex
+	byKey map[string][]*waiter
+	n     int // of all keys
+}
+
+// A waiter is one call of Wait. The first of its key calls the Store, and the others wait for it.
+type waiter struct {
+	first chan struct{} // closed when it is the first of its key
+	n     int           // the cost of its event
+	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
+}
+
+// join adds a waiter behind the others of key.
+func (l *waiters) join(key string, n int) (*waiter, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n == MaxWaiters {
+		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
+	}
+	if l.byKey == nil {
+		l.byKey = make(map[string][]*waiter)
+	}
+	w := &waiter{first: make(chan struct{}), n: n, cost: n}
+	if len(l.byKey[key]) == 0 {
+		close(w.first)
+	}
+	l.byKey[key] = append(l.byKey[key], w)
+	l.n++
+	return w, nil
+}
+
+func (l *waiters) setCost(w *waiter, cost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.cost = cost
+}
+
+// ahead returns the cost of the waiters of key before w.
+func (l *waiters) ahead(key string, w *waiter) (cost int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.byKey[key] {
+		if o == w {
+			break
+		}
+		cost = saturated(cost, o.cost)
+	}
+	return cost
+}
+
+// leave removes w. If it was the first of its key, the next one becomes the first.
+func (l *waiters) leave(key string, w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.byKey[key], w)
+	l.byKey[key] = slices.Delete(l.byKey[key], i, i+1)
+	l.n--
+	switch rest := l.byKey[key]; {
+	case len(rest) == 0:
+		delete(l.byKey, key)
+	case i == 0:
+		close(rest[0].first)
+	}
 }

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,21 +32,19 @@ func TestLimiter_Wait_InOrderOfCalls(t *testing.T) {
 				defer mu.Unlock()
 				order = append(order, i)
 				if want := time.Duration(i) * 100 * time.Millisecond; time.Since(begin) != want {
-					t.Errorf("waiter %d went after %v, want %v", i, time.Since(begin), want)
+					t.Errorf("caller %d: got admitted after %v, want %v", i, time.Since(begin), want)
 				}
 			})
-			synctest.Wait() // it stands in line
+			synctest.Wait() // until it waits
 		}
 		wg.Wait()
-		for i, who := range order {
-			if i != who {
-				t.Fatalf("the order is %v", order)
-			}
+		if !slices.IsSorted(order) {
+			t.Fatalf("got the order %v, want that of the calls", order)
 		}
 	})
 }
 
-// A Delay is part of the wait.
+// Wait lasts until the Delay is over.
 func TestLimiter_Wait_LeakyBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("q", core.PerSecond(10).WithBurst(3)))
@@ -53,13 +52,13 @@ func TestLimiter_Wait_LeakyBucket(t *testing.T) {
 		for i := range 5 {
 			testkit.Must(t, l.Wait(t.Context(), "k"))
 			if want := time.Duration(i) * 100 * time.Millisecond; time.Since(begin) != want {
-				t.Errorf("departure %d after %v, want %v", i, time.Since(begin), want)
+				t.Errorf("departure %d: got %v, want %v", i, time.Since(begin), want)
 			}
 		}
 	})
 }
 
-// Errors that waiting cannot change are returned at once.
+// WaitN returns an error at once if waiting cannot help.
 func TestLimiter_WaitN_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -74,9 +73,9 @@ func TestLimiter_WaitN_Errors(t *testing.T) {
 			{"6 of 5", 6, time.Hour, core.ErrNeverAdmitted, 0},
 			{"a negative cost", -1, time.Hour, core.ErrNegativeCost, 0},
 			{"5 of 5", 5, time.Hour, nil, 0},
-			{"a deadline that comes with the turn", 1, time.Minute, core.ErrDeadlineTooNear, 0},
+			{"a deadline at the time of admission", 1, time.Minute, core.ErrDeadlineTooNear, 0},
 			{"no cost", 0, time.Minute, nil, 0},
-			{"a deadline just after the turn", 1, time.Minute + time.Nanosecond, nil, time.Minute},
+			{"a deadline just after the time of admission", 1, time.Minute + time.Nanosecond, nil, time.Minute},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), step.timeout)
 			defer cancel()
@@ -88,8 +87,8 @@ func TestLimiter_WaitN_Errors(t *testing.T) {
 	})
 }
 
-// Callers that cannot be admitted before their deadline, because of those ahead of them in
-// this process, are told so at once. The others are admitted.
+// Callers that cannot be admitted before their deadline, because of the callers ahead of them, get an
+// error at once. The others are admitted.
 func TestLimiter_Wait_DeadlineBehindOthers(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -99,7 +98,7 @@ func TestLimiter_Wait_DeadlineBehindOthers(t *testing.T) {
 		want     int // of 100 callers
 	}{
 		{"token bucket", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 1, time.Second, 19},
-		{"token bucket, deadline with a turn", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 1, 1100 * time.Millisecond, 20},
+		{"token bucket, deadline at an admission", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 1, 1100 * time.Millisecond, 20},
 		{"token bucket of one", []core.Rule{core.TokenBucket("r", core.PerSecond(10).WithBurst(1))}, 1, 3 * time.Second, 30},
 		{"token bucket, cost 3", []core.Rule{core.TokenBucket("r", core.PerSecond(10))}, 3, time.Second, 6},
 		{"soft token bucket", []core.Rule{core.TokenBucket("r", core.PerSecond(10)).Soft(50)}, 1, time.Second, 24},
@@ -129,21 +128,20 @@ func TestLimiter_Wait_DeadlineBehindOthers(t *testing.T) {
 						case !errors.Is(err, core.ErrDeadlineTooNear):
 							t.Errorf("after %v: got %v, want ErrDeadlineTooNear", time.Since(begin), err)
 						case time.Since(begin) > 0:
-							t.Errorf("told after %v, want at once: %v", time.Since(begin), err)
+							t.Errorf("got %v after %v, want it at once", err, time.Since(begin))
 						}
 					})
-					synctest.Wait() // until it stands in line, or has its answer
+					synctest.Wait() // until it waits, or has its answer
 				}
 				wg.Wait()
 				if got := int(admitted.Load()); got != c.want {
-					t.Errorf("%d callers were admitted within %v, want %d", got, c.deadline, c.want)
+					t.Errorf("got %d callers admitted within %v, want %d", got, c.deadline, c.want)
 				}
 			})
 		})
 	}
 }
 
-// An empty key would be one state for everybody whose key is empty by mistake.
 func TestLimiter_EmptyKey(t *testing.T) {
 	ctx, l := t.Context(), testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerSecond(1)))
 	for _, c := range []struct {
@@ -168,11 +166,11 @@ func TestLimiter_EmptyKey(t *testing.T) {
 		}
 	}
 	if got := testkit.Left(t, l, "k"); got != 1 {
-		t.Errorf("the other key of the decision has %d left, want 1", got)
+		t.Errorf("the other key of the decision: got %d left, want 1", got)
 	}
 }
 
-// A caller that leaves takes nothing, and does not delay those behind it.
+// A cancelled caller is charged nothing, and does not delay the callers behind it.
 func TestLimiter_Wait_Cancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerSecond(1)))
@@ -188,20 +186,20 @@ func TestLimiter_Wait_Cancelled(t *testing.T) {
 		cancel()
 		for range 2 {
 			if err := <-results; !errors.Is(err, context.Canceled) {
-				t.Errorf("one who left: %v", err)
+				t.Errorf("a cancelled caller: got %v, want context.Canceled", err)
 			}
 		}
 		if err := <-results; err != nil || time.Since(begin) != time.Second {
-			t.Errorf("one who stayed: %v after %v", err, time.Since(begin))
+			t.Errorf("the other caller: got %v after %v, want nil after 1s", err, time.Since(begin))
 		}
 		time.Sleep(time.Second)
 		if got := testkit.Left(t, l, "k"); got != 1 {
-			t.Errorf("%d are left, want 1", got)
+			t.Errorf("got %d left, want 1", got)
 		}
 	})
 }
 
-// The callers that wait are bounded in number, and one key does not wait for another.
+// MaxWaiters bounds the callers of all keys. Callers of one key do not wait for those of another.
 func TestLimiter_Wait_TooManyWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerHour(1)))
@@ -217,19 +215,18 @@ func TestLimiter_Wait_TooManyWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := l.Wait(t.Context(), "k"); !errors.Is(err, core.ErrTooManyWaiters) {
-			t.Errorf("one more: %v", err)
+			t.Errorf("one more: got %v, want ErrTooManyWaiters", err)
 		}
 		cancel()
 		wg.Wait()
 		begin := time.Now()
 		if err := l.Wait(t.Context(), "another"); err != nil || time.Since(begin) != 0 {
-			t.Errorf("another key: %v after %v", err, time.Since(begin))
+			t.Errorf("another key: got %v after %v, want nil at once", err, time.Since(begin))
 		}
 	})
 }
 
-// A caller that leaves while its event is held leaves nothing taken, if it is the last of
-// the queue.
+// A cancelled caller of a delayed event is refunded if the event is the last of the queue.
 func TestLimiter_Wait_CancelledInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("queue", core.PerSecond(1).WithBurst(10)), core.SlidingLog("day", core.PerDay(100)))
@@ -241,16 +238,16 @@ func TestLimiter_Wait_CancelledInQueue(t *testing.T) {
 				cancel()
 			}()
 			if err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
-				t.Errorf("Wait: %v", err)
+				t.Errorf("got %v, want context.Canceled", err)
 			}
 		}
 		if got := testkit.Used(t, l, "k"); got[0] != 1 || got[1] != 1 {
-			t.Errorf("%v are in use, want 1 of each rule", got)
+			t.Errorf("got %v in use, want 1 of each rule", got)
 		}
 	})
 }
 
-// A caller whose departure is after its deadline is not queued.
+// A caller whose event would depart after its deadline is not charged.
 func TestLimiter_Wait_DepartureAfterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("r", core.PerSecond(1).WithBurst(5)))
@@ -269,7 +266,7 @@ func TestLimiter_Wait_DepartureAfterDeadline(t *testing.T) {
 				t.Errorf("a departure in 3s, a deadline in %v: got %v after %v, want %v after %v", step.timeout, err, took, step.want, step.took)
 			}
 			if got := testkit.Left(t, l, "k"); got != step.left {
-				t.Errorf("a deadline in %v: %d are left, want %d", step.timeout, got, step.left)
+				t.Errorf("a deadline in %v: got %d left, want %d", step.timeout, got, step.left)
 			}
 		}
 	})

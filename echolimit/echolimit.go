@@ -24,26 +24,23 @@ import (
 
 const name = "echolimit"
 
-// New returns a middleware that asks l whether the key of a request is within
-// its limits, and runs the next handler if so. The handler finds the decision
-// with [gate.FromContext] in c.Request().Context().
+// New returns a middleware that limits the requests of each key by l. If a request is admitted, the
+// next handler runs and gets the decision from [gate.FromContext], given c.Request().Context().
 //
-// If not, it returns an *echo.HTTPError whose Message is a *[gate.Problem]. The
-// header fields are set, except Content-Type, and nothing is written: status, body and media
-// type are up to the HTTPErrorHandler of the application. Echo's default one sends the
-// problem document as application/json. A handler that chooses another media type is in
-// the second example.
+// Otherwise the middleware sets the header fields of the answer, except Content-Type, and returns
+// an *echo.HTTPError whose Message is a *[gate.Problem]. The HTTPErrorHandler of the application
+// writes the answer. Echo's default handler sends the problem document as application/json; the
+// second example has a handler that sends another media type.
 //
-// With [gate.RefundIf], the Writer of c.Response() is wrapped. If the handler returns
-// an error and nothing is written, the request is given back or not when the answer
-// is, as a rule by the HTTPErrorHandler, and not if there never is one.
+// [gate.RefundIf] wraps the Writer of c.Response(). If the handler returns an error and has written
+// nothing, the HTTPErrorHandler is expected to write the answer: RefundIf gets its status then. If
+// none is written, nothing is refunded.
 //
-// The ctx of key functions is the context of the request, whose Value looks a
-// string up in c.Get first.
+// The ctx of key functions is the context of the request, except that Value looks up strings in
+// c.Get first.
 //
-// The middleware is safe for concurrent use. New panics on arguments that could
-// never work: a nil limiter, key function or option, an option of another
-// adapter, limiters on different Stores.
+// The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
+// belongs to another adapter, or if the limiters are on different Stores.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
 	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -64,24 +61,44 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit: the middleware
-// returns what f returns. Retry-After and the other header fields are set
-// already; status and body are up to f, which should use 429. Requests that
-// could not be decided do not come here: see [gate.OnError]. OnDenied panics if
-// f is nil.
+// run runs the next handler with o.
+//
+// If the handler returns an error, a middleware around this one or the HTTPErrorHandler writes the
+// answer. The hook is on the Response and not on its Writer, because a middleware may replace the
+// Writer before that, as Echo's Gzip does after an error.
+func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) {
+	res := c.Response()
+	res.Writer = o.Watch(res.Writer)
+	o.Run(func() (answered bool) {
+		err = next(c)
+		switch {
+		case res.Committed:
+			o.Answer(res.Status) // a no-op unless an inner Writer has buffered the answer
+		case err != nil:
+			res.Before(func() { o.Answer(res.Status) })
+			return false
+		}
+		return true
+	})
+	return err
+}
+
+// OnDenied replaces the answer to requests over the limit: the middleware returns the result of f.
+// When f is called, Retry-After and the other header fields are set. f chooses the status, which
+// should be 429, and the body. For requests that could not be decided, see [gate.OnError]. OnDenied
+// panics if f is nil.
 func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
 	return adapter.Denied(name, f)
 }
 
-// RealIP keys by c.RealIP(), Echo's own idea of the client. Without an
-// Echo.IPExtractor it believes the X-Forwarded-For of any peer, and then a
-// client chooses its own key: use it only where one is configured, and
-// [keyfunc.XForwardedFor] elsewhere.
+// RealIP keys by c.RealIP(), Echo's own address of the client. Without an Echo.IPExtractor, Echo
+// believes the X-Forwarded-For of every peer, so a client can choose its own key. Use RealIP only
+// if an IPExtractor is configured, and [keyfunc.XForwardedFor] otherwise.
 //
-// An address becomes a key as in [keyfunc.RemoteIP], with the same options. It
-// is [keyfunc.ErrNoKey] if there is none, or if the request is not Echo's.
+// An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
+// [keyfunc.ErrNoKey] if there is no address, or if the request is not one of Echo.
 func RealIP(opts ...keyfunc.IPOption) keyfunc.Func {
-	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option, and now
+	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option before the first request
 	return func(ctx context.Context, _ *http.Request) (string, error) {
 		c, ok := ctx.Value(viewKey{}).(echo.Context)
 		if !ok {

@@ -106,10 +106,10 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestBareError checks what the middleware leaves behind for error handlers.
-func TestBareError(t *testing.T) {
+// The middleware returns an *echo.HTTPError that is not wrapped, and writes nothing.
+func TestNew_HTTPError(t *testing.T) {
 	e := echo.New()
-	nobody := func(context.Context, *http.Request) (string, error) {
+	noKey := func(context.Context, *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, echo.ErrTeapot)
 	}
 	l := times(1)
@@ -122,7 +122,7 @@ func TestBareError(t *testing.T) {
 		text   string
 	}{
 		{keyfunc.RemoteIP(), 429, `code=429, message=Policy "times" allows 1 request per 86400 s. Retry in 86400 s.`},
-		{nobody, 400, "code=400, message=The request does not say who sent it."},
+		{noKey, 400, "code=400, message=The request does not say who sent it."},
 	} {
 		w := httptest.NewRecorder()
 		ctx := e.NewContext(httptest.NewRequest("GET", "/path", nil), w)
@@ -148,8 +148,8 @@ func TestBareError(t *testing.T) {
 	}
 }
 
-// TestErrorHandlers sends a denied request through every kind of error handler.
-func TestErrorHandlers(t *testing.T) {
+// A denied request with every kind of error handler.
+func TestNew_ErrorHandlers(t *testing.T) {
 	const (
 		doc = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
@@ -178,21 +178,21 @@ func TestErrorHandlers(t *testing.T) {
 			media: gate.ProblemMediaType, body: doc, status: 429,
 		},
 		{
-			name: "puts it into another document",
+			name: "nests the problem document",
 			handler: func(_ *echo.Echo, err *echo.HTTPError, c echo.Context) error {
 				return c.JSON(err.Code, echo.Map{"error": err.Message})
 			},
 			media: asJSON, body: `{"error":` + doc + `}`, status: 429,
 		},
 		{
-			name: "reads it",
+			name: "reads the problem",
 			handler: func(_ *echo.Echo, err *echo.HTTPError, c echo.Context) error {
 				return c.JSON(http.StatusTeapot, err.Message.(*gate.Problem).Violated)
 			},
 			media: asJSON, body: `["times"]`, status: 418,
 		},
 		{
-			name: "ignores it",
+			name: "ignores the problem",
 			handler: func(_ *echo.Echo, _ *echo.HTTPError, c echo.Context) error {
 				return c.Blob(http.StatusBadGateway, "text/x-own", []byte(`"own"`))
 			},
@@ -228,19 +228,19 @@ func TestErrorHandlers(t *testing.T) {
 	}
 }
 
-// TestOnDenied_error: the error of OnDenied is that of the middleware.
-func TestOnDenied_error(t *testing.T) {
+// The middleware returns the error of OnDenied.
+func TestOnDenied_Error(t *testing.T) {
 	teapot := echolimit.OnDenied(func(echo.Context, core.Decision) error { return echo.ErrTeapot })
 	e := server(ok, echolimit.New(times(1), keyfunc.RemoteIP(), teapot))
 	get(e, "/")
 	if got := get(e, "/"); got.Code != 418 {
-		t.Errorf("the error of OnDenied became %d", got.Code)
+		t.Errorf("the status is %d, want 418 of OnDenied", got.Code)
 	}
 }
 
-// TestContexts checks who gets which context, and what the one of key functions
-// knows.
-func TestContexts(t *testing.T) {
+// The Store gets the context of the request. The context of key functions has its values and those
+// of c.Set.
+func TestNew_Contexts(t *testing.T) {
 	type own struct{}
 	var got context.Context
 	store := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
@@ -257,7 +257,7 @@ func TestContexts(t *testing.T) {
 	user := keyfunc.ContextSubject("user")
 	ctx, cancel := context.WithDeadline(context.WithValue(t.Context(), own{}, "value"), time.Now().Add(time.Hour))
 	defer cancel()
-	//lint:ignore SA1029 a key that is a string is what is tested
+	//lint:ignore SA1029 the test is about keys that are strings
 	ctx = context.WithValue(ctx, "plain", "text")
 	key := func(view context.Context, r *http.Request) (string, error) {
 		if view.Value("user") != "ann" || view.Value(own{}) != "value" || view.Value("plain") != "text" || view.Value("none") != nil {

@@ -63,7 +63,7 @@ func ExampleNew_errorHandler() {
 	// 429 application/problem+json
 }
 
-// An answer for denied requests only.
+// The application's own answer to a denied request.
 func ExampleOnDenied() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
@@ -83,7 +83,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down"}
 }
 
-// Echo's own idea of the client, told where to look.
+// Echo finds the address of the client, with the IPExtractor of the application.
 func ExampleRealIP() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))

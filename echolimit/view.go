@@ -1,19 +1,16 @@
 package echolimit
 
 import (
-	"context"
 	"time"
 
 	"github.com/labstack/echo/v4"
 )
 
-// A view is an echo.Context as a context.Context: the one of its request, with
-// the values of c.Set before those of the request.
+// A view is the context of the request of an echo.Context. Values of c.Set come before those of the
+// request.
 type view struct{ c echo.Context }
 
 type viewKey struct{}
-
-var _ context.Context = (*view)(nil)
 
 func (v *view) Deadline() (time.Time, bool) { return v.c.Request().Context().Deadline() }
 func (v *view) Done() <-chan struct{}       { return v.c.Request().Context().Done() }

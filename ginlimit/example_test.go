@@ -36,7 +36,8 @@ func ExampleNew() {
 	// 429 "api";r=58;t=58, "login";r=0;t=3600
 }
 
-// An answer of one's own. The request is aborted, and the fields are set.
+// The application's own answer to a denied request. The middleware has aborted the request and set
+// the header fields.
 func ExampleOnDenied() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
@@ -56,7 +57,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","retry":"60"}
 }
 
-// Gin's own idea of the client, told which proxies to believe.
+// Gin finds the address of the client, with the trusted proxies of the engine.
 func ExampleClientIP() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))

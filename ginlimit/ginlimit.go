@@ -24,28 +24,25 @@ import (
 
 const name = "ginlimit"
 
-// New returns a middleware that asks l whether the key of a request is within
-// its limits. If so, the next handler runs, and finds the decision with
-// [gate.FromContext], given the *gin.Context or c.Request.Context(). If not, the
-// request is aborted and answered, and c.Errors has a [*gate.Rejection] of type
-// gin.ErrorTypePublic: errors.Is(c.Errors.Last(), gate.ErrDenied). The answer is
-// complete then: c.Writer drops what middlewares around this one add to it, such as
-// the document that gin.ErrorLogger writes for every entry of c.Errors.
+// New returns a middleware that limits the requests of each key by l. If a request is admitted, the
+// next handler runs and gets the decision from [gate.FromContext], given the *gin.Context or
+// c.Request.Context(). Otherwise the middleware aborts and answers the request, and adds a
+// [*gate.Rejection] of type gin.ErrorTypePublic to c.Errors: after a denial,
+// errors.Is(c.Errors.Last(), gate.ErrDenied) is true. The answer is complete then: c.Writer drops
+// writes of the middlewares around this one, such as the document that gin.ErrorLogger writes for
+// every entry of c.Errors.
 //
-// Key functions get the *gin.Context as their ctx, the Store gets
-// c.Request.Context().
+// Key functions get the *gin.Context as their ctx, the Store gets c.Request.Context().
 //
-// With [gate.RefundIf], c.Writer is wrapped. If nothing is written and c.Errors is
-// not empty when the handlers have returned, a middleware around this one is taken to
-// choose the status: the request is given back or not when that writes to c.Writer,
-// and not if nothing ever is.
+// [gate.RefundIf] wraps c.Writer. If nothing is written and c.Errors is not empty when the handlers
+// have returned, a middleware around this one is expected to write the answer: RefundIf gets its
+// status when it writes to c.Writer. If none writes an answer, nothing is refunded.
 //
-// The middleware is safe for concurrent use. New panics on arguments that could
-// never work: a nil limiter, key function or option, an option of another
-// adapter, limiters on different Stores.
+// The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
+// belongs to another adapter, or if the limiters are on different Stores.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
 	g, onDenied := adapter.New[func(*gin.Context, core.Decision)](name, l, key, opts...)
-	// A *gin.Context asks the context of its request only if the engine is told to.
+	// A *gin.Context looks in the context of its request only with Engine.ContextWithFallback.
 	adapter.RegisterRequestKey(gin.ContextRequestKey)
 	return func(c *gin.Context) {
 		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request)
@@ -55,7 +52,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 			return
 		}
 		c.Abort()
-		// Not c.Error, which would take a *gin.Error that a key function wrapped.
+		// c.Error would add a *gin.Error that a key function has wrapped instead of the Rejection.
 		c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
 		if onDenied != nil && rejection.Denied() {
 			onDenied(c, rejection.Decision)
@@ -69,24 +66,22 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit. The request is
-// aborted and Retry-After and the other header fields are set already; status
-// and body are up to f, which should use 429; if f writes no body, a middleware around
-// this one may. Requests that could not be decided do not come here: see
-// [gate.OnError]. OnDenied panics if f is nil.
+// OnDenied replaces the answer to requests over the limit. When f is called, the request is
+// aborted, and Retry-After and the other header fields are set. f chooses the status, which should
+// be 429, and the body; if f writes no body, a middleware around this one may. For requests that
+// could not be decided, see [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 	return adapter.Denied(name, f)
 }
 
-// ClientIP keys by c.ClientIP(), Gin's own idea of the client. Gin believes the
-// X-Forwarded-For of any peer until Engine.SetTrustedProxies says otherwise, and
-// then a client chooses its own key: use it only where that is configured, and
-// [keyfunc.XForwardedFor] elsewhere.
+// ClientIP keys by c.ClientIP(), Gin's own address of the client. By default Gin believes the
+// X-Forwarded-For of every peer, so a client can choose its own key. Use ClientIP only if
+// Engine.SetTrustedProxies is configured, and [keyfunc.XForwardedFor] otherwise.
 //
-// An address becomes a key as in [keyfunc.RemoteIP], with the same options. It
-// is [keyfunc.ErrNoKey] if there is none, or if the request is not Gin's.
+// An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
+// [keyfunc.ErrNoKey] if there is no address, or if the request is not one of Gin.
 func ClientIP(opts ...keyfunc.IPOption) keyfunc.Func {
-	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option, and now
+	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option before the first request
 	return func(ctx context.Context, _ *http.Request) (string, error) {
 		c, ok := ctx.Value(gin.ContextKey).(*gin.Context)
 		if !ok {

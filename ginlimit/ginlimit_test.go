@@ -111,7 +111,7 @@ func get(h http.Handler) *httptest.ResponseRecorder {
 
 func ok(c *gin.Context) { c.String(http.StatusOK, "ok") }
 
-func TestAbort(t *testing.T) {
+func TestNew_Abort(t *testing.T) {
 	var errs []*gin.Error
 	var aborted bool
 	outer := func(c *gin.Context) {
@@ -140,9 +140,9 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestErrorOfKeyFunction checks that an error of Gin's own type inside is not
-// taken for ours, and that no text of it is public.
-func TestErrorOfKeyFunction(t *testing.T) {
+// A *gin.Error of a key function does not replace the Rejection in c.Errors, and its text is not
+// public.
+func TestNew_KeyFunctionError(t *testing.T) {
 	inner := &gin.Error{Err: errors.New("secret"), Type: gin.ErrorTypePrivate}
 	key := func(context.Context, *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoToken, inner)
@@ -158,8 +158,8 @@ func TestErrorOfKeyFunction(t *testing.T) {
 	}
 }
 
-// TestNew_ErrorMiddleware has middlewares around the gate that write c.Errors
-// without asking whether there is an answer already, as that of Gin does.
+// Middlewares around the gate that write c.Errors even if there is an answer, like Gin's
+// ErrorLogger.
 func TestNew_ErrorMiddleware(t *testing.T) {
 	fails := func(err error) keyfunc.Func {
 		return func(context.Context, *http.Request) (string, error) { return "", err }
@@ -261,7 +261,7 @@ func (b *buffer) send() {
 	_, _ = b.ResponseWriter.Write(b.body.Bytes())
 }
 
-// TestOnDenied_NothingWritten leaves the body to a middleware around the gate.
+// If OnDenied writes no body, a middleware around the gate may.
 func TestOnDenied_NothingWritten(t *testing.T) {
 	e := engine(ok, gin.ErrorLogger(), ginlimit.New(times(1), keyfunc.RemoteIP(), ginlimit.OnDenied(func(c *gin.Context, _ core.Decision) {
 		c.Status(http.StatusTooManyRequests)
@@ -273,8 +273,8 @@ func TestOnDenied_NothingWritten(t *testing.T) {
 	}
 }
 
-// TestNoRoute has requests without a route, behind a gate of all requests and one of NoRoute.
-func TestNoRoute(t *testing.T) {
+// A request without a route passes the gate of all requests and the gate of NoRoute.
+func TestNew_NoRoute(t *testing.T) {
 	l := times(5)
 	var statuses []int
 	e := gin.New()
@@ -286,13 +286,13 @@ func TestNoRoute(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(statuses) != "[404 429]" || left(t, l) != 5 {
-		t.Errorf("asked about %v, %d left; want [404 429] and 5", statuses, left(t, l))
+		t.Errorf("RefundIf got %v, %d left; want [404 429] and 5", statuses, left(t, l))
 	}
 }
 
-// TestFromContext looks for the decision in every context that a handler may
-// pass on, with and without the fallback of the engine.
-func TestFromContext(t *testing.T) {
+// FromContext finds the decision in every context that a handler may pass on, with and without
+// Engine.ContextWithFallback.
+func TestNew_FromContext(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
 		e := engine(func(c *gin.Context) {
 			type own struct{}
@@ -318,9 +318,9 @@ func TestFromContext(t *testing.T) {
 	get(plain)
 }
 
-// TestContexts checks who gets which context: the pool of Gin uses a
-// *gin.Context again, so a Store must not get it.
-func TestContexts(t *testing.T) {
+// A key function gets the *gin.Context, and the Store gets the context of the request, because Gin
+// reuses the *gin.Context.
+func TestNew_Contexts(t *testing.T) {
 	var got context.Context
 	store := new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 		got = ctx

@@ -10,8 +10,7 @@ import (
 	"github.com/weir-go/weir/core/gate/adapter"
 )
 
-// run runs the handlers that follow if o has to know how they end. Otherwise Gin
-// does.
+// run runs the remaining handlers with o. If o is nil, Gin runs them.
 func run(o *adapter.Outcome, c *gin.Context) {
 	if o == nil {
 		return
@@ -22,15 +21,14 @@ func run(o *adapter.Outcome, c *gin.Context) {
 	o.Run(func() (answered bool) {
 		c.Next()
 		if answered = c.Writer.Written() || len(c.Errors) == 0; answered {
-			o.Answer(c.Writer.Status()) // Gin sends a status without a body later
+			o.Answer(c.Writer.Status()) // Gin sends a status without a body after the handlers
 		}
 		return answered
 	})
 }
 
-// A writer tells about an answer that is written when the handlers have returned,
-// by a middleware for errors, and about a connection that was taken over, of which
-// Gin has no status.
+// A writer reports the status of an answer that an error middleware writes after the handlers, and
+// a hijacked connection, for which Gin has no status.
 type writer struct {
 	gin.ResponseWriter
 	outcome *adapter.Outcome
@@ -39,25 +37,25 @@ type writer struct {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *writer) begin() { w.outcome.Answer(w.Status()) }
+func (w *writer) report() { w.outcome.Answer(w.Status()) }
 
 func (w *writer) WriteHeaderNow() {
-	w.begin()
+	w.report()
 	w.ResponseWriter.WriteHeaderNow()
 }
 
 func (w *writer) Write(b []byte) (int, error) {
-	w.begin()
+	w.report()
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *writer) WriteString(s string) (int, error) {
-	w.begin()
+	w.report()
 	return w.ResponseWriter.WriteString(s)
 }
 
 func (w *writer) Flush() {
-	w.begin()
+	w.report()
 	w.ResponseWriter.Flush()
 }
 
@@ -69,9 +67,8 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// An answered writer is that of a request whose answer is complete. Gin has no rule
-// about writing when c.Errors has an entry, and its own ErrorLogger does so in any
-// case: without the writer, the body would have two documents.
+// An answered writer drops writes after an answer that is complete. Gin's ErrorLogger and other
+// middlewares write a document for every entry of c.Errors, even if an answer has been written.
 type answered struct{ gin.ResponseWriter }
 
 // Unwrap is for http.ResponseController.

@@ -17,15 +17,15 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// refund gives everything back, and notes what statuses it was asked about.
+// refund returns a RefundIf that refunds every request and appends the statuses.
 func refund(statuses *[]int) gate.Option {
 	return gate.RefundIf(func(status int) bool { *statuses = append(*statuses, status); return true })
 }
 
-// client is the key of every request, from wherever it comes.
+// client is a key function with the same key for every request.
 func client(context.Context, *http.Request) (string, error) { return "192.0.2.1", nil }
 
-// left is what the client has left.
+// left returns the remaining events of client.
 func left(t *testing.T, l *core.Limiter) int {
 	t.Helper()
 	d, err := l.Peek(t.Context(), "192.0.2.1")
@@ -35,15 +35,15 @@ func left(t *testing.T, l *core.Limiter) int {
 	return d.State(0).Remaining
 }
 
-// A header is a writer as other middlewares put them in.
+// A header is a writer that another middleware puts in place of c.Writer.
 type header struct{ gin.ResponseWriter }
 
 func (w header) Write(b []byte) (int, error) { return w.ResponseWriter.Write(b) }
 
-// TestRefundIf has all the ways in which a request of Gin ends.
-func TestRefundIf(t *testing.T) {
+// Every way in which a request of Gin can end.
+func TestNew_RefundIf(t *testing.T) {
 	problem := errors.New("problem")
-	// An error middleware that answers in place of the handlers.
+	// answers returns an error middleware that answers with f.
 	answers := func(f func(c *gin.Context)) gin.HandlerFunc {
 		return func(c *gin.Context) {
 			c.Next()
@@ -56,17 +56,17 @@ func TestRefundIf(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		outer   gin.HandlerFunc // around the gate
-		inner   gin.HandlerFunc // behind it
+		inner   gin.HandlerFunc // inside the gate
 		handler gin.HandlerFunc
-		status  int    // what the client gets
-		asked   string // what RefundIf is asked; nothing is given back if empty
+		status  int    // of the answer
+		asked   string // the statuses that RefundIf gets; empty if nothing is refunded
 	}{
 		{name: "a redirect", handler: func(c *gin.Context) { c.Redirect(302, "/there") }, status: 302, asked: "[302]"},
 		{name: "abort", handler: func(c *gin.Context) { c.AbortWithStatus(403) }, status: 403, asked: "[403]"},
 		{name: "abort before the handler", inner: func(c *gin.Context) { c.AbortWithStatus(401) }, handler: ok, status: 401, asked: "[401]"},
 		{name: "abort with an error", handler: func(c *gin.Context) { _ = c.AbortWithError(409, problem) }, status: 409, asked: "[409]"},
 		{
-			name: "an error for another to abort", handler: func(c *gin.Context) { _ = c.Error(problem) },
+			name: "an error that an outer middleware answers", handler: func(c *gin.Context) { _ = c.Error(problem) },
 			outer: answers(func(c *gin.Context) { c.AbortWithStatus(502) }), status: 502, asked: "[502]",
 		},
 		{name: "an error with a status", handler: func(c *gin.Context) { _ = c.Error(problem); c.Status(400) }, status: 400},
@@ -74,7 +74,7 @@ func TestRefundIf(t *testing.T) {
 			c.AbortWithStatus(503)
 		}), status: 503, asked: "[500]"},
 		{
-			name: "a panic recovered behind the gate", handler: func(*gin.Context) { panic(problem) },
+			name: "a panic recovered inside the gate", handler: func(*gin.Context) { panic(problem) },
 			inner:  gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.AbortWithStatus(503) }),
 			status: 503, asked: "[503]",
 		},
@@ -101,7 +101,7 @@ func TestRefundIf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = io.Copy(io.Discard, resp.Body) // who closes earlier hangs up
+			_, _ = io.Copy(io.Discard, resp.Body) // closing earlier would hang up
 			resp.Body.Close()
 			server.Close()
 			want, remaining := c.asked, 5
@@ -109,15 +109,15 @@ func TestRefundIf(t *testing.T) {
 				want, remaining = "[]", 4
 			}
 			if resp.StatusCode != c.status || fmt.Sprint(statuses) != want || left(t, l) != remaining {
-				t.Errorf("status %d, asked about %v, %d left; want %d, %s and %d", resp.StatusCode, statuses, left(t, l), c.status, want, remaining)
+				t.Errorf("status %d, RefundIf got %v, %d left; want %d, %s and %d", resp.StatusCode, statuses, left(t, l), c.status, want, remaining)
 			}
 		})
 	}
 }
 
-// TestSettleByGin settles with every context that a handler may pass on, and with a
-// copy after the request.
-func TestSettleByGin(t *testing.T) {
+// Settle takes every context that a handler may pass on, and a copy of the *gin.Context after the
+// request.
+func TestNew_Settle(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
 		l := times(100)
 		var kept *gin.Context

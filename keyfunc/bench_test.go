@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// cdn is a set of the size that networks of proxies publish.
+// cdn is a set of proxies as large as the published lists of CDNs.
 var cdn = keyfunc.Proxies(
 	"10.0.0.0/8", "103.21.244.0/22", "103.22.200.0/22", "103.31.4.0/22", "104.16.0.0/13", "104.24.0.0/14", "108.162.192.0/18",
 	"131.0.72.0/22", "141.101.64.0/18", "162.158.0.0/15", "172.64.0.0/13", "173.245.48.0/20", "188.114.96.0/20", "190.93.240.0/20",

@@ -17,9 +17,8 @@ const (
 	// allows 255 characters for a subject.
 	maxIdentity = 512
 
-	// maxNumericDate is the end of the year 9999. Greater dates are mistakes or
-	// attacks (milliseconds, 1e300), and do not survive the conversion to a
-	// time.Time on every platform.
+	// maxNumericDate is the end of the year 9999. Greater dates are mistakes or attacks
+	// (milliseconds, 1e300), and some platforms cannot convert them to a time.Time.
 	maxNumericDate = 253402300799
 )
 
@@ -31,8 +30,8 @@ var (
 	errBadSubject  = &tokenError{reason: "subject or issuer is not valid text"}
 )
 
-// userKey is the key of a subject. The same sub from two issuers is two users,
-// and the length keeps an issuer from reaching into the subject.
+// userKey returns the key of a subject. The same sub of two issuers is two users. The length of iss
+// makes the key unambiguous.
 func userKey(iss, sub string) (string, error) {
 	if len(iss) > maxIdentity || len(sub) > maxIdentity {
 		return "", errLongSubject
@@ -46,8 +45,8 @@ func userKey(iss, sub string) (string, error) {
 	return "user@" + strconv.Itoa(len(iss)) + ":" + iss + ":" + sub, nil
 }
 
-// claimsKey is userKey for the iss and sub of c, which come from JSON. Decoders put
-// U+FFFD in place of bytes that are not text, which makes one subject of many.
+// claimsKey returns the userKey of the iss and sub of c. It rejects U+FFFD, which JSON decoders put
+// in place of invalid bytes: different subjects could become equal.
 func claimsKey(c jwt.Claims) (string, error) {
 	sub, err := c.GetSubject()
 	if err != nil {
@@ -64,7 +63,7 @@ func claimsKey(c jwt.Claims) (string, error) {
 }
 
 // claimedDate returns a NumericDate (RFC 7519 section 2), rounded down to whole
-// seconds. It returns false for a claim that is absent or no such date.
+// seconds. It returns false if the claim is absent or not a NumericDate.
 func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
 	seconds, ok := c[name].(float64)
 	if !ok || math.Signbit(seconds) || seconds > maxNumericDate {
@@ -73,9 +72,9 @@ func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), true
 }
 
-// checkObject returns an error if data is not UTF-8, not a JSON object or has repeated
-// names (RFC 7515 and RFC 7519, section 4 of each): two parsers may believe two
-// different members of one name. Text after the object is left to package jwt.
+// checkObject returns an error if data is not UTF-8, is not a JSON object or has repeated names
+// (RFC 7515 and RFC 7519, section 4 of each): two parsers may take different members of the same
+// name. Package jwt checks the text after the object.
 func checkObject(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) {

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// JWTSubject, which verifies, and ContextSubject, behind a middleware that has verified,
-// return the same key for the same claims.
-func TestClaims_key(t *testing.T) {
+// JWTSubject and ContextSubject return the same key for the same claims.
+func TestClaims_Key(t *testing.T) {
 	for _, c := range []struct{ name, members, want string }{
 		{"subject", `"sub":"alice"`, "user:alice"},
 		{"subject and issuer", `"sub":"alice","iss":"https://id.example.com"`, "user@22:https://id.example.com:alice"},
@@ -47,8 +46,8 @@ func TestClaims_key(t *testing.T) {
 	} {
 		for _, members := range claims {
 			t.Run(members, func(t *testing.T) {
-				wantRefusal(t, userFunc(), bearer(token(members)), reason)
-				wantRefusal(t, subject, storing(t, mapClaims(t, members)), reason)
+				wantNoToken(t, userFunc(), bearer(token(members)), reason)
+				wantNoToken(t, subject, storing(t, mapClaims(t, members)), reason)
 			})
 		}
 	}

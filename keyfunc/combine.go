@@ -9,16 +9,15 @@ import (
 	"strconv"
 )
 
-// FirstOf returns the key of the first of fs that knows the request:
-// FirstOf(user, ip) is the user where one is signed in, and the address
-// otherwise. A request with an invalid token is so charged to its address: it
-// neither goes free nor shares a bucket with other invalid ones. The token is
-// verified all the same, also after the address has nothing left: to limit the
-// verifications, have a limit by address in front (see gate.And).
+// FirstOf returns the key of the first of fs that finds one: FirstOf(user, ip) returns the key of
+// the user if one is signed in, and of the address otherwise. A request with an invalid token is
+// therefore charged to its address, and does not share a bucket with all other invalid tokens. The
+// token is verified even if the limit of the address is exhausted: to limit the verifications, put
+// a limit by address first (see gate.And).
 //
-// Only an error that is [ErrNoKey] (or an empty key) moves on to the next; any
-// other error is returned at once, because falling back would hide a fault. If
-// none knows, the error is the first that is [ErrNoToken], or else the first.
+// After an [ErrNoKey] or an empty key, FirstOf calls the next function. It returns any other error
+// at once, because the next function would hide a fault. If no function finds a key, the error is
+// the first [ErrNoToken], or else the first error.
 //
 // FirstOf panics if fs is empty or holds nil.
 func FirstOf(fs ...Func) Func {
@@ -41,21 +40,19 @@ func FirstOf(fs ...Func) Func {
 	}
 }
 
-// Join returns one key for each combination of the keys of fs: with
-// Join(user, ip) a user has a bucket at every address. The key is "join:"
-// followed by the length in bytes, a colon and the text of every part, so
-// equal keys mean equal parts, whatever bytes the parts hold.
+// Join returns one key for each combination of the keys of fs: with Join(user, ip) a user has a
+// bucket at every address. The key is "join:", followed by the length in bytes, a colon and the
+// text of every part. Two keys are equal only if all their parts are equal.
 //
-// Every part is needed: the error of the first that fails is the error of the
-// Join, and an empty key counts as [ErrNoKey]. The parts after one that is
-// [ErrNoToken] are found all the same; after any other error they are not.
+// If a part is missing, Join returns the error of the first missing part; an empty key counts as
+// [ErrNoKey]. After an [ErrNoToken], the functions of the remaining parts are still called; after
+// any other error they are not.
 //
-// If some parts are known, the error carries a partial key of these, which is no
-// key of any Join. A gate charges it to the limiter: of 1000 bad tokens from one
-// address, Join(user, ip) has those beyond the limit answered 429 instead of 401.
-// Every one of them is verified, though, in either order of the parts, and a good
-// token has a bucket of its own. To limit the verifications, and the guessing, have
-// a limit by address in front: see gate.And.
+// If some parts are known, the error has a partial key of these parts, which never equals a
+// complete key. A gate charges the partial key: if one address sends 1000 bad tokens, Join(user,
+// ip) makes the answer 429 instead of 401 for the tokens beyond the limit. All of these tokens are
+// verified, though, in either order of the parts, and a good token has a bucket of its own. To
+// limit the verifications, and the guesses, put a limit by address first: see gate.And.
 //
 // Join panics if fs is empty or holds nil.
 func Join(fs ...Func) Func {
@@ -71,8 +68,8 @@ func Join(fs ...Func) Func {
 				key = appendPart(key, part)
 				continue
 			}
-			// In a partial key "join?" stands in place of "join:", so that it never
-			// equals a key, and "-" in place of a part that is missing.
+			// A partial key has "join?" in place of "join:", so that it never equals a complete
+			// key, and "-" in place of a missing part.
 			if failed == nil {
 				failed = err
 				key[len("join")] = '?'
@@ -84,8 +81,9 @@ func Join(fs ...Func) Func {
 			} else {
 				key = append(key, '-')
 			}
-			// A token has cost its verification already. After another error, as of an
-			// address, a token that is verified might be charged to nobody.
+			// After an ErrNoToken the token has been verified already, so the next parts are found
+			// for the partial key. After another error, a token in a later part might be verified
+			// without a key to charge.
 			if !errors.Is(err, ErrNoToken) {
 				break
 			}
@@ -106,8 +104,8 @@ func appendPart(key []byte, part string) []byte {
 	return append(key, part...)
 }
 
-// A partialError is the error of a Join of which some parts are known. Package gate
-// finds PartialKey with errors.As. The key is not a part of the text.
+// A partialError is the error of a Join that has found some of its parts. Package gate finds
+// PartialKey with errors.As. The key is not part of the text.
 type partialError struct {
 	error
 	key string
@@ -115,10 +113,10 @@ type partialError struct {
 
 func (e *partialError) Unwrap() error { return e.error }
 
-// PartialKey is the key of the parts that are known, and of no complete Join.
+// PartialKey returns the key of the known parts.
 func (e *partialError) PartialKey() string { return e.key }
 
-// call is f with the one promise enforced that a Func could silently break.
+// call calls f, and returns an error for an empty key.
 func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	key, err := f(ctx, r)
 	if err != nil {
@@ -130,8 +128,8 @@ func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	return key, nil
 }
 
-// checkFuncs returns a copy of fs, out of reach of a caller that passed a
-// slice and changes it later.
+// checkFuncs panics if fs is empty or holds nil. It returns a copy, so that a caller can change its
+// slice later.
 func checkFuncs(caller string, fs []Func) []Func {
 	if len(fs) == 0 {
 		panic("keyfunc: " + caller + ": no key function given")

@@ -36,7 +36,7 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-func TestFirstOf_arguments(t *testing.T) {
+func TestFirstOf_Arguments(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(context.Background(), key{}, "value")
 	r := request("")
@@ -69,9 +69,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoin_partialKey: an error tells a gate what is known of the key, and no reader of
-// its text.
-func TestJoin_partialKey(t *testing.T) {
+// The error of Join has a partial key for a gate, and its text does not contain that key.
+func TestJoin_PartialKey(t *testing.T) {
 	a, b, empty := constant("a"), constant("b:1"), constant("")
 	noToken, unknown, broken := failing(keyfunc.ErrNoToken), failing(keyfunc.ErrNoKey), failing(errBroken)
 	never := func(context.Context, *http.Request) (string, error) { panic("called") }
@@ -117,7 +116,7 @@ func constants(parts ...string) []keyfunc.Func {
 	return fs
 }
 
-// partialKey is the one that an error carries, or "".
+// partialKey returns the partial key of an error, or "".
 func partialKey(err error) string {
 	var partial interface{ PartialKey() string }
 	if !errors.As(err, &partial) {
@@ -126,9 +125,9 @@ func partialKey(err error) string {
 	return partial.PartialKey()
 }
 
-// Every list of up to three of these parts is a key of its own, and so is every list of
-// which some parts are missing.
-func TestJoin_injective(t *testing.T) {
+// Different lists of up to three of these parts have different keys, also if some parts are
+// missing.
+func TestJoin_Injective(t *testing.T) {
 	parts := []string{"a", "b", "a:b", "b:c", ":", "-", "?", "-1:a", "join?-1:a", "1", "1:", "1:a", "1:a1:b", "join:", "join:1:a", "\x00", "{}", "}", "é", "10", "0:", "a1:a",
 		"203.0.113.9", "user:203.0.113.9", strings.Repeat("x", 10), strings.Repeat("x", 100)}
 	seen := map[string][]string{}
@@ -164,9 +163,9 @@ func TestJoin_injective(t *testing.T) {
 	}
 }
 
-// The kinds of keys have nothing in common: an address and a user of that name
-// are two, and so are a joined pair and anything that looks like it.
-func TestFunc_kindsOfKeys(t *testing.T) {
+// Keys of different kinds are never equal: an address differs from a user of that name, and a
+// joined pair from any text that looks like it.
+func TestFunc_KindsOfKeys(t *testing.T) {
 	for _, name := range []string{"1.2.3.4", "2001:db8::/64", "join:1:a", "user:a", "user@1:b:a", "@1:b:a"} {
 		r := storing(t, name)
 		r.RemoteAddr = "1.2.3.4:80"
@@ -182,7 +181,7 @@ func TestFunc_kindsOfKeys(t *testing.T) {
 	}
 }
 
-func TestFirstOf_panics(t *testing.T) {
+func TestFirstOf_Panics(t *testing.T) {
 	a := constant("a")
 	wantPanic(t, "keyfunc: FirstOf: no key function given", func() { keyfunc.FirstOf() })
 	wantPanic(t, "keyfunc: FirstOf: key function 1 is nil", func() { keyfunc.FirstOf(a, nil) })

@@ -14,22 +14,21 @@ var (
 	errUnverified    = &tokenError{reason: "the stored one is not verified"}
 )
 
-// ContextSubject keys by the user that an authentication middleware has
-// verified and stored under key in the context: in ctx, the framework's own
-// (c.Set of Gin and Echo), or else in r.Context(). It verifies nothing itself,
-// so the middleware has to run before the limiter.
+// ContextSubject keys by the user that an authentication middleware has verified and stored in the
+// context under key. It looks in ctx, the context of the framework (c.Set of Gin and Echo), and
+// then in r.Context(). ContextSubject verifies nothing itself, so the middleware has to run before
+// the limiter.
 //
-// What may be stored:
+// The stored value may be:
 //
 //   - a *jwt.Token, which must be Valid
-//   - any jwt.Claims: jwt.MapClaims, jwt.RegisteredClaims, a pointer to a
-//     struct that embeds it
+//   - any jwt.Claims: jwt.MapClaims, jwt.RegisteredClaims, a pointer to a struct that embeds it
 //   - a map[string]any with the claims
 //   - a string, or a type whose kind is string: the subject, with no issuer
 //
-// For the same iss and sub the key is the one that [JWTSubject] returns, and
-// the same limits hold. Nothing stored, an unverified token, no subject, and a
-// value of any other type are [ErrNoToken]; the error names the type.
+// For the same iss and sub the key is that of [JWTSubject], with the same bounds. The error is
+// [ErrNoToken] if no value is stored, the token is not Valid, there is no subject, or the value has
+// another type, which the error names.
 //
 // ContextSubject panics if key is nil or cannot be compared.
 func ContextSubject(key any) Func {
@@ -45,7 +44,7 @@ func ContextSubject(key any) Func {
 	}
 }
 
-// storedKey is the key of what a middleware has stored.
+// storedKey returns the key of a value that a middleware has stored.
 func storedKey(value any) (string, error) {
 	// A nil pointer in an interface would make the methods of claims panic.
 	v := reflect.ValueOf(value)

@@ -14,12 +14,12 @@ import (
 type (
 	subjectKey struct{}
 	userID     string
-	// appClaims embeds the registered claims, as applications do.
+	// appClaims embeds the registered claims, like the types of applications.
 	appClaims struct {
 		Role string `json:"role"`
 		jwt.RegisteredClaims
 	}
-	// frameworkContext answers as a *gin.Context does: string keys are its own.
+	// frameworkContext has string keys of its own, like a *gin.Context.
 	frameworkContext struct {
 		context.Context
 		values map[string]any
@@ -33,7 +33,7 @@ func (c frameworkContext) Value(key any) any {
 
 var subject = keyfunc.ContextSubject(subjectKey{})
 
-// storing is a request in the context of which a middleware has stored value.
+// storing returns a request with value in its context, as stored by a middleware.
 func storing(t *testing.T, value any) *http.Request {
 	return request("").WithContext(context.WithValue(t.Context(), subjectKey{}, value))
 }
@@ -65,7 +65,7 @@ func TestContextSubject(t *testing.T) {
 	}
 }
 
-func TestContextSubject_refused(t *testing.T) {
+func TestContextSubject_Rejected(t *testing.T) {
 	alice := jwt.MapClaims{"sub": "alice"}
 	const nothing, unverified = "nothing stored in the context", "the stored one is not verified"
 	for _, c := range []struct {
@@ -89,14 +89,14 @@ func TestContextSubject_refused(t *testing.T) {
 		{"a value that is no key", struct{ Name string }{"alice"}, "the context holds a struct { Name string }"},
 		{"a token by value", jwt.Token{Valid: true, Claims: alice}, "the context holds a jwt.Token"},
 	} {
-		t.Run(c.name, func(t *testing.T) { wantRefusal(t, subject, storing(t, c.value), c.reason) })
+		t.Run(c.name, func(t *testing.T) { wantNoToken(t, subject, storing(t, c.value), c.reason) })
 	}
 }
 
-func TestContextSubject_bothContexts(t *testing.T) {
+func TestContextSubject_BothContexts(t *testing.T) {
 	r := storing(t, "from the request")
 	framework := storing(t, "from the framework").Context()
-	unverified := storing(t, &jwt.Token{}).Context() // hides the request's value although it is of no use
+	unverified := storing(t, &jwt.Token{}).Context() // found before the value of the request, although it is not valid
 	for _, c := range []struct {
 		ctx  context.Context
 		f    keyfunc.Func
@@ -114,7 +114,7 @@ func TestContextSubject_bothContexts(t *testing.T) {
 	}
 }
 
-func TestContextSubject_panics(t *testing.T) {
+func TestContextSubject_Panics(t *testing.T) {
 	for _, key := range []any{nil, []string{"sub"}, map[string]int{}, struct{ k any }{[]int{1}}} {
 		wantPanic(t, "keyfunc: ContextSubject: ", func() { keyfunc.ContextSubject(key) })
 	}

@@ -1,5 +1,5 @@
-// Package keyfunc finds the identity that a request is charged to. A [Func] reads
-// a request and returns the key whose events are counted together.
+// Package keyfunc derives keys from requests. A [Func] reads a request and returns the key that the
+// request is charged to; requests with the same key are counted together.
 //
 // The name of each function says which header or value it believes:
 //
@@ -16,12 +16,12 @@
 //	with a JSON Web Token                 JWTSubject(verify, []string{"RS256"})
 //	behind a middleware that has already  ContextSubject("user")
 //	verified a token
-//	signed in or not                      FirstOf(user, ip)
-//	and each pair needs its own bucket    Join(user, ip)
+//	with or without a valid token         FirstOf(user, ip)
+//	with a limit for each user at each    Join(user, ip)
+//	address
 //
-// A header is only as good as the peer that sent it. The only trusted proxies are
-// those in a [ProxySet]: a request from any other peer is charged to the peer,
-// whatever its headers say.
+// A peer can send any header. Only the headers of trusted proxies, which are the peers in a
+// [ProxySet], are believed. A request from any other peer is charged to the address of the peer.
 //
 //	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 //	user := keyfunc.JWTSubject(verify, []string{"RS256"}, keyfunc.Issuer("https://id.example.com"))
@@ -29,21 +29,19 @@
 //
 // # Keys
 //
-// A key of an address is its canonical text: "203.0.113.9" for IPv4 and the
-// masked prefix, "2001:db8:1:2::/64", for IPv6. A key of a user starts with
-// "user:" or "user@", one of a [Join] with "join:". So keys of different kinds
-// are never equal, and every spelling of one address is one key. A Func of
-// your own should start its keys with a word of its own for the same reason.
+// The key of an address is its canonical text: "203.0.113.9" for IPv4 and the masked prefix,
+// "2001:db8:1:2::/64", for IPv6. All spellings of an address have the same key. The key of a user
+// starts with "user:" or "user@", and the key of a [Join] with "join:", so keys of different kinds
+// are never equal. If you write a Func, start its keys with another word for the same reason.
 //
-// Keys are personal data. Stores of this module may hash them; this package
-// returns them in plain text and puts them into the text of no error.
+// Keys are personal data. This package returns them in plain text, and no text of an error contains
+// them. Stores of this module may hash keys.
 //
 // # Errors
 //
-// A request that has no key gets an error that is [ErrNoKey]; if what it lacks
-// is a valid token, the error is [ErrNoToken] as well. A header that a client can
-// spoil makes an error and never falls back to the address of the proxy. Nothing that a client
-// sends makes a function of this package panic, and the memory and time that
-// a request can cost are bounded. Constructors panic on arguments that could
-// never work: they are meant to run before the first request.
+// The error of a request without a key is [ErrNoKey]; if a valid token is missing, the error is
+// [ErrNoToken] as well. If a client can make a header malformed, a malformed header is an error,
+// and the key is never the address of the proxy instead. Nothing that a client sends makes a
+// function of this package panic, and the memory and time for a request are bounded. Constructors
+// panic on invalid arguments: call them before the first request.
 package keyfunc

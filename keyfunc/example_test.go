@@ -22,7 +22,7 @@ func show(f keyfunc.Func, r *http.Request) {
 	fmt.Println(key)
 }
 
-// aliceToken is a token as an identity provider would have signed it.
+// aliceToken is a token that an identity provider has signed.
 func aliceToken() string { return token(`"sub":"alice","iss":"https://id.example.com"`) }
 
 // verify returns the key with which tokens are signed.
@@ -162,7 +162,7 @@ func ExampleContextSubject() {
 	type userKey struct{}
 	user := keyfunc.ContextSubject(userKey{})
 
-	// What an authentication middleware does once it has verified a token.
+	// An authentication middleware stores the claims after it has verified a token.
 	r := request("203.0.113.9:4711")
 	claims := &jwt.RegisteredClaims{Issuer: "https://id.example.com", Subject: "alice"}
 	show(user, r.WithContext(context.WithValue(r.Context(), userKey{}, claims)))

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxForwardedBytes bounds the cost of a header: every byte is read.
+	// maxForwardedBytes bounds the time for a header: every byte is read.
 	maxForwardedBytes = 64 << 10
 	// maxForwardedParams bounds the search for repeated names. RFC 7239 has four.
 	maxForwardedParams = 16
@@ -24,28 +24,28 @@ var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
 // Forwarded keys by the address of the client as the proxies in p report it in
 // the for parameters of Forwarded (RFC 7239).
 //
-// A peer outside p is the client, whatever it sends. A peer in p without the
-// header is the client as well: its own health checks have none. Otherwise the
-// elements are read from the right, over all lines of the header, and the first
-// address outside p is the client. If every address is in p, the client is the
-// left-most. An element that names no address (no for, "unknown", "_hidden") and
-// the 32nd element end the walk at the last address seen.
+// A peer outside p is the client, and its headers are ignored. If a peer in p sends no Forwarded
+// header, the peer is the client as well, as with the health checks of a proxy. Otherwise the
+// elements are read from the right, over all lines of the header, and the first address outside p
+// is the client. If every address is in p, the left-most is the client. An element without an
+// address (no for, "unknown", "_hidden") and the 32nd element end the search: the client is then
+// the last address that was read, or else the peer.
 //
-// A malformed header from a peer in p is [ErrNoKey], which a gate answers with
-// 400. If the key were the address of the peer instead, a client could choose to
-// be counted as the proxy. Malformed are:
+// The error is [ErrNoKey], which a gate answers with 400, if a peer in p sends a malformed header.
+// If the key were the address of the peer instead, a client could choose to be counted as the
+// proxy. A header is malformed if it has:
 //
-//   - any violation of the grammar of RFC 7239 section 4, in any line: a reader
-//     that guesses can be made to guess wrong, because
-//     for=192.0.2.1;x=", for=198.51.100.7 is an open quote and not two elements
+//   - any violation of the grammar of RFC 7239 section 4, in any line: a lenient reader could be
+//     misled, because for=192.0.2.1;x=", for=198.51.100.7 is a quote that is not closed, and not
+//     two elements
 //   - white space other than around commas; an IPv6 address that is not quoted
 //     and in square brackets; a quoted string that does not end in its line
 //   - a parameter that occurs twice in an element, more than 16 parameters in an
 //     element, and more than 64 KiB in all
-//   - a node on the walk that is no node identifier (RFC 7239 section 6); nodes to
-//     the left of the client are not read
+//   - a node that is not a node identifier (RFC 7239 section 6), unless it is to the left of the
+//     client
 //
-// A proxy that writes malformed headers therefore makes every request a 400.
+// If a proxy writes malformed headers, all its requests are answered with 400.
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 func Forwarded(p ProxySet, opts ...IPOption) Func {
@@ -58,22 +58,21 @@ func Forwarded(p ProxySet, opts ...IPOption) Func {
 	})
 }
 
-// forwardedElements are the for parameters of the last elements of a Forwarded
-// header: of element i, counted from the left, at i modulo the size. An element
-// without the parameter has "".
+// forwardedElements holds the for parameters of the last elements of a Forwarded header. The
+// parameter of element i, counted from the left, is ring[i%maxHops]; it is "" if the element has
+// none.
 type forwardedElements struct {
 	ring [maxHops]string
 	n    int // elements read, including those that have left the ring
 }
 
-// parse reads all lines and reports whether each follows the grammar of elements. The
-// lines are read one by one rather than joined by commas as RFC 9110 section
-// 5.2 would have it: the result is the same, except that an open quote cannot
-// swallow the line that the next proxy added.
+// parse reads all lines and reports whether each follows the grammar of elements. RFC 9110 section
+// 5.2 joins the lines with commas. Here each line is read by itself, so that a quote that is not
+// closed cannot hide the line of the next proxy; otherwise the result is the same.
 func (e *forwardedElements) parse(lines []string) bool {
 	size := 0
 	for _, line := range lines {
-		// The one byte is the comma that joins the lines, so that empty ones count.
+		// Each line counts at least one byte, for its comma, so that empty lines are bounded, too.
 		if size += len(line) + 1; size > maxForwardedBytes {
 			return false
 		}
@@ -88,7 +87,7 @@ func (e *forwardedElements) parse(lines []string) bool {
 	return true
 }
 
-// lastUntrusted walks the elements to the left, starting from a trusted peer.
+// lastUntrusted returns the client of the elements, which a trusted peer has sent.
 func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Addr, error) {
 	last := peer
 	for i := e.n - 1; i >= max(0, e.n-maxHops); i-- {
@@ -109,10 +108,10 @@ func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Ad
 // forwardedParser consumes one line of the grammar of RFC 7239 section 4.
 type forwardedParser struct{ rest string }
 
-// element reads up to and including the next comma and returns the value of the for
-// parameter, or "" without one. more says whether there was a comma.
+// element reads an element and the comma after it. It returns the value of the for parameter, or ""
+// if there is none. more reports whether there was a comma.
 func (p *forwardedParser) element() (node string, more, ok bool) {
-	p.skipOWS()
+	p.rest = strings.TrimLeft(p.rest, ows)
 	names := make([]string, 0, maxForwardedParams)
 	for {
 		// The grammar allows empty pairs: "for=192.0.2.1;;proto=http;".
@@ -131,12 +130,9 @@ func (p *forwardedParser) element() (node string, more, ok bool) {
 			break
 		}
 	}
-	p.skipOWS()
-	if p.rest == "" {
-		return node, false, true
-	}
+	p.rest = strings.TrimLeft(p.rest, ows)
 	more = p.next(",")
-	return node, more, more
+	return node, more, more || p.rest == ""
 }
 
 // value reads an equals sign and a token or quoted-string (RFC 9110 section 5.6.4),
@@ -170,8 +166,6 @@ func (p *forwardedParser) token() string {
 	return p.cut(i)
 }
 
-func (p *forwardedParser) skipOWS() { p.rest = strings.TrimLeft(p.rest, ows) }
-
 func (p *forwardedParser) next(delimiter string) (found bool) {
 	p.rest, found = strings.CutPrefix(p.rest, delimiter)
 	return found
@@ -184,7 +178,7 @@ func (p *forwardedParser) cut(n int) string {
 	return s
 }
 
-// isTokenChar has tokenChars as a table, because every byte of a header is looked up.
+// isTokenChar is a table of tokenChars, because every byte of a header is looked up.
 var isTokenChar = func() (set [256]bool) {
 	for _, c := range []byte(tokenChars) {
 		set[c] = true
@@ -192,12 +186,12 @@ var isTokenChar = func() (set [256]bool) {
 	return set
 }()
 
-// isQuotable reports whether c may stand in a quoted-string, after a backslash if need be.
+// isQuotable reports whether a quoted-string may contain c, after a backslash if necessary.
 func isQuotable(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 
-// parseNode returns the address in a node identifier (RFC 7239 section 6), which is the
-// value of a for parameter. The address is the zero Addr if the node names none: it is
-// absent, unknown or obfuscated. ok is false for a text that is no node identifier.
+// parseNode returns the address in a node identifier (RFC 7239 section 6), which is the value of a
+// for parameter. addr is the zero Addr if the node is absent, unknown or obfuscated. ok is false if
+// s is not a node identifier.
 func parseNode(s string) (addr netip.Addr, ok bool) {
 	if s == "" {
 		return netip.Addr{}, true
@@ -214,7 +208,7 @@ func parseNode(s string) (addr netip.Addr, ok bool) {
 	}
 	host := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && isObfuscated(s[i+1:]) {
-		// A hidden port is none, and no second one may stand before it.
+		// An obfuscated port is ignored. There must be no other port before it.
 		if host = s[:i]; strings.Contains(host, ":") && !strings.HasSuffix(host, "]") {
 			return netip.Addr{}, false
 		}

@@ -20,7 +20,7 @@ func TestForwarded(t *testing.T) {
 		{"separators in quotes", `for=203.0.113.9;host="a, for=6.6.6.6;\""`, "203.0.113.9"},
 		{"obs-text in quotes", "for=203.0.113.9;x=\"\xff\t\"", "203.0.113.9"},
 
-		// An element that names no address ends the walk at the last address.
+		// An element without an address ends the search.
 		{"unknown", "for=203.0.113.9, for=unknown, for=10.0.0.2", "10.0.0.2"},
 		{"unknown in capitals", "for=203.0.113.9, for=Unknown, for=10.0.0.2", "10.0.0.2"},
 		{"unknown with port", `for=203.0.113.9, for="unknown:80", for=10.0.0.2`, "10.0.0.2"},
@@ -42,9 +42,9 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// A client that could choose to be counted as its proxy would have a second
-// limit, and could exhaust the one of the proxy's own requests.
-func TestForwarded_syntaxError(t *testing.T) {
+// The key must not be the address of the proxy: the client would have a second limit, and could
+// exhaust that of the proxy's own requests.
+func TestForwarded_SyntaxError(t *testing.T) {
 	f := keyfunc.Forwarded(proxies)
 	for _, bad := range []string{
 		`for=6.6.6.6;ext=", for=198.51.100.7`,
@@ -74,8 +74,8 @@ func TestForwarded_syntaxError(t *testing.T) {
 	}
 }
 
-// A proxy writes the nodes that are read, so these are faults of a proxy.
-func TestForwarded_badNode(t *testing.T) {
+// Only nodes that a proxy has written are read, so an invalid node is a fault of the proxy.
+func TestForwarded_BadNode(t *testing.T) {
 	f := keyfunc.Forwarded(proxies)
 	for _, node := range []string{
 		`""`, "garbage", `"x 10.0.0.3"`, `" 10.0.0.3"`, `"10.0.0.3\ "`, "10.0.0.03", `"[10.0.0.3]"`, `"2001:db8:1:2::3"`, `"2001:db8::1:_x"`,
@@ -89,16 +89,16 @@ func TestForwarded_badNode(t *testing.T) {
 	}
 }
 
-// An open quote in the client's line does not swallow what the proxy added.
-func TestForwarded_quoteOverTwoLines(t *testing.T) {
+// A quote in the client's line that is not closed does not hide the line of the proxy.
+func TestForwarded_QuoteOverTwoLines(t *testing.T) {
 	f := keyfunc.Forwarded(proxies)
 	wantMalformed(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: for=203.0.113.9;by="`))
 	wantMalformed(t, f, request("10.0.0.1:1", `Forwarded: for=6.6.6.6;x="`, `Forwarded: ";for=203.0.113.9`))
 }
 
-func TestForwarded_bounds(t *testing.T) {
+func TestForwarded_Bounds(t *testing.T) {
 	f := keyfunc.Forwarded(proxies)
-	// 64 KiB with the comma that each line counts for, and one byte more.
+	// 64 KiB with one comma for each line, and one byte more.
 	fill := func(size int) string {
 		const end = ", for=203.0.113.9"
 		return `x="` + strings.Repeat("x", size-len(`x=""`)-len(end)-1) + `"` + end

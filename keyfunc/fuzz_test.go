@@ -27,7 +27,7 @@ func checkIPKey(t *testing.T, key string) {
 	t.Fatalf("%q is no key of an address", key)
 }
 
-// keyOf is the key that RemoteIP gives to an address.
+// keyOf returns the key of RemoteIP for an address.
 func keyOf(t *testing.T, addr string) string {
 	t.Helper()
 	key, err := ask(keyfunc.RemoteIP(), request(addr))
@@ -37,13 +37,13 @@ func keyOf(t *testing.T, addr string) string {
 	return key
 }
 
-// isAddress tells what a text is by way of the peer.
+// isAddress reports whether RemoteIP accepts s as a peer.
 func isAddress(s string) bool {
 	_, err := ask(keyfunc.RemoteIP(), request(s))
 	return err == nil
 }
 
-// isTrusted reports whether it makes a difference what s says in a header.
+// isTrusted reports whether the headers of s change the key.
 func isTrusted(s string) bool {
 	f := keyfunc.HeaderIP("X-Real-IP", proxies)
 	a, errA := ask(f, request(s, "X-Real-IP: 192.0.2.1"))
@@ -51,9 +51,9 @@ func isTrusted(s string) bool {
 	return errA == nil && errB == nil && a != b
 }
 
-// fuzzHeader compares keyBy with the rule that XForwardedFor and Forwarded share, over the
-// entries that split makes of the lines. address returns the address of an entry, or "" for
-// an entry without one; split and address return false for a malformed header.
+// fuzzHeader compares keyBy with a simple form of the rule of XForwardedFor and Forwarded. split
+// returns the entries of the lines. address returns the address of an entry, or "" if there is
+// none. Both return false for a malformed header.
 func fuzzHeader(f *testing.F, header string, keyBy keyfunc.Func, values []string, split func(lines []string) ([]string, bool), address func(entry string) (string, bool)) {
 	for _, value := range values {
 		f.Add("10.0.0.1:1234", value)
@@ -125,8 +125,8 @@ var (
 	pieceRE = regexp.MustCompile(`(` + tokenRE + `)=(` + tokenRE + `|` + quotedRE + `)|,`)
 )
 
-// forwardedFor is what a slow and simple reader makes of the lines: the node of
-// every element, "" where there is none.
+// forwardedFor is a slow and simple reader of the lines. It returns the node of every element, or
+// "" for an element without one.
 func forwardedFor(lines []string) (nodes []string, ok bool) {
 	if len(strings.Join(lines, ","))+1 > 64<<10 {
 		return nil, false
@@ -166,8 +166,8 @@ var (
 	addressRE   = regexp.MustCompile(`^(?:([0-9.]+)|\[([^\[\]]+)\])` + portRE)
 )
 
-// nodeAddress is the address in a node, in the form of X-Forwarded-For, or "" for a
-// node without one. It returns false for a text that is no node.
+// nodeAddress returns the address in a node, in the form of X-Forwarded-For, or "" for a node
+// without one. It returns false for a text that is not a node.
 func nodeAddress(node string) (addr string, ok bool) {
 	if node == "" {
 		return "", true
@@ -202,7 +202,7 @@ func FuzzForwarded(f *testing.F) {
 	}, forwardedFor, nodeAddress)
 }
 
-// split is the inverse of Join. That there is one proves Join injective.
+// split is the inverse of Join. Because it exists, different parts have different keys.
 func split(key string) (parts []string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "join:")
 	for ok && rest != "" {
@@ -247,9 +247,9 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// FuzzJWTSubject sends any text as a token, and any header and claims under a
-// good signature. What is accepted has to be acceptable to package jwt as well,
-// and to have the key that ContextSubject returns for its claims.
+// FuzzJWTSubject sends any text as a token, and any header and claims with a valid signature.
+// Package jwt must accept every token that JWTSubject accepts, and ContextSubject must return the
+// same key for its claims.
 func FuzzJWTSubject(f *testing.F) {
 	const payload = `{"sub":"alice","iss":"i","exp":4000000000}`
 	f.Add("Bearer a.b.c", goodHeader, payload)

@@ -9,25 +9,32 @@ import (
 
 var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address", ErrNoKey)
 
-// HeaderIP keys by the one address in the header called name, which the
-// proxies in p set and overwrite: CF-Connecting-IP, True-Client-IP,
-// Fly-Client-IP, X-Real-IP and the like. Make sure that they do overwrite it;
-// a header that is merely passed on is the client's claim.
+// HeaderIP keys by the one address in the header called name, which the proxies in p set and
+// overwrite: CF-Connecting-IP, True-Client-IP, Fly-Client-IP, X-Real-IP and the like. Make sure
+// that the proxies overwrite the header: if they pass it on, clients choose it.
 //
-// A peer outside p is the client, whatever it sends. A peer in p without the
-// header is the client as well: its own health checks have none. No other header
-// is looked at. A header from a peer in p that does not hold exactly one address
-// (several lines, a list, other text, nothing) is [ErrNoKey], which a gate answers
-// with 400. If the key were the address of the peer instead, then behind a proxy
-// that adds a line and leaves the client's own in place, a client could choose to
-// be counted as the proxy.
+// A peer outside p is the client, and its headers are ignored. If a peer in p sends no such header,
+// the peer is the client as well, as with the health checks of a proxy. No other header is used. If
+// a peer in p sends a header that does not hold exactly one address (several lines, a list, other
+// text, nothing), the error is [ErrNoKey], which a gate answers with 400. If the key were the
+// address of the peer instead, a client could choose to be counted as a proxy that adds a line to
+// the client's header.
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 //
-// HeaderIP panics if name is not a header name, and for X-Forwarded-For and
-// Forwarded, which are lists and have functions of their own.
+// HeaderIP panics if name is not a header name, and for X-Forwarded-For and Forwarded, which are
+// lists: use [XForwardedFor] and [Forwarded].
 func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
-	name = checkHeaderName(name)
+	if name == "" || strings.Trim(name, tokenChars) != "" {
+		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
+	}
+	name = http.CanonicalHeaderKey(name)
+	switch name {
+	case "X-Forwarded-For":
+		panic("keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor")
+	case "Forwarded":
+		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
+	}
 	return clientIP("HeaderIP", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		lines := h.Values(name)
 		if len(lines) == 0 {
@@ -39,19 +46,4 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 		}
 		return addr, nil
 	})
-}
-
-// checkHeaderName returns the form that the names in an http.Header have.
-func checkHeaderName(name string) string {
-	if name == "" || strings.Trim(name, tokenChars) != "" {
-		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
-	}
-	name = http.CanonicalHeaderKey(name)
-	switch name {
-	case "X-Forwarded-For":
-		panic("keyfunc: HeaderIP: X-Forwarded-For is a list: use XForwardedFor")
-	case "Forwarded":
-		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
-	}
-	return name
 }

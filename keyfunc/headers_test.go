@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// forwardingHeaders are the headers that name the client, each with the Func that reads
+// forwardingHeaders are the headers with the address of the client, each with the Func that reads
 // it and the entry that a proxy writes for an address.
 var forwardingHeaders = []struct {
 	name  string
@@ -25,10 +26,10 @@ func realIP(p keyfunc.ProxySet, opts ...keyfunc.IPOption) keyfunc.Func {
 	return keyfunc.HeaderIP("x-real-ip", p, opts...)
 }
 
-// proxies are the trusted ones in the tests of headers.
+// proxies are the trusted proxies in the tests of headers.
 var proxies = keyfunc.Proxies("10.0.0.0/8", "2001:db8:ffff::/48")
 
-// chain is a list with two addresses to the left of so many trusted ones.
+// chain returns a list with two addresses to the left of the given number of trusted ones.
 func chain(trusted int) string {
 	return "6.6.6.6, 203.0.113.9, 10.9.9.9" + strings.Repeat(", 10.0.0.2", trusted-1)
 }
@@ -75,7 +76,7 @@ func TestForwardingHeaders(t *testing.T) {
 				continue
 			}
 			t.Run(h.name+"/"+c.name, func(t *testing.T) {
-				// No other header is looked at.
+				// No other header is used.
 				r := request(c.peer, "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6", "X-Real-Ip: 6.6.6.6", "True-Client-Ip: 6.6.6.6")
 				r.Header.Del(h.name)
 				for _, line := range c.lines {
@@ -94,7 +95,7 @@ func TestForwardingHeaders(t *testing.T) {
 }
 
 // Trust depends on the address, not on the key.
-func TestForwardingHeaders_prefix(t *testing.T) {
+func TestForwardingHeaders_Prefix(t *testing.T) {
 	for _, h := range forwardingHeaders {
 		f := h.keyBy(keyfunc.Proxies("192.0.2.1"), keyfunc.IPv4Prefix(24))
 		wantKey(t, f, request("192.0.2.1:1", h.name+": "+h.entry("198.51.100.7")), "198.51.100.0/24")
@@ -102,9 +103,9 @@ func TestForwardingHeaders_prefix(t *testing.T) {
 	}
 }
 
-// A key must not be a piece of the header: that would keep all of it alive for
-// as long as the bucket lives.
-func TestForwardingHeaders_keyMemory(t *testing.T) {
+// A key must not be a substring of the header, which would keep the whole header in memory as long
+// as the bucket.
+func TestForwardingHeaders_KeyMemory(t *testing.T) {
 	for _, h := range forwardingHeaders {
 		r := request("10.0.0.1:1", h.name+": "+h.entry("203.0.113.9"))
 		key, err := ask(h.keyBy(proxies), r)
@@ -114,7 +115,7 @@ func TestForwardingHeaders_keyMemory(t *testing.T) {
 	}
 }
 
-// hugeHeaders are values of 900 KB that are expensive for a naive parser.
+// hugeHeaders are values of 900 KB that take long in a simple parser.
 func hugeHeaders() map[string]string {
 	const size = 900_000
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
@@ -134,7 +135,7 @@ func hugeHeaders() map[string]string {
 	}
 }
 
-// allocatedPerCall is the mean of bytes allocated, which a count would hide.
+// allocatedPerCall returns the mean number of allocated bytes.
 func allocatedPerCall(f func()) uint64 {
 	const calls = 50
 	f()
@@ -147,7 +148,7 @@ func allocatedPerCall(f func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) / calls
 }
 
-func TestForwardingHeaders_hugeValues(t *testing.T) {
+func TestForwardingHeaders_HugeValues(t *testing.T) {
 	lines := map[string][]string{"many lines": strings.Split(strings.Repeat("10.0.0.2\n", 100_000), "\n")}
 	for kind, value := range hugeHeaders() {
 		lines[kind] = []string{value}
@@ -167,5 +168,74 @@ func TestForwardingHeaders_hugeValues(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An entry that is not an address ends the search.
+func TestXForwardedFor_NotAnAddress(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"on the right", []string{"203.0.113.9, garbage"}, "10.0.0.1"},
+		{"behind a proxy", []string{"203.0.113.9, garbage, 10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"in an earlier line", []string{"203.0.113.9", "unknown", "10.0.0.2"}, "10.0.0.2"},
+		{"left of the client", []string{"garbage, \x00, 203.0.113.9"}, "203.0.113.9"},
+		{"leading zero", []string{"203.0.113.9, 010.0.0.2"}, "10.0.0.1"},
+		{"no-break space", []string{"203.0.113.9\u00a0"}, "10.0.0.1"},
+		{"128 bytes with spaces", []string{"6.6.6.6," + strings.Repeat(" ", 117) + "203.0.113.9"}, "203.0.113.9"},
+		{"129 bytes with spaces", []string{"6.6.6.6," + strings.Repeat(" ", 118) + "203.0.113.9"}, "10.0.0.1"},
+		{"an address at the end", []string{"garbage" + strings.Repeat(" ", 150) + "203.0.113.9, 10.0.0.2"}, "10.0.0.2"},
+		{"bare IPv6", []string{"2001:db8:1:2::3"}, "2001:db8:1:2::/64"},
+		{"a list in a zone", []string{"fe80::1%x,10.0.0.2"}, "fe80::/64"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := request("10.0.0.1:1")
+			r.Header["X-Forwarded-For"] = c.lines
+			wantKey(t, keyfunc.XForwardedFor(proxies), r, c.want)
+		})
+	}
+}
+
+// A client can add a line to a header that its proxy does not overwrite.
+func TestHeaderIP_NotOneAddress(t *testing.T) {
+	headers := map[string][]string{
+		"two lines":            {"203.0.113.9", "203.0.113.9"},
+		"an empty first line":  {"", "203.0.113.9"},
+		"an empty second line": {"203.0.113.9", ""},
+		"a list":               {"203.0.113.9, 203.0.113.9"},
+		"a list of one":        {"203.0.113.9,"},
+	}
+	for _, bad := range notAddresses {
+		headers[fmt.Sprintf("%.40q", bad)] = []string{bad}
+	}
+	for name, lines := range headers {
+		t.Run(name, func(t *testing.T) {
+			r := request("10.0.0.1:1", "X-Forwarded-For: 6.6.6.6")
+			r.Header["X-Real-Ip"] = lines
+			wantMalformed(t, realIP(proxies), r)
+		})
+	}
+}
+
+func TestHeaderIP_Names(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                "\"\" is not the name of a header",
+		" ":               "",
+		"X Real IP":       "",
+		"X-Real-IP:":      "",
+		"X-Réal-IP":       "\"X-Réal-IP\" is not the name of a header",
+		"X-Real-IP\n":     "",
+		"a,b":             "",
+		"X-Forwarded-For": "X-Forwarded-For is a list: use XForwardedFor",
+		"x-FORWARDED-for": "X-Forwarded-For is a list: use XForwardedFor",
+		"Forwarded":       "Forwarded has a syntax of its own: use Forwarded",
+		"forwarded":       "Forwarded has a syntax of its own: use Forwarded",
+	} {
+		wantPanic(t, "keyfunc: HeaderIP: "+want, func() { keyfunc.HeaderIP(name, proxies) })
+	}
+	for _, name := range []string{"x-real-ip", "X-REAL-IP", "X-Real-Ip"} {
+		wantKey(t, keyfunc.HeaderIP(name, proxies), request("10.0.0.1:1", "x-real-ip: 203.0.113.9"), "203.0.113.9")
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// request is a request from peer with header lines of the form "Name: value".
+// request returns a request from peer with header lines of the form "Name: value".
 func request(peer string, lines ...string) *http.Request {
 	r := &http.Request{Method: http.MethodGet, RemoteAddr: peer, Header: http.Header{}}
 	for _, line := range lines {
@@ -50,7 +50,7 @@ func wantError(t *testing.T, f keyfunc.Func, r *http.Request, target error) {
 	}
 }
 
-// wantMalformed checks that a request has no key, which is not for want of a token.
+// wantMalformed checks that the error is ErrNoKey and not ErrNoToken.
 func wantMalformed(t *testing.T, f keyfunc.Func, r *http.Request) {
 	t.Helper()
 	wantError(t, f, r, keyfunc.ErrNoKey)
@@ -59,8 +59,8 @@ func wantMalformed(t *testing.T, f keyfunc.Func, r *http.Request) {
 	}
 }
 
-// wantRefusal checks that a request has no key for want of a valid token, for this reason.
-func wantRefusal(t *testing.T, f keyfunc.Func, r *http.Request, reason string) {
+// wantNoToken checks that the error is ErrNoToken with this reason.
+func wantNoToken(t *testing.T, f keyfunc.Func, r *http.Request, reason string) {
 	t.Helper()
 	wantError(t, f, r, keyfunc.ErrNoToken)
 	wantError(t, f, r, keyfunc.ErrNoKey)
@@ -82,12 +82,12 @@ func wantPanic(t *testing.T, prefix string, f func()) {
 	f()
 }
 
-// constant is a Func that knows everybody by the same key.
+// constant returns a Func with the same key for all requests.
 func constant(key string) keyfunc.Func {
 	return func(context.Context, *http.Request) (string, error) { return key, nil }
 }
 
-// failing is a Func that knows nobody.
+// failing returns a Func that always returns err.
 func failing(err error) keyfunc.Func {
 	return func(context.Context, *http.Request) (string, error) { return "", err }
 }
@@ -100,10 +100,10 @@ func overlaps(a, b string) bool {
 
 var secret = []byte("0123456789abcdef0123456789abcdef")
 
-// withSecret is a Keyfunc with secret.
+// withSecret is a Keyfunc that returns secret.
 var withSecret = returning(secret)
 
-// returning is a Keyfunc with one key.
+// returning returns a Keyfunc that returns key.
 func returning(key any) jwt.Keyfunc { return func(*jwt.Token) (any, error) { return key, nil } }
 
 // must returns the key that a function of the crypto packages has made.
@@ -114,7 +114,7 @@ func must[K any](key K, err error) K {
 	return key
 }
 
-// hs256 signs any two texts, so that tokens can be made that no library makes.
+// hs256 signs any two texts, also those that no library would sign.
 func hs256(key []byte, header, payload string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
 	mac := hmac.New(sha256.New, key)
@@ -124,7 +124,7 @@ func hs256(key []byte, header, payload string) string {
 
 const goodHeader = `{"alg":"HS256","typ":"JWT"}`
 
-// token is signed with secret; the claims are those in members and an exp.
+// token returns a token that is signed with secret. Its claims are those in members and an exp.
 func token(members string) string {
 	if members != "" {
 		members += ","
@@ -138,10 +138,10 @@ func userFunc(opts ...keyfunc.JWTOption) keyfunc.Func {
 	return keyfunc.JWTSubject(withSecret, []string{"HS256"}, opts...)
 }
 
-// rsaKey is one for all tests, because making one takes a while.
+// rsaKey is shared by all tests, because making a key takes a while.
 var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 
-// sign makes a token by the library.
+// sign makes a token with package jwt.
 func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.Claims) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, claims).SignedString(key)

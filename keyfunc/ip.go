@@ -5,7 +5,17 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
+)
+
+const (
+	// maxAddressText bounds the text of one address in bytes, with port, zone and the white space
+	// around it. The longest valid text has less than 80 bytes.
+	maxAddressText = 128
+
+	// ows is optional white space (RFC 9110 section 5.6.3).
+	ows = " \t"
 )
 
 var (
@@ -14,18 +24,18 @@ var (
 )
 
 // IPOption changes how an address becomes a key. The only options are [IPv4Prefix]
-// and [IPv6Prefix]; of two of one kind the later counts.
+// and [IPv6Prefix]. If an option is given twice, the later one counts.
 type IPOption interface{ applyIP(*ipConfig) }
 
 type ipOption func(*ipConfig)
 
 func (o ipOption) applyIP(c *ipConfig) { o(c) }
 
-// IPv6Prefix sets how many leading bits of an IPv6 address make the key. The
-// default is 64, the size of one subnet (RFC 4291 section 2.5.4): a host may
-// use any of the 2^64 addresses in it, so a finer key is no limit at all.
-// Providers hand out up to a /48 a site. Behind a stateless translator that
-// carries IPv4 in the last 32 bits (64:ff9b::/96, RFC 6052), use 128.
+// IPv6Prefix sets the number of leading bits of an IPv6 address that make the key. The default is
+// 64, the size of one subnet (RFC 4291 section 2.5.4). A host can use all 2^64 addresses of its
+// subnet, so it could evade a limit with a longer prefix. Providers assign up to a /48 to one site.
+// Behind a stateless translator that carries IPv4 in the last 32 bits (64:ff9b::/96, RFC 6052), use
+// 128.
 //
 // IPv6Prefix panics if bits is outside 32 to 128.
 func IPv6Prefix(bits int) IPOption {
@@ -35,9 +45,9 @@ func IPv6Prefix(bits int) IPOption {
 	return ipOption(func(c *ipConfig) { c.v6 = bits })
 }
 
-// IPv4Prefix sets how many leading bits of an IPv4 address make the key. The
-// default is 32, the whole address; below that the key is a prefix like
-// "203.0.113.0/24". IPv4-mapped IPv6 addresses are IPv4 here.
+// IPv4Prefix sets the number of leading bits of an IPv4 address that make the key. The default is
+// 32, the whole address; with fewer bits the key is a prefix like "203.0.113.0/24". IPv4-mapped
+// IPv6 addresses count as IPv4.
 //
 // IPv4Prefix panics if bits is outside 8 to 32.
 func IPv4Prefix(bits int) IPOption {
@@ -47,7 +57,7 @@ func IPv4Prefix(bits int) IPOption {
 	return ipOption(func(c *ipConfig) { c.v4 = bits })
 }
 
-// ipConfig holds how many bits of an address of either family count.
+// ipConfig holds the number of bits of an address that make the key, for each family.
 type ipConfig struct{ v4, v6 int }
 
 func newIPConfig(caller string, opts []IPOption) ipConfig {
@@ -61,8 +71,8 @@ func newIPConfig(caller string, opts []IPOption) ipConfig {
 	return c
 }
 
-// key is the canonical text of addr, which is unmapped and has no zone. It is
-// a string of its own: a piece of a header would keep the whole header alive.
+// key returns the canonical text of addr, which is unmapped and has no zone. The text is a new
+// string, because a substring would keep the whole header in memory.
 func (c ipConfig) key(addr netip.Addr) string {
 	bits := c.v6
 	if addr.Is4() {
@@ -76,15 +86,13 @@ func (c ipConfig) key(addr netip.Addr) string {
 	return string(netip.PrefixFrom(addr, bits).Masked().AppendTo(b[:0]))
 }
 
-// RemoteIP keys by the address of the peer, r.RemoteAddr. No header is
-// believed, so it is right where clients connect directly, or where the
-// listener speaks the PROXY protocol. Behind any other proxy all clients are
-// one address: use [XForwardedFor], [Forwarded] or [HeaderIP] there.
+// RemoteIP keys by the address of the peer, r.RemoteAddr, and believes no header. Use it if clients
+// connect directly, or if the listener speaks the PROXY protocol. With any other proxy all clients
+// have the same key: use [XForwardedFor], [Forwarded] or [HeaderIP] then.
 //
-// Ports and zones are dropped, IPv4-mapped addresses (RFC 4291 section
-// 2.5.5.2) are IPv4, and IPv6 is masked to /64 unless [IPv6Prefix] says
-// otherwise. A RemoteAddr without an IP address, such as that of a Unix
-// socket, is [ErrNoKey].
+// Ports and zones are ignored, IPv4-mapped addresses (RFC 4291 section 2.5.5.2) count as IPv4, and
+// IPv6 is masked to /64 unless [IPv6Prefix] sets another length. The error is [ErrNoKey] if
+// RemoteAddr has no IP address, as with a Unix socket.
 func RemoteIP(opts ...IPOption) Func {
 	return clientIP("RemoteIP", ProxySet{}, opts, nil)
 }
@@ -106,17 +114,17 @@ func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Heade
 			}
 		}
 		if client == peer && c.v4 == 32 && peer.Is4() && !strings.Contains(text, ":") {
-			return text, nil // costs no allocation, and is as short as the key
+			return text, nil // without an allocation; RemoteAddr is hardly longer than the key
 		}
 		return c.key(client), nil
 	}
 }
 
-// CanonicalIP is the key of an address that a framework or a key function of
-// your own has found. It reads the same texts as [RemoteIP], brackets, ports
-// and zones included, and makes the same keys. Any other text is [ErrNoKey].
+// CanonicalIP returns the key of an address that a framework or your own key function has found. It
+// accepts the same texts as [RemoteIP], including brackets, ports and zones, and returns the same
+// keys. For any other text the error is [ErrNoKey].
 //
-// The address is believed: the caller has to know that it is the client's.
+// CanonicalIP does not check where the address comes from: make sure that it is the client's.
 func CanonicalIP(address string, opts ...IPOption) (string, error) {
 	c := newIPConfig("CanonicalIP", opts)
 	addr, _, ok := parseAddr(address)
@@ -124,4 +132,55 @@ func CanonicalIP(address string, opts ...IPOption) (string, error) {
 		return "", errNoAddress
 	}
 	return c.key(addr), nil
+}
+
+// parseAddr reads an address as servers and proxies write it: alone, in square brackets, with a
+// port, with a zone, between spaces and tabs. It returns the address unmapped and without a zone,
+// so that == compares hosts.
+//
+// text is the part of s with the address itself. An IPv4 text is canonical, because netip accepts
+// no other spelling.
+func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
+	// The length is checked before trimming, because cutLast may have cut off the start of a longer
+	// text.
+	if len(s) > maxAddressText {
+		return netip.Addr{}, "", false
+	}
+	s = strings.Trim(s, ows)
+	bracketed := strings.HasPrefix(s, "[")
+	switch {
+	case bracketed:
+		host, rest, closed := strings.Cut(s[1:], "]")
+		if !closed || rest != "" && (rest[0] != ':' || !isPort(rest[1:])) {
+			return netip.Addr{}, "", false
+		}
+		s = host
+	case strings.Count(s, ":") == 1:
+		host, port, _ := strings.Cut(s, ":")
+		if !isPort(port) {
+			return netip.Addr{}, "", false
+		}
+		s = host
+	}
+	// The zone is cut off before ParseAddr, because netip would keep it in a global table.
+	s, zone, zoned := strings.Cut(s, "%")
+	if zoned && !isZone(zone) {
+		return netip.Addr{}, "", false
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || addr.Is4() && (bracketed || zoned) {
+		return netip.Addr{}, "", false
+	}
+	return addr.Unmap(), s, true
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && len(s) <= len("65535")
+}
+
+// isZone reports whether s is an interface name (Windows has some with spaces). A zone must have no
+// comma, because a list would be read as one address otherwise.
+func isZone(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ',' })
 }

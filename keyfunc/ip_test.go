@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// canonicalIP is CanonicalIP for the peer of a request.
+// canonicalIP is a Func that calls CanonicalIP for the peer of a request.
 func canonicalIP(opts ...keyfunc.IPOption) keyfunc.Func {
 	return func(_ context.Context, r *http.Request) (string, error) {
 		return keyfunc.CanonicalIP(r.RemoteAddr, opts...)
@@ -56,7 +56,7 @@ func TestRemoteIP(t *testing.T) {
 	}
 }
 
-// notAddresses are texts that some parsers accept as an address.
+// notAddresses are texts that some parsers accept as addresses.
 var notAddresses = []string{
 	"", " ", "@", "/run/app.sock", "<nil>", "localhost", "localhost:80", "unknown", "_hidden",
 	"010.0.0.1", "1.2.3", "1.2.3.4.5", "1.2.3.256", "0x7f.1", "0x7f000001", "2130706433", "1.2.3.4.", "１.2.3.4",
@@ -67,8 +67,8 @@ var notAddresses = []string{
 	"fe80::1%" + strings.Repeat("z", 200), strings.Repeat("1", 1<<20),
 }
 
-// A request without a peer address has no key, and headers cannot lend it one.
-func TestRemoteIP_noAddress(t *testing.T) {
+// A request without a peer address has no key, even if a header has an address.
+func TestRemoteIP_NoAddress(t *testing.T) {
 	everyone := keyfunc.Proxies("0.0.0.0/0", "::/0")
 	funcs := map[string]keyfunc.Func{"RemoteIP": keyfunc.RemoteIP(), "CanonicalIP": canonicalIP()}
 	for _, h := range forwardingHeaders {
@@ -87,7 +87,7 @@ func TestRemoteIP_noAddress(t *testing.T) {
 	}
 }
 
-func TestRemoteIP_spellingsOfOneAddress(t *testing.T) {
+func TestRemoteIP_SpellingsOfOneAddress(t *testing.T) {
 	proxy := keyfunc.Proxies("192.0.2.1")
 	exact := keyfunc.IPv6Prefix(128)
 	for want, hosts := range map[string][]string{
@@ -111,13 +111,13 @@ func TestRemoteIP_spellingsOfOneAddress(t *testing.T) {
 			wantKey(t, keyfunc.RemoteIP(exact), request(s), want)
 			wantKey(t, keyfunc.XForwardedFor(proxy, exact), request("192.0.2.1:1", "X-Forwarded-For: 6.6.6.6, "+s), want)
 			wantKey(t, keyfunc.HeaderIP("X-Real-IP", proxy, exact), request("192.0.2.1:1", "X-Real-IP: "+s), want)
-			// And each is the same peer where trust is concerned.
+			// Each spelling is also the same trusted proxy.
 			wantKey(t, keyfunc.XForwardedFor(keyfunc.Proxies(want)), request(s, "X-Forwarded-For: 198.51.100.7"), "198.51.100.7")
 		}
 	}
 }
 
-func TestIPOption_panics(t *testing.T) {
+func TestIPOption_Panics(t *testing.T) {
 	for _, bits := range []int{-1, 0, 31, 129} {
 		wantPanic(t, "keyfunc: IPv6Prefix: ", func() { keyfunc.IPv6Prefix(bits) })
 	}
@@ -131,7 +131,7 @@ func TestIPOption_panics(t *testing.T) {
 	wantPanic(t, "keyfunc: HeaderIP: option 0 is nil", func() { keyfunc.HeaderIP("X-Real-IP", keyfunc.ProxySet{}, nil) })
 }
 
-func TestRemoteIP_allocations(t *testing.T) {
+func TestRemoteIP_Allocations(t *testing.T) {
 	for peer, most := range map[string]float64{
 		"203.0.113.9:1234":            0,
 		"203.0.113.9":                 0,

@@ -10,10 +10,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// errBadKey is the error of a missing key: nil, empty or zero, as a lookup of an
-// unknown key ID in a map returns it. Clients choose the key ID, so a missing key is
-// no fault of the application. The other errors of checkKey wrap errBadKey and are
-// faults of the application.
+// errBadKey is the error of a missing key: nil, empty or zero, as returned by the lookup of an
+// unknown key ID in a map. Clients choose the key ID, so a missing key is no fault of the
+// application. The other errors of checkKey wrap errBadKey and are faults of the application.
 var (
 	errBadKey      = &tokenError{reason: "unusable verification key"}
 	errShortSecret = badKey("HMAC secret shorter than its hash (HS256 needs 32 bytes, HS384 48, HS512 64)")
@@ -25,10 +24,9 @@ func badKey(reason string) *tokenError {
 	return &tokenError{reason: errBadKey.reason + ": " + reason, cause: errBadKey}
 }
 
-// checkKey returns nil if a token of method m may be verified with key. It refuses
-// keys that everyone can sign with and keys with which the crypto packages panic.
-// Keys of a wrong type, and RSA and Ed25519 keys without a meaning, are left to
-// package jwt, which returns an error for them.
+// checkKey returns nil if a token of method m may be verified with key. It rejects keys with which
+// any client can sign, and keys with which the crypto packages panic. Package jwt rejects keys of a
+// wrong type, and invalid RSA and Ed25519 keys.
 func checkKey(m jwt.SigningMethod, key any) *tokenError {
 	switch k := key.(type) {
 	case nil:
@@ -57,9 +55,8 @@ func checkKey(m jwt.SigningMethod, key any) *tokenError {
 	return nil
 }
 
-// isPublicKey recognises the encodings of public keys: PEM, OpenSSH, JSON Web Keys
-// (RFC 7517), and DER as it is or in base64. Everyone has the public key, so nobody
-// may use it as a secret (RFC 8725 section 2.1).
+// isPublicKey recognises the encodings of public keys: PEM, OpenSSH, JSON Web Keys (RFC 7517), and
+// DER, also in base64. A public key must not be used as a secret (RFC 8725 section 2.1).
 func isPublicKey(b []byte) bool {
 	text := bytes.TrimSpace(b)
 	for _, prefix := range []string{"ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-"} {
@@ -70,7 +67,7 @@ func isPublicKey(b []byte) bool {
 	if bytes.Contains(text, []byte("-----BEGIN ")) || bytes.HasPrefix(text, []byte("{")) && bytes.Contains(text, []byte(`"kty"`)) {
 		return true
 	}
-	const sequence = 0x30 // what DER starts with; M is the start of its base64
+	const sequence = 0x30 // the first byte of DER; its base64 starts with M
 	if bytes.HasPrefix(text, []byte("M")) {
 		if der, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
 			b = der
@@ -85,9 +82,8 @@ func isPublicKey(b []byte) bool {
 	return pkix == nil || pkcs1 == nil || certificate == nil
 }
 
-// isOnCurve reports whether k has a point that crypto/ecdsa can verify with. It
-// returns false where package elliptic panics: without coordinates, or with a curve
-// that has no parameters.
+// isOnCurve reports whether k has a point that crypto/ecdsa can verify with. It returns false if
+// package elliptic panics, because k has no coordinates or its curve no parameters.
 func isOnCurve(k *ecdsa.PublicKey) (ok bool) {
 	defer func() { ok = recover() == nil && ok }()
 	//lint:ignore SA1019 PublicKey.Bytes knows no curves of other packages, such as that of ES256K.

@@ -1,4 +1,4 @@
-//lint:file-ignore SA1019 Keys that are wrong are made by their coordinates.
+//lint:file-ignore SA1019 Invalid keys can only be made by their coordinates.
 
 package keyfunc_test
 
@@ -31,7 +31,7 @@ var longSecret = []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456
 // keySet is a jwt.VerificationKeySet of keys.
 func keySet(keys ...jwt.VerificationKey) any { return jwt.VerificationKeySet{Keys: keys} }
 
-func TestJWTSubject_algorithms(t *testing.T) {
+func TestJWTSubject_Algorithms(t *testing.T) {
 	ecKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	_, edKey, _ := ed25519.GenerateKey(rand.Reader)
 	algorithms := []struct {
@@ -50,7 +50,7 @@ func TestJWTSubject_algorithms(t *testing.T) {
 		r := bearer(sign(t, signed.method, signed.private, jwt.MapClaims{"sub": "alice", "exp": inAnHour()}))
 		for _, accepted := range algorithms {
 			f := keyfunc.JWTSubject(returning(signed.public), []string{accepted.method.Alg()})
-			t.Run(signed.method.Alg()+" where "+accepted.method.Alg()+" is meant", func(t *testing.T) {
+			t.Run(signed.method.Alg()+" where only "+accepted.method.Alg()+" is accepted", func(t *testing.T) {
 				if signed.method == accepted.method {
 					wantKey(t, f, r, "user:alice")
 				} else {
@@ -61,7 +61,7 @@ func TestJWTSubject_algorithms(t *testing.T) {
 	}
 }
 
-func TestJWTSubject_keySet(t *testing.T) {
+func TestJWTSubject_KeySet(t *testing.T) {
 	f := keyfunc.JWTSubject(returning(keySet([]byte("an older secret of thirty-two bytes"), secret)), []string{"HS256"})
 	wantKey(t, f, bearer(token(`"sub":"alice"`)), "user:alice")
 	wantError(t, f, bearer(hs256([]byte("another"), goodHeader, `{"sub":"alice","exp":4000000000}`)), keyfunc.ErrNoToken)
@@ -93,13 +93,13 @@ func publicKeys() map[string]any {
 	}
 }
 
-// offCurve is a point that is on no curve, with the curve of its algorithm.
+// offCurve returns a key whose point is not on curve.
 func offCurve(curve elliptic.Curve) *ecdsa.PublicKey {
 	return &ecdsa.PublicKey{Curve: curve, X: big.NewInt(1), Y: big.NewInt(1)}
 }
 
-// unusableKeys are keys that the crypto packages would panic with, or that are no public
-// keys. Many are the zero values that a map returns for an unknown key ID.
+// unusableKeys returns keys with which the crypto packages would panic, and values that are not
+// public keys. Many are the zero values that a map returns for an unknown key ID.
 func unusableKeys() map[string]any {
 	ecKey := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	_, edKey, _ := ed25519.GenerateKey(rand.Reader)
@@ -160,9 +160,9 @@ func unusableKeys() map[string]any {
 	}
 }
 
-// Everyone has a public key and an empty secret, so a token that is signed with one is
-// refused, even where the application accepts every algorithm and returns whatever it has.
-func TestJWTSubject_unusableKey(t *testing.T) {
+// Any client can sign with a public key or an empty secret. JWTSubject rejects such tokens, even if
+// the application accepts every algorithm and returns every key that it has.
+func TestJWTSubject_UnusableKey(t *testing.T) {
 	signatures := map[string]int{"HS256": 32, "RS256": 256, "PS256": 256, "ES256": 64, "ES384": 96, "ES512": 132, "EdDSA": 64} // sizes
 	algorithms := []string{"HS256", "RS256", "PS256", "ES256", "ES384", "ES512", "EdDSA"}
 	for _, keys := range []map[string]any{unusableKeys(), publicKeys()} {
@@ -188,7 +188,7 @@ func TestJWTSubject_unusableKey(t *testing.T) {
 }
 
 // RFC 7518 section 3.2 requires a secret of the size of the hash.
-func TestJWTSubject_secretLength(t *testing.T) {
+func TestJWTSubject_SecretLength(t *testing.T) {
 	const reason = "unusable verification key: HMAC secret shorter than its hash (HS256 needs 32 bytes, HS384 48, HS512 64)"
 	for _, c := range []struct {
 		method   jwt.SigningMethod
@@ -203,7 +203,7 @@ func TestJWTSubject_secretLength(t *testing.T) {
 					if length >= c.shortest {
 						wantKey(t, f, r, "user:alice")
 					} else {
-						wantRefusal(t, f, r, reason)
+						wantNoToken(t, f, r, reason)
 					}
 				}
 			})
@@ -211,9 +211,9 @@ func TestJWTSubject_secretLength(t *testing.T) {
 	}
 }
 
-// A fault of the application is logged, but at most once a minute: clients choose
-// how often it is met. An unknown key ID is no fault of the application.
-func TestJWTSubject_log(t *testing.T) {
+// A fault of the application is logged, at most once a minute, because clients can cause the error
+// as often as they like. An unknown key ID is no fault of the application.
+func TestJWTSubject_Log(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		key  any

@@ -15,7 +15,7 @@ import (
 )
 
 // FUTURE and PAST stand for an hour from now and an hour ago.
-func TestJWTSubject_payload(t *testing.T) {
+func TestJWTSubject_Payload(t *testing.T) {
 	dates := strings.NewReplacer("FUTURE", fmt.Sprint(time.Now().Add(time.Hour).Unix()), "PAST", fmt.Sprint(time.Now().Add(-time.Hour).Unix()))
 	for reason, payloads := range map[string][]string{
 		"": {
@@ -53,14 +53,14 @@ func TestJWTSubject_payload(t *testing.T) {
 				if reason == "" {
 					wantKey(t, userFunc(), r, "user:a")
 				} else {
-					wantRefusal(t, userFunc(), r, reason)
+					wantNoToken(t, userFunc(), r, reason)
 				}
 			})
 		}
 	}
 }
 
-func TestJWTSubject_header(t *testing.T) {
+func TestJWTSubject_Header(t *testing.T) {
 	payload := fmt.Sprintf(`{"sub":"alice","exp":%d}`, inAnHour().Unix())
 	for reason, headers := range map[string][]string{
 		"malformed":                           {``, `null`, `[]`, `"HS256"`, `{"alg":"HS256"`, `{"alg":"HS256"}x`, "{\"alg\":\"HS256\",\"kid\":\"\xff\"}"},
@@ -74,15 +74,15 @@ func TestJWTSubject_header(t *testing.T) {
 		},
 	} {
 		for _, header := range headers {
-			t.Run(header, func(t *testing.T) { wantRefusal(t, userFunc(), bearer(hs256(secret, header, payload)), reason) })
+			t.Run(header, func(t *testing.T) { wantNoToken(t, userFunc(), bearer(hs256(secret, header, payload)), reason) })
 		}
 	}
 	wantKey(t, userFunc(), bearer(hs256(secret, `{"kid":"a","alg":"HS256"}`, payload)), "user:alice")
 }
 
-// The chain of an error has the errors of package jwt and of the Keyfunc. Its text does
-// not: they may quote the token.
-func TestJWTSubject_errors(t *testing.T) {
+// errors.Is finds the errors of package jwt and of the Keyfunc. The text does not contain them,
+// because they may quote the token.
+func TestJWTSubject_Errors(t *testing.T) {
 	cause := errors.New("unknown kid SENTINEL")
 	broken := keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return nil, cause }, []string{"HS256"})
 	good := token(`"sub":"a"`)
@@ -104,7 +104,7 @@ func TestJWTSubject_errors(t *testing.T) {
 		{broken, good, "no key to verify it with", cause},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
-			wantRefusal(t, c.f, bearer(c.token), c.reason)
+			wantNoToken(t, c.f, bearer(c.token), c.reason)
 			wantError(t, c.f, bearer(c.token), c.is)
 		})
 	}
@@ -114,7 +114,7 @@ func TestJWTSubject_errors(t *testing.T) {
 }
 
 // A Keyfunc written for jwt.Parse gets the token that jwt.Parse would pass to it.
-func TestJWTSubject_keyfuncArgument(t *testing.T) {
+func TestJWTSubject_KeyfuncArgument(t *testing.T) {
 	f := keyfunc.JWTSubject(func(token *jwt.Token) (any, error) {
 		if iss, _ := token.Claims.(jwt.MapClaims)["iss"].(string); iss != "i" || token.Header["alg"] != "HS256" || token.Valid {
 			return nil, errors.New("unknown issuer")
@@ -125,8 +125,8 @@ func TestJWTSubject_keyfuncArgument(t *testing.T) {
 	wantError(t, f, bearer(token(`"sub":"alice","iss":"j"`)), keyfunc.ErrNoToken)
 }
 
-// The application sees a panic of its Keyfunc, and no lock stays held.
-func TestJWTSubject_keyfuncPanic(t *testing.T) {
+// A panic of the Keyfunc is not recovered, and no lock stays held.
+func TestJWTSubject_KeyfuncPanic(t *testing.T) {
 	panics := true
 	f := keyfunc.JWTSubject(func(*jwt.Token) (any, error) {
 		if panics {
@@ -140,7 +140,7 @@ func TestJWTSubject_keyfuncPanic(t *testing.T) {
 	wantKey(t, f, r, "user:alice")
 }
 
-func TestJWTSubject_text(t *testing.T) {
+func TestJWTSubject_Text(t *testing.T) {
 	good := token(`"sub":"alice"`)
 	wantKey(t, userFunc(), bearer(good), "user:alice")
 	parts := strings.Split(good, ".")
@@ -159,20 +159,20 @@ func TestJWTSubject_text(t *testing.T) {
 	wantError(t, userFunc(), bearer(good[:len(good)-1]+string(alphabet[i|1])), keyfunc.ErrNoToken)
 }
 
-func TestJWTSubject_longToken(t *testing.T) {
+func TestJWTSubject_LongToken(t *testing.T) {
 	const limit = 4 << 10
 	f := userFunc()
-	wantRefusal(t, f, bearer(strings.Repeat("a", limit)), "malformed")
+	wantNoToken(t, f, bearer(strings.Repeat("a", limit)), "malformed")
 	for _, size := range []int{limit + 1, 1 << 20} {
 		r := bearer(strings.Repeat("a", size))
-		wantRefusal(t, f, r, "longer than 4 KiB")
+		wantNoToken(t, f, r, "longer than 4 KiB")
 		if n := allocatedPerCall(func() { _, _ = ask(f, r) }); n > 256 {
 			t.Errorf("a token of %d bytes costs %d bytes, want at most 256", size, n)
 		}
 	}
 }
 
-func TestJWTSubject_authorizationHeader(t *testing.T) {
+func TestJWTSubject_AuthorizationHeader(t *testing.T) {
 	good := token(`"sub":"alice"`)
 	f := userFunc()
 	for _, value := range []string{"Bearer " + good, "bearer " + good, "BEARER " + good, "Bearer   " + good + " "} {
@@ -194,7 +194,7 @@ func TestJWTOption(t *testing.T) {
 	issuer, audience := keyfunc.Issuer, keyfunc.Audience
 	for _, c := range []struct {
 		opts         []keyfunc.JWTOption
-		claims, want string // "" if the token is refused
+		claims, want string // "" if the token is rejected
 	}{
 		{nil, full, key},
 		{[]keyfunc.JWTOption{issuer("https://id.example.com")}, full, key},
@@ -260,7 +260,7 @@ func TestLeeway(t *testing.T) {
 	})
 }
 
-func TestJWTSubject_panics(t *testing.T) {
+func TestJWTSubject_Panics(t *testing.T) {
 	for _, algorithms := range [][]string{nil, {}, {"none"}, {"NONE"}, {"RS256", "None"}, {""}, {"HS257"}, {"rs256"}, {"RS256", "ES999"}} {
 		wantPanic(t, "keyfunc: JWTSubject: ", func() { keyfunc.JWTSubject(withSecret, algorithms) })
 	}
@@ -283,9 +283,8 @@ func TestJWTSubject_panics(t *testing.T) {
 	wantKey(t, f, bearer(token(`"sub":"alice"`)), "user:alice")
 }
 
-// An invalid token with FirstOf(user, ip) is that address: neither free nor a
-// bucket that all invalid tokens share.
-func TestFirstOf_invalidToken(t *testing.T) {
+// FirstOf(user, ip) charges an invalid token to its address.
+func TestFirstOf_InvalidToken(t *testing.T) {
 	f := keyfunc.FirstOf(userFunc(), keyfunc.RemoteIP())
 	for _, c := range []struct{ peer, token, want string }{
 		{"203.0.113.9:1", token(`"sub":"alice"`), "user:alice"},

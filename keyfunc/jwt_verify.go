@@ -11,13 +11,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxToken bounds the bytes of a token: decoding a megabyte takes 70 ms, and
-// net/http would let one through.
+// maxToken bounds the bytes of a token. Decoding a megabyte, which net/http accepts, takes 70 ms.
 const maxToken = 4 << 10
 
 var errNoToken = &tokenError{reason: "the request has none"}
 
-// verifier makes keys of tokens. It is safe for concurrent use.
+// verifier verifies tokens and returns their keys. It is safe for concurrent use.
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
@@ -49,35 +48,35 @@ func (v *verifier) key(token string) (string, error) {
 	return key, nil
 }
 
-// verify returns the key and the expiry of a token that passes every check. The
-// signature, which is the expensive one, is checked after the text and the claims.
+// verify returns the key and the expiry of a token that passes every check. It checks the signature
+// last, because that takes the most time.
 func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
 	if err := v.checkText(token); err != nil {
 		return "", time.Time{}, err
 	}
-	var refused error // by a rule that package jwt does not have
+	var rejected error // by a rule that package jwt does not have
 	_, err = v.parser.ParseWithClaims(token, jwt.MapClaims{}, func(t *jwt.Token) (any, error) {
-		if key, exp, refused = inspect(t); refused != nil {
-			return nil, refused
+		if key, exp, rejected = inspect(t); rejected != nil {
+			return nil, rejected
 		}
 		verificationKey, err := v.keyfunc(t)
 		if err != nil {
 			return nil, err
 		}
-		refused = v.checkKeys(t.Method, verificationKey)
-		return verificationKey, refused
+		rejected = v.checkKeys(t.Method, verificationKey)
+		return verificationKey, rejected
 	})
 	switch {
-	case refused != nil:
-		return "", time.Time{}, refused
+	case rejected != nil:
+		return "", time.Time{}, rejected
 	case err != nil:
-		return "", time.Time{}, refusal(err)
+		return "", time.Time{}, rejection(err)
 	}
 	return key, exp, nil
 }
 
-// checkText applies the rules about the JSON text of a token. It decodes as the
-// parser does, so both see the same bytes.
+// checkText checks the JSON text of a token. It decodes with the parser, so that both see the same
+// bytes.
 func (v *verifier) checkText(token string) error {
 	parts := strings.SplitN(token, ".", 3)
 	if len(parts) < 3 || strings.ContainsAny(token, "\r\n") { // the decoder would skip line breaks
@@ -97,8 +96,8 @@ func (v *verifier) checkText(token string) error {
 
 // inspect returns the key and the expiry of a decoded token that is not verified yet.
 func inspect(t *jwt.Token) (key string, exp time.Time, err error) {
-	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid, and no
-	// extension is known here.
+	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid. This package knows
+	// none.
 	if _, there := t.Header["crit"]; there {
 		return "", time.Time{}, &tokenError{reason: "critical header parameter"}
 	}
@@ -118,8 +117,7 @@ func inspect(t *jwt.Token) (key string, exp time.Time, err error) {
 	return key, exp, nil
 }
 
-// checkKeys returns an error if the Keyfunc has returned a key that verifies tokens
-// which it should not, alone or in a jwt.VerificationKeySet.
+// checkKeys checks the result of the Keyfunc: a key, or all keys of a jwt.VerificationKeySet.
 func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	keys := []jwt.VerificationKey{key}
 	if set, ok := key.(jwt.VerificationKeySet); ok {
@@ -136,20 +134,20 @@ func (v *verifier) checkKeys(m jwt.SigningMethod, key any) error {
 	return nil
 }
 
-// warn logs a fault of the application, which [FirstOf] would hide, at most once a
-// minute, because clients choose how often it is met.
+// warn logs an unusable key, which FirstOf would hide. It logs at most once a minute, because
+// clients can cause the error as often as they like.
 func (v *verifier) warn(err error) {
 	now := time.Now().Unix()
 	last := v.warned.Load()
 	if now-last >= 60 && v.warned.CompareAndSwap(last, now) {
-		slog.Warn("weir: tokens are refused for a fault of the Keyfunc", "error", err)
+		slog.Warn("weir: the Keyfunc returned an unusable key", "error", err)
 	}
 }
 
-// refusal names the reason of an error of package jwt without its text, in
-// which a Keyfunc may have quoted the token.
-func refusal(err error) error {
-	for _, r := range refusals {
+// rejection returns an error of package jwt with the reason in place of its text, because a Keyfunc
+// may quote the token in the text.
+func rejection(err error) error {
+	for _, r := range jwtReasons {
 		if errors.Is(err, r.is) {
 			return &tokenError{reason: r.reason, cause: err}
 		}
@@ -157,7 +155,7 @@ func refusal(err error) error {
 	return &tokenError{reason: "invalid", cause: err}
 }
 
-var refusals = []struct {
+var jwtReasons = []struct {
 	is     error
 	reason string
 }{

@@ -8,19 +8,18 @@ import (
 )
 
 // ProxySet is a set of trusted proxies: peers whose forwarding headers are believed.
-// The zero value is empty: no peer is trusted. A ProxySet does not change and is
-// safe for concurrent use.
+// The zero value trusts no peer. A ProxySet is immutable and safe for concurrent use.
 type ProxySet struct {
-	// prefixes are masked, disjoint and sorted by address.
+	// The prefixes are masked, disjoint and sorted by address.
 	prefixes []netip.Prefix
 }
 
-// Proxies returns the set of the given CIDR prefixes ("10.0.0.0/8") and single
-// addresses ("192.0.2.1"). It panics where [ParseProxies] returns an error, so
-// it is meant for lists that are part of the program.
+// Proxies returns the set of the given CIDR prefixes ("10.0.0.0/8") and single addresses
+// ("192.0.2.1"). Use Proxies for lists that are part of the program: it panics if [ParseProxies]
+// returns an error.
 //
-// List the proxies that you operate or pay for, and no more: a peer in the set
-// can choose the key of a request. "0.0.0.0/0" believes every client.
+// List only proxies that you operate or pay for, because a peer in the set can choose the key of a
+// request. With "0.0.0.0/0", every client can.
 func Proxies(cidrs ...string) ProxySet {
 	p, err := parseProxies(cidrs)
 	if err != nil {
@@ -29,13 +28,12 @@ func Proxies(cidrs ...string) ProxySet {
 	return p
 }
 
-// ParseProxies is [Proxies] for lists that come from configuration: it returns
-// an error where Proxies panics. The error names the entry and what is wrong
-// with it, for instance that bits are set to the right of the prefix
-// ("10.0.0.1/8"), which is a typing error more often than not.
+// ParseProxies is [Proxies] for lists that come from a configuration: it returns an error instead
+// of a panic. The error names the invalid entry and the reason, for instance that bits are set to
+// the right of the prefix ("10.0.0.1/8"), which is usually a typing error.
 //
-// IPv4-mapped entries ("::ffff:10.0.0.0/104") are the IPv4 ones that they
-// stand for. Other IPv6 prefixes hold IPv6 addresses only.
+// IPv4-mapped entries ("::ffff:10.0.0.0/104") count as IPv4. Other IPv6 prefixes hold IPv6
+// addresses only.
 func ParseProxies(cidrs ...string) (ProxySet, error) {
 	p, err := parseProxies(cidrs)
 	if err != nil {
@@ -53,8 +51,8 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 		}
 		prefixes = append(prefixes, prefix)
 	}
-	// Wider prefixes first among those that start at one address, so that each
-	// prefix inside another directly follows what covers it.
+	// Sort by address, and a wider prefix before a narrower one with the same address. A prefix
+	// inside another then comes after it, before any prefix outside.
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	disjoint := prefixes[:0]
 	for _, prefix := range prefixes {
@@ -86,17 +84,17 @@ func parseProxy(s string) (netip.Prefix, error) {
 			s, masked, prefix.Addr())
 	}
 	if addr := prefix.Addr(); addr.Is4In6() {
-		// Without host bits a mapped prefix has at least the 96 bits that map.
+		// A mapped prefix without host bits has at least 96 bits.
 		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 	}
 	return prefix, nil
 }
 
-// Contains reports whether addr is in the set. IPv4-mapped addresses are IPv4,
-// zones do not count, and the zero Addr is in no set.
+// Contains reports whether addr is in the set. IPv4-mapped addresses count as IPv4, zones are
+// ignored, and the zero Addr is in no set.
 func (p ProxySet) Contains(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	// The only prefix that can hold addr is the last that starts at or before it.
+	// Only the last prefix that starts at or before addr can contain it.
 	i, found := slices.BinarySearchFunc(p.prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
 		return prefix.Addr().Compare(addr)
 	})

@@ -48,7 +48,7 @@ func TestProxySet_Contains(t *testing.T) {
 	}
 }
 
-func TestProxySet_empty(t *testing.T) {
+func TestProxySet_Empty(t *testing.T) {
 	for _, p := range []keyfunc.ProxySet{{}, keyfunc.Proxies()} {
 		for _, addr := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
 			if p.Contains(addr) {
@@ -64,8 +64,8 @@ func TestProxySet_empty(t *testing.T) {
 	}
 }
 
-// The sorted, disjoint form answers as the list would.
-func TestProxySet_randomPrefixes(t *testing.T) {
+// The sorted, disjoint prefixes contain the same addresses as the list of arguments.
+func TestProxySet_RandomPrefixes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	addr := func() netip.Addr { // few bits vary, so that prefixes nest and addresses hit
 		if random.IntN(2) == 0 {
@@ -99,7 +99,7 @@ func TestProxySet_randomPrefixes(t *testing.T) {
 	}
 }
 
-func TestParseProxies_errors(t *testing.T) {
+func TestParseProxies_Errors(t *testing.T) {
 	for _, c := range []struct{ cidr, text string }{
 		{"10.0.0.1/8", `"10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address`},
 		{"2001:db8::1/32", `write "2001:db8::/32"`},
@@ -128,7 +128,7 @@ func TestParseProxies_errors(t *testing.T) {
 	}
 }
 
-func TestProxies_argumentsChange(t *testing.T) {
+func TestProxies_ArgumentsChange(t *testing.T) {
 	cidrs := []string{"10.0.0.0/8"}
 	p := keyfunc.Proxies(cidrs...)
 	cidrs[0] = "0.0.0.0/0"

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// maxCacheAge is how long a key that was withdrawn may go unnoticed.
+// maxCacheAge is the longest time for which a token is accepted after its key was withdrawn.
 const maxCacheAge = 5 * time.Minute
 
-// digest identifies a token by all of its bytes, the signature included.
+// digest is the hash of all bytes of a token, including the signature.
 type digest = [sha256.Size]byte
 
-// tokenCache holds the keys of verified tokens. It evicts in order of arrival:
-// since no entry lives long, the order of use would hit hardly more often, and
-// reading it would need the exclusive lock.
+// tokenCache holds the keys of verified tokens. It evicts the oldest entry. Entries live only
+// briefly, so an LRU order would hardly raise the hit rate, and every read would need the exclusive
+// lock.
 type tokenCache struct {
 	max int
 
@@ -36,8 +36,8 @@ func (c *tokenCache) get(id digest, now time.Time) (string, bool) {
 	return e.key, now.Before(e.until)
 }
 
-// put adds an entry that ends at exp. An expired one stays in its place until
-// the ring comes round to it: that is what bounds the work of put.
+// put adds an entry that ends at exp, or after maxCacheAge. To bound the work of put, an expired
+// entry stays until its place in the ring is used again.
 func (c *tokenCache) put(id digest, key string, exp, now time.Time) {
 	e := tokenEntry{key: key, until: now.Add(maxCacheAge)}
 	if exp.Before(e.until) {

@@ -26,7 +26,7 @@ func counting(n int, opts ...keyfunc.JWTOption) (keyfunc.Func, *atomic.Int64) {
 	return f, &verified
 }
 
-// expiring is a request with a token that ends so many seconds from now.
+// expiring returns a request with a token that expires after so many seconds.
 func expiring(sub string, seconds int64) *http.Request {
 	return bearer(hs256(secret, goodHeader, fmt.Sprintf(`{"sub":%q,"exp":%d}`, sub, time.Now().Unix()+seconds)))
 }
@@ -82,16 +82,15 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// The whole token counts: one that shares all but the signature with a cached
-// one is as invalid as it was.
-func TestCache_wholeToken(t *testing.T) {
+// A token that differs from a cached token only in its signature is still invalid.
+func TestCache_WholeToken(t *testing.T) {
 	f, verified := counting(10)
 	r := expiring("alice", 3600)
 	wantKey(t, f, r, "user:alice")
 	text := r.Header.Get("Authorization")
 	other := hs256([]byte("another key"), goodHeader, `{"sub":"x","exp":4000000000}`)
 	forged := request("", "Authorization: "+text[:len(text)-43]+other[len(other)-43:])
-	for range 2 { // a refusal is not remembered either
+	for range 2 { // an error is not cached either
 		wantError(t, f, forged, keyfunc.ErrNoToken)
 	}
 	if n := verified.Load(); n != 3 {
@@ -99,8 +98,8 @@ func TestCache_wholeToken(t *testing.T) {
 	}
 }
 
-// Invalid tokens take no place, and valid ones no more than there is.
-func TestCache_bounded(t *testing.T) {
+// Invalid tokens are not cached, and valid ones replace older ones in a full cache.
+func TestCache_Bounded(t *testing.T) {
 	const entries = 100
 	f, _ := counting(entries)
 	flood := func(n, from int) {
@@ -125,7 +124,7 @@ func heapAfterGC() uint64 {
 	return m.HeapAlloc
 }
 
-func TestCache_concurrentUse(t *testing.T) {
+func TestCache_ConcurrentUse(t *testing.T) {
 	f, _ := counting(8)
 	requests := make([]*http.Request, 32)
 	for i := range requests {

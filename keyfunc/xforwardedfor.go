@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// maxHops is how many entries of a header are examined, from the right. Real
-// chains have fewer than ten; the rest of a longer one is the client's own.
+// maxHops is the number of entries of a header that are examined, from the right. Real chains have
+// fewer than ten entries; the client has made up the rest of a longer list.
 const maxHops = 32
 
-// XForwardedFor keys by the address of the client as the proxies in p report
-// it in X-Forwarded-For, the list to which each proxy appends the address of
-// its own peer.
+// XForwardedFor keys by the address of the client as the proxies in p report it in X-Forwarded-For,
+// the list to which each proxy appends the address of its own peer.
 //
-// A peer outside p is the client, whatever it sends. Otherwise the list is
-// read from its right end, over all lines of the header, and the first address
-// outside p is the client: what stands to the left of it is only the client's
-// claim. If every address is in p, the client is the left-most. An entry that
-// is no IP address (empty ones included) ends the walk, and so does the 32nd:
-// the key is then the last address seen, the peer if there was none. No other
-// header is looked at. A client cannot spoil the header to be counted as a proxy:
-// the entry that its proxy appended is read before anything that the client sent.
+// A peer outside p is the client, and its headers are ignored. For a peer in p, the list is read
+// from its right end, over all lines of the header, and the first address outside p is the client:
+// the entries to the left of it may be made up by the client. If every address is in p, the
+// left-most is the client. An entry that is not an IP address, such as an empty one, ends the
+// search, and so does the 32nd entry: the client is then the last address that was read, or else
+// the peer. No other header is used. A client cannot make the header malformed to be counted as a
+// proxy, because the entry that its proxy has appended is read before the entries that the client
+// has sent.
 //
-// Entries may have a port, square brackets and a zone, which are dropped. An
+// Entries may have a port, square brackets and a zone, which are ignored. An
 // address becomes a key as in [RemoteIP], with the same options and errors.
 func XForwardedFor(p ProxySet, opts ...IPOption) Func {
 	return clientIP("XForwardedFor", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
@@ -32,7 +31,7 @@ func XForwardedFor(p ProxySet, opts ...IPOption) Func {
 	})
 }
 
-// lastUntrusted walks the list to the left, starting from a trusted peer.
+// lastUntrusted returns the client of the list in lines, which a trusted peer has sent.
 func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 	last := peer
 	hops := 0
@@ -53,9 +52,9 @@ func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 	return last
 }
 
-// cutLast cuts the last entry off a list. It looks no further than an address
-// can reach, so that a header of any size costs the same: an entry that is
-// longer comes back as a piece that is too long to be one.
+// cutLast cuts the last entry off a list. It searches only the last maxAddressText+1 bytes, so that
+// the time does not depend on the size of the header. The end of a longer entry is returned, which
+// is too long to be an address.
 func cutLast(list string) (rest, entry string, more bool) {
 	from := max(0, len(list)-maxAddressText-1)
 	i := strings.LastIndexByte(list[from:], ',')

@@ -1,5 +1,5 @@
-// Package nethttplimit limits the requests of net/http handlers, and with them
-// those of chi and every other router that takes the same middleware.
+// Package nethttplimit limits the requests of net/http handlers, of chi, and of every other router
+// that takes the same type of middleware.
 //
 //	store := memstore.New()
 //	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
@@ -21,14 +21,13 @@ import (
 
 const name = "nethttplimit"
 
-// New returns a middleware that asks l whether the key of a request is within
-// its limits, and runs the next handler if so. The handler finds the decision
-// with [gate.FromContext] in r.Context(). The ResponseWriter is passed on as it
-// is, except with [gate.RefundIf].
+// New returns a middleware that limits the requests of each key by l. If a request is admitted, the
+// next handler runs and gets the decision from [gate.FromContext], given r.Context(). Otherwise the
+// middleware answers the request. Only [gate.RefundIf] wraps the ResponseWriter.
 //
-// The middleware is safe for concurrent use. New panics on arguments that could
-// never work: a nil limiter, key function or option, an option of another
-// adapter, limiters on different Stores. The middleware panics on a nil handler.
+// The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
+// belongs to another adapter, or if the limiters are on different Stores; the middleware panics on
+// a nil handler.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
 	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
@@ -52,10 +51,10 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit. Retry-After and the
-// other header fields are set already; status and body are up to f, which should
-// use 429: an f that writes nothing answers 200. Requests that could not be decided do not come here: see
-// [gate.OnError]. OnDenied panics if f is nil.
+// OnDenied replaces the answer to requests over the limit. When f is called, Retry-After and the
+// other header fields are set. f chooses the status, which should be 429, and the body; if f writes
+// nothing, the status is 200. For requests that could not be decided, see [gate.OnError]. OnDenied
+// panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
 	return adapter.Denied(name, f)
 }

@@ -27,7 +27,7 @@ func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
 
-func TestNil(t *testing.T) {
+func TestNew_NilArguments(t *testing.T) {
 	for name, f := range map[string]func(){
 		"nethttplimit: New: handler is nil":       func() { nethttplimit.New(once(), keyfunc.RemoteIP())(nil) },
 		"nethttplimit: OnDenied: function is nil": func() { nethttplimit.OnDenied(nil) },

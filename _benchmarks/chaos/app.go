@@ -25,39 +25,40 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// instances is how many there are of the application.
+// instances is the number of processes of the application.
 const instances = 3
 
-// The limits of a user: on the default route, and on the one that fails closed.
+// The limits of a user: on the default route, and on the login route, which fails closed.
 var (
 	apiLimit   = core.PerSecond(15)
 	loginLimit = core.Per(10, 2*time.Second)
 )
 
-// How the default route's limit looks in the RateLimit-Policy field, as Redis and as
-// the memory of one of the instances enforces it.
+// The limit of the default route in the RateLimit-Policy field, as Redis enforces it and
+// as the memory of one instance enforces it.
 const (
 	redisPolicy  = `"api";q=15;w=1`
 	memoryPolicy = `"api";q=5;w=1`
 )
 
-// An appConfig is what an instance is told by its parent.
+// An appConfig configures an instance. The parent process passes it in the environment.
 type appConfig struct {
 	Redis   []string
-	Proxies map[string]string // the address to dial instead of each of Redis
+	Proxies map[string]string // the address of the proxy for each address of Redis
 	Cluster bool
-	Fault   string // what is wrong with the application, to see that the suite finds it
+	Fault   string // breaks the application on purpose, as a test of the checks
 }
 
-// What may be wrong with the application.
+// The values of appConfig.Fault.
 const (
-	noShare    = "share"    // each instance admits the whole limit
+	noShare    = "share"    // in memory, each instance enforces the whole limit
 	noFailover = "failover" // there is no backup
 )
 
 const appEnv = "WEIR_CHAOS_APP"
 
-// appMain is the process of an instance. It ends with its parent, however that ends.
+// appMain is the main function of an instance, which ends when its parent ends, for
+// whatever reason.
 func appMain() {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -74,7 +75,8 @@ func serve(config string) error {
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
 		return err
 	}
-	// The faults are no news, and the parent asks for the rest.
+	// The faults are intended, so their log is discarded; the parent reads the state of the
+	// instance over HTTP.
 	logging.Disable()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,13 +87,13 @@ func serve(config string) error {
 	return http.Serve(l, newApp(c))
 }
 
-// readTimeout is when the client gives up a connection on which nothing comes. Until
-// then it fills a place in the pool, and with go-redis's 3 s a network that was silent
-// is in use again that much later.
+// readTimeout is the time after which the client closes a connection without an answer.
+// Until then the connection occupies the pool: with go-redis's 3 s, the application would
+// return to Redis that much later after a silent network.
 const readTimeout = 500 * time.Millisecond
 
-// newApp is the application: limits in Redis, and in the memory of the instance while
-// that is away.
+// newApp returns the application, with limits in Redis, and in the memory of the instance
+// while Redis is away.
 func newApp(c appConfig) http.Handler {
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, c.Proxies[addr])
@@ -129,14 +131,14 @@ func newApp(c appConfig) http.Handler {
 	return mux
 }
 
-// heap is what the objects of this process take, without stopping it to find out.
+// heap returns the bytes of the objects on the heap, without stopping the process.
 func heap() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// A health is what an instance says about itself.
+// A health is the state that an instance reports.
 type health struct {
 	State      failover.State
 	Outages    uint64
@@ -144,7 +146,7 @@ type health struct {
 	Heap       uint64 // bytes
 }
 
-// user believes the header: this is no application for the world.
+// user returns the name in a header field, which is not verified in this test.
 func user(_ context.Context, r *http.Request) (string, error) {
 	if name := r.Header.Get("X-User"); name != "" {
 		return name, nil

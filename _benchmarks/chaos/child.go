@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// patience bounds every wait for a process.
-const patience = 20 * time.Second
+// timeout bounds every wait for a process.
+const timeout = 20 * time.Second
 
-// A child is a process that ends when its stdin does, and so with this process,
-// however that ends.
+// A child is a process that ends when its stdin is closed, and therefore with this
+// process, for whatever reason this process ends.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	first string // the first line it has printed
+	first string // the first line of its output
 	done  chan struct{}
 }
 
@@ -40,11 +40,11 @@ func spawn(cmd *exec.Cmd) (*child, error) {
 	c.first = strings.TrimSpace(line)
 	go func() {
 		defer close(c.done)
-		_ = cmd.Wait() // every ending is the same here: it is gone
+		_ = cmd.Wait() // the exit code does not matter
 	}()
 	if err != nil {
 		c.end()
-		return nil, fmt.Errorf("%s said nothing: %w", cmd.Path, err)
+		return nil, fmt.Errorf("%s printed no line: %w", cmd.Path, err)
 	}
 	return c, nil
 }
@@ -54,7 +54,7 @@ func (c *child) end() {
 	c.stdin.Close()
 	select {
 	case <-c.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		c.kill()
 	}
 }
@@ -65,11 +65,12 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// until asks check every few milliseconds until it is content.
+// until calls check every few milliseconds until it returns nil, or returns its error
+// after the timeout.
 func until(check func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	for deadline := time.Now().Add(timeout); ; <-tick.C {
 		err := check()
 		if err == nil || time.Now().After(deadline) {
 			return err

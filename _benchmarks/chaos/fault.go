@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// A fault is something that goes wrong for a while.
+// A fault is a failure that begins and ends.
 type fault struct {
 	name     string
 	begin    func(*fleet) error
-	repeat   func(*fleet) error // every 100 ms while it lasts, if set
+	repeat   func(*fleet) error // if set, called every 100 ms during the fault
 	end      func(*fleet) error
-	forgets  bool // a Redis ends, and what it knew is lost
-	partial  bool // it is about one master of several
-	restarts bool // an instance ends, and what it knew is lost
+	forgets  bool // a Redis process ends and loses its states
+	partial  bool // the fault affects one master of several
+	restarts bool // an instance ends and loses its states
 	forms    form
 }
 
-// A form is where a fault belongs.
+// A form is a kind of run. Each fault belongs to one or more forms.
 type form int
 
 const (
-	short   form = 1 << iota // one Redis, and little time
-	long                     // one Redis
-	cluster                  // a Cluster
+	short   form = 1 << iota // one Redis, with short trials
+	long                     // one Redis, with long trials
+	cluster                  // a Cluster, with long trials
 )
 
-// faults come one after the other, and the fleet stays.
+// faults happen one after the other, on the same fleet.
 var faults = []fault{
 	{name: "Redis killed, started again", begin: all(kill), end: startAll, forgets: true, forms: short | long | cluster},
 	{name: "one master killed, started again", begin: first(kill), end: startFirst, forgets: true, partial: true, forms: cluster},
@@ -44,7 +44,7 @@ var faults = []fault{
 
 func nothing(*fleet) error { return nil }
 
-// all does f to every server at once, and first to one.
+// all applies f to all servers concurrently, and first to one server.
 func all(f func(*server) error) func(*fleet) error {
 	return func(fl *fleet) error { return each(fl.servers, f) }
 }
@@ -80,7 +80,7 @@ func startFirst(f *fleet) error {
 	return f.serves()
 }
 
-// serves waits until a Cluster serves all slots.
+// serves waits until a Cluster serves all hash slots.
 func (f *fleet) serves() error {
 	if f.cluster == nil {
 		return nil
@@ -122,7 +122,7 @@ func allow(s *server) error { return s.proxy.Listen() }
 
 func flush(s *server) error { return s.do("script", "flush") }
 
-// starve leaves no memory to write anything, and feed as much as there is.
+// starve makes Redis reject writes for lack of memory, and feed removes the limit.
 func starve(s *server) error {
 	return errors.Join(s.do("config", "set", "maxmemory-policy", "noeviction"), s.do("config", "set", "maxmemory", "1"))
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// A fleet is the instances of the application, on one Redis or one Cluster.
+// A fleet is the instances of the application and their Redis or Redis Cluster.
 type fleet struct {
 	config  appConfig
 	servers []*server
-	cluster *redistest.Cluster // of the servers; nil if there is one
+	cluster *redistest.Cluster // the Cluster of the servers; nil for a single server
 	all     []*instance
 }
 
-// An instance is one process of the application, or the place for one. Its fields
-// change when it is started, so others read its URL.
+// An instance is one process of the application, and later the process that replaces it.
 type instance struct {
-	url   atomic.Value // string; of a process that has gone, as long as there is no other
+	url   atomic.Value // string; remains that of an ended process until the next one starts
 	child *child
 }
 
-// startFleet starts Redis and the application. On an error nothing is left.
+// startFleet starts Redis and the application. If it returns an error, it has ended all of
+// their processes.
 func startFleet(cluster bool, fault string) (*fleet, error) {
 	f := &fleet{config: appConfig{Cluster: cluster, Fault: fault}}
 	if err := f.startRedis(); err != nil {
@@ -76,10 +76,10 @@ func (i *instance) start(c appConfig) error {
 
 func (i *instance) at() string { return i.url.Load().(string) }
 
-// newClient is an HTTP client that keeps up to n connections open to each instance.
-func newClient(n int, patience time.Duration) *http.Client {
+// newClient returns an HTTP client that keeps up to n connections open to each instance.
+func newClient(n int, timeout time.Duration) *http.Client {
 	return &http.Client{
-		Timeout: patience,
+		Timeout: timeout,
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 			MaxIdleConns:        n * instances,
@@ -91,13 +91,13 @@ func newClient(n int, patience time.Duration) *http.Client {
 // gone is the state of an instance that does not answer.
 const gone failover.State = -1
 
-// A sample is what the instances said at a time.
+// A sample is the states that the instances reported at one time.
 type sample struct {
 	at     time.Time
 	states [instances]health
 }
 
-// healthy says whether Redis decides in every instance.
+// healthy reports whether Redis decides in every instance.
 func (s *sample) healthy() bool {
 	for _, h := range s.states {
 		if h.State != failover.Primary {
@@ -107,7 +107,7 @@ func (s *sample) healthy() bool {
 	return true
 }
 
-// away says whether no instance asks Redis.
+// away reports whether memory decides in every instance.
 func (s *sample) away() bool {
 	for _, h := range s.states {
 		if h.State != failover.Backup {
@@ -128,7 +128,7 @@ type watcher struct {
 	samples []sample
 }
 
-// pace is how often the instances are asked for their state.
+// pace is the interval between two samples.
 const pace = 20 * time.Millisecond
 
 func watch(f *fleet) *watcher {
@@ -158,14 +158,14 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// look asks all instances. The time of a sample is when all had answered: what it
-// says has been so before.
+// look returns a sample of all instances. The time of the sample is that of the last
+// answer, so each state was true before.
 func (f *fleet) look(ctx context.Context, client *http.Client) sample {
 	var s sample
 	var wg sync.WaitGroup
 	for n, i := range f.all {
 		wg.Go(func() {
-			if err := i.ask(ctx, client, &s.states[n]); err != nil {
+			if err := i.health(ctx, client, &s.states[n]); err != nil {
 				s.states[n] = health{State: gone}
 			}
 		})
@@ -175,7 +175,7 @@ func (f *fleet) look(ctx context.Context, client *http.Client) sample {
 	return s
 }
 
-func (i *instance) ask(ctx context.Context, client *http.Client, h *health) error {
+func (i *instance) health(ctx context.Context, client *http.Client, h *health) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, i.at()+"/healthz", nil)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (i *instance) ask(ctx context.Context, client *http.Client, h *health) erro
 	return json.NewDecoder(resp.Body).Decode(h)
 }
 
-// latest is the newest sample.
+// latest returns the newest sample.
 func (w *watcher) latest() sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,15 +201,15 @@ func (w *watcher) latest() sample {
 	return w.samples[len(w.samples)-1]
 }
 
-// well is nil if Redis decides in every instance.
+// well returns an error unless Redis decides in every instance.
 func (w *watcher) well() error {
 	if s := w.latest(); !s.healthy() {
-		return fmt.Errorf("the instances say %+v", s.states)
+		return fmt.Errorf("the states of the instances are %+v", s.states)
 	}
 	return nil
 }
 
-// stop ends the watch and returns what was seen.
+// stop ends the watcher and returns its samples.
 func (w *watcher) stop() []sample {
 	w.cancel()
 	<-w.done

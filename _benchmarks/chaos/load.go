@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// The users. A few busy ones ask for more than their limits, and the others for less.
+// The users. A few busy users send more requests than their limits allow, and the others
+// fewer.
 const (
 	busyUsers = 4
 	calmUsers = 4000
@@ -21,23 +22,23 @@ const (
 	loginRate = 20
 )
 
-// workers bounds the requests that are under way.
+// workers bounds the number of concurrent requests.
 const workers = 400
 
-// A kind is what a request is about.
+// A kind is a kind of request.
 type kind int
 
 const (
-	calm  kind = iota // the default route, by a user who keeps the limit
-	busy              // the default route, by one who does not
-	login             // the route that fails closed, by a user who does not keep its limit
+	calm  kind = iota // the default route, by a user below the limit
+	busy              // the default route, by a user above the limit
+	login             // the route that fails closed, by a user above its limit
 )
 
-// A store is who has decided.
+// A store is the store that has made a decision.
 type store int
 
 const (
-	nobody store = iota
+	undecided store = iota
 	byRedis
 	byMemory
 )
@@ -50,53 +51,53 @@ type record struct {
 	begun, end time.Time
 	status     int // 0 if no instance has answered
 	store      store
-	refusals   int // instances that did not answer
+	unanswered int // the number of instances that did not answer
 }
 
 func (r *record) admitted() bool { return r.status == http.StatusOK }
 
-// failed says whether the user of a default route has noticed more than a limit: an
-// error, or a request that nobody has decided.
+// failed reports whether the user received an answer other than an admission or a denial,
+// or, on the default route, an answer without a decision. A 503 of the login is no failure.
 func (r *record) failed() bool {
 	if r.kind == login {
 		return r.status != http.StatusOK && r.status != http.StatusTooManyRequests && r.status != http.StatusServiceUnavailable
 	}
-	return r.store == nobody || r.status != http.StatusOK && r.status != http.StatusTooManyRequests
+	return r.store == undecided || r.status != http.StatusOK && r.status != http.StatusTooManyRequests
 }
 
-// A load is requests at a steady rate, however long the answers take.
+// A load sends requests at a constant rate, independent of the time that answers take.
 type load struct {
 	fleet  *fleet
-	name   string // of the trial: its users are no others'
+	name   string // the name of the trial, which is part of the names of its users
 	client *http.Client
 	cancel context.CancelFunc
 	pacer  sync.WaitGroup
 	crew   sync.WaitGroup
 
-	total, memory atomic.Int64 // decisions of the default route, and those of memory
+	total, memory atomic.Int64 // decisions of the default route: all, and those of memory
 
 	mu      sync.Mutex
 	records []record
 }
 
-// drive sends rate requests a second until it is stopped.
+// drive sends rate requests a second until stop is called.
 func drive(f *fleet, name string, rate int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{fleet: f, name: name, client: newClient(workers, 5*time.Second), cancel: cancel}
-	shots := make(chan record, 100*workers)
+	requests := make(chan record, 100*workers)
 	for range workers {
-		l.crew.Go(func() { l.work(shots) })
+		l.crew.Go(func() { l.work(requests) })
 	}
 	l.pacer.Go(func() {
-		defer close(shots)
-		l.aim(ctx, rate, shots)
+		defer close(requests)
+		l.schedule(ctx, rate, requests)
 	})
 	return l
 }
 
-// aim says what is sent when. What the busy users and the logins do not need is for
-// those that keep their limits.
-func (l *load) aim(ctx context.Context, rate int, shots chan<- record) {
+// schedule sends the next request to the workers when it is due. Requests that are neither
+// logins nor by busy users are by calm users.
+func (l *load) schedule(ctx context.Context, rate int, requests chan<- record) {
 	start := time.Now()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -117,8 +118,8 @@ func (l *load) aim(ctx context.Context, rate int, shots chan<- record) {
 			r.kind, r.user = busy, rand.IntN(busyUsers)
 		}
 		select {
-		case shots <- r:
-		default: // nobody is there to send it
+		case requests <- r:
+		default: // the queue of the workers is full
 			r.begun, r.end = due, time.Now()
 			l.keep(r)
 		}
@@ -128,18 +129,18 @@ func (l *load) aim(ctx context.Context, rate int, shots chan<- record) {
 	}
 }
 
-// turn says whether the n-th of all requests is one of part in whole.
+// turn reports whether the n-th of whole requests is one of part evenly spread requests.
 func turn(n, part, whole int) bool { return (n+1)*part/whole > n*part/whole }
 
-func (l *load) work(shots <-chan record) {
-	for r := range shots {
+func (l *load) work(requests <-chan record) {
+	for r := range requests {
 		first := rand.IntN(instances)
 		r.begun = time.Now()
-		for n := range instances { // a balancer goes on to the next
+		for n := range instances { // like a load balancer, tries the next instance after a failure
 			if l.send(&r, l.fleet.all[(first+n)%instances].at()) == nil {
 				break
 			}
-			r.refusals++
+			r.unanswered++
 		}
 		r.end = time.Now()
 		l.keep(r)
@@ -178,8 +179,8 @@ func (l *load) send(r *record, url string) error {
 	return nil
 }
 
-// storeOf reads from the limit in the header fields who has decided. What fails closed
-// is decided by Redis or by nobody.
+// storeOf returns the store that has decided, which is visible in the limit in the
+// RateLimit-Policy field. Only Redis decides for the route that fails closed.
 func storeOf(policy string) store {
 	switch {
 	case strings.Contains(policy, redisPolicy), strings.Contains(policy, `"login"`):
@@ -187,10 +188,10 @@ func storeOf(policy string) store {
 	case strings.Contains(policy, memoryPolicy):
 		return byMemory
 	}
-	return nobody
+	return undecided
 }
 
-// stop ends the load when what was sent is answered, and returns it.
+// stop ends the load, waits for the answers, and returns all requests.
 func (l *load) stop() []record {
 	l.cancel()
 	l.pacer.Wait()

@@ -1,19 +1,20 @@
-// Chaos puts an application of three instances under load and breaks what it stands
-// on: its Redis, the network to it, one of the instances. It prints a table of what its
-// users have noticed, and fails if a promise of package failover was broken:
+// Chaos puts an application of three instances under load, and causes faults of its Redis,
+// of the network between them, and of one instance. It prints a table of the effects on
+// users, and fails if a guarantee of package failover is violated:
 //
-//   - no request of a default route fails because of Redis,
-//   - nothing is admitted above the bound that is stated, and nothing at all by a route
-//     that fails closed while Redis is away,
-//   - Redis decides again soon after it has returned,
-//   - and nothing is left of it in the processes.
+//   - No request of a default route fails because of Redis.
+//   - No user is admitted more often than the stated bound, and a route that fails closed
+//     admits no request while Redis is away.
+//   - Redis decides again soon after it has returned.
+//   - The processes keep no goroutines of a fault.
 //
-// Short, on one Redis, or long, on one Redis and then on a Cluster:
+// It runs for a short time on one Redis, or for a long time on one Redis and then on a
+// Cluster:
 //
 //	go run -C _benchmarks ./chaos
 //	go run -C _benchmarks ./chaos -long
 //
-// Everything is a process on this machine, on ports of its own, and ends with this one.
+// All processes run on this machine, on free ports, and end with this one.
 package main
 
 import (
@@ -52,20 +53,20 @@ var pacings = map[form]pacing{
 	cluster: {calm: 3 * time.Second, fault: 6 * time.Second, after: 2 * time.Second},
 }
 
-// A plan is what is to be run.
+// A plan selects the trials of a run.
 type plan struct {
 	forms []form
 	rate  int
 	only  *regexp.Regexp
-	wrong string // what is wrong with the application
+	wrong string // appConfig.Fault
 }
 
 func run(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	isLong := flags.Bool("long", false, "take some minutes, and try a Cluster too")
-	rate := flags.Int("rate", 0, "requests a second, 600 by default, 1500 if -long")
-	only := flags.String("only", "", "only faults that match this regular expression")
-	wrong := flags.String("break", "", `break the application, to see that it is found: "share" or "failover"`)
+	isLong := flags.Bool("long", false, "run for some minutes, also on a Cluster")
+	rate := flags.Int("rate", 0, "requests a second; default 600, or 1500 with -long")
+	only := flags.String("only", "", "run only faults that match this regular `expression`")
+	wrong := flags.String("break", "", `break the application, as a test of the checks: "share" or "failover"`)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -76,10 +77,10 @@ func run(ctx context.Context, w io.Writer, args []string) error {
 		}
 	}
 	if *rate < 400 || *rate > 5000 {
-		return errors.New("-rate is not from 400 to 5000")
+		return errors.New("-rate must be from 400 to 5000")
 	}
 	if *wrong != "" && *wrong != noShare && *wrong != noFailover {
-		return fmt.Errorf("-break is neither %s nor %s", noShare, noFailover)
+		return fmt.Errorf("-break must be %s or %s", noShare, noFailover)
 	}
 	match, err := regexp.Compile(*only)
 	if err != nil {
@@ -95,7 +96,7 @@ func run(ctx context.Context, w io.Writer, args []string) error {
 	return p.run(ctx, w)
 }
 
-// has says whether there is anything to do in the form.
+// has reports whether the plan includes a fault of the form.
 func (p plan) has(f form) bool {
 	return slices.ContainsFunc(faults, func(ft fault) bool { return p.includes(&ft, f) })
 }
@@ -104,7 +105,7 @@ func (p plan) includes(ft *fault, f form) bool {
 	return ft.forms&f != 0 && p.only.MatchString(ft.name)
 }
 
-// run runs all forms, and says at the end which promises were broken.
+// run runs all forms, and then returns all violations.
 func (p plan) run(ctx context.Context, w io.Writer) error {
 	var broken []error
 	for _, f := range p.forms {
@@ -129,7 +130,7 @@ func (p plan) run(ctx context.Context, w io.Writer) error {
 	return errors.Join(broken...)
 }
 
-// warmUp is for connections and scripts, before anything is measured.
+// warmUp is the time for connections and scripts before the first trial.
 const warmUp = 500 * time.Millisecond
 
 func (p plan) runForm(ctx context.Context, w io.Writer, f form) (broken []string, err error) {

@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// The promises are kept, and the table tells about it.
-func TestPromises(t *testing.T) {
+func TestRun_Guarantees(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	var out strings.Builder
@@ -33,48 +32,47 @@ func TestPromises(t *testing.T) {
 	}
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) < 3 || !strings.HasPrefix(lines[2], "| Redis killed, started again | ") || strings.Count(lines[2], "|") != strings.Count(lines[0], "|") {
-		t.Errorf("the table is\n%s", &out)
+		t.Errorf("got the table\n%s", &out)
 	}
 	if !strings.Contains(out.String(), "An idle instance had ") {
-		t.Errorf("nothing is said about what is left:\n%s", &out)
+		t.Errorf("got no line about an idle instance:\n%s", &out)
 	}
 }
 
-// An application that breaks the promises is found.
-func TestBrokenApplications(t *testing.T) {
+func TestRun_BrokenApplication(t *testing.T) {
 	redistest.Require(t)
 	for _, c := range []struct{ wrong, want string }{
-		{noShare, "has admitted"},
+		{noShare, "at most"},
 		{noFailover, "requests failed"},
 	} {
 		t.Run(c.wrong, func(t *testing.T) {
 			t.Parallel()
 			err := run(t.Context(), io.Discard, []string{"-only", "Redis killed", "-break", c.wrong})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the suite says %v", err)
+				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}
 }
 
-func TestArguments(t *testing.T) {
+func TestRun_InvalidArguments(t *testing.T) {
 	redistest.Require(t)
 	for _, args := range [][]string{
 		{"-rate", "399"}, {"-rate", "5001"}, {"-break", "x"}, {"-only", "("}, {"-only", "no such fault"}, {"-only", "one master"},
 	} {
 		if err := run(t.Context(), io.Discard, args); err == nil {
-			t.Errorf("%q was taken", args)
+			t.Errorf("%q: got no error", args)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := run(ended, io.Discard, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run that was ended says %v", err)
+		t.Errorf("a cancelled run: got %v, want %v", err, context.Canceled)
 	}
 }
 
-// Whatever is started is ended, frozen or not.
-func TestEverythingEnds(t *testing.T) {
+// close ends all processes, including a frozen server and a killed instance.
+func TestFleet_Close(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	for _, onCluster := range []bool{false, true} {
@@ -98,7 +96,7 @@ func TestEverythingEnds(t *testing.T) {
 		f.close()
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("process %d is still there: %v", pid, err)
+				t.Errorf("process %d: got %v, want an ended process", pid, err)
 			}
 		}
 	}

@@ -8,20 +8,19 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// mostRecovery is when a fleet that has not come back is called lost. Two seconds are
-// promised; a busy machine may take longer.
+// mostRecovery is the longest time until Redis has to decide again. The guarantee is two
+// seconds; a busy machine may take longer.
 const mostRecovery = 10 * time.Second
 
-// An account is how many requests of a user were admitted, and how many might have
-// been.
+// An account compares the admitted requests of a user with two bounds.
 type account struct {
 	admitted int
-	limit    int // by a Redis that never fails
-	bound    int // by what package failover promises
+	limit    int // the most that a Redis without faults admits
+	bound    int // the most that package failover guarantees
 }
 
-// judge holds a trial to the promises, and returns those that were broken. busiest is
-// the account of the user that came closest to the bound.
+// judge checks the guarantees, and returns the violations. busiest is the account of the
+// user that came closest to the bound.
 func (t *trial) judge() (busiest account, broken []string) {
 	complain := func(format string, args ...any) {
 		broken = append(broken, t.fault.name+": "+fmt.Sprintf(format, args...))
@@ -40,7 +39,7 @@ func (t *trial) judge() (busiest account, broken []string) {
 		complain("%d requests failed", failed)
 	}
 	if denied > 0 {
-		complain("%d requests were denied although their users keep the limit", denied)
+		complain("%d requests of users below the limit were denied", denied)
 	}
 	for user := range busyUsers {
 		a, err := t.audit(user)
@@ -55,13 +54,13 @@ func (t *trial) judge() (busiest account, broken []string) {
 		complain("%v", err)
 	}
 	if took := t.back.Sub(t.returned); !t.recovered || took > mostRecovery {
-		complain("Redis did not decide %v after it had returned", took.Round(time.Millisecond))
+		complain("Redis did not decide again within %v of its return", took.Round(time.Millisecond))
 	}
 	return busiest, broken
 }
 
-// of returns what the requests of a user were, and those that were admitted by each
-// store. A Redis that was killed is another afterwards.
+// of returns the requests of a user, and those that each store has admitted: Redis before
+// and after it was killed and lost its states, and memory.
 func (t *trial) of(k kind, user int) (all, before, after, memory []span) {
 	for i := range t.records {
 		r := &t.records[i]
@@ -83,12 +82,12 @@ func (t *trial) of(k kind, user int) (all, before, after, memory []span) {
 	return all, before, after, memory
 }
 
-// audit holds what was admitted of a busy user against the limit: what each store has
-// admitted in any span of time, and all of it against the sum that is promised.
+// audit checks the admitted requests of a busy user: those of each store in any span of
+// time against the limit, and all of them against the bound.
 func (t *trial) audit(user int) (account, error) {
 	all, before, after, memory := t.of(busy, user)
 	if len(all) == 0 {
-		return account{}, fmt.Errorf("user %d asked for nothing", user)
+		return account{}, fmt.Errorf("user %d sent no requests", user)
 	}
 	a := account{
 		admitted: len(before) + len(after) + len(memory),
@@ -99,29 +98,30 @@ func (t *trial) audit(user int) (account, error) {
 		name  string
 		spans []span
 		more  int
-	}{{"Redis", before, 0}, {"Redis, started again,", after, 0}, {"the memory of all instances", memory, t.fresh()}} {
+	}{{"Redis", before, 0}, {"Redis after its restart", after, 0}, {"the memory of all instances", memory, t.fresh()}} {
 		if n, allowed, d := worst(part.spans, apiLimit); n > allowed+part.more {
-			return a, fmt.Errorf("%s has admitted %d of user %d in %v, and may %d", part.name, n, user, d.Round(time.Millisecond), allowed+part.more)
+			return a, fmt.Errorf("%s admitted %d requests of user %d in %v, at most %d are allowed", part.name, n, user, d.Round(time.Millisecond), allowed+part.more)
 		}
 	}
 	if a.admitted > a.bound {
-		return a, fmt.Errorf("%d of user %d were admitted, and at most %d may be", a.admitted, user, a.bound)
+		return a, fmt.Errorf("%d requests of user %d were admitted, at most %d are allowed", a.admitted, user, a.bound)
 	}
 	if least := min(len(all), rate(apiLimit, length(all))) / 2; a.admitted < least {
-		return a, fmt.Errorf("only %d of user %d were admitted, which is less than half of the limit", a.admitted, user)
+		return a, fmt.Errorf("%d requests of user %d were admitted, less than half of the limit", a.admitted, user)
 	}
 	return a, nil
 }
 
-// bound is what the documentation of package failover promises: with a Share for each
-// instance, memory admits as much as one store in the time in which it decides. Redis
-// admits as much as it always does until it is left, and again from its return.
+// bound returns the most requests that the documentation of package failover allows. With
+// the option Instances, the memories of all instances together admit as much as one store
+// while memory decides. Redis admits up to its limit until all instances have left it, and
+// again from its return.
 func (t *trial) bound(all, memory []span) int {
 	whole := length(all)
 	redis := most(apiLimit, whole)
 	if left := t.left(); t.fault.forgets {
 		redis = t.inTwo(all, t.struck)
-		if t.fault.partial { // nobody knows whose master it was
+		if t.fault.partial { // the master of the user is unknown
 			redis = max(redis, most(apiLimit, whole))
 		}
 	} else if t.keptAway(left) {
@@ -133,7 +133,8 @@ func (t *trial) bound(all, memory []span) int {
 	return redis + most(apiLimit, length(memory)) + t.fresh()
 }
 
-// fresh is what memory may admit because an instance has started with an empty one.
+// fresh returns the requests that memory may admit because an instance has started with an
+// empty one.
 func (t *trial) fresh() int {
 	if t.fault.restarts {
 		return burst(apiLimit) / instances
@@ -141,21 +142,21 @@ func (t *trial) fresh() int {
 	return 0
 }
 
-// inTwo is what Redis admits until it is left, and from the end of the fault.
+// inTwo returns the most that Redis admits until left and from the end of the fault.
 func (t *trial) inTwo(all []span, left time.Time) int {
 	begun, end := edges(all)
 	return most(apiLimit, left.Sub(begun)) + most(apiLimit, end.Sub(t.ended))
 }
 
-// auditLogin holds the route that fails closed against its limit, and against its
-// promise that nothing is admitted without Redis.
+// auditLogin checks that the route that fails closed keeps its limit, and that it admits no
+// request without Redis.
 func (t *trial) auditLogin() error {
 	all, before, after, memory := t.of(login, 0)
 	if len(all) == 0 {
-		return fmt.Errorf("nobody has signed in")
+		return fmt.Errorf("no login was sent")
 	}
 	if len(memory) > 0 {
-		return fmt.Errorf("memory has admitted %d to the closed route", len(memory))
+		return fmt.Errorf("memory admitted %d requests of the route that fails closed", len(memory))
 	}
 	for _, spans := range [][]span{before, after} {
 		for _, s := range spans {
@@ -166,22 +167,22 @@ func (t *trial) auditLogin() error {
 				}
 			}
 			if n > loginLimit.Events {
-				return fmt.Errorf("the closed route has admitted %d within %v, and may %d", n, loginLimit.Per, loginLimit.Events)
+				return fmt.Errorf("the route that fails closed admitted %d requests within %v, at most %d are allowed", n, loginLimit.Per, loginLimit.Events)
 			}
 		}
 	}
 	if left := t.left(); t.keptAway(left) {
 		for _, s := range slices.Concat(before, after) {
 			if s.begun.After(left) && s.end.Before(t.ended) {
-				return fmt.Errorf("the closed route has admitted somebody without Redis")
+				return fmt.Errorf("the route that fails closed admitted a request without Redis")
 			}
 		}
 	}
 	return nil
 }
 
-// A span is from when a request was sent to when it was answered. It was decided
-// somewhere in between.
+// A span is the time from sending a request to receiving its answer. The decision was made
+// at some time within it.
 type span struct{ begun, end time.Time }
 
 func edges(spans []span) (begun, end time.Time) {
@@ -201,18 +202,18 @@ func length(spans []span) time.Duration {
 	return end.Sub(begun)
 }
 
-// most is what a bucket with that limit admits in d.
+// most returns the most events that a token bucket with the limit admits in d.
 func most(l core.Limit, d time.Duration) int { return burst(l) + rate(l, d) }
 
 func burst(l core.Limit) int { return max(l.Burst, l.Events) }
 
-// rate is what a bucket with that limit gets back in d.
+// rate returns the events that a token bucket with the limit refills in d.
 func rate(l core.Limit, d time.Duration) int {
 	return int(int64(max(0, d)) * int64(l.Events) / int64(l.Per))
 }
 
-// worst finds the time in which a bucket has admitted most beyond what it may, or
-// least below: n, what was allowed, and how long it was.
+// worst returns the span of time d in which n, the admitted events, exceed the allowed
+// events of a token bucket the most, or fall below them the least.
 func worst(spans []span, l core.Limit) (n, allowed int, d time.Duration) {
 	byEnd := slices.Clone(spans)
 	slices.SortFunc(byEnd, func(a, b span) int { return a.end.Compare(b.end) })

@@ -15,7 +15,6 @@ var epoch = time.Unix(1_700_000_000, 0)
 
 func at(d time.Duration) time.Time { return epoch.Add(d) }
 
-// Of 100 events at once and one a second, none is too many; of one more, one is.
 func TestWorst(t *testing.T) {
 	l := core.Limit{Events: 1, Per: time.Second, Burst: 100}
 	var spans []span
@@ -27,29 +26,30 @@ func TestWorst(t *testing.T) {
 		spans = append(spans, span{at(d), at(d + time.Millisecond)})
 	}
 	if n, allowed, d := worst(spans, l); n > allowed {
-		t.Errorf("%d are too many in %v, where %d are allowed", n, d, allowed)
+		t.Errorf("got %d events in %v, want at most %d", n, d, allowed)
 	}
 	spans = append(spans, span{at(4 * time.Second), at(4100 * time.Millisecond)})
 	if n, allowed, d := worst(spans, l); n != allowed+1 {
-		t.Errorf("%d in %v, where %d are allowed: want one too many", n, d, allowed)
+		t.Errorf("after one more event: got %d events in %v, want one more than the allowed %d", n, d, allowed)
 	}
-	// One that may have been decided before or after all of these says nothing.
+	// The span of a slow request does not show when it was decided.
 	spans[len(spans)-1] = span{at(-time.Hour), at(time.Hour)}
 	if n, allowed, d := worst(spans, l); n > allowed {
-		t.Errorf("%d are too many in %v, where %d are allowed", n, d, allowed)
+		t.Errorf("got %d events in %v, want at most %d", n, d, allowed)
 	}
 }
 
-// An era is a time in which one store decides, and admits as much as it may: a burst
-// at once, and then at the rate.
+// An era is a time in which one store decides and admits as much as its limit allows: a
+// burst at once, and then at the rate.
 type era struct {
 	store    store
 	from, to time.Duration
-	extra    int // admitted at its end, on top
+	extra    int // more events, admitted at the end
 }
 
-// A story is a trial of 2 s, a fault of 2 s in which every instance leaves Redis after
-// 100 ms, and 2 s more. Everybody asks often, and answers take no time.
+// A story is an invented trial of 6 s: 2 s before the fault, a fault of 2 s in which every
+// instance leaves Redis after 100 ms, and 2 s after the fault. All users send many requests,
+// and answers take no time.
 type story struct {
 	trial
 	eras    []era
@@ -78,7 +78,7 @@ func newStory() *story {
 	return s
 }
 
-// tell writes down what the story says.
+// tell returns the story as a trial with its records.
 func (s *story) tell() *trial {
 	add := func(r record, when time.Duration, n int) {
 		r.due, r.begun, r.end = at(when), at(when), at(when)
@@ -88,16 +88,16 @@ func (s *story) tell() *trial {
 	}
 	step := time.Second/15 + 1
 	for user := range busyUsers {
-		yes := record{kind: busy, user: user, status: http.StatusOK}
+		admitted := record{kind: busy, user: user, status: http.StatusOK}
 		for _, e := range s.eras {
-			yes.store = e.store
-			add(yes, e.from, 15)
+			admitted.store = e.store
+			add(admitted, e.from, 15)
 			last := e.from
 			for when := e.from + step; when < e.to; when += step {
-				add(yes, when, 1)
+				add(admitted, when, 1)
 				last = when
 			}
-			add(yes, last, e.extra)
+			add(admitted, last, e.extra)
 		}
 		for when := time.Duration(0); when <= 6*time.Second; when += 100 * time.Millisecond {
 			add(record{kind: busy, user: user, status: http.StatusTooManyRequests, store: byRedis}, when, 1)
@@ -107,7 +107,7 @@ func (s *story) tell() *trial {
 		when := time.Duration(second)*time.Second + 500*time.Millisecond
 		r := record{kind: login, status: http.StatusOK, store: byRedis}
 		if second == 2 || second == 3 {
-			r.status, r.store = http.StatusServiceUnavailable, nobody
+			r.status, r.store = http.StatusServiceUnavailable, undecided
 		}
 		add(r, when, 5)
 		add(record{kind: calm, status: http.StatusOK, store: byRedis}, when, 1)
@@ -118,29 +118,29 @@ func (s *story) tell() *trial {
 	return &s.trial
 }
 
-func TestJudge(t *testing.T) {
+func TestTrial_Judge(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*story)
-		want  string // part of the only complaint; none if empty
+		want  string // part of the only violation; "" means that there is none
 	}{
-		{"a good story", func(*story) {}, ""},
+		{"no violation", func(*story) {}, ""},
 		{"an error", func(s *story) {
 			s.spoiled = func(r *record) { r.kind, r.status = calm, http.StatusInternalServerError }
 		}, "1 requests failed"},
 		{"no answer", func(s *story) { s.spoiled = func(r *record) { r.kind, r.status = calm, 0 } }, "1 requests failed"},
-		{"a request that nobody decides", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store = calm, nobody } }, "1 requests failed"},
-		{"a denial below the limit", func(s *story) { s.spoiled = func(r *record) { r.kind, r.status = calm, http.StatusTooManyRequests } }, "keep the limit"},
-		{"Redis admits too much", func(s *story) { s.eras[0].extra = 1 }, "Redis has admitted"},
-		{"memory admits too much", func(s *story) { s.eras[1].extra = 1 }, "the memory of all instances has admitted"},
-		{"hardly anything is admitted", func(s *story) { s.eras = s.eras[:1] }, "less than half"},
-		{"nobody is busy", func(s *story) { s.spoiled = func(*record) { drop0(s) } }, "asked for nothing"},
-		{"a login in memory", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store, r.user = login, byMemory, 0 } }, "memory has admitted 1 to the closed route"},
+		{"a request without a decision", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store = calm, undecided } }, "1 requests failed"},
+		{"a denial below the limit", func(s *story) { s.spoiled = func(r *record) { r.kind, r.status = calm, http.StatusTooManyRequests } }, "below the limit"},
+		{"Redis admits too much", func(s *story) { s.eras[0].extra = 1 }, "Redis admitted"},
+		{"memory admits too much", func(s *story) { s.eras[1].extra = 1 }, "the memory of all instances admitted"},
+		{"too few requests are admitted", func(s *story) { s.eras = s.eras[:1] }, "less than half"},
+		{"a user without requests", func(s *story) { s.spoiled = func(*record) { dropUser0(s) } }, "sent no requests"},
+		{"a login in memory", func(s *story) { s.spoiled = func(r *record) { r.kind, r.store, r.user = login, byMemory, 0 } }, "memory admitted 1 requests of the route that fails closed"},
 		{"a login without Redis", func(s *story) {
 			s.spoiled = func(r *record) {
 				r.kind, r.begun, r.end = login, at(3*time.Second), at(3*time.Second)
 			}
-		}, "somebody without Redis"},
+		}, "a request without Redis"},
 		{"too many logins", func(s *story) {
 			s.spoiled = func(*record) {
 				for i := range s.records {
@@ -150,9 +150,9 @@ func TestJudge(t *testing.T) {
 				}
 				s.records = append(s.records, record{kind: login, status: http.StatusOK, store: byRedis, begun: at(0), end: at(0)})
 			}
-		}, "the closed route has admitted 11 within 2s"},
-		{"late", func(s *story) { s.back = s.returned.Add(mostRecovery + time.Second) }, "did not decide"},
-		{"lost", func(s *story) { s.recovered = false }, "did not decide"},
+		}, "the route that fails closed admitted 11 requests within 2s"},
+		{"slow recovery", func(s *story) { s.back = s.returned.Add(mostRecovery + time.Second) }, "did not decide"},
+		{"no recovery", func(s *story) { s.recovered = false }, "did not decide"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStory()
@@ -160,14 +160,14 @@ func TestJudge(t *testing.T) {
 			_, broken := s.tell().judge()
 			all := strings.Join(broken, "\n")
 			if c.want == "" && all != "" || !strings.Contains(all, c.want) || strings.Count(all, "\n") >= busyUsers {
-				t.Errorf("the complaints are %q, want %q", all, c.want)
+				t.Errorf("got the violations %q, want %q", all, c.want)
 			}
 		})
 	}
 }
 
-// drop0 takes out what the first user asked.
-func drop0(s *story) {
+// dropUser0 removes the requests of user 0.
+func dropUser0(s *story) {
 	var rest []record
 	for _, r := range s.records {
 		if r.kind != busy || r.user != 0 {
@@ -177,9 +177,9 @@ func drop0(s *story) {
 	s.records = rest
 }
 
-// Of a fault in which Redis is left and forgets nothing, the bound is a burst and what
-// comes back, before, meanwhile and afterwards; without leaving it is that of one store.
-func TestBound(t *testing.T) {
+// If all instances leave Redis and it keeps its states, the bound is a burst and the refill
+// before, during and after the outage. If they do not leave Redis, it is that of one store.
+func TestTrial_Bound(t *testing.T) {
 	const burst, perSecond, admitted = 15, 15, 3*15 + 3*29
 	whole := burst + 6*perSecond
 	for _, c := range []struct {
@@ -196,25 +196,25 @@ func TestBound(t *testing.T) {
 		s := newStory()
 		c.spoil(s)
 		if a, broken := s.tell().judge(); a != (account{admitted, whole, c.want}) || broken != nil {
-			t.Errorf("%s: %+v, %v, want a bound of %d", c.name, a, broken, c.want)
+			t.Errorf("%s: got %+v, %v; want the bound %d", c.name, a, broken, c.want)
 		}
 	}
-	// Without leaving Redis, the bound is the limit.
+	// If no instance leaves Redis, the bound is the limit.
 	s := newStory()
 	for i := range s.samples {
 		clear(s.samples[i].states[:])
 	}
 	s.eras = []era{{store: byRedis, from: 0, to: 6 * time.Second}}
 	if a, broken := s.tell().judge(); a != (account{15 + 89, whole, whole}) || broken != nil {
-		t.Errorf("%+v, %v", a, broken)
+		t.Errorf("no instance leaves Redis: got %+v, %v; want the bound %d", a, broken, whole)
 	}
 }
 
-func TestLeft(t *testing.T) {
+func TestTrial_Left(t *testing.T) {
 	s := newStory()
 	left := s.left()
 	if left != at(2100*time.Millisecond) || !s.keptAway(left) {
-		t.Errorf("left at %v", left.Sub(epoch))
+		t.Errorf("got left at %v, want 2.1s, and all instances away until the end of the fault", left.Sub(epoch))
 	}
 	for i := range s.samples {
 		if smp := &s.samples[i]; smp.at == at(3*time.Second) {
@@ -222,27 +222,27 @@ func TestLeft(t *testing.T) {
 		}
 	}
 	if s.keptAway(s.left()) {
-		t.Error("an instance was back meanwhile")
+		t.Error("one instance returns during the fault: got keptAway true")
 	}
 	for i := range s.samples {
 		s.samples[i].states[1].State = failover.Primary
 	}
 	if left := s.left(); !left.IsZero() || s.keptAway(left) {
-		t.Errorf("one instance never left, and all did at %v", left)
+		t.Errorf("one instance never leaves Redis: got left at %v, want zero", left)
 	}
 }
 
-func TestP99(t *testing.T) {
+func TestTrial_P99(t *testing.T) {
 	var tr trial
 	for i := range 100 {
 		due := at(time.Duration(i) * time.Millisecond)
 		tr.records = append(tr.records, record{due: due, end: due.Add(time.Duration(i) * time.Second)})
 	}
 	if took, ok := tr.p99(at(0), at(time.Second)); took != 99*time.Second || !ok {
-		t.Error(took, ok)
+		t.Errorf("got p99 %v, %t; want 99s", took, ok)
 	}
 	if _, ok := tr.p99(at(0), at(19*time.Millisecond)); ok {
-		t.Error("19 requests have a p99")
+		t.Error("got a p99 of 19 requests, want none")
 	}
 }
 
@@ -255,27 +255,27 @@ func TestTurn(t *testing.T) {
 			}
 		}
 		if n != 10*busyRate {
-			t.Errorf("of %d requests, %d are those of busy users, want %d", 10*rate, n, 10*busyRate)
+			t.Errorf("of %d requests: got %d by busy users, want %d", 10*rate, n, 10*busyRate)
 		}
 	}
 }
 
 func TestStoreOf(t *testing.T) {
 	for policy, want := range map[string]store{
-		`"api";q=15;w=1`: byRedis, `"api";q=5;w=1`: byMemory, `"login";q=10;w=2`: byRedis, "": nobody, `"api";q=9;w=1`: nobody,
+		`"api";q=15;w=1`: byRedis, `"api";q=5;w=1`: byMemory, `"login";q=10;w=2`: byRedis, "": undecided, `"api";q=9;w=1`: undecided,
 	} {
 		if got := storeOf(policy); got != want {
-			t.Errorf("%q: %v, want %v", policy, got, want)
+			t.Errorf("%q: got %v, want %v", policy, got, want)
 		}
 	}
-	// The fields are what the application really sends.
+	// The constants equal the fields that the application sends.
 	for l, want := range map[core.Limit]string{apiLimit: redisPolicy} {
 		share := core.TokenBucket("api", l).Divide(instances)
 		if got := fmt.Sprintf(`"api";q=%d;w=1`, l.Events); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got the policy %q, want %q", got, want)
 		}
 		if got := fmt.Sprintf(`"api";q=%d;w=%d`, share.Limit().Events, share.Limit().Per/time.Second); got != memoryPolicy {
-			t.Errorf("the share is %q, want %q", got, memoryPolicy)
+			t.Errorf("got the policy of an instance %q, want %q", got, memoryPolicy)
 		}
 	}
 }

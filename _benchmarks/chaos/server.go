@@ -12,11 +12,11 @@ import (
 )
 
 // A server is a redis-server process, and the proxy through which the application
-// reaches it.
+// connects to it.
 type server struct {
 	*redistest.Server
 	proxy *redistest.Proxy
-	rdb   *redis.Client // of the suite itself, past the proxy
+	rdb   *redis.Client // a direct connection, without the proxy
 }
 
 // startRedis starts one server, or a Cluster of three masters, and a proxy for each
@@ -63,7 +63,7 @@ func (f *fleet) closeRedis() {
 	}
 }
 
-// each runs f for all servers at once.
+// each calls f for all servers concurrently.
 func each(servers []*server, f func(*server) error) error {
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup
@@ -74,7 +74,7 @@ func each(servers []*server, f func(*server) error) error {
 	return errors.Join(errs...)
 }
 
-// do sends a command, past the proxy.
+// do sends a command directly, without the proxy.
 func (s *server) do(args ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

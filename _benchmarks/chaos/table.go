@@ -10,7 +10,7 @@ const head = `| fault | requests | failed | decided in memory | busiest user: ad
 |---|---|---|---|---|---|---|---|---|---|---|
 `
 
-// writeRow prints a trial as a row of the table.
+// writeRow writes the trial as a row of the table.
 func (t *trial) writeRow(w io.Writer, busiest account) {
 	failed, memory := 0, 0
 	for i := range t.records {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A pacing is how long the parts of a trial last.
+// A pacing holds the durations of the parts of a trial, and the rate of its load.
 type pacing struct {
 	calm  time.Duration // before the fault
 	fault time.Duration
-	after time.Duration // for which all must be well again
+	after time.Duration // the time for which the fleet must be well again
 	rate  int           // requests a second
 }
 
-// mostPatience is how long a trial waits for all to be well again.
-const mostPatience = 15 * time.Second
+// recoveryTimeout is the longest time for which a trial waits until the fleet is well again.
+const recoveryTimeout = 15 * time.Second
 
-// A trial is what happened around one fault.
+// A trial is the course of one fault.
 type trial struct {
 	fault   *fault
 	records []record
@@ -25,17 +25,17 @@ type trial struct {
 
 	start    time.Time
 	begun    time.Time // of the fault
-	struck   time.Time // when the fault had begun for sure
+	struck   time.Time // the fault had begun completely
 	ended    time.Time // of the fault
-	returned time.Time // when Redis, or the instance, served again: it takes time to start
-	back     time.Time // when all was well again
+	returned time.Time // Redis or the instance had started again
+	back     time.Time // the fleet was well again, or the wait for it ended
 	stop     time.Time
 
-	recovered bool // else back is when nobody waited any longer
+	recovered bool // the fleet was well again
 }
 
-// try puts the fleet through a fault. Its users are no others', so their limits are
-// untouched.
+// try runs a trial of the fault. name is part of the names of its users, so that their keys
+// are unused.
 func try(f *fleet, ft *fault, p pacing, name string) (*trial, error) {
 	w := watch(f)
 	if err := until(func() error { return w.well() }); err != nil {
@@ -48,7 +48,7 @@ func try(f *fleet, ft *fault, p pacing, name string) (*trial, error) {
 	t.records = l.stop()
 	t.stop = time.Now()
 	t.samples = w.stop()
-	for _, s := range t.samples { // those between two looks of settle, too
+	for _, s := range t.samples { // also those between two checks of settle
 		if s.at.After(t.back) && !s.healthy() {
 			t.back = s.at
 		}
@@ -84,8 +84,8 @@ func (t *trial) run(f *fleet, w *watcher, l *load, p pacing) error {
 	return nil
 }
 
-// settle waits until all has been well for so long: Redis decides in every instance,
-// by their own account and, but for one decision in ten, by that of the users.
+// settle waits until the fleet has been well for the time after: every instance reports that
+// Redis decides, and at most one in ten decisions is made in memory.
 func (t *trial) settle(w *watcher, l *load, after time.Duration) {
 	t.back = t.returned
 	total, memory := l.total.Load(), l.memory.Load()
@@ -102,14 +102,14 @@ func (t *trial) settle(w *watcher, l *load, after time.Duration) {
 			t.recovered = true
 			return
 		}
-		if now.Sub(t.returned) > mostPatience {
+		if now.Sub(t.returned) > recoveryTimeout {
 			return
 		}
 	}
 }
 
-// left is when the last instance had left Redis because of the fault, and zero if one
-// of them has not.
+// left returns the time at which the last instance had left Redis because of the fault, or
+// zero if an instance has not left it.
 func (t *trial) left() time.Time {
 	var left time.Time
 	for i := range instances {
@@ -126,8 +126,8 @@ func (t *trial) left() time.Time {
 	return left
 }
 
-// keptAway says whether no instance has gone back to Redis between left and the end of
-// the fault.
+// keptAway reports whether no instance has returned to Redis between left and the end of the
+// fault.
 func (t *trial) keptAway(left time.Time) bool {
 	if left.IsZero() {
 		return false
@@ -151,8 +151,8 @@ func (t *trial) keptAway(left time.Time) bool {
 	return true
 }
 
-// p99 is how long 99 percent of the requests took that were due from a to b, and
-// false if there are hardly any.
+// p99 returns the 99th percentile of the time of the requests that were due from a to b. It
+// returns false if there are fewer than 20.
 func (t *trial) p99(a, b time.Time) (time.Duration, bool) {
 	var took []time.Duration
 	for i := range t.records {

@@ -12,19 +12,19 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// A crowd is users who come at random moments, each of them so often, and whose
-// requests are spread over so many processes. Every process has a layer of its own
-// over the Store that all of them share.
+// A crowd is a number of users who send requests at random times to random processes.
+// Every process has its own layer over the Store that all processes share.
 type crowd struct {
 	over  func(core.Store) layer
 	rules []core.Rule
 	rate  float64 // requests a second of a user
-	nodes int
+	nodes int     // processes
 	span  time.Duration
-	warm  int // events that a user has used before
+	warm  int // events that each user has used before
 }
 
-// A layer is a Store over a Store, and how often it has called that, when it is done.
+// A layer is a store over a store. calls returns the number of calls that it has made
+// of the lower store, after the last decision.
 type layer struct {
 	store core.Store
 	calls func() float64
@@ -35,12 +35,12 @@ func denying(behind core.Store) layer {
 	return layer{s, func() float64 { return float64(s.Stats().Misses) }}
 }
 
-// A tally is what became of the requests of a crowd.
-type tally struct{ asked, denied, calls float64 }
+// A result counts the requests of a crowd, their denials, and the calls of the Store.
+type result struct{ requests, denied, calls float64 }
 
-// run lets the crowd come, in real time. To the Store it is no way: what is counted
-// is calls, not how long they take.
-func (w crowd) run(ctx context.Context) (tally, error) {
+// run sends the requests in real time. The Store is in memory, because the result
+// counts calls and does not measure them.
+func (w crowd) run(ctx context.Context) (result, error) {
 	behind := memstore.New()
 	layers := make([]layer, w.nodes)
 	limiters := make([]*core.Limiter, w.nodes)
@@ -49,23 +49,23 @@ func (w crowd) run(ctx context.Context) (tally, error) {
 		limiters[i] = core.Must(core.New(layers[i].store, w.rules...))
 	}
 	users := int(max(1, min(200, 20_000/w.rate)))
-	tallies, errs := make([]tally, users), make([]error, users)
+	results, errs := make([]result, users), make([]error, users)
 	var wg sync.WaitGroup
 	for u := range users {
 		if w.warm > 0 {
 			if _, err := core.Must(core.New(behind, w.rules...)).AllowN(ctx, user(u), w.warm); err != nil {
-				return tally{}, err
+				return result{}, err
 			}
 		}
-		wg.Go(func() { tallies[u], errs[u] = w.come(ctx, user(u), limiters) })
+		wg.Go(func() { results[u], errs[u] = w.send(ctx, user(u), limiters) })
 	}
 	wg.Wait()
-	var sum tally
-	for u, t := range tallies {
+	var sum result
+	for u, t := range results {
 		if errs[u] != nil {
 			return sum, errs[u]
 		}
-		sum.asked, sum.denied = sum.asked+t.asked, sum.denied+t.denied
+		sum.requests, sum.denied = sum.requests+t.requests, sum.denied+t.denied
 	}
 	for _, l := range layers {
 		sum.calls += l.calls()
@@ -73,8 +73,8 @@ func (w crowd) run(ctx context.Context) (tally, error) {
 	return sum, nil
 }
 
-// come is one user: a Poisson process.
-func (w crowd) come(ctx context.Context, key string, limiters []*core.Limiter) (t tally, err error) {
+// send sends the requests of one user, which are a Poisson process.
+func (w crowd) send(ctx context.Context, key string, limiters []*core.Limiter) (t result, err error) {
 	next := time.Now()
 	end := next.Add(w.span)
 	for {
@@ -91,16 +91,15 @@ func (w crowd) come(ctx context.Context, key string, limiters []*core.Limiter) (
 		if err != nil {
 			return t, err
 		}
-		t.asked++
+		t.requests++
 		if !d.Allowed {
 			t.denied++
 		}
 	}
 }
 
-// denials prints how many calls of Redis a decision costs behind a denycache, and
-// returns those of the load that the plan is for: from one process, and from as many
-// as a user's requests are spread over.
+// denials prints the calls of Redis per decision behind a denycache. It returns those of
+// the load in c: with each user at one process, and at c.nodes processes.
 func denials(ctx context.Context, c config) (calls [2]float64, err error) {
 	second := []core.Rule{core.TokenBucket("second", core.PerSecond(10))}
 	hour := []core.Rule{core.TokenBucket("hour", core.PerHour(500))}
@@ -116,8 +115,8 @@ func denials(ctx context.Context, c config) (calls [2]float64, err error) {
 	if err != nil {
 		return calls, err
 	}
-	table("Calls of Redis a decision behind a denycache", rows...)
-	// A limit of a thousand seconds has a whole number of events.
+	table("Calls of Redis per decision behind a denycache", rows...)
+	// The period is a thousand seconds, so that a fractional limit has a whole number of events.
 	burst := max(1, int(c.limit))
 	rule := []core.Rule{core.TokenBucket("own", core.Per(max(1, int(c.limit*1000)), 1000*time.Second).WithBurst(burst))}
 	for i, nodes := range []int{1, c.nodes} {
@@ -130,7 +129,7 @@ func denials(ctx context.Context, c config) (calls [2]float64, err error) {
 	return calls, nil
 }
 
-// span is how long a crowd comes.
+// span is the time in which a crowd sends requests.
 const span = 5 * time.Second
 
 // A crowdOf is one row of a table.
@@ -141,9 +140,9 @@ type crowdOf struct {
 	warm  int
 }
 
-// crowds lets each crowd come, from one, four and sixteen processes.
-func crowds(ctx context.Context, who string, over func(core.Store) layer, loads []crowdOf) ([][]string, error) {
-	rows := [][]string{{who, "denied", "1 process", "4 processes", "16 processes"}}
+// crowds runs each crowd with 1, 4 and 16 processes, and returns a table row for each.
+func crowds(ctx context.Context, column string, over func(core.Store) layer, loads []crowdOf) ([][]string, error) {
+	rows := [][]string{{column, "denied", "1 process", "4 processes", "16 processes"}}
 	for _, load := range loads {
 		row := []string{load.name}
 		for _, nodes := range []int{1, 4, 16} {
@@ -152,7 +151,7 @@ func crowds(ctx context.Context, who string, over func(core.Store) layer, loads 
 				return nil, err
 			}
 			if nodes == 1 {
-				row = append(row, fmt.Sprintf("%.0f %%", 100*t.denied/t.asked))
+				row = append(row, fmt.Sprintf("%.0f %%", 100*t.denied/t.requests))
 			}
 			row = append(row, fmt.Sprintf("%.2g", t.perDecision()))
 		}
@@ -161,4 +160,4 @@ func crowds(ctx context.Context, who string, over func(core.Store) layer, loads 
 	return rows, nil
 }
 
-func (t tally) perDecision() float64 { return t.calls / t.asked }
+func (t result) perDecision() float64 { return t.calls / t.requests }

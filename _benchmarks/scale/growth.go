@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 )
 
-// growth prints what a decision costs with more keys, and from more processes.
+// growth prints the cost of a decision with more keys, and from more processes.
 func growth(ctx context.Context, c config, s *server) error {
 	sub := one("", core.TokenBucket, core.PerDay(1000).WithBurst(roomy), core.PerDay(1))
 	rows := [][]string{{"keys in Redis", "Redis CPU a decision", "`Pipelined()`"}}
@@ -64,7 +64,7 @@ func processes(ctx context.Context, c config, s *server, sub subject) error {
 	return replica(ctx, c, s, sub)
 }
 
-// replica prints what a decision costs a master that has a replica.
+// replica prints the cost of a decision on a master with and without a replica.
 func replica(ctx context.Context, c config, s *server, sub subject) error {
 	if len(s.own) == 0 {
 		return nil

@@ -10,26 +10,26 @@ import (
 func leasing(behind core.Store) layer {
 	s := lease.New(behind)
 	return layer{s, func() float64 {
-		_ = s.Close() // waits for a block that is under way
+		_ = s.Close() // waits for calls in progress
 		return float64(s.Stats().Calls)
 	}}
 }
 
-// leases prints how many calls of Redis a decision costs behind a lease.
+// leases prints the calls of Redis per decision behind a lease.
 func leases(ctx context.Context) error {
-	of := func(limit core.Limit) []core.Rule { return []core.Rule{core.TokenBucket("r", limit)} }
+	bucket := func(limit core.Limit) []core.Rule { return []core.Rule{core.TokenBucket("r", limit)} }
 	rows, err := crowds(ctx, "a key", leasing, []crowdOf{
-		{"15 a second, limit 1000 a second", of(core.PerSecond(1000)), 15, 0},
-		{"100 a second, limit 1000 a second", of(core.PerSecond(1000)), 100, 0},
-		{"1000 a second, limit 10 000 a second", of(core.PerSecond(10_000)), 1000, 0},
-		{"10 000 a second, limit 100 000 a second", of(core.PerSecond(100_000)), 10_000, 0},
-		{"10 000 a second, limit 12 000 a second", of(core.PerSecond(12_000)), 10_000, 0},
-		{"10 000 a second, limit 5000 a second", of(core.PerSecond(5000)), 10_000, 5000},
+		{"15 a second, limit 1000 a second", bucket(core.PerSecond(1000)), 15, 0},
+		{"100 a second, limit 1000 a second", bucket(core.PerSecond(1000)), 100, 0},
+		{"1000 a second, limit 10 000 a second", bucket(core.PerSecond(10_000)), 1000, 0},
+		{"10 000 a second, limit 100 000 a second", bucket(core.PerSecond(100_000)), 10_000, 0},
+		{"10 000 a second, limit 12 000 a second", bucket(core.PerSecond(12_000)), 10_000, 0},
+		{"10 000 a second, limit 5000 a second", bucket(core.PerSecond(5000)), 10_000, 5000},
 		{"1000 a second, limit 10 M a day", []core.Rule{core.FixedWindow("day", core.PerDay(10_000_000))}, 1000, 0},
 	})
 	if err != nil {
 		return err
 	}
-	table("Calls of Redis a decision behind a lease", rows...)
+	table("Calls of Redis per decision behind a lease", rows...)
 	return nil
 }

@@ -1,14 +1,14 @@
-// Scale works out what a load takes: it measures what a decision costs a Redis and
-// what a key takes there, and does the sums. core/redisstore/SCALING.md is made of
-// its tables.
+// Scale computes how many Redis processes and how much memory a load needs. It measures
+// the CPU time of a decision and the memory of a key in Redis. The tables of
+// core/redisstore/SCALING.md are its output.
 //
-//	go run -C _benchmarks ./scale                    # a Redis of its own, ten minutes
-//	go run -C _benchmarks ./scale -quick             # the same, roughly
+//	go run -C _benchmarks ./scale                    # starts a Redis; ten minutes
+//	go run -C _benchmarks ./scale -quick             # the same with less precision
 //	go run -C _benchmarks ./scale -users 50000 -rate 2 -limit 1 -nodes 4
 //	go run -C _benchmarks ./scale -redis host:6379   # an empty server elsewhere
 //
-// What Redis uses is read from it (INFO cpu), so that it does not matter how fast
-// the callers are, unless they are so slow that Redis waits for every one of them.
+// The CPU time is that of INFO cpu, so the speed of the callers does not matter unless
+// Redis waits for each of them.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// A config is what the flags say.
+// A config holds the values of the flags.
 type config struct {
 	addr      string
 	users     int
@@ -40,18 +40,18 @@ type config struct {
 
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
-	f.StringVar(&c.addr, "redis", "", "address of an empty Redis, which is emptied again; default: one of its own")
-	f.IntVar(&c.users, "users", 1_000_000, "how many users the plan is for")
-	f.Float64Var(&c.rate, "rate", 15, "requests a second of every user")
-	f.Float64Var(&c.limit, "limit", 10, "events a second that every user is limited to, for the rows with a denycache")
-	f.IntVar(&c.nodes, "nodes", 10, "application processes that a user's requests are spread over")
-	f.Float64Var(&c.busy, "busy", 0.7, "how busy a Redis process is meant to be, 0 to 1")
-	f.Float64Var(&c.lease, "lease", 0.01, "calls of Redis a decision, of the keys that are leased")
-	f.Float64Var(&c.hot, "hot", 0.5, "share of the decisions that are about leased keys, 0 to 1")
-	f.IntVar(&c.decisions, "decisions", 100_000, "decisions that are measured for a figure")
-	f.IntVar(&c.runs, "runs", 3, "how often that is done: a figure is the median")
-	f.IntVar(&c.callers, "callers", 64, "goroutines that ask")
-	f.IntVar(&c.keys, "keys", 100_000, "keys that they ask for")
+	f.StringVar(&c.addr, "redis", "", "`address` of an empty Redis, which is emptied at the end; default: start a server")
+	f.IntVar(&c.users, "users", 1_000_000, "users of the plan")
+	f.Float64Var(&c.rate, "rate", 15, "requests a second of each user")
+	f.Float64Var(&c.limit, "limit", 10, "limit of each user in events a second, for the rows with a denycache")
+	f.IntVar(&c.nodes, "nodes", 10, "application processes over which the requests of a user are spread")
+	f.Float64Var(&c.busy, "busy", 0.7, "planned CPU utilization of a Redis process, 0 to 1")
+	f.Float64Var(&c.lease, "lease", 0.01, "calls of Redis per decision about a leased key, 0 to 1")
+	f.Float64Var(&c.hot, "hot", 0.5, "part of the decisions that are about leased keys, 0 to 1")
+	f.IntVar(&c.decisions, "decisions", 100_000, "decisions of each measurement")
+	f.IntVar(&c.runs, "runs", 3, "measurements of each figure, which is their median")
+	f.IntVar(&c.callers, "callers", 64, "goroutines that call Redis")
+	f.IntVar(&c.keys, "keys", 100_000, "keys of a measurement")
 	f.IntVar(&c.mostKeys, "most-keys", 1_000_000, "keys of the largest measurement")
 	quick := f.Bool("quick", false, "a tenth of the decisions and of the keys")
 	if err = f.Parse(args); err != nil {
@@ -62,11 +62,11 @@ func parse(args []string) (c config, err error) {
 	}
 	switch {
 	case c.busy <= 0 || c.busy > 1 || c.hot < 0 || c.hot > 1 || c.lease < 0 || c.lease > 1:
-		err = fmt.Errorf("busy, hot and lease are between 0 and 1")
+		err = fmt.Errorf("-busy, -hot and -lease must be between 0 and 1, and -busy above 0")
 	case c.users < 1 || c.rate <= 0 || c.limit <= 0 || c.nodes < 1:
-		err = fmt.Errorf("users, rate, limit and nodes are positive")
+		err = fmt.Errorf("-users, -rate, -limit and -nodes must be positive")
 	case c.decisions < 100 || c.runs < 1 || c.callers < 1 || c.keys < 100 || c.mostKeys < c.keys:
-		err = fmt.Errorf("too few decisions, runs, callers or keys to measure anything")
+		err = fmt.Errorf("-decisions and -keys must be at least 100, -runs and -callers at least 1, -most-keys at least -keys")
 	}
 	return c, err
 }
@@ -112,7 +112,7 @@ func run(ctx context.Context, c config) error {
 	return nil
 }
 
-// table prints rows as Markdown; the first is the heading.
+// table prints rows as a Markdown table, whose first row is the heading.
 func table(title string, rows ...[]string) {
 	fmt.Printf("\n## %s\n\n", title)
 	for i, row := range rows {

@@ -17,19 +17,19 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 )
 
-// A subject is a limit that is measured.
+// A subject is a set of rules that is measured.
 type subject struct {
 	name  string
-	rules []core.Rule // so large that nothing is denied
-	tight []core.Rule // the same, and used up when they are filled
-	keys  int         // fewer than usual, if their state takes long to make; zero is as usual
-	fill  int         // how often every key is charged before
-	cost  int         // with how much; zero is one
-	asks  int         // what is asked for then; zero is one
-	pause time.Duration
+	rules []core.Rule   // with limits so large that no decision is denied
+	tight []core.Rule   // the same with small limits, which the fill exhausts
+	keys  int           // the number of keys if it differs from config.keys; otherwise zero
+	fill  int           // charges of each key before the measurement; zero means one
+	cost  int           // the cost of such a charge; zero means one
+	asks  int           // the cost of a measured decision; zero means one
+	pause time.Duration // the least time between two such charges of a key
 }
 
-// roomy is more than is asked for in a measurement.
+// roomy is a limit that no measurement reaches.
 const roomy = 100_000
 
 func subjects(c config) []subject {
@@ -37,8 +37,8 @@ func subjects(c config) []subject {
 	logs := one("sliding log, 500 events in it", core.SlidingLog, core.PerHour(roomy), core.PerHour(504))
 	logs.keys, logs.fill, logs.cost = few, 63, 8
 	windows := one("sliding window, 60 sub-windows in use", core.SlidingWindow, core.Per(roomy, 30*time.Second), core.Per(60, 30*time.Second))
-	// So few that a sub-window sees many decisions, as those of an hour do: the first
-	// of each reads the whole hash.
+	// The first decision of each sub-window reads the whole hash. With so few keys, a
+	// sub-window has many decisions, as the sub-windows of an hour have.
 	windows.keys, windows.fill, windows.pause = max(100, few/10), 60, 500*time.Millisecond
 	bulk := windows
 	bulk.name, bulk.asks = "the same, 30 at once", 30
@@ -65,15 +65,15 @@ func buckets(n int) subject {
 	return s
 }
 
-// measures are what measure found out, by name of the subject.
+// measures holds the figures of each subject by its name.
 type measures map[string]figure
 
 type figure struct {
-	strict, pipelined, denied float64 // microseconds of Redis a decision
-	bytes                     float64 // of Redis a user
+	strict, pipelined, denied float64 // Redis CPU per decision, in microseconds
+	bytes                     float64 // Redis memory per user
 }
 
-// measure prints what a decision and a user cost, by rule.
+// measure prints the CPU time of a decision and the memory of a user, by rule.
 func measure(ctx context.Context, c config, s *server) (measures, error) {
 	rows := [][]string{{"", "Redis CPU a decision", "`Pipelined()`", "denied", "there + back", "`MEMORY USAGE` of a user's keys", "memory a user"}}
 	floor, err := s.floor(ctx, c)
@@ -149,7 +149,7 @@ func (s *server) figure(ctx context.Context, c config, sub subject) (f figure, r
 	return f, []string{sub.name, micros(f.strict), micros(f.pipelined), micros(f.denied), network, fmt.Sprintf("%.0f B", usage), fmt.Sprintf("%.0f B", f.bytes)}, nil
 }
 
-// fill makes every key use what the subject says, or one event.
+// fill charges every key as often as the subject says, at least once.
 func fill(ctx context.Context, c config, sub subject, l *core.Limiter) error {
 	for range max(1, sub.fill) {
 		start := time.Now()
@@ -168,8 +168,8 @@ func fill(ctx context.Context, c config, sub subject, l *core.Limiter) error {
 
 func user(i int) string { return "user:" + strconv.Itoa(1_000_000+i) }
 
-// each calls f with every number below n from so many goroutines. It returns one of
-// the errors.
+// each calls f with every number below n from concurrent goroutines. A goroutine stops
+// at its first error; each returns all of them.
 func each(n, goroutines int, f func(i int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -189,7 +189,8 @@ func each(n, goroutines int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// limiters are those of n application processes.
+// limiters returns the limiters of n application processes, and a function that closes
+// their clients.
 func (s *server) limiters(n, callers int, rules []core.Rule, opts ...redisstore.Option) (ls []*core.Limiter, shut func()) {
 	var clients []*redis.Client
 	for range n {
@@ -205,8 +206,8 @@ func (s *server) limiters(n, callers int, rules []core.Rule, opts ...redisstore.
 	}
 }
 
-// perDecision is the time of Redis that a decision takes, in microseconds: random
-// keys, from callers who are spread over the limiters.
+// perDecision returns the Redis CPU time of a decision, in microseconds, for random keys
+// and callers that are spread over the limiters.
 func (s *server) perDecision(ctx context.Context, c config, sub subject, ls []*core.Limiter) (float64, error) {
 	for _, l := range ls {
 		if _, err := l.Peek(ctx, user(0)); err != nil { // connections
@@ -222,7 +223,7 @@ func (s *server) perDecision(ctx context.Context, c config, sub subject, ls []*c
 	})
 }
 
-// used is the time of Redis that a call takes, in microseconds.
+// used returns the Redis CPU time of a call, in microseconds: the median of the runs.
 func (s *server) used(ctx context.Context, c config, call func(i int) error) (float64, error) {
 	runs := make([]float64, c.runs)
 	for i := range runs {
@@ -255,7 +256,8 @@ func (s *server) floor(ctx context.Context, c config) (float64, error) {
 	})
 }
 
-// usage is what a user's keys take, each of them measured whole, of some users.
+// usage returns the memory of the keys of a user: the mean MEMORY USAGE of random keys,
+// times the number of keys per user.
 func (s *server) usage(ctx context.Context, users int) (float64, error) {
 	size, err := s.admin.DBSize(ctx).Result()
 	if err != nil {
@@ -277,7 +279,7 @@ func (s *server) usage(ctx context.Context, users int) (float64, error) {
 	return float64(sum) / sample * float64(size) / float64(users), nil
 }
 
-// network is what the server has received and sent so far, in bytes.
+// network returns the bytes that the server has received and sent.
 func (s *server) network(ctx context.Context) (in, out float64, err error) {
 	if in, err = s.number(ctx, "stats", "total_net_input_bytes"); err != nil {
 		return 0, 0, err
@@ -286,9 +288,9 @@ func (s *server) network(ctx context.Context) (in, out float64, err error) {
 	return in, out, err
 }
 
-// index is what the tables take in which the server finds keys, and when each of
-// them ends. Of the first, the entries and the heads of the values are counted by
-// usage already.
+// index returns the memory of the tables of keys and of their expiry times. It does not
+// include the entries of the table of keys and the headers of the values, because usage
+// counts them.
 func (s *server) index(ctx context.Context) (float64, error) {
 	stats, err := s.admin.Do(ctx, "memory", "stats").Result()
 	if err != nil {
@@ -299,7 +301,7 @@ func (s *server) index(ctx context.Context) (float64, error) {
 	main, _ := db["overhead.hashtable.main"].(int64)
 	expires, ok := db["overhead.hashtable.expires"].(int64)
 	if !ok {
-		return 0, fmt.Errorf("MEMORY STATS says nothing of db.0: %v", all["db.0"])
+		return 0, fmt.Errorf("MEMORY STATS has no overhead of db.0: %v", all["db.0"])
 	}
 	size, err := s.admin.DBSize(ctx).Result()
 	const counted = 24 + 16

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// A way is how decisions reach Redis.
+// A way is one way to send decisions to Redis.
 type way struct {
 	name  string
-	calls float64 // of Redis a decision
-	us    float64 // of Redis a call
+	calls float64 // calls of Redis per decision
+	us    float64 // Redis CPU per call, in microseconds
 }
 
-// plan prints what the load takes.
+// plan prints the number of Redis processes and the memory that the load needs.
 func plan(c config, m measures, denied [2]float64) {
 	rows := [][]string{{"", "calls of Redis a second", "Redis processes"}}
 	one, two := m["token bucket"], m["2 token buckets"]
@@ -33,22 +33,22 @@ func plan(c config, m measures, denied [2]float64) {
 	rows = [][]string{{"", "memory of all Redis processes"}}
 	for _, sub := range subjects(c) {
 		if sub.asks > 0 {
-			continue // the same state
+			continue // has the same state as the subject before
 		}
 		rows = append(rows, []string{sub.name, fmt.Sprintf("%.2g GB", float64(c.users)*m[sub.name].bytes/1e9)})
 	}
 	table(fmt.Sprintf("%s users at once", count(float64(c.users))), rows...)
 }
 
-// leased is how many calls a decision costs if the share hot of them costs lease
-// calls each, and the others one.
+// leased returns the calls per decision if the part hot of the decisions makes lease
+// calls each, and the others make one.
 func leased(hot, lease float64) float64 { return 1 - hot + hot*lease }
 
-// shards is how many processes keep up with so many calls a second that take us
-// microseconds each, if none is to be busier than busy.
+// shards returns the number of processes that serve calls a second, each of which takes
+// us microseconds, with a CPU utilization of at most busy.
 func shards(calls, us, busy float64) int { return int(math.Ceil(calls * us / 1e6 / busy)) }
 
-// count is n as people write it.
+// count returns n with a unit prefix.
 func count(n float64) string {
 	switch {
 	case n >= 1e6:

@@ -22,7 +22,7 @@ func TestShards(t *testing.T) {
 		{15e6, 6.6, 0.7, 142},
 	} {
 		if got := shards(c.calls, c.us, c.busy); got != c.want {
-			t.Errorf("%v calls of %v us at %v: %d, want %d", c.calls, c.us, c.busy, got, c.want)
+			t.Errorf("%v calls of %v us at %v: got %d shards, want %d", c.calls, c.us, c.busy, got, c.want)
 		}
 	}
 }
@@ -30,12 +30,12 @@ func TestShards(t *testing.T) {
 func TestLeased(t *testing.T) {
 	for _, c := range [][3]float64{{0, 0.01, 1}, {1, 0.01, 0.01}, {0.5, 0, 0.5}} {
 		if got := leased(c[0], c[1]); math.Abs(got-c[2]) > 1e-9 {
-			t.Errorf("%v of the decisions with %v calls each: %v, want %v", c[0], c[1], got, c[2])
+			t.Errorf("%v of the decisions with %v calls each: got %v calls per decision, want %v", c[0], c[1], got, c[2])
 		}
 	}
 }
 
-// A crowd far over its limit costs hardly a call, one below it a call a decision.
+// A crowd far above its limit causes nearly no calls; a crowd below its limit causes one per decision.
 func TestCrowd(t *testing.T) {
 	for _, c := range []struct {
 		limit       core.Limit
@@ -47,11 +47,11 @@ func TestCrowd(t *testing.T) {
 	} {
 		w := crowd{denying, []core.Rule{core.TokenBucket("r", c.limit)}, 1000, 1, 200 * time.Millisecond, c.warm}
 		got, err := w.run(context.Background())
-		if err != nil || got.asked == 0 {
+		if err != nil || got.requests == 0 {
 			t.Fatal(got, err)
 		}
 		if calls := got.perDecision(); calls < c.least || calls > c.most {
-			t.Errorf("%v: %v calls a decision, of %v", c.limit, calls, got.asked)
+			t.Errorf("%v: got %v calls per decision, want %v to %v", c.limit, calls, c.least, c.most)
 		}
 	}
 }
@@ -59,10 +59,10 @@ func TestCrowd(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{{"-busy", "0"}, {"-hot", "2"}, {"-users", "0"}, {"-rate", "-1"}, {"-decisions", "1"}, {"-nonsense"}} {
 		if _, err := parse(args); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v: got no error", args)
 		}
 	}
 	if c, err := parse([]string{"-quick"}); err != nil || c.keys != 10_000 || c.users != 1_000_000 {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("-quick: got %+v, %v", c, err)
 	}
 }

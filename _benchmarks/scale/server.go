@@ -14,14 +14,14 @@ import (
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// A server is a Redis that is measured.
+// A server is the measured Redis.
 type server struct {
 	addr  string
-	admin *redis.Client       // for what is not measured
-	own   []*redistest.Server // none if it is somebody else's
+	admin *redis.Client       // for commands that are not measured
+	own   []*redistest.Server // the servers that this program has started
 }
 
-// connect finds the server at addr, or starts one if addr is empty.
+// connect returns the server at addr, or starts a server if addr is empty.
 func connect(ctx context.Context, addr string) (*server, error) {
 	s := &server{addr: addr}
 	if addr == "" {
@@ -33,7 +33,7 @@ func connect(ctx context.Context, addr string) (*server, error) {
 	s.admin = s.client(4)
 	if n, err := s.admin.DBSize(ctx).Result(); err != nil || n > 0 {
 		s.close()
-		return nil, errors.Join(fmt.Errorf("the Redis at %s holds %d keys: an empty one is needed", s.addr, n), err)
+		return nil, errors.Join(fmt.Errorf("the Redis at %s must be empty and holds %d keys", s.addr, n), err)
 	}
 	return s, nil
 }
@@ -46,7 +46,7 @@ func (s *server) start(args ...string) error {
 	return err
 }
 
-// replicate gives a server of its own a replica, and waits until that has all.
+// replicate starts a replica of s, and waits until it has all data.
 func (s *server) replicate(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -61,12 +61,12 @@ func (s *server) replicate(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
-			return errors.Join(errors.New("the replica does not come"), err)
+			return errors.Join(errors.New("the replica is not online after 30 s"), err)
 		}
 	}
 }
 
-// stop ends a server that was started here, and empties one that was not.
+// stop ends a server that connect has started, and empties any other server.
 func (s *server) stop() {
 	if len(s.own) == 0 {
 		_ = s.empty(context.Background())
@@ -81,12 +81,12 @@ func (s *server) close() {
 	}
 }
 
-// client is a client as an application process has it.
+// client returns a client like that of an application process.
 func (s *server) client(connections int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: connections, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
 }
 
-// info is a number of INFO.
+// info returns the field name of INFO section.
 func (s *server) info(ctx context.Context, section, name string) (string, error) {
 	text, err := s.admin.Info(ctx, section).Result()
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *server) info(ctx context.Context, section, name string) (string, error)
 			return value, nil
 		}
 	}
-	return "", fmt.Errorf("INFO %s says nothing of %s", section, name)
+	return "", fmt.Errorf("INFO %s has no field %s", section, name)
 }
 
 func (s *server) number(ctx context.Context, section, name string) (float64, error) {
@@ -108,7 +108,7 @@ func (s *server) number(ctx context.Context, section, name string) (float64, err
 	return strconv.ParseFloat(text, 64)
 }
 
-// cpu is what the server has used so far, in seconds.
+// cpu returns the CPU time that the server has used, in seconds.
 func (s *server) cpu(ctx context.Context) (float64, error) {
 	user, err := s.number(ctx, "cpu", "used_cpu_user")
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *server) cpu(ctx context.Context) (float64, error) {
 func (s *server) version(ctx context.Context) string {
 	v, err := s.info(ctx, "server", "redis_version")
 	if err != nil {
-		return "of an unknown version"
+		return "(unknown version)"
 	}
 	return v
 }

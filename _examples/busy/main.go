@@ -1,11 +1,12 @@
-// Busy: a limit of thousands that all instances share, with one round trip to Redis
-// for dozens of requests; and a client over its own limit, who costs none.
+// Busy shares a limit of thousands of requests between all instances, with one round
+// trip to Redis for dozens of requests. A client over its own limit causes no round
+// trip.
 //
 //	go run -C _examples ./busy
 //
-// REDIS_URL says which Redis. Without it the program starts a redis-server of its
-// own, which ends with it. REDIS_TIMEOUT is how long Redis may take for a decision,
-// 100ms by default.
+// REDIS_URL is the URL of Redis. If it is not set, the program starts its own
+// redis-server, which ends with the program. REDIS_TIMEOUT is the longest time that
+// Redis may take for a decision, 100ms by default.
 package main
 
 import (
@@ -32,10 +33,11 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// stores are one over the other: what the first cannot decide, it asks the next.
+// stores holds a lease over a denycache over Redis. Each store passes the decisions
+// that it cannot make to the next one.
 type stores struct {
-	leased *lease.Store     // takes from large limits in blocks, and spends them here
-	denied *denycache.Store // knows who is over a limit until it has room again
+	leased *lease.Store     // takes blocks of tokens of large limits, and spends them in memory
+	denied *denycache.Store // remembers denials until the key may be admitted again
 }
 
 func newStores(rdb redis.UniversalClient, timeout time.Duration) stores {
@@ -45,15 +47,18 @@ func newStores(rdb redis.UniversalClient, timeout time.Duration) stores {
 
 func newHandler(s stores) http.Handler {
 	store := s.leased
-	// What all clients together may ask for, at all instances: large, so it is leased.
+	// The limit of all clients together, at all instances. It is large, so its tokens
+	// are leased.
 	all := core.Must(core.New(store, core.TokenBucket("all", core.PerMinute(6000))))
-	// What one client may: small, so every request is a call, until it is denied.
+	// The limit of each client. It is small, so every request calls Redis until one is
+	// denied.
 	each := core.Must(core.New(store, core.SlidingLog("each", core.PerMinute(20))))
 
 	one := keyfunc.Constant("all")
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", nethttplimit.New(all, one)(http.HandlerFunc(hello)))
-	// Both in one decision: who is over his own limit takes nothing from all.
+	// Both limits are checked in one decision, so a client that is over its own limit
+	// does not consume the common one.
 	mux.Handle("GET /search", nethttplimit.New(each, keyfunc.RemoteIP(), gate.And(all, one))(http.HandlerFunc(hello)))
 	mux.HandleFunc("GET /stats", stats(s))
 	return mux
@@ -66,20 +71,20 @@ func stats(s stores) http.HandlerFunc {
 		leased, denied := s.leased.Stats(), s.denied.Stats()
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"held": leased.Held, "spent_or_denied_from_leases": leased.Hits,
-			"known_to_be_denied": denied.Hits, "asked_redis": denied.Misses,
+			"leased_tokens": leased.Held, "decided_by_lease": leased.Hits,
+			"decided_by_denycache": denied.Hits, "calls_of_redis": denied.Misses,
 		})
 	}
 }
 
 const try = `
-  # a thousand requests, and how many calls they took
+  # a thousand requests, and the number of calls of Redis
   curl -s -o /dev/null -w '%{http_code}\n' 'http://ADDR/?[1-1000]' | sort | uniq -c
   curl -s http://ADDR/stats
-  # a client over its own limit: nothing is asked, and nothing taken from all
+  # a client over its own limit: denials cause no call of Redis, and do not consume the common limit
   curl -s -o /dev/null -w '%{http_code}\n' 'http://ADDR/search?[1-200]' | sort | uniq -c
   curl -s http://ADDR/stats
-  # what is left of the 6000 of all, at this instance or another
+  # the rest of the common 6000, at this instance or another
   curl -si http://ADDR/ | grep -i ratelimit
 `
 

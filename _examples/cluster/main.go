@@ -1,11 +1,11 @@
-// Cluster: limits in a Redis Cluster, and two instances of an application that share
+// Cluster keeps limits in a Redis Cluster. Two instances of the application share
 // them.
 //
 //	go run -C _examples ./cluster
 //
-// REDIS_CLUSTER is some of its nodes, as host:port,host:port. Without it the program
-// starts three masters of its own, which end with it. REDIS_TIMEOUT is how long a
-// decision may take, 100ms by default.
+// REDIS_CLUSTER lists some nodes of the Cluster, as host:port,host:port. If it is not
+// set, the program starts its own three masters, which end with the program.
+// REDIS_TIMEOUT is the longest time that a decision may take, 100ms by default.
 package main
 
 import (
@@ -32,20 +32,20 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// newHandler is one instance of the application, with a client and a store of its
-// own. Nothing here knows of other instances.
+// newHandler returns one instance of the application, with its own client and store.
+// An instance has no configuration that names the others.
 func newHandler(rdb *redis.ClusterClient, timeout time.Duration) http.Handler {
 	store := redisstore.New(rdb, redisstore.Timeout(timeout))
 
-	// All rules of one user are on one master, so they are one call of it. Users are
-	// spread over the masters by their hash.
+	// All rules of one user are on one master, so a decision calls one master. Users
+	// are spread over the masters by the hash of their keys.
 	perUser := core.Must(core.New(store,
 		core.TokenBucket("minute", core.PerMinute(10)),
 		core.SlidingLog("hour", core.PerHour(500))))
 
-	// The application as a whole is one more identity, on a master of its own. Both
-	// masters are asked at the same time, and what one has taken is given back if the
-	// other denies. One busy key does not spread: it is as fast as one master.
+	// The application as a whole is one more key, possibly on another master. A
+	// decision calls both masters at the same time, and undoes the charge on one if
+	// the other denies. One hot key is not spread: it is as fast as one master.
 	all := core.Must(core.New(store, core.TokenBucket("application", core.PerSecond(1000))))
 
 	limit := nethttplimit.New(perUser, user, gate.And(all, application))
@@ -55,7 +55,8 @@ func newHandler(rdb *redis.ClusterClient, timeout time.Duration) http.Handler {
 	return mux
 }
 
-// user stands for your own: keyfunc.JWTSubject, or a session.
+// user stands for your own key function, such as keyfunc.JWTSubject or one that
+// reads a session.
 func user(_ context.Context, r *http.Request) (string, error) {
 	name := r.Header.Get("X-User")
 	if name == "" {
@@ -70,7 +71,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "Hello from %v!\n", r.Context().Value(http.LocalAddrContextKey))
 }
 
-// masters tells how many keys each of them has.
+// masters answers with the number of keys on each master.
 func masters(rdb *redis.ClusterClient) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var mu sync.Mutex
@@ -90,9 +91,9 @@ func masters(rdb *redis.ClusterClient) http.HandlerFunc {
 }
 
 const try = `
-  # alice has 10 a minute, whichever instance she asks
+  # alice has 10 requests a minute, at both instances together
   for i in $(seq 6); do for addr in ADDR OTHER; do curl -s -o /dev/null -w '%{http_code} ' -H 'X-User: alice' http://$addr/; done; done; echo
-  # what one instance counts, the other knows
+  # both instances count the same requests
   for addr in ADDR OTHER; do curl -si -H 'X-User: bob' http://$addr/ | grep -iE '^RateLimit:|^Hello'; done
   # users are spread over the masters
   for i in $(seq 30); do curl -s -o /dev/null -H "X-User: $i" http://ADDR/; done
@@ -130,8 +131,8 @@ func run() error {
 	other, rdb := instance()
 	defer rdb.Close()
 
-	// Two instances are two processes, on machines of their own. Here they are two
-	// servers in one process.
+	// In production, two instances are two processes on two machines. In this demo
+	// they are two servers in one process.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

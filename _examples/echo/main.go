@@ -1,5 +1,5 @@
-// Echo: a limit for the whole API, stricter ones for single routes, by address
-// and by user, and what an HTTPErrorHandler of one's own has to do with it.
+// Echo limits an API on Echo: the whole API by address, and single routes more
+// strictly, by address and by user. A custom HTTPErrorHandler answers denials.
 //
 //	go run -C _examples ./echo
 package main
@@ -26,12 +26,12 @@ func newRouter() http.Handler {
 	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
 
 	// The address at the other end of the connection. Behind a proxy use
-	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set: without
-	// it Echo believes what any client says about its address.
+	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set: otherwise
+	// Echo uses the address that any client states in a header field.
 	ip := keyfunc.RemoteIP()
 
-	// X-RateLimit-* as well, for old clients. Options are values: this one is for
-	// every limit of the application.
+	// Old clients also receive the X-RateLimit-* fields. Options are values: all
+	// limits of the application share this one.
 	fields := gate.Headers(gate.IETFDraft, gate.XRateLimit)
 
 	e := echo.New()
@@ -45,30 +45,29 @@ func newRouter() http.Handler {
 	e.GET("/healthz", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 	e.GET("/", hello)
 
-	// For one route, by address. Its limit comes on top of the one for all.
+	// For one route, by address, in addition to the limit for all routes.
 	e.POST("/login", func(c echo.Context) error {
 		return c.JSON(http.StatusOK, echo.Map{"message": "Welcome back!"})
 	}, echolimit.New(login, ip, fields, echolimit.OnDenied(tooManyLogins)))
 
-	// For one route, by user. authenticate has to come first, because the limiter
-	// finds the user where it has put it.
+	// For one route, by user. authenticate runs first, because it stores the user
+	// that the limiter reads.
 	e.GET("/report", func(c echo.Context) error {
 		return c.JSON(http.StatusOK, echo.Map{"report for": c.Get("user")})
 	}, authenticate, echolimit.New(report, keyfunc.ContextSubject("user"), fields))
 	return e
 }
 
-// errorHandler answers denied and rejected requests: the limiter returns an
-// *echo.HTTPError and writes nothing. The other header fields are set already. In an
-// application without a handler of its own, Echo's default one sends the problem
-// document as application/json.
+// errorHandler answers denied and rejected requests. The limiter has set the other
+// header fields; it returns an *echo.HTTPError and writes no answer. Without a custom
+// handler, Echo's default handler sends the problem document as application/json.
 func errorHandler(e *echo.Echo) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		var he *echo.HTTPError
 		if errors.As(err, &he) {
 			if p, ok := he.Message.(*gate.Problem); ok {
-				// The place to count denials, or to send a document of your own
-				// instead: c.JSON(p.Status, ...).
+				// Count denials here, or send your own document instead:
+				// c.JSON(p.Status, ...).
 				c.Response().Header().Set(echo.HeaderContentType, gate.ProblemMediaType)
 				log.Printf("%s %s: %d: %s", c.Request().Method, c.Path(), p.Status, p)
 			}
@@ -77,17 +76,17 @@ func errorHandler(e *echo.Echo) echo.HTTPErrorHandler {
 	}
 }
 
-// hello shows how a handler gets to see the decision about its request.
+// hello shows how a handler reads the decision about its request.
 func hello(c echo.Context) error {
 	d, ok := gate.FromContext(c.Request().Context())
-	if !ok { // let through without a decision
+	if !ok { // the request was admitted without a decision
 		return c.JSON(http.StatusOK, echo.Map{"message": "Hello!"})
 	}
 	return c.JSON(http.StatusOK, echo.Map{"message": "Hello!", "remaining": d.State(0).Remaining})
 }
 
-// tooManyLogins replaces the answer to a request over the limit. The header
-// fields are set already, Retry-After among them.
+// tooManyLogins replaces the answer to a request over the limit. The adapter has
+// set the header fields, including Retry-After.
 func tooManyLogins(c echo.Context, d core.Decision) error {
 	seconds, _ := gate.RetryAfter(d)
 	return c.JSON(http.StatusTooManyRequests, echo.Map{
@@ -96,8 +95,9 @@ func tooManyLogins(c echo.Context, d core.Decision) error {
 	})
 }
 
-// authenticate stands for the sign-in of your application. What it stores may
-// be a name, as here, or a *jwt.Token or its claims: ContextSubject reads all.
+// authenticate stands for the authentication of your application. It may store a
+// name, as here, a *jwt.Token, or the claims of a token: ContextSubject reads all
+// of them.
 func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		user, ok := map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}[c.Request().Header.Get("X-API-Key")]
@@ -113,14 +113,14 @@ func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
 
 const try = `
   curl -i http://ADDR/
-  # signing in: 3 a minute, then an answer of its own
+  # sign in: 3 a minute, then the answer of tooManyLogins
   for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; done
   # reports: 2 a minute for each user; the denial goes through the HTTPErrorHandler
   for i in $(seq 3); do curl -s -i -H 'X-API-Key: key-of-alice' http://ADDR/report; done
   curl -i -H 'X-API-Key: key-of-bob' http://ADDR/report
   # all routes together: 20 a minute
   for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
-  # but for this one
+  # except this one
   curl -i http://ADDR/healthz
 `
 

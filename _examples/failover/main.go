@@ -1,12 +1,12 @@
-// Failover: what a user sees while Redis is killed and returns. Limits are in Redis,
-// and in the memory of each instance when Redis is away.
+// Failover shows the answers that a client receives while Redis is killed and started
+// again. Limits are in Redis, and during an outage in the memory of each instance.
 //
 //	go run -C _examples ./failover
 //
-// REDIS_URL says which Redis. Without it the program starts a redis-server of its
-// own, says how to kill it, and starts it again after five seconds. REDIS_TIMEOUT is
-// how long Redis may take for a decision, 100ms by default, and INSTANCES how many
-// instances of the application there are, 2 by default.
+// REDIS_URL is the URL of Redis. If it is not set, the program starts its own
+// redis-server, prints the command that kills it, and starts it again after five
+// seconds. REDIS_TIMEOUT is the longest time that Redis may take for a decision, 100ms
+// by default. INSTANCES is the number of instances of the application, 2 by default.
 package main
 
 import (
@@ -34,14 +34,14 @@ import (
 )
 
 func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *failover.Store {
-	// What Redis does not decide in time, the memory of this instance does. When that
-	// happens a few times in a row, Redis is not asked any more until it accepts
-	// writes again, which is found out in the background.
+	// If Redis does not decide in time, the memory of this instance decides. After a
+	// few such failures in a row the store stops calling Redis, and probes it in the
+	// background until it accepts writes again.
 	return failover.New(redisstore.New(rdb, redisstore.Timeout(timeout)), memstore.New(),
 		failover.Deadline(timeout),
-		// The instances cannot ask each other, so each admits its part of every limit.
+		// In an outage each instance counts alone, so each enforces its part of every limit.
 		failover.Instances(instances),
-		// A part of a limit on passwords is not good enough: no Redis, no login.
+		// The limit on passwords fails closed: logins are rejected while Redis is away.
 		failover.FailClosedFor("login"),
 		failover.OnChange(func(from, to failover.State, cause error) {
 			if cause == nil {
@@ -59,7 +59,8 @@ func newHandler(store *failover.Store) http.Handler {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", nethttplimit.New(api, ip)(answer("Hello!")))
-	// FailClosedFor decides nothing without Redis, which every gate answers with 503.
+	// FailClosedFor returns an error while Redis is away. Every gate answers that error
+	// with 503.
 	mux.Handle("POST /login", nethttplimit.New(login, ip)(answer("Welcome back!")))
 	mux.HandleFunc("GET /healthz", health(store))
 	return mux
@@ -69,8 +70,8 @@ func answer(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) }
 }
 
-// health answers 200 in any case: that memory decides is worth knowing, but no
-// reason to take the instance out of service.
+// health answers 200 even while memory decides: the answer reports that state, but the
+// instance should stay in service.
 func health(store *failover.Store) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		stats := store.Stats()
@@ -94,7 +95,7 @@ func restart(server *redistest.Server) {
 		if server.PID() != 0 {
 			continue
 		}
-		log.Print("Redis is gone. It is started again in 5 s.")
+		log.Print("Redis has ended. This program starts it again in 5 s.")
 		time.Sleep(5 * time.Second)
 		if err := server.Start(); err != nil {
 			log.Print(err)
@@ -109,14 +110,14 @@ const try = `
   for i in $(seq 22); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
   curl -s http://ADDR/healthz
 KILL
-  # nothing fails: this is one of INSTANCES instances, and admits its part of the limit
+  # no request fails: this instance is one of INSTANCES, and enforces its part of the limit
   for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
   curl -si http://ADDR/ | grep -i ratelimit
-  # soon Redis is not asked any more
+  # after some failures the store stops calling Redis
   until curl -s http://ADDR/healthz | grep backup; do sleep 1; done
-  # the login is closed
+  # the login fails closed
   curl -si -X POST http://ADDR/login
-START, and a second later it decides
+START; a second later Redis decides again
   until curl -s http://ADDR/healthz | grep primary; do sleep 1; done
   curl -si -X POST http://ADDR/login
 `
@@ -155,8 +156,8 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
-	// One attempt to connect instead of five, 100 ms apart: the store tries again
-	// by itself as long as there is time.
+	// One attempt to connect instead of five at intervals of 100 ms: the store itself
+	// retries until the deadline.
 	options.DialerRetries = 1
 	logging.Disable() // go-redis logs every attempt; OnChange is enough here
 	rdb := redis.NewClient(options)

@@ -14,15 +14,15 @@ import (
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-// patient is a deadline that a busy machine meets too.
-const patient = "REDIS_TIMEOUT=2s"
+// longTimeout is a deadline that is met on a busy machine, too.
+const longTimeout = "REDIS_TIMEOUT=2s"
 
 func start(t *testing.T, redis *redistest.Server) *demotest.Process {
 	t.Helper()
-	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", patient)
+	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", longTimeout)
 }
 
-// healthz is what p says about its limits.
+// healthz returns the answer of the health check of p.
 func healthz(t *testing.T, p *demotest.Process) (report struct {
 	Limits          string
 	Outages         int
@@ -44,7 +44,7 @@ const (
 	sharePolicy = `"minute";q=10;w=60`
 )
 
-// exhaust asks for / until it is denied, which must be after n requests or a few more.
+// exhaust requests / until a request is denied, which must happen after n requests or a few more.
 func exhaust(t *testing.T, p *demotest.Process, n int) *demotest.Answer {
 	t.Helper()
 	a := demotest.Exhaust(t, core.PerMinute(n), func() *demotest.Answer { return p.Do(t, "GET", "/") })
@@ -52,13 +52,13 @@ func exhaust(t *testing.T, p *demotest.Process, n int) *demotest.Answer {
 	return a
 }
 
-func TestRedisDiesAndComesBack(t *testing.T) {
+func TestRedis_StoppedAndStarted(t *testing.T) {
 	redis := redistest.NewServer(t)
 	one, two := start(t, redis), start(t, redis)
 	exhaust(t, one, 20).WantField(t, "RateLimit-Policy", wholePolicy)
 	two.Do(t, "GET", "/").WantDenied(t, "minute")
 	if h := healthz(t, one); h.Limits != "primary" || h.Outages != 0 || h.DecidedInMemory != 0 || h.LastCause != "" {
-		t.Errorf("%+v", h)
+		t.Errorf("before the outage: got %+v", h)
 	}
 
 	demotest.Must(t, redis.Stop())
@@ -67,9 +67,9 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 		a := p.Do(t, "POST", "/login")
 		a.WantProblem(t, 503, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity")
 		a.RetryAfter(t)
-		demotest.Until(t, "Redis is left", func() bool { return healthz(t, p).Limits == "backup" })
+		demotest.Until(t, "the backup decides", func() bool { return healthz(t, p).Limits == "backup" })
 		if h := healthz(t, p); h.Outages != 1 || h.DecidedInMemory < 11 || h.FailedInRedis == 0 || h.LastCause == "" {
-			t.Errorf("%+v", h)
+			t.Errorf("during the outage: got %+v", h)
 		}
 		demotest.Until(t, "the change is logged", func() bool {
 			return strings.Contains(p.Output(), "limits: from primary to backup, because weir: store unavailable: ")
@@ -88,7 +88,7 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 	exhaust(t, one, 20).WantField(t, "RateLimit-Policy", wholePolicy)
 }
 
-func TestRedisAbsentAtStart(t *testing.T) {
+func TestRedis_AbsentAtStart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	demotest.Must(t, redis.Stop())
 	p := start(t, redis)
@@ -99,15 +99,15 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	exhaust(t, p, 20)
 }
 
-// Without REDIS_URL the example brings its own Redis, and revives it.
+// Without REDIS_URL the example starts its own Redis, and starts it again after it was killed.
 func TestHints(t *testing.T) {
 	redistest.Require(t)
-	p := demotest.Start(t, "REDIS_URL=", patient)
+	p := demotest.Start(t, "REDIS_URL=", longTimeout)
 	demotest.RunHints(t, p, `"limits":"primary"`, strings.Repeat("200 ", 20)+"429",
 		`"limits":"backup"`, strings.Repeat("200 ", 10)+"429", sharePolicy, "HTTP/1.1 503", "HTTP/1.1 200 OK")
 	killed := regexp.MustCompile(`kill -9 (\d+)`).FindStringSubmatch(p.Output())
-	revived := regexp.MustCompile(`Redis runs again, as process (\d+)`).FindStringSubmatch(p.Output())
-	if killed == nil || revived == nil || killed[1] == revived[1] {
-		t.Errorf("killed %q, revived %q", killed, revived)
+	restarted := regexp.MustCompile(`Redis runs again, as process (\d+)`).FindStringSubmatch(p.Output())
+	if killed == nil || restarted == nil || killed[1] == restarted[1] {
+		t.Errorf("got %q and %q, want the killed process and another, restarted one", killed, restarted)
 	}
 }

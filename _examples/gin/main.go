@@ -1,5 +1,5 @@
-// Gin: a limit for the whole API, stricter ones for single routes, by address
-// and by user, and an answer of one's own.
+// Gin limits an API on Gin: the whole API by address, and single routes more
+// strictly, by address and by user. One of them has a custom answer.
 //
 //	go run -C _examples ./gin
 package main
@@ -26,16 +26,16 @@ func newRouter() http.Handler {
 
 	// The address at the other end of the connection. Behind a proxy use
 	// keyfunc.XForwardedFor, or ginlimit.ClientIP if SetTrustedProxies is called:
-	// without it Gin believes what any client says about its address.
+	// otherwise Gin uses the address that any client states in a header field.
 	ip := keyfunc.RemoteIP()
 
-	// X-RateLimit-* as well, for old clients. Options are values: this one is for
-	// every limit of the application.
+	// Old clients also receive the X-RateLimit-* fields. Options are values: all
+	// limits of the application share this one.
 	fields := gate.Headers(gate.IETFDraft, gate.XRateLimit)
 
 	router := gin.New()
 
-	// For all routes that follow.
+	// For all routes below this line.
 	router.Use(ginlimit.New(api, ip, fields,
 		gate.Skip(isHealthCheck),
 		gate.ExposeHeaders(), // scripts of other origins may read the fields
@@ -43,31 +43,31 @@ func newRouter() http.Handler {
 	router.GET("/healthz", func(c *gin.Context) { c.Status(http.StatusNoContent) })
 	router.GET("/", hello)
 
-	// For one route, by address. Its limit comes on top of the one for all.
+	// For one route, by address, in addition to the limit for all routes.
 	router.POST("/login", ginlimit.New(login, ip, fields, ginlimit.OnDenied(tooManyLogins)), func(c *gin.Context) {
 		c.JSON(http.StatusOK, gin.H{"message": "Welcome back!"})
 	})
 
-	// For one route, by user. authenticate has to come first, because the limiter
-	// finds the user where it has put it.
+	// For one route, by user. authenticate runs first, because it stores the user
+	// that the limiter reads.
 	router.GET("/report", authenticate, ginlimit.New(report, keyfunc.ContextSubject("user"), fields), func(c *gin.Context) {
 		c.JSON(http.StatusOK, gin.H{"report for": c.GetString("user")})
 	})
 	return router
 }
 
-// hello shows how a handler gets to see the decision about its request.
+// hello shows how a handler reads the decision about its request.
 func hello(c *gin.Context) {
 	d, ok := gate.FromContext(c)
-	if !ok { // let through without a decision
+	if !ok { // the request was admitted without a decision
 		c.JSON(http.StatusOK, gin.H{"message": "Hello!"})
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"message": "Hello!", "remaining": d.State(0).Remaining})
 }
 
-// tooManyLogins replaces the answer to a request over the limit. The request is
-// aborted and the header fields are set already, Retry-After among them.
+// tooManyLogins replaces the answer to a request over the limit. The adapter has
+// aborted the request and set the header fields, including Retry-After.
 func tooManyLogins(c *gin.Context, d core.Decision) {
 	seconds, _ := gate.RetryAfter(d)
 	c.JSON(http.StatusTooManyRequests, gin.H{
@@ -76,8 +76,9 @@ func tooManyLogins(c *gin.Context, d core.Decision) {
 	})
 }
 
-// authenticate stands for the sign-in of your application. What it stores may
-// be a name, as here, or a *jwt.Token or its claims: ContextSubject reads all.
+// authenticate stands for the authentication of your application. It may store a
+// name, as here, a *jwt.Token, or the claims of a token: ContextSubject reads all
+// of them.
 func authenticate(c *gin.Context) {
 	user, ok := map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}[c.GetHeader("X-API-Key")]
 	if !ok {
@@ -91,14 +92,14 @@ func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
 
 const try = `
   curl -i http://ADDR/; echo
-  # signing in: 3 a minute, then an answer of its own
+  # sign in: 3 a minute, then the answer of tooManyLogins
   for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; echo; done
   # reports: 2 a minute for each user
   for i in $(seq 3); do curl -s -o /dev/null -w '%{http_code} ' -H 'X-API-Key: key-of-alice' http://ADDR/report; done; echo
   curl -i -H 'X-API-Key: key-of-bob' http://ADDR/report; echo
   # all routes together: 20 a minute
   for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
-  # but for this one
+  # except this one
   curl -i http://ADDR/healthz
 `
 

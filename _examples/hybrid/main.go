@@ -1,9 +1,9 @@
-// Hybrid: limits by user (JSON Web Token) and by address, and the ways to
-// combine them.
+// Hybrid limits requests by user (JSON Web Token) and by address, and combines the
+// two keys in several ways.
 //
 //	go run -C _examples ./hybrid
 //
-// It issues its own tokens, signed with a secret that ends with the process.
+// The program issues its own tokens, signed with a secret that exists only in memory.
 package main
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// secret signs the tokens. It is random, so there is nothing to leak from here. One
+// secret signs the tokens. It is random, so the source code contains no secret. One
 // Text has 26 bytes, and HS256 needs 32.
 var secret = []byte(rand.Text() + rand.Text())
 
-// Who is asking? Each of these answers in its own way.
+// The key functions: each identifies the client in another way.
 var (
-	// The address. X-Forwarded-For is believed from proxies on this machine, so
-	// that curl can play several clients.
+	// The address. X-Forwarded-For is used if the connection comes from this machine,
+	// so that curl can act as several clients.
 	ip = keyfunc.XForwardedFor(keyfunc.Proxies("127.0.0.0/8", "::1/128"))
 
-	// The user: the sub of a bearer token whose signature is good.
+	// The user: the sub claim of a bearer token with a valid signature.
 	user = keyfunc.JWTSubject(verificationKey, []string{"HS256"})
 
 	// The user if the request has a valid token, else the address.
@@ -56,47 +56,48 @@ func newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /token", nethttplimit.New(tokens, ip)(http.HandlerFunc(issueToken)))
 
-	// Both: 5 a minute for the user, wherever it is, and 8 a minute for the
-	// address, whoever is there. It is one decision: whichever says no, nothing is
-	// taken from the other. A request without a valid token gets a 401 and is charged
-	// to its address, which comes first: beyond its limit tokens are not even verified.
+	// Both: 5 a minute for the user at all addresses, and 8 a minute for the address
+	// with all users. Both limits are checked in one decision: if one denies, the other
+	// is not charged. A request without a valid token is answered 401 and is charged to
+	// its address. The address is checked first, so the tokens of an address over its
+	// limit are not verified.
 	mux.Handle("GET /orders", nethttplimit.New(perIP, ip, gate.And(perUser, user))(answer("your orders")))
 
-	// Either: a user has 3 a minute of its own, and all that is not signed in
-	// shares the 3 of its address.
+	// Either: each user has 3 requests a minute, and all requests of an address without
+	// a valid token share 3 a minute.
 	mux.Handle("GET /search", nethttplimit.New(perClient, userOrIP)(answer("found")))
 
-	// The pair: a user has 2 a minute at each address, so a phone that runs wild
-	// does not lock out the laptop.
+	// The pair: a user has 2 requests a minute at each address, so a phone with a fault
+	// does not use up the limit of the laptop.
 	mux.Handle("PUT /draft", nethttplimit.New(perDevice, userAtIP)(answer("saved")))
 
-	// In front of everything a cheap limit, because it costs more to check the
-	// signature of a bad token than to send one.
+	// A limit by address in front of all routes, because a server needs more time to
+	// verify the signature of a forged token than a client needs to send one.
 	return nethttplimit.New(flood, ip)(mux)
 }
 
-// issueToken signs in whoever asks, for this is a demo.
+// issueToken returns a token for any name, because this is a demo.
 func issueToken(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("user")
 	if name == "" {
-		http.Error(w, "say who: /token?user=alice", http.StatusBadRequest)
+		http.Error(w, "a user is missing: /token?user=alice", http.StatusBadRequest)
 		return
 	}
 	now := time.Now()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
 		Subject:   name,
 		IssuedAt:  jwt.NewNumericDate(now),
-		ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)), // required: a token without an end is refused
+		ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)), // required: JWTSubject rejects a token without an expiry
 	}).SignedString(secret)
 	if err != nil {
-		http.Error(w, "no token today", http.StatusInternalServerError)
+		http.Error(w, "the token could not be signed", http.StatusInternalServerError)
 		return
 	}
 	fmt.Fprintln(w, token)
 }
 
-// verificationKey is the key that a token must be signed with. An application
-// with several keys looks up the kid in t.Header here.
+// verificationKey returns the key with which a token must be signed. An application
+// with several keys would look up the kid in the header of the token.
 func verificationKey(*jwt.Token) (any, error) { return secret, nil }
 
 func answer(text string) http.HandlerFunc {
@@ -107,16 +108,16 @@ const try = `
   ALICE=$(curl -s -X POST "http://ADDR/token?user=alice")
   BOB=$(curl -s -X POST "http://ADDR/token?user=bob")
   curl -i -H "Authorization: Bearer $ALICE" http://ADDR/orders
-  # alice has 5 a minute, from whatever address
+  # alice has 5 requests a minute from all addresses together
   for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} ' -H "Authorization: Bearer $ALICE" -H "X-Forwarded-For: 203.0.113.$i" http://ADDR/orders; done; echo
-  # bob has his own
+  # bob has his own 5
   curl -i -H "Authorization: Bearer $BOB" http://ADDR/orders
-  # nobody: 401
+  # without a token: 401
   curl -i http://ADDR/orders
-  # searching: signed in as a user, else as an address
+  # search: counted by user with a token, otherwise by address
   for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/search; done; echo
   curl -i -H "Authorization: Bearer $ALICE" http://ADDR/search
-  # saving: 2 a minute for alice at each address
+  # save: 2 a minute for alice at each address
   for i in $(seq 3); do curl -s -o /dev/null -w '%{http_code} ' -X PUT -H "Authorization: Bearer $ALICE" http://ADDR/draft; done; echo
   curl -i -X PUT -H "Authorization: Bearer $ALICE" -H 'X-Forwarded-For: 203.0.113.7' http://ADDR/draft
 `

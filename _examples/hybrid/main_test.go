@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 const flood = `"flood";q=50;w=1`
 
-// A client is a user, or "" for one without a token, at an address.
+// A client has the Authorization of a user, or "" if it has no token.
 type client struct {
 	t    *testing.T
 	p    *demotest.Process
@@ -53,7 +53,7 @@ func TestUserAndAddressTogether(t *testing.T) {
 	denied.WantDenied(t, "user")
 	denied.WantField(t, "RateLimit-Policy", flood+`, "address";q=8;w=60, "user";q=5;w=60`)
 	if r := denied.Remaining(t, "address"); r != 8 {
-		t.Errorf("the address has %d left after a request that the user's limit denied, want 8: it was charged", r)
+		t.Errorf("the address, after a request that the limit of the user denied: got Remaining %d, want 8", r)
 	}
 
 	for range 5 {
@@ -66,9 +66,9 @@ func TestUserAndAddressTogether(t *testing.T) {
 	a := carol.at(work, "GET", "/orders")
 	a.WantStatus(t, 200)
 	if r := a.Remaining(t, "user"); r != 1 {
-		t.Errorf("carol has 1 left of 5 after 4 requests and a denial, RateLimit says %d: the denial was charged", r)
+		t.Errorf("carol, after 4 requests and a denial: got Remaining %d, want 1", r)
 	}
-	bob.at(home, "GET", "/orders").WantDenied(t, "address") // whose user was not looked for
+	bob.at(home, "GET", "/orders").WantDenied(t, "address") // the decision does not include the user
 }
 
 func TestNoValidToken(t *testing.T) {

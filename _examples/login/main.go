@@ -1,6 +1,5 @@
-// Login: a form to sign in that allows five failures in a quarter of an hour, from
-// an address and for a user. Only failures count, and if the limiter cannot decide
-// the form is closed.
+// Login limits a login form to five failures in a quarter of an hour, by address and
+// by user. Only failures count. If the limiter cannot decide, the form answers 503.
 //
 //	go run -C _examples ./login
 package main
@@ -24,20 +23,21 @@ import (
 )
 
 func newHandler() http.Handler {
-	// A sliding log, because this is a promise: in no quarter of an hour are there
-	// six failures, however the guesses are spread.
+	// A sliding log guarantees that no span of a quarter of an hour contains six
+	// failures, however the guesses are spread.
 	store := memstore.New() // with several instances, redisstore.New(rdb)
 	perAddress := core.Must(core.New(store, core.SlidingLog("address", core.Per(5, 15*time.Minute))))
 	perUser := core.Must(core.New(store, core.SlidingLog("user", core.Per(5, 15*time.Minute))))
 
 	limit := nethttplimit.New(perAddress, keyfunc.RemoteIP(),
-		// Both in one decision. One who guesses at many users has one address, and
-		// many addresses that guess at one user have that user.
+		// Both limits are checked in one decision. The limit by address stops one
+		// client that guesses passwords of many users; the limit by user stops many
+		// addresses that guess the password of one user.
 		gate.And(perUser, userName),
-		// Every attempt is charged before it is looked at, so that a thousand at once
-		// are no way around the limit, and what succeeds is given back.
+		// Every attempt is charged before the handler runs, so that a thousand
+		// concurrent attempts cannot exceed the limit. A successful login is refunded.
 		gate.RefundIf(func(status int) bool { return status == http.StatusOK }),
-		// No limit, no guesses: 503 if the store cannot decide.
+		// Answer 503 if the store cannot decide.
 		gate.FailClosed(),
 	)
 	mux := http.NewServeMux()
@@ -45,9 +45,9 @@ func newHandler() http.Handler {
 	return mux
 }
 
-// userName is who is to be signed in, whatever the case and the space around.
+// userName returns the name in the form, in lower case and without surrounding space.
 func userName(_ context.Context, r *http.Request) (string, error) {
-	r.Body = http.MaxBytesReader(nil, r.Body, 4096) // a name and a password are no more
+	r.Body = http.MaxBytesReader(nil, r.Body, 4096) // enough for a name and a password
 	name := strings.ToLower(strings.TrimSpace(r.PostFormValue("user")))
 	if name == "" {
 		return "", fmt.Errorf("%w: no user", keyfunc.ErrNoKey)
@@ -63,7 +63,7 @@ func login(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "welcome")
 }
 
-// valid stands for your own check, with a password hash that is slow on purpose.
+// valid stands for your own check, which uses a slow password hash.
 func valid(name, password string) bool {
 	sum := sha256.Sum256([]byte(password))
 	want := sha256.Sum256([]byte("correct horse"))
@@ -71,9 +71,9 @@ func valid(name, password string) bool {
 }
 
 const try = `
-  # who knows the password signs in as often as she likes
+  # successful logins are not limited
   for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} ' -d user=alice -d 'password=correct horse' http://ADDR/login; done; echo
-  # who does not has five attempts, and from then on the right password does not help either
+  # after five failures every attempt is denied, even with the right password
   for i in $(seq 7); do curl -s -o /dev/null -w '%{http_code} ' -d user=alice -d password=$i http://ADDR/login; done; echo
   curl -i -d user=alice -d 'password=correct horse' http://ADDR/login
 `

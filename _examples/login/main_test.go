@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-// attempt signs in without a server, from an address of its own choice.
+// attempt signs in from address, without a server, and returns the status.
 func attempt(h http.Handler, address, user, password string) int {
 	form := url.Values{"user": {user}, "password": {password}}
 	r := httptest.NewRequest("POST", "/login", strings.NewReader(form.Encode()))
@@ -25,39 +25,39 @@ func attempt(h http.Handler, address, user, password string) int {
 	return w.Code
 }
 
-func TestOnlyFailuresCount(t *testing.T) {
+func TestLogin_SuccessIsRefunded(t *testing.T) {
 	h := newHandler()
 	for i := range 50 {
 		if got := attempt(h, "192.0.2.1", " Alice ", "correct horse"); got != 200 {
-			t.Fatalf("sign-in %d: %d", i, got)
+			t.Fatalf("login %d: got status %d, want 200", i, got)
 		}
 	}
 	for i := range 5 {
 		if got := attempt(h, "192.0.2.1", "alice", "guess"); got != 401 {
-			t.Fatalf("failure %d: %d", i, got)
+			t.Fatalf("failure %d: got status %d, want 401", i, got)
 		}
 	}
-	for what, got := range map[string]int{
+	for name, got := range map[string]int{
 		"the address and the user": attempt(h, "192.0.2.1", "alice", "correct horse"),
 		"the user":                 attempt(h, "192.0.2.2", "ALICE", "correct horse"),
 		"the address":              attempt(h, "192.0.2.1", "bob", "guess"),
 	} {
 		if got != 429 {
-			t.Errorf("%s had five failures, and gets %d", what, got)
+			t.Errorf("%s with five failures: got status %d, want 429", name, got)
 		}
 	}
 	if got := attempt(h, "192.0.2.2", "bob", "guess"); got != 401 {
-		t.Errorf("another user from another address gets %d", got)
+		t.Errorf("another user from another address: got status %d, want 401", got)
 	}
 	if got := attempt(h, "192.0.2.3", " ", "guess"); got != 400 {
-		t.Errorf("nobody gets %d", got)
+		t.Errorf("no user name: got status %d, want 400", got)
 	}
 	if got := attempt(h, "192.0.2.3", strings.Repeat("x", 5000), "guess"); got != 400 {
-		t.Errorf("a name of 5000 bytes gets %d", got)
+		t.Errorf("a name of 5000 bytes: got status %d, want 400", got)
 	}
 }
 
-func TestParallelGuesses(t *testing.T) {
+func TestLogin_ConcurrentGuesses(t *testing.T) {
 	h := newHandler()
 	var wg sync.WaitGroup
 	var guesses atomic.Int64
@@ -70,7 +70,7 @@ func TestParallelGuesses(t *testing.T) {
 	}
 	wg.Wait()
 	if n := guesses.Load(); n != 5 {
-		t.Errorf("%d guesses were looked at, want 5", n)
+		t.Errorf("%d guesses reached the handler, want 5", n)
 	}
 }
 

@@ -1,11 +1,11 @@
-// Nethttp: an API on http.ServeMux with limits for all of it and for single
-// routes, behind a proxy.
+// Nethttp limits an API on http.ServeMux behind a proxy: the whole API, and
+// single routes.
 //
 //	go run -C _examples ./nethttp
 //
-// The middleware is a func(http.Handler) http.Handler, so nothing changes with
-// chi (router.Use(perClient); router.With(perWrite).Post("/items", create)) or
-// with any other router that takes such functions.
+// The middleware is a func(http.Handler) http.Handler, so it works the same way
+// with any router that takes such functions, for example with chi:
+// router.Use(perClient); router.With(perWrite).Post("/items", create).
 package main
 
 import (
@@ -29,17 +29,18 @@ func newHandler() http.Handler {
 	write := core.Must(core.New(store, core.SlidingLog("write", core.PerMinute(3))))
 	search := core.Must(core.New(store, core.TokenBucket("search", core.PerMinute(10))))
 
-	// A proxy in front puts the address of its client into X-Forwarded-For. That
-	// is believed only if the connection comes from a proxy named here, in this
-	// demo: from this machine. Name the networks of your own proxies, and no more.
+	// A proxy in front of the API puts the address of its client into
+	// X-Forwarded-For. The field is used only if the connection comes from a trusted
+	// proxy; in this demo, from this machine. List the networks of your own proxies,
+	// and no others.
 	ip := keyfunc.XForwardedFor(keyfunc.Proxies("127.0.0.0/8", "::1/128"))
 
-	// For the whole API: 20 a minute from each client and 1000 a second from all
-	// together. It is one decision, so a client that is over its own limit does
-	// not use up what is there for everyone.
+	// For the whole API: 20 requests a minute from each client, and 1000 a second
+	// from all clients together. Both limits are checked in one decision, so a client
+	// that is over its own limit does not consume the common one.
 	perClient := nethttplimit.New(client, ip, gate.And(everyone, keyfunc.Constant("all")), gate.Skip(isHealthCheck))
 
-	// For single routes, inside of that one.
+	// For single routes, inside the middleware of the whole API.
 	perWrite := nethttplimit.New(write, ip)
 	perSearch := nethttplimit.New(search, ip, gate.Cost(pages))
 
@@ -53,11 +54,11 @@ func newHandler() http.Handler {
 
 func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
 
-// pages is what a search costs: one for each page that is asked for.
+// pages returns the cost of a search: one for each page that it requests.
 func pages(r *http.Request) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("pages"))
 	if err != nil || n < 1 {
-		return 1 // a client must not be able to choose a cost of zero, or less
+		return 1 // otherwise a client could choose a cost of zero or less
 	}
 	return n
 }
@@ -68,11 +69,11 @@ func answer(text string) http.HandlerFunc {
 
 const try = `
   curl -i http://ADDR/items
-  # writing has a limit of its own as well: 3 a minute
+  # writing also has its own limit: 3 a minute
   for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://ADDR/items; done; echo
   # another client, as a proxy on this machine would report it
   curl -i -X POST -H 'X-Forwarded-For: 203.0.113.7' http://ADDR/items
-  # 10 pages of search a minute: 6 and 6 are too many now; 11 always are, so there is no Retry-After
+  # 10 pages of search a minute: the second 6 are too many now; 11 are too many at any time, so there is no Retry-After
   curl -i "http://ADDR/search?pages=6"
   curl -i "http://ADDR/search?pages=6"
   curl -i "http://ADDR/search?pages=11"

@@ -23,7 +23,7 @@ func TestWholeAPI(t *testing.T) {
 	other := p.Do(t, "GET", "/items", "X-Forwarded-For: 203.0.113.7")
 	other.WantStatus(t, 200)
 	if r := other.Remaining(t, "client"); r != 19 {
-		t.Errorf("another client has %d left, want 19: clients share", r)
+		t.Errorf("another client: got Remaining %d, want 19", r)
 	}
 
 	health := p.Do(t, "GET", "/healthz")
@@ -40,14 +40,14 @@ func TestWrite(t *testing.T) {
 	p.Do(t, "GET", "/items").WantStatus(t, 200)
 }
 
-func TestSearchCostsPages(t *testing.T) {
+func TestSearch_Cost(t *testing.T) {
 	p := demotest.Start(t)
 	search := func(query string) *demotest.Answer { return p.Do(t, "GET", "/search"+query) }
 	a := search("?pages=6")
 	a.WantStatus(t, 200)
 	a.WantField(t, "RateLimit-Policy", outer+`, "search";q=10;w=60`)
 	if r := a.Remaining(t, "search"); r != 4 {
-		t.Errorf("%d pages left after 6 of 10, want 4", r)
+		t.Errorf("after 6 of 10 pages: got Remaining %d, want 4", r)
 	}
 	a = search("?pages=6")
 	a.WantStatus(t, 429)
@@ -61,7 +61,7 @@ func TestSearchCostsPages(t *testing.T) {
 		a := search(query)
 		a.WantStatus(t, 200)
 		if r := a.Remaining(t, "search"); r > before {
-			t.Errorf("%s left %d pages of %d: it has given some back", query, r, before)
+			t.Errorf("%s: got Remaining %d, want at most %d, the value before", query, r, before)
 		}
 	}
 }

@@ -23,20 +23,21 @@ import (
 )
 
 func newHandler() http.Handler {
-	// A store remembers what everybody has used. This one is in memory, so it
-	// serves one process; the example "redis" has one for many.
+	// A store keeps the state of every rule and key. This store is in memory and
+	// serves one process; the example "redis" shares a store between processes.
 	store := memstore.New()
 
-	// A limiter is a store and one or more rules. The name of a rule is what
-	// clients see in the answers, and must be the only one of its kind in a store.
+	// A limiter is one or more rules over a store. The name of a rule is sent to
+	// clients, and each rule of a store has its own name.
 	//
-	// A token bucket admits 10 requests at once; then one comes back every 6 s.
-	// A sliding log never admits more than 3 in any minute.
+	// A token bucket admits 10 requests at once and then refills one every 6 s.
+	// A sliding log admits at most 3 requests in any span of a minute.
 	page := core.Must(core.New(store, core.TokenBucket("page", core.PerMinute(10))))
 	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(3))))
 
-	// Who is asking? Here: the address at the other end of the connection. Behind
-	// a proxy that is the proxy: see keyfunc.XForwardedFor, in the example "nethttp".
+	// The key of a client is the address at the other end of the connection. Behind
+	// a proxy that is the address of the proxy: use keyfunc.XForwardedFor instead, as
+	// the example "nethttp" does.
 	ip := keyfunc.RemoteIP()
 
 	limitPage := nethttplimit.New(page, ip)
@@ -55,11 +56,11 @@ const try = `
   curl -i http://ADDR/
   # 12 requests: 200 ten times in all, then 429
   for i in $(seq 12); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
-  # the login has a limit of its own: 3 a minute
+  # the login has its own limit: 3 a minute
   for i in $(seq 4); do curl -s -i -X POST http://ADDR/login; done
 `
 
-// The rest is a server that stops when it is asked to.
+// main runs an ordinary server, which stops on Ctrl-C or SIGTERM.
 func main() {
 	if err := serve(); err != nil {
 		log.Fatal(err)
@@ -88,5 +89,5 @@ func serve() error {
 	stop() // a second Ctrl-C ends the program at once
 	grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return server.Shutdown(grace) // requests that are under way may finish
+	return server.Shutdown(grace) // requests in progress may finish
 }

@@ -28,12 +28,12 @@ func TestPage(t *testing.T) {
 	p.Do(t, "POST", "/login").WantStatus(t, 200)
 	p.Do(t, "GET", "/", "X-Forwarded-For: 203.0.113.7").WantDenied(t, "page")
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: only Linux has more loopback addresses without being told")
+		t.Skip("SKIPPED: only Linux has several loopback addresses by default")
 	}
 	a := p.DoFrom(t, "127.0.0.2", "GET", "/")
 	a.WantStatus(t, 200)
 	if r := a.Remaining(t, "page"); r != 9 {
-		t.Errorf("another address has %d left, want 9: addresses share", r)
+		t.Errorf("another address: got Remaining %d, want 9", r)
 	}
 }
 

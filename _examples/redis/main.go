@@ -1,12 +1,13 @@
-// Redis: limits that all instances of an application share, two of them in one
-// decision, and what happens when Redis is down.
+// Redis keeps limits that all instances of an application share, and checks two of
+// them in one decision. Without Redis, one route is not limited and the other answers
+// 503.
 //
 //	go run -C _examples ./redis
 //
-// REDIS_URL says which Redis, redis://127.0.0.1:6379/0 by default; rediss:// is
-// the same over TLS. REDIS_TIMEOUT is how long a decision may take, 100ms by
-// default. Start the program twice (ADDR=127.0.0.1:8081 for the second) to see
-// that both count together.
+// REDIS_URL is the URL of Redis, redis://127.0.0.1:6379/0 by default; rediss:// uses
+// TLS. REDIS_TIMEOUT is the longest time that a decision may take, 100ms by default.
+// Start the program twice (ADDR=127.0.0.1:8081 for the second) to see that both
+// instances count together.
 package main
 
 import (
@@ -30,13 +31,12 @@ import (
 )
 
 func newHandler(rdb redis.UniversalClient, timeout time.Duration) http.Handler {
-	// Nothing is sent before the first request, so Redis may be absent now. A
-	// decision never takes longer than the timeout, whatever Redis does.
+	// The store calls Redis at the first request, so Redis may be absent now. A
+	// decision never takes longer than the timeout.
 	store := redisstore.New(rdb, redisstore.Timeout(timeout))
 
-	// 10 a minute and 500 an hour, both of which a request must satisfy. They are
-	// decided together in one call of Redis: a request that one rule denies takes
-	// nothing from the other.
+	// A request must satisfy both rules: 10 a minute and 500 an hour. One call of Redis
+	// decides both, and a request that one rule denies is not charged to the other.
 	api := core.Must(core.New(store,
 		core.TokenBucket("minute", core.PerMinute(10)),
 		core.SlidingLog("hour", core.PerHour(500))))
@@ -45,13 +45,12 @@ func newHandler(rdb redis.UniversalClient, timeout time.Duration) http.Handler {
 
 	ip := keyfunc.RemoteIP()
 
-	// While Redis is down, requests are let through without a limit, and a
-	// warning is logged, at most one a second.
+	// While Redis is down, requests are admitted without a limit, and a warning is
+	// logged at most once a second.
 	limitAPI := nethttplimit.New(api, ip)
 
-	// A login without a limit is an invitation to guess passwords: here the answer
-	// is 503 until Redis is back. gate.And makes the limits of the API part of the
-	// same decision.
+	// Without a limit on logins, a client could guess passwords, so the login answers
+	// 503 while Redis is down. gate.And adds the limits of the API to the decision.
 	limitLogin := nethttplimit.New(login, ip, gate.And(api, ip), gate.FailClosed())
 
 	mux := http.NewServeMux()
@@ -66,7 +65,7 @@ func answer(text string) http.HandlerFunc {
 
 const try = `
   curl -i http://ADDR/
-  # signing in: 5 in a quarter of an hour
+  # sign in: 5 in a quarter of an hour
   for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://ADDR/login; done; echo
   # 10 a minute, of which the logins have taken 5
   for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' http://ADDR/; done; echo
@@ -89,8 +88,8 @@ func run() error {
 	if err != nil || timeout <= 0 {
 		return fmt.Errorf("REDIS_TIMEOUT is not a positive duration like 100ms: %q", os.Getenv("REDIS_TIMEOUT"))
 	}
-	// One attempt to connect instead of five, 100 ms apart: the store tries again
-	// by itself as long as there is time, and so the log shows why it failed.
+	// One attempt to connect instead of five at intervals of 100 ms: the store itself
+	// retries until the deadline, and its log shows the cause of a failure.
 	options.DialerRetries = 1
 	// go-redis logs every attempt. The warnings of the middleware are enough here.
 	logging.Disable()
@@ -101,7 +100,7 @@ func run() error {
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		fmt.Printf("Redis at %s does not answer: %v\n", options.Addr, err)
-		fmt.Print("Until it does, / is not limited and /login answers 503.\n\n")
+		fmt.Print("Until Redis answers, / is not limited and /login answers 503.\n\n")
 	} else {
 		fmt.Printf("Redis at %s answers.\n\n", options.Addr)
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-// start runs the example on redis, with a deadline that a busy machine meets too.
+// start runs the example on redis, with a deadline that is met on a busy machine, too.
 func start(t *testing.T, redis *redistest.Server) *demotest.Process {
 	t.Helper()
 	return demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", "REDIS_TIMEOUT=10s")
@@ -20,7 +20,7 @@ func start(t *testing.T, redis *redistest.Server) *demotest.Process {
 
 const policy = `"minute";q=10;w=60, "hour";q=500;w=3600`
 
-func TestSharedByInstances(t *testing.T) {
+func TestLimit_SharedByInstances(t *testing.T) {
 	redis := redistest.NewServer(t)
 	one := start(t, redis)
 	two := start(t, redis)
@@ -30,7 +30,7 @@ func TestSharedByInstances(t *testing.T) {
 	a.WantField(t, "RateLimit-Policy", policy)
 	a.WantField(t, "RateLimit", `"minute";r=9;t=54, "hour";r=499;t=3600`)
 	if r := two.Do(t, "GET", "/").Remaining(t, "hour"); r != 498 {
-		t.Errorf("the second instance has %d of 500 left after two requests, want 498", r)
+		t.Errorf("the second instance, after two requests: got Remaining %d, want 498", r)
 	}
 
 	sent := 2
@@ -44,18 +44,18 @@ func TestSharedByInstances(t *testing.T) {
 	login.WantDenied(t, "login")
 	login.WantField(t, "RateLimit-Policy", `"login";q=5;w=900, `+policy)
 	if r := login.Remaining(t, "hour"); r != 500-7 {
-		t.Errorf("%d of 500 left after 7 requests and a denial, want 493", r)
+		t.Errorf("after 7 requests and a denial: got Remaining %d, want 493", r)
 	}
 
-	// 3 of 10 are left, and one comes back every 6 s.
+	// 3 of 10 are left, and one is refilled every 6 s.
 	denied := demotest.Exhaust(t, core.Per(3, 18*time.Second), func() *demotest.Answer { return one.Do(t, "GET", "/") })
 	denied.WantDenied(t, "minute")
 	if !strings.Contains(one.Output(), "Redis at "+redis.Addr+" answers.") {
-		t.Errorf("the example does not say that Redis is there: %s", one.Output())
+		t.Errorf("the example does not print that Redis answers: %s", one.Output())
 	}
 }
 
-func TestRedisDiesAndComesBack(t *testing.T) {
+func TestRedis_StoppedAndStarted(t *testing.T) {
 	redis := redistest.NewServer(t)
 	p := start(t, redis)
 	demotest.Exhaust(t, core.PerMinute(10), func() *demotest.Answer { return p.Do(t, "GET", "/") }).WantDenied(t, "minute")
@@ -67,12 +67,12 @@ func TestRedisDiesAndComesBack(t *testing.T) {
 	wantLimits(t, p)
 }
 
-func TestRedisAbsentAtStart(t *testing.T) {
+func TestRedis_AbsentAtStart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	demotest.Must(t, redis.Stop())
 	p := start(t, redis)
 	if !strings.Contains(p.Output(), "Redis at "+redis.Addr+" does not answer") {
-		t.Errorf("the example does not say that Redis is absent: %s", p.Output())
+		t.Errorf("the example does not print that Redis is absent: %s", p.Output())
 	}
 	wantOutage(t, p)
 
@@ -80,7 +80,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	wantLimits(t, p)
 }
 
-// wantOutage fails the test unless p serves as it should without Redis.
+// wantOutage fails the test unless / is not limited and the login answers 503.
 func wantOutage(t *testing.T, p *demotest.Process) {
 	t.Helper()
 	for range 12 { // more than the limit
@@ -97,8 +97,8 @@ func wantOutage(t *testing.T, p *demotest.Process) {
 	})
 }
 
-// wantLimits fails the test unless p finds out that Redis, an empty one, is
-// there again.
+// wantLimits waits until p uses Redis, which is empty, and fails the test unless the
+// limits then apply.
 func wantLimits(t *testing.T, p *demotest.Process) {
 	t.Helper()
 	demotest.Until(t, "requests are limited", func() bool {
@@ -107,7 +107,7 @@ func wantLimits(t *testing.T, p *demotest.Process) {
 		return a.Header.Get("RateLimit") != ""
 	})
 	p.Do(t, "POST", "/login").WantStatus(t, 200)
-	// 8 of 10 are left, and one comes back every 6 s.
+	// 8 of 10 are left, and one is refilled every 6 s.
 	demotest.Exhaust(t, core.Per(8, 48*time.Second), func() *demotest.Answer { return p.Do(t, "GET", "/") }).WantDenied(t, "minute")
 }
 

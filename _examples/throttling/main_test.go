@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-// send asks h without a server, in a bubble.
+// send sends a request to h without a server, so that it works in a bubble.
 func send(h http.Handler, method, target, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
@@ -35,7 +35,7 @@ func TestSoft(t *testing.T) {
 			text = "slow down"
 		}
 		if w.Code != status || !strings.Contains(w.Body.String(), text) {
-			t.Errorf("request %d is answered %d, %s; want %d and %q", n, w.Code, w.Body, status, text)
+			t.Errorf("request %d: got status %d, %s; want %d and %q", n, w.Code, w.Body, status, text)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestElastic(t *testing.T) {
 			return q
 		}
 		if q := quota(); q != "20" {
-			t.Errorf("idle, the limit is %s, want 20", q)
+			t.Errorf("idle: got the limit %s, want 20", q)
 		}
 		var wg sync.WaitGroup
 		for range 4 {
@@ -57,11 +57,11 @@ func TestElastic(t *testing.T) {
 		}
 		synctest.Wait()
 		if q := quota(); q != "5" {
-			t.Errorf("with 4 of 4 in flight, the limit is %s, want 5", q)
+			t.Errorf("with 4 of 4 requests in flight: got the limit %s, want 5", q)
 		}
 		wg.Wait()
 		if q := quota(); q != "20" {
-			t.Errorf("idle again, the limit is %s, want 20", q)
+			t.Errorf("idle again: got the limit %s, want 20", q)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestLeaky(t *testing.T) {
 		wg.Wait()
 		for want, n := range map[string]int{"200 after 0s": 1, "200 after 500ms": 1, "200 after 1s": 1, "429 after 0s": 2} {
 			if got[want] != n {
-				t.Errorf("%d are %s, want %d: %v", got[want], want, n, got)
+				t.Errorf("got %d answers %s, want %d: %v", got[want], want, n, got)
 			}
 		}
 	})
@@ -95,14 +95,14 @@ func TestUpload(t *testing.T) {
 	half := strings.Repeat("x", 60<<10)
 	for i, want := range []int{200, 429} {
 		if w := send(h, "POST", "/upload", half); w.Code != want {
-			t.Errorf("60 KiB, time %d: %d, want %d", i+1, w.Code, want)
+			t.Errorf("upload %d of 60 KiB: got status %d, want %d", i+1, w.Code, want)
 		}
 	}
 	r := httptest.NewRequest("POST", "/upload", strings.NewReader("x"))
 	r.ContentLength = -1
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != 429 || w.Header().Get("Retry-After") != "" {
-		t.Errorf("an upload without a length: %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		t.Errorf("an upload without a length: got status %d, Retry-After %q; want 429 and no Retry-After", w.Code, w.Header().Get("Retry-After"))
 	}
 }
 
@@ -110,21 +110,21 @@ func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler()
 		if w := send(h, "GET", "/chat?words=20", ""); w.Code != 200 {
-			t.Fatalf("%d", w.Code)
+			t.Fatalf("got status %d, want 200", w.Code)
 		}
-		// 20 of 1000 are used, not 50; 50 are charged, and then it is 3000.
+		// The first request is settled at 20; the second is charged 50, and settled at 3000 later.
 		w := send(h, "GET", "/chat?words=3000", "")
 		if w.Code != 200 || !strings.Contains(w.Header().Get("RateLimit"), "r=930") {
-			t.Errorf("%d, %s: want 1000 less 20 and 50", w.Code, w.Header().Get("RateLimit"))
+			t.Errorf("got status %d, RateLimit %s; want 200 and 1000 less 20 and 50", w.Code, w.Header().Get("RateLimit"))
 		}
 		w = send(h, "GET", "/chat", "")
-		// 3020 + 50 - 1000 have to come back at 1000 a minute: 124.2 s.
+		// 3020 + 50 - 1000 are refilled at 1000 a minute: 124.2 s.
 		if w.Code != 429 || w.Header().Get("Retry-After") != "125" {
-			t.Errorf("in debt: %d, Retry-After %q, want 429 and 125", w.Code, w.Header().Get("Retry-After"))
+			t.Errorf("in debt: got status %d, Retry-After %q; want 429 and 125", w.Code, w.Header().Get("Retry-After"))
 		}
 		time.Sleep(125 * time.Second)
 		if w := send(h, "GET", "/chat", ""); w.Code != 200 {
-			t.Errorf("when the debt is paid: %d", w.Code)
+			t.Errorf("after the debt is repaid: got status %d, want 200", w.Code)
 		}
 	})
 }

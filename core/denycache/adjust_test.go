@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// Adjust removes the denials of its keys, and no others, whatever it returns.
+// Adjust removes the denials of its keys, and no others, even if it returns an error.
 func TestStore_Adjust(t *testing.T) {
 	lost := errors.New("lost")
 	for _, c := range []struct {
@@ -55,8 +55,8 @@ func TestStore_Adjust(t *testing.T) {
 	}
 }
 
-// An answer that is under way during a Reset is not cached: neither a denial, nor that of an event
-// after which nothing remained.
+// An answer that is under way during a Reset is not cached: neither a denial, nor that nothing
+// remains.
 func TestStore_Adjust_duringTake(t *testing.T) {
 	for name, used := range map[string]int{"denied": 1, "the last event": 0} {
 		t.Run(name, func(t *testing.T) {

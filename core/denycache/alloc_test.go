@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 )
 
-// The race detector makes sync.Pool drop what it is given, and objects larger, hence the build tag.
+// With the race detector sync.Pool drops values and objects are larger, hence the build tag.
 
 func TestStore_Take_allocations(t *testing.T) {
 	rule, ctx := core.TokenBucket("r", core.PerHour(1)), t.Context()

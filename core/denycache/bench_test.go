@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// callers is how many goroutines there are for each core, so that two cores have 64.
+// callers is the number of goroutines for each core, so that two cores have 64.
 const callers = 32
 
-// BenchmarkDenied is a key that is denied, and 64 callers of it on two cores.
+// BenchmarkDenied measures decisions about a denied key by 64 callers on two cores.
 func BenchmarkDenied(b *testing.B) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -55,8 +55,7 @@ func (*yes) Take(_ context.Context, charges []driver.Charge) error {
 	return nil
 }
 
-// BenchmarkAdmitted is what a decision costs more that is not denied: to look, and
-// to find nothing.
+// BenchmarkAdmitted measures the cost of a lookup that finds no denial.
 func BenchmarkAdmitted(b *testing.B) {
 	ctx := context.Background()
 	rule := core.TokenBucket("h", core.PerHour(1))
@@ -78,7 +77,7 @@ func BenchmarkAdmitted(b *testing.B) {
 	}
 }
 
-// BenchmarkFlood is denials of keys that were never seen before.
+// BenchmarkFlood measures denials of new keys.
 func BenchmarkFlood(b *testing.B) {
 	ctx := context.Background()
 	s := denycache.New(new(no))
@@ -89,7 +88,7 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
-// no denies everything for an hour at no cost.
+// no denies every event for an hour at no cost.
 type no struct{ driver.Store }
 
 func (*no) Take(_ context.Context, charges []driver.Charge) error {

@@ -48,7 +48,7 @@ func (s *checked) Adjust(ctx context.Context, charges []driver.Charge) error {
 }
 
 // Take gives charges the Verdicts of the Store behind after a hit, because the model of the suite
-// knows nothing of unknown ones.
+// has no Unknown ones.
 func (s *checked) Take(ctx context.Context, charges []driver.Charge) error {
 	s.Helper()
 	calls := s.behind.Calls()
@@ -83,8 +83,8 @@ func (s *checked) Take(ctx context.Context, charges []driver.Charge) error {
 	return nil
 }
 
-// compare returns an error if got, of a hit, says another thing than the package documentation
-// says about want, of the Store behind.
+// compare returns an error if the Verdict got of a hit and the Verdict want of the Store behind
+// contradict the package documentation.
 func (s *checked) compare(got, want driver.Verdict) error {
 	late := 2*s.delay + time.Microsecond
 	between := func(got, least time.Duration) bool { return got >= least && got <= least+late }

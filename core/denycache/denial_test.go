@@ -139,7 +139,7 @@ func TestStore_Take_maxDelay(t *testing.T) {
 	}
 }
 
-// A denial is that of a rule with the same limit.
+// A denial covers only a rule with the same limit.
 func TestStore_Take_changedLimit(t *testing.T) {
 	f := newFixture(t, denycache.MaxAge(age))
 	small, large := f.limiter(core.FixedWindow("w", core.PerHour(3))), f.limiter(core.FixedWindow("w", core.PerHour(5)))
@@ -168,7 +168,7 @@ func TestStore_Take_changedLimit(t *testing.T) {
 	}
 }
 
-// dividing has the Store decide by a quarter of every rule, as failover does.
+// dividing makes the Store decide by a quarter of every rule, as failover does.
 func dividing(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 	for i := range charges {
 		defer func(whole *driver.Compiled) { charges[i].Rule = whole }(charges[i].Rule)
@@ -177,7 +177,7 @@ func dividing(ctx context.Context, charges []driver.Charge, next storetest.Call)
 	return next(ctx, charges)
 }
 
-// A denial by a rule that the Store has made of another is told with that rule.
+// If the Store decides by a rule that it derives from another, the Verdict of a hit has that rule.
 func TestStore_Take_dividedRule(t *testing.T) {
 	for name, used := range map[string][]int{"denied": {4, 2}, "the last event": {5}} {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +202,8 @@ func TestStore_Take_dividedRule(t *testing.T) {
 	}
 }
 
-// Of a decision that a cached denial denies, the rules that are not known to deny are unknown:
-// requests with one key after the other beside a denied one cost no call.
+// If a cached denial denies a decision, the other rules have Unknown set: requests with one key
+// after the other beside a denied one cost no call.
 func TestStore_Take_severalRules(t *testing.T) {
 	f := newFixture(t, denycache.MaxAge(age))
 	ip := f.limiter(core.TokenBucket("ip", core.PerHour(3)))

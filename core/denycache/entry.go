@@ -3,13 +3,12 @@ package denycache
 import (
 	"crypto/sha256"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A cacheKey names one rule of one key. The size tells a digest from a key of the same bytes.
+// A cacheKey identifies one rule of one key. The size tells a digest from a key of the same bytes.
 type cacheKey struct {
 	key  string // or its SHA-256
 	size int    // of the key
@@ -29,27 +28,21 @@ func keyOf(c *driver.Charge) cacheKey {
 	return k
 }
 
-// clone returns k with a copy of the key, which may be a part of a larger string.
-func (k cacheKey) clone() cacheKey {
-	k.key = strings.Clone(k.key)
-	return k
-}
-
 // A denial is a Verdict of the Store that denies a cost.
 type denial struct {
 	rule     *driver.Compiled // of the charge
 	cost     int64
 	maxDelay int64 // the longest time for which the event could be held, in microseconds
 	heard    int64 // when the answer arrived
-	until    int64 // when the Store has to be asked again
+	until    int64 // when the denial ends
 	verdict  driver.Verdict
 }
 
-// newDenial returns the denial in the answer to c, without the time when that arrived. If c was
-// admitted and nothing remains, it is the denial of the next event. Otherwise ok is false.
+// newDenial returns the denial in the answer to c, with heard unset. If c was admitted and nothing
+// remains, that is the denial of the next event. Otherwise ok is false.
 //
-// The Store decided after sent, and its clock counts whole microseconds, so the denial ends
-// early, by the way to the Store.
+// The Store decided later than sent, and its clock counts whole microseconds. The denial ends early
+// by the time that the request took to reach the Store, and a microsecond.
 func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
@@ -80,8 +73,8 @@ func maxDelay(c *driver.Charge) int64 {
 	return c.Patience()
 }
 
-// covers reports whether d denies cost under rule, and its Verdict can be computed from d. For
-// the sliding algorithms only the Store knows when a larger cost fits.
+// covers reports whether d denies cost under rule and allows its Verdict to be computed. For the
+// sliding algorithms only the Store knows when a larger cost fits.
 func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	if cost < d.cost || maxDelay > d.maxDelay || !d.rule.Equivalent(rule) {
 		return false
@@ -90,8 +83,8 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || d.verdict.RetryAfter == driver.Never
 }
 
-// verdictAt returns the Verdict for c, which d covers, at now. The Store decided before its
-// answer was heard, so its times are late, by the way back.
+// verdictAt returns the Verdict at now for c, which d covers. The Store decided before d.heard, so
+// the times in the Verdict are too long by the time that the answer took to arrive.
 func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
@@ -113,14 +106,14 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	return v
 }
 
-// An entry is the cached denials of one rule of one key: of different costs, and of different
-// limits if the rule is elastic. It never changes; another entry replaces it.
+// An entry holds the cached denials of one rule of one key: for different costs, and for different
+// limits if the rule is elastic. It is immutable; another entry replaces it.
 type entry []denial
 
 // maxDenials is the largest length of an entry. Clients may choose their costs.
 const maxDenials = 8
 
-// find returns the denial that covers c, if possible one that has not ended at now, or nil.
+// find returns a denial that covers c, preferably one that has not ended at now, or nil.
 func (e entry) find(c *driver.Charge, now int64) (found *denial) {
 	cost, maxDelay := c.Asked(), maxDelay(c)
 	for i := range e {
@@ -132,7 +125,7 @@ func (e entry) find(c *driver.Charge, now int64) (found *denial) {
 }
 
 // with returns e with d, and without the denials that have ended or that d covers. If there are
-// too many, the oldest one is left out. The result is empty if d has ended, too.
+// more than maxDenials, the oldest one is left out. The result is empty if d has ended, too.
 func (e entry) with(d denial) entry {
 	next := make(entry, 0, len(e)+1)
 	for _, old := range e {

@@ -61,7 +61,7 @@ func (f *fixture) limiter(rules ...core.Rule) *core.Limiter {
 	return testkit.Limiter(f, f.cache, rules...)
 }
 
-// elsewhere has another process take n events.
+// elsewhere makes another process take n events.
 func (f *fixture) elsewhere(l *core.Limiter, key string, n int) {
 	f.Helper()
 	testkit.Admit(f, testkit.Limiter(f, f.behind, l.Rules()...), key, n)

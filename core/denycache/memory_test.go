@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 )
 
-// A flood of denied keys stays within MaxKeys, and does not evict a key that is asked for often.
+// A flood of denied keys stays within MaxKeys, and does not evict a frequently used key.
 func TestMaxKeys_flood(t *testing.T) {
 	const maxKeys, flood = 1000, 10_000
 	f := newFixture(t, denycache.MaxKeys(maxKeys))

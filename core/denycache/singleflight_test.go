@@ -26,7 +26,7 @@ func distant() *storetest.Fake {
 	return behind
 }
 
-// together calls ask in n goroutines, and returns how many returned true.
+// together calls ask in n goroutines, and returns the number of calls that returned true.
 func together(n int, ask func() bool) int {
 	var yes atomic.Int64
 	var wg sync.WaitGroup
@@ -77,15 +77,14 @@ func TestStore_Take_denialEnds(t *testing.T) {
 					t.Errorf("the last decision took %v, want two calls of the Store, %v", took, 4*trip)
 				}
 				if got := s.Stats().Waits; got != callers-1 || s.Flights() != 0 {
-					t.Errorf("got %d waits and %d flights afterwards, want %d and 0", got, s.Flights(), callers-1)
+					t.Errorf("got %d waits and %d calls under way afterwards, want %d and 0", got, s.Flights(), callers-1)
 				}
 			})
 		})
 	}
 }
 
-// A hot key is admitted every event of its limit, for one call each. The processes that do not get
-// the event call once, too.
+// All of the limit of a hot key is admitted, with one call of each process for an event.
 func TestStore_Take_hotKey(t *testing.T) {
 	const callers, rate, seconds = 64, 10, 3
 	for _, processes := range []int{1, 2} {
@@ -180,7 +179,7 @@ func TestStore_Take_waitEnds(t *testing.T) {
 				}
 				wg.Wait()
 				if n := s.Flights(); n != 0 {
-					t.Errorf("got %d flights afterwards, want 0", n)
+					t.Errorf("got %d calls under way afterwards, want 0", n)
 				}
 			})
 		})

@@ -19,10 +19,10 @@ type Store struct {
 	maxAge  int64
 	now     func() int64 // nanoseconds since any fixed time; it never steps
 	entries *otter.Cache[cacheKey, entry]
-	flights flights
+	flights singleflight
 
 	// adjustments counts the calls of Adjust, by hash of their keys. An answer is cached only if
-	// the count is the same as before the Store was asked.
+	// the count has not changed during the call.
 	adjustments [256]atomic.Uint64
 	seed        maphash.Seed
 
@@ -36,19 +36,20 @@ func New(next driver.Store, opts ...Option) *Store {
 	argument.Apply("denycache: New", &c, opts)
 	start := time.Now()
 	return &Store{
-		next:   next,
-		maxAge: int64(c.maxAge),
-		now:    func() int64 { return int64(time.Since(start)) },
-		seed:   maphash.MakeSeed(),
+		next:    next,
+		maxAge:  int64(c.maxAge),
+		now:     func() int64 { return int64(time.Since(start)) },
+		seed:    maphash.MakeSeed(),
+		flights: singleflight{done: make(map[cacheKey]chan struct{})},
 		entries: otter.Must(&otter.Options[cacheKey, entry]{
 			MaximumSize: c.maxKeys,
-			Executor:    func(f func()) { f() }, // its default is a goroutine that nobody owns
+			Executor:    func(f func()) { f() }, // the default starts goroutines
 		}),
 	}
 }
 
 // Declare implements [driver.Declarer]. It passes the rules on to the Store behind if that is a
-// Declarer, and does nothing otherwise.
+// Declarer, too; otherwise it does nothing.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
 	if d, ok := s.next.(driver.Declarer); ok {
 		return d.Declare(rules...)
@@ -56,7 +57,7 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 	return nil
 }
 
-// Probe implements [driver.Prober]: it probes the Store behind.
+// Probe implements [driver.Prober]. It probes the Store behind.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
@@ -78,12 +79,12 @@ func (s *Store) adjusted(key cacheKey) *atomic.Uint64 {
 	return &s.adjustments[maphash.String(s.seed, key.key)%uint64(len(s.adjustments))]
 }
 
-// Stats has the counts of a Store since it was made.
+// Stats are counts of a Store since it was made.
 type Stats struct {
 	Hits   uint64 // decisions that were denied by a cached denial
 	Misses uint64 // decisions for which the Store behind was called
 	Waits  uint64 // decisions that waited for the call of another one; each is a hit or a miss, too
-	Keys   int    // rules of keys with cached denials; an estimate
+	Keys   int    // entries of the cache, see MaxKeys; an estimate
 }
 
 // Stats returns the counts so far.

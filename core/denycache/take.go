@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"context"
+	"strings"
 
 	"github.com/maypok86/otter/v2"
 
@@ -12,7 +13,7 @@ import (
 type part struct {
 	key         cacheKey
 	cached      bool   // there is an entry
-	adjustments uint64 // the count before the Store is asked
+	adjustments uint64 // the count before the call of the Store
 }
 
 // Take implements [driver.Store]. It denies charges if a cached denial covers one of them, and
@@ -27,11 +28,11 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	denied, ended := s.lookup(charges, parts)
 	if !denied && ended >= 0 {
 		key := parts[ended].key
-		if landed := s.flights.join(key); landed == nil {
-			defer s.flights.land(key)
+		if done := s.flights.join(key); done == nil {
+			defer s.flights.finish(key)
 		} else {
 			s.waits.Add(1)
-			if err := wait(ctx, landed); err != nil {
+			if err := wait(ctx, done); err != nil {
 				return err
 			}
 		}
@@ -44,8 +45,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return s.ask(ctx, charges, parts)
 }
 
-// lookup reports whether a cached denial covers one of charges, and sets all Verdicts. Those of
-// other charges are unknown. ended is the index of a charge whose cached denial has ended, or -1.
+// lookup reports whether a cached denial covers one of charges, and sets all Verdicts, those of
+// other charges to Unknown. ended is the index of a charge whose cached denial has ended, or -1.
 func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ended int) {
 	ended = -1
 	var now int64
@@ -97,9 +98,11 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 	return nil
 }
 
-// remember adds d to the entry of p, unless the key was adjusted since the Store was asked.
+// remember adds d to the entry of p, unless the key was adjusted during the call.
 func (s *Store) remember(p part, d denial) {
-	s.entries.Compute(p.key.clone(), func(e entry, _ bool) (entry, otter.ComputeOp) {
+	key := p.key
+	key.key = strings.Clone(key.key) // it may be a part of a larger string
+	s.entries.Compute(key, func(e entry, _ bool) (entry, otter.ComputeOp) {
 		if s.adjusted(p.key).Load() != p.adjustments {
 			return nil, otter.CancelOp
 		}

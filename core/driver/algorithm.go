@@ -2,7 +2,7 @@ package driver
 
 import "fmt"
 
-// An Algorithm names how a rule counts. The zero Algorithm is none.
+// An Algorithm is the way in which a rule counts. The zero Algorithm is none.
 type Algorithm uint8
 
 // The algorithms. CONTRIBUTING.md lists the files that a new one needs.
@@ -23,8 +23,8 @@ var algorithmNames = [...]string{
 	SlidingWindow: "sliding_window",
 }
 
-// String is the name used in configuration: "token_bucket", "leaky_bucket",
-// "fixed_window", "sliding_log" or "sliding_window".
+// String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
+// "none".
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -32,30 +32,32 @@ func (a Algorithm) String() string {
 	return algorithmNames[0]
 }
 
-// IsBucket says whether a fills and drains at a rate; the others count events in a window.
+// IsBucket reports whether the algorithm has a bucket, which refills or drains at a rate. The other
+// algorithms count events in a window.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
-// Unknown is the panic of a switch that has no case for a: no algorithm runs as another one.
+// Unknown returns the panic text of a switch without a case for the algorithm: no algorithm runs as
+// another one.
 func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans of time are
-// in microseconds. A State that it returns may share memory with the one that it was given,
-// which is not used again. The methods on the way of every decision are called through the
-// functions below, which know the types, so that a Reading can stay where it is: through the
-// interface it would have to be copied or allocated, which takes a sixth of a decision.
+// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans are in
+// microseconds. A returned State may share memory with the argument, which must not be used again.
+//
+// The methods that every decision calls are not in the interface. The functions below call them by
+// type, so that a Reading is neither copied nor allocated, which would take a sixth of a decision.
 type engine interface {
-	// These methods change s, of which r was read at now.
+	// These methods change s. r is the Reading of s at now.
 
 	debit(s State, r Reading, now, n int64) State
 	credit(s State, r Reading, now, n int64) State
 	undo(s State, r Reading, now, n int64, m Receipt) State
-	rewrite(s State, r Reading, now int64) State // after the clock stepped back
+	rewrite(s State, r Reading, now int64) State // corrects s after the clock stepped back
 
-	expiresAt(s State) int64 // when s means the same as the zero State
+	expiresAt(s State) int64 // the time from which s means the same as the zero State
 	constants() Constants
 }
 
-// read sets r, which is zero, to the meaning of s at now; nothing else changes.
+// read sets r, which must be zero, to the Reading of s at now.
 func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -69,7 +71,7 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	}
 }
 
-// fits says whether cost, which may be held for maxDelay, is admitted at r.
+// fits reports whether an event of cost that may be delayed for maxDelay is admitted, given r.
 func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -82,7 +84,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	panic(c.Algorithm().Unknown())
 }
 
-// spend takes cost, which fits, from s, of which r was read at now.
+// spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
 func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	switch e := c.engine.(type) {
 	case *bucket:
@@ -95,9 +97,10 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict sets v, which is zero, to the answer at r to a cost that may be held for maxDelay; r
-// was read before, and spent tells whether cost was then taken.
-func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
+// verdict sets v to the answer to an event of cost that may be delayed for maxDelay. r is the
+// Reading before the charge; spent reports whether the cost was charged afterwards.
+func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
+	*v = Verdict{Rule: c}
 	switch e := c.engine.(type) {
 	case *bucket:
 		e.verdict(v, r, cost, maxDelay, spent)
@@ -110,7 +113,7 @@ func (c *Compiled) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which is valid and counts extra events beyond its limit.
+// newEngine returns the engine of d, which must be valid. A soft limit adds extra events.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {

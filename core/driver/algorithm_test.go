@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An algorithm of which a switch has no case panics there, and runs as no other.
-func TestAlgorithm_WithoutAnEngine(t *testing.T) {
+// A switch without a case for an algorithm panics.
+func TestAlgorithm_Unknown(t *testing.T) {
 	const unknown = SlidingWindow + 1
 	type other struct{ engine }
 	c := &Compiled{definition: Definition{Algorithm: unknown}, engine: other{}}
@@ -28,7 +28,7 @@ func TestAlgorithm_WithoutAnEngine(t *testing.T) {
 	}
 }
 
-// An op of the other method of a Store panics: as a Take, a Debit would be lost when it does not fit.
+// An op of the other method of a Store panics. (A Debit in Take would be lost if it does not fit.)
 func TestCharge_OpOfTheOtherMethod(t *testing.T) {
 	c, err := Definition{Name: "r", Algorithm: TokenBucket, Events: 1, Per: time.Second}.Compile()
 	if err != nil {
@@ -44,7 +44,7 @@ func TestCharge_OpOfTheOtherMethod(t *testing.T) {
 		commits := !panics(func() { charge.Commit(State{}, &r, 1, true) })
 		applies := !panics(func() { charge.Apply(State{}, &r, 1) })
 		if commits != op.Asks() || applies == op.Asks() {
-			t.Errorf("op %d: Commit works: %t, Apply works: %t", op, commits, applies)
+			t.Errorf("op %d: got Commit works: %t, Apply works: %t", op, commits, applies)
 		}
 	}
 }

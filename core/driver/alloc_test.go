@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A decision allocates nothing, admitted or denied, once a log has room. The log here has
-// events that leave it all the time, so it has to make use of their room.
+// A decision allocates nothing, admitted or denied, once the array of a log is large enough. Events
+// leave the log here all the time, and their part of the array is used again.
 func TestCharge_Allocations(t *testing.T) {
 	for name, d := range map[string]driver.Definition{
 		"token bucket":   {Algorithm: driver.TokenBucket, Events: 10, Per: time.Second},

@@ -2,30 +2,29 @@ package driver
 
 import "math/bits"
 
-// A bucket is a token bucket in its virtual-scheduling form (the generic cell
-// rate algorithm, ITU-T I.371 annex A). A token is worth Period/Events
-// microseconds of refilling, so the whole State is one instant: the time at
-// which the bucket will be full again. The used part is the distance to it.
+// A bucket is a token bucket in its virtual-scheduling form (the generic cell rate algorithm, ITU-T
+// I.371 annex A). A token is worth Period/Events microseconds of refilling, so the State is one
+// time: that at which the bucket will be full again. The used part is the distance to it.
 //
-// The two forms admit exactly the same events. This one needs no "last update"
-// beside the level, loses nothing to rounding, and turns "full" into "in the
-// past", so that a bucket that has refilled is the same as no bucket.
+// The usual form, with a level and the time of its last update, admits exactly the same events.
+// This one needs one number, loses nothing to rounding, and a bucket that has refilled is the same
+// as no bucket, because its time has passed.
 //
-// A bucket in debt, of which more is in use than it holds, has the time at which that
-// was so in its State. This tells the debt from a clock that stepped back.
+// A bucket is in debt if more is in use than it holds. Its State then also has the time at which
+// the debt was written, to distinguish it from the effect of a clock that stepped back.
 type bucket struct {
 	burst int64 // capacity in tokens
-	extra int64 // how many of them are beyond the limit itself: soft throttling
+	extra int64 // the part of burst that a soft limit adds
 	unit  Span  // one token
 	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
 	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
 
-	// One token lasts num/den microseconds, in lowest terms. den is at most events, so a
-	// fraction has 48 bits, which memstore packs with 16 others.
+	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
+	// fraction has 48 bits; memstore packs it with 16 other bits.
 	num, den int64
 }
 
-// newBucket compiles events per period (in microseconds) and burst, all positive.
+// newBucket returns a bucket of burst tokens that refills events tokens in period microseconds.
 func newBucket(events, period, burst, extra int64, queue bool) *bucket {
 	g := gcd(events, period)
 	b := &bucket{burst: burst, extra: extra, queue: queue, num: period / g, den: events / g}
@@ -37,7 +36,7 @@ func (b *bucket) constants() Constants {
 	return Constants{Capacity: b.burst, Extra: b.extra, Unit: b.unit, Full: b.full, Denominator: b.den}
 }
 
-// exceeds reports whether a*b/n, rounded down, is above most.
+// exceeds reports whether a*b/n, rounded down, is more than most.
 func exceeds(a, b, n, most int64) bool {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(n) {
@@ -54,9 +53,9 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// holdFor makes b hold the tokens that refill in the time in which o fills up, and reports
-// whether they can be counted.
-func (b *bucket) holdFor(o *bucket) bool {
+// fillLike sets the capacity of b so that b fills up in the same time as o. It returns false if the
+// capacity would be above maxCount.
+func (b *bucket) fillLike(o *bucket) bool {
 	if exceeds(o.full.Micros+1, b.den, b.num, maxCount-1) {
 		return false
 	}
@@ -69,7 +68,7 @@ func (b *bucket) holdFor(o *bucket) bool {
 	return true
 }
 
-// span is how long n tokens take to refill, 0 <= n <= burst.
+// span returns the time in which n tokens refill, 0 <= n <= burst.
 func (b *bucket) span(n int64) Span {
 	switch {
 	case n == 1:
@@ -86,7 +85,7 @@ func (b *bucket) exact(n int64) Span {
 	return Span{int64(q), int64(r)}
 }
 
-// tokens is how many whole tokens refill in s, s <= Full.
+// tokens returns the whole tokens that refill in s, s <= full.
 func (b *bucket) tokens(s Span) int64 {
 	if b.den == 1 {
 		return s.Micros / b.num
@@ -113,12 +112,12 @@ func (b *bucket) sub(x, y Span) Span {
 	return s
 }
 
-// less says whether s is shorter, or earlier, than t.
+// less reports whether s is shorter, or earlier, than t.
 func (s Span) less(t Span) bool {
 	return s.Micros < t.Micros || s.Micros == t.Micros && s.Frac < t.Frac
 }
 
-// ceil rounds up to whole microseconds.
+// ceil returns s rounded up to whole microseconds.
 func (s Span) ceil() int64 {
 	if s.Frac > 0 {
 		return s.Micros + 1
@@ -126,9 +125,8 @@ func (s Span) ceil() int64 {
 	return s.Micros
 }
 
-// price is how long n tokens take to refill, for any n. It is at most a microsecond more
-// than [Horizon], which no bucket holds: a cost that was cut to [Horizon] itself would fit
-// a bucket that fills up in just that time.
+// price returns the time in which n tokens refill, for any n: at most Horizon plus one microsecond,
+// which no bucket can hold. (Horizon itself would fit into the largest bucket.)
 func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
@@ -140,13 +138,12 @@ func (b *bucket) price(n int64) Span {
 	return b.exact(n)
 }
 
-// read says how much of the bucket is in use at now, which is more than the whole while it
-// is in debt.
+// read sets the part of the bucket that is in use, which is more than the whole in debt.
 //
-// A State further ahead than a full bucket can be, without a debt, has one of two causes: the
-// clock stepped back, or the limit was larger when the State was written. It then counts as
-// an empty bucket, which admits nothing extra and refills at the rate. A debt from after now
-// counts from now.
+// If a State without a debt is later than now plus the time in which the whole bucket refills,
+// either the clock stepped back, or the limit was larger when the State was written. The bucket
+// then counts as empty, which admits nothing extra, and refills at the rate. A debt that was
+// written later than now counts as written now.
 func (b *bucket) read(r *Reading, s State, now int64) {
 	until := Span{s.time, s.amount}
 	if until.Frac >= b.den { // written under another rate
@@ -163,8 +160,7 @@ func (b *bucket) read(r *Reading, s State, now int64) {
 	}
 }
 
-// fits says whether cost tokens can be taken at r. In a queue they must not have to wait for
-// longer than maxDelay.
+// fits reports whether cost tokens are left, and, in a leaky bucket, the delay is at most maxDelay.
 func (b *bucket) fits(r *Reading, cost, maxDelay int64) bool {
 	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
 }
@@ -182,31 +178,30 @@ func (b *bucket) debit(_ State, r Reading, now, n int64) State {
 	return b.at(used, now)
 }
 
-// credit gives n tokens back, never above the capacity.
+// credit frees n tokens, up to a full bucket.
 func (b *bucket) credit(_ State, r Reading, now, n int64) State {
 	return b.at(b.without(r.Used, b.price(n)), now)
 }
 
-// without returns used less back, but at least nothing.
-func (b *bucket) without(used, back Span) Span {
-	if used.less(back) {
+// without returns used minus freed, or zero if freed is more.
+func (b *bucket) without(used, freed Span) Span {
+	if used.less(freed) {
 		return Span{}
 	}
-	return b.sub(used, back)
+	return b.sub(used, freed)
 }
 
-// undo gives n tokens back that were taken at m.
+// undo frees n tokens of the charge of m.
 //
-// Had the charge not happened, the bucket would have become full earlier and stopped
-// refilling. The refill since that moment is not given back: it was credited already. If
-// the clock has stepped back since, the age of the charge says how much that is. In a
-// queue those behind have been told their turns, so the place can be given back
-// only while it is the last.
+// Had the charge not happened, the bucket would have become full earlier and stopped refilling. The
+// refill since that moment is subtracted from the freed tokens, because the bucket has it already.
+// If the clock has stepped back since then, the age of the charge is the time since it. In a leaky
+// bucket, later events already have their departures, so only the last event can be undone.
 func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 {
 		return s
 	}
-	m, back := b.fit(m), b.price(n)
+	m, back := b.convert(m), b.price(n)
 	if b.queue {
 		after := b.add(m.Used, back)
 		if (Span{now + r.Used.Micros, r.Used.Frac}) != (Span{m.At + after.Micros, after.Frac}) {
@@ -222,9 +217,9 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return b.at(b.without(r.Used, back), now)
 }
 
-// fit is m for the denominator of b, if it was written under another rate: with less in use,
-// of which less is given back.
-func (b *bucket) fit(m Receipt) Receipt {
+// convert returns m for the denominator of b, if it was written under another rate. It rounds Used
+// down, so that undo frees less, not more.
+func (b *bucket) convert(m Receipt) Receipt {
 	if m.Used.Frac >= b.den {
 		m.Used.Frac = 0
 	}
@@ -233,14 +228,14 @@ func (b *bucket) fit(m Receipt) Receipt {
 
 func (b *bucket) rewrite(_ State, r Reading, now int64) State { return b.at(r.Used, now) }
 
-// keep adds cost, which stays, to the use before the part that is undone.
+// keep adds the part of the charge that stays to the use before the part that is undone.
 func (b *bucket) keep(m Receipt, cost int64) Receipt {
-	m = b.fit(m)
+	m = b.convert(m)
 	m.Used = b.add(m.Used, b.price(cost))
 	return m
 }
 
-// at is the State in which used is in use at now; the zero State when none is.
+// at returns the State of a bucket with used at the time now: the zero State if used is zero.
 func (b *bucket) at(used Span, now int64) State {
 	if used == (Span{}) {
 		return State{}
@@ -254,34 +249,35 @@ func (b *bucket) at(used Span, now int64) State {
 
 func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil() }
 
-func (b *bucket) verdict(v *verdict, r *Reading, cost, maxDelay int64, spent bool) {
+func (b *bucket) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	used := r.Used
-	v.allowed = b.fits(r, cost, maxDelay)
-	if v.allowed && b.queue {
-		v.delay = used.ceil()
+	v.Allowed = b.fits(r, cost, maxDelay)
+	if v.Allowed && b.queue {
+		v.Delay = duration(used.ceil())
 	}
-	if v.allowed && spent {
+	if v.Allowed && spent {
 		used = b.add(used, b.span(cost))
 	}
-	free := b.sub(b.full, used)
+	free, left := b.sub(b.full, used), -b.extra
 	if free.Micros >= 0 {
-		v.remaining = b.tokens(free)
+		left += b.tokens(free)
 	}
-	v.reset = used.ceil()
-	if left := v.remaining - b.extra; left > 0 {
-		v.window = b.span(left).ceil()
-	} else { // until one event of the limit itself is available again
-		v.window = b.sub(b.span(b.extra+1), free).ceil()
+	v.remain(left, cost, spent)
+	v.ResetAfter = duration(used.ceil())
+	if left > 0 {
+		v.Window = duration(b.span(left).ceil())
+	} else { // the time until one event of the limit itself is available
+		v.Window = duration(b.sub(b.span(b.extra+1), free).ceil())
 	}
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > b.burst:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry = b.sub(b.span(cost), free).ceil()
+		retry := b.sub(b.span(cost), free).ceil()
 		if b.queue {
-			v.retry = max(v.retry, used.ceil()-maxDelay)
+			retry = max(retry, used.ceil()-maxDelay)
 		}
-		v.window = v.retry
+		v.RetryAfter, v.Window = duration(retry), duration(retry)
 	}
 }

@@ -43,23 +43,23 @@ func TestCharge_Meets(t *testing.T) {
 	d.Name = "other"
 	other := driver.Charge{Key: "a", Rule: compile(t, d)}
 	if !first.Meets(&again) || first.Meets(&other) || first.Meets(&driver.Charge{Key: "b", Rule: first.Rule}) {
-		t.Error("expected charges to meet in one key and one rule, whatever their limit")
+		t.Error("got another result than equal keys and equal rules, whatever their limits")
 	}
 }
 
-// Commit takes a Spend that fits if the decision is admitted, and writes the receipt then.
+// Commit charges a Spend that fits if the decision is admitted. It then writes the receipt.
 func TestCharge_Commit(t *testing.T) {
 	for _, c := range rules(t) {
 		for _, step := range []struct {
 			name     string
 			op       driver.Op
-			more     int // than fits
+			more     int // than the capacity
 			admitted bool
 			want     bool
 		}{
 			{"a Spend that fits", driver.Spend, 0, true, true},
-			{"a Spend that is too large", driver.Spend, 1, true, false}, // as of a shadow rule
-			{"a Spend of a decision that is denied", driver.Spend, 0, false, false},
+			{"a Spend that is too large", driver.Spend, 1, true, false}, // as for a shadow rule
+			{"a Spend of a denied decision", driver.Spend, 0, false, false},
 			{"a Peek", driver.Peek, 0, true, false},
 		} {
 			k := key{rule: c}
@@ -79,10 +79,10 @@ func TestCharge_Commit(t *testing.T) {
 	}
 }
 
-// Compiled.Verdict is what Answer makes of the same Reading.
+// Compiled.Verdict and Charge.Answer return the same Verdict for the same Reading.
 func TestCompiled_Verdict(t *testing.T) {
 	for _, c := range rules(t) {
-		k, s := key{rule: c}, newScript(1, c)
+		k, s := key{rule: c}, newSequence(1, c)
 		for range 300 {
 			charge := s.next()
 			if charge.Rule = c; charge.Op.Asks() {

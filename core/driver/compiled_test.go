@@ -46,8 +46,8 @@ func TestCompiled_Constants(t *testing.T) {
 	}
 }
 
-// The ID is the FNV-1a hash of the algorithm and the name, whatever the limit is: stores write
-// it down.
+// The ID is the FNV-1a hash of the algorithm and the name, whatever the limit is. It must not change,
+// because stores write it down.
 func TestCompiled_ID(t *testing.T) {
 	seen := make(map[uint64]string)
 	for _, a := range algorithms {
@@ -82,7 +82,7 @@ func TestCompiled_String(t *testing.T) {
 	}
 }
 
-// Price is n events by the rate, exactly, and saturates beyond what any bucket holds.
+// Price is exactly n events divided by the rate, up to more than any bucket holds.
 func TestCompiled_Price(t *testing.T) {
 	for _, c := range rules(t) {
 		d, k := c.Definition(), c.Constants()
@@ -118,13 +118,13 @@ func TestCompiled_Slack(t *testing.T) {
 			return v.Allowed
 		}
 		if slack < 0 || slack > 0 && !fits(slack-1) || fits(slack+1) {
-			t.Errorf("%+v: got %d, which is not when one more event fits", c.Definition(), slack)
+			t.Errorf("%+v: got %d, expected the time from which one more event fits", c.Definition(), slack)
 		}
 	}
 }
 
-// From ExpiresAt on, a State means what the zero State means; a microsecond before, something
-// is in use.
+// From ExpiresAt on, a State means the same as the zero State. A microsecond before, something is in
+// use.
 func TestCompiled_ExpiresAt(t *testing.T) {
 	for _, c := range rules(t) {
 		if at := c.ExpiresAt(driver.State{}); at != 0 {
@@ -132,7 +132,7 @@ func TestCompiled_ExpiresAt(t *testing.T) {
 		}
 		used := 0
 		for seed := range uint64(60) {
-			k, s := key{rule: c}, newScript(seed, c)
+			k, s := key{rule: c}, newSequence(seed, c)
 			for range 60 {
 				charge := s.next()
 				k.do(charge, s.now)
@@ -158,7 +158,7 @@ func TestCompiled_ExpiresAt(t *testing.T) {
 	}
 }
 
-// Of parts that Compile refuses, Divide returns the rule itself.
+// If Compile returns an error for the parts, Divide returns the rule itself.
 func TestCompiled_Divide(t *testing.T) {
 	c := compile(t, valid(driver.TokenBucket))
 	part := c.Divide(5)
@@ -175,11 +175,11 @@ func TestCompiled_Divide(t *testing.T) {
 	}
 	whole := compile(t, driver.Definition{Algorithm: driver.TokenBucket, Events: 1, Per: 10 * 366 * 24 * time.Hour, Soft: 900})
 	if got := whole.Divide(3); !got.Definition().Equal(whole.Definition()) {
-		t.Errorf("got %+v, expected %+v, which cannot be divided", got.Definition(), whole.Definition())
+		t.Errorf("a rule that cannot be divided: got %+v, expected %+v", got.Definition(), whole.Definition())
 	}
 }
 
-// Of rules that conflict with one before, none of the call is remembered.
+// If one rule of a call conflicts with an earlier rule, Declare remembers none of the call.
 func TestNamespace_Declare(t *testing.T) {
 	named := func(name string, change func(d *driver.Definition)) *driver.Compiled {
 		d := valid(driver.TokenBucket)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -12,37 +13,35 @@ type Definition struct {
 	Name      string // 1 to 64 characters of printable ASCII: the namespace of its states on a Store
 	Algorithm Algorithm
 
-	Events int           // so many, 1 to 2^48-1
-	Per    time.Duration // in so long: whole microseconds, up to 100 years
-	Burst  int           // the capacity of a bucket; zero means Events, as windows and logs have it
+	Events int           // the number of events per period, 1 to 2^48-1
+	Per    time.Duration // the period: whole microseconds, up to 100 years
+	Burst  int           // the capacity of a bucket; zero means Events, and is the value for windows and logs
 
-	SubWindows int     // of a SlidingWindow, 1 to MaxSubWindows; else zero
-	Soft       float64 // percent that is let through beyond the limit, 0 to 1000
-	Shadow     bool    // the rule does not count for decisions
-	UpTo       float64 // of an elastic rule: the largest factor of its limit; else zero
+	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; else zero
+	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
+	Shadow     bool    // decisions do not depend on the rule
+	UpTo       float64 // elastic rule: the largest factor of its limit; else zero
 
-	Text string // the rule in messages; if it is empty, they list its algorithm, name and limit
+	Text string // describes the rule in messages; if empty, they have its algorithm, name and limit
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
-// above one may have to read all of them, a refund to write all of them. With MaxSubWindows
-// that takes Redis 0.1 to 0.2 ms, and the state stays in the compact form that Redis
-// gives to hashes of up to 128 fields.
+// above one may have to read all of them, and a refund to write all of them. With MaxSubWindows
+// that takes Redis 0.1 to 0.2 ms, and its hash stays in the compact form, of up to 128 fields.
 const MaxSubWindows = 120
 
 const (
-	// maxName keeps a Redis key, of which the name is a part, within 128 bytes.
+	// maxName keeps a Redis key, which contains the name, within 128 bytes.
 	maxName = 64
-	// maxPercent bounds how soft a limit can be. Beyond it, it is another limit.
+	// maxPercent bounds Soft. Beyond it, the limit itself should be larger.
 	maxPercent = 1000
-	// maxCount bounds events and bursts. Six bytes hold smaller numbers, and sums of two
-	// of them are far below 2^53.
+	// maxCount bounds events and bursts. Smaller numbers fit into six bytes, and sums of two of
+	// them are far below 2^53.
 	maxCount = 1 << 48
 )
 
-// Horizon is the longest span, in microseconds, that a limit may reach over:
-// 100 years. It keeps every time below 2^53, the largest range in which the
-// doubles of Lua count exactly, until the year 2155.
+// Horizon is the longest span of a limit, in microseconds: 100 years. It keeps every time below
+// 2^53, the range in which the doubles of Lua are exact, until the year 2155.
 const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
 // Reasons why a limit cannot be run exactly.
@@ -51,8 +50,7 @@ const (
 	tooMany = "counts to more than 2^48"
 )
 
-// Compile works out the constants of the rule. It refuses, with a *[RuleError], a rule that
-// cannot be run exactly.
+// Compile returns the rule with its constants, or a *[RuleError] if it cannot be run exactly.
 func (d Definition) Compile() (*Compiled, error) {
 	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
 		return nil, d.invalid("algorithm", "is none")
@@ -71,11 +69,12 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for a rule whose buckets fill up in the same time as those of base, and less than one event more than Burst says. So a state that one
-// of the two wrote is never cut short by the other: a caller that can make the limit change
-// would get something for nothing every time. (Above a million events a second it gets less
-// than a microsecond's refill.) The rest of a token that does not fit stays unused. base has
-// the same Algorithm.
+// CompileLike is Compile for another limit of base, which must have the same Algorithm. Buckets get
+// a capacity less than one event above Burst, so that they fill up in the same time as those of
+// base. A State that was written under one of the rules is then never reduced when it is read under
+// the other; otherwise a caller that can make the limit change would gain tokens with every change.
+// (Above a million events a second it can still gain less than the refill of a microsecond.) A
+// fraction of an event is never used.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	c, err := d.Compile()
 	if err != nil {
@@ -85,7 +84,7 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
-		if !b.holdFor(base.engine.(*bucket)) {
+		if !b.fillLike(base.engine.(*bucket)) {
 			return nil, d.invalid("limit", tooMany)
 		}
 		c = newCompiled(d, b)
@@ -93,26 +92,36 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	return c, nil
 }
 
-// Divide returns the definition of the n-th part of a rule, for n processes that enforce it
-// each on its own: a rule of the same name and modifiers.
-//
-// The rate of a bucket is divided exactly, with a longer period where the events cannot be
-// divided: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are divided
-// without the fraction, so that n parts together never admit more than the whole; but a part
-// admits at least one event. Divide returns d itself if n is less than 2, and for a rule that
-// cannot be divided: a soft bucket that takes decades to refill.
+// Divide returns the definition of the n-th part of the rule, for n processes that each enforce
+// their part alone, as [github.com/weir-go/weir/core.Rule.Divide] describes it. Divide returns d
+// itself if n is less than 2, and for a rule that cannot be divided.
 func (d Definition) Divide(n int) Definition {
 	part, _ := d.divide(n)
 	return part
 }
 
-// divide returns the result of Divide, and that compiled; nil if it is d itself.
+// divide returns the result of Divide and its compiled form, which is nil if the result is d.
 func (d Definition) divide(n int) (Definition, *Compiled) {
-	if n < 2 {
+	if n < 2 || d.Events < 1 {
 		return d, nil
 	}
-	for _, part := range d.parts(n) {
-		part.Text = ""
+	least := d
+	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
+	exact := least
+	if d.Algorithm.IsBucket() {
+		least.Burst = 1
+		common := int(gcd(int64(d.Events), int64(n)))
+		exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
+		if exact.Burst == exact.Events {
+			exact.Burst = 0
+		}
+		if longer := int64(n / common); int64(d.Per) <= math.MaxInt64/longer {
+			exact.Per *= time.Duration(longer)
+		} else {
+			exact = least
+		}
+	}
+	for _, part := range [...]Definition{exact, least} { // the longer period of exact may be too long
 		if c, err := part.Compile(); err == nil {
 			return part, c
 		}
@@ -120,47 +129,16 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	return d, nil
 }
 
-// parts are candidates for an n-th of d, the best first: a longer period may reach over
-// more than 100 years, and then cannot be run.
-func (d Definition) parts(n int) []Definition {
-	if d.Events < 1 {
-		return nil
-	}
-	least := d
-	least.Events, least.Burst = max(1, d.Events/n), 0
-	if !d.Algorithm.IsBucket() {
-		return []Definition{least}
-	}
-	least.Burst = 1
-	common := int(gcd(int64(d.Events), int64(n)))
-	exact := d
-	exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
-	if exact.Burst == exact.Events {
-		exact.Burst = 0
-	}
-	longer := int64(n / common)
-	if int64(d.Per) > math.MaxInt64/longer {
-		return []Definition{least}
-	}
-	exact.Per = d.Per * time.Duration(longer)
-	return []Definition{exact, least}
-}
-
-// Equal says whether d and o are the same rule, whatever their Text.
+// Equal reports whether d and o are the same rule, whatever their Text.
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
 	d.Text, o.Text = "", ""
 	return d == o
 }
 
-func (d *Definition) capacity() int {
-	if d.Burst == 0 {
-		return d.Events
-	}
-	return d.Burst
-}
+func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }
 
-// check returns the fault of a field of d, except for the algorithm, or nil.
+// check returns the fault of a field of d other than Algorithm, or nil.
 func (d *Definition) check() *RuleError {
 	switch n := d.SubWindows; {
 	case d.Name == "":
@@ -197,8 +175,8 @@ func (d *Definition) invalid(field, reason string) *RuleError {
 	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}
 }
 
-// portion is percent of n, without the fraction.
+// portion returns percent of n, rounded down.
 func portion(n int64, percent float64) int64 {
-	const rounding = 1e-9 // 0.1 percent of 1000 is 1, whatever a float makes of it
+	const rounding = 1e-9 // 0.1 percent of 1000 is 1, in spite of floating-point errors
 	return int64(math.Floor(float64(n)*percent/100 + rounding))
 }

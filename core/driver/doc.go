@@ -1,14 +1,14 @@
-// Package driver is for implementers of stores and of adapters between stores: it has the
-// interface [Store] and the algorithms. Applications use package core instead.
+// Package driver is for authors of stores: it has the interface [Store] and the algorithms.
+// Applications use package core instead.
 //
 // # A store
 //
-// A Store keeps a [State] for each rule of each key, and leaves all arithmetic to this
-// package. A rule is a [Compiled]. What happens to a State is a [Charge]:
+// A Store keeps a [State] for each rule of each key, and leaves all arithmetic to this package. A
+// rule is a [Compiled]. A [Charge] is the part of a decision that belongs to one rule of one key:
 //
 //	admitted := true                                     // Take
 //	for each charge {
-//		r = charge.Read(state, now)                      // what the state says now
+//		r = charge.Read(state, now)                      // a Reading: the meaning of state now
 //		admitted = admitted && (charge.Rule.Shadow() || charge.Fits(&r))
 //	}
 //	for each charge {
@@ -21,24 +21,24 @@
 //		state = charge.Apply(state, &r, now)             // and fills in the Verdict
 //	}
 //
-// Package core/storetest has a complete store of less than a hundred lines, and the
-// conformance suite that every store has to pass.
+// Package core/storetest has a complete store of less than a hundred lines, and the conformance
+// suite that every store has to pass.
 //
-// A store that can change only one State at a time takes the charges one after the other, and
-// gives them back by an Undo, with receipts of its own, if a later one does not fit. It takes
-// leaky buckets last: a place in a queue can be given back only while it is the last one. It
-// sets GivesBack in its storetest.Harness.
+// A store that can change only one State at a time applies the charges one after the other. If a
+// later charge does not fit, it undoes the earlier ones, with receipts of its own. It takes leaky
+// buckets last, because only the last event of a queue can be undone. It sets GivesBack in its
+// storetest.Harness.
 //
 // A store that runs the algorithms elsewhere, such as in a script on a server, sends the
-// [Constants] of a rule there, gets a [Reading] back, and calls [Charge.Answer].
+// [Constants] of a rule there, receives a [Reading], and calls [Charge.Answer].
 //
 // # Time
 //
-// Times are microseconds since a fixed origin, from 1 to 2^53-1. Fixed windows begin at
-// multiples of their period from there, so stores use the Unix epoch. Nothing here reads a
-// clock or takes a lock. Arithmetic is in integers and exact.
+// Times are microseconds since a fixed origin, from 1 to 2^53-1. Fixed windows begin at multiples
+// of their period from the origin, so stores use the Unix epoch. Arithmetic is in integers and
+// exact. The package reads no clock and takes no lock.
 //
-// A clock may step back. Then a State lies further ahead than it could: it counts as
-// written now, which admits no event too many, and is written back as such. The comments
-// of the algorithms say what that means for each.
+// If a clock steps back, the time in a State may be later than is possible. Such a State counts as
+// written now, which never admits too many events, and is stored again with the corrected time. The
+// comments of the algorithms describe the effect on each.
 package driver

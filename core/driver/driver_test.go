@@ -7,10 +7,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// start is the time at which the tests begin.
+// start is the time of the first charge in the tests.
 const start = int64(1 << 50)
 
-// compile compiles d, which gets a name if it has none.
+// compile compiles d, with a name if it has none.
 func compile(t testing.TB, d driver.Definition) *driver.Compiled {
 	t.Helper()
 	if d.Name == "" {
@@ -43,7 +43,7 @@ type key struct {
 	state driver.State
 }
 
-// do does c to the State at now, under the rule of the key.
+// do applies c to the State at now, under the rule of the key.
 func (k *key) do(c driver.Charge, now int64) driver.Verdict {
 	c.Rule = k.rule
 	r := c.Read(k.state, now)
@@ -57,7 +57,7 @@ func (k *key) do(c driver.Charge, now int64) driver.Verdict {
 	return c.Verdict
 }
 
-// spend spends cost and returns the receipt of it.
+// spend charges cost, and returns the receipt.
 func (k *key) spend(cost int, now int64) (v driver.Verdict, m driver.Receipt) {
 	v = k.do(driver.Charge{Cost: cost, Receipt: &m}, now)
 	return v, m

@@ -2,19 +2,19 @@ package driver
 
 import "encoding/binary"
 
-// The encoding of a State: nothing for the zero State; else a version, then integers as
-// unsigned varints: the time, amount and debt, or for each run of a log the time since the
-// run before and the number of events. A State has one encoding.
+// The encoding of a State: nothing for the zero State; else a version, then integers as unsigned
+// varints: the time, amount and debt, or for each run of a log the time since the run before and
+// the number of events. A State has one encoding.
 const (
 	wordsEncoding = 1
 	logEncoding   = 2
 )
 
-// maxTime is the latest time in a State: the longest limit after the latest time of a clock.
+// maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
 const maxTime = 1<<53 - 1 + Horizon
 
-// IsZero says whether s is the State of a key of which nothing is used, which need not be
-// stored. Use [Compiled.ExpiresAt] to find one that means as little.
+// IsZero reports whether s is the State of an unused key, which need not be stored.
+// [Compiled.ExpiresAt] finds other States with the same meaning.
 func (s State) IsZero() bool { return s == State{} }
 
 // AppendBinary implements encoding.BinaryAppender. The error is always nil.
@@ -39,15 +39,13 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler. The encoding of the zero State has no
-// bytes. The error is always nil.
+// MarshalBinary implements encoding.BinaryMarshaler. The zero State has no bytes. The error is nil.
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. It returns an [ErrCorruptState], and
-// leaves s unchanged, if b is not the encoding of a State that a rule could have written; a
-// Store takes that for the zero State, or for an error of its own. b may
-// come from anywhere: a State that was decoded makes no op panic or overflow. UnmarshalBinary
-// does not keep b.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. If b is not the encoding of a State that a
+// rule could have written, it returns an [ErrCorruptState] and leaves s unchanged; a Store then
+// uses the zero State or returns an error. b may come from anywhere: no op on a decoded State
+// panics or overflows. UnmarshalBinary does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*s = State{}
@@ -67,13 +65,12 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// A decoder reads numbers.
 type decoder struct {
 	rest   []byte
 	failed bool
 }
 
-// number reads a number in its shortest form, which is at most limit.
+// number reads a number of at most limit, which must be in its shortest form.
 func (d *decoder) number(limit int64) int64 {
 	n, size := binary.Uvarint(d.rest)
 	if size <= 0 || size > 1 && d.rest[size-1] == 0 || n > uint64(limit) {
@@ -84,7 +81,6 @@ func (d *decoder) number(limit int64) int64 {
 	return int64(n)
 }
 
-// words reads the State of a bucket or fixed window.
 func (d *decoder) words() State {
 	s := State{time: d.number(maxTime), amount: d.number(maxCount - 1), debt: d.number(maxTime)}
 	if len(d.rest) > 0 {
@@ -97,7 +93,6 @@ func (d *decoder) words() State {
 	return s
 }
 
-// log reads the runs of a log.
 func (d *decoder) log() State {
 	var h history
 	for at := int64(0); len(d.rest) > 0; {

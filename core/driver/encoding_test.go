@@ -28,12 +28,12 @@ func marshal(t testing.TB, s driver.State) []byte {
 		t.Fatalf("AppendBinary: got %x, %v, expected %x", more, err, b)
 	}
 	if s.IsZero() != (len(b) == 0) {
-		t.Fatalf("got %x for a State of which IsZero is %v", b, s.IsZero())
+		t.Fatalf("got %x for a State with IsZero %v", b, s.IsZero())
 	}
 	return b
 }
 
-// decoded is s after an encoding and a decoding.
+// decoded returns s after an encoding and a decoding.
 func decoded(t testing.TB, s driver.State) (d driver.State) {
 	t.Helper()
 	b := marshal(t, s)
@@ -46,13 +46,13 @@ func decoded(t testing.TB, s driver.State) (d driver.State) {
 	return d
 }
 
-// A State that is encoded and decoded after every charge gives the verdicts of one that is
-// not, at all times that a store may have.
+// A State that is encoded and decoded after every charge has the same verdicts as the State itself,
+// at all times that a store may have.
 func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 	for _, c := range rules(t) {
 		used := 0
 		for seed := range uint64(60) {
-			s := newScript(seed, c)
+			s := newSequence(seed, c)
 			if seed%4 == 0 {
 				s.now = 1<<53 - 1
 			}
@@ -65,7 +65,7 @@ func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 				}
 				want, got := plain.do(charge, s.now), coded.do(same, s.now)
 				if got != want || *same.Receipt != *charge.Receipt {
-					t.Fatalf("%v, script %d, op %d of %d at %d:\n got %+v, %+v\nwant %+v, %+v", c, seed, charge.Op, charge.Cost, s.now, got, *same.Receipt, want, *charge.Receipt)
+					t.Fatalf("%v, sequence %d, op %d of %d at %d:\n got %+v, %+v\nwant %+v, %+v", c, seed, charge.Op, charge.Cost, s.now, got, *same.Receipt, want, *charge.Receipt)
 				}
 				s.remember(charge)
 				if s.rng.IntN(20) == 0 {
@@ -82,7 +82,7 @@ func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 	}
 }
 
-// words and runs are encodings of State that need not be valid.
+// words and runs return encodings of States that may be invalid.
 func words(n ...uint64) []byte { return varints(1, n) }
 func runs(n ...uint64) []byte  { return varints(2, n) }
 
@@ -142,14 +142,14 @@ func TestState_UnmarshalBinary_Corrupt(t *testing.T) {
 	}
 }
 
-// Whatever bytes a State is decoded from, no op at any time panics, overflows or makes a State
-// that cannot be encoded, and the verdicts stay within what the rule has.
+// For all bytes that UnmarshalBinary accepts, no op at any time panics, overflows or makes a State
+// that cannot be encoded, and the verdicts stay within the limit of the rule.
 func FuzzState_UnmarshalBinary(f *testing.F) {
 	for _, b := range corrupt {
 		f.Add(b, int64(1), int64(1))
 	}
 	for i, c := range rules(f) {
-		k, s := key{rule: c}, newScript(uint64(i), c)
+		k, s := key{rule: c}, newSequence(uint64(i), c)
 		for range 10 {
 			charge := s.next()
 			k.do(charge, s.now)
@@ -180,7 +180,7 @@ func FuzzState_UnmarshalBinary(f *testing.F) {
 	})
 }
 
-// hold fails if a State that is decoded from b does not hold what the package promises.
+// hold checks the contract of the package for a State that is decoded from b.
 func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 	var s driver.State
 	_ = s.UnmarshalBinary(b)

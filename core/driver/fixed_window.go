@@ -1,14 +1,12 @@
 package driver
 
-// A window is a fixed window: it counts the events of the current span of
-// period microseconds, counted from the Unix epoch. Its State is the beginning of a window
-// and the events in it.
-//
-// A window that begins after now means that the clock stepped back. Its events count as of
-// the window of now.
+// A window is a fixed window: it counts the events of the current span of period microseconds,
+// counted from the origin of the clock. Its State is the beginning of a window and the events in
+// it. If the clock has stepped back, the window of a State may begin after now; its events then
+// count in the current window.
 type window struct {
-	events int64 // with those of a soft limit
-	extra  int64 // how many of them are beyond the limit itself
+	events int64 // including extra
+	extra  int64 // the part of events that a soft limit adds
 	period int64 // microseconds
 }
 
@@ -16,7 +14,7 @@ func (w *window) constants() Constants {
 	return Constants{Capacity: w.events, Extra: w.extra, Period: w.period}
 }
 
-// start is the beginning of the window of now.
+// start returns the beginning of the window of now.
 func (w *window) start(now int64) int64 { return now - now%w.period }
 
 func (w *window) read(r *Reading, s State, now int64) {
@@ -31,21 +29,20 @@ func (w *window) fits(r *Reading, cost int64) bool {
 	return cost <= w.events && r.Count <= w.events-cost
 }
 
-// settled is how much of n is counted when count are counted already.
-func settled(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
+// countable returns the part of n that can be added to count without exceeding maxCount-1.
+func countable(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
-// debit counts n events, whether they fit or not. Events beyond the limit make no
-// difference except to an Undo, which has to find them.
+// debit counts n events, even beyond the limit, because an Undo has to find them.
 func (w *window) debit(_ State, r Reading, now, n int64) State {
-	return w.at(r.Count+settled(r.Count, n), now)
+	return w.at(r.Count+countable(r.Count, n), now)
 }
 
 func (w *window) credit(_ State, r Reading, now, n int64) State { return w.at(r.Count-n, now) }
 
-// undo takes n events back that were charged at m, unless their window is over. After a clock
-// that stepped back they cannot be told from others.
+// undo forgets n events of the charge of m, unless their window is over. If the clock has stepped
+// back since the charge, these events cannot be distinguished from others, and stay.
 func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 || m.stepped(now) || w.start(m.At) != w.start(now) {
 		return s
@@ -55,7 +52,7 @@ func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 
 func (w *window) rewrite(_ State, r Reading, now int64) State { return w.at(r.Count, now) }
 
-// at is the State in which count events are used at now; the zero State when none is.
+// at returns the State of the current window with count events: the zero State if there are none.
 func (w *window) at(count, now int64) State {
 	if count <= 0 {
 		return State{}
@@ -70,21 +67,21 @@ func (w *window) expiresAt(s State) int64 {
 	return s.time + w.period
 }
 
-func (w *window) verdict(v *verdict, r *Reading, cost int64, spent bool) {
-	v.allowed, v.window = w.fits(r, cost), r.Left
-	after := r.Count
-	if v.allowed && spent {
-		after += cost
+func (w *window) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
+	v.Allowed, v.Window = w.fits(r, cost), duration(r.Left)
+	count := r.Count
+	if v.Allowed && spent {
+		count += cost
 	}
-	v.remaining = max(0, w.events-after)
-	if after > 0 {
-		v.reset = r.Left
+	v.remain(w.events-w.extra-count, cost, spent)
+	if count > 0 {
+		v.ResetAfter = v.Window
 	}
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > w.events:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry = r.Left
+		v.RetryAfter = v.Window
 	}
 }

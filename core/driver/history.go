@@ -2,16 +2,15 @@ package driver
 
 import "unsafe"
 
-// A history is the events of a log: runs with strictly increasing times, oldest
-// first. The zero history is empty. In a State, head and count are time and amount.
+// A history is the events of a log: runs with strictly increasing times, the oldest first. The zero
+// history is empty. A State has head in its field time, and count in its field amount.
 type history struct {
-	runs  []run // from head on; those before it have left
+	runs  []run // from head on; those before head have left
 	head  int
 	count int64 // of the events
 }
 
-// A run is n events that were admitted in the same grain, the last microsecond of which
-// is at.
+// A run is n events of one sub-window. The field at is the last microsecond of the sub-window.
 type run struct{ at, n int64 }
 
 const (
@@ -19,7 +18,7 @@ const (
 	runSize   = int(unsafe.Sizeof(run{}))
 )
 
-// history is the events of s, the State of a log.
+// history returns the events of s, the State of a log.
 func (s State) history() (h history) {
 	if s.log != nil {
 		h = history{*s.log, int(s.time), s.amount}
@@ -27,7 +26,7 @@ func (s State) history() (h history) {
 	return h
 }
 
-// state is the State of a log with the events of h, in the memory of s.
+// state returns the State of a log with the events of h, in the memory of s.
 func (h *history) state(s State) State {
 	if h.empty() {
 		return State{}
@@ -45,7 +44,7 @@ func (h *history) empty() bool { return len(h.runs) == h.head }
 
 func (h *history) newest() int64 { return h.runs[len(h.runs)-1].at }
 
-// window is the first run after cutoff, and how many events follow from there.
+// window returns the first run after cutoff, and the number of events from there on.
 func (h *history) window(cutoff int64) (first int, count int64) {
 	runs := h.live()
 	count = h.count
@@ -56,7 +55,7 @@ func (h *history) window(cutoff int64) (first int, count int64) {
 	return first, count
 }
 
-// nth is the time of the n-th event from run first on.
+// nth returns the time of the n-th event from run first on.
 func (h *history) nth(first int, n int64) int64 {
 	for _, r := range h.live()[first:] {
 		if n -= r.n; n <= 0 {
@@ -66,7 +65,7 @@ func (h *history) nth(first int, n int64) int64 {
 	return h.newest()
 }
 
-// drop forgets the newest run and returns how many events it had.
+// drop forgets the newest run and returns the number of its events.
 func (h *history) drop() int64 {
 	n := h.runs[len(h.runs)-1].n
 	h.runs = h.runs[:len(h.runs)-1]
@@ -86,8 +85,7 @@ func (h *history) add(at, n int64) {
 	h.runs = append(h.runs, run{at, n})
 }
 
-// compact moves the runs to the front, where they are worth no new array, and
-// gives up an array of which they would use less than a quarter.
+// compact moves the runs to the front of their array, or to a smaller one if a quarter is enough.
 func (h *history) compact() {
 	live := h.live()
 	if cap(h.runs) > 4*len(live)+8 {
@@ -98,8 +96,8 @@ func (h *history) compact() {
 	h.head = 0
 }
 
-// coarsen makes pairs of runs one, at the time of the later. After an append to a history
-// without room, it makes that no larger than it was before, if it has two runs or more.
+// coarsen joins each pair of runs into one with the later time. If there are two runs or more, and
+// the last append made the array larger, the new array is no larger than before that append.
 func (h *history) coarsen() {
 	live := h.live()
 	if len(live) < 2 {

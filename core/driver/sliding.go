@@ -5,31 +5,29 @@ import (
 	"slices"
 )
 
-// A log is a sliding window: it remembers the time of every admitted event, so
-// no span of period microseconds ever holds more than events of them.
+// A log remembers the events of the last period, so that no span of period microseconds has more
+// than the limit. With a sub-window of one microsecond it is exact, a sliding log.
 //
-// With a grain of one microsecond it is exact, a sliding log. With a coarser one
-// it is a sliding window counter: the events of one grain, a sub-window, are one
-// number, and all of them count until the last of them could have left. So it is
-// too strict by one grain at most, and never too lax.
+// With a longer sub-window it is a sliding window counter: the events of a sub-window are one
+// number, and all of them count until the last could have left. The log is then too strict by one
+// sub-window at most, and never too lax.
 //
-// Events in the future mean that the clock stepped back. They count as if they
-// happened now: they keep counting, but for one period at most, whatever the
-// step was. What had left when the newest event was admitted does not come back.
+// If the clock has stepped back, events may be later than now. They count as if they happened now,
+// so for one period at most, however large the step was. Events that had left when the newest event
+// was admitted do not count again.
 type log struct {
-	events int64 // with those of a soft limit
-	extra  int64 // how many of them are beyond the limit itself
-	period int64 // microseconds
-	grain  int64 // microseconds
+	events    int64 // including extra
+	extra     int64 // the part of events that a soft limit adds
+	period    int64 // microseconds
+	subWindow int64 // microseconds
 }
 
 func (l *log) constants() Constants {
-	return Constants{Capacity: l.events, Extra: l.extra, Period: l.period, SubWindow: l.grain}
+	return Constants{Capacity: l.events, Extra: l.extra, Period: l.period, SubWindow: l.subWindow}
 }
 
-// stamp is the time under which an event at now is remembered: the last
-// microsecond of its grain.
-func (l *log) stamp(now int64) int64 { return now - now%l.grain + l.grain - 1 }
+// stamp returns the recorded time of events at now: the last microsecond of the sub-window.
+func (l *log) stamp(now int64) int64 { return now - now%l.subWindow + l.subWindow - 1 }
 
 func (l *log) read(r *Reading, s State, now, cost int64) {
 	stamp, h := l.stamp(now), s.history()
@@ -50,22 +48,21 @@ func (l *log) read(r *Reading, s State, now, cost int64) {
 	}
 }
 
-func (l *log) fits(r *Reading, cost int64) bool {
-	return cost <= l.events && r.Count <= l.events-cost
-}
+func (l *log) fits(r *Reading, cost int64) bool { return cost <= l.events && r.Count <= l.events-cost }
 
-// cutoff is the time at and before which nothing counts any more. The newest
-// event was admitted within the grain that ends at its time.
+// cutoff returns the time up to which events no longer count. The newest event was admitted within
+// the sub-window that ends at its time.
 func (l *log) cutoff(h *history, now int64) int64 {
-	return max(now, h.newest()-(l.grain-1)) - l.period
+	return max(now, h.newest()-(l.subWindow-1)) - l.period
 }
 
-// trim forgets the events that have left the window, and moves those from after now to now.
-func (l *log) trim(h *history, now int64) {
+// trimmed returns the events of s that are in the window at now; those later than now move to now.
+func (l *log) trimmed(s State, now int64) history {
+	h := s.history()
 	if h.empty() {
-		return
+		return h
 	}
-	first, count := h.window(l.cutoff(h, now))
+	first, count := h.window(l.cutoff(&h, now))
 	h.head, h.count = h.head+first, count
 	var late int64
 	stamp := l.stamp(now)
@@ -75,43 +72,38 @@ func (l *log) trim(h *history, now int64) {
 	if late > 0 {
 		h.add(stamp, late)
 	}
+	return h
 }
 
-// spend trims the log and records cost events at now.
 func (l *log) spend(s State, now, cost int64) State {
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	h.add(l.stamp(now), cost)
 	return h.state(s)
 }
 
-// debit records n events at now, whether they fit or not. Events beyond the limit
-// make no difference except to an Undo, which has to find them.
+// debit records n events at now, even beyond the limit, because an Undo has to find them.
 func (l *log) debit(s State, r Reading, now, n int64) State {
-	if n = settled(r.Count, n); n > 0 {
+	if n = countable(r.Count, n); n > 0 {
 		return l.spend(s, now, n)
 	}
 	return s
 }
 
-// undo forgets n events that were recorded at m, if they are still there. After a
-// clock that stepped back they cannot be told from others.
+// undo forgets n events of the charge of m, if they are still there. If the clock has stepped back
+// since the charge, these events cannot be distinguished from others, and stay.
 func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s
 	}
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
-	switch {
-	case !found || m.At == 0:
-	case live[i].n > n:
-		live[i].n -= n
+	if found && m.At != 0 {
+		n = min(n, live[i].n)
 		h.count -= n
-	default:
-		h.count -= live[i].n
-		h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+		if live[i].n -= n; live[i].n == 0 {
+			h.runs = slices.Delete(h.runs, h.head+i, h.head+i+1)
+		}
 	}
 	return h.state(s)
 }
@@ -121,8 +113,7 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 	if r.Count == 0 {
 		return s
 	}
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	for !h.empty() && n > 0 {
 		newest := &h.runs[len(h.runs)-1]
 		if newest.n > n {
@@ -136,8 +127,7 @@ func (l *log) credit(s State, r Reading, now, n int64) State {
 }
 
 func (l *log) rewrite(s State, _ Reading, now int64) State {
-	h := s.history()
-	l.trim(&h, now)
+	h := l.trimmed(s, now)
 	return h.state(s)
 }
 
@@ -149,25 +139,25 @@ func (l *log) expiresAt(s State) int64 {
 	return h.newest() + l.period
 }
 
-func (l *log) verdict(v *verdict, r *Reading, cost int64, spent bool) {
-	v.allowed, v.window = l.fits(r, cost), l.period
+func (l *log) verdict(v *Verdict, r *Reading, cost int64, spent bool) {
+	v.Allowed, v.Window = l.fits(r, cost), duration(l.period)
 	count := r.Count
 	if count > 0 {
-		v.reset, v.window = r.Last, r.First
+		v.ResetAfter, v.Window = duration(r.Last), duration(r.First)
 	}
-	if v.allowed && spent {
-		v.reset = l.period + r.Phase
+	if v.Allowed && spent {
+		v.ResetAfter = duration(l.period + r.Phase)
 		if count == 0 {
-			v.window = v.reset
+			v.Window = v.ResetAfter
 		}
 		count += cost
 	}
-	v.remaining = max(0, l.events-count)
+	v.remain(l.events-l.extra-count, cost, spent)
 	switch {
-	case v.allowed:
+	case v.Allowed:
 	case cost > l.events:
-		v.retry = Never
+		v.RetryAfter = Never
 	default:
-		v.retry, v.window = r.Retry, r.Retry
+		v.RetryAfter, v.Window = duration(r.Retry), duration(r.Retry)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A sliding window admits at least as much as a log of a period and a sub-window would, from
-// clients that ask for three times the limit, and never more than a log.
+// Under three times the load of its limit, a sliding window admits at least as many events as a log
+// of a period plus a sub-window, and never more than a log of a period.
 func TestSlidingWindow_Strictness(t *testing.T) {
 	const period, limit = 60_000_000, 600
 	for _, n := range []int{1, 10, 60} {

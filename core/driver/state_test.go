@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// rules returns a rule of every algorithm; small and large ones, with fractions and soft limits.
+// rules returns small and large rules of every algorithm, with fractions and soft limits.
 func rules(t testing.TB) (all []*driver.Compiled) {
 	for i, d := range []driver.Definition{
 		{Algorithm: driver.TokenBucket, Events: 10, Per: time.Second},
@@ -32,27 +32,26 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 	return all
 }
 
-// span is a time in which a rule forgets.
+// span returns a time in which a rule forgets an event.
 func span(c *driver.Compiled) int64 {
 	k := c.Constants()
 	return max(k.Period, k.Full.Micros, 1)
 }
 
-// A script is a random sequence of charges, with clocks that step back, debts, undos and all
-// other ops.
-type script struct {
+// A sequence is a random sequence of charges of all ops, with clocks that step back.
+type sequence struct {
 	rng      *rand.Rand
 	rule     *driver.Compiled
 	now      int64
 	receipts []driver.Receipt
 }
 
-func newScript(seed uint64, c *driver.Compiled) *script {
-	return &script{rng: rand.New(rand.NewPCG(seed, 7)), rule: c, now: start}
+func newSequence(seed uint64, c *driver.Compiled) *sequence {
+	return &sequence{rng: rand.New(rand.NewPCG(seed, 7)), rule: c, now: start}
 }
 
 // next moves the clock and returns a charge. remember keeps its receipt.
-func (s *script) next() driver.Charge {
+func (s *sequence) next() driver.Charge {
 	switch s.rng.IntN(6) {
 	case 0:
 		s.now -= s.rng.Int64N(span(s.rule)) / 2
@@ -81,15 +80,15 @@ func (s *script) next() driver.Charge {
 	return c
 }
 
-func (s *script) remember(c driver.Charge) {
+func (s *sequence) remember(c driver.Charge) {
 	if c.Op != driver.Undo && *c.Receipt != (driver.Receipt{}) {
 		s.receipts = append(s.receipts[max(0, len(s.receipts)-3):], *c.Receipt)
 	}
 }
 
-// A State that was halved counts the same events, for longer and never for shorter.
+// A State that was coarsened counts the same events, for longer but never for shorter.
 func TestState_Coarsen(t *testing.T) {
-	c, halved := rule(t, driver.SlidingLog, 50, 1000), 0
+	c, coarsened := rule(t, driver.SlidingLog, 50, 1000), 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		exact, coarse, now := key{rule: c}, key{rule: c}, start
@@ -107,7 +106,7 @@ func TestState_Coarsen(t *testing.T) {
 			if count > 2 && coarse.state.Size() > before {
 				t.Fatalf("got %d bytes, expected at most %d", coarse.state.Size(), before)
 			}
-			halved++
+			coarsened++
 		}
 		for range 100 {
 			now += rng.Int64N(30)
@@ -120,13 +119,13 @@ func TestState_Coarsen(t *testing.T) {
 			t.Fatalf("got %+v a period later, expected nothing in use", r)
 		}
 	}
-	if halved < 300 {
-		t.Errorf("got %d States that were halved, expected at least 300", halved)
+	if coarsened < 300 {
+		t.Errorf("got %d States that were coarsened, expected at least 300", coarsened)
 	}
 }
 
-// The first append after a history has used its room is what Coarsen takes back.
-func TestState_Coarsen_AfterAppendWithoutRoom(t *testing.T) {
+// If the last append made the array of a history larger, Coarsen makes it as small as before.
+func TestState_Coarsen_AfterGrowth(t *testing.T) {
 	c := rule(t, driver.SlidingLog, 2000, 1_000_000)
 	k := key{rule: c}
 	for n := range 2000 {
@@ -137,14 +136,14 @@ func TestState_Coarsen_AfterAppendWithoutRoom(t *testing.T) {
 		if got := k.state.Coarsen(); got.Size() > before || got.Count() != int64(n)+1 {
 			t.Errorf("got %d bytes and %d events, expected at most %d and %d", got.Size(), got.Count(), before, n+1)
 		}
-		k = key{rule: c} // the State that was given to Coarsen is not used again
+		k = key{rule: c} // the argument of Coarsen must not be used again
 		for i := range n + 1 {
 			k.spend(1, start+int64(i))
 		}
 	}
 }
 
-// A log whose events have left gives up the memory that it no longer needs.
+// A log whose events have left frees the memory that it no longer needs.
 func TestState_Size_AfterEventsLeft(t *testing.T) {
 	k := key{rule: rule(t, driver.SlidingLog, 1000, 1_000_000)}
 	for i := range int64(1000) {
@@ -169,11 +168,11 @@ func TestState_Coarsen_Others(t *testing.T) {
 	}
 }
 
-// The Words of a State are the State; that of a log with events has none.
+// StateOf returns the State of the Words. The State of a log with events has no Words.
 func TestState_Words(t *testing.T) {
 	for i, c := range rules(t) {
 		words, logs := 0, 0
-		k, s := key{rule: c}, newScript(uint64(i), c)
+		k, s := key{rule: c}, newSequence(uint64(i), c)
 		for range 300 {
 			charge := s.next()
 			k.do(charge, s.now)

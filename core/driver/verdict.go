@@ -2,51 +2,29 @@ package driver
 
 import "time"
 
-// A Verdict is the answer of a rule to a charge. Package core hands it on as a core.State.
+// A Verdict is the answer of a rule to a charge. Package core copies it into a core.State.
 type Verdict struct {
 	// Rule is the rule that decided: that of the charge, or a part of it (see [Compiled.Divide]).
 	Rule *Compiled
 
-	Allowed    bool          // by this rule alone
-	Unknown    bool          // another rule denied, and this one was not asked: Allowed is set, Rule may be nil, the other fields are zero
+	Allowed    bool          // by this rule, whatever the others answer
+	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself
-	Found      bool          // after a Reset: something was in use before it
-	Remaining  int           // events that are left of the limit
-	RetryAfter time.Duration // denied: the least wait after which the same cost fits, or Never
-	ResetAfter time.Duration // until nothing is in use any more
-	Window     time.Duration // the span to which Remaining belongs
-	Delay      time.Duration // allowed: hold the event this long, at its place in the queue
+	Found      bool          // Reset: something was in use before
+	Remaining  int           // the remaining events of the limit
+	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
+	ResetAfter time.Duration // the time until nothing is in use
+	Window     time.Duration // the span to which Remaining belongs: see core.State
+	Delay      time.Duration // allowed: delay the event this long
 }
 
-// A verdict is the answer of an algorithm to a cost, before soft limits. Spans are in
-// microseconds.
-type verdict struct {
-	allowed   bool
-	remaining int64 // of the capacity, after the cost if that was taken
-	retry     int64 // denied: the least wait after which the same cost fits, or Never
-	reset     int64 // until nothing is used any more
-	delay     int64 // allowed: hold the event this long
-	window    int64 // the span within which no more than remaining can be used
+// remain sets Remaining and Soft. left is the number of events that are left of the limit itself;
+// below zero, events of a soft limit are in use.
+func (v *Verdict) remain(left, cost int64, spent bool) {
+	v.Remaining = int(max(0, left))
+	v.Soft = v.Allowed && (left < 0 || !spent && left < cost)
 }
 
-// set sets v to the answer of rule at r to a cost that may be held for maxDelay.
-func (v *Verdict) set(rule *Compiled, r *Reading, cost, maxDelay int64, spent bool) {
-	var u verdict
-	rule.verdict(&u, r, cost, maxDelay, spent)
-	v.Rule, v.Allowed, v.Unknown, v.Soft, v.Found = rule, u.allowed, false, false, false
-	if extra := rule.constants.Extra; extra != 0 {
-		u.remaining -= extra
-		v.Soft = u.allowed && (u.remaining < 0 || !spent && u.remaining < cost)
-		u.remaining = max(0, u.remaining)
-	}
-	v.Remaining = int(u.remaining)
-	v.RetryAfter, v.ResetAfter, v.Window, v.Delay = duration(u.retry), duration(u.reset), duration(u.window), duration(u.delay)
-}
-
-// duration converts microseconds; Never stays never.
-func duration(us int64) time.Duration {
-	if us == Never {
-		return Never
-	}
-	return time.Duration(us) * time.Microsecond
+func duration(microseconds int64) time.Duration {
+	return time.Duration(microseconds) * time.Microsecond
 }

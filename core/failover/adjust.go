@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -48,18 +49,21 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		return cmp.Or(err, ended)
 	}
 	if len(backup.charges) > 0 {
-		err = cmp.Or(err, s.callBackup(ctx, adjust, backup.charges))
+		err = cmp.Or(err, s.callBackup(ctx, driver.Store.Adjust, backup.charges))
 		backup.copyTo(charges)
 	}
 	switch {
 	case len(resets.charges) == 0:
 	case done:
-		// The primary is reset, and decides now or soon. So the backup may fail.
-		if s.backup.do(ctx, adjust, resets.charges) == nil {
-			resets.copyFound(charges)
+		// The primary is reset, and decides now or soon, so a failure of the backup is ignored.
+		if s.backup.do(ctx, driver.Store.Adjust, resets.charges) == nil {
+			for i, place := range resets.places {
+				v := &charges[place].Verdict
+				v.Found = v.Found || resets.charges[i].Verdict.Found
+			}
 		}
 	default:
-		err = cmp.Or(err, s.callBackup(ctx, adjust, resets.charges))
+		err = cmp.Or(err, s.callBackup(ctx, driver.Store.Adjust, resets.charges))
 		resets.copyTo(charges)
 	}
 	return err
@@ -67,16 +71,12 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 
 // onlyPrimary reports whether all charges go to the primary alone while it decides.
 func onlyPrimary(charges []driver.Charge) bool {
-	for i := range charges {
-		c := &charges[i]
-		if c.Op == driver.Reset || c.Op == driver.Undo && c.Receipt.Origin != 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(charges, func(c driver.Charge) bool {
+		return c.Op == driver.Reset || c.Op == driver.Undo && c.Receipt.Origin != 0
+	})
 }
 
-// withoutOrigin returns c, an Undo, with its receipt as the store that has the charge wrote it.
+// withoutOrigin returns c, an Undo, with the receipt that the store that has the charge wrote.
 func withoutOrigin(c driver.Charge) driver.Charge {
 	receipt := *c.Receipt
 	receipt.Origin >>= 1
@@ -84,13 +84,14 @@ func withoutOrigin(c driver.Charge) driver.Charge {
 	return c
 }
 
-// adjustPrimary calls the primary, unless it is away, and reports whether it has done the
-// charges. If it failed them or is away, a Debit is charged to the backup: a double charge
-// is safer than none. A Credit or Undo is an error, because the backup does not have the charge.
+// adjustPrimary passes charges to the primary, unless it is away, and reports whether the primary
+// has done them. Otherwise Debits are charged to the backup: a double charge is safer than none.
+// Credits and Undos make adjustPrimary return an error, because the backup does not have the
+// charges that they free.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
 	if !away {
-		failed, cause = s.callPrimary(ctx, s.now(), adjust, charges)
+		failed, cause = s.callPrimary(ctx, s.now(), driver.Store.Adjust, charges)
 	}
 	if !failed {
 		return cause == nil, cause
@@ -106,7 +107,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 		}
 	}
 	if debits.charges != nil {
-		err = s.callBackup(ctx, adjust, debits.charges)
+		err = s.callBackup(ctx, driver.Store.Adjust, debits.charges)
 		debits.copyTo(charges)
 	}
 	if !lost {
@@ -119,7 +120,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 	return false, cause
 }
 
-// A part is copies of some charges of a call, and their places in the call.
+// A part has copies of some charges of a call, and their places in the call.
 type part struct {
 	charges []driver.Charge
 	places  []int
@@ -134,13 +135,5 @@ func (p *part) add(place int, c driver.Charge) {
 func (p *part) copyTo(charges []driver.Charge) {
 	for i, place := range p.places {
 		charges[place].Verdict = p.charges[i].Verdict
-	}
-}
-
-// copyFound sets Found in the Verdicts of the charges of the call for which p has it.
-func (p *part) copyFound(charges []driver.Charge) {
-	for i, place := range p.places {
-		v := &charges[place].Verdict
-		v.Found = v.Found || p.charges[i].Verdict.Found
 	}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A backup does the charges that the primary does not do, each on the backup of its rule.
+// A backup does the charges that the primary cannot do, each by the backup of its rule: the store
+// or an Answer.
 type backup struct {
 	store     driver.Store
 	instances int
-	answers   map[string]Answer // by the name of the rule; other rules have the store
+	answers   map[string]Answer // by the name of the rule; the store decides about other rules
 	warn      sync.Once
 
 	mu      sync.Mutex
-	unknown map[string]bool // names of answers that no declared rule has
+	unknown map[string]bool // names in answers that no declared rule has
 }
 
 func (b *backup) init(s driver.Store, c *config) {
@@ -31,7 +32,7 @@ func (b *backup) init(s driver.Store, c *config) {
 	}
 }
 
-// declare declares the rules on the store, divided if there is an [Instances].
+// declare declares the rules, divided by [Instances], on the store.
 func (b *backup) declare(rules []*driver.Compiled) error {
 	b.mu.Lock()
 	for _, r := range rules {
@@ -60,9 +61,9 @@ func (b *backup) check() error {
 		driver.ErrInvalidRule, slices.Sorted(maps.Keys(b.unknown)))
 }
 
-// do does charges on the backups of their rules. A fail-closed rule, unless it is a shadow,
-// fails a decision as a whole. The charges of an Adjust are independent, so the others are
-// done, and then the error is returned.
+// do executes each charge by the backup of its rule. A fail-closed rule, unless it is a shadow,
+// fails a decision as a whole. The charges of an Adjust are independent, so the others are done
+// before the error is returned.
 func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error {
 	b.warn.Do(func() {
 		if err := b.check(); err != nil {
@@ -100,19 +101,14 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 }
 
 func (b *backup) answersAny(charges []driver.Charge) bool {
-	if len(b.answers) == 0 {
-		return false
-	}
-	for i := range charges {
-		if _, ok := b.answers[charges[i].Rule.Name()]; ok {
-			return true
-		}
-	}
-	return false
+	return len(b.answers) > 0 && slices.ContainsFunc(charges, func(c driver.Charge) bool {
+		_, ok := b.answers[c.Rule.Name()]
+		return ok
+	})
 }
 
-// doDivided does charges on the store, with divided rules if there is an [Instances]. The
-// charges have the caller's rules again when it returns.
+// doDivided executes charges by the store, with rules divided by [Instances]. The charges have
+// the caller's rules again when it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
 	if b.instances > 1 {
 		var room [8]*driver.Compiled
@@ -128,7 +124,7 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 			}
 		}()
 	}
-	if err := do(ctx, b.store, charges); err != nil {
+	if err := do(b.store, ctx, charges); err != nil {
 		return err
 	}
 	setOrigins(charges, byBackup)
@@ -140,23 +136,18 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 type Answer uint8
 
 const (
-	// FailClosed decides nothing: every decision is a core.ErrFailClosed, which is a
-	// core.ErrUnavailable and not a denial. Every gate answers it with 503. A decision that has
-	// only core.Rule.Shadow rules, which are never enforced, is admitted.
+	// FailClosed returns a core.ErrFailClosed, which is a core.ErrUnavailable, for every event.
+	// Every gate answers that with 503. A decision that has only core.Rule.Shadow rules, which
+	// are never enforced, is admitted.
 	FailClosed Answer = iota
-	// FailOpen admits every event. Its states are those of untouched keys.
+	// FailOpen admits every event. Its States are those of unused keys.
 	FailOpen
 )
 
 var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable, driver.ErrFailClosed)
 
 // Take implements [driver.Store].
-func (a Answer) Take(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
-
-// Adjust implements [driver.Store].
-func (a Answer) Adjust(_ context.Context, charges []driver.Charge) error { return a.answer(charges) }
-
-func (a Answer) answer(charges []driver.Charge) error {
+func (a Answer) Take(_ context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		if a != FailOpen && !charges[i].Rule.Shadow() {
 			return errClosed
@@ -166,8 +157,14 @@ func (a Answer) answer(charges []driver.Charge) error {
 	return nil
 }
 
-// admit sets the Verdict of c, of any cost, to that of a cost of 1 on an untouched key.
+// Adjust implements [driver.Store].
+func (a Answer) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return a.Take(ctx, charges)
+}
+
+// admit sets the Verdict of c to that of a cost of 1 on an unused key. The cost of c may exceed the
+// capacity, and is admitted all the same.
 func admit(c *driver.Charge) {
-	untouched := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
-	c.Verdict = c.Rule.Verdict(untouched, 1, driver.Never, false)
+	unused := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
+	c.Verdict = c.Rule.Verdict(unused, 1, driver.Never, false)
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A State says which store decides. It is the state of the circuit breaker of the primary.
+// A State says which store decides. It is the state of the circuit breaker in front of the primary.
 type State int
 
 // The states of a Store.
 const (
-	// Primary: the breaker is closed. Every call goes to the primary, and those that it fails to
-	// the backup.
+	// Primary: the breaker is closed. Every call goes to the primary, and a call that fails there
+	// goes to the backup.
 	Primary State = iota
 	// Backup: the breaker is open. No call goes to the primary, which is probed in the background.
 	Backup
@@ -28,15 +28,10 @@ const (
 	halfOpen = Recovering
 )
 
-// String is "primary", "backup" or "recovering".
+// String returns "primary", "backup" or "recovering".
 func (s State) String() string {
-	switch s {
-	case Primary:
-		return "primary"
-	case Backup:
-		return "backup"
-	case Recovering:
-		return "recovering"
+	if Primary <= s && s <= Recovering {
+		return [...]string{"primary", "backup", "recovering"}[s]
 	}
 	return fmt.Sprintf("failover.State(%d)", int(s))
 }
@@ -52,7 +47,7 @@ const (
 	// longestPause, doubled each time.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 300 * time.Millisecond
-	// confirmPause is the pause after a probe that succeeded, if another one has to.
+	// confirmPause is the pause after a successful probe if another success is required.
 	confirmPause = 200 * time.Millisecond
 
 	// rampUp is the time from half-open to closed.
@@ -64,17 +59,17 @@ const (
 	maxRelapses   = 3
 )
 
-// A breaker decides which store is called: the circuit breaker pattern (M. Nygard, Release
-// It!), with a ramp-up. It has no clock and no goroutine. Times are spans since any
-// fixed instant. It is safe for concurrent use; the methods that a healthy primary
-// needs take no lock and write nothing that others read.
+// A breaker decides which store is called: the circuit breaker pattern (M. Nygard, Release It!),
+// with a ramp-up. It has no clock and no goroutine. Times are spans since any fixed instant. It
+// is safe for concurrent use. While the primary is healthy, its methods take no lock and rarely
+// write shared memory.
 type breaker struct {
 	state        atomic.Int32
 	since        atomic.Int64 // when the state began
-	lastAnswered atomic.Int64 // when the latest call that was answered began, with an error up to aliveFor/8
+	lastAnswered atomic.Int64 // when the latest answered call began; up to aliveFor/8 earlier than that
 	counting     atomic.Bool  // a call failed lately, so successes are counted, too
 
-	aliveFor time.Duration               // a primary that answered a call within it is not dead
+	aliveFor time.Duration               // a primary that answered a call so lately is not dead
 	changed  func(to State, cause error) // called under the lock, in order
 
 	mu          sync.Mutex
@@ -82,7 +77,7 @@ type breaker struct {
 	window      time.Duration // when the counting of failed and succeeded began
 	failed      int
 	succeeded   int
-	relapses    int // how many more probes have to succeed
+	relapses    int // the number of probes that have to succeed besides one
 	confirmed   int // probes that succeeded in a row
 	pause       time.Duration
 	outages     uint64
@@ -98,8 +93,8 @@ func newBreaker(aliveFor time.Duration, changed func(to State, cause error)) *br
 
 func (b *breaker) State() State { return State(b.state.Load()) }
 
-// admits reports whether a call at now goes to the primary. While the breaker is half-open, the
-// part of the calls that do grows with time.
+// admits reports whether a call at now goes to the primary. While the breaker is half-open, a
+// growing part of the calls does, chosen at random.
 func (b *breaker) admits(now time.Duration) bool {
 	switch b.State() {
 	case closed:
@@ -110,12 +105,13 @@ func (b *breaker) admits(now time.Duration) bool {
 	return false
 }
 
-// answeredSince reports whether a call was answered that began at about begun or later.
+// answeredSince reports whether a call that began at begun or later was answered. It may miss
+// calls that began within aliveFor/8 after the last one that it knows.
 func (b *breaker) answeredSince(begun time.Duration) bool {
 	return b.lastAnswered.Load() >= int64(begun)
 }
 
-// succeed notes that a call that began at begun was answered.
+// succeed records the answer to a call that began at begun.
 func (b *breaker) succeed(begun time.Duration) {
 	if int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8) {
 		b.lastAnswered.Store(int64(begun))
@@ -137,22 +133,22 @@ func (b *breaker) countSuccess(begun time.Duration) {
 	b.counting.Store(b.failed > 0)
 }
 
-// stale reports whether the result of a call that began at begun must be ignored: the call
+// stale reports whether the result of a call that began at begun is ignored, because the call
 // began in an earlier state.
 func (b *breaker) stale(begun time.Duration) bool {
 	return b.State() == open || begun < time.Duration(b.since.Load())
 }
 
-// startWindow begins a new window of counting when the last is over.
+// startWindow begins a new window of counting if the last one is over.
 func (b *breaker) startWindow(now time.Duration) {
 	if now-b.window >= countWindow {
 		b.window, b.failed, b.succeeded = now, 0, 0
 	}
 }
 
-// fail notes at now that a call failed that began at begun. It opens the breaker after
-// maxConsecutive failures without an answer for some time, or if half of at least minCalls calls
-// of a window failed.
+// fail records the failure, at now, of a call that began at begun. It opens the breaker after
+// maxConsecutive failures in a row if no call was answered within aliveFor, or if half of at
+// least minCalls calls of a window failed.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,8 +194,7 @@ func (b *breaker) untilProbe() time.Duration {
 	return b.pause/2 + rand.N(b.pause/2)
 }
 
-// probed notes at now whether a probe succeeded. While the breaker is open, it may become
-// half-open.
+// probed records whether a probe has succeeded at now. An open breaker may become half-open.
 func (b *breaker) probed(now time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,7 @@ func newClocked() *clocked {
 	return c
 }
 
-// fails notes n calls that fail one after the other, each after took.
+// fails records n calls that fail one after the other, each after took.
 func (c *clocked) fails(n int, took time.Duration) {
 	for range n {
 		c.now += took
@@ -35,7 +35,7 @@ func (c *clocked) fails(n int, took time.Duration) {
 	}
 }
 
-// succeeds notes n calls that succeed one after the other, each after took.
+// succeeds records n calls that succeed one after the other, each after took.
 func (c *clocked) succeeds(n int, took time.Duration) {
 	for range n {
 		c.now += took
@@ -49,7 +49,7 @@ func (c *clocked) opens() {
 	}
 }
 
-// probes has probes succeed until the breaker is half-open, and returns their number.
+// probes makes probes succeed until the breaker is half-open, and returns their number.
 func (c *clocked) probes() (n int) {
 	for ; c.State() == open; n++ {
 		c.now += c.untilProbe()
@@ -58,7 +58,7 @@ func (c *clocked) probes() (n int) {
 	return n
 }
 
-// closes has a half-open breaker close.
+// closes makes a half-open breaker close.
 func (c *clocked) closes() {
 	c.now += c.untilRampedUp(c.now)
 	c.rampedUp(c.now)
@@ -196,8 +196,8 @@ func TestBreaker_Admits(t *testing.T) {
 	c.is(t, closed)
 }
 
-// A primary that returns is in full use within 1.5 s, also after relapses. A probe that it
-// does not answer takes 100 ms.
+// A primary that returns is in full use within 1.5 s, also after relapses. A probe that the
+// primary does not answer takes 100 ms.
 func TestBreaker_ReturnDuration(t *testing.T) {
 	const deadline, bound = 100 * time.Millisecond, 1500 * time.Millisecond
 	var longest time.Duration

@@ -4,14 +4,14 @@
 //	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
 //
 // Every decision goes to the primary, with a [Deadline]. If the primary fails or the deadline
-// passes, the backup decides. A denial is a decision, and so final.
+// passes, the backup decides. A denial is not a failure: the backup is not called after it.
 //
 // # Backups
 //
 //   - A store in this process, such as memstore: each process enforces the limits by itself.
 //     [Instances] divides the limits by the number of processes.
 //   - [FailOpen] admits every event.
-//   - [FailClosed] decides nothing. Its error is not a denial: every gate answers it with 503.
+//   - [FailClosed] returns an error for every event, which every gate answers with 503.
 //
 // [FailOpenFor] and [FailClosedFor] choose for single rules, by name:
 //
@@ -20,8 +20,9 @@
 //	h = nethttplimit.New(login, ip)(h)
 //	if err := store.Check(); err != nil { ... } // a name that no rule has
 //
-// The Store has one breaker for all rules, and its rules can be decided together. A decision
-// that contains a fail-closed rule returns an error. Fail-open rules always admit.
+// The Store has one breaker for all rules, and its rules can be decided together. While the
+// backup decides, a decision that contains a fail-closed rule returns an error, and fail-open
+// rules always admit.
 //
 // # States
 //
@@ -39,18 +40,17 @@
 //	     └──────────────────────────────── │ half-open │
 //	                                       └───────────┘
 //
-// The breaker opens when five calls in a row have failed and no call was answered that began
-// in the last 50 ms (half a [Deadline]), or when half of at least 100 calls within a second
-// have failed. So a Cluster with one of three masters down stays in use.
+// The breaker opens when five calls in a row have failed and none of the calls that began in the
+// last 50 ms (half a [Deadline]) was answered, or when half of at least 100 calls within a second
+// have failed. A Cluster with one of three masters down therefore stays in use.
 //
 // While the breaker is open, no decision waits for the primary. The primary is probed in the
-// background, one probe at a time, about the keys and rules of a real decision. A
-// primary that is a [driver.Prober] is asked whether it would accept a write: redisstore
-// writes a key of its own for that, so a replica, a Redis that is out of memory and one
-// that denies the user a command stay away until they accept writes. Any other primary
-// gets Peeks, which charge nothing; if it answers reads and refuses writes, the breaker
-// opens several times a second. The pauses between probes are random, 25 to 300 ms, so that
-// many processes do not probe together.
+// background, one probe at a time, about the keys and rules of a real decision. A primary that
+// is a [driver.Prober] is asked whether it would accept a write. For that, redisstore writes a
+// key of its own, so a replica, a Redis that is out of memory and one whose access rules deny
+// the write are not used until they accept writes. Any other primary gets Peeks, which charge
+// nothing; if it answers reads and refuses writes, the breaker opens several times a second. The
+// pauses between probes are random, 25 to 300 ms, so that many processes do not probe together.
 //
 // When a probe succeeds, the ramp-up begins: the part of the decisions that go to the primary
 // grows from none to all in half a second. A primary that returns is in full use after about 1 s,
@@ -60,62 +60,60 @@
 // If the breaker opens within 30 s of its closing, the primary has relapsed. Each relapse
 // requires one more probe in a row to succeed before the ramp-up, up to four.
 //
-// A call that fails or is not answered causes probes at once. So few callers wait before the
+// A call that fails or is not answered causes probes at once, so few callers wait before the
 // breaker opens, also where there is little traffic.
 //
 // # Failures
 //
 // Failures are core.ErrUnavailable, the deadline, a panic, and any error that is not known to be
-// about the call itself, because a Store may return the errors of its network as they
-// are. Errors about the call, such as [driver.ErrInvalidCharge], are returned and do not count.
+// about the call itself, because a Store may return the errors of its network as they are.
+// Errors about the call, such as [driver.ErrInvalidCharge], are returned and do not count.
 //
-// If the context of a call ends first, the error of the context is returned, and the call
-// counts as a failure only if the whole deadline had passed. Otherwise it causes a probe, at
-// most one in a deadline. So clients that hang up cannot open the breaker, and the breaker opens
-// for a primary that hangs although all callers leave before the deadline.
+// If the context of a call ends first, the error of the context is returned. The call counts as
+// a failure only if the whole deadline had passed, so clients that hang up cannot open the
+// breaker. Otherwise it causes a probe, at most one in a deadline, so the breaker opens for a
+// primary that hangs even if all callers leave before the deadline.
 //
 // # Bounds
 //
-// Each store enforces a rule on the events that it decides itself, and nothing is carried over.
-// For one key, and a rule that admits B at once and R in a second, during an
-// outage of T seconds,
+// Each store enforces a rule on the events that it decides itself, and no state is carried over.
+// For one key, and a rule that admits B at once and R in a second, during an outage of T seconds,
 //
 //   - n processes admit at most n·(B + R·T);
 //   - with Instances(n) at most B + R·T, as if they shared the backup. If B is less than
 //     n, each of them admits one at once;
 //   - FailOpen admits every event, and FailClosed none.
 //
-// For a window or log, B is the limit and R is B in its period; a fixed window may add
-// another B, because of the window in which the outage begins.
+// For a window or log, B is the limit and R is B in its period; a fixed window may add another
+// B, because of the window in which the outage begins.
 //
-// T ends when the primary is in full use again. The primary goes on with its own states,
-// and admits its own B + R·T from its return: one burst more, at the
-// most, for the events that have expired meanwhile. The states of the backup expire. They still
-// count in an outage that follows soon, so a primary that flaps does not grant a burst each time.
+// T ends when the primary is in full use again. The primary then goes on with its own states, in
+// which events have expired during the outage: that admits at most one more burst. The states of
+// the backup expire. They still count in an outage that follows soon, so a primary that flaps
+// does not grant a burst each time.
 //
-// A decision of unknown fate, which the primary has perhaps made although its answer
-// was lost, is made again by the backup: charged twice, never zero times.
+// If the primary's answer is lost, the primary may have made the decision. The backup makes it
+// again: an event may be charged twice, and is charged at least once.
 //
 // # Undo, Debit, Credit and Reset
 //
 //	Undo    goes to the store that has the charge ([driver.Receipt.Origin]). If that is the
-//	        primary, and it is away, the error is core.ErrUnavailable, and the event stays
-//	        charged until the primary forgets it.
-//	Debit   goes to the store that decides now, and to the backup if the primary fails it.
-//	Credit  goes to the store that decides now. If the primary fails it, it is an error and
-//	        is not repeated.
+//	        primary, and it cannot be reached, the error is core.ErrUnavailable, and the event
+//	        stays charged until it expires there.
+//	Debit   goes to the store that decides now, and to the backup if the primary fails.
+//	Credit  goes to the store that decides now. If the primary fails, Credit returns an error
+//	        and is not repeated.
 //	Reset   goes to both stores; it succeeds if the store that decides does it. It reports that
-//	        something was in use if either store does. While the primary is away, or fails the
-//	        Reset, the report is that of the backup; if only the backup fails, that of the primary.
+//	        something was in use if either store does. If only one store did the Reset, the
+//	        report is that of this store.
 //
-// For a fail-closed rule on the backup, each of them is an error, after the charges of the other
-// rules have been done.
+// While the backup decides, each of these calls returns an error for a fail-closed rule, after the
+// charges of the other rules have been done.
 //
 // # Cost
 //
-// A decision of a healthy primary that is called directly (see [New]) takes about 35 ns
-// longer, takes no lock and allocates nothing. Any other primary is called on a goroutine, at
-// about 2 us a decision. A primary that never returns from its calls holds a goroutine for
-// each; when there are 128 of them that have no caller any more, it is not called again until
-// one returns.
+// A decision of a healthy primary that is called directly (see [New]) takes about 35 ns longer,
+// takes no lock and allocates nothing. Any other primary is called on a goroutine, at about 2 us
+// a decision. A primary that never returns from its calls holds a goroutine for each; when there
+// are 128 of them that have no caller any more, it is not called again until one returns.
 package failover

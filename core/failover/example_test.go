@@ -24,7 +24,7 @@ func Example() {
 	// Output: true <nil> primary
 }
 
-// While the primary is away, each of four processes admits a fourth.
+// While the primary is away, each of four processes enforces a quarter of the limit.
 func ExampleInstances() {
 	store := failover.New(absent(), memstore.New(), failover.Instances(4))
 	defer store.Close()
@@ -35,8 +35,8 @@ func ExampleInstances() {
 	// Output: 125/h 124 <nil>
 }
 
-// A health handler. That the backup decides is worth knowing, but no reason to take
-// the process out of service.
+// A health handler reports that the backup decides, which is no reason to take the process out of
+// service.
 func ExampleStore_Stats() {
 	store := failover.New(absent(), memstore.New())
 	defer store.Close()

@@ -36,7 +36,7 @@ func hang(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
 	return fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
 }
 
-// lose decides, and loses the answer.
+// lose makes the decision and loses the answer.
 func lose(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 	return errors.Join(next(ctx, charges), hang(ctx, charges, next))
 }
@@ -48,7 +48,7 @@ func ignoring(until <-chan struct{}) storetest.Hook {
 	return func(context.Context, []driver.Charge, storetest.Call) error { <-until; return errDown }
 }
 
-// absent returns a store that is not there.
+// absent returns a store that cannot be reached.
 func absent() *storetest.Fake {
 	f := new(storetest.Fake)
 	f.Set(storetest.Fail(errGone))
@@ -127,14 +127,14 @@ func (p *pair) until(want failover.State) {
 	}
 }
 
-// leave has the primary refuse calls until the Store leaves it.
+// leave makes the primary fail until the breaker opens.
 func (p *pair) leave() {
 	p.t.Helper()
 	p.set(refuse)
 	p.until(failover.Backup)
 }
 
-// comeBack has the primary decide until the Store has returned to it.
+// comeBack makes the primary decide until the breaker is closed again.
 func (p *pair) comeBack() {
 	p.t.Helper()
 	p.set()
@@ -149,7 +149,7 @@ func (p *pair) is(want failover.State) {
 	}
 }
 
-// used checks how much of the limit of the year the stores have charged to key.
+// used checks the cost that the stores have charged to key under the limit of the year.
 func (p *pair) used(key string, primary, backup int) {
 	p.t.Helper()
 	for _, c := range []struct {

@@ -12,8 +12,8 @@ import (
 // maxProbed bounds the charges of a probe.
 const maxProbed = 4
 
-// A prober probes the primary in the background. It is one goroutine, which exists only
-// while the primary is suspect or the breaker is not closed.
+// A prober probes the primary in the background, on one goroutine, which exists only while the
+// primary is suspect or the breaker is not closed.
 type prober struct {
 	breaker *breaker
 	primary *timeout
@@ -21,7 +21,7 @@ type prober struct {
 	ctx     context.Context // ends with the Store
 	end     context.CancelFunc
 	wake    chan struct{} // has a value when the breaker has opened
-	renews  atomic.Bool   // the last probe failed, so the next should be about other charges
+	renews  atomic.Bool   // the last probe failed, so the next one should have other charges
 	sent    atomic.Uint64
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ func newProber(b *breaker, primary *timeout, now func() time.Duration) *prober {
 	return p
 }
 
-// start has the primary probed, which has not answered charges.
+// start makes the prober probe the primary, because a call with charges got no answer.
 func (p *prober) start(charges []driver.Charge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,16 +66,14 @@ func peeks(charges []driver.Charge) []driver.Charge {
 	return probed
 }
 
-// renew makes charges those of the next probe if the last probe failed: it may have been
-// about the only key that the primary cannot decide.
+// renew makes the next probe use charges if the last probe failed, because the failure may concern
+// only the keys of that probe.
 func (p *prober) renew(charges []driver.Charge) {
-	if !p.renews.Load() || !p.renews.CompareAndSwap(true, false) {
-		return
+	if p.renews.Load() && p.renews.CompareAndSwap(true, false) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.charges = peeks(charges)
 	}
-	probed := peeks(charges)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.charges = probed
 }
 
 // run probes until the breaker is closed and the primary is not suspect.
@@ -109,10 +107,10 @@ func (p *prober) probeOpen() {
 	p.breaker.probed(p.now(), ok)
 }
 
-// probeSuspect probes a suspect primary until it answers or the breaker opens, so that few
-// callers have to wait for it. It lasts for a deadline at least, so callers that leave cause
-// one probe in a deadline. probeSuspect returns false, and ends the goroutine, if the primary
-// is not suspect.
+// probeSuspect probes a suspect primary until it answers or the breaker opens, so that few callers
+// have to wait for it. It takes at least one deadline, so callers that leave cause at most one
+// probe in a deadline. If the primary is not suspect, probeSuspect returns false, and the
+// goroutine ends.
 func (p *prober) probeSuspect() bool {
 	p.mu.Lock()
 	suspect := p.suspect || p.breaker.State() != closed
@@ -138,21 +136,23 @@ func (p *prober) probeSuspect() bool {
 	return true
 }
 
-// probe asks the primary whether it would accept a write, and charges nothing. An error
-// about the charges is an answer.
+// probe asks the primary whether it would accept a write. It charges nothing. An error about the
+// charges is an answer.
 func (p *prober) probe() error {
 	p.mu.Lock()
 	charges := p.charges
 	p.mu.Unlock()
 	p.sent.Add(1)
-	err := p.primary.call(p.ctx, driver.Probe, charges)
+	err := p.primary.call(p.ctx, func(s driver.Store, ctx context.Context, charges []driver.Charge) error {
+		return driver.Probe(ctx, s, charges)
+	}, charges)
 	if err != nil && !isFailure(err) {
 		return nil
 	}
 	return err
 }
 
-// pause waits for d, or until woken if that is not nil, or until the prober is closed.
+// pause waits for d, or until woken has a value or the prober is closed. woken may be nil.
 func (p *prober) pause(d time.Duration, woken <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()

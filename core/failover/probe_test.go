@@ -44,7 +44,7 @@ func TestProber_NoTraffic(t *testing.T) {
 	})
 }
 
-// A primary that is lost while the breaker is half-open is probed as soon as any other.
+// A primary that fails while the breaker is half-open is probed as soon as any other.
 func TestProber_LostWhileHalfOpen(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		for range 10 {
@@ -61,7 +61,7 @@ func TestProber_LostWhileHalfOpen(t *testing.T) {
 	})
 }
 
-// A key that the primary cannot decide does not keep it away for good.
+// A key that the primary cannot decide does not keep the breaker open.
 func TestProber_OtherCharges(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		poison := func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A primary that returns is in full use soon, however it has failed and whenever it returns.
+// A primary that returns is in full use within 1.5 s, after every kind of failure.
 func TestRecovery_Duration(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		for i := range 30 {

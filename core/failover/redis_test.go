@@ -30,7 +30,7 @@ const (
 	unhurried = 10 * time.Second
 )
 
-// A load is decisions by many callers, and how long they took.
+// A load makes decisions by many callers, and records how long they took.
 type load struct {
 	mu      sync.Mutex
 	took    []time.Duration
@@ -106,14 +106,14 @@ func (o *load) phase(t *testing.T, name string, most time.Duration, until func()
 	}
 }
 
-// are returns whether all stores are in the state want.
+// are reports whether all stores are in the state want.
 func are(want failover.State, stores ...*failover.Store) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(stores, func(s *failover.Store) bool { return s.State() != want })
 	}
 }
 
-// probed returns whether s has sent three probes since the call of probed.
+// probed reports whether s has sent three probes since the call of probed.
 func probed(s *failover.Store) func() bool {
 	before := s.Stats().Probes
 	return func() bool { return s.Stats().Probes >= before+3 }
@@ -122,7 +122,7 @@ func probed(s *failover.Store) func() bool {
 // anyKey returns one of a few keys.
 func anyKey(i int) string { return fmt.Sprint("key ", i%7) }
 
-// A Redis that is killed or frozen under load fails no decision and holds up few,
+// A Redis that is killed or frozen under load fails no decision and delays few,
 // and is in use again after it returns.
 func TestRedis_Away(t *testing.T) {
 	for _, c := range []struct {
@@ -158,8 +158,8 @@ func TestRedis_Away(t *testing.T) {
 	}
 }
 
-// A refusal is a way in which a Redis server answers reads and refuses writes.
-type refusal struct {
+// A readOnly is a state in which a Redis server answers reads and refuses writes.
+type readOnly struct {
 	name           string
 	refuse, accept func(t *testing.T, rdb *redis.Client)
 }
@@ -173,23 +173,23 @@ func command(args ...any) func(*testing.T, *redis.Client) {
 }
 
 var (
-	replica = refusal{"replica", func(t *testing.T, rdb *redis.Client) {
+	replica = readOnly{"replica", func(t *testing.T, rdb *redis.Client) {
 		host, port, err := net.SplitHostPort(redistest.NewServer(t).Addr)
 		testkit.Must(t, err)
 		testkit.Must(t, rdb.ReplicaOf(context.Background(), host, port).Err())
 	}, command("replicaof", "no", "one")}
-	outOfMemory  = refusal{"out of memory", command("config", "set", "maxmemory", "1"), command("config", "set", "maxmemory", "0")}
-	noReplicas   = refusal{"no replicas", command("config", "set", "min-replicas-to-write", "1"), command("config", "set", "min-replicas-to-write", "0")}
-	noPermission = refusal{"no permission", command("acl", "setuser", "default", "-psetex"), command("acl", "setuser", "default", "+psetex")}
+	outOfMemory  = readOnly{"out of memory", command("config", "set", "maxmemory", "1"), command("config", "set", "maxmemory", "0")}
+	noReplicas   = readOnly{"no replicas", command("config", "set", "min-replicas-to-write", "1"), command("config", "set", "min-replicas-to-write", "0")}
+	noPermission = readOnly{"no permission", command("acl", "setuser", "default", "-psetex"), command("acl", "setuser", "default", "+psetex")}
 )
 
-// A Redis that answers reads and refuses writes is left once, and for as long as it
-// refuses them.
+// A Redis that answers reads and refuses writes causes one outage, which lasts as long as the
+// server refuses them.
 func TestRedis_WritesRefused(t *testing.T) {
 	plain := func(s core.Store) core.Store { return s }
 	for _, c := range []struct {
 		name string
-		way  refusal
+		way  readOnly
 		opts []redisstore.Option
 		over func(core.Store) core.Store
 	}{
@@ -217,10 +217,10 @@ func TestRedis_WritesRefusedByClusterNode(t *testing.T) {
 	refuseWrites(t, outOfMemory, cluster.Nodes[0], below, func(s core.Store) core.Store { return s }, keysOn(t, cluster.Nodes[0], below))
 }
 
-// refuseWrites has server refuse writes by way for three probes under load. It fails the test
-// unless that is one outage that ends after the end of the refusals, and in which no
+// refuseWrites makes server refuse writes by way for three probes under load. It fails the test
+// unless that causes one outage, which ends after the server accepts writes again, and in which no
 // decision reaches the Store below.
-func refuseWrites(t *testing.T, way refusal, server *redistest.Server, below *redisstore.Store, over func(core.Store) core.Store, key func(i int) string) {
+func refuseWrites(t *testing.T, way readOnly, server *redistest.Server, below *redisstore.Store, over func(core.Store) core.Store, key func(i int) string) {
 	t.Helper()
 	operator, counted := server.Client(), &storetest.Fake{Store: below}
 	s := failover.New(over(counted.WithDeadline(unhurried)), memstore.New(), failover.Deadline(unhurried))

@@ -8,29 +8,28 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store decides by its primary, and by its backup while the primary cannot decide. It is
-// made by [New] and safe for concurrent use.
+// A Store decides by its primary, and by its backup while the primary cannot decide. It is made
+// by [New] and is safe for concurrent use.
 type Store struct {
-	primary *timeout
-	direct  bool // the primary keeps its deadline by itself, and is called without the timeout
-	backup  backup
-	breaker *breaker
-	prober  *prober
-	events  events
-	start   time.Time
+	primary  *timeout
+	direct   bool // the primary has a deadline of its own, and is called without the timeout
+	backup   backup
+	breaker  *breaker
+	prober   *prober
+	notifier notifier
+	start    time.Time
 
 	failures, backups, lost atomic.Uint64
 }
 
-// New returns a Store that calls primary, and backup while primary cannot decide.
-// Nothing is sent before the first decision, so the primary may be absent. New
-// panics if primary, backup or an option is nil.
+// New returns a Store that calls primary, and backup while primary cannot decide. It makes no
+// call, so the primary may be absent. New panics if primary, backup or an option is nil.
 //
-// A primary that is a [driver.Deadliner], with a deadline that is not longer than the
-// [Deadline] of this package, is called directly. Any other primary is called on a goroutine
-// of its own and with a copy of the charges, which costs a decision about two microseconds.
+// A primary that is a [driver.Deadliner], with a deadline not longer than the [Deadline] of this
+// package, is called directly. Any other primary is called on a goroutine of its own and with a
+// copy of the charges, which costs a decision about two microseconds.
 //
-// Close a Store that is given up before the program ends.
+// Close a Store that is no longer used before the program ends.
 func New(primary, backup driver.Store, opts ...Option) *Store {
 	argument.NotNil("failover: New", "primary", primary)
 	argument.NotNil("failover: New", "backup", backup)
@@ -40,8 +39,8 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 	d, ok := primary.(driver.Deadliner)
 	s.direct = ok && d.Deadline() <= c.deadline
 	s.backup.init(backup, &c)
-	s.events.call = c.onChange
-	s.breaker = newBreaker(c.deadline/2, s.events.add)
+	s.notifier.call = c.onChange
+	s.breaker = newBreaker(c.deadline/2, s.notifier.add)
 	s.prober = newProber(s.breaker, s.primary, s.now)
 	return s
 }
@@ -49,8 +48,8 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 // now returns the time since the Store was made.
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Declare implements [driver.Declarer]: it declares the rules on both stores, and
-// the divided ones on the backup if there is an [Instances].
+// Declare implements [driver.Declarer]. It declares the rules on the primary and, divided by
+// [Instances], on the backup.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
 	if d, ok := s.primary.store.(driver.Declarer); ok {
 		if err := d.Declare(rules...); err != nil {
@@ -60,10 +59,9 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 	return s.backup.declare(rules)
 }
 
-// Check returns a core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that
-// no limiter on the Store has: with a misspelt name, the intended rule is decided by the
-// ordinary backup.
-// Call it when all limiters are made. Otherwise the first decision of the backup logs it.
+// Check returns a core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no
+// limiter on the Store has. With a misspelt name, the ordinary backup would decide the intended
+// rule. Call Check when all limiters are made. The first decision of the backup logs the error.
 func (s *Store) Check() error { return s.backup.check() }
 
 // State returns the present State.
@@ -71,17 +69,17 @@ func (s *Store) State() State { return s.breaker.State() }
 
 // Stats counts events since a Store was made.
 type Stats struct {
-	Failures uint64 // calls that the primary failed
-	Backup   uint64 // calls that the backup or FailOpen has decided; calls that end in core.ErrFailClosed are left out
-	Lost     uint64 // refunds that the primary did not carry out: the refunded cost stays charged
+	Failures uint64 // calls of the primary that failed
+	Backup   uint64 // calls that the backup or FailOpen decided; calls that return core.ErrFailClosed do not count
+	Lost     uint64 // calls whose Credits or Undos the primary did not do: their cost stays charged
 	Outages  uint64 // how often the breaker opened
 	Probes   uint64 // probes that were sent
-	Hanging  int    // calls, now, that the primary has not returned from after the deadline or the caller ended them
+	Hanging  int    // calls without a caller, after the deadline for example, that the primary has not returned from
 	Cause    error  // the cause of the last outage; nil before the first
 }
 
-// Stats returns the counts so far. Calls that the primary has decided are not
-// counted, because counting would slow them down.
+// Stats returns the counts so far. Calls that the primary has decided are not counted, because
+// counting would slow them down.
 func (s *Store) Stats() Stats {
 	outages, cause := s.breaker.history()
 	return Stats{
@@ -96,11 +94,10 @@ func (s *Store) Stats() Stats {
 }
 
 // Close ends the probes in the background, and waits for them and for an [OnChange] that is
-// running. Close closes neither store. A closed Store goes on deciding, but does not
-// return to a primary that it has left, and does not call OnChange. Closing again does
-// nothing. The error is nil.
+// running. It closes neither store. A closed Store goes on deciding, but does not return to a
+// primary during an outage, and does not call OnChange. Close may be called again. It returns nil.
 func (s *Store) Close() error {
 	s.prober.close()
-	s.events.close()
+	s.notifier.close()
 	return nil
 }

@@ -43,7 +43,7 @@ func TestStore_Declare(t *testing.T) {
 	testkit.Limiter(t, failover.New(struct{ core.Store }{absent()}, failover.FailOpen), other)
 }
 
-// A name that no rule has leaves the intended rule to the ordinary backup, so it is reported.
+// A name that no rule has is reported, because the ordinary backup would decide the intended rule.
 func TestStore_Check(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -120,7 +120,7 @@ func TestStore_Close(t *testing.T) {
 	}
 }
 
-// Neither a healthy primary nor one that is away costs an allocation.
+// A decision of a healthy primary and one of the backup allocate nothing.
 func TestStore_Take_Allocations(t *testing.T) {
 	one := core.TokenBucket("one", core.PerSecond(1_000_000))
 	two := core.FixedWindow("two", core.PerSecond(1_000_000))

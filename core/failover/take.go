@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,22 +9,22 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Take implements [driver.Store]. Errors are those of a ctx that has ended, those of the
+// Take implements [driver.Store]. Its errors are those of a ctx that has ended, those of the
 // primary that are about the call, and those of the backup.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	begun := s.now()
 	if !s.breaker.admits(begun) {
-		return s.callBackup(ctx, take, charges)
+		return s.callBackup(ctx, driver.Store.Take, charges)
 	}
-	failed, err := s.callPrimary(ctx, begun, take, charges)
+	failed, err := s.callPrimary(ctx, begun, driver.Store.Take, charges)
 	if failed {
-		return s.callBackup(ctx, take, charges)
+		return s.callBackup(ctx, driver.Store.Take, charges)
 	}
 	return err
 }
 
-// callPrimary calls do for the primary at begun. failed reports that the primary failed with
-// err while the caller still waits, so the backup has to decide.
+// callPrimary makes the call do of the primary, which begins at begun. failed reports that the
+// primary failed with err while the caller still waits, so the backup has to decide.
 func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
 	clearReceipts(charges)
 	if s.direct {
@@ -39,39 +40,38 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	return s.assess(ctx, begun, charges, err)
 }
 
-// assess decides whether err of a call of the primary is a failure of the primary, and
-// tells the breaker and the prober.
+// assess reports whether err, of a call of the primary, is a failure for which the backup has to
+// decide, and notifies the breaker and the prober.
 func (s *Store) assess(ctx context.Context, begun time.Duration, charges []driver.Charge, err error) (failed bool, _ error) {
 	if !isFailure(err) {
 		return false, err
 	}
-	now := s.now()
-	if ended := ctx.Err(); ended != nil {
+	now, ended := s.now(), ctx.Err()
+	if ended != nil && now-begun < s.primary.deadline {
 		// A cancelled call is no evidence against the primary unless the whole deadline had
 		// passed. Callers may be cancelling because the primary hangs, so it is probed.
-		if now-begun >= s.primary.deadline {
-			s.breaker.fail(begun, now, err)
-			s.prober.start(charges)
-		} else if !s.breaker.answeredSince(begun) {
+		if !s.breaker.answeredSince(begun) {
 			s.prober.start(charges)
 		}
 		return false, ended
 	}
-	s.failures.Add(1)
+	if ended == nil {
+		s.failures.Add(1)
+	}
 	s.breaker.fail(begun, now, err)
 	s.prober.start(charges)
-	return true, err
+	return ended == nil, cmp.Or(ended, err)
 }
 
-// isFailure reports whether err is a failure of the store. Errors about the call are not,
-// because clients may cause them. An unknown error is a failure, because a store may return
-// the errors of its network as they are.
+// isFailure reports whether err is a failure of the store. Errors about the call are none, because
+// clients may cause them. Unknown errors are failures, because a store may return the errors of
+// its network as they are.
 func isFailure(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrInvalidCharge) &&
 		!errors.Is(err, driver.ErrInvalidRule) && !errors.Is(err, driver.ErrRuleConflict)
 }
 
-// callBackup calls do for the backup. Each Undo has the receipt that the backup wrote.
+// callBackup makes the call do of the backup. Each Undo has the receipt that the backup wrote.
 func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge) error {
 	s.prober.renew(charges)
 	err := s.backup.do(ctx, do, charges)
@@ -81,8 +81,8 @@ func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge
 	return err
 }
 
-// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits
-// are those that this store has written.
+// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits are
+// the Origin that this store wrote.
 const (
 	byPrimary = 0
 	byBackup  = 1
@@ -102,7 +102,7 @@ func clearReceipts(charges []driver.Charge) {
 	}
 }
 
-// setOrigins writes to the receipts that the store origin has the charges.
+// setOrigins adds origin, the store that has the charges, to their receipts.
 func setOrigins(charges []driver.Charge, origin int) {
 	for i := range charges {
 		if c := &charges[i]; leavesReceipt(c) {

@@ -164,8 +164,8 @@ func TestStore_Take_ErrorAboutTheCall(t *testing.T) {
 	}
 }
 
-// A decision of unknown fate is charged to both stores: the primary has each call that it lost,
-// and the backup each event that it admitted.
+// If the answer of the primary is lost, both stores charge the event: the primary once for each
+// lost answer, the backup once for each event that it admitted.
 func TestStore_Take_LostAnswers(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		p.set(lose)
@@ -195,7 +195,7 @@ func TestStore_Take_BothFail(t *testing.T) {
 	})
 }
 
-// A primary whose own deadline is longer is left in time.
+// Decisions keep the Deadline, also if the primary has a longer deadline of its own.
 func TestStore_Take_OwnDeadline(t *testing.T) {
 	const most = 20 * time.Millisecond
 	for _, own := range []time.Duration{most / 2, 50 * most} {
@@ -386,7 +386,7 @@ func TestStore_Take_LateAnswer(t *testing.T) {
 	})
 }
 
-// Many callers, of which some leave, and a primary that fails in every way.
+// Many callers, some of which leave, call a primary that fails in every way.
 func TestStore_Concurrency(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		open := core.SlidingLog("open", core.PerHour(100))

@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// maxHanging bounds the calls that a Store has not returned from after their deadline.
+// maxHanging bounds the calls without a caller that a Store has not returned from.
 const maxHanging = 128
 
-// A timeout calls a Store and returns at a deadline, also if the Store ignores its context.
+// A timeout calls a Store and returns at a deadline, even if the Store ignores its context.
 type timeout struct {
 	store    driver.Store
 	deadline time.Duration
@@ -32,30 +32,22 @@ func newTimeout(s driver.Store, deadline time.Duration) *timeout {
 	}
 }
 
-// A verb is a method of a Store, or [driver.Probe].
-type verb func(ctx context.Context, s driver.Store, charges []driver.Charge) error
+// A verb is a method of a Store, such as driver.Store.Take, or a probe.
+type verb func(s driver.Store, ctx context.Context, charges []driver.Charge) error
 
-func take(ctx context.Context, s driver.Store, charges []driver.Charge) error {
-	return s.Take(ctx, charges)
-}
-
-func adjust(ctx context.Context, s driver.Store, charges []driver.Charge) error {
-	return s.Adjust(ctx, charges)
-}
-
-// safely calls do and returns a panic as an error: no caller could recover it on a goroutine of
-// this package.
+// safely makes the call do of s and returns a panic as an error, because callers cannot recover
+// panics of a goroutine of this package.
 func safely(ctx context.Context, do verb, s driver.Store, charges []driver.Charge) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: the primary panicked: %v", driver.ErrUnavailable, r)
 		}
 	}()
-	return do(ctx, s, charges)
+	return do(s, ctx, charges)
 }
 
-// call calls do for the Store, within the deadline. The Store works on a copy of the
-// charges in a goroutine of its own, which may outlast the call.
+// call makes the call do of the Store and returns at the deadline at the latest. The Store works
+// on a copy of the charges in a goroutine of its own, which may still run then.
 func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) error {
 	if t.hanging.Load() >= maxHanging {
 		return t.stuck
@@ -86,7 +78,7 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 	return c.err
 }
 
-// A call works on a copy of charges, which it may outlast.
+// A call works on a copy of the charges, because it may still run after the caller has left.
 type call struct {
 	charges  []driver.Charge
 	receipts []driver.Receipt

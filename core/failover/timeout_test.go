@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// The store may return the error of the context of the timeout, which the caller does not
-// know, before the timeout sees it.
+// The store may return the error of the timeout's own context, which the caller does not know. The
+// error of the call names the deadline instead.
 func TestTimeout_ErrorNamesDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestTimeout_ErrorNamesDeadline(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
-				if err := timeout.call(context.Background(), take, nil); err != timeout.expired || !errors.Is(err, core.ErrUnavailable) {
+				if err := timeout.call(context.Background(), driver.Store.Take, nil); err != timeout.expired || !errors.Is(err, core.ErrUnavailable) {
 					t.Errorf("got %v, expected %v", err, timeout.expired)
 				}
 			})
@@ -44,7 +45,7 @@ func TestTimeout_EndedContext(t *testing.T) {
 		timeout := newTimeout(s, time.Second)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := timeout.call(ctx, take, nil); err != context.Canceled {
+		if err := timeout.call(ctx, driver.Store.Take, nil); err != context.Canceled {
 			t.Errorf("got %v, expected %v", err, context.Canceled)
 		}
 		if synctest.Wait(); s.Calls() != 0 || timeout.hanging.Load() != 0 {

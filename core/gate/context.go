@@ -8,12 +8,12 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
-// FromContext returns the decision about the request whose context ctx is:
-// r.Context(), or a context made from it, or a *gin.Context. With several gates
-// on the request it is that of the innermost that has decided.
+// FromContext returns the decision about the request with the context ctx: r.Context(), a context
+// derived from it, or a *gin.Context. If several gates have decided, FromContext returns the
+// decision of the innermost.
 //
-// It returns false if no gate has: the request was skipped, or let through because
-// the Store failed.
+// FromContext returns false if no gate has decided, because the request was skipped, or was let
+// through when the Store failed.
 func FromContext(ctx context.Context) (core.Decision, bool) {
 	for r := request.From(ctx); r != nil; r = r.Outer() {
 		if d := r.Decision(); d.Len() > 0 {
@@ -23,8 +23,8 @@ func FromContext(ctx context.Context) (core.Decision, bool) {
 	return core.Decision{}, false
 }
 
-// DecisionsFrom returns the decisions of all gates about the request whose context ctx is, the
-// outermost first, with ctx as for [FromContext]. A gate that has not decided is left out.
+// DecisionsFrom returns the decisions of all gates that have decided, the outermost first. ctx is
+// as for [FromContext].
 func DecisionsFrom(ctx context.Context) []core.Decision {
 	var list []core.Decision
 	for r := request.From(ctx); r != nil; r = r.Outer() {

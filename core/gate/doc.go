@@ -1,10 +1,10 @@
 // Package gate has the options of the rate limiting middlewares nethttplimit, ginlimit and
-// echolimit, which mean the same in all of them, and the functions that handlers call:
-// [FromContext] reads the decision about a request, [Settle] corrects its cost.
+// echolimit, and the functions that handlers call: [FromContext] returns the decision about a
+// request, [Settle] corrects its cost. An option means the same in every middleware.
 //
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(isHealthCheck), gate.FailClosed())
 //
-// A gate is one such middleware. It treats every request in this order:
+// A gate is one such middleware. It handles every request in this order:
 //
 //	request ──▶ Skip? ──▶ key ──▶ Limiter ──▶ fields ──▶ handler ──▶ RefundIf?
 //	                       │         │           │          │
@@ -12,65 +12,61 @@
 //	                    400, 401  pass or 503   429       Settle
 //	                         problem documents
 //
-// A middleware for another framework is written with package adapter.
+// Package adapter is for authors of middlewares for other frameworks.
 //
-// # What a client sees
+// # Answers
 //
-// Every decided request carries the header fields (fields, for short) RateLimit-Policy and RateLimit
-// (draft-ietf-httpapi-ratelimit-headers-11, see [Headers]):
+// The answer to a request that was decided has the header fields RateLimit-Policy and RateLimit,
+// "fields" for short (draft-ietf-httpapi-ratelimit-headers-11, see [Headers]):
 //
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 //	RateLimit: "burst";r=3;t=12, "daily";r=840;t=36000
 //
-// A denied one is answered with 429 (RFC 6585), Retry-After (RFC 9110 section
-// 10.2.3) and a problem document (RFC 9457), see [Problem]. Waiting for
-// Retry-After seconds is enough unless others use the same key meanwhile. A cost
-// that can never be admitted has no Retry-After. Like the other answers of a gate
-// (400, 401, 500 and 503), it forbids caches to keep it (Cache-Control: no-store) and
-// clients to guess its type (X-Content-Type-Options: nosniff).
+// A denied request is answered with 429 (RFC 6585), Retry-After (RFC 9110 section 10.2.3) and a
+// problem document (RFC 9457, see [Problem]). A client that waits for Retry-After seconds is
+// admitted unless other requests use the same key in the meantime. Retry-After is absent if the
+// cost can never be admitted. The answers of a gate (400, 401, 429, 500 and 503) forbid caches to
+// store them (Cache-Control: no-store) and clients to guess their type
+// (X-Content-Type-Options: nosniff).
 //
-// A handler finds in its decision whether the request was let through beyond a soft limit
-// ([core.Decision.Soft]). No field tells that to the client.
+// The decision tells the handler whether the request was admitted beyond a soft limit
+// ([core.Decision.Soft]). No field tells the client.
 //
-// Of a rule in the shadow ([core.Rule.Shadow]) clients see nothing, neither in fields
-// nor in documents. The handler does: its State is in the decision.
+// A shadow rule ([core.Rule.Shadow]) appears neither in the fields nor in problem documents. Its
+// State is in the decision, for the handler.
 //
-// The ResponseWriter is not wrapped, so streaming, hijacking and
-// [net/http.ResponseController] work as they do without a gate. [RefundIf] has to
-// wrap it, and keeps the optional methods that it has, for those are how they work.
-// Only what net/http keeps to itself is lost there: [net/http.MaxBytesReader] does not
-// close the connection of a client that sends too much.
+// A gate does not wrap the ResponseWriter, so streaming, hijacking and
+// [net/http.ResponseController] work as they do without a gate. Only [RefundIf] wraps it, in a
+// ResponseWriter with the same optional methods. One function of net/http does not work through the
+// wrapper: [net/http.MaxBytesReader] does not close the connection of a client that sends too much.
 //
 // # Requests without a key
 //
-// A request without a key is rejected with 401 or 400. The keys that were found before the
-// missing one are charged, so that bad tokens and guesses are limited, and the fields show
-// their states. Beyond their limits the answer is 429. A key that has nothing left is
-// charged before the next key is found, so that no token is verified for a request that is
-// denied anyway. The order of the keys, and the bounds, are described at the option [And].
+// A request without a key is rejected with 401 or 400. The keys that were found before the missing
+// one are charged, so that bad tokens and guesses are limited, and the fields show their states. If
+// the limits of these keys deny the request, the answer is 429. The option [And] describes the
+// order of the keys, and the bound of the number of bad tokens that are verified.
 //
-// # What a request costs
+// # The cost of a request
 //
-// It is charged before its handler runs: 1, or what [Cost] says. Afterwards there are
-// two ways to correct that. RefundIf looks at the status of the answer and gives
-// everything back, and [Settle] makes the request cost what it turned out to: what a
-// handler knows about itself, such as tokens or bytes.
+// A request is charged before its handler runs: 1, or the result of [Cost]. Two functions correct
+// the cost afterwards. RefundIf refunds it, depending on the status of the answer. [Settle] sets it
+// to the real cost, which only the handler knows, such as a number of tokens or bytes.
 //
 // # Clients that hang up
 //
-// A client that hangs up is known by the context of its request. net/http ends that
-// context at once for HTTP/2. For HTTP/1.1 it looks at the connection only while a
-// handler reads the body, and from the end of the body on until the client sends its
-// next request. So a client of HTTP/1.1 that hangs up behind a body that nobody reads,
-// or behind another request, goes unnoticed until the handler has returned: RefundIf
-// looks at the status of the handler, and a request that a leaky bucket holds is held
-// until its turn, as if the client had stayed. Hanging up so gains nothing that staying
-// would not.
+// The end of a request's context tells a gate that the client has hung up. For HTTP/2, net/http
+// ends the context at once. For HTTP/1.1, net/http reads from the connection only while a handler
+// reads the body, and from the end of the body until the client sends its next request. A client of
+// HTTP/1.1 that hangs up after a body that the handler does not read, or after another request,
+// goes unnoticed until the handler has returned. The gate treats such a request as if the client
+// had stayed: RefundIf gets the status of the handler, and a leaky bucket holds the request until
+// its departure. A client gains nothing by hanging up in this way.
 //
 // # Several gates on one request
 //
-// A global gate and one per route can stand behind each other. Each decides by
-// itself, and the fields list the rules of all of them; of rules with the same
-// name, the one with less left. What an outer gate took is not given back when
-// an inner one denies: use the option [And] where that matters.
+// A request can pass a global gate and one for its route. Each gate decides by itself, and the
+// fields list the rules of all of them. If several rules have the same name, the fields list the
+// rule with the fewest remaining units. If an inner gate denies the request, the outer gate has
+// charged it already: use the option [And] to decide both in one decision.
 package gate

@@ -15,17 +15,17 @@ func unavailable() core.Store {
 	return new(storetest.Fake).Set(storetest.Fail(core.ErrUnavailable))
 }
 
-// quietly keeps the faults of an example out of the log.
+// quietly keeps the errors of an example out of the log.
 var quietly = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 
 type userKey struct{}
 
-// withUser does what an authentication middleware does.
+// withUser stores name in ctx, like an authentication middleware.
 func withUser(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, userKey{}, name)
 }
 
-// A gauge counts what is under way.
+// A gauge counts the requests in flight.
 type gauge struct{ n atomic.Int64 }
 
 func (g *gauge) Begin() { g.n.Add(1) }

@@ -32,15 +32,15 @@ func do(h http.Handler, method, path string, header ...string) *httptest.Respons
 
 func user(r *http.Request) string { return r.Header.Get("X-User") }
 
-// An address and a user are limited together: a request that is denied for one
-// of them is not charged to the other.
+// An address and a user are limited in one decision: if the limit of one denies a request, the
+// other is not charged.
 func ExampleAnd() {
 	store := memstore.New()
 	perIP := core.Must(core.New(store, core.SlidingLog("address", core.PerMinute(100))))
 	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerMinute(1))))
 	h := nethttplimit.New(perIP, keyfunc.RemoteIP(), gate.And(perUser, keyfunc.ContextSubject(userKey{})))(hello)
 
-	// An authentication middleware stores who has signed in.
+	// An authentication middleware stores the user who has signed in.
 	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(withUser(r.Context(), user(r))))
 	})
@@ -58,13 +58,13 @@ func ExampleAnd() {
 func ExampleCost() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
-	weigh := func(r *http.Request) int {
+	cost := func(r *http.Request) int {
 		if strings.HasPrefix(r.URL.Path, "/search") {
 			return 10
 		}
 		return 1
 	}
-	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(weigh))(hello)
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(cost))(hello)
 
 	for _, path := range []string{"/search", "/orders", "/search"} {
 		w := do(h, "GET", path)
@@ -76,9 +76,8 @@ func ExampleCost() {
 	// /search 429 "api";r=9;t=3
 }
 
-// Only failed logins count. The request is taken before the password is looked at,
-// so that no number of attempts at once gets past the limit, and a success gives it
-// back.
+// Only failed logins count. Every attempt is counted before the password is checked, so that
+// concurrent attempts cannot exceed the limit, and a successful login is refunded.
 func ExampleRefundIf() {
 	store := memstore.New()
 	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(2))))
@@ -101,14 +100,14 @@ func ExampleRefundIf() {
 	// secret 429
 }
 
-// An answer of a language model costs as many tokens as it has, which is known when
-// it is there. Until then it costs what it will cost at most.
+// The cost of an answer of a language model is its number of tokens, which is known afterwards.
+// Until then, the request is charged an upper bound.
 func ExampleSettle() {
 	store := memstore.New()
 	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerDay(10_000))))
 	estimate := gate.Cost(func(*http.Request) int { return 4000 })
 	ask := func(w http.ResponseWriter, r *http.Request) {
-		const used = 1500 // what the model says
+		const used = 1500 // as the model reports
 		if err := gate.Settle(r.Context(), used); err != nil {
 			fmt.Println(err)
 		}
@@ -125,7 +124,7 @@ func ExampleSettle() {
 	// 200 "tokens";r=3000;t=25920
 }
 
-// A queue in which nobody waits for more than two seconds.
+// A queue in which no request waits for more than two seconds.
 func ExampleMaxDelay() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.LeakyBucket("api", core.PerMinute(1).WithBurst(10))))
@@ -175,7 +174,7 @@ func ExampleSkip() {
 	// /healthz 200
 }
 
-// For clients that know the older fields, both are sent.
+// Both versions of the fields are sent, for clients that know only the older one.
 func ExampleHeaders() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
@@ -202,7 +201,7 @@ func ExampleExposeHeaders() {
 	// Output: RateLimit, RateLimit-Policy, Retry-After
 }
 
-// A login is rejected while nobody can count the attempts.
+// A login is rejected while the Store cannot count the attempts.
 func ExampleFailClosed() {
 	login := core.Must(core.New(unavailable(), core.SlidingLog("login", core.PerMinute(5))))
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed(), quietly)(hello)
@@ -212,8 +211,7 @@ func ExampleFailClosed() {
 	// Output: 503 Retry in 1 s.
 }
 
-// The application counts faults itself, and gives requests without an identity a
-// status of its own choice.
+// The application counts the errors itself, and answers requests without a key with 403.
 func ExampleOnError() {
 	count := map[string]int{}
 	onError := gate.OnError(func(r *http.Request, err error, status int) int {
@@ -243,7 +241,7 @@ func ExampleOnError() {
 	// 403 map[anonymous:1 broken:1]
 }
 
-// A handler saves work when little is left.
+// A handler reads the remaining number of requests.
 func ExampleFromContext() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(3))))

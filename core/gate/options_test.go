@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-func TestOptions_invalidArguments(t *testing.T) {
+func TestOptions_InvalidArguments(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 	anyKey := func(context.Context, *http.Request) (string, error) { return "k", nil }
 	testkit.Panics(t, "gate: And: limiter is nil", func() { And(nil, anyKey) })
@@ -22,15 +22,15 @@ func TestOptions_invalidArguments(t *testing.T) {
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(0) })
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(-time.Second) })
 	testkit.Panics(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(nil) })
-	var none *nobody
+	var none *noCounter
 	testkit.Panics(t, "gate: CountInFlight: counter is nil", func() { CountInFlight(none) })
 	testkit.Panics(t, "gate: OnError: function is nil", func() { OnError(nil) })
 	testkit.Panics(t, "gate: Headers: unknown version 0", func() { Headers(0) })
 	testkit.Panics(t, "gate: Headers: unknown version 9", func() { Headers(XRateLimit, 9) })
 }
 
-// nobody counts nothing.
-type nobody struct{}
+// noCounter counts nothing.
+type noCounter struct{}
 
-func (*nobody) Begin() {}
-func (*nobody) End()   {}
+func (*noCounter) Begin() {}
+func (*noCounter) End()   {}

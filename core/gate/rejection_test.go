@@ -18,3 +18,15 @@ func TestRejection_JSONWithoutErr(t *testing.T) {
 		t.Errorf("the JSON is %s, %v; want nothing of Err in it", got, err)
 	}
 }
+
+func TestProblem_String(t *testing.T) {
+	for want, p := range map[string]*Problem{
+		"detail": {Title: "title", Detail: "detail", Status: 400},
+		"title":  {Title: "title", Status: 400},
+		"499":    {Status: 499},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("the text is %q, want %q", got, want)
+		}
+	}
+}

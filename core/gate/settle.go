@@ -8,35 +8,32 @@ import (
 )
 
 var (
-	// ErrNotAdmitted: no gate has admitted the request. It was skipped or denied, or
-	// let through because the Store failed, or there is no gate.
+	// ErrNotAdmitted is the error of [Settle] if no gate has admitted the request: it was skipped
+	// or denied, or let through because the Store failed, or there is no gate.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
-	// ErrNotReserved: a request cannot be made to cost less than it was charged,
-	// because its gate does not remember how that is undone. Use [Cost] or
-	// [RefundIf] there.
+	// ErrNotReserved is the error of [Settle] if the cost is below the charged cost and the gate
+	// has kept no reservation to refund. Use [Cost] or [RefundIf] in such a gate.
 	ErrNotReserved = errors.New("weir: a request of this gate cannot be made cheaper")
 )
 
-// Settle makes the request whose context ctx is cost what it has really cost: bytes,
-// or tokens of a language model. ctx is as for [FromContext]. cost is the total, in
-// place of what was charged before; the difference is charged to every limiter of
-// the innermost gate, into debt if need be, or given back. Settling the same cost
-// again does nothing.
+// Settle sets the real cost of a request, for example its bytes, or the tokens of a language model.
+// ctx is as for [FromContext]. cost is the total and replaces the cost that was charged before.
+// Settle debits or refunds the difference for every limiter of the innermost gate, into debt if
+// necessary. Settling the same cost again does nothing.
 //
-// A gate with [Cost], [RefundIf] or a leaky bucket goes both ways, as
-// [core.Reservation.Settle] does. Others charge 1 at first, and remember no more than
-// that: there a cost below what was charged is an [ErrNotReserved], unless a key was
-// charged early (see the option [And]).
+// A gate with [Cost], [RefundIf] or a leaky bucket can raise and lower the cost, as
+// [core.Reservation.Settle] does. Other gates charge 1 at first and can only raise the cost: Settle
+// returns [ErrNotReserved] if cost is below the charged cost, unless a key was charged early (see
+// the option [And]).
 //
-// If the innermost gate has not admitted the request, the error is
-// [ErrNotAdmitted], and no gate around it is charged instead. Less than zero is a
-// [core.ErrNegativeCost]. The fields of the answer and [FromContext] keep telling what was
-// charged at first. An error of the Store says that the difference may have
-// been charged or given back; it is not tried again.
+// If the innermost gate has not admitted the request, Settle returns [ErrNotAdmitted] and charges
+// no outer gate instead. If cost is negative, it returns [core.ErrNegativeCost]. After an error of
+// the Store, the difference may have been debited or refunded; Settle does not try again. The
+// fields of the answer and [FromContext] keep describing the first charge.
 //
-// Settle may be called from several goroutines, and after the request has ended:
-// ctx only says which request it is, and the time that Settle takes is bounded by
-// the Store. Of a *gin.Context, which Gin uses again, pass a copy then.
+// Settle may be called from several goroutines, and after the request has ended: ctx only
+// identifies the request, and the Store bounds the time that Settle takes. After the request has
+// ended, pass a copy of a *gin.Context, because Gin reuses the original.
 func Settle(ctx context.Context, cost int) error {
 	r := request.From(ctx)
 	if r == nil || !r.Decision().Allowed {

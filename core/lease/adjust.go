@@ -6,9 +6,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Adjust implements [driver.Store]: it passes the charges on. A Reset discards the tokens that
-// are held here, even if it fails, for it may have been done. A Debit that leaves nothing in
-// the Store discards them, too.
+// Adjust implements [driver.Store]. It passes the charges on. A Reset discards the tokens of the
+// key that are held in this process, even if it fails, because the Store may have done it. A Debit
+// that leaves nothing in the Store discards them, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	sent := s.clock()
 	s.calls.Add(1)
@@ -16,7 +16,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	heard := s.clock()
 	for i := range charges {
 		c := &charges[i]
-		if !s.leasable(c) {
+		if !leasable(c) {
 			continue
 		}
 		sh := s.shard(c.Key)
@@ -24,7 +24,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		if e := sh.find(c); e != nil {
 			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
 				sh.evict(e)
-			} else if e.invalidate(); err == nil && e.u.match(c.Rule) {
+			} else if e.invalidate(); err == nil && e.u.rule.Equivalent(c.Rule) {
 				e.reply = newReply(&e.u, c, sent, heard)
 			}
 		}

@@ -2,22 +2,21 @@ package lease
 
 import "github.com/weir-go/weir/core/driver"
 
-// A block is some leased tokens of one rule of one key; the zero block holds none. The file
+// A block holds leased tokens of one rule of one key; the zero block holds none. The file
 // expiry.go explains begin and end, and when tokens expire.
 type block struct {
 	at      int64 // when the Store leased the tokens, by the Store's clock (us)
-	asked   int64 // before that, by the clock of this process (ns)
-	expires int64 // when all tokens expire (ns)
+	asked   int64 // when the call for them began, by the clock of this process (ns)
+	expires int64 // when all tokens expire at the latest (ns)
 	origin  int   // of the receipt
-
-	begin int64 // lower bound of the beginning of the first slot, in units after at
-	end   int64 // begin and a unit for each token
+	begin   int64 // the first token expires so many units after at, or later
+	end     int64 // begin and a unit for each token
 }
 
-// tokens returns the number of tokens, with those that have expired.
+// tokens returns the number of tokens, including expired ones.
 func (b *block) tokens(u *units) int64 { return (b.end - b.begin) / u.unit }
 
-// spend removes and returns n tokens, which are held.
+// spend removes and returns n tokens. The block must hold as many.
 func (b *block) spend(u *units, now, n int64) block {
 	b.begin = max(b.begin, b.refilled(u, now))
 	return b.split(u, n)
@@ -33,21 +32,19 @@ func (b *block) split(u *units, n int64) block {
 
 // join adds the tokens of t.
 func (b *block) join(u *units, t block) {
-	n, more := b.tokens(u), t.tokens(u)
-	switch {
+	switch n, more := b.tokens(u), t.tokens(u); {
 	case more == 0:
-		return
 	case n == 0:
 		*b = t
-		return
+	default:
+		later := floorDiv(t.asked-b.asked, 1000)
+		b.begin = min(b.begin, t.begin+later*u.rate)
+		b.end = b.begin + (n+more)*u.unit
+		b.expires = min(b.expires, t.expires)
 	}
-	later := floorDiv(t.asked-b.asked, 1000)
-	b.begin = min(b.begin, t.begin+later*u.rate)
-	b.end = b.begin + (n+more)*u.unit
-	b.expires = min(b.expires, t.expires)
 }
 
-// receipt returns the receipt of a charge of the tokens.
+// receipt returns the receipt for an Undo of the tokens.
 func (b *block) receipt(u *units) driver.Receipt {
 	return driver.Receipt{At: b.at, Used: u.span(b.begin), Origin: b.origin}
 }

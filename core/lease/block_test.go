@@ -10,9 +10,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A bucketUse is a token bucket, the entries of several processes, and the events that they
-// admit. A lease takes a while to arrive, and decisions are open for a while before another
-// rule denies them.
+// A bucketUse simulates a token bucket and the entries of several processes, and records the
+// events that they admit. A lease takes a while to arrive, and decisions are open for a while
+// before another rule denies them.
 type bucketUse struct {
 	rng      *rand.Rand
 	u        units
@@ -163,8 +163,8 @@ func (x *bucketUse) spendAll() {
 	}
 }
 
-// No span T has more than Burst + rate x T events, whatever is leased, spent, returned by
-// denied decisions, joined and left to expire, and by which process.
+// No span T has more than Burst + rate x T events, in whatever order tokens are leased, spent,
+// returned by denied decisions, joined and left to expire, and by whichever process.
 func TestBlock_NeverOverTheLimit(t *testing.T) {
 	t.Parallel()
 	rules := []core.Rule{
@@ -199,20 +199,20 @@ func TestBlock_NeverOverTheLimit(t *testing.T) {
 				}
 			}
 			if returned == 0 {
-				t.Error("expected tokens that were returned, got none: the test shows nothing")
+				t.Error("expected tokens that were returned, got none")
 			}
 		})
 	}
 }
 
-// Tokens that are returned can all be spent again, whatever their order, as long as their slots
-// have not begun.
+// Tokens that are returned can all be spent again, whatever their order, as long as they have
+// not expired.
 func TestGrant_returnTokens_LosesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		x := newBucketUse(seed, 1, core.TokenBucket("r", core.PerHour(1000)))
 		e := x.entries[0]
-		x.charge(500) // slots begin in half an hour
+		x.charge(500) // tokens expire in half an hour
 		var open []grant
 		held := int64(0)
 		lease := func(n int64) {
@@ -259,7 +259,7 @@ func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
 	x.admit(100)
 	e.add(x.leased(60, 0), 0)
 	first, second := e.grant(0, 20), e.grant(0, 20)
-	x.now = 99e6 // slots begin after 100 ms
+	x.now = 99e6 // tokens expire after 100 ms
 	x.returnTokens(first)
 	if held := e.held(x.now); held < 20 {
 		t.Errorf("expected 20 tokens or more, got %d", held)
@@ -305,13 +305,13 @@ func TestBlock_held_ClockOfTheStoreIsFaster(t *testing.T) {
 	b := x.leased(100, 0)
 	for i := range int64(100) {
 		begins := (1800 + i) * int64(time.Second)
-		now := begins - begins/2000 // when the slot begins by a clock that is 0.05 % faster
+		now := begins - begins/2000 // when token i expires by a clock that is 0.05 % faster
 		if held := b.held(&x.u, now); held > 99-i {
 			t.Fatalf("expected %d tokens or fewer after %v, got %d", 99-i, time.Duration(now), held)
 		}
 	}
 	if held := b.held(&x.u, 1790*int64(time.Second)); held != 100 {
-		t.Errorf("expected 100 tokens before any slot begins, got %d", held)
+		t.Errorf("expected 100 tokens before any expires, got %d", held)
 	}
 }
 

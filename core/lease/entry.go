@@ -6,20 +6,20 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An id names a rule of a key.
+// An id identifies a rule of a key.
 type id struct {
 	rule uint64
 	key  string
 }
 
-// An entry is the leased tokens of a rule of a key, and what is known about its state in the
-// Store behind. The lock of its shard guards it.
+// An entry holds the leased tokens of a rule of a key, and the last reply of the Store behind
+// about it. The lock of its shard guards it.
 type entry struct {
 	id
 	u         units
 	shard     *shard
 	reply     reply
-	blocks    [2]block // the last lease, after all earlier ones joined with returned tokens
+	blocks    [2]block // all earlier leases and returned tokens, joined; the last lease
 	origin    int      // of the blocks
 	lastBlock int64    // tokens of the last lease when it arrived; zero once the next is under way
 	changes   uint64   // number of Adjusts
@@ -29,13 +29,13 @@ type entry struct {
 	evicted  bool      // no longer in the shard: the Store behind decides about its waiters
 	empty    bool      // a cost was denied: an empty bucket is asked again when it has minFetch tokens
 
-	use    float64 // tokens used before useAt, halved for each lifetime
+	use    float64 // tokens used before useAt, halved for each lifetime since
 	useAt  int64   // when use was computed (ns)
 	newUse int64   // tokens used after useAt
 	usedAt int64   // when the entry was last looked for (ns)
 }
 
-// held returns the number of tokens that can be spent.
+// held returns the number of tokens that are held: leased, and neither spent nor expired.
 func (e *entry) held(now int64) (n int64) {
 	for i := range e.blocks {
 		n += e.blocks[i].held(&e.u, now)
@@ -43,7 +43,7 @@ func (e *entry) held(now int64) (n int64) {
 	return n
 }
 
-// grant spends n tokens, which are held.
+// grant spends n tokens. The entry must hold as many.
 func (e *entry) grant(now, n int64) grant {
 	g := grant{outcome: granted, entry: e}
 	e.newUse += n
@@ -67,17 +67,17 @@ func (e *entry) add(b block, now int64) {
 	e.lastBlock = b.held(&e.u, now)
 }
 
-// setOrigin discards the tokens of other origins than origin. All tokens that are held are
-// then of one side of a failover Store, and an Undo of several goes to that side.
+// setOrigin discards the tokens of other origins than origin. All tokens that are held then come
+// from one side of a failover Store, so an Undo of several tokens goes to the right side.
 func (e *entry) setOrigin(origin int) {
 	if e.origin != origin {
 		e.origin, e.blocks = origin, [2]block{}
 	}
 }
 
-// cannotAdmit reports whether cost can be denied without a call: the most that the Store can
-// have, with the tokens that are held and without those promised to earlier waiters, is less
-// than minFree. maxAge bounds how long a reply is believed (ns).
+// cannotAdmit reports whether cost can be denied without a call: the most tokens that the Store
+// can have, plus the tokens that are held, minus those promised to earlier waiters, are less
+// than minFree. A reply older than maxAge (ns) is not used.
 func (e *entry) cannotAdmit(now, promised, cost, maxAge int64) bool {
 	return e.reply.known && now-e.reply.sent < min(maxAge, e.reply.validFor()) &&
 		e.maxFree(now)+e.held(now)-promised < e.minFree(cost)
@@ -88,7 +88,8 @@ func (e *entry) maxFree(now int64) int64 {
 	return max(0, e.u.full-e.reply.minUsed(&e.u, now)) / e.u.unit
 }
 
-// minFree returns the number of tokens that have to be there for a call about cost.
+// minFree returns the number of tokens that the Store must be able to have for a call about
+// cost to be made.
 func (e *entry) minFree(cost int64) int64 {
 	if e.empty {
 		return max(cost, e.u.minFetch)
@@ -96,14 +97,15 @@ func (e *entry) minFree(cost int64) int64 {
 	return cost
 }
 
-// reading returns the state of the rule with more tokens free than the Store has: those that
-// are held, less those that are promised. cost, which is spent at that state, or zero, fits.
-func (e *entry) reading(now, more, cost int64) driver.Reading {
-	return e.u.reading(e.reply.maxUsed(&e.u, now)-more*e.u.unit, e.reply.windowLeft(now), cost)
+// reading returns the state of the rule with extra more tokens than the Store has: those that
+// are held, minus those that are promised. The state has capacity for cost, which has just been
+// spent, or is zero.
+func (e *entry) reading(now, extra, cost int64) driver.Reading {
+	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.heard+e.reply.left-now, cost)
 }
 
-// denial returns the verdict about a cost that is denied. Its RetryAfter does not count on the
-// tokens that are held, which may be spent by then.
+// denial returns the verdict that denies cost. Its RetryAfter does not count on the tokens that
+// are held, which may be spent by then.
 func (e *entry) denial(now, promised, cost int64) driver.Verdict {
 	e.empty = e.empty || promised == 0
 	v := e.u.rule.Verdict(e.reading(now, e.held(now)-promised, 0), cost, driver.Never, false)
@@ -114,9 +116,9 @@ func (e *entry) denial(now, promised, cost int64) driver.Verdict {
 	return v
 }
 
-// blockSize returns the number of tokens to lease beyond the number that callers want now: half
-// of the use of the last lifetime, and for a bucket the tokens that expire before that is spent,
-// but no more than a small part of the tokens that the Store has.
+// blockSize returns the number of tokens to lease beyond the want tokens for waiting callers:
+// half of the use of the last lifetime, and for a bucket the tokens that expire before those are
+// spent, but no more than a small part of the tokens that the Store has.
 func (e *entry) blockSize(now, want int64) int64 {
 	e.use = e.use*math.Exp2(-float64(now-e.useAt)/float64(e.u.lifetime)) + float64(e.newUse)
 	e.useAt, e.newUse = now, 0
@@ -133,21 +135,21 @@ func (e *entry) blockSize(now, want int64) int64 {
 	return n
 }
 
-// needsPrefetch reports whether so few tokens are held that the next block should be fetched.
+// needsPrefetch reports whether the held tokens are so few that the next block is to be fetched.
 func (e *entry) needsPrefetch(held int64) bool {
 	return !e.fetching && e.lastBlock >= 8*minBlock && held*4 < e.lastBlock
 }
 
-// invalidate notes an Adjust. Replies of calls that are under way are no evidence of the state
-// after it.
+// invalidate notes an Adjust, after which the replies of calls that began before it are out of
+// date.
 func (e *entry) invalidate() {
 	e.changes++
 	e.reply.distrust()
 	e.empty = false
 }
 
-// remember keeps the verdict of the Store behind about c, which was passed through when the
-// entry had seen so many changes.
+// remember keeps the verdict of the Store behind about c, unless e has changed or has a later
+// reply. changes is the value of e.changes when c was passed through.
 func (e *entry) remember(c *driver.Charge, changes uint64, sent, heard int64) {
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()

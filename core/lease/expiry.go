@@ -3,34 +3,36 @@ package lease
 // A leased token of a fixed window expires with its window. A leased token of a bucket expires
 // as the bucket refills:
 //
-// The state of a bucket is the instant at which the bucket is full. Taking n tokens moves
-// that instant by n units, so the process that takes them owns n slots of virtual time, one
-// unit long, that no other process owns. A slot lies at most a burst ahead of the moment of its
-// lease. A token may be spent until its slot begins, and expires then. So any two events have
-// slots that do not overlap, and each event lies at most a burst before the end of its
-// slot: in a span T no more slots end than Burst + rate x T, and no more events are
-// admitted. A token that expires is no loss to the bucket, which has refilled by as much.
+// The state of a bucket is the instant at which the bucket is full. Taking n tokens moves that
+// instant by n units. The process that takes them owns these n spans of virtual time, one unit
+// long each, and no other process owns any part of them. A token may be spent until its span
+// begins, and expires then; the bucket has refilled by as much, so it loses nothing. A span ends
+// at most a burst after the lease.
 //
-// A block with n tokens keeps one bound: sorted by their slots, the slot of token i begins at
-// begin + i units or later. For the tokens of one lease that holds because their slots are
+// Therefore no two events share a span, and the spans of an event lie between the event and a burst
+// after it. The spans of all events in a time T lie within T and a burst: they are at most
+// Burst + rate x T.
+//
+// A block with n tokens keeps one bound: token i, in the order of the spans, expires at begin +
+// i units or later. For the tokens of one lease the bound holds because their spans are
 // adjacent. It stays true
 //   - when k tokens are spent: they are the first k, so begin moves by k units;
 //   - when tokens expire: they are the first ones, too;
-//   - when two blocks are joined, with the smaller of the two begins: no slot begins
-//     earlier, and slots do not overlap, so the slot of token i begins i units later.
+//   - when two blocks are joined, with the smaller of the two begins: no span begins
+//     earlier, and spans do not overlap, so token i expires i units later.
 //
-// So tokens that a denied decision took are returned to a block by joining them.
+// The last case also returns the tokens of a denied decision to a block.
 
-// driftFraction is the part of a lease by which the clock of the Store behind and the clock of
-// this process may drift apart.
+// driftFraction is the part of a lease by which the clock of the Store behind may be faster than
+// the clock of this process.
 const driftFraction = 1000
 
-// age returns the microseconds since the lease, rounded up, and 1 in 1000 more: the clock
-// of the Store may be faster than the clock of this process.
-func (b *block) age(now int64) int64 { return micros(now - b.asked + (now-b.asked)/driftFraction) }
-
-// refilled returns the units that have refilled since the lease: slots before that have begun.
-func (b *block) refilled(u *units, now int64) int64 { return u.refill(b.age(now)) }
+// refilled returns the units that have refilled since the lease, by a clock that may be faster
+// than that of this process. Tokens that begin earlier have expired.
+func (b *block) refilled(u *units, now int64) int64 {
+	age := now - b.asked
+	return u.refill(micros(age + age/driftFraction))
+}
 
 // held returns the number of tokens that have not expired.
 func (b *block) held(u *units, now int64) int64 {

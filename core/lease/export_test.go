@@ -27,8 +27,7 @@ func Overflow(rule *driver.Compiled, events []Event) (most int64) {
 	return most
 }
 
-// ReturnAll undoes the charges of all tokens that are held, which were leased at this very
-// moment.
+// ReturnAll undoes the charges of all tokens that are held, which were leased at this very moment.
 func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {

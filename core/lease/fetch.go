@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	// maxAttempts bounds the fetches for a waiter, which may bring less than its cost because
-	// other processes took tokens in the meantime. After them the Store behind decides about
-	// the waiter alone.
+	// maxAttempts bounds the fetches for a waiter. They may bring less than its cost because
+	// other processes took tokens in the meantime. Then the waiter makes a call of its own.
 	maxAttempts = 3
 	// maxPrefetches bounds the prefetches that are under way.
 	maxPrefetches = 64
 )
 
-// A fetch is a call of the Store behind that takes tokens for waiters, and a block. Without
+// A fetch is a call of the Store behind that takes tokens for waiters and a block. Without
 // waiters it is a prefetch. An entry has at most one fetch at a time.
 type fetch struct {
 	store   *Store
 	entry   *entry
 	waiters []*waiter
-	changes uint64 // of the entry, at first
+	changes uint64 // of the entry, when the fetch began
 
 	sent, now int64
 	charge    [1]driver.Charge
@@ -30,7 +29,7 @@ type fetch struct {
 }
 
 // startFetch starts a fetch for as many waiters of e as the Store can have tokens for, and for
-// the next block. The shard is locked, and not closed.
+// the next block. The shard must be locked and not closed.
 func startFetch(s *Store, e *entry, now int64) {
 	f := &fetch{store: s, entry: e, changes: e.changes}
 	want, free := int64(0), e.u.rule.Capacity()
@@ -47,7 +46,7 @@ func startFetch(s *Store, e *entry, now int64) {
 			want += w.cost
 		}
 	}
-	// Tokens that are held count only near the end of a limit: they may expire during the call.
+	// Held tokens may expire during the call, so they count only near the end of a limit.
 	if want > free {
 		want -= e.held(now)
 	}
@@ -83,8 +82,8 @@ func (f *fetch) run() {
 	f.now = s.clock() // waiters may have come since heard
 	e.fetching = false
 	if err != nil {
-		// Callers that came during the call have waited for the Store, too. Another call
-		// would make them wait for longer than one call lasts.
+		// Callers that came during the call have waited for the Store, too. With another
+		// call they would wait for longer than one call lasts.
 		for _, w := range append(f.waiters, e.waiters...) {
 			w.settle(grant{}, driver.Verdict{}, err)
 		}
@@ -110,8 +109,8 @@ func (f *fetch) run() {
 	}
 }
 
-// call asks the Store behind for the tokens of f. A panic of the Store would end the process
-// here, and not a request as in a caller's goroutine, so it is an error.
+// call takes the tokens of f from the Store behind. It returns a panic of the Store as an error,
+// because callers cannot recover panics of this goroutine.
 func (f *fetch) call() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.store.config.timeout)
 	defer cancel()
@@ -120,12 +119,13 @@ func (f *fetch) call() (err error) {
 			err = fmt.Errorf("lease: the Store behind panicked: %v", p)
 		}
 	}()
-	return f.store.callTake(ctx, f.charge[:])
+	f.store.calls.Add(1)
+	return f.store.next.Take(ctx, f.charge[:])
 }
 
-// distribute gives the waiters of f, which the Store has admitted, their tokens, adds the rest
-// to the entry, and returns the waiters for which the tokens do not suffice. The tokens of the
-// waiters were spent when the Store gave them, even if they have expired since.
+// distribute gives the tokens of f, which the Store has admitted, to its waiters, adds the rest
+// to the entry, and returns the waiters for which the tokens do not suffice. The waiters' events
+// count from the Store's decision, so their tokens may have expired since.
 func (f *fetch) distribute() (retry []*waiter) {
 	e := f.entry
 	u := &e.u
@@ -164,8 +164,8 @@ func (f *fetch) distribute() (retry []*waiter) {
 	return retry
 }
 
-// serve settles those of waiters that can be admitted or denied without a call, and those about
-// which the Store behind has to decide, and returns the others.
+// serve settles the waiters that can be admitted or denied without a call and those that make a
+// call of their own, and returns the others.
 func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
 	e, now, promised := f.entry, f.now, int64(0)
 	for _, w := range waiters {

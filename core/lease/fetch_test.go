@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// Callers of a new key share one call, and those that came while it was under way another.
+// Callers of a new key share one call, and callers that come during that call share another.
 func TestFetch_WaitersShareACall(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
 		l := x.limiter(x.lease(), rule)
@@ -30,8 +30,7 @@ func TestFetch_WaitersShareACall(t *testing.T) {
 	})
 }
 
-// Of callers that want more than the limit, as many are admitted as fit, however they share
-// calls.
+// If callers want more than the limit, all of the limit is admitted, however they share calls.
 func TestFetch_MoreWaitersThanTokens(t *testing.T) {
 	bubbleEach(t, bucketAndWindow(core.PerDay(200)), func(x *fixture, rule core.Rule) {
 		l := x.limiter(x.lease(), rule)
@@ -67,9 +66,9 @@ func TestFetch_OneAtATime(t *testing.T) {
 	})
 }
 
-// A caller that wants more than there is, or than there can be, neither holds up others nor
-// makes this process lease more.
-func TestFetch_GreedyWaiters(t *testing.T) {
+// A caller with a cost above the remaining tokens, or above the capacity, neither delays others
+// nor makes this process lease more.
+func TestFetch_CostAboveRemainingTokens(t *testing.T) {
 	bubbleEach(t, bucketAndWindow(core.PerDay(1000)), func(x *fixture, rule core.Rule) {
 		s := x.lease()
 		l := x.limiter(s, rule)
@@ -119,7 +118,7 @@ func TestFetch_LargeCostAmongSmallOnes(t *testing.T) {
 	})
 }
 
-// A key in debt is asked about once.
+// A key in debt costs a few calls, however many callers are denied.
 func TestFetch_KeyInDebt(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		l := x.limiter(x.lease(), core.TokenBucket("r", core.PerSecond(1000)))
@@ -134,8 +133,8 @@ func TestFetch_KeyInDebt(t *testing.T) {
 	})
 }
 
-// A caller whose context ends does not wait, and cancels nothing for others. The tokens of its
-// call are held for these.
+// A caller whose context ends leaves at once, and its call goes on. The tokens of the call are
+// held for other callers.
 func TestFetch_CallerLeaves(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		x.behind.Set(storetest.Delay(100*time.Millisecond, 100*time.Millisecond))
@@ -160,8 +159,8 @@ func TestFetch_CallerLeaves(t *testing.T) {
 	})
 }
 
-// An error of the Store behind reaches all callers that wait, and none after that. Tokens that
-// are held are spent meanwhile.
+// An error of the Store behind reaches all callers that wait, and no later ones. Tokens that are
+// held are spent meanwhile.
 func TestFetch_StoreFails(t *testing.T) {
 	down := errors.New("down")
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A fixture is a Store behind, some way off, for one or more leasing processes. It lives
-// in a bubble of testing/synctest. Its key is "k".
+// A fixture has a Store behind with a round trip, for one or more leasing processes, in a bubble
+// of testing/synctest. Its key is "k".
 type fixture struct {
 	*testing.T
 	memory *memstore.Store // decides, without a delay
@@ -113,8 +113,7 @@ func (x *fixture) calls(f func()) int {
 	return x.behind.Calls() - before
 }
 
-// take calls s.Take with a charge of cost for each of rules, and reports whether all are
-// allowed.
+// take calls s.Take with a charge of cost for each of rules, and reports whether all are allowed.
 func (x *fixture) take(s driver.Store, cost int, rules ...core.Rule) bool {
 	x.Helper()
 	charges := make([]driver.Charge, len(rules))
@@ -131,14 +130,14 @@ func (x *fixture) take(s driver.Store, cost int, rules ...core.Rule) bool {
 }
 
 // expect reports an error unless got is between low and high.
-func (x *fixture) expect(low, high, got int, what string) {
+func (x *fixture) expect(low, high, got int, unit string) {
 	x.Helper()
 	if got < low || got > high {
-		x.Errorf("expected %d to %d %s, got %d", low, high, what, got)
+		x.Errorf("expected %d to %d %s, got %d", low, high, unit, got)
 	}
 }
 
-// A bucket and a window of the same size.
+// bucketAndWindow returns a bucket and a window of the same limit.
 func bucketAndWindow(l core.Limit) []core.Rule {
 	return []core.Rule{core.TokenBucket("bucket", l), core.FixedWindow("window", l)}
 }

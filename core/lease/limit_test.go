@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A simulation is processes that share one Store behind, at random, and the events that they
-// admit. It lives in a bubble of testing/synctest.
+// A simulation runs random processes over one Store behind, and records the events that they
+// admit, in a bubble of testing/synctest.
 type simulation struct {
 	t      *testing.T
 	rule   core.Rule
@@ -106,8 +106,8 @@ func (m *simulation) connect(behind driver.Store) (_ driver.Store, cut *atomic.B
 	return f, cut
 }
 
-// take asks s for cost events, and notes when they were admitted: when the Store behind
-// gave them, if it did so for this call, or else when the call returned.
+// take asks s for cost events, and notes when they were admitted: when the Store behind admitted
+// them, if it did so in this call, or else when the call returned.
 func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 	var receipt driver.Receipt
 	charges := []driver.Charge{{Key: "k", Rule: m.rule.Compiled(), Cost: cost, Receipt: &receipt}}
@@ -140,8 +140,7 @@ func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 	return true
 }
 
-// load asks s for a part of what refills in a while, or, while the load is high, for all that
-// there is.
+// load asks s for a part of the refill of a while, or, while the load is high, for all tokens.
 func (m *simulation) load(s driver.Store) {
 	if m.high() {
 		for denied := 0; denied < 2 && m.high(); {
@@ -203,8 +202,8 @@ func (m *simulation) over() (most int64) {
 	return most
 }
 
-// No span has more events than the limit, whatever several processes do at the same time:
-// lease, spend, deny decisions of two rules, end, pass leases by, and lose replies.
+// No span has more events than the limit, while several processes lease, spend, deny
+// decisions of two rules, end, call the Store behind without a lease, and lose replies.
 func TestStore_Take_NeverOverTheLimit(t *testing.T) {
 	t.Parallel()
 	const seeds = 9 // for each rule

@@ -69,8 +69,8 @@ func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 	}
 }
 
-// A Redis that dies and comes back empty, and one that hangs: callers that wait have an error
-// within the deadline, and are admitted after the return.
+// While Redis is down or hangs, callers get an error within the deadline. They are admitted when
+// it has returned, also without its data.
 func TestStore_Take_RedisDies(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string][2]func(*redistest.Server) error{
@@ -110,12 +110,12 @@ func TestStore_Take_RedisDies(t *testing.T) {
 			}
 			defer wg.Wait()
 			defer done.Store(true)
-			grow := func(what string, n *atomic.Int64) {
+			grow := func(condition string, n *atomic.Int64) {
 				t.Helper()
 				from := n.Load()
 				for begun := time.Now(); n.Load() < from+100; time.Sleep(time.Millisecond) {
 					if time.Since(begun) > 20*time.Second {
-						t.Fatalf("expected 100 decisions more that %s, got %d", what, n.Load()-from)
+						t.Fatalf("expected 100 decisions more that %s, got %d", condition, n.Load()-from)
 					}
 				}
 			}

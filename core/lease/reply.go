@@ -7,14 +7,14 @@ import (
 )
 
 // A reply is the Store's last verdict about a rule of a key. The Store decided at some moment
-// between sent and heard. The tokens that it can have are computed from sent, and the times
-// that callers are told from heard: nothing is denied that the Store could admit, and a
-// caller that waits for its RetryAfter is not too early.
+// between sent and heard. The most tokens that the Store can have are computed from sent, so no
+// event is denied that the Store could admit. The times in verdicts are computed from heard, so
+// a caller that waits for its RetryAfter is not too early.
 type reply struct {
 	known       bool
 	sent, heard int64 // when the call began and ended (ns)
 	used        int64 // the units in use, with those of all leases
-	left        int64 // how long the window lasted from then on (ns)
+	left        int64 // the time from the decision to the end of the window (ns)
 }
 
 // forever is the window of a bucket.
@@ -24,7 +24,7 @@ const forever = 1 << 62
 // limit, such as the part of the limit that failover.Instances leaves during an outage.
 func newReply(u *units, c *driver.Charge, sent, heard int64) reply {
 	v := &c.Verdict
-	if v.Rule != nil && !u.match(v.Rule) {
+	if v.Rule != nil && !u.rule.Equivalent(v.Rule) {
 		return reply{}
 	}
 	r := reply{known: true, sent: sent, heard: heard, left: forever}
@@ -42,7 +42,7 @@ func newReply(u *units, c *driver.Charge, sent, heard int64) reply {
 	return r
 }
 
-// maxUsed returns the most that can be in use at now if no other process takes anything.
+// maxUsed returns the most units that can be in use at now if no other process takes tokens.
 func (r *reply) maxUsed(u *units, now int64) int64 {
 	if now-r.heard >= r.left {
 		return 0
@@ -50,7 +50,7 @@ func (r *reply) maxUsed(u *units, now int64) int64 {
 	return max(0, r.used-u.refill(max(0, now-r.heard)/1000))
 }
 
-// minUsed returns the least that can be in use at now unless something is credited.
+// minUsed returns the fewest units that can be in use at now unless another process frees some.
 func (r *reply) minUsed(u *units, now int64) int64 {
 	if now-r.sent >= r.validFor() {
 		return 0
@@ -58,17 +58,9 @@ func (r *reply) minUsed(u *units, now int64) int64 {
 	return max(0, r.used-u.refill(micros(now-r.sent)))
 }
 
-// validFor returns how long after sent the window lasts at least. The Store's clock counts
+// validFor returns the least time from sent to the end of the window. The Store's clock counts
 // whole microseconds.
 func (r *reply) validFor() int64 { return r.left - int64(time.Microsecond) }
 
-// distrust makes r no evidence of what the Store cannot have.
+// distrust keeps r for the times in verdicts only: from then on, no cost is denied because of r.
 func (r *reply) distrust() { r.sent = -forever / 2 }
-
-// windowLeft returns how long the window lasts after now at most (ns).
-func (r *reply) windowLeft(now int64) int64 {
-	if r.left == forever {
-		return forever
-	}
-	return max(0, r.heard+r.left-now)
-}

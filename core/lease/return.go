@@ -2,13 +2,12 @@ package lease
 
 import "github.com/weir-go/weir/core/driver"
 
-// A grant is the result of an attempt to take tokens from a lease for a charge. Tokens of a
-// decision that another charge denies are returned to the lease.
+// A grant is the result of an attempt to take tokens from a lease for a charge.
 type grant struct {
 	outcome outcome
 	entry   *entry // nil if no lease is possible
 	block   block  // the tokens that were taken, if outcome is granted
-	changes uint64 // of the entry at the attempt
+	changes uint64 // of the entry when the attempt was made
 }
 
 // An outcome is the result of an attempt to take tokens from a lease.
@@ -20,8 +19,8 @@ const (
 	denied
 )
 
-// returnTokens returns the tokens of grants, of a decision that was denied or has failed, to
-// their leases, and makes the Verdicts of their charges those of charges that took nothing.
+// returnTokens returns the tokens of a decision that was denied or has failed to their leases,
+// and sets the Verdicts of their charges as if no tokens had been taken.
 func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	for i := range grants {
 		if grants[i].outcome == granted {
@@ -30,7 +29,8 @@ func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	}
 }
 
-// returnTokens drops tokens that have expired and those of another side of a failover Store.
+// returnTokens returns the tokens of g, except those that have expired or that the other side of
+// a failover Store leased.
 func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	e := g.entry
 	e.shard.mu.Lock()

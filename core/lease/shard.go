@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard is a part of the entries.
+// A shard is a part of the entries behind one lock.
 type shard struct {
 	mu      sync.Mutex
 	entries map[id]*entry
@@ -15,18 +15,18 @@ type shard struct {
 	closed  bool
 
 	hits, leased uint64   // see Stats
-	_            [64]byte // the next shard's lock is on another cache line
+	_            [64]byte // keeps the next shard's lock on another cache line
 }
 
-// find returns the entry of c, nil if there is none.
+// find returns the entry of c, or nil.
 func (sh *shard) find(c *driver.Charge) *entry { return sh.entries[id{c.Rule.ID(), c.Key}] }
 
-// entry returns the entry of c, a new one if there is none, and nil if its rule is not leased
-// or the Store is closed. A new entry may evict others; an entry of another limit is replaced.
+// entry returns the entry of c, or nil if its rule is not leased or the Store is closed. It makes
+// a new entry if there is none or its limit is another one. A new entry may evict others.
 func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
 	e := sh.find(c)
 	if e != nil {
-		if e.u.match(c.Rule) {
+		if e.u.rule.Equivalent(c.Rule) {
 			e.usedAt = now
 			return e
 		}
@@ -49,8 +49,8 @@ func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
 // evictSample is the number of entries of which the least recently used one is evicted.
 const evictSample = 8
 
-// evictOld evicts the least recently used of some entries, which the map chooses at random.
-// An entry with a call under way stays, or its key would have two calls.
+// evictOld evicts the least recently used of evictSample entries, which the map chooses at
+// random. An entry with a call under way stays, since its key might get a second call otherwise.
 func (sh *shard) evictOld() {
 	var oldest *entry
 	sampled := 0
@@ -67,8 +67,8 @@ func (sh *shard) evictOld() {
 	}
 }
 
-// evict removes e, and with it the tokens that are held. No new charge finds them, nor those
-// that a call under way or a denied decision adds to e.
+// evict removes e and its tokens. New charges find neither those nor the tokens that a call under
+// way or a denied decision still adds to e.
 func (sh *shard) evict(e *entry) {
 	e.evicted = true
 	delete(sh.entries, e.id)

@@ -12,29 +12,29 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store takes tokens from another Store in blocks and spends them in this process. It
-// is made by [New] and is safe for concurrent use. [Store.Close] ends it.
+// A Store takes tokens from another Store in blocks and spends them in this process. It is made
+// by [New] and is safe for concurrent use. [Store.Close] ends it.
 type Store struct {
 	next   driver.Store
 	config config
-	clock  func() int64 // nanoseconds that never step
+	clock  func() int64 // nanoseconds of a clock that never steps
 	seed   maphash.Seed
 	shards []shard
 
 	calls      atomic.Uint64
-	fetches    sync.WaitGroup // that are under way
+	fetches    sync.WaitGroup // under way
 	prefetches atomic.Int64   // fetches without a waiter that are under way
 }
 
 const (
 	maxShards = 64
-	// minShard is the smallest number of entries of a shard. With fewer, one shard would fill
+	// minShard is the fewest entries that a shard has space for. With fewer, one shard would fill
 	// up by chance long before the others.
 	minShard = 64
 )
 
-// New returns a Store over next, which stays the caller's. It panics if next or an
-// option is nil.
+// New returns a Store over next. The caller remains responsible for closing next. New panics if
+// next or an option is nil.
 func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
 	c := config{
@@ -57,8 +57,8 @@ func New(next driver.Store, opts ...Option) *Store {
 	return s
 }
 
-// Declare implements [driver.Declarer] if the Store behind does, and passes the rules
-// on to it. Otherwise it does nothing.
+// Declare implements [driver.Declarer]. It passes the rules on to the Store behind if that is a
+// Declarer, too; otherwise it does nothing.
 func (s *Store) Declare(rules ...*driver.Compiled) error {
 	if d, ok := s.next.(driver.Declarer); ok {
 		return d.Declare(rules...)
@@ -66,7 +66,7 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 	return nil
 }
 
-// Probe implements [driver.Prober]: it probes the Store behind.
+// Probe implements [driver.Prober]. It probes the Store behind.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
@@ -75,13 +75,13 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 type Stats struct {
 	Hits   uint64 // charges that were decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
-	Leased uint64 // tokens taken in blocks, beyond those that callers waited for
-	Keys   int    // rules of keys in memory now
+	Leased uint64 // tokens taken in blocks, beyond those for waiting callers
+	Keys   int    // pairs of a key and a rule in memory now
 	Held   uint64 // tokens that are held now
 }
 
-// Stats returns the counts so far. Tokens that were leased and are not held were spent, have
-// expired, or were dropped (Close, Reset, MaxKeys).
+// Stats returns the counts so far. Leased tokens that are no longer held were spent, have expired,
+// or were dropped (Close, Reset, MaxKeys).
 func (s *Store) Stats() Stats {
 	sum := Stats{Calls: s.calls.Load()}
 	now := s.clock()
@@ -99,10 +99,10 @@ func (s *Store) Stats() Stats {
 	return sum
 }
 
-// Close drops the tokens that are held, so that every decision from then on is a call of
-// the Store behind, which stays open. Close makes no call. It waits for the calls that are
-// under way on behalf of several callers, for [Timeout] at most; if they last longer, it
-// returns an error that wraps [context.DeadlineExceeded]. Close may be called again.
+// Close drops the tokens that are held. From then on every decision is a call of the Store
+// behind, which stays open. Close makes no call itself. It waits for the calls for several
+// callers that are under way, for [Timeout] at most. If they last longer, it returns an error
+// that wraps [context.DeadlineExceeded]. Close may be called again.
 func (s *Store) Close() error {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -129,14 +129,5 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) shard(key string) *shard {
-	if len(s.shards) == 1 {
-		return &s.shards[0]
-	}
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
-}
-
-// callTake calls Take of the Store behind.
-func (s *Store) callTake(ctx context.Context, charges []driver.Charge) error {
-	s.calls.Add(1)
-	return s.next.Take(ctx, charges)
 }

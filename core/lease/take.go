@@ -2,15 +2,15 @@ package lease
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Take implements [driver.Store]. Its errors are those of the Store behind and those of a ctx
-// that ends. While the Store behind fails, tokens that are held are still spent.
-//
-// Take takes tokens from leases where it can, and asks the Store behind about the other
-// charges in one call. If that call denies, the tokens are returned to the leases.
+// Take implements [driver.Store]. It takes tokens from leases where it can, and passes the other
+// charges to the Store behind in one call. If that call denies, Take returns the tokens to the
+// leases. Its errors are those of the Store behind and those of a ctx that ends. While the Store
+// behind fails, tokens that are held are still spent.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	var room [2]grant
 	grants := room[:0]
@@ -33,21 +33,24 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 			returnTokens(s.clock, charges, grants)
 			return err
 		}
-		denies = denies || deniedBy(charges)
-	}
-	for i := range grants {
-		if c, g := &charges[i], &grants[i]; !denies && g.outcome == granted && c.Receipt != nil {
-			*c.Receipt = g.block.receipt(&g.entry.u)
-		}
+		denies = denies || slices.ContainsFunc(charges, func(c driver.Charge) bool {
+			return !c.Verdict.Allowed && !c.Rule.Shadow()
+		})
 	}
 	if denies {
 		returnTokens(s.clock, charges, grants)
+		return nil
+	}
+	for i := range grants {
+		if c, g := &charges[i], &grants[i]; g.outcome == granted && c.Receipt != nil {
+			*c.Receipt = g.block.receipt(&g.entry.u)
+		}
 	}
 	return nil
 }
 
-// takeBehind asks the Store behind about the charges that leases do not cover. If the decision
-// has been denied, it only fills in their Verdicts.
+// takeBehind passes the charges that leases do not cover to the Store behind. If the decision has
+// been denied already, it only fills in their Verdicts.
 func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants []grant, denied bool) error {
 	asked := make([]driver.Charge, 0, len(charges))
 	spends := false
@@ -62,7 +65,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		}
 	}
 	sent := s.clock()
-	if err := s.callTake(ctx, asked); err != nil {
+	s.calls.Add(1)
+	if err := s.next.Take(ctx, asked); err != nil {
 		return err
 	}
 	heard := s.clock()
@@ -79,7 +83,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		if e := grants[i].entry; e != nil {
 			e.remember(c, grants[i].changes, sent, heard)
 		}
-		// A Peek beside a Spend has to fit in the Store itself, because the Store decided.
+		// If the call spent, it depended on its Peeks, which the Store behind decided by its own
+		// tokens. Otherwise the tokens that are held count, too.
 		if denied || !spends {
 			s.addHeld(c)
 		}
@@ -87,31 +92,22 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 	return nil
 }
 
-// deniedBy reports whether a charge denies the decision.
-func deniedBy(charges []driver.Charge) bool {
-	for i := range charges {
-		if c := &charges[i]; !c.Verdict.Allowed && !c.Rule.Shadow() {
-			return true
-		}
-	}
-	return false
-}
-
 // maxKeyLength is the length of the longest key that is leased (bytes). Longer ones would fill
 // the memory, and hot keys are short.
 const maxKeyLength = 256
 
-// leasable reports whether c may be decided in this process; [newUnits] excludes a few rules
-// more.
-func (s *Store) leasable(c *driver.Charge) bool {
-	return leasable(c.Rule) && len(c.Key) <= maxKeyLength
+// leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
+func leasable(c *driver.Charge) bool {
+	r, a := c.Rule, c.Rule.Algorithm()
+	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Capacity() >= minCapacity &&
+		!r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
 // acquire takes the cost of c from a lease, or denies c, and fills in its Verdict. If alone is
-// not set, c is one charge of several, and the Store behind has to decide about a key that is
-// used too seldom for a block.
+// false, c is one charge of several; then a key that is used too seldom for a block is passed
+// through, since the other charges may need the same call.
 func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (grant, error) {
-	if !s.leasable(c) {
+	if !leasable(c) {
 		return grant{}, nil
 	}
 	sh := s.shard(c.Key)
@@ -135,10 +131,10 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 		c.Answer(&r, true)
 		return g, nil
 	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
-		v := e.denial(now, 0, cost)
+		c.Verdict = e.denial(now, 0, cost)
+		c.Verdict.Rule = c.Rule // e.u.rule may be another one with the same constants
 		sh.hits++
 		sh.mu.Unlock()
-		setVerdict(c, v)
 		return grant{outcome: denied}, nil
 	case !alone && held == 0 && e.blockSize(now, cost) == 0:
 		e.newUse += cost
@@ -155,22 +151,16 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 	return w.await(ctx, &sh.mu, c)
 }
 
-// setVerdict gives c the verdict v, which is that of a rule with the constants of c.Rule.
-func setVerdict(c *driver.Charge, v driver.Verdict) {
-	v.Rule = c.Rule
-	c.Verdict = v
-}
-
-// addHeld adds the tokens that are held to the verdict of the Store behind about a Peek.
+// addHeld adds the held tokens to the verdict of the Store behind about a Peek.
 func (s *Store) addHeld(c *driver.Charge) {
-	if !s.leasable(c) {
+	if !leasable(c) {
 		return
 	}
 	sh := s.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	e := sh.find(c)
-	if e == nil || !e.u.match(c.Rule) {
+	if e == nil || !e.u.rule.Equivalent(c.Rule) {
 		return
 	}
 	now := s.clock()

@@ -101,7 +101,7 @@ func TestStore_Take_RetryAfterWithoutHeldTokens(t *testing.T) {
 	}
 }
 
-// A cost above the capacity takes nothing and counts for nothing, whatever is held and free.
+// A cost above the capacity takes no tokens and does not count as use, with held or free tokens.
 func TestStore_Take_CostAboveCapacity(t *testing.T) {
 	bubbleEach(t, daily, func(x *fixture, rule core.Rule) {
 		s := x.lease()
@@ -189,7 +189,7 @@ func TestStore_Take_VerdictOfAnEqualRule(t *testing.T) {
 }
 
 // A token of a bucket is spent long after its lease, without a call and while the Store behind
-// fails, until its slot begins; a token of a window until the window ends.
+// fails, until it expires; a token of a window until the window ends.
 func TestStore_Take_TokensExpire(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, rule core.Rule) {
 		last, later := 29*time.Minute, 35*time.Minute // when all of a block can be spent, and none
@@ -289,15 +289,15 @@ func TestStore_Take_TwoLeasedRules(t *testing.T) {
 	})
 }
 
-// A limit of all users is leased, while the limit of each user is not; a denial takes nothing
-// from either.
+// A limit that all users share is leased beside a small limit for each user, which is not; a
+// denial takes nothing from either.
 func TestStore_Take_LeasedRuleBesideAnother(t *testing.T) {
 	bubbleEach(t, hourly, func(x *fixture, hot core.Rule) {
 		x.behind.Set(storetest.Delay(time.Microsecond, time.Microsecond)) // or the bucket refills meanwhile
 		s := x.lease()
 		global, each := x.limiter(s, hot), x.limiter(s, core.SlidingLog("user", core.PerHour(5)))
 		calls := x.calls(func() {
-			for i := range 3000 { // 300 users, of whom each is denied after 5 events
+			for i := range 3000 { // 300 users, each denied after 5 events
 				d, err := core.AllowTogether(x.Context(), core.Ask{Limiter: global, Key: "k"}, core.Ask{Limiter: each, Key: fmt.Sprint(i % 300)})
 				testkit.Must(x, err)
 				if want := i < 1500; !d.State(0).Allowed || d.State(1).Allowed != want {
@@ -310,7 +310,7 @@ func TestStore_Take_LeasedRuleBesideAnother(t *testing.T) {
 	})
 }
 
-// If a leased rule denies, the others are only looked at.
+// If a leased rule denies, the other rules are peeked at and not charged.
 func TestStore_Take_LeasedRuleDenies(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		s := x.lease()
@@ -347,7 +347,7 @@ func TestStore_Take_PeekBesideSpend(t *testing.T) {
 	})
 }
 
-// A rule that the Store behind was not asked about stays unknown, whatever is held of it.
+// A verdict that the Store behind marks Unknown stays Unknown, also if tokens of the rule are held.
 func TestStore_Take_UnknownVerdict(t *testing.T) {
 	bubble(t, func(x *fixture) {
 		s := x.lease()

@@ -7,53 +7,52 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// units are the whole numbers in which the tokens of a rule are counted. Tokens of a bucket
-// are counted as the time in which they refill, in parts of a microsecond; tokens of a window
-// as events.
+// units are the constants of a rule by which its tokens are counted in whole numbers: tokens of a
+// bucket as the time in which they refill, in fractions of a microsecond; tokens of a window as
+// events.
 type units struct {
 	rule *driver.Compiled
 	unit int64 // one token
 	full int64 // the capacity of the rule
-	rate int64 // units that refill in a microsecond; zero for a window
+	rate int64 // units that refill in a microsecond; 0 for a window
 
 	lifetime  int64 // the span whose use decides the size of a block (ns)
-	minFetch  int64 // tokens that refill in emptyWait; zero for a window
-	maxRefill int64 // the longest time of which refill is counted (us)
+	minFetch  int64 // tokens that refill in emptyWait; 0 for a window
+	maxRefill int64 // the longest time whose refill is counted (us)
 }
 
 const (
 	// minCapacity is the smallest capacity that is leased.
 	minCapacity = 128
-	// maxFraction is the part of the Store's remaining tokens that a block takes at most. With
-	// 16, eight processes leave up to 9.5 % of a window of 5000 a second unused, with 32 up
-	// to 4.7 %, and a decision costs up to twice the calls.
+	// A block takes at most 1/maxFraction of the Store's remaining tokens. With 16, eight
+	// processes leave up to 9.5 % of a window of 5000 a second unused, with 32 up to 4.7 %, and
+	// a decision costs up to twice the calls.
 	maxFraction = 32
-	// minBlock is the smallest block: to take one is a call.
+	// minBlock is the smallest block; a smaller one is not worth a call.
 	minBlock = 8
-	// lifetimeFraction is the part of the time in which a bucket fills up that its lifetime
-	// lasts at most.
+	// The lifetime of a bucket is at most 1/lifetimeFraction of the time in which it fills up.
 	lifetimeFraction = 8
 	// minLifetime is the shortest lifetime with which a bucket is leased (us).
 	minLifetime = int64(time.Millisecond / time.Microsecond)
-	// emptyWait is the time for which an empty bucket is left to refill between two calls.
+	// emptyWait is the time for which an empty bucket refills before the next call.
 	emptyWait = 10 * time.Millisecond
-	// maxUnits is the largest count of units: sums of two do not overflow.
+	// maxUnits is the largest count of units. The sum of two such counts does not overflow.
 	maxUnits = 1 << 61
 )
 
-// newUnits returns the units of r, and false if r is not leased.
+// newUnits returns the units of r, for which leasable has reported true. It returns false if r
+// fills up too fast to be leased, or its counts of units are too large.
 func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.rule, u.lifetime = r, int64(lifetime)
 	k := r.Constants()
-	if !leasable(r) {
-		return u, false
-	}
 	if k.Algorithm == driver.FixedWindow {
 		u.unit, u.full = 1, k.Capacity
 		return u, k.Period >= 2*minLifetime
 	}
 	longest := k.Full.Micros / lifetimeFraction
-	if longest < minLifetime || overflows(&k) {
+	// Twice the capacity, plus some seconds, must not exceed maxUnits.
+	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
+	if longest < minLifetime || hi > 0 || lo >= maxUnits {
 		return u, false
 	}
 	u.rate, u.maxRefill = k.Denominator, maxUnits/k.Denominator
@@ -62,26 +61,6 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.minFetch = min(int64(emptyWait/time.Microsecond)*u.rate/u.unit, k.Capacity/maxFraction)
 	return u, true
 }
-
-// leasable reports whether a token of r that is taken now can be spent a moment later: see the
-// package comment. newUnits excludes a few rules more.
-func leasable(r *driver.Compiled) bool {
-	switch r.Algorithm() {
-	case driver.TokenBucket, driver.FixedWindow:
-		return r.Capacity() >= minCapacity && !r.Shadow() && r.Constants().Extra == 0
-	}
-	return false
-}
-
-// overflows reports whether twice the capacity of a bucket, and some seconds, is more than
-// maxUnits.
-func overflows(k *driver.Constants) bool {
-	hi, lo := bits.Mul64(uint64(2*k.Full.Micros+4_000_000), uint64(k.Denominator))
-	return hi > 0 || lo >= maxUnits
-}
-
-// match reports whether u are the units of r.
-func (u *units) match(r *driver.Compiled) bool { return u.rule.Equivalent(r) }
 
 func (u *units) count(s driver.Span) int64 { return s.Micros*u.rate + s.Frac }
 
@@ -98,8 +77,8 @@ func (u *units) span(x int64) driver.Span {
 // refill returns the units that refill in us microseconds.
 func (u *units) refill(us int64) int64 { return min(us, u.maxRefill) * u.rate }
 
-// reading returns the state of the rule when used units are in use and the window lasts for
-// left nanoseconds. A cost that is spent at that state, or zero, fits.
+// reading returns the state of the rule when used units are in use and the window ends in left
+// nanoseconds. The state has capacity for spent, which is a cost just spent, or zero.
 func (u *units) reading(used, left, spent int64) driver.Reading {
 	used = max(0, used)
 	if spent > 0 {

@@ -13,8 +13,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// A load gives the decisions of a process a second, from start on, as a part of the load
-// of all processes.
+// A load returns the part of all decisions a second that one process makes at a time.
 type load func(process, processes int, sinceStart time.Duration) float64
 
 // evenLoad is the same at all processes and times.
@@ -91,10 +90,9 @@ func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, spa
 	return usage{asked: int(asked.Load()), admitted: int(admitted.Load())}
 }
 
-// Leasing processes admit, but for a small part, as much of a load as a Store that all of
-// them ask for each decision, with fewer calls. The part is what others hold while one process
-// is denied.
-func TestStore_Take_UnusedShare(t *testing.T) {
+// Leasing processes admit nearly as much of a load as a Store that decides every event, with
+// fewer calls. The difference is the tokens that others hold while one process is denied.
+func TestStore_Take_UnusedTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 8
 	for _, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 // A waiter is a caller that waits for a fetch. The lock of the shard guards it.
 type waiter struct {
 	cost     int64
-	attempts int           // fetches that have not brought enough
+	attempts int           // the number of fetches that have not brought enough tokens
 	gone     bool          // the context of the caller has ended
 	done     chan struct{} // closed when the waiter is settled: grant, verdict and err are set
 
@@ -39,7 +39,8 @@ func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (g
 		}
 	}
 	if w.err == nil && w.grant.outcome != passThrough {
-		setVerdict(c, w.verdict)
+		c.Verdict = w.verdict
+		c.Verdict.Rule = c.Rule // the waiter has that of the entry
 	}
 	return w.grant, w.err
 }

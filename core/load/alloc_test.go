@@ -7,16 +7,16 @@ import (
 	"github.com/weir-go/weir/core/load"
 )
 
-func TestSignalsAllocateNothing(t *testing.T) {
+func TestSignals_Allocations(t *testing.T) {
 	f := load.NewInFlight(100)
 	for name, signal := range map[string]func() float64{
 		"IdleCPU":  load.IdleCPU(),
 		"InFlight": func() float64 { f.Begin(); defer f.End(); return f.Spare() },
-		"Smooth":   load.Smooth(f.Spare, time.Nanosecond), // asked every time
+		"Smooth":   load.Smooth(f.Spare, time.Nanosecond), // a sample in every call
 		"Min":      load.Min(load.IdleCPU(), f.Spare, load.Smooth(f.Spare, time.Second)),
 	} {
 		if n := testing.AllocsPerRun(1000, func() { signal() }); n != 0 {
-			t.Errorf("%s: %v allocations, want 0", name, n)
+			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}
 }

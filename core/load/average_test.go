@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Both callers have found that a sample is due, and one of them has taken it by the
-// time the other has the lock. A second one would be the mean of no time at all,
-// which says 0 for a CPU, and its time may be before that of the first.
-func TestTwoCallersAtOnceTakeOneSample(t *testing.T) {
+// Two callers have found that a sample is due, and one of them has taken it before the other gets
+// the lock. A second sample would be the mean of no time, which is 0 for a CPU, and its time may be
+// before that of the first.
+func TestAverage_Sample_ConcurrentCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		a := newAverage(func() float64 { asked++; return 1 / float64(asked) }, cpuHalfLife, cpuEvery)
+		samples := 0
+		a := newAverage(func() float64 { samples++; return 1 / float64(samples) }, cpuHalfLife, cpuEvery)
 		time.Sleep(time.Second)
 		early := time.Since(a.start)
 		time.Sleep(time.Millisecond)
@@ -24,8 +24,8 @@ func TestTwoCallersAtOnceTakeOneSample(t *testing.T) {
 			}
 			a.sample(now)
 		}
-		if got := math.Float64frombits(a.mean.Load()); asked != 1 || got != 1 {
-			t.Errorf("%d samples and an average of %v, want 1 of 1", asked, got)
+		if got := math.Float64frombits(a.mean.Load()); samples != 1 || got != 1 {
+			t.Errorf("got %d samples and an average of %v, want 1 and 1", samples, got)
 		}
 	})
 }

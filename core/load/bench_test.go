@@ -40,7 +40,7 @@ func BenchmarkMin(b *testing.B) {
 	benchmark(b, Min(IdleCPU(), NewInFlight(100).Spare))
 }
 
-// The cost of a sample, which a caller takes four times a second.
+// BenchmarkSample measures a sample of the CPU times, which callers take four times a second.
 func BenchmarkSample(b *testing.B) {
 	c := newCPU()
 	for b.Loop() {

@@ -10,42 +10,34 @@ const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
 	// collectionAge is the time for which the idle share of the last garbage collection counts.
-	// Under load, most services collect more often. After the load the signal can rise that late.
+	// Under load, most services collect more often. The signal can rise that late after the load.
 	collectionAge = 5 * time.Second
 )
 
 // IdleCPU returns a signal for the share of CPU time that this process leaves idle, from 0 to 1, of
 // the time that GOMAXPROCS processors have. It is the smaller of two shares:
 //
-//   - the CPU time that the operating system has not charged to this process, code in C included.
+//   - the CPU time that the operating system has not charged to this process, including C code.
 //     Every sample renews it.
-//   - the time in which the Go scheduler had nothing to run on its processors
-//     (/cpu/classes/idle:cpu-seconds of runtime/metrics). The runtime renews it at the end of a
-//     garbage collection, and it counts for 5 seconds after that.
+//   - the time in which the Go scheduler had nothing to run (/cpu/classes/idle:cpu-seconds of
+//     runtime/metrics). The runtime renews it at the end of a garbage collection, and it counts for
+//     5 seconds after that.
 //
-// IdleCPU does not see other processes of the machine, nor the CPU quota of a container, but their
-// effect on this process: goroutines that wait for a CPU make the second share smaller. So it sees
-// neither of them while this process is idle, or collects garbage less often than every 5 seconds. (Go
+// IdleCPU measures other processes of the machine, and the CPU quota of a container, only by their
+// effect on this process: goroutines that wait for a CPU make the second share smaller. It does not
+// notice them while this process is idle, or collects garbage less often than every 5 seconds. (Go
 // sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
-// Any func() float64 is a signal, also one that looks at the whole machine:
+// Any func() float64 is a signal. For the whole machine, pass [Smooth] the idle share from a
+// package such as github.com/shirou/gopsutil/v4/cpu.
 //
-//	machine := load.Smooth(func() float64 {
-//		used, err := cpu.Percent(0, false) // of github.com/shirou/gopsutil/v4/cpu
-//		if err != nil {
-//			return 0
-//		}
-//		return 1 - used[0]/100
-//	}, time.Second)
+// A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
+// calls read the last value. A sample is the mean since the one before, smoothed with a half-life
+// of one second, see [Smooth]. The first result after a pause is the mean of the pause.
 //
-// A call that finds the last sample older than 250 ms takes a new one, in about a microsecond; all others
-// read the last value. A sample is the mean since the one before, and is smoothed with a half-life of
-// one second, see [Smooth]. After a pause without calls, the first answer is the mean of the pause.
-//
-// IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from there.
-// It stays 0 on systems that are neither Unix nor Windows.
-//
-// The signal is safe for concurrent use. A process needs only one; each has samples of its own.
+// IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from
+// there. It stays 0 on systems that are neither Unix nor Windows. It is safe for concurrent use. A
+// process needs only one; each has samples of its own.
 func IdleCPU() func() float64 { return idleCPU(newCPU()) }
 
 // idleCPU returns the smoothed signal of c, whose first sample it takes.
@@ -65,7 +57,7 @@ type cpuSeconds struct {
 type cpu struct {
 	read func() cpuSeconds
 
-	asked     time.Time  // of the last call of free
+	called    time.Time  // of the last call of free
 	last      cpuSeconds // at that time
 	collected time.Time  // of the call that found the end of a garbage collection
 	idle      float64    // the idle share between the last two collections that were found
@@ -79,7 +71,7 @@ func newCPU() *cpu {
 	}}
 }
 
-// float returns the value of s, or 0 if the runtime does not have it, which the package metrics permits.
+// float returns the value of s, or 0 if this version of the runtime does not have it.
 func float(s metrics.Sample) float64 {
 	if s.Value.Kind() != metrics.KindFloat64 {
 		return 0
@@ -90,9 +82,9 @@ func float(s metrics.Sample) float64 {
 // free returns the idle share since the last call: 0 for the first call, NaN if it is unknown.
 func (c *cpu) free() float64 {
 	now, last := time.Now(), c.last
-	elapsed := now.Sub(c.asked).Seconds()
-	first := c.asked.IsZero()
-	c.last, c.asked = c.read(), now
+	elapsed := now.Sub(c.called).Seconds()
+	first := c.called.IsZero()
+	c.last, c.called = c.read(), now
 	if first {
 		return 0
 	}

@@ -15,7 +15,7 @@ type fakeCPU struct{ cpuSeconds }
 
 func (f *fakeCPU) read() cpuSeconds { return f.cpuSeconds }
 
-// use lets d pass, of which the process used a share of GOMAXPROCS processors.
+// use lets d pass, in which the process used a share of GOMAXPROCS processors.
 func (f *fakeCPU) use(d time.Duration, share float64) {
 	time.Sleep(d)
 	f.used += share * d.Seconds() * float64(runtime.GOMAXPROCS(0))
@@ -45,7 +45,7 @@ func TestCPU_Free(t *testing.T) {
 		expect(t, "after a pause", c.free(), 0.5)
 		f.collect(0.125)
 		f.use(time.Second, 0.25)
-		expect(t, "the first collection, whose share is that of the whole past", c.free(), 0.75)
+		expect(t, "the first collection: its share of the whole past does not count", c.free(), 0.75)
 		for _, step := range []struct {
 			when               string
 			idle, used, expect float64 // no collection if idle is negative
@@ -74,7 +74,7 @@ func TestCPU_Free(t *testing.T) {
 	})
 }
 
-func TestIdleCPU_smoothed(t *testing.T) {
+func TestIdleCPU_Smoothed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fakeCPU
 		signal := idleCPU(&cpu{read: f.read})
@@ -107,8 +107,8 @@ func TestIdleCPU_smoothed(t *testing.T) {
 	})
 }
 
-// A service need not wait for its second request until the signal rises.
-func TestIdleCPU_takesTheFirstSample(t *testing.T) {
+// The signal rises before the second call, because IdleCPU takes the first sample.
+func TestIdleCPU_FirstSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fakeCPU
 		signal := idleCPU(&cpu{read: f.read})
@@ -117,8 +117,8 @@ func TestIdleCPU_takesTheFirstSample(t *testing.T) {
 	})
 }
 
-// Other processes may use the machine, so the tests of the real times poll with a deadline.
-func TestCPU_Free_thisProcess(t *testing.T) {
+// The test polls with a deadline, because other processes may use the machine.
+func TestCPU_Free_ThisProcess(t *testing.T) {
 	if signal := IdleCPU(); signal() != 0 {
 		t.Errorf("after one sample: got %v, expected 0", signal())
 	}
@@ -150,7 +150,7 @@ func TestCPU_Free_thisProcess(t *testing.T) {
 	}
 }
 
-func TestFloat_unknownMetric(t *testing.T) {
+func TestFloat_UnknownMetric(t *testing.T) {
 	for _, name := range []string{"/no/such:cpu-seconds", "/gc/heap/allocs:bytes"} {
 		samples := []metrics.Sample{{Name: name}}
 		metrics.Read(samples)

@@ -10,9 +10,8 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// The service holds four requests at the same time. While it has none, a client may
-// send up to three times as many as it was promised. A limit falls a little behind
-// the signal, so that it does not flap.
+// The service can hold four concurrent requests. While it has none, the limit of a client is three
+// times as large. The limit falls a little later than the signal, so that it does not flap.
 func ExampleInFlight() {
 	busy := load.NewInFlight(4)
 	rule := core.FixedWindow("api", core.PerDay(10)).Elastic(busy.Spare, 3)
@@ -31,26 +30,26 @@ func ExampleInFlight() {
 	// 4 in flight, 0.00 to spare: 10 left
 }
 
-// Any function will do for a resource of your own, here the connections of a pool.
-// It jumps, so it is smoothed.
+// Any function is a signal, here the free connections of a pool. Smooth averages it, because it
+// jumps.
 func ExampleSmooth() {
 	open, most := 3, 10
 	pool := func() float64 { return 1 - float64(open)/float64(most) }
 
 	spare := load.Smooth(pool, 10*time.Second)
 	fmt.Println(spare())
-	open = 10 // for an instant, which does not show
+	open = 10 // for an instant: the average does not change
 	fmt.Println(spare())
 	// Output:
 	// 0.7
 	// 0.7
 }
 
-// The scarcest resource counts.
+// Min follows the scarcest resource.
 func ExampleMin() {
 	busy := load.NewInFlight(100)
 	busy.Begin()
-	quota := func() float64 { return 0.25 } // what is left of a contract with somebody else
+	quota := func() float64 { return 0.25 } // the free part of a quota of another service
 	fmt.Println(busy.Spare(), load.Min(busy.Spare, quota)())
 	// Output:
 	// 0.99 0.25

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/load"
 )
 
-func TestInFlightCounts(t *testing.T) {
+func TestInFlight(t *testing.T) {
 	f := load.NewInFlight(4)
 	for i, step := range []struct {
 		do    func()
@@ -28,52 +29,49 @@ func TestInFlightCounts(t *testing.T) {
 	} {
 		step.do()
 		if f.Count() != step.count || f.Spare() != step.spare {
-			t.Fatalf("step %d: %d in flight, %v to spare, want %d and %v", i, f.Count(), f.Spare(), step.count, step.spare)
+			t.Fatalf("step %d: got %d in flight and %v to spare, want %d and %v", i, f.Count(), f.Spare(), step.count, step.spare)
 		}
 	}
 }
 
-func TestInFlightIsNeverNegative(t *testing.T) {
+func TestInFlight_End_WithoutBegin(t *testing.T) {
 	f := load.NewInFlight(2)
 	f.End()
 	f.End()
 	if f.Count() != 0 || f.Spare() != 1 {
-		t.Errorf("after an End without a Begin: %d in flight, %v to spare", f.Count(), f.Spare())
+		t.Errorf("got %d in flight and %v to spare, want 0 and 1", f.Count(), f.Spare())
 	}
 	if f.Begin(); f.Count() != 1 {
-		t.Errorf("the next Begin counts to %d, want 1", f.Count())
+		t.Errorf("after a Begin: got %d in flight, want 1", f.Count())
 	}
 }
 
-func TestTheZeroInFlightHasNothingToSpare(t *testing.T) {
+func TestInFlight_Zero(t *testing.T) {
 	var f load.InFlight
-	if got := f.Spare(); got != 0 {
-		t.Errorf("idle: %v to spare, want 0", got)
-	}
-	f.Begin()
-	if f.Count() != 1 || f.Spare() != 0 {
-		t.Errorf("after a Begin: %d in flight, %v to spare, want 1 and 0", f.Count(), f.Spare())
-	}
-	f.End()
-	if f.Count() != 0 {
-		t.Errorf("after its End: %d in flight", f.Count())
+	for _, step := range []struct {
+		do    func()
+		count int
+	}{{func() {}, 0}, {f.Begin, 1}, {f.End, 0}} {
+		if step.do(); f.Count() != step.count || f.Spare() != 0 {
+			t.Errorf("got %d in flight and %v to spare, want %d and 0", f.Count(), f.Spare(), step.count)
+		}
 	}
 }
 
-func TestNewInFlightPanics(t *testing.T) {
+func TestNewInFlight_Panics(t *testing.T) {
 	for _, n := range []int{0, -1} {
-		mustPanic(t, "load: NewInFlight: max is less than 1", func() { load.NewInFlight(n) })
+		testkit.Panics(t, "load: NewInFlight: max is less than 1", func() { load.NewInFlight(n) })
 	}
 }
 
-// Ends without a Begin run among pairs of both. A count that was looked at and then
-// changed in two steps would fall below 0.
-func TestInFlightFromManyGoroutines(t *testing.T) {
+// Calls of End without a Begin run beside pairs of both. An End that reads and changes the count in
+// two steps would make it negative.
+func TestInFlight_ConcurrentWithExtraEnds(t *testing.T) {
 	f := load.NewInFlight(8)
 	var over atomic.Bool
-	var pairs, strays sync.WaitGroup
+	var pairs, ends sync.WaitGroup
 	for range 4 {
-		strays.Go(func() {
+		ends.Go(func() {
 			for !over.Load() {
 				f.End()
 			}
@@ -82,7 +80,7 @@ func TestInFlightFromManyGoroutines(t *testing.T) {
 			for range 20_000 {
 				f.Begin()
 				if s := f.Spare(); !(s >= 0 && s <= 1) || f.Count() < 0 {
-					t.Errorf("%d in flight, %v to spare", f.Count(), s)
+					t.Errorf("got %d in flight and %v to spare", f.Count(), s)
 					return
 				}
 				f.End()
@@ -91,14 +89,14 @@ func TestInFlightFromManyGoroutines(t *testing.T) {
 	}
 	pairs.Wait()
 	over.Store(true)
-	strays.Wait()
+	ends.Wait()
 	if f.Count() != 0 {
-		t.Errorf("%d in flight after all have ended", f.Count())
+		t.Errorf("after the last End: got %d in flight, want 0", f.Count())
 	}
 }
 
-// Every pair leaves the count as it was, however they meet.
-func TestInFlightLosesNothing(t *testing.T) {
+// Concurrent pairs of Begin and End do not change the count.
+func TestInFlight_Concurrent(t *testing.T) {
 	f := load.NewInFlight(8)
 	f.Begin()
 	var all sync.WaitGroup
@@ -112,6 +110,6 @@ func TestInFlightLosesNothing(t *testing.T) {
 	}
 	all.Wait()
 	if f.Count() != 1 {
-		t.Errorf("%d in flight, want the one that has not ended", f.Count())
+		t.Errorf("got %d in flight, want the one that has not ended", f.Count())
 	}
 }

@@ -4,23 +4,13 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/load"
 )
 
 func constant(x float64) func() float64 { return func() float64 { return x } }
 
-func mustPanic(t *testing.T, want string, f func()) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		if got := recover(); got != want {
-			t.Errorf("panic %v, want %q", got, want)
-		}
-	}()
-	f()
-}
-
-func TestMinIsTheScarcest(t *testing.T) {
+func TestMin(t *testing.T) {
 	for _, c := range []struct {
 		signals []float64
 		want    float64
@@ -40,30 +30,29 @@ func TestMinIsTheScarcest(t *testing.T) {
 			signals = append(signals, constant(x))
 		}
 		if got := load.Min(signals...)(); got != c.want {
-			t.Errorf("Min of %v is %v, want %v", c.signals, got, c.want)
+			t.Errorf("%v: got %v, want %v", c.signals, got, c.want)
 		}
 	}
 }
 
-func TestMinAsksEverySignal(t *testing.T) {
-	asked := 0
-	count := func() float64 { asked++; return 0 }
-	load.Min(count, count, count)()
-	if asked != 3 {
-		t.Errorf("%d of 3 signals were asked", asked)
+func TestMin_CallsEverySignal(t *testing.T) {
+	calls := 0
+	count := func() float64 { calls++; return 0 }
+	if load.Min(count, count, count)(); calls != 3 {
+		t.Errorf("got %d calls, want 3", calls)
 	}
 }
 
-func TestMinKeepsItsOwnList(t *testing.T) {
+func TestMin_CopiesArguments(t *testing.T) {
 	signals := []func() float64{constant(0.5)}
 	least := load.Min(signals...)
 	signals[0] = constant(0.1)
 	if got := least(); got != 0.5 {
-		t.Errorf("after the caller's slice changed: %v, want 0.5", got)
+		t.Errorf("after the slice of the caller has changed: got %v, want 0.5", got)
 	}
 }
 
-func TestMinPanics(t *testing.T) {
-	mustPanic(t, "load: Min: no signals", func() { load.Min() })
-	mustPanic(t, "load: Min: a signal is nil", func() { load.Min(constant(1), nil) })
+func TestMin_Panics(t *testing.T) {
+	testkit.Panics(t, "load: Min: no signals", func() { load.Min() })
+	testkit.Panics(t, "load: Min: a signal is nil", func() { load.Min(constant(1), nil) })
 }

@@ -8,35 +8,35 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/load"
 )
 
 func near(got, want float64) bool { return math.Abs(got-want) < 1e-9 }
 
-func TestSmoothHalvesInAHalfLife(t *testing.T) {
-	// However often it is asked in between.
-	for _, asks := range []int{1, 2, 5, 16, 1600} {
+func TestSmooth_HalfLife(t *testing.T) {
+	for _, calls := range []int{1, 2, 5, 16, 1600} {
 		synctest.Test(t, func(t *testing.T) {
 			x := 1.
 			smooth := load.Smooth(func() float64 { return x }, 16*time.Second)
 			if got := smooth(); got != 1 {
-				t.Fatalf("the first average is %v, want the first sample, 1", got)
+				t.Fatalf("first average: got %v, want the first sample, 1", got)
 			}
 			x = 0
 			for want := 0.5; want > 0.1; want /= 2 {
-				for range asks {
-					time.Sleep(16 * time.Second / time.Duration(asks))
+				for range calls {
+					time.Sleep(16 * time.Second / time.Duration(calls))
 					smooth()
 				}
 				if got := smooth(); !near(got, want) {
-					t.Fatalf("asked %d times in a half-life: %v, want %v", asks, got, want)
+					t.Fatalf("%d calls in a half-life: got %v, want %v", calls, got, want)
 				}
 			}
 		})
 	}
 }
 
-func TestSmoothAfterAPauseIsTheNewSample(t *testing.T) {
+func TestSmooth_AfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := 0.25
 		smooth := load.Smooth(func() float64 { return x }, time.Second)
@@ -44,45 +44,45 @@ func TestSmoothAfterAPauseIsTheNewSample(t *testing.T) {
 		x = 0.75
 		time.Sleep(24 * time.Hour)
 		if got := smooth(); !near(got, 0.75) {
-			t.Errorf("a day later: %v, want 0.75", got)
+			t.Errorf("got %v, want 0.75", got)
 		}
 	})
 }
 
-func TestSmoothArrives(t *testing.T) {
+func TestSmooth_ReachesSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := 0.
 		smooth := load.Smooth(func() float64 { return x }, time.Second)
 		smooth()
 		x = 1
-		for range 12 * 16 { // 2^-10 is less than what counts as arrived
+		for range 12 * 16 { // 2^-12 is less than arrived
 			time.Sleep(time.Second / 16)
 			smooth()
 		}
 		if got := smooth(); got != 1 {
-			t.Errorf("after 12 half-lives at 1: %v", got)
+			t.Errorf("after 12 half-lives at 1: got %v, want 1", got)
 		}
 	})
 }
 
-func TestSmoothAsksSeldom(t *testing.T) {
+func TestSmooth_SamplesPerHalfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		smooth := load.Smooth(func() float64 { asked++; return 1 }, 160*time.Millisecond)
+		samples := 0
+		smooth := load.Smooth(func() float64 { samples++; return 1 }, 160*time.Millisecond)
 		for range 160 { // for 160 ms, from the first to the last millisecond
 			smooth()
 			time.Sleep(time.Millisecond)
 		}
-		if asked != 16 {
-			t.Errorf("asked %d times in a half-life, want 16", asked)
+		if samples != 16 {
+			t.Errorf("got %d samples in a half-life, want 16", samples)
 		}
 	})
 }
 
-func TestSmoothTakesWhatIsNoShareForTheNearest(t *testing.T) {
+func TestSmooth_SampleOutsideRange(t *testing.T) {
 	for x, want := range map[float64]float64{math.Inf(1): 1, 3: 1, -3: 0, math.Inf(-1): 0} {
 		if got := load.Smooth(constant(x), time.Second)(); got != want {
-			t.Errorf("%v counts as %v, want %v", x, got, want)
+			t.Errorf("%v: got %v, want %v", x, got, want)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -92,28 +92,27 @@ func TestSmoothTakesWhatIsNoShareForTheNearest(t *testing.T) {
 		x = math.NaN()
 		time.Sleep(time.Second)
 		if got := smooth(); !near(got, 0.25) {
-			t.Errorf("not a number for a half-life, after 0.5: %v, want 0.25", got)
+			t.Errorf("NaN for a half-life, after 0.5: got %v, want 0.25", got)
 		}
 		x = 1
 		time.Sleep(time.Second)
 		if got := smooth(); !near(got, 0.625) {
-			t.Errorf("1 for a half-life, after 0.25: %v, want 0.625", got)
+			t.Errorf("1 for a half-life, after 0.25: got %v, want 0.625", got)
 		}
 	})
 }
 
-// One caller is held up by the signal. The others must not be, or this never ends.
-func TestSmoothHoldsUpNobodyElse(t *testing.T) {
+// A slow signal delays only the caller that takes the sample; otherwise this test does not end.
+func TestSmooth_SlowSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		answers := []float64{1, 0}
-		asked := 0
+		samples := 0
 		smooth := load.Smooth(func() float64 {
-			x := answers[asked]
-			if asked++; asked == 2 {
+			if samples++; samples == 2 {
 				<-release
+				return 0
 			}
-			return x
+			return 1
 		}, time.Second)
 		smooth()
 		time.Sleep(time.Second)
@@ -124,18 +123,18 @@ func TestSmoothHoldsUpNobodyElse(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Second) // the next sample is due, but this one is not over
 			if got := smooth(); got != 1 {
-				t.Errorf("while the signal is asked: %v, want what was known, 1", got)
+				t.Errorf("during a sample: got %v, want the last average, 1", got)
 			}
 		}
 		close(release)
 		one.Wait()
 		if !near(slow, 0.5) {
-			t.Errorf("who asked the signal got %v, want 0.5", slow)
+			t.Errorf("the caller that took the sample: got %v, want 0.5", slow)
 		}
 	})
 }
 
-func TestSmoothOutlivesAPanic(t *testing.T) {
+func TestSmooth_SignalPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		smooth := load.Smooth(func() float64 {
@@ -144,48 +143,48 @@ func TestSmoothOutlivesAPanic(t *testing.T) {
 			}
 			return 1
 		}, time.Second)
-		mustPanic(t, "broken", func() { smooth() })
+		testkit.Panics(t, "broken", func() { smooth() })
 		if got := smooth(); got != 0 {
-			t.Errorf("before the next sample: %v, want 0", got)
+			t.Errorf("before the next sample: got %v, want 0", got)
 		}
 		broken = false
 		time.Sleep(time.Second)
 		if got := smooth(); got != 1 {
-			t.Errorf("mended: %v, want 1", got)
+			t.Errorf("after the next sample: got %v, want 1", got)
 		}
 	})
 }
 
-func TestSmoothFromManyGoroutines(t *testing.T) {
+func TestSmooth_Concurrent(t *testing.T) {
 	var inside atomic.Int32
-	asked := 0 // without a lock: the race detector tells if two are inside
+	samples := 0 // not atomic: the race detector reports concurrent samples
 	smooth := load.Smooth(func() float64 {
 		if inside.Add(1) != 1 {
-			t.Error("the signal is asked by two at the same time")
+			t.Error("got concurrent calls of the signal, want one at a time")
 		}
 		defer inside.Add(-1)
-		asked++
-		return float64(asked % 2)
+		samples++
+		return float64(samples % 2)
 	}, 16*time.Microsecond)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 2000 {
 				if got := smooth(); !(got >= 0 && got <= 1) {
-					t.Errorf("%v is no share", got)
+					t.Errorf("got %v, want 0 to 1", got)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if asked < 2 {
-		t.Errorf("the signal was asked %d times", asked)
+	if samples < 2 {
+		t.Errorf("got %d samples, want at least 2", samples)
 	}
 }
 
-func TestSmoothPanics(t *testing.T) {
-	mustPanic(t, "load: Smooth: signal is nil", func() { load.Smooth(nil, time.Second) })
+func TestSmooth_Panics(t *testing.T) {
+	testkit.Panics(t, "load: Smooth: signal is nil", func() { load.Smooth(nil, time.Second) })
 	for _, d := range []time.Duration{0, -time.Second} {
-		mustPanic(t, "load: Smooth: halfLife is not positive", func() { load.Smooth(constant(1), d) })
+		testkit.Panics(t, "load: Smooth: halfLife is not positive", func() { load.Smooth(constant(1), d) })
 	}
 }

@@ -20,8 +20,8 @@ func (s *Store) Adjust(_ context.Context, charges []driver.Charge) error {
 	return nil
 }
 
-// adjust applies c and answers with the new state. A cost that was charged to an overflow bucket is not
-// freed, because the part of each key in it is unknown.
+// adjust applies c and sets its Verdict to the new state. A cost that was charged to an overflow
+// bucket is not freed, because the part of each key in it is unknown.
 func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	st.load(c, now)
 	if c.Op != driver.Debit && !st.isOwn() {

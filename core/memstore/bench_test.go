@@ -62,8 +62,7 @@ func BenchmarkTokenBucket(b *testing.B) {
 	})
 }
 
-// BenchmarkFlood measures newcomers to a full store, each of which pushes out
-// another key.
+// BenchmarkFlood measures newcomers to a full store, each of which pushes out another key.
 func BenchmarkFlood(b *testing.B) {
 	ctx := context.Background()
 	l := core.Must(core.New(memstore.New(memstore.MaxMemory(40*100_000)), core.TokenBucket("r", core.PerHour(10))))

@@ -6,9 +6,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A bucket is the State of a bucket without a debt, in two words: the time at which it will be full, the
-// fraction of that (48 bits), and its Slack (16 bits), which is how much of it may be in use for one more
-// event to fit. Eviction computes the fill ratio from the Slack, because it does not have the rule.
+// A bucket is the State of a bucket without a debt, in two words: the time at which it will be
+// full, the fraction of that (48 bits), and its Slack (16 bits), which is the most that may be in
+// use for one more event to fit. Eviction computes the fill ratio from the Slack, because it does
+// not have the rule.
 type bucket struct {
 	full int64
 	rest uint64
@@ -26,7 +27,7 @@ func (b *bucket) set(full, frac int64, rule *driver.Compiled) {
 	b.rest = uint64(packSpan(uint64(max(1, rule.Slack()))))<<fracBits | uint64(frac)
 }
 
-// idle reports whether the bucket is full, which is the same as not being there.
+// idle reports whether the bucket is full, which means the same as no bucket.
 func (b *bucket) idle(now int64) bool { return b.full <= now && b.rest<<16 == 0 || b.full < now }
 
 // bucketWeight is the size of a slot[bucket].
@@ -41,7 +42,7 @@ func (b *bucket) fillRatio(now int64) uint64 {
 	return ratio(uint64(max(0, b.full-now)), unpackSpan(uint16(b.rest>>fracBits)))
 }
 
-// packSpan keeps the ten highest bits of us and their exponent, rounding down.
+// packSpan returns the ten highest bits of us with their exponent. It rounds down.
 func packSpan(us uint64) uint16 {
 	exponent := max(0, bits.Len64(us)-10)
 	return uint16(exponent)<<10 | uint16(us>>exponent)

@@ -2,23 +2,23 @@ package memstore
 
 import "github.com/weir-go/weir/core/driver"
 
-// An entry is a State that does not fit a [bucket], and the rule that it was last used by: a debt, a
-// fixed window, a sliding log or a sliding window.
+// An entry holds a State that does not fit a [bucket], and the rule that used it last. The State is
+// a debt, a fixed window, a sliding log or a sliding window.
 type entry struct {
 	state driver.State
 	rule  *driver.Compiled
 }
 
-// entryWeight is the size of a slot[entry].
+// entryWeight is the size of a slot[entry] in bytes.
 const entryWeight = 48
 
 func (e *entry) weight() int { return entryWeight + e.state.Size() }
 
 func (e *entry) idle(now int64) bool { return e.rule == nil || e.rule.ExpiresAt(e.state) <= now }
 
-// fillRatio returns exhausted for a debt, since the debtor would be admitted if it was evicted, and for a
-// log of three or more events. If logs were evicted while they grow, none would reach its limit in a store
-// that is too small for its users.
+// fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
+// log of three or more events. If logs were evicted while they grow, none would reach its limit in
+// a store that is too small for its users.
 func (e *entry) fillRatio(now int64) uint64 {
 	if e.idle(now) {
 		return 0

@@ -3,18 +3,18 @@ package memstore
 const (
 	sampleSize = 16 // used slots of each table that are compared for one eviction
 	maxVisits  = 48 // slots of each table that are visited for a sample: free slots lie in runs
-	// maxEvictions bounds the evictions for one new state. Overflow buckets can put a shard above its
-	// limit.
+	// maxEvictions bounds the evictions for one new state. More than one are necessary for a large
+	// state, or if overflow buckets have put the shard above its limit.
 	maxEvictions = 64
 
 	exhausted = 1024 // the fill ratio of a state that would deny one more event
-	// evictable is the fill ratio below which a state may be evicted. If a bucket could be evicted until
-	// it was exhausted, users who are too many for the store would evict each other before any of them
+	// evictable is the fill ratio below which a state may be evicted. If a bucket could be evicted
+	// until it was exhausted, too many users for the store would evict each other before any of them
 	// was exhausted, and none would be limited.
 	evictable = exhausted / 2
 )
 
-// ratio returns the fill ratio of a state with used of its capacity.
+// ratio returns used/capacity as a fill ratio, which is at least 1.
 func ratio(used, capacity uint64) uint64 {
 	if used >= capacity {
 		return exhausted
@@ -22,8 +22,8 @@ func ratio(used, capacity uint64) uint64 {
 	return 1 + uint64(float64(used)/float64(capacity)*(exhausted-2))
 }
 
-// makeRoom evicts states until need more bytes fit, and reports whether they do. It never evicts the
-// state at the hash protected, nor a state that is half used. makeRoom invalidates pointers to values.
+// makeRoom evicts states until need more bytes fit, and reports whether they do. It evicts neither
+// the state at the hash protected nor a state that is half used. It invalidates pointers to values.
 func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 	for tries := 0; s.weight+need > s.limit; tries++ {
 		if tries == maxEvictions || !s.evict(protected, now) {
@@ -33,8 +33,9 @@ func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 	return true
 }
 
-// evict removes the state with the lowest fill ratio in a sample of each table, and reports whether there
-// was one to evict. The tables shrink as states are removed, so that most slots of a sample are used.
+// evict removes the state with the lowest fill ratio in a sample of each table, and reports whether
+// there was one to evict. The tables shrink as states are removed, so that most slots of a sample
+// are used.
 func (s *shard) evict(protected uint64, now int64) bool {
 	lowest := uint64(evictable)
 	bucketHash := candidate(&s.buckets, now, protected, &lowest)
@@ -50,8 +51,9 @@ func (s *shard) evict(protected uint64, now int64) bool {
 	return lowest < evictable
 }
 
-// candidate returns the hash of a value whose fill ratio is below lowest, and sets lowest to that ratio; 0
-// if there is none. It visits a bounded number of slots, and skips the one of protected.
+// candidate returns the hash of the value with the lowest fill ratio below lowest in a sample, and
+// sets lowest to that ratio. It returns 0 if there is none. It visits a bounded number of slots,
+// and skips the one of protected.
 func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
 	if *lowest == 0 {
 		return 0

@@ -41,8 +41,8 @@ func TestStore_Take_floodOfUnusedKeys(t *testing.T) {
 	}
 }
 
-// A flood of keys that are exhausted by their first event evicts none. New keys share overflow buckets:
-// they are limited, and are admitted again when those have expired.
+// A flood of keys that are exhausted by their first event evicts none. New keys share overflow
+// buckets: they are limited, and are admitted again when those have expired.
 func TestStore_Take_floodOfExhaustedKeys(t *testing.T) {
 	const maxKeys, flood = 1024, 10 * 1024
 	for _, rule := range []core.Rule{
@@ -103,7 +103,8 @@ func TestStore_Take_tooManyUsersForLogs(t *testing.T) {
 	}
 }
 
-// A log of a few events doubles its weight as it grows. In a store of such logs, none may be evicted.
+// A log of a few events doubles its weight as it grows. In a store of such logs, none may be
+// evicted.
 func TestStore_Take_smallLogsGrowInAFullStore(t *testing.T) {
 	const maxKeys, events = 1024, 4
 	for _, rule := range []core.Rule{
@@ -193,9 +194,9 @@ func (f *flood) run(t *testing.T, s *testStore, prefix string, keys int) {
 	}
 }
 
-// Floods of different kinds, in any order, keep the bound on memory, and a new key after them evicts few
-// others. The orders are the rotations of floods, forwards and backwards, so each flood comes first, comes
-// last and follows each of its neighbours.
+// Floods of different kinds, in any order, keep the bound on memory, and a new key after them
+// evicts few others. The orders are the rotations of floods, forwards and backwards, so each flood
+// comes first, comes last and follows each of its neighbours.
 func TestStore_Take_floodsInAnyOrder(t *testing.T) {
 	const maxKeys, probes = 2048, 20
 	const visits = 3 * 2 * maxVisits // three evictions, two tables
@@ -226,40 +227,47 @@ func TestStore_Take_floodsInAnyOrder(t *testing.T) {
 	}
 }
 
-// Idle states of one kind are evicted for states of another kind. If they were evicted from one end of
-// the table to the other, the states would be crowded when the table shrinks.
+// Idle states of one kind are evicted for states of another kind. A search visits 8 slots on
+// average. If states were evicted from one end of the table to the other, the rest would be crowded
+// when the table shrinks, and a search would visit 19. The mean over 16 shards deviates from that
+// by 0.4.
 func TestStore_Take_searchLengthAfterEvictionOfIdleStates(t *testing.T) {
 	t.Parallel()
-	const maxKeys = 1 << 12
+	const maxKeys, parts, maxSearch = 1 << 14, 10, 13
 	s := newTestStore(maxKeys)
 	floods[0].run(t, s, "idle", maxKeys)
 	s.now += 2 * time.Hour.Microseconds()
-	for i := range 10 {
-		floods[2].run(t, s, fmt.Sprint("part", i), maxKeys/10)
-		if got := s.searchLength(); got > maxSearch {
-			t.Fatalf("a search visits %.0f slots, expected at most %d", got, maxSearch)
-		}
+	sum := 0.0
+	for i := range parts {
+		floods[2].run(t, s, fmt.Sprint("part", i), maxKeys/parts)
+		sum += s.searchLength()
+	}
+	if got := sum / parts; got > maxSearch {
+		t.Errorf("a search visits %.1f slots, expected at most %d", got, maxSearch)
 	}
 	if got := s.Stats().Overflowed; got > 0 {
 		t.Errorf("got %d overflowed, expected 0", got)
 	}
 }
 
-// In a full store of keys that are idle a second after their only event, each new key evicts an idle one.
-// If they were evicted from one end of the table to the other, new keys would crowd ahead of that place.
+// In a full store of keys that are idle a second after their only event, each new key evicts an
+// idle one. A search visits 23 slots on average. If states were evicted from one end of the table
+// to the other, new keys would crowd ahead of that place, and a search would visit 110. The mean
+// over 8 shards deviates from that by 1.1.
 func TestStore_Take_searchLengthWithKeysOfOneSecond(t *testing.T) {
-	for _, maxKeys := range []int{1024, 1250, 1500} {
-		t.Run(strconv.Itoa(maxKeys), func(t *testing.T) {
-			t.Parallel()
-			s := newTestStore(maxKeys)
-			l := s.limiter(core.TokenBucket("r", core.PerSecond(1)))
-			for i := range 6 * maxKeys {
-				s.now += int64(1_100_000 / maxKeys)
-				allow(t, l, strconv.Itoa(i))
-				if i%maxKeys == 0 && s.searchLength() > maxSearch {
-					t.Errorf("after %d keys, a search visits %.0f slots, expected at most %d", i, s.searchLength(), maxSearch)
-				}
-			}
-		})
+	t.Parallel()
+	const maxKeys, rounds, maxSearch = 8 * 1500, 5, 50
+	s := newTestStore(maxKeys)
+	l := s.limiter(core.TokenBucket("r", core.PerSecond(1)))
+	sum := 0.0
+	for i := range (rounds + 1) * maxKeys {
+		s.now += int64(1_100_000 / maxKeys)
+		allow(t, l, strconv.Itoa(i))
+		if i%maxKeys == 0 && i > 0 {
+			sum += s.searchLength()
+		}
+	}
+	if got := sum / rounds; got > maxSearch {
+		t.Errorf("a search visits %.1f slots, expected at most %d", got, maxSearch)
 	}
 }

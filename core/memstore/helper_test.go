@@ -26,8 +26,8 @@ func (s *testStore) limiter(rules ...core.Rule) *core.Limiter {
 	return core.Must(core.New(s.Store, rules...))
 }
 
-// checkMemory fails the test if the weights are wrong, or if the store has outgrown the bound for so many
-// rules with overflow buckets.
+// checkMemory fails the test if the weights are wrong, or if the store has outgrown the bound for
+// so many rules with overflow buckets.
 func (s *testStore) checkMemory(t *testing.T, when any, rules int) {
 	t.Helper()
 	// The documented bound: 36 bytes for each key that MaxMemory has room for, and for each shard the
@@ -79,12 +79,8 @@ func (s *testStore) sampled() (slots int) {
 	return slots
 }
 
-// maxSearch bounds the slots that a search for a new key visits on average. In tables that are seven
-// eighths full with random hashes, they are 33.
-const maxSearch = 50
-
-// searchLength returns the number of slots that a search for a new key visits on average, in the kind of
-// table where it is greatest.
+// searchLength returns the number of slots that a search for a new key visits on average, in the
+// kind of table where it is greatest.
 func (s *testStore) searchLength() float64 {
 	var sums, slots [2]int
 	for i := range s.shards {

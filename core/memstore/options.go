@@ -5,8 +5,8 @@ import "github.com/weir-go/weir/core/internal/argument"
 // DefaultMaxMemory is the bound in bytes when [MaxMemory] is not given: 80 MB.
 const DefaultMaxMemory = 80_000_000
 
-// keySize is the memory for a token bucket: 36 bytes of a table, and a part of the 3 KB
-// that the smallest shard takes besides.
+// keySize is the memory for a token bucket: 36 bytes of a table, and a part of the 3 KB that the
+// smallest shard takes besides.
 const keySize = 40
 
 // An Option changes the Store that New returns. The options are the functions of this package that
@@ -17,9 +17,10 @@ type option = argument.OptionFunc[config]
 
 type config struct{ maxKeys int }
 
-// MaxMemory bounds the memory of the states in a store, in bytes; the default is [DefaultMaxMemory]. The
-// package comment lists the memory of a state. Besides, each rule takes up to 2 KB for each 40 KB to 1.2
-// MB of n, for its overflow buckets. MaxMemory panics if n is less than 1; less than 40 KB is 40 KB.
+// MaxMemory bounds the memory of the states in a store, in bytes; the default is
+// [DefaultMaxMemory]. The package comment lists the memory of a state. The overflow buckets of a
+// rule take up to 2 KB more in each shard; there is a shard for each 40 KB to 1.2 MB of n. A value
+// below 40 KB is raised to 40 KB. MaxMemory panics if n is less than 1.
 func MaxMemory(n int) Option {
 	if n < 1 {
 		panic("memstore: MaxMemory: n is less than 1")

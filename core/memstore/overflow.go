@@ -7,11 +7,12 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// overflowBuckets is the number of states of one rule that a shard keeps for the keys that find no
-// memory for a state of their own. Such a key shares one of them with others.
+// overflowBuckets is the number of overflow buckets of one rule in a shard. A key that finds no
+// memory for a state of its own shares one of them with others.
 const overflowBuckets = 16
 
-// hashes are the two hashes of one rule of one key, under which its state may be stored.
+// hashes are the hashes under which the state of one rule of one key may be stored: its own, or
+// that of an overflow bucket.
 type hashes struct{ own, overflow uint64 }
 
 func newHashes(key, rule uint64) hashes {
@@ -24,18 +25,7 @@ func mix(a, b uint64) uint64 {
 	return max(1, hi^lo)
 }
 
-// reserve makes room for a state of so many bytes, and returns the hash to store it under: that of the
-// overflow bucket if there is no room. It may evict others.
-func (s *shard) reserve(h hashes, weight int, now int64) uint64 {
-	if s.makeRoom(weight, 0, now) {
-		return h.own
-	}
-	s.overflowed = true
-	s.stats.Overflowed++
-	return h.overflow
-}
-
-// overflowCost returns the cost of the i-th charge and of those before it that share its overflow
+// overflowCost returns the cost of charges[i] and of the charges before it that share its overflow
 // bucket.
 func overflowCost(charges []driver.Charge, states []chargeState, i int) int {
 	st, sum := &states[i], charges[i].Cost

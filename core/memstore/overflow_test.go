@@ -9,7 +9,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// fullStore returns a store of one shard that is full of states that are not evicted, and their limiter.
+// fullStore returns a store of one shard that is full of states that are not evicted, and their
+// limiter.
 func fullStore(t *testing.T) (*testStore, *core.Limiter) {
 	t.Helper()
 	s := newTestStore(1)
@@ -91,8 +92,8 @@ func TestStore_Take_twoKeysOfOneOverflowBucket(t *testing.T) {
 	}
 }
 
-// A Credit, Undo or Reset of one key frees nothing of the overflow bucket that it shares with others. A
-// Debit is counted, but makes no debt of the bucket that others share.
+// A Credit, Undo or Reset of one key frees nothing of the overflow bucket that it shares with
+// others. A Debit is counted, but makes no debt of the bucket that others share.
 func TestStore_Adjust_overflowBucket(t *testing.T) {
 	for _, algorithm := range algorithms {
 		r := algorithm("r", core.PerHour(4))

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard is a part of the keys behind one lock. All rules of one key are in one shard. A decision about
-// a bucket touches the first 64 bytes, one cache line, so another core has to hand over no more than
-// that.
+// A shard holds the states of a part of the keys, behind one lock. All rules of one key are in one
+// shard. A decision about a bucket touches the first 64 bytes, one cache line, so no more than that
+// moves from one core to another.
 type shard struct {
 	shardState
 	_ [(cacheLine - unsafe.Sizeof(shardState{})%cacheLine) % cacheLine]byte
@@ -33,9 +33,9 @@ type shardState struct {
 // A value is the state of one rule of one key, as a table holds it.
 type value[V any] interface {
 	*V
-	idle(now int64) bool        // the state means nothing any more
+	idle(now int64) bool        // the state has expired
 	fillRatio(now int64) uint64 // the used part of the capacity: 0 when idle, up to exhausted
-	weight() int                // of its slot and the memory behind it, in bytes
+	weight() int                // the size of its slot and of the memory that it points to, in bytes
 }
 
 // forward returns now, or the time of the shard's last decision if that is later. The clock is read
@@ -46,8 +46,8 @@ func (s *shard) forward(now int64) int64 {
 	return s.last
 }
 
-// takeOne reads the state of c into r, and changes it if c fits. steady reports that now is by a clock
-// that never steps.
+// takeOne reads the state of c into r, and changes it if c fits. steady says that now comes from a
+// clock that never steps back.
 func (s *shard) takeOne(c *driver.Charge, h hashes, r *driver.Reading, now int64, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,9 @@ func (s *shard) takeOne(c *driver.Charge, h hashes, r *driver.Reading, now int64
 	}
 }
 
-// load returns the State of h under rule and the hash that it is stored under, which is 0 if there is
-// none. The bucket, if it is not nil, holds the State until something else is stored in the shard.
+// load returns the State of h under rule and the hash that it is stored under, or 0 if there is
+// none. If b is not nil, it holds the State, and is valid until another state is stored in the
+// shard.
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
 	if !rule.Algorithm().IsBucket() {
 		if e, at := find(s, &s.entries, h, now); e != nil {
@@ -86,8 +87,8 @@ func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.S
 	return driver.State{}, 0, nil
 }
 
-// save stores state, of rule, in place of the State that load has found at the hash at. size was the Size
-// of that State. Another charge of the decision may have evicted it since.
+// save stores state, which belongs to rule. It replaces the State that load found: at is the hash
+// of that State, and size its Size. Another charge of the decision may have evicted it since.
 func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
 	if rule.Algorithm().IsBucket() {
 		s.saveBucket(h, at, rule, state, now)
@@ -96,7 +97,7 @@ func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.St
 	}
 }
 
-// saveBucket stores the State of a bucket. A debt for which there is no room is cut to an empty bucket.
+// saveBucket stores the State of a bucket. A debt that finds no room is cut to an empty bucket.
 func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state driver.State, now int64) {
 	full, frac, debt, _ := state.Words()
 	if debt != 0 {
@@ -132,8 +133,8 @@ func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, no
 	return true
 }
 
-// saveEntry stores any other State. If it has grown, others are evicted for it. If there is none to
-// evict, it becomes coarser, which makes it as small as it was.
+// saveEntry stores any other State. If it has grown, it may evict others. If no other can be
+// evicted, it becomes coarser, and so as small as it was.
 func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
 	e := s.entries.find(at)
 	if e == nil {
@@ -169,17 +170,21 @@ func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, 
 	return nil, 0
 }
 
-// create returns a new value for h, which has none, and the hash that it is stored under. If there is no
-// room for weight more bytes, that is the overflow bucket, which may be there already.
+// create returns a new value for h, which has none, and the hash that it is stored under. If there
+// is no room for weight more bytes, it returns the overflow bucket, new or not.
 func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now int64) (v *V, at uint64) {
-	at = s.reserve(h, weight, now)
+	at = h.own
+	if !s.makeRoom(weight, 0, now) {
+		at, s.overflowed = h.overflow, true
+		s.stats.Overflowed++
+	}
 	if v = t.find(at); v == nil {
 		v = insert[V, E](s, t, at, now)
 	}
 	return v, at
 }
 
-// insert returns a new value, for which there is room.
+// insert returns a new value. There must be room for it.
 func insert[V any, E value[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
 		if E(v).idle(now) {

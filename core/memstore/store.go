@@ -1,8 +1,8 @@
 // Package memstore is a [driver.Store] in the memory of this process.
 //
-// A Store starts no goroutine and needs no cleaning up: the state of a bucket that has refilled counts
-// as absent, and its memory is used again. Time is the monotonic clock, through [time.Since], so that a
-// change of the wall clock has no effect and testing/synctest drives it.
+// A Store starts no goroutine and needs no cleaning up: a state that has expired counts as absent,
+// and its memory is used again. Time is the monotonic clock, through [time.Since], so a change of
+// the wall clock has no effect, and testing/synctest drives it.
 //
 // # Memory
 //
@@ -14,23 +14,24 @@
 //	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
 //	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
 //
-// Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the whole, for any mixture
-// of rules. A full store evicts the states with the lowest fill ratio, which is the used part of the
-// capacity. It never evicts a state that is half used, so an attacker cannot reset an exhausted limit by
-// flooding the store with new keys. Neither does it evict a log of three or more events. A log that finds
-// no memory for another event becomes coarser: two events are remembered at the time of the later one, so
-// the log denies more than it should. A new key that finds no memory shares one of a few overflow buckets
-// of its rule with other such keys: it is limited, but more strictly than it should be. [Store.Stats]
-// counts evictions and overflow buckets. If a count grows, MaxMemory is too small for the number of users.
+// Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the whole, for any
+// mixture of rules. A full store evicts the states with the lowest fill ratio, which is the used
+// part of the capacity. It evicts neither a state that is half used nor a log of three or more
+// events, so an attacker cannot reset an exhausted limit by flooding the store with new keys. A log
+// that finds no memory for another event becomes coarser: it keeps two events at the time of the
+// later one, and so denies more than it should. A new key that finds no memory shares one of a few
+// overflow buckets of its rule with other such keys: it is limited, but more strictly than it
+// should be. [Store.Stats] counts evictions and overflow buckets. If a count grows, MaxMemory is
+// too small for the number of users.
 //
-// The default has room for two million token buckets, but for only some 6000 sliding logs with 500 events
-// each. A core.SlidingWindow makes the same promise in a tenth of that memory.
+// The default has room for two million token buckets, or for only some 6000 sliding logs with 500
+// events each. A core.SlidingWindow makes the same promise in a tenth of that memory.
 //
 // # Keys are hashes
 //
-// The table holds 64-bit hashes, not keys. The hash is seeded with a secret of this process (hash/maphash),
-// so nobody can choose two keys with the same hash. Keys that have the same hash by chance share a state;
-// among a million keys, the probability of that is 3 in 100 million.
+// Tables hold 64-bit hashes, not keys. The hash is seeded with a secret of this process
+// (hash/maphash), so a client cannot choose two keys with the same hash. Keys that have the same
+// hash by chance share a state; among a million keys, the probability of that is 3 in 100 million.
 package memstore
 
 import (
@@ -44,17 +45,16 @@ import (
 const (
 	// A shard with room for fewer keys would fill up by chance long before the others.
 	minShard = 1024
-	// Up to minShards are made for the sake of concurrency, and more only because of
-	// maxShard: a table is resized under the lock of its shard, which takes 0.14 ms for
-	// 8192 keys. A shard must not be too small either, because it has to hold the
-	// largest log.
+	// Up to minShards are made for concurrency, and more only because of maxShard: a table is resized
+	// under the lock of its shard, which takes 0.14 ms for 8192 keys. A shard must not be too small
+	// either, because it has to hold the largest log.
 	minShards = 256
 	maxShards = 4096
 	maxShard  = 1 << 15
 )
 
-// A Store keeps the state of rules in this process. It is made by [New], is safe for concurrent use, and
-// needs no closing.
+// A Store keeps the states of rules in this process. It is made by [New], is safe for concurrent
+// use, and needs no closing.
 type Store struct {
 	driver.Namespace
 

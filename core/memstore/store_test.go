@@ -73,7 +73,8 @@ func TestStore_Take_statePerKeyAndRule(t *testing.T) {
 	}
 }
 
-// The clock is read before the lock is taken, so a decision may have a time before that of the last one.
+// The clock is read before the lock is taken, so a decision may have a time before that of the last
+// one.
 func TestStore_Take_timeOfTheLastDecision(t *testing.T) {
 	s := New(MaxMemory(1))
 	l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(1))))
@@ -114,7 +115,7 @@ func TestStore_Take_panicUnlocks(t *testing.T) {
 	}
 }
 
-// The states of an empty store have no weight, whatever was done to them.
+// An empty store has no weight after any adjustments.
 func TestStore_Adjust_weightOfAnEmptyStore(t *testing.T) {
 	for _, algorithm := range algorithms {
 		s := newTestStore(1)
@@ -126,7 +127,7 @@ func TestStore_Adjust_weightOfAnEmptyStore(t *testing.T) {
 			}
 			s.now += 900_000
 			allow(t, l, "one")
-			s.now += 200_000 // five have left
+			s.now += 200_000 // five events have expired
 			if err := l.Credit(t.Context(), "one", 1); err != nil {
 				t.Fatal(err)
 			}

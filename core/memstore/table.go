@@ -2,12 +2,11 @@ package memstore
 
 import "math/bits"
 
-// A table is an open-addressing hash table from 64-bit hashes to values, with
-// linear probing. Its size is any number, not a power of two, so that it grows and
-// shrinks in small steps: between two thirds and seven eighths of the slots are in
-// use, except in a table of a few slots. A slot of 24 bytes takes 28 to 36 bytes of memory.
-//
-// Hash 0 marks a free slot; callers never use it.
+// A table is an open-addressing hash table from 64-bit hashes to values, with linear probing. Its
+// size is any number, not a power of two, so that it grows and shrinks in small steps: between two
+// thirds and seven eighths of the slots are in use, except in a table of a few slots. A value in a
+// slot of 24 bytes therefore takes 28 to 36 bytes of memory. Hash 0 marks a free slot; callers
+// never use it.
 type table[V any] struct {
 	slots   []slot[V]
 	used    int
@@ -32,8 +31,8 @@ func (t *table[V]) next(i int) int {
 	return i
 }
 
-// find returns the value of hash, or nil; there is none of hash 0. The pointer is valid until the next
-// insert or remove.
+// find returns the value of hash, or nil if there is none, as for hash 0. The pointer is valid
+// until the next insert or remove.
 func (t *table[V]) find(hash uint64) *V {
 	if len(t.slots) == 0 {
 		return nil
@@ -48,8 +47,8 @@ func (t *table[V]) find(hash uint64) *V {
 	}
 }
 
-// insert adds hash, which must not be in the table. A full table drops its dead
-// values before it grows.
+// insert adds hash, which must not be in the table. A full table drops its dead values before it
+// grows.
 func (t *table[V]) insert(hash uint64, dead func(*V) bool) *V {
 	if t.used >= len(t.slots)-len(t.slots)/8 {
 		t.rebuild(dead)
@@ -60,7 +59,7 @@ func (t *table[V]) insert(hash uint64, dead func(*V) bool) *V {
 	return &s.value
 }
 
-// free returns the slot where hash, which is not in the table, belongs.
+// free returns the free slot for hash, which is not in the table.
 func (t *table[V]) free(hash uint64) *slot[V] {
 	i := t.home(hash)
 	for t.slots[i].hash != 0 {
@@ -69,8 +68,8 @@ func (t *table[V]) free(hash uint64) *slot[V] {
 	return &t.slots[i]
 }
 
-// rebuild drops dead values. Then it makes the table larger if it is at least seven
-// tenths full, and smaller if it is less than two thirds full.
+// rebuild drops dead values. Then it makes the table larger if it is at least seven tenths full,
+// and smaller if it is less than two thirds full.
 func (t *table[V]) rebuild(dead func(*V) bool) {
 	for i := 0; i < len(t.slots); {
 		if s := &t.slots[i]; s.hash != 0 && dead(&s.value) {
@@ -86,15 +85,15 @@ func (t *table[V]) rebuild(dead func(*V) bool) {
 	}
 }
 
-// shrink makes a table smaller that is less than two thirds full. In between, an
-// eighth of its values have to be removed, so a removal moves nine others on average.
+// shrink makes the table smaller if it is less than two thirds full. Between two shrinks, at least
+// an eighth of the values are removed, so a removal moves nine others on average.
 func (t *table[V]) shrink() {
 	if len(t.slots) > t.used+t.used/2+spareSlots {
 		t.resize(t.used + t.used/3 + 8)
 	}
 }
 
-// spareSlots is the number of free slots that a table may have besides a third.
+// spareSlots is the number of free slots that a table may have in addition to a third of its slots.
 const spareSlots = 16
 
 func (t *table[V]) resize(size int) {
@@ -107,12 +106,11 @@ func (t *table[V]) resize(size int) {
 	}
 }
 
-// nextSample returns the next slot to compare for eviction. In a round of twice as many calls
-// as there are slots it returns every slot, stretch by stretch in a sequence that covers
-// the table evenly (multiples of the golden ratio).
-//
-// If nextSample went from one end of the table to the other, the slots behind it would be
-// empty and those ahead of it full, and the searches there would be long.
+// nextSample returns the next slot to compare for eviction. In a round of twice as many calls as
+// there are slots it returns every slot, a stretch of neighbours at a time. The stretches follow
+// each other in a sequence that covers the table evenly (multiples of the golden ratio). If they
+// went from one end of the table to the other, the last ones would be empty and the next ones full,
+// where searches are long.
 func (t *table[V]) nextSample() *slot[V] {
 	const stretch = 4
 	i, _ := bits.Mul64(t.sampled/stretch*0x9e3779b97f4a7c15, uint64(len(t.slots)))
@@ -129,8 +127,8 @@ func (t *table[V]) remove(hash uint64) {
 	t.shrink()
 }
 
-// drop deletes hash and leaves the size of the table as it is. The slots behind hash
-// move up, so that probing needs no tombstones.
+// drop deletes hash, and does not change the size of the table. It moves values behind hash up, so
+// that probing needs no tombstones.
 func (t *table[V]) drop(hash uint64) {
 	if len(t.slots) == 0 {
 		return
@@ -143,21 +141,22 @@ func (t *table[V]) drop(hash uint64) {
 		i = t.next(i)
 	}
 	t.used--
-	hole := i
+	empty := i
 	for i = t.next(i); t.slots[i].hash != 0; i = t.next(i) {
-		// A slot may move into the hole unless its home lies between the two.
-		if distance(t.home(t.slots[i].hash), i, len(t.slots)) >= distance(hole, i, len(t.slots)) {
-			t.slots[hole] = t.slots[i]
-			hole = i
+		// A value may move to the empty slot unless its home lies between the two.
+		if t.distance(t.home(t.slots[i].hash), i) >= t.distance(empty, i) {
+			t.slots[empty] = t.slots[i]
+			empty = i
 		}
 	}
-	t.slots[hole] = slot[V]{}
+	t.slots[empty] = slot[V]{}
 }
 
-// distance returns the number of slots from from to to, going round.
-func distance(from, to, size int) int {
-	if to < from {
-		to += size
+// distance returns the number of steps from slot i to slot j, which may lead past the end of the
+// table.
+func (t *table[V]) distance(i, j int) int {
+	if j < i {
+		j += len(t.slots)
 	}
-	return to - from
+	return j - i
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// The table behaves as a map under any mixture of inserts and removals.
-func TestTableIsAMap(t *testing.T) {
+// A table behaves as a map under any mixture of inserts and removals.
+func TestTable_RandomInsertsAndRemovals(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var tab table[int]
 	want := make(map[uint64]int)
@@ -29,14 +29,14 @@ func TestTableIsAMap(t *testing.T) {
 			delete(want, hash)
 		}
 		if tab.used != len(want) {
-			t.Fatalf("step %d: %d in use, want %d", i, tab.used, len(want))
+			t.Fatalf("step %d: got %d in use, expected %d", i, tab.used, len(want))
 		}
 	}
 	for hash := range uint64(2000) {
 		hash = 1 + hash*0x9e3779b97f4a7c15
 		v, ok := want[hash]
 		if got := tab.find(hash); (got != nil) != ok || ok && *got != v {
-			t.Fatalf("hash %x: got %v, want %d, %v", hash, got, v, ok)
+			t.Fatalf("hash %x: got %v, expected %d, %v", hash, got, v, ok)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestTable_NextSample_VisitsEverySlot(t *testing.T) {
 	}
 }
 
-func TestRebuildDropsTheDead(t *testing.T) {
+func TestTable_Rebuild_DropsDeadValues(t *testing.T) {
 	var tab table[int]
 	odd := func(v *int) bool { return *v%2 == 1 }
 	for i := range 10_000 {
@@ -64,11 +64,11 @@ func TestRebuildDropsTheDead(t *testing.T) {
 	}
 	for i := 0; i < 10_000; i += 2 {
 		if tab.find(uint64(i+1)*0x9e3779b97f4a7c15) == nil {
-			t.Fatalf("%d is gone", i)
+			t.Fatalf("got no value %d, expected it", i)
 		}
 	}
 	if len(tab.slots) > 20_000 {
-		t.Errorf("%d slots for 5000 that live", len(tab.slots))
+		t.Errorf("got %d slots for 5000 values, expected at most 20 000", len(tab.slots))
 	}
 }
 
@@ -105,7 +105,7 @@ func TestTable_Shrink_FillStaysAboveTwoThirds(t *testing.T) {
 			t.Fatalf("got %d slots for %d values, expected at most %d", len(tab.slots), tab.used, bound)
 		}
 		if i+1 < n && tab.find(key(i+1)) == nil {
-			t.Fatalf("value %d is gone", i+1)
+			t.Fatalf("got no value %d, expected it", i+1)
 		}
 	}
 	if moved > 10*n {
@@ -113,22 +113,22 @@ func TestTable_Shrink_FillStaysAboveTwoThirds(t *testing.T) {
 	}
 }
 
-// The comment on shard says which cache lines are shared; this keeps it true.
-func TestShardsKeepToCacheLines(t *testing.T) {
+// The comment of shard says that a decision about a bucket touches one cache line.
+func TestShard_CacheLines(t *testing.T) {
 	var s shard
 	if size := unsafe.Sizeof(s); size%cacheLine != 0 {
-		t.Errorf("a shard is %d bytes", size)
+		t.Errorf("got a shard of %d bytes, expected a multiple of %d", size, cacheLine)
 	}
 	if end := unsafe.Offsetof(s.buckets) + unsafe.Sizeof(s.buckets); end > cacheLine {
-		t.Errorf("the first part of a shard is %d bytes", end)
+		t.Errorf("got %d bytes up to the buckets, expected at most %d", end, cacheLine)
 	}
 }
 
-func TestPackedSpansRoundDown(t *testing.T) {
+func TestPackSpan_RoundsDown(t *testing.T) {
 	for _, us := range []uint64{1, 2, 1023, 1024, 1025, 3_600_000_000, 31_536_000_000_000, 1 << 51} {
 		got := unpackSpan(packSpan(us))
 		if got > us || float64(got) < float64(us)*0.998 {
-			t.Errorf("%d is kept as %d", us, got)
+			t.Errorf("got %d, expected at most %d and at most 0.2 %% less", got, us)
 		}
 	}
 }

@@ -71,13 +71,13 @@ type chargeState struct {
 	hashes
 
 	state   driver.State
-	at      uint64 // the hash that state was stored under; 0 if it was not
+	at      uint64 // the hash that state was stored under; 0 if there was none
 	size    int    // of state, when it was loaded
 	reading driver.Reading
 	sum     int // the cost of the charges up to this one that share an overflow bucket; else 0
 }
 
-// resolve returns the chargeStates of charges, in room if it suffices.
+// resolve returns the chargeStates of charges, in room if that is large enough.
 func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeState {
 	if len(charges) > len(room) {
 		room = make([]chargeState, len(charges))
@@ -131,8 +131,8 @@ func (s *Store) shardsOf(states []chargeState, shards []uint64) []uint64 {
 	return slices.Compact(shards)
 }
 
-// lock locks shards, which are in ascending order, so that two decisions cannot wait for each
-// other, and returns the time.
+// lock locks shards and returns the time. The shards are in ascending order, so two decisions
+// cannot wait for each other.
 func (s *Store) lock(shards []uint64) (now int64) {
 	now = s.now()
 	for _, i := range shards {

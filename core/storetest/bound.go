@@ -10,25 +10,24 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A bound tells how much may be admitted under one rule of one key, however the clock of the
-// Store steps back. It is a list of the events that were admitted and not undone, on a clock
-// that never steps.
+// A bound checks the events that one rule admitted for one key against the limit, however the
+// clock of the Store steps back.
 type bound struct {
 	limit  core.Limit
-	real   time.Duration // by a clock that never steps
-	events []event
+	real   time.Duration // the time of a clock that never steps
+	events []event       // in the order of their times
 }
 
-// An event was admitted and may be undone.
+// An event was admitted; its charge may be undone.
 type event struct {
-	at      time.Duration // by the clock that never steps
-	window  int64         // of a fixed window: the window that it counts in
-	cost    int           // what has not been undone
+	at      time.Duration // the time of the clock that never steps
+	window  int64         // the number of the window in which the event counts; only for a fixed window
+	cost    int           // the part of the cost that is not undone
 	receipt driver.Receipt
 }
 
-// span returns an error if some span holds more than capacity events and the rate times
-// its length, or, without a rate, if some span of the period holds more than capacity.
+// span returns an error if the events of any span of time exceed the limit: capacity and the
+// refill of the span for a rule that refills, otherwise capacity for a span of the period.
 func (b *bound) span(capacity int, refills bool) error {
 	for i := range b.events {
 		var sum int64
@@ -43,15 +42,15 @@ func (b *bound) span(capacity int, refills bool) error {
 				allowed += int64(b.limit.Events) * int64(length)
 			}
 			if sum*int64(b.limit.Per) > allowed {
-				return fmt.Errorf("%d events in %v, of %v", sum, length, b.limit)
+				return fmt.Errorf("got %d events in %v under the limit %v", sum, length, b.limit)
 			}
 		}
 	}
 	return nil
 }
 
-// count returns an error if the fixed window of now holds more than the limit. A clock that
-// steps back takes the events of the newest window along.
+// count returns an error if the fixed window of now holds more events than the limit. After a step
+// back of the clock, the events of the newest window count in the window of now.
 func (b *bound) count(now time.Time) error {
 	window, newest, sum := now.UnixMicro()/b.limit.Per.Microseconds(), int64(0), 0
 	for i := range b.events {
@@ -70,14 +69,14 @@ func (b *bound) count(now time.Time) error {
 		}
 	}
 	if sum > b.limit.Events {
-		return fmt.Errorf("%d events in one window, of %v", sum, b.limit)
+		return fmt.Errorf("got %d events in one window under the limit %v", sum, b.limit)
 	}
 	return nil
 }
 
-// undoAfterClockSteps undoes charges after steps back, of any length, before and after
-// other charges. Every second walk holds one charge open at a time; in the others charges
-// that are undone overlap, and a bucket may then admit up to another burst.
+// undoAfterClockSteps undoes charges after steps back of any length, before and after other
+// charges. In every second walk at most one charge waits for its undo. In the others several do,
+// and a bucket may then admit up to one more burst.
 func undoAfterClockSteps(s *subject, a algorithm) {
 	const walks, steps = 60, 60
 	undone := 0
@@ -89,7 +88,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		}
 		rule := a.Rule(fmt.Sprint(a.Name, limit.Burst), limit)
 		if a.Name == "sliding_window" {
-			rule = rule.SubWindows(3) // few, so that other events share that of the charge
+			rule = rule.SubWindows(3) // few, so that charges share a sub-window with other events
 		}
 		overlap, capacity := seed%2 == 1, rule.Capacity()
 		if overlap && isBucket(a) {
@@ -160,6 +159,6 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		}
 	}
 	if undone < walks {
-		s.fail("only %d were undone: the case checks nothing", undone)
+		s.fail("only %d charges were undone, want at least %d", undone, walks)
 	}
 }

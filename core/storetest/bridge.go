@@ -9,9 +9,7 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// The functions of this file translate between package driver and package oracle.
-
-// driverAlgorithms are all algorithms by name, and algorithmNames these names.
+// driverAlgorithms holds all algorithms by name, and algorithmNames their names in order.
 var driverAlgorithms, algorithmNames = func() (byName map[string]driver.Algorithm, names []string) {
 	byName = make(map[string]driver.Algorithm)
 	for a := driver.TokenBucket; a.String() != driver.Algorithm(0).String(); a++ {
@@ -27,11 +25,12 @@ var driverOps = [...]driver.Op{
 
 func isBucketRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm].IsBucket() }
 
-// A catalog has the compiled form of rules.
+// A catalog holds the compiled form of each rule of the oracle, and translates charges and
+// verdicts of the oracle to those of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
 
-// compile adds r, whose Extra is soft percent of the limit. It reports whether a store can run r: a
-// bucket of 1000 that refills once a year reaches over too long a time.
+// compile adds r, whose Extra is soft percent of the limit. It returns false if no store can run r,
+// such as a bucket of 1000 tokens that gains one token a year.
 func (c catalog) compile(r *oracle.Rule, soft float64) bool {
 	compiled, err := driver.Definition{
 		Name: r.Name, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
@@ -44,7 +43,7 @@ func (c catalog) compile(r *oracle.Rule, soft float64) bool {
 	return true
 }
 
-// enlarge adds and returns rules that base is when it is elastic, up to upTo times as large.
+// enlarge adds and returns two sizes of base as an elastic rule; the larger is upTo times as large.
 func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 	for _, factor := range []float64{1 + (upTo-1)*0.3, upTo} {
 		enlarged, d := *base, c[base].Definition()
@@ -64,14 +63,14 @@ func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 	return all
 }
 
-// charge returns o for a store, with another Receipt.
+// charge returns o as a charge for a store, with the store's own receipt.
 func (c catalog) charge(o *oracle.Charge, receipt *driver.Receipt) driver.Charge {
 	return driver.Charge{
 		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: receipt,
 	}
 }
 
-// verdict returns the Verdict of o as a store has to give it.
+// verdict returns the Verdict of o in the form of a store.
 func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	span := func(us int64) time.Duration {
 		if us == oracle.Never {
@@ -86,8 +85,7 @@ func (c catalog) verdict(o *oracle.Charge) driver.Verdict {
 	}
 }
 
-// isReceipt reports whether got means the same as want. The Origin of got belongs to the store, and is
-// not compared.
+// isReceipt reports whether got equals want, except for Origin, which belongs to the store.
 func isReceipt(got driver.Receipt, want oracle.Receipt) bool {
 	if want.Used == nil {
 		return got.At == want.At && got.Age == want.Age && got.Used == driver.Span{}

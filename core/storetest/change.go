@@ -8,8 +8,6 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// The cases of this file are about clocks and limits that change.
-
 func clockStepsBack(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)))
 	s.admit(l, "spent", 6)
@@ -17,54 +15,54 @@ func clockStepsBack(s *subject, a algorithm) {
 	s.admit(l, "idle", 1)
 	s.Advance(-time.Hour)
 	s.deny(l, "spent", 1)
-	if d := s.ask(l, "half", 4); d.Allowed {
-		s.fail("3 and 4 of 6 were admitted across a step back")
+	if d := s.allow(l, "half", 4); d.Allowed {
+		s.fail("3 and then, after a step back, 4 events were admitted, want at most 6")
 	}
-	d := s.ask(l, "spent", 1)
+	d := s.allow(l, "spent", 1)
 	if d.RetryAfter > time.Minute+grain {
-		s.fail("locked out for %v", d.RetryAfter)
+		s.fail("got RetryAfter %v, want at most %v", d.RetryAfter, time.Minute+grain)
 	}
 	s.Advance(d.RetryAfter)
 	s.admit(l, "spent", 1)
-	s.ask(l, "idle", 1)
+	s.allow(l, "idle", 1)
 	s.Advance(time.Minute + grain)
 	s.admit(l, "half", 6)
 	s.admit(l, "idle", 6)
 }
 
-// peekAfterClockStep: a state that lies too far ahead reads as a full limit, so a denied
-// Peek has to write it back, or it would read so until the clock has caught up.
+// A state that lies ahead of the clock reads as an exhausted limit. A denied Peek has to write it
+// as of now; otherwise later calls would be denied until the clock has caught up.
 func peekAfterClockStep(s *subject, a algorithm) {
 	shadow := a.Rule("shadow"+a.Name, core.PerMinute(6)).Shadow()
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)), a.Rule("wide"+a.Name, core.PerMinute(8)), shadow)
-	for _, ask := range []struct {
+	for _, call := range []struct {
 		name string
 		peek func(key string) core.Decision
 	}{
 		{"Peek", func(key string) core.Decision { return s.peek(l, key) }},
-		{"AllowN(0)", func(key string) core.Decision { return s.ask(l, key, 0) }},
+		{"AllowN(0)", func(key string) core.Decision { return s.allow(l, key, 0) }},
 	} {
-		s.admit(l, ask.name, 6)
+		s.admit(l, call.name, 6)
 		s.Advance(-time.Hour)
-		d := ask.peek(ask.name)
-		for waited := time.Duration(0); !d.Allowed; d = ask.peek(ask.name) {
+		d := call.peek(call.name)
+		for waited := time.Duration(0); !d.Allowed; d = call.peek(call.name) {
 			if waited += d.RetryAfter; d.RetryAfter <= 0 || waited > time.Minute+grain {
-				s.fail("%s is still denied after the RetryAfter of %v: %+v", ask.name, waited, d)
+				s.fail("%s is denied after waiting for RetryAfter, %v in total: %+v", call.name, waited, d)
 			}
 			s.Advance(d.RetryAfter)
 		}
 		s.Advance(time.Minute + grain)
-		if d := ask.peek(ask.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
-			s.fail("a period later %s says %+v", ask.name, d)
+		if d := call.peek(call.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
+			s.fail("%s a period later: got %+v, want Remaining 6 and 8", call.name, d)
 		}
 	}
-	watched := s.limiter(shadow)
-	s.admit(watched, "shadow", 6)
+	alone := s.limiter(shadow)
+	s.admit(alone, "shadow", 6)
 	s.Advance(-time.Hour)
-	s.peek(watched, "shadow")
+	s.peek(alone, "shadow")
 	s.Advance(time.Minute + grain)
-	if st := s.peek(watched, "shadow").State(0); !st.Allowed || st.Remaining != 6 {
-		s.fail("a period after a Peek of a shadow rule: %+v", st)
+	if st := s.peek(alone, "shadow").State(0); !st.Allowed || st.Remaining != 6 {
+		s.fail("a period after a Peek of a shadow rule: got %+v, want Remaining 6", st)
 	}
 }
 
@@ -76,12 +74,12 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	s.do(rule, driver.Charge{Cost: 2})
 	s.Advance(time.Minute + grain)
 	if !s.do(rule, driver.Charge{Cost: 3}).Allowed {
-		s.fail("a period after the step, 3 of 3 were denied")
+		s.fail("a period after the step, 3 events of a limit of 3 were denied")
 	}
 	receipt.Age = (time.Minute + grain).Microseconds()
 	s.do(rule, driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
 	if s.do(rule, driver.Charge{Cost: 1}).Allowed {
-		s.fail("the undo of 2 events freed events of others")
+		s.fail("the undo of 2 events freed events of other charges")
 	}
 }
 
@@ -93,7 +91,7 @@ func undoOfNothing(s *subject, a algorithm) {
 		for _, cost := range []int{1, limit.Events, atMost(1 << 60)} {
 			s.do(rule, driver.Charge{Op: driver.Undo, Cost: cost, Receipt: new(driver.Receipt)})
 			if d := s.peek(l, "k"); d.Allowed {
-				s.fail("%s: an undo of %d left %+v", rule, cost, d)
+				s.fail("%s: after an undo of %d with a zero Receipt: got %+v, want a denial", rule, cost, d)
 			}
 		}
 	}
@@ -107,9 +105,9 @@ func peekAfterShorterPeriod(s *subject, a algorithm) {
 		if st.Allowed {
 			return
 		}
-		// A sliding window counter may hold on to a sub-window of the longer period.
+		// A sliding window may keep a sub-window of the longer period.
 		if waited += st.RetryAfter; st.RetryAfter <= 0 || waited > 3*time.Second {
-			s.fail("of 1000/s, a Peek is still denied after the RetryAfter of %v: %+v", waited, st)
+			s.fail("a Peek of %v is denied after waiting for RetryAfter, %v in total: %+v", &short, waited, st)
 		}
 		s.Advance(st.RetryAfter)
 	}
@@ -123,8 +121,7 @@ func clockLeaps(s *subject, a algorithm) {
 	s.deny(l, "k", 1)
 }
 
-// limitChanges is about processes that have different rules of one name while a new version is
-// rolled out.
+// limitChanges is the case of a deployment, in which processes have different rules of one name.
 func limitChanges(s *subject, a algorithm) {
 	large, small := a.Rule(a.Name, core.PerMinute(100)), a.Rule(a.Name, core.PerMinute(10))
 	odd := a.Rule(a.Name, core.Per(7, 11*time.Second))
@@ -132,14 +129,14 @@ func limitChanges(s *subject, a algorithm) {
 	take(large, 95)
 	for _, r := range []core.Rule{small, odd, small, large, odd} {
 		if st := take(r, r.Capacity()); st.Allowed || st.RetryAfter > time.Minute+grain {
-			s.fail("with 95 of 100 used, all of %v: %+v", r, st)
+			s.fail("%v of which 95/100 are used: got %+v, want a denial for at most %v", &r, st, time.Minute+grain)
 		}
 	}
 	s.Advance(time.Minute + grain)
 	if st := take(small, 10); !st.Allowed {
-		s.fail("a minute later, all of %v: %+v", &small, st)
+		s.fail("a minute later, the capacity of %v was denied: %+v", &small, st)
 	}
 	if st := take(large, 100); st.Allowed {
-		s.fail("spent under %v, all of %v was admitted", &small, &large)
+		s.fail("the capacity of %v was used, and that of %v was admitted", &small, &large)
 	}
 }

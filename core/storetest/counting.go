@@ -10,11 +10,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// The cases of this file are about one key at a time: how much is admitted, and
-// when again.
-
-// grain is a sub-window of a minute: for so long a sliding window counter may
-// hold on to what an exact one would have let go.
+// grain is the length of a sub-window of a minute. A sliding window may count an event for that
+// much longer than a sliding log.
 const grain = time.Minute / core.DefaultSubWindows
 
 func capacity(s *subject, a algorithm) {
@@ -22,15 +19,15 @@ func capacity(s *subject, a algorithm) {
 	for left := 9; left >= 0; left-- {
 		st := s.admit(l, "k", 1).State(0)
 		if st.Remaining != left {
-			s.fail("Remaining is %d, want %d", st.Remaining, left)
+			s.fail("got Remaining %d, want %d", st.Remaining, left)
 		}
 		if st.ResetAfter <= 0 || st.ResetAfter > time.Minute+grain {
-			s.fail("ResetAfter is %v", st.ResetAfter)
+			s.fail("got ResetAfter %v, want at most %v", st.ResetAfter, time.Minute+grain)
 		}
 	}
 	d := s.deny(l, "k", 1)
 	if d.RetryAfter <= 0 || d.RetryAfter > time.Minute+grain || d.State(0).RetryAfter != d.RetryAfter {
-		s.fail("RetryAfter is %v, and %v in the State", d.RetryAfter, d.State(0).RetryAfter)
+		s.fail("got RetryAfter %v, and %v in the State, want the same, at most %v", d.RetryAfter, d.State(0).RetryAfter, time.Minute+grain)
 	}
 	s.admit(l, "another", 10)
 }
@@ -46,7 +43,7 @@ func retryAfter(s *subject, a algorithm) {
 			d := s.deny(l, key, cost)
 			s.Advance(d.RetryAfter - time.Microsecond)
 			if again := s.deny(l, key, cost); again.RetryAfter != time.Microsecond {
-				s.fail("%v: a microsecond before its time, cost %d has RetryAfter %v", limit, cost, again.RetryAfter)
+				s.fail("%v: a microsecond before RetryAfter, cost %d: got RetryAfter %v, want 1µs", limit, cost, again.RetryAfter)
 			}
 			s.Advance(time.Microsecond)
 			s.admit(l, key, cost)
@@ -54,8 +51,8 @@ func retryAfter(s *subject, a algorithm) {
 	}
 }
 
-// windowOfNothing: a client that paces itself by r and t of the RateLimit field comes back
-// after t, so t must not be zero while r is.
+// A client that reads r=0 from the RateLimit field sends its next request after t, so t has to be
+// the time until an event is available.
 func windowOfNothing(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{core.PerMinute(10), core.PerSecond(7), core.PerSecond(1)} {
 		for j, percent := range []float64{0, 50} {
@@ -65,15 +62,15 @@ func windowOfNothing(s *subject, a algorithm) {
 				key := fmt.Sprint("k", cost)
 				st := s.admit(l, key, cost).State(0)
 				if st.Remaining != 0 || st.Window <= 0 {
-					s.fail("%v soft %v%%: after %d events: %+v", limit, percent, cost, st)
+					s.fail("%v soft %v%%: after %d events: got %+v, want Remaining 0 and a Window", limit, percent, cost, st)
 				}
 				s.Advance(st.Window - time.Microsecond)
 				if st := s.peek(l, key).State(0); st.Remaining != 0 {
-					s.fail("%v soft %v%%: %d events, a microsecond before Window ends: %+v", limit, percent, cost, st)
+					s.fail("%v soft %v%%: after %d events, a microsecond before the end of Window: got %+v, want Remaining 0", limit, percent, cost, st)
 				}
 				s.Advance(time.Microsecond)
 				if st := s.peek(l, key).State(0); st.Remaining == 0 {
-					s.fail("%v soft %v%%: %d events, Window is over: %+v", limit, percent, cost, st)
+					s.fail("%v soft %v%%: after %d events, at the end of Window: got %+v, want Remaining above 0", limit, percent, cost, st)
 				}
 			}
 		}
@@ -97,7 +94,7 @@ func periods(s *subject, a algorithm) {
 		case a.Name == "fixed_window" && d.RetryAfter > 0 && d.RetryAfter <= limit.Per:
 		case a.Name == "sliding_window" && d.RetryAfter >= limit.Per && d.RetryAfter <= most:
 		case d.RetryAfter != limit.Per:
-			s.fail("%v: all of it is back after %v", limit, d.RetryAfter)
+			s.fail("%v: with nothing left, the capacity has RetryAfter %v", limit, d.RetryAfter)
 		}
 		s.Advance(d.RetryAfter - time.Microsecond)
 		s.deny(l, "k", limit.Events)
@@ -110,16 +107,16 @@ func noDrift(s *subject) {
 	limit := core.PerSecond(7).WithBurst(3)
 	l := s.limiter(core.TokenBucket("drift", limit))
 	var admitted int
-	const steps, step = 3000, 7 * time.Millisecond // 21 s, and 7/s do not divide it
+	const steps, step = 3000, 7 * time.Millisecond // the step is no multiple of a seventh of a second
 	for range steps {
-		if s.ask(l, "k", 1).Allowed {
+		if s.allow(l, "k", 1).Allowed {
 			admitted++
 		}
 		s.Advance(step)
 	}
 	// The last step ends after the last call.
 	if want := limit.Burst + int((steps-1)*step*time.Duration(limit.Events)/limit.Per); admitted != want {
-		s.fail("%d were admitted in %v, want %d", admitted, steps*step, want)
+		s.fail("%d events were admitted in %v, want %d", admitted, steps*step, want)
 	}
 }
 
@@ -127,13 +124,13 @@ func peek(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(3)))
 	for range 10 {
 		if d := s.peek(l, "k"); !d.Allowed || d.State(0).Remaining != 3 {
-			s.fail("a fresh key looks like %+v", d)
+			s.fail("Peek of an unused key: got %+v, want Remaining 3", d)
 		}
 		s.admit(l, "k", 0)
 	}
 	s.admit(l, "k", 3)
 	if d := s.peek(l, "k"); d.Allowed || d.RetryAfter != s.deny(l, "k", 1).RetryAfter {
-		s.fail("a spent key looks like %+v", d)
+		s.fail("Peek of a key with nothing left: got %+v, want a denial with the RetryAfter of Allow", d)
 	}
 }
 
@@ -148,7 +145,7 @@ func probe(s *subject, a algorithm) {
 			}
 		}
 		s.remain(l, "k", left)
-		s.ask(l, "k", left)
+		s.allow(l, "k", left)
 	}
 }
 
@@ -158,7 +155,7 @@ func reset(s *subject, a algorithm) {
 	s.deny(l, "k", 1)
 	for _, found := range []bool{true, false} {
 		if got, err := l.Reset(context.Background(), "k"); err != nil || got != found {
-			s.fail("Reset: %t, %v; expected %t", got, err, found)
+			s.fail("Reset: got %t, %v; want %t", got, err, found)
 		}
 	}
 	s.admit(l, "k", 3)
@@ -168,24 +165,24 @@ func reset(s *subject, a algorithm) {
 func credit(s *subject, a algorithm) {
 	ctx := context.Background()
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)), a.Rule("wide"+a.Name, core.PerMinute(20)))
-	give := func(n int) {
+	credit := func(n int) {
 		if err := l.Credit(ctx, "k", n); err != nil {
 			s.fail("Credit(%d): %v", n, err)
 		}
 	}
-	give(3) // of nothing
+	credit(3) // nothing is in use
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
-	give(4)
+	credit(4)
 	s.remain(l, "k", 4, 14)
 	s.admit(l, "k", 4)
-	give(0)
+	credit(0)
 	s.deny(l, "k", 1)
-	give(atMost(1 << 60))
+	credit(atMost(1 << 60))
 	s.remain(l, "k", 10, 20)
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
 	if err := l.Credit(ctx, "k", -1); !errors.Is(err, core.ErrNegativeCost) {
-		s.fail("Credit(-1): %v", err)
+		s.fail("Credit(-1): got %v, want %v", err, core.ErrNegativeCost)
 	}
 }

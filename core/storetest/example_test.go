@@ -11,11 +11,11 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A MapStore is a [driver.Store] over a database of bytes, which here is a map. Its clock returns
-// microseconds since the Unix epoch. A real store also has each row expire at
-// [driver.Compiled.ExpiresAt], and wraps its errors in an [core.ErrUnavailable].
+// A MapStore is a [driver.Store] over a database of bytes, for which a map stands in here. Its clock
+// returns microseconds since the Unix epoch. A real store also makes each row expire at
+// [driver.Compiled.ExpiresAt], and wraps its errors in [core.ErrUnavailable].
 type MapStore struct {
-	driver.Namespace // refuses two rules of one name
+	driver.Namespace // rejects two rules of one name
 	clock            func() int64
 
 	mu   sync.Mutex
@@ -49,9 +49,9 @@ func (s *MapStore) Adjust(ctx context.Context, charges []driver.Charge) error {
 	})
 }
 
-// update reads the states of charges, has decide change them, and writes them if no other call has
-// changed one in between; otherwise it begins again. It decodes the states for each attempt, because
-// those of the sliding algorithms share memory with the states that decide makes of them.
+// update reads the states of charges, calls decide to change them, and writes them unless another
+// call has changed one of them since; in that case it tries again. Each attempt decodes the states
+// anew, because the states of the sliding algorithms share memory with those that decide returns.
 func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide func([]driver.State, int64)) error {
 	keys, states := make([]string, len(charges)), make([]driver.State, len(charges))
 	for i, c := range charges {
@@ -84,9 +84,9 @@ func (s *MapStore) read(keys []string) (rows [][]byte) {
 	return rows
 }
 
-// swap writes after if the rows are still those of before, and reports whether they were. In a real
-// store it is a transaction, such as that of etcd which compares revisions, or SELECT FOR UPDATE and
-// UPDATE in SQL. Where there is none, a denied decision has to undo what it took from other rows.
+// swap writes after if the rows still equal before, and reports whether it did. In a real store, swap
+// is a transaction: in etcd one that compares revisions, in SQL a SELECT FOR UPDATE and an UPDATE. A
+// database without transactions has to undo the charges of the other rows if a decision is denied.
 func (s *MapStore) swap(keys []string, before, after [][]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

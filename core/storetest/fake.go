@@ -10,50 +10,51 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Fake is a [driver.Store] for tests of stores over stores, and of programs that
-// use a Store: it counts calls, and its hooks delay them, make them fail, or change
-// their charges and answers. The zero Fake is ready to use, decides by [time.Now],
-// and returns an [driver.ErrInvalidCharge] for charges that break the contract of
+// A Fake is a [driver.Store] for tests of stores over stores, and of programs that use a Store. It
+// counts calls, and its hooks delay them, make them fail, or change their charges and answers. The
+// zero Fake is ready to use: it keeps states of its own, reads the time from [time.Now], and
+// returns an error that wraps [driver.ErrInvalidCharge] for charges that violate the contract of
 // [driver.Store].
 //
-// A Fake is also a [driver.Declarer] and a [driver.Prober]; struct{ driver.Store }{f}
-// is neither. It is safe for concurrent use, starts no goroutine, and works in a bubble
-// of testing/synctest. It must not be copied, nor its fields be set after the first call.
+// A Fake is also a [driver.Declarer] and a [driver.Prober]; struct{ driver.Store }{f} is neither. A
+// Fake is safe for concurrent use, starts no goroutine, and works in a bubble of testing/synctest.
+// A Fake must not be copied, and its fields must not be set after the first call.
 type Fake struct {
 	// Store decides. If it is nil, the Fake has states of its own.
 	Store driver.Store
-	// Clock returns the time of the Fake's own states in microseconds, as [Clock.Micros]
-	// does. If it is nil, that is the time since the Unix epoch.
+	// Clock returns the time for the Fake's own states, in microseconds since the Unix epoch, as
+	// [Clock.Micros] does. If it is nil, that is [time.Now].
 	Clock func() int64
-	// OnProbe, if it is not nil, answers probes. Otherwise they pass the hooks and go to
-	// the Probe of Store, or to Take if Store is no [driver.Prober].
+	// OnProbe, if it is not nil, answers probes. Otherwise a probe passes the hooks and calls the
+	// Probe of Store, or Take if Store is not a [driver.Prober].
 	OnProbe Call
 
 	once    sync.Once
-	own     *reference // nil if Store is not
+	own     *reference // nil if Store is set
 	hooks   atomic.Pointer[[]Hook]
 	calls   atomic.Int64
 	active  atomic.Int64
 	charges [driver.Undo + 1]atomic.Int64
 }
 
-// Set replaces the hooks of calls that begin afterwards. The first hook is called first,
-// and its next is the second. Without hooks the Store is called. Set returns f.
+// Set replaces the hooks for the calls that begin afterwards, and returns f. A call calls the first
+// hook, whose next is the second hook, and so on; the next of the last hook is the Store. Without
+// hooks a call goes to the Store directly.
 func (f *Fake) Set(hooks ...Hook) *Fake {
 	f.hooks.Store(&hooks)
 	return f
 }
 
-// Calls is the number of calls that have begun, without those of OnProbe and Declare.
+// Calls returns the number of calls that have begun, except calls of OnProbe and Declare.
 func (f *Fake) Calls() int { return int(f.calls.Load()) }
 
-// Active is the number of these calls that have not returned.
+// Active returns the number of calls, as Calls counts them, that have not returned.
 func (f *Fake) Active() int { return int(f.active.Load()) }
 
-// Charges is the number of charges with op in these calls.
+// Charges returns the number of charges with op in the calls that Calls counts.
 func (f *Fake) Charges(op driver.Op) int { return int(f.charges[op].Load()) }
 
-// Forget forgets all states of key. It panics if the Fake has a Store.
+// Forget deletes all states of key. It panics if the field Store is set.
 func (f *Fake) Forget(key string) { f.store().(*reference).forget(key) }
 
 // Take implements [driver.Store].
@@ -85,7 +86,7 @@ func (f *Fake) Declare(rules ...*driver.Compiled) error {
 	return nil
 }
 
-// WithDeadline returns f as a [driver.Deadliner], which says d and does nothing to keep it.
+// WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. Nothing enforces d.
 func (f *Fake) WithDeadline(d time.Duration) driver.Store { return deadliner{f, d} }
 
 type deadliner struct {
@@ -95,13 +96,13 @@ type deadliner struct {
 
 func (d deadliner) Deadline() time.Duration { return d.deadline }
 
-// store is the Store that decides.
+// store returns the Store that decides.
 func (f *Fake) store() driver.Store {
 	if f.Store != nil {
 		return f.Store
 	}
 	f.once.Do(func() {
-		f.own = &reference{clock: f.Clock, states: make(map[place]driver.State)}
+		f.own = &reference{clock: f.Clock, states: make(map[stateKey]driver.State)}
 		if f.Clock == nil {
 			f.own.clock = func() int64 { return time.Now().UnixMicro() }
 		}
@@ -109,7 +110,7 @@ func (f *Fake) store() driver.Store {
 	return f.own
 }
 
-// call counts a call, and has the hooks call last.
+// call counts a call and passes it through the hooks to last.
 func (f *Fake) call(ctx context.Context, charges []driver.Charge, last Call) error {
 	f.calls.Add(1)
 	f.active.Add(1)

@@ -24,7 +24,6 @@ func TestRun_Fake(t *testing.T) {
 
 var hour = core.TokenBucket("hour", core.PerHour(10))
 
-// Each hook returns its error after its time, and the Store has decided or not.
 func TestFake_Set(t *testing.T) {
 	err1, err2 := errors.New("1"), errors.New("2")
 	closed := make(chan struct{})
@@ -68,7 +67,7 @@ func TestFake_Set(t *testing.T) {
 				}
 				f.Set()
 				if got := testkit.Used(t, testkit.Limiter(t, f, day), "k")[0]; got != c.used {
-					t.Errorf("%d events are in use, want %d", got, c.used)
+					t.Errorf("got %d events in use, want %d", got, c.used)
 				}
 			})
 		})
@@ -83,7 +82,7 @@ func TestFake_Counts(t *testing.T) {
 			t.Helper()
 			got := []int{f.Calls(), f.Active(), f.Charges(driver.Spend), f.Charges(driver.Peek), f.Charges(driver.Reset)}
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s: calls, active, Spends, Peeks, Resets are %v, want %v", when, got, want)
+				t.Fatalf("%s: got calls, active calls, Spends, Peeks and Resets %v, want %v", when, got, want)
 			}
 		}
 		testkit.Allow(t, l, "k")
@@ -94,10 +93,10 @@ func TestFake_Counts(t *testing.T) {
 		go l.Allow(t.Context(), "k")
 		go l.Reset(t.Context(), "k")
 		synctest.Wait()
-		counts("two are blocked", 4, 2, 4, 2, 2)
+		counts("two more are blocked", 4, 2, 4, 2, 2)
 		close(until)
 		synctest.Wait()
-		counts("they have returned", 4, 0, 4, 2, 2)
+		counts("all have returned", 4, 0, 4, 2, 2)
 	})
 }
 
@@ -125,7 +124,7 @@ func TestFake_Probe(t *testing.T) {
 		charges := []driver.Charge{{Key: "k", Rule: hour.Compiled(), Op: driver.Peek, Cost: 1}}
 		err := driver.Probe(t.Context(), c.fake, charges)
 		if err != c.err || c.fake.Calls() != c.calls || charges[0].Verdict.Allowed != c.answered {
-			t.Errorf("%s: got %v, %d calls, the Verdict %+v; want %v, %d calls, allowed %v",
+			t.Errorf("%s: got error %v, %d calls, Verdict %+v; want error %v, %d calls, Allowed %v",
 				c.name, err, c.fake.Calls(), charges[0].Verdict, c.err, c.calls, c.answered)
 		}
 	}
@@ -152,15 +151,15 @@ func TestFake_Declare(t *testing.T) {
 func TestFake_WithDeadline(t *testing.T) {
 	var f storetest.Fake
 	if _, ok := core.Store(&f).(driver.Deadliner); ok {
-		t.Error("a Fake is a Deadliner")
+		t.Error("a Fake without WithDeadline is a Deadliner")
 	}
 	s := f.WithDeadline(time.Minute)
 	if d, ok := s.(driver.Deadliner); !ok || d.Deadline() != time.Minute {
-		t.Errorf("got %T, want a Deadliner with a minute", s)
+		t.Errorf("got %T, want a Deadliner of a minute", s)
 	}
 	testkit.Allow(t, testkit.Limiter(t, s, hour), "k")
 	if f.Calls() != 1 {
-		t.Errorf("%d calls reach the Fake, want 1", f.Calls())
+		t.Errorf("got %d calls of the Fake, want 1", f.Calls())
 	}
 }
 
@@ -172,12 +171,11 @@ func TestFake_Forget(t *testing.T) {
 	f.Forget("a")
 	for key, want := range map[string]int{"a": 10, "b": 7} {
 		if got := testkit.Left(t, l, key); got != want {
-			t.Errorf("key %s: %d are left, want %d", key, got, want)
+			t.Errorf("key %s: got Remaining %d, want %d", key, got, want)
 		}
 	}
 }
 
-// A Fake without a Store keeps to the contract of its callers.
 func TestFake_InvalidCharge(t *testing.T) {
 	rule, take, adjust := hour.Compiled(), (*storetest.Fake).Take, (*storetest.Fake).Adjust
 	for name, c := range map[string]struct {

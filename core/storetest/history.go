@@ -12,45 +12,35 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// A history has so many calls. There are fewer histories in `go test -short`, and as many as
-// WEIR_HISTORIES says if that is set.
-const (
-	count = 20
-	steps = 250
-)
-
-func numberOfHistories(s *subject) int {
+func histories(s *subject) {
+	n := 20
+	if testing.Short() {
+		n = 5
+	}
 	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
 			s.fail("WEIR_HISTORIES: %v", err)
 		}
-		return n
 	}
-	if testing.Short() {
-		return count / 4
-	}
-	return count
+	compare(s, n)
 }
 
-// histories compares the subject with the oracle.
-func histories(s *subject) { compare(s, numberOfHistories(s)) }
-
-// compare compares the subject with the oracle over n histories. It returns how often these met each
-// situation.
-func compare(s *subject, n int) (met map[string]int) {
-	met = make(map[string]int)
+// compare compares the subject with the oracle over n histories of 250 calls each. It returns the
+// number of times that each situation occurred.
+func compare(s *subject, n int) (occurred map[string]int) {
+	occurred = make(map[string]int)
 	for seed := range uint64(n) {
 		s.Harness = s.newHarness(s.T)
-		h := &history{subject: s, walk: newWalk(seed, s.Harness, met)}
-		for range steps {
+		h := &history{subject: s, walk: newWalk(seed, s.Harness, occurred)}
+		for range 250 {
 			h.step()
 		}
 	}
-	return met
+	return occurred
 }
 
-// A history makes the calls of a walk to the subject and to the oracle.
+// A history passes the calls of a walk to the subject and to the oracle.
 type history struct {
 	*subject
 	*walk
@@ -83,7 +73,7 @@ func (h *history) step() {
 	}
 }
 
-// differ fails with the last 30 calls.
+// differ logs the last 30 calls and fails.
 func (h *history) differ(format string, args ...any) {
 	h.Helper()
 	for _, c := range h.trace[max(0, len(h.trace)-30):] {

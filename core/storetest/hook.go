@@ -11,12 +11,12 @@ import (
 // A Call is a method of a Store, such as Take.
 type Call = func(ctx context.Context, charges []driver.Charge) error
 
-// A Hook is called instead of the Store. It calls next to have the Store decide, with the
-// ctx and charges that it was called with or with others, and returns the error of the call.
+// A Hook is called instead of the Store, and its error is that of the call. It calls next, with its
+// own ctx and charges or with others, to let the Store decide.
 type Hook func(ctx context.Context, charges []driver.Charge, next Call) error
 
-// Delay returns a Hook that waits for out before the Store decides, and for back before
-// its answer returns. A ctx that ends ends both waits with its error.
+// Delay returns a Hook that waits for out before it calls the Store, and for back before it returns
+// the answer. If ctx ends during a wait, the Hook returns its error at once.
 func Delay(out, back time.Duration) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		if err := sleep(ctx, out); err != nil {
@@ -41,8 +41,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Block returns a Hook that waits until the channel is closed, and then has the Store
-// decide. A ctx that ends ends the wait with its error; if until is nil, nothing else does.
+// Block returns a Hook that calls the Store when until is closed. If ctx ends before, the Hook
+// returns its error. If until is nil, the Hook always waits for the end of ctx.
 func Block(until <-chan struct{}) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		select {
@@ -54,13 +54,13 @@ func Block(until <-chan struct{}) Hook {
 	}
 }
 
-// Fail returns a Hook that returns err without a decision of the Store.
+// Fail returns a Hook that returns err and does not call the Store.
 func Fail(err error) Hook {
 	return func(context.Context, []driver.Charge, Call) error { return err }
 }
 
-// Lose returns a Hook that has the Store decide, and returns err even so, as if the answer
-// had been lost.
+// Lose returns a Hook that calls the Store and returns err even if the Store has decided, as if
+// its answer had been lost.
 func Lose(err error) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		return cmp.Or(next(ctx, charges), err)

@@ -11,9 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// The cases of this file are about what a caller, or its clients, should not send.
-
-// atMost is n, or the largest int of a 32-bit platform.
+// atMost returns n, or the largest int on a 32-bit platform.
 func atMost(n int64) int { return int(min(n, math.MaxInt)) }
 
 func never(s *subject, a algorithm) {
@@ -22,17 +20,17 @@ func never(s *subject, a algorithm) {
 	for _, cost := range []int{11, atMost(1 << 31), atMost(1 << 53), atMost(1 << 62), math.MaxInt} {
 		d := s.deny(l, "k", cost)
 		if d.RetryAfter != core.Never || d.State(0).RetryAfter != core.Never {
-			s.fail("cost %d has RetryAfter %v", cost, d.RetryAfter)
+			s.fail("cost %d: got %+v, want RetryAfter Never", cost, d)
 		}
 		s.remain(l, "k", 6, atMost(1<<40)-4)
 	}
 	if _, err := l.AllowN(context.Background(), "k", -1); !errors.Is(err, core.ErrNegativeCost) {
-		s.fail("cost -1: %v", err)
+		s.fail("cost -1: got %v, want %v", err, core.ErrNegativeCost)
 	}
 	s.admit(l, "k", 6)
 }
 
-// longest is the longest time that a limit may reach over: 100 years of 366 days.
+// longest is the longest period of a limit: 100 years of 366 days.
 const longest = 36600 * 24 * time.Hour
 
 func longestLimits(s *subject, a algorithm) {
@@ -40,7 +38,7 @@ func longestLimits(s *subject, a algorithm) {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, i), limit))
 		for _, cost := range []int{limit.Events + 1, limit.Events + 2, math.MaxInt} {
 			if d := s.deny(l, "k", cost); d.RetryAfter != core.Never || d.State(0).Remaining != limit.Events {
-				s.fail("%v: cost %d: %+v", limit, cost, d)
+				s.fail("%v: cost %d: got %+v, want RetryAfter Never and Remaining %d", limit, cost, d, limit.Events)
 			}
 		}
 		s.admit(l, "k", limit.Events)
@@ -49,7 +47,7 @@ func longestLimits(s *subject, a algorithm) {
 			s.fail("%v: Debit: %v", limit, err)
 		}
 		if d := s.deny(l, "k", limit.Events+1); d.RetryAfter != core.Never {
-			s.fail("%v: in debt: %+v", limit, d)
+			s.fail("%v, in debt: got %+v, want RetryAfter Never", limit, d)
 		}
 	}
 }
@@ -71,7 +69,7 @@ func cancelled(s *subject, a algorithm) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if d, err := l.Allow(ctx, "k"); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) || d.Allowed {
-		s.fail("%+v, %v", d, err)
+		s.fail("got %+v and the error %v, want a denial and %v", d, err, context.Canceled)
 	}
 	s.admit(l, "k", 3)
 }

@@ -10,27 +10,26 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A reference is a [driver.Store] in its simplest form. It refuses charges that break the
+// A reference is the simplest [driver.Store]. It returns an error for charges that violate the
 // contract.
 type reference struct {
 	clock func() int64
 
 	mu     sync.Mutex
-	states map[place]driver.State
+	states map[stateKey]driver.State
 }
 
-// A place is where the State of a rule of a key is.
-type place struct {
+type stateKey struct {
 	key  string
 	rule uint64
 }
 
-func placeOf(c *driver.Charge) place { return place{c.Key, c.Rule.ID()} }
+func keyOf(c *driver.Charge) stateKey { return stateKey{c.Key, c.Rule.ID()} }
 
 func (s *reference) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.states, func(at place, _ driver.State) bool { return at.key == key })
+	maps.DeleteFunc(s.states, func(k stateKey, _ driver.State) bool { return k.key == key })
 }
 
 // Take implements [driver.Store].
@@ -44,13 +43,13 @@ func (s *reference) Take(ctx context.Context, charges []driver.Charge) error {
 	readings := make([]driver.Reading, len(charges))
 	for i := range charges {
 		c := &charges[i]
-		readings[i] = c.Read(s.states[placeOf(c)], now)
+		readings[i] = c.Read(s.states[keyOf(c)], now)
 		admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
 	}
 	for i := range charges {
 		c := &charges[i]
-		if state, changed := c.Commit(s.states[placeOf(c)], &readings[i], now, admitted); changed {
-			s.states[placeOf(c)] = state
+		if state, changed := c.Commit(s.states[keyOf(c)], &readings[i], now, admitted); changed {
+			s.states[keyOf(c)] = state
 		}
 		c.Answer(&readings[i], admitted)
 	}
@@ -67,18 +66,17 @@ func (s *reference) Adjust(ctx context.Context, charges []driver.Charge) error {
 	now := s.clock()
 	for i := range charges {
 		c := &charges[i]
-		state := s.states[placeOf(c)]
+		state := s.states[keyOf(c)]
 		r := c.Read(state, now)
-		s.states[placeOf(c)] = c.Apply(state, &r, now)
+		s.states[keyOf(c)] = c.Apply(state, &r, now)
 	}
 	return nil
 }
 
-// check returns an error if charges break the contract of [driver.Store], which the Store that
-// passes them on has to keep.
+// check returns an error if charges violate the contract of [driver.Store].
 func check(charges []driver.Charge, asks bool) error {
 	if len(charges) == 0 {
-		return fmt.Errorf("%w: there is none", driver.ErrInvalidCharge)
+		return fmt.Errorf("%w: there are no charges", driver.ErrInvalidCharge)
 	}
 	for i := range charges {
 		c := &charges[i]
@@ -88,17 +86,17 @@ func check(charges []driver.Charge, asks bool) error {
 		case c.Rule == nil:
 			return fmt.Errorf("%w: charge %d has no rule", driver.ErrInvalidCharge, i)
 		case c.Cost < 1 && c.Op != driver.Reset:
-			return fmt.Errorf("%w: charge %d costs %d", driver.ErrInvalidCharge, i, c.Cost)
+			return fmt.Errorf("%w: charge %d has the cost %d", driver.ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != asks || c.Op > driver.Undo:
 			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
 		case c.Op == driver.Undo && c.Receipt == nil:
-			return fmt.Errorf("%w: charge %d undoes nothing: it has no Receipt", driver.ErrInvalidCharge, i)
+			return fmt.Errorf("%w: charge %d is an Undo without a Receipt", driver.ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
-			return fmt.Errorf("%w: charge %d has a negative delay", driver.ErrInvalidCharge, i)
+			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
 			if charges[j].Meets(c) {
-				return fmt.Errorf("%w: charges %d and %d are about the same key and rule", driver.ErrInvalidCharge, j, i)
+				return fmt.Errorf("%w: charges %d and %d have the same key and rule", driver.ErrInvalidCharge, j, i)
 			}
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// The cases of this file are about what is given back of one decision.
-
 func reservations(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)), a.Rule("wide"+a.Name, core.PerMinute(20)))
 	s.admit(l, "k", 3)
@@ -17,7 +15,7 @@ func reservations(s *subject, a algorithm) {
 		s.settle(r, step.cost)
 		s.remain(l, "k", step.left, 10+step.left)
 	}
-	// Up beyond the limit and down again leaves what others have.
+	// A cost above the limit, reduced again, leaves the events of others in use.
 	r = s.reserve(l, "k", 1)
 	s.settle(r, 25)
 	s.deny(l, "k", 1)
@@ -31,15 +29,14 @@ func reservations(s *subject, a algorithm) {
 	}
 	s.remain(l, "k", 7, 17)
 	if r := s.reserve(l, "k", 8); r.Decision().Allowed {
-		s.fail("3 and 8 of 10 were admitted")
+		s.fail("3 and 8 events were admitted, want at most 10")
 	} else {
 		s.settle(r, 0)
 		s.remain(l, "k", 7, 17)
 	}
 }
 
-// What has been forgotten or refilled is not given back again: the events of others
-// would be.
+// Freeing an event that has expired or refilled would free events of others.
 func staleReservations(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
 	r := s.reserve(l, "k", 5)
@@ -49,8 +46,8 @@ func staleReservations(s *subject, a algorithm) {
 	s.deny(l, "k", 1)
 }
 
-// Reservations that are given back in any order leave the events of the others. In a queue
-// only the last can be. With many of them, a Store that numbers its events has gaps.
+// Reservations are refunded in any order. In a leaky bucket only the last one can be. A Store that
+// numbers its events then has gaps in the numbers.
 func manyReservations(s *subject, a algorithm) {
 	for _, n := range []int{30, 300} {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, n), core.PerDay(2*n)))
@@ -61,8 +58,8 @@ func manyReservations(s *subject, a algorithm) {
 			s.Advance(time.Microsecond)
 		}
 		for i := n - 1; i >= 0; i -= 2 {
-			// A Reservation measures its age by the clock of the process. If the clock of the
-			// store stood still meanwhile, it would seem to have stepped back.
+			// A Reservation measures its age by the clock of the process. A clock of the store that
+			// stood still meanwhile would appear to have stepped back.
 			now := time.Now()
 			s.Advance(now.Sub(begun))
 			begun = now
@@ -78,8 +75,8 @@ func manyReservations(s *subject, a algorithm) {
 	}
 }
 
-// refundedSuccesses is the promise of counting failures only: whatever succeeds and
-// is given back in between, no more failures than the limit get through at once.
+// refundedSuccesses is the case of a limit on failures, whose successes are refunded: no more
+// failures than the limit are admitted at once.
 func refundedSuccesses(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(5)))
 	var slow []*core.Reservation

@@ -7,14 +7,13 @@
 //		})
 //	}
 //
-// Every failure ends with the sentence that says which promise of a Store was
-// broken. Beside hand-made cases, random histories are compared, answer for
-// answer, with definitions of the algorithms that share no code with package
-// driver. The environment variable WEIR_HISTORIES is the number of histories,
-// 20 if it is not set.
+// Each failure ends with the requirement that the Store violates. Besides fixed cases, the suite
+// makes random sequences of calls, called histories, and compares every answer with that of
+// definitions of the algorithms that share no code with package driver. The environment variable
+// WEIR_HISTORIES sets the number of histories, 20 by default.
 //
-// The example is a complete store, which passes the suite. A [Fake] is a Store for
-// tests of what calls Stores: it counts calls, delays them, and makes them fail.
+// The example is a complete store that passes the suite. A [Fake] is a Store for tests of code
+// that calls Stores: it counts calls, delays them, and makes them fail.
 package storetest
 
 import (
@@ -26,46 +25,46 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 )
 
-// A Harness is a fresh Store and the power over its clock.
+// A Harness is an empty Store and the controls of its clock.
 type Harness struct {
 	// Store is empty, and shares no state with the Stores of other harnesses.
 	Store driver.Store
-	// Advance moves the Store's clock, which stands still otherwise, by a whole
-	// number of microseconds; back if d is negative. It is never called while
-	// the Store is at work.
+	// Advance moves the Store's clock by d, a whole number of microseconds; a negative d moves
+	// it back. Otherwise the clock stands still. Advance is not called during a call of the Store.
 	Advance func(d time.Duration)
-	// Now is what the Store's clock says.
+	// Now returns the time of the Store's clock.
 	Now func() time.Time
-	// GivesBack is set for a Store that undoes decisions over several keys
-	// instead of not beginning them. It may lose state that means nothing any
-	// more, which shows if the clock then steps back or the period of a window
-	// changes: the histories do neither.
+	// GivesBack is set for a Store that charges the keys of a decision one after the other, and
+	// undoes the charges if one of them is denied. The undo may delete state that no longer
+	// counts. The deletion is visible only if the clock then steps back or the period of a window
+	// changes, so the histories do neither.
 	GivesBack bool
-	// FixedPeriods is set for a Store that may count events for longer than the
-	// algorithm says after a change of the period or sub-windows of a sliding
-	// log or sliding window: the histories do not change them.
+	// FixedPeriods is set for a Store that, after a change of the period or of the sub-windows
+	// of a sliding log or sliding window, may count events for longer than the algorithm says.
+	// The histories then do not change them.
 	FixedPeriods bool
 }
 
-// Run runs the suite. It calls newHarness once for every case, and for every
-// history: a Store may forget what means nothing any more, which shows if the
-// clock then steps back, so a history begins with nothing to forget.
+// Run runs the suite. It calls newHarness for every case and for every history. A Store may
+// delete state that no longer counts; the deletion is visible if the clock then steps back, so
+// each history begins with an empty Store.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
-			c.run(&subject{T: t, Harness: newHarness(t), promise: c.promise, about: c.name, newHarness: newHarness})
+			c.run(&subject{T: t, Harness: newHarness(t), requirement: c.requirement, about: c.name, newHarness: newHarness})
 		})
 	}
 }
 
-// A testCase is one promise of a Store and how to see whether it is kept.
+// A testCase tests one requirement of a Store.
 type testCase struct {
-	name    string
-	promise string
-	run     func(s *subject)
+	name        string
+	run         func(s *subject)
+	requirement string
 }
 
-// Do calls s.Take or s.Adjust, as the ops of charges are.
+// Do calls the method of s to which the ops of charges belong, Take or Adjust. There is at least
+// one charge.
 func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
 	if charges[0].Op.Asks() {
 		return s.Take(ctx, charges)
@@ -73,11 +72,10 @@ func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
 	return s.Adjust(ctx, charges)
 }
 
-// An algorithm is a way to make a rule.
 type algorithm = testkit.Algorithm
 
-// eachAlgorithm runs f once for every algorithm. f makes rules with the names of the
-// algorithms, which share no state.
+// eachAlgorithm returns a case that calls f for each algorithm. f puts the name of the algorithm
+// into the names of its rules, so that the calls share no state.
 func eachAlgorithm(f func(s *subject, a algorithm)) func(s *subject) {
 	return func(s *subject) {
 		for _, a := range testkit.Algorithms {

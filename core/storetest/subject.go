@@ -15,17 +15,16 @@ import (
 type subject struct {
 	*testing.T
 	*Harness
-	promise    string
-	about      string // the name of the case, or of the algorithm of its rules
-	newHarness func(t *testing.T) *Harness
+	requirement string
+	about       string // the name of the case, or of the algorithm of its rules
+	newHarness  func(t *testing.T) *Harness
 }
 
 func (s *subject) fail(format string, args ...any) {
 	s.Helper()
-	s.Fatalf("%s: %s\n\tpromise: %s", s.about, fmt.Sprintf(format, args...), s.promise)
+	s.Fatalf("%s: %s\n\trequirement: %s", s.about, fmt.Sprintf(format, args...), s.requirement)
 }
 
-// limiter is a limiter over the subject.
 func (s *subject) limiter(rules ...core.Rule) *core.Limiter {
 	s.Helper()
 	l, err := core.New(s.Store, rules...)
@@ -35,8 +34,7 @@ func (s *subject) limiter(rules ...core.Rule) *core.Limiter {
 	return l
 }
 
-// ask asks for n events of key.
-func (s *subject) ask(l *core.Limiter, key string, n int) core.Decision {
+func (s *subject) allow(l *core.Limiter, key string, n int) core.Decision {
 	s.Helper()
 	d, err := l.AllowN(context.Background(), key, n)
 	if err != nil {
@@ -47,7 +45,7 @@ func (s *subject) ask(l *core.Limiter, key string, n int) core.Decision {
 
 func (s *subject) admit(l *core.Limiter, key string, n int) core.Decision {
 	s.Helper()
-	d := s.ask(l, key, n)
+	d := s.allow(l, key, n)
 	if !d.Allowed {
 		s.fail("%d events of %q were denied: %+v", n, key, d)
 	}
@@ -56,7 +54,7 @@ func (s *subject) admit(l *core.Limiter, key string, n int) core.Decision {
 
 func (s *subject) deny(l *core.Limiter, key string, n int) core.Decision {
 	s.Helper()
-	d := s.ask(l, key, n)
+	d := s.allow(l, key, n)
 	if d.Allowed {
 		s.fail("%d events of %q were admitted: %+v", n, key, d)
 	}
@@ -72,7 +70,7 @@ func (s *subject) peek(l *core.Limiter, key string) core.Decision {
 	return d
 }
 
-// states returns the states of the rules of l for key. Each rule is asked by itself, because a
+// states returns the states of the rules of l for key. It peeks at each rule by itself, because a
 // denied decision may leave the states of other rules unknown.
 func (s *subject) states(l *core.Limiter, key string) (states []core.State) {
 	s.Helper()
@@ -98,17 +96,17 @@ func (s *subject) settle(r *core.Reservation, cost int) {
 	}
 }
 
-// remain fails unless the rules of l have want left for key.
+// remain fails unless Remaining of the rules of l is want.
 func (s *subject) remain(l *core.Limiter, key string, want ...int) {
 	s.Helper()
 	for i, st := range s.states(l, key) {
 		if st.Remaining != want[i] {
-			s.fail("%s of %q has %d left, want %d", st.Rule, key, st.Remaining, want[i])
+			s.fail("%s of %q: got Remaining %d, want %d", st.Rule, key, st.Remaining, want[i])
 		}
 	}
 }
 
-// debit charges n events of key k.
+// debit debits n events of the key "k".
 func (s *subject) debit(l *core.Limiter, n int) {
 	s.Helper()
 	if err := l.Debit(context.Background(), "k", n); err != nil {
@@ -116,7 +114,6 @@ func (s *subject) debit(l *core.Limiter, n int) {
 	}
 }
 
-// together asks for all of asks.
 func (s *subject) together(asks ...core.Ask) core.Decision {
 	s.Helper()
 	d, err := core.AllowTogether(context.Background(), asks...)
@@ -126,18 +123,19 @@ func (s *subject) together(asks ...core.Ask) core.Decision {
 	return d
 }
 
-// do does c to key k under r, past New, which refuses two rules of one name.
+// do applies c to the key "k" under r. It does not call core.New, which rejects a second rule of the
+// same name.
 func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict {
 	s.Helper()
 	c.Key, c.Rule = "k", r.Compiled()
 	charges := []driver.Charge{c}
 	if err := Do(context.Background(), s.Store, charges); err != nil {
-		s.fail("op %d of %d under %v: %v", c.Op, c.Cost, r, err)
+		s.fail("op %d with cost %d under %v: %v", c.Op, c.Cost, &r, err)
 	}
 	return charges[0].Verdict
 }
 
-// hammer makes calls from many goroutines and counts what was admitted.
+// hammer makes calls from concurrent goroutines and returns the number of admitted events.
 func (s *subject) hammer(goroutines, calls int, call func(i int) (core.Decision, error)) int64 {
 	s.Helper()
 	var admitted atomic.Int64

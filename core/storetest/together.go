@@ -6,8 +6,6 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// The cases of this file are about what is decided together, or at the same time.
-
 func denialTakesNothing(s *subject, a algorithm) {
 	l := s.limiter(a.Rule("small"+a.Name, core.PerMinute(2)), a.Rule("large"+a.Name, core.PerMinute(100)))
 	s.admit(l, "k", 2)
@@ -17,13 +15,13 @@ func denialTakesNothing(s *subject, a algorithm) {
 	}
 	for i, after := range s.states(l, "k") {
 		if !sameState(before[i], after) {
-			s.fail("50 denials turned %+v into %+v", before[i], after)
+			s.fail("after 50 denials: got %+v, want %+v", after, before[i])
 		}
 	}
 	s.remain(l, "k", 0, 98)
 }
 
-// sameState compares all but the Rules.
+// sameState reports whether a and b are equal except for their rules.
 func sameState(a, b core.State) bool {
 	a.Rule, b.Rule = core.Rule{}, core.Rule{}
 	return a == b
@@ -44,14 +42,14 @@ func allOrNone(s *subject, a algorithm) {
 		for range 50 {
 			d := s.together(asks...)
 			if d.Len() != 2 {
-				s.fail("%d states, want 2", d.Len())
+				s.fail("got %d states, want 2", d.Len())
 			}
 			if d.Allowed {
 				admitted++
 			}
 		}
 		if admitted != 5 {
-			s.fail("%s: %d of 50 were admitted, want 5", order, admitted)
+			s.fail("%s: %d of 50 events were admitted, want 5", order, admitted)
 		}
 		s.remain(ip, "ip "+order, 995)
 	}
@@ -61,11 +59,11 @@ func sameRuleTwice(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerHour(5)))
 	ask := core.Ask{Limiter: l, Key: "k", Cost: 3}
 	if d := s.together(ask, ask); d.Allowed || d.RetryAfter != core.Never || d.Len() != 2 {
-		s.fail("3 and 3 of 5: %+v", d)
+		s.fail("costs 3 and 3 under a limit of 5: got %+v, want RetryAfter Never and two states", d)
 	}
 	ask.Cost = 2
 	if d := s.together(ask, ask); !d.Allowed || d.State(1).Remaining != 1 {
-		s.fail("2 and 2 of 5: %+v", d)
+		s.fail("costs 2 and 2 under a limit of 5: got %+v, want Remaining 1", d)
 	}
 }
 
@@ -73,7 +71,7 @@ func concurrency(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerHour(1000)), a.Rule("wide"+a.Name, core.PerHour(5000)))
 	admitted := s.hammer(64, 25, func(int) (core.Decision, error) { return l.Allow(context.Background(), "k") })
 	if admitted != 1000 {
-		s.fail("%d were admitted, want 1000", admitted)
+		s.fail("%d events were admitted, want 1000", admitted)
 	}
 	s.remain(l, "k", 0, 4000)
 }
@@ -89,7 +87,7 @@ func concurrentAllOrNone(s *subject) {
 		return core.AllowTogether(context.Background(), asks...)
 	})
 	if admitted != 100 {
-		s.fail("%d were admitted, want 100", admitted)
+		s.fail("%d events were admitted, want 100", admitted)
 	}
 	s.remain(ip, "i", 4900)
 }

@@ -14,41 +14,41 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// A walk is a random sequence of calls. It draws the next call from the answers to those before.
+// A walk is a random sequence of calls, which depends on the answers to earlier calls.
 type walk struct {
 	catalog
 	seed   uint64
 	rng    *rand.Rand
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
-	now    int64 // of the clock of the store
-	real   int64 // of a clock that never steps
+	now    int64 // the time of the store's clock
+	real   int64 // the time of a clock that never steps
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
-	lasting func(driver.Algorithm) bool // all limits of a name have the same period and sub-windows
+	fixedPeriod func(driver.Algorithm) bool // all limits of a name have the same period and sub-windows
 
-	rules   [][]*oracle.Rule // of every name: the limits that it has, one after the other
-	inForce []int            // of every name: which of them it has now
-	held    []held
-	met     map[string]int // how often each situation was met
+	rules    [][]*oracle.Rule // for each name, the limits between which it changes
+	inForce  []int            // for each name, the index of its present limit
+	held     []held
+	occurred map[string]int // the number of times that each situation occurred
 }
 
 // A held charge can be undone.
 type held struct {
 	charge  oracle.Charge
 	receipt oracle.Receipt
-	own     driver.Receipt // that of the store
-	at      int64          // by the clock that never steps
-	cost    int64          // what has not been undone
+	own     driver.Receipt // the receipt of the store
+	at      int64          // the time of the clock that never steps
+	cost    int64          // the part of the cost that is not undone
 }
 
-// newWalk returns a walk for a fresh h, which begins some time after h.Now.
-func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
+// newWalk returns a walk for an unused h. The walk begins some time after h.Now.
+func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, met: met,
-		lasting: func(a driver.Algorithm) bool {
+		steady: h.GivesBack || seed%3 == 0, fine: seed%4 == 1, occurred: occurred,
+		fixedPeriod: func(a driver.Algorithm) bool {
 			return h.GivesBack && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
 		},
 	}
@@ -61,12 +61,11 @@ func newWalk(seed uint64, h *Harness, met map[string]int) *walk {
 	return w
 }
 
-// A call is made to Take or to Adjust. receipts are those for the store, in the place of those for the
-// oracle in charges.
+// A call is a call of Take or Adjust.
 type call struct {
 	now      int64
-	charges  []oracle.Charge
-	receipts []*driver.Receipt
+	charges  []oracle.Charge   // with the receipts of the oracle
+	receipts []*driver.Receipt // the receipts of the store for these charges
 }
 
 func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
@@ -88,21 +87,21 @@ func (c call) String() string {
 
 func pick[T any](w *walk, from ...T) T { return from[w.rng.IntN(len(from))] }
 
-// one reports true once in n times.
+// one returns true with a probability of 1/n.
 func (w *walk) one(n int) bool { return w.rng.IntN(n) == 0 }
 
-// percent is so much of n, without the fraction.
+// percent returns soft percent of n, rounded down.
 func percent(n int64, soft float64) int64 {
 	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(soft, 'f', -1, 64))
 	if !ok {
-		panic("no percentage")
+		panic("storetest: not a percentage")
 	}
 	exact.Mul(exact, big.NewRat(n, 100))
 	return new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()
 }
 
-// limits are up to four limits of a name, and elastic enlargements of them: other rates, periods,
-// bursts, sub-windows and soft limits of one algorithm.
+// limits returns up to four limits of a name, and elastic enlargements of them. They have the same
+// algorithm, and different rates, periods, bursts, sub-windows and soft limits.
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
@@ -127,7 +126,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
-		if len(all) > 0 && w.lasting(driverAlgorithms[r.Algorithm]) {
+		if len(all) > 0 && w.fixedPeriod(driverAlgorithms[r.Algorithm]) {
 			r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
@@ -137,19 +136,19 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		}
 		if all = append(all, &r); w.one(4) {
 			enlarged := w.enlarge(&r, pick(w, 1.5, 2, 3.7, 10))
-			w.met["elastic"] += len(enlarged)
+			w.occurred["elastic"] += len(enlarged)
 			all = append(all, enlarged...)
 		}
 	}
 	return all
 }
 
-// next moves the clock, may change a limit, and draws a call.
+// next moves the clock, sometimes changes a limit, and returns a random call.
 func (w *walk) next() call {
 	w.advance()
 	if name := w.rng.IntN(len(w.rules)); w.one(20) && len(w.rules[name]) > 1 {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
-		w.met["limit changed"]++
+		w.occurred["limit changed"]++
 	}
 	draw := w.asking
 	if w.one(4) {
@@ -166,11 +165,11 @@ func (w *walk) next() call {
 	return next
 }
 
-// most is the largest number that fits an int: 32 bits are tested, too.
+// most returns n, or the largest int on a 32-bit platform.
 func most(n int64) int64 { return min(n, math.MaxInt) }
 
-// advance moves the clock, mostly by a part of a period; also to the edges of the last answer, back,
-// to times that were before, and far ahead.
+// advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of the
+// last answer, back, to earlier times, and far ahead.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
 	per := w.rules[name][w.inForce[name]].Per
@@ -195,12 +194,12 @@ func (w *walk) advance() {
 		}
 	case 11:
 		if len(w.held) > 0 && w.one(2) {
-			d = w.held[w.rng.IntN(len(w.held))].receipt.At - w.now // the time of a charge again
+			d = w.held[w.rng.IntN(len(w.held))].receipt.At - w.now // to the time of a charge
 		}
 	case 12:
 		if w.one(4) {
 			d = w.rng.Int64N(min(100*per, oracle.Horizon))
-			w.met["leap"]++
+			w.occurred["leap"]++
 		}
 	default:
 		d = w.rng.Int64N(per) / pick[int64](w, 1, 10, 1000)
@@ -217,13 +216,13 @@ func (w *walk) advance() {
 	case w.steady:
 		return
 	default:
-		w.real += pick(w, 0, 0, 1, per/3) // the time that passed while the clock was set back
-		w.met["step back"]++
+		w.real += pick(w, 0, 0, 1, per/3) // time passes while the clock is set back
+		w.occurred["step back"]++
 	}
 	w.now += d
 }
 
-// spend is a Spend of one of the states, under the limit in force.
+// spend returns a Spend for one of the states, under the limit in force.
 func (w *walk) spend() oracle.Charge {
 	name := w.rng.IntN(len(w.rules))
 	r := w.rules[name][w.inForce[name]]
@@ -281,10 +280,10 @@ func withReceipt(c oracle.Charge) (oracle.Charge, *driver.Receipt) {
 	return c, new(driver.Receipt)
 }
 
-// undo undoes a charge or part of it, also of a changed limit, and sometimes what was undone before.
-// The age of the charge is known or not, or comes from a slow clock.
+// undo returns an Undo of a charge or of a part of it, sometimes under another limit, and sometimes
+// for the second time. The age of the charge is correct, unknown, or half of the true age.
 func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
-	at := len(w.held) - 1 // the newest, mostly: older ones seldom count still
+	at := len(w.held) - 1 // mostly the newest: older charges have often expired
 	if w.one(3) {
 		at = w.rng.IntN(len(w.held))
 	}
@@ -293,12 +292,12 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	c.Op, c.Cost, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, 0, oracle.Verdict{}
 	if c.Cost > 1 && w.one(3) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
-		w.met["undo of a part"]++
+		w.occurred["undo of a part"]++
 	}
 	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
 	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && (w.fine || w.one(3)) {
 		c.Rule = r
-		w.met["undo under another limit"]++
+		w.occurred["undo under another limit"]++
 	}
 	rest := h.cost - c.Cost
 	if rest > 0 {
@@ -308,11 +307,11 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	m.Age = pick(w, 0, w.real-h.at, w.real-h.at, (w.real-h.at)/2)
 	own.Age, c.Receipt = m.Age, &m
 	if w.now-m.At < m.Age {
-		w.met["undo after a step back"]++
+		w.occurred["undo after a step back"]++
 	}
 	if h.cost = rest; w.one(8) {
 		h.cost += c.Cost
-		w.met["undo twice"]++
+		w.occurred["undo twice"]++
 	}
 	if h.cost == 0 {
 		w.held = slices.Delete(w.held, at, at+1)
@@ -320,21 +319,21 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	return c, &own
 }
 
-// answer has o answer c, and notes the answers for the calls to come.
+// answer lets o answer c, and keeps the answers for later calls.
 func (w *walk) answer(o *oracle.Oracle, c call) {
 	first := &c.charges[0]
-	before, late := o.Look(w.now, first)
+	before, ahead := o.Look(w.now, first)
 	if c.asks() {
 		o.Take(w.now, c.charges)
 	} else {
 		o.Adjust(w.now, c.charges)
 	}
 	after, _ := o.Look(w.now, first)
-	if late {
-		w.met["from after now: "+first.Rule.Algorithm]++
+	if ahead {
+		w.occurred["ahead of the clock: "+first.Rule.Algorithm]++
 	}
 	if first.Op == oracle.Undo && after != before {
-		w.met["freed by an undo: "+first.Rule.Algorithm]++
+		w.occurred["freed by an undo: "+first.Rule.Algorithm]++
 	}
 	for i, receipt := range c.receipts {
 		w.remember(&c.charges[i], receipt, len(c.charges) > 1)
@@ -369,7 +368,7 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		"reset of nothing":   c.Op == oracle.Reset && !v.Found,
 	} {
 		if is {
-			w.met[name]++
+			w.occurred[name]++
 		}
 	}
 }

@@ -13,37 +13,36 @@ func ofReference(*testing.T) *Harness {
 	return clock.Harness(&Fake{Clock: clock.Micros})
 }
 
-// Over more histories than a store is compared in by default, the engine equals the oracle, and the
-// histories meet every situation that they are meant for.
+// The histories, more than those of a store by default, include every situation that they are to test.
 func TestHistories_EverySituation(t *testing.T) {
 	n := 400
 	if testing.Short() {
 		n /= 4
 	}
-	met := compare(&subject{T: t, about: "engine", promise: "The engine equals the oracle.", newHarness: ofReference}, n)
+	occurred := compare(&subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}, n)
 	for _, name := range situations {
-		if met[name] < n/4 {
-			t.Errorf("got %d times %q in %d histories, expected at least %d", met[name], name, n, n/4)
+		if occurred[name] < n/4 {
+			t.Errorf("%q: got %d occurrences in %d histories, want at least %d", name, occurred[name], n, n/4)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(met)) {
-		t.Logf("%8d %s", met[name], name)
+	for _, name := range slices.Sorted(maps.Keys(occurred)) {
+		t.Logf("%8d %s", occurred[name], name)
 	}
 }
 
-// situations have to be met by the histories, which would compare less than they claim to otherwise.
+// situations have to occur in the histories.
 var situations = []string{
 	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied",
 	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
 	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "elastic",
 	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",
 	"freed by an undo: sliding_log", "freed by an undo: sliding_window",
-	"from after now: token_bucket", "from after now: leaky_bucket", "from after now: fixed_window",
-	"from after now: sliding_log", "from after now: sliding_window",
+	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",
+	"ahead of the clock: sliding_log", "ahead of the clock: sliding_window",
 }
 
-// RetryAfter, ResetAfter and, for buckets, Window of the oracle are the least times after which what
-// they say is so.
+// RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of
+// them announces holds after that time, and not a microsecond earlier.
 func TestOracle_LeastTimes(t *testing.T) {
 	for seed := range uint64(200) {
 		w := newWalk(seed, ofReference(t), make(map[string]int))
@@ -52,8 +51,8 @@ func TestOracle_LeastTimes(t *testing.T) {
 			call := w.next()
 			w.answer(&o, call)
 			for _, c := range call.charges {
-				if _, late := o.Look(w.now, &c); late {
-					continue // it was not written, so it stays as late as it is
+				if _, ahead := o.Look(w.now, &c); ahead {
+					continue // the state was not written, so it stays ahead of the clock
 				}
 				v, bucket := c.Verdict, isBucketRule(c.Rule)
 				if !call.asks() {
@@ -75,7 +74,7 @@ func TestOracle_LeastTimes(t *testing.T) {
 						return field.is(v)
 					}
 					if field.valid && (!at(field.span) || field.span > 0 && at(field.span-1)) {
-						t.Fatalf("walk %d: %s of %d is not the least: %v", seed, field.name, field.span, call)
+						t.Fatalf("walk %d: %s is %d, want the least such time: %v", seed, field.name, field.span, call)
 					}
 				}
 			}

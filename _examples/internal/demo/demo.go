@@ -1,6 +1,6 @@
-// Package demo is what the examples share and what is not about limiting: a
-// server that says where it listens and what to try, and that ends on Ctrl-C.
-// The quickstart does without it and shows all of that in plain sight.
+// Package demo has the server that the examples share. The server prints its
+// address and commands to try, and ends on Ctrl-C. The quickstart contains the same
+// code in its own file.
 package demo
 
 import (
@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// Serve listens on the address in ADDR, 127.0.0.1:8080 by default, prints the
-// commands in try with that address in place of the word ADDR, and serves h
-// until Ctrl-C or SIGTERM. Requests that are under way then may finish.
+// Serve listens on the address in the environment variable ADDR, 127.0.0.1:8080 by
+// default. It prints the commands in try, with that address in place of the word
+// ADDR, and serves h until Ctrl-C or SIGTERM. Requests in progress may then finish.
 //
-// In a program of your own the server that you have does this: h is all that
-// the limiter needs.
+// Your program uses its own server instead; the limiter is part of h.
 func Serve(h http.Handler, try string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

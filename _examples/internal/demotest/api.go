@@ -9,8 +9,8 @@ import (
 
 const apiPolicy = `"api";q=20;w=60`
 
-// API is the test of the examples gin and echo, which are one application in
-// two frameworks.
+// API tests the examples gin and echo, which are the same application in two
+// frameworks.
 func API(t *testing.T) {
 	t.Run("whole API", func(t *testing.T) {
 		p := Start(t)
@@ -23,7 +23,7 @@ func API(t *testing.T) {
 			"RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset")
 		var doc struct{ Remaining int }
 		if err := json.Unmarshal([]byte(a.Body), &doc); err != nil || doc.Remaining != 19 || a.Remaining(t, "api") != 19 {
-			t.Errorf("the handler has seen another decision than RateLimit tells: %v, %s, %q", err, a.Body, a.Header.Get("RateLimit"))
+			t.Errorf("the decision in the handler differs from RateLimit: %v, %s, %q", err, a.Body, a.Header.Get("RateLimit"))
 		}
 
 		p = Start(t)
@@ -46,7 +46,7 @@ func API(t *testing.T) {
 			Retry int `json:"retry_seconds"`
 		}
 		if err := json.Unmarshal([]byte(a.Body), &doc); err != nil || doc.Error != "too many attempts to sign in" || doc.Retry != a.RetryAfter(t) {
-			t.Errorf("the answer is not that of tooManyLogins: %v, %s", err, a.Body)
+			t.Errorf("got %v, %s; want the answer of tooManyLogins", err, a.Body)
 		}
 		p.Do(t, "GET", "/").WantStatus(t, 200)
 	})
@@ -62,7 +62,7 @@ func API(t *testing.T) {
 		a = report("bob")
 		a.WantStatus(t, 200)
 		if r := a.Remaining(t, "report"); r != 1 {
-			t.Errorf("bob has %d reports left, want 1: the users share", r)
+			t.Errorf("bob: got Remaining %d, want 1", r)
 		}
 		a = report("mallory")
 		a.WantStatus(t, 401)

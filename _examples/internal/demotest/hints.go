@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// RunHints runs the commands that p has printed, as a reader would who pastes
-// them into a shell, and wants statuses to be among what they print.
-func RunHints(t testing.TB, p *Process, statuses ...string) {
+// RunHints runs the commands that p has printed, in a shell, and fails the test unless
+// their output contains each of texts.
+func RunHints(t testing.TB, p *Process, texts ...string) {
 	t.Helper()
 	for _, tool := range []string{"sh", "curl", "seq"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -21,18 +21,18 @@ func RunHints(t testing.TB, p *Process, statuses ...string) {
 	if !ok {
 		t.Fatalf("the example prints no commands: %s", p.Output())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-euc", script)
 	sh.Env = append(os.Environ(), "no_proxy=*")
-	sh.WaitDelay = patience
+	sh.WaitDelay = timeout
 	out, err := sh.Output()
 	if err != nil {
 		t.Fatalf("the commands that the example prints fail: %v\n%s", err, script)
 	}
-	for _, s := range statuses {
+	for _, s := range texts {
 		if !strings.Contains(string(out), s) {
-			t.Errorf("the commands that the example prints never show %s:\n%s", s, out)
+			t.Errorf("the output of the commands that the example prints does not contain %s:\n%s", s, out)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package demotest runs the examples as processes of their own, asks them over
-// HTTP and looks at what they answer.
+// Package demotest runs each example as a process, sends it HTTP requests, and checks
+// the answers.
 package demotest
 
 import (
@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// patience bounds every wait for a process. It is far above what is needed,
-// because a busy machine is no reason to fail.
-const patience = 20 * time.Second
+// timeout bounds every wait for a process. It is far above the usual time, so that
+// tests also pass on a busy machine.
+const timeout = 20 * time.Second
 
-// childEnv makes a test binary run the example instead of its tests.
+// childEnv, if it is set, makes a test binary run the example instead of its tests.
 const childEnv = "WEIR_EXAMPLE_PROCESS"
 
-// Main is the TestMain of an example, whose main function it gets.
+// Main is the TestMain of an example, and main is the main function of the example.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(childEnv) == "" {
 		m.Run()
 		return
 	}
-	// Stdin ends with the parent, however that ends.
+	// Stdin is closed when the parent ends, for whatever reason.
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
@@ -40,7 +40,7 @@ func Main(m *testing.M, main func()) {
 	os.Exit(0)
 }
 
-// A Process is an example that is running.
+// A Process is a running example.
 type Process struct {
 	url       string
 	transport *http.Transport
@@ -53,7 +53,8 @@ type Process struct {
 var listening = regexp.MustCompile(`Listening on (http://\S+) `)
 
 // Start runs the example on a free port, with env added to the environment, and
-// waits until it listens. When the test ends it is stopped, which must work.
+// waits until it listens. At the end of the test Start stops the example, and the
+// test fails if that fails.
 func Start(t testing.TB, env ...string) *Process {
 	t.Helper()
 	exe, err := os.Executable()
@@ -62,9 +63,9 @@ func Start(t testing.TB, env ...string) *Process {
 	}
 	p := &Process{transport: new(http.Transport), cmd: exec.Command(exe), output: new(output), exited: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), env...), childEnv+"=1", "ADDR=127.0.0.1:0",
-		"GORACE=atexit_sleep_ms=0") // the race detector waits a second otherwise
+		"GORACE=atexit_sleep_ms=0") // otherwise the race detector waits a second
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.WaitDelay = patience
+	p.cmd.WaitDelay = timeout
 	if _, err := p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +91,14 @@ func Start(t testing.TB, env ...string) *Process {
 	return p
 }
 
-// stop ends p as a service manager would and wants it to end well: the race
-// detector has an exit code of its own.
+// stop ends p with SIGTERM, as a service manager does, and fails the test unless the
+// exit code is 0: the race detector has its own exit code.
 func (p *Process) stop(t testing.TB) {
 	p.transport.CloseIdleConnections()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the example does not stop on SIGTERM")
 		_ = p.cmd.Process.Kill()
 		<-p.exited
@@ -110,16 +111,16 @@ func (p *Process) stop(t testing.TB) {
 	}
 }
 
-// Output is all that p has printed so far.
+// Output returns all text that p has printed so far.
 func (p *Process) Output() string { return p.output.String() }
 
-// Do sends a request to p, with header fields like "Name: value".
+// Do sends a request to p, with header fields of the form "Name: value".
 func (p *Process) Do(t testing.TB, method, path string, fields ...string) *Answer {
 	t.Helper()
 	return p.do(t, p.transport, method, path, fields)
 }
 
-// DoFrom is Do from another address of this machine.
+// DoFrom is like Do, but sends the request from addr, an address of this machine.
 func (p *Process) DoFrom(t testing.TB, addr, method, path string, fields ...string) *Answer {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
@@ -129,7 +130,7 @@ func (p *Process) DoFrom(t testing.TB, addr, method, path string, fields ...stri
 
 func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path string, fields []string) *Answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, p.url+path, nil)
 	if err != nil {
@@ -151,22 +152,22 @@ func (p *Process) do(t testing.TB, transport http.RoundTripper, method, path str
 	return &Answer{Request: method + " " + path, Status: resp.StatusCode, Header: resp.Header, Body: string(body)}
 }
 
-// Until asks check every few milliseconds until it says yes, and fails the test
-// if it never does.
-func Until(t testing.TB, what string, check func() bool) {
+// Until calls check every few milliseconds until it returns true, and fails the test
+// if it does not within the timeout.
+func Until(t testing.TB, condition string, check func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !check() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", timeout, condition)
 		}
 		<-tick.C
 	}
 }
 
-// output collects what a process prints.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

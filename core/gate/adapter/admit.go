@@ -8,17 +8,17 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// Admit decides about r and writes the header fields to h. ctx is the context of
-// the framework, for the key functions; the Store gets r.Context().
+// Admit decides about r and writes the header fields to h. ctx is the context of the framework,
+// which the key functions get; the Store gets r.Context().
 //
-// A request with a Delay (of a leaky bucket) is held until its departure, or until its
-// client hangs up. Its place in the queue is then given back while it is the last; otherwise
-// the place stays unused, because the requests behind have been given their departures.
+// A request that a leaky bucket delays is held until its departure, or until its client hangs up.
+// If the client hangs up, the bucket is refunded only if no later request is in the queue, because
+// later requests have been given their departures already.
 //
-// Without a Rejection the handler is to run, by [Outcome.Run] unless the Outcome is nil. With
-// a Rejection it is not: all header fields of the answer are set except Content-Type and
-// X-Content-Type-Options, and nothing is written. The request that Admit returns replaces r in
-// both cases. It is r, or a copy whose context has the decision.
+// If Admit returns no Rejection, the adapter runs the handler, by [Outcome.Run] unless the Outcome
+// is nil. If Admit returns a Rejection, the handler must not run; all header fields of the answer
+// are set except Content-Type and X-Content-Type-Options, and nothing is written. In both cases the
+// returned request replaces r. It is r, or a copy whose context has the decision.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Rejection) {
 	if g.options.Skip != nil && g.options.Skip(r) {
 		return g.undecided(r), nil, nil
@@ -28,10 +28,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	}
 	rc := newRequestContext(r.Context(), g)
 	c := charges{requestContext: rc, cost: 1}
-	rejection, decided, done := c.findKeys(ctx, h, r)
-	if !done {
-		rejection, decided = c.charge(h, r)
-	}
+	rejection, decided := c.decide(ctx, h, r)
 	switch {
 	case rejection != nil:
 		return r, nil, rejection
@@ -50,8 +47,8 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	return r, g.outcome(rc), nil
 }
 
-// undecided is r, or a copy that keeps what is between it and the gates around this
-// one. Without that, [gate.Settle] in the handler would charge one of those.
+// undecided returns r, or, if there are gates around this one, a copy whose context has a record
+// without a decision. Without that record, [gate.Settle] in the handler would charge an outer gate.
 func (g *Gate) undecided(r *http.Request) *http.Request {
 	outer := requestContextOf(r.Context())
 	if outer == nil {
@@ -60,8 +57,8 @@ func (g *Gate) undecided(r *http.Request) *http.Request {
 	return r.WithContext(&requestContext{Context: r.Context(), outer: outer, gate: g, versions: outer.versions})
 }
 
-// outcome is nil if the gate does nothing after a request that was let through. rc
-// is nil if the Store could not decide about it: then nothing can be refunded.
+// outcome returns the Outcome of a request that is let through, or nil if neither RefundIf nor
+// CountInFlight needs one. rc is nil if the Store could not decide: then nothing can be refunded.
 func (g *Gate) outcome(rc *requestContext) *Outcome {
 	if g.options.RefundIf == nil {
 		rc = nil

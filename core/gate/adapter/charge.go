@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// charges is the state of a request while its keys are found and charged. Usually findKeys
-// finds all keys, and charge charges all asks in one call of the Store. The asks of the known
-// keys are charged earlier if one of these keys is exhausted or if another key is missing:
-// with a reservation that later asks extend.
+// charges are the charges of a request while its keys are found. Usually decide finds all keys, and
+// charge charges all asks in one call of the Store. If a known key is exhausted or another key
+// is missing, the asks of the known keys are charged earlier, with a reservation to which later
+// asks are added.
 type charges struct {
 	*requestContext
 	cost    int
@@ -23,34 +23,33 @@ type charges struct {
 	failed  error // the error of the Store, which is not called again after one
 }
 
-// findKeys calls the key functions of the gate. It reports done if the request needs no
-// charge: because a key is missing, or because the known keys are denied. Then decided and
-// the Rejection are as those of charge.
+// decide calls the key functions of the gate and charges the keys. decided reports whether the
+// request has a decision. Without one, the Rejection is nil if the request is to be let through.
 //
-// If a key is exhausted, the keys that are known are charged before the next key function
-// runs, so that a request that they deny does not cause the work of verifying a token.
-func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided, done bool) {
+// If a key is exhausted, the known keys are charged before the next key function runs, so that no
+// token is verified for a request that they deny.
+func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	g := c.gate
 	if g.options.Cost != nil {
 		if c.cost = g.options.Cost(r); c.cost < 0 {
 			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
-			return g.reject(h, r, err, keyFailure(r, err)), false, true
+			return g.reject(h, r, err, keyFailure(r, err)), false
 		}
 	}
 	for i := range g.asks {
 		a := &g.asks[i]
-		key, err := a.key(ctx, r)
+		key, err := a.Key(ctx, r)
 		if err == nil && key == "" {
 			err = errEmptyKey
 		}
 		if err != nil {
-			if c.chargeWithoutKey(a.limiter, err); c.denied() {
-				return nil, true, true
+			if c.chargeWithoutKey(a.Limiter, err); c.denied() {
+				return nil, true
 			}
-			return c.rejectWithoutKey(h, r, err), false, true
+			return c.rejectWithoutKey(h, r, err), false
 		}
-		c.add(a.limiter, key)
-		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.place(a.limiter), key) {
+		c.add(a.Limiter, key)
+		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), key) {
 			continue
 		}
 		c.chargeKnown(r.Context())
@@ -58,16 +57,15 @@ func (c *charges) findKeys(ctx context.Context, h http.Header, r *http.Request) 
 		case c.denied():
 			c.refund(http.StatusTooManyRequests)
 			c.addExhausted(false)
-			return nil, true, true
+			return nil, true
 		case c.failed != nil && r.Context().Err() != nil:
-			return g.reject(h, r, c.failed, ended), false, true
+			return g.reject(h, r, c.failed, ended), false
 		}
 	}
-	return nil, false, false
+	return c.charge(h, r)
 }
 
-// add adds an ask, unless there is one with this limiter and key. All asks of a request cost
-// the same, so the one that is there is charged enough.
+// add adds an ask, unless there is one with this limiter and key. Both would have the same cost.
 func (c *charges) add(l *core.Limiter, key string) {
 	for i := range c.asks {
 		if c.asks[i].Limiter == l && c.asks[i].Key == key {
@@ -77,8 +75,8 @@ func (c *charges) add(l *core.Limiter, key string) {
 	c.asks = append(c.asks, core.Ask{Limiter: l, Key: key, Cost: c.cost, MaxDelay: c.gate.options.MaxDelay, Peek: c.cost == 0})
 }
 
-// charge charges the asks that are not charged yet, when all keys are known. If the Store
-// fails, decided is false, and the Rejection nil if the request is to be let through.
+// charge charges the asks that are not charged yet, when all keys are known. Its results are those
+// of decide.
 func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
 	switch {
@@ -105,8 +103,8 @@ func (c *charges) denied() bool {
 	return c.failed == nil && c.reservation != nil && !c.decision.Allowed
 }
 
-// chargeKnown charges the keys that are known so far. They are charged at least 1: if
-// another key turns out to be missing, a cost of zero must not make the request free.
+// chargeKnown charges the keys that are known so far. It charges at least 1, because a cost of zero
+// must not make a request free if another key turns out to be missing.
 func (c *charges) chargeKnown(ctx context.Context) {
 	for i := c.charged; i < len(c.asks); i++ {
 		c.asks[i].Peek = false
@@ -115,10 +113,10 @@ func (c *charges) chargeKnown(ctx context.Context) {
 }
 
 // chargeWithoutKey charges a request for which the key function of l has failed with the error
-// missing. It charges the keys that are known and, unless they are denied, the partial key of
-// the error, if there is one. If the partial key is denied, the known keys stay charged,
-// because the work of the key function is done by then. The end of the request's context
-// does not prevent the charge: otherwise a client could avoid it by hanging up.
+// missing. It charges the known keys and, unless they are denied, the partial key of the error, if
+// there is one. If the partial key is denied, the known keys stay charged, because the key function
+// has done its work by then. The charge ignores the end of the request's context: otherwise a
+// client could avoid it by hanging up.
 func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
 	ctx := context.WithoutCancel(c.Context)
 	if c.failed == nil {
@@ -137,7 +135,7 @@ func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
 	}
 }
 
-// reserve charges asks in addition to those that are charged already.
+// reserve charges asks in addition to the asks that are charged already.
 func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 	if len(asks) == 0 {
 		return
@@ -152,9 +150,8 @@ func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 	}
 }
 
-// rejectWithoutKey makes the answer to a request for which a key function has failed with
-// err. The fields tell what its other keys were charged. A Store that could not charge them
-// does not change the answer.
+// rejectWithoutKey makes the answer to a request for which a key function has failed with err. The
+// fields describe the charges of its other keys. An error of the Store does not change the answer.
 func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *gate.Rejection {
 	f := keyFailure(r, err)
 	if c.failed != nil && c.gate.options.OnError == nil {
@@ -167,22 +164,22 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 	return rejection
 }
 
-// addExhausted adds the keys that are denied to the exhausted ones of the gate. After a request
-// without a key it adds those that have nothing left, too. It does not after one that is
-// admitted: a key with a limit of one a second has nothing left after every request, and
-// would cost two calls of the Store each time.
+// addExhausted adds the denied keys to the exhausted keys of the gate. After a request without a
+// key it also adds keys whose capacity is below the cost. After an admitted request it does not: a
+// key with a limit of one per second has no capacity after every request, and would cost two calls
+// of the Store each time.
 func (c *charges) addExhausted(withoutKey bool) {
 	g := c.gate
 	if g.exhausted == nil || c.decision.Allowed && !withoutKey {
 		return
 	}
-	at := 0 // in the States
+	state := 0 // the index of the next State
 	for i := range c.asks {
 		a, exhausted, reset := &c.asks[i], false, time.Duration(0)
-		n := g.place(a.Limiter)
-		for range g.asks[n].rules {
-			s := c.decision.State(at)
-			at++
+		n := g.indexOf(a.Limiter)
+		for range g.asks[n].Rules {
+			s := c.decision.State(state)
+			state++
 			if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < max(a.Cost, 1)) {
 				exhausted, reset = true, max(reset, s.ResetAfter)
 			}
@@ -193,5 +190,6 @@ func (c *charges) addExhausted(withoutKey bool) {
 	}
 }
 
-// errEmptyKey: an empty key would be one bucket for everybody it happens to.
+// errEmptyKey is the error of an empty key, which would be one bucket for all clients without a
+// key.
 var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)

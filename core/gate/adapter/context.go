@@ -8,16 +8,14 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
-// A requestContext is the context of a request that a gate has decided. One allocation holds
-// the context, the decision, the charges and the room for the values of the header fields.
-//
-// A requestContext without a decision stands for a gate that has let the request through
-// undecided.
+// A requestContext is the context of a request that a gate has decided. One allocation holds the
+// context, the decision, the charges and the values of the header fields. It has no decision if the
+// gate has let the request through undecided.
 type requestContext struct {
 	context.Context
 	outer    *requestContext // of the gate around this one
 	gate     *Gate
-	versions versions // of the fields that tell about the decision
+	versions versions // of the fields that describe the decision
 	decision core.Decision
 
 	// The charges of the request: asks, each limiter and key once. Settle changes the
@@ -39,7 +37,6 @@ func newRequestContext(ctx context.Context, g *Gate) *requestContext {
 	return rc
 }
 
-// Value implements [context.Context].
 func (rc *requestContext) Value(key any) any {
 	if _, ok := key.(request.Key); ok {
 		return rc
@@ -47,14 +44,13 @@ func (rc *requestContext) Value(key any) any {
 	return rc.Context.Value(key)
 }
 
-// requestContextOf returns the requestContext of the innermost gate that has decided a request
-// of the context ctx, or nil.
+// requestContextOf returns the requestContext of the innermost gate in ctx, or nil.
 func requestContextOf(ctx context.Context) *requestContext {
 	rc, _ := ctx.Value(request.Key{}).(*requestContext)
 	return rc
 }
 
-// Outer returns the requestContext of the gate around this one, or nil.
+// Outer implements [request.Record].
 func (rc *requestContext) Outer() request.Record {
 	if rc.outer == nil {
 		return nil
@@ -62,11 +58,10 @@ func (rc *requestContext) Outer() request.Record {
 	return rc.outer
 }
 
-// Decision returns the decision of the gate, without States if it let the request through
-// undecided.
+// Decision implements [request.Record].
 func (rc *requestContext) Decision() *core.Decision { return &rc.decision }
 
-// RegisterRequestKey is for adapters of frameworks whose own context does not ask the
-// context of the request: it makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle]
-// look for the *http.Request under key as well.
+// RegisterRequestKey makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle] look for the
+// *http.Request under key as well. It is for adapters of frameworks whose own context does not look
+// up values in the context of the request.
 func RegisterRequestKey(key any) { request.RegisterKey(key) }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-func TestFromContextWithoutGate(t *testing.T) {
+func TestFromContext_NoGate(t *testing.T) {
 	if d, ok := gate.FromContext(t.Context()); ok || d.Len() != 0 || d.Allowed {
 		t.Errorf("got %+v, %v", d, ok)
 	}
@@ -16,9 +16,9 @@ func TestFromContextWithoutGate(t *testing.T) {
 	}
 }
 
-// TestRecordIsTransparent: whatever the context of the request promises, the
-// context of an admitted one keeps.
-func TestRecordIsTransparent(t *testing.T) {
+// The context of an admitted request has the values, the end and the cause of the request's
+// context.
+func TestRequestContext_Parent(t *testing.T) {
 	type own struct{}
 	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), own{}, "value"))
 	r := get("/").WithContext(parent)
@@ -38,9 +38,9 @@ func TestRecordIsTransparent(t *testing.T) {
 		t.Errorf("error %v, cause %v", ctx.Err(), context.Cause(child))
 	}
 	if _, ok := gate.FromContext(child); !ok {
-		t.Error("a context made from it does not know the decision")
+		t.Error("a derived context has no decision")
 	}
 	if _, ok := gate.FromContext(context.WithoutCancel(child)); !ok {
-		t.Error("a context that outlives the request does not know the decision")
+		t.Error("a context without the cancellation has no decision")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// The adapter of the example passes the suite of all adapters.
+// The adapter of the example passes the tests of all adapters.
 func TestContract(t *testing.T) {
 	gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
 		return NewMiddleware(l, key, opts...)(func(c *Context) { h(c.Writer, c.Request) })

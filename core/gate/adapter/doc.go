@@ -1,11 +1,11 @@
-// Package adapter is for authors of middlewares that bind a rate limiter to a web framework.
-// nethttplimit, ginlimit and echolimit are such adapters. An application uses an adapter and
-// package gate, and nothing of this package.
+// Package adapter is for authors of middlewares that bind a rate limiter to a web framework, like
+// nethttplimit, ginlimit and echolimit. Applications use such an adapter and package gate, and do
+// not need this package.
 //
 // # How to write an adapter
 //
-// An adapter is a New, an OnDenied, and for each request one call of [Gate.Admit]. The example
-// of this package is a whole one.
+// An adapter is a New, an OnDenied, and for each request one call of [Gate.Admit]. The example of
+// this package is a complete adapter.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
 //     the name of the adapter and the type of the function that its OnDenied takes:
@@ -16,8 +16,8 @@
 //     that Admit returns: its context has the decision.
 //  4. If Admit returns no Rejection, the middleware runs the handler: by [Outcome.Run], with the
 //     ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler directly.
-//     The writer of Watch stays that of the framework until the answer is written: RefundIf does
-//     not see what goes to another one, unless [Outcome.Answer] is called.
+//     The framework must write the answer to the ResponseWriter of Watch. If it uses another one,
+//     the adapter calls [Outcome.Answer], because RefundIf gets no status otherwise.
 //  5. If Admit returns a Rejection, the handler does not run. The middleware calls the function of
 //     OnDenied if there is one and [gate.Rejection.Denied] is true. Otherwise it answers with the
 //     Problem of the Rejection: by [WriteProblem], or as an error that the framework's own error

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Context and a Handler are all that the framework of this example has.
+// Context and Handler are the types of the framework of this example.
 type Context struct {
 	Writer  http.ResponseWriter
 	Request *http.Request
@@ -22,7 +22,7 @@ type Handler func(c *Context)
 
 func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h(&Context{w, r}) }
 
-// NewMiddleware is the New of the adapter, and all of it except OnDenied.
+// NewMiddleware is the New of the adapter.
 func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(Handler) Handler {
 	g, onDenied := adapter.New[func(*Context, core.Decision)]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
@@ -47,7 +47,7 @@ func OnDenied(f func(c *Context, d core.Decision)) gate.Option {
 	return adapter.Denied("examplelimit", f)
 }
 
-// An adapter for a framework whose handlers have a context of their own.
+// An adapter for a framework with its own context type.
 func Example() {
 	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(1))))
 	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, d core.Decision) {

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// exhaustedKeys is a set of keys that had nothing left when they were charged last. A gate
-// charges a key of this set before it calls the next key function. The set denies nothing:
-// a needless entry costs a request one more call of the Store.
+// exhaustedKeys is a set of keys whose limits were exhausted when they were charged last. A gate
+// charges a key of this set before it calls the next key function. The set denies nothing: a
+// needless entry costs a request one more call of the Store.
 //
-// The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the
-// first entry. If the eight places of a hash are taken, a new entry replaces the one that ends
-// first. A key that is replaced is added again by the next request that it denies, for
-// which a token is verified. A key gets in only when a limit has denied it or has nothing
-// left, so a flood of addresses costs as many requests as their limits admit.
+// The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
+// entry. If the eight entries of a bucket are in use, a new entry replaces the one that ends first.
+// A replaced key is added again at its next denial, at the cost of verifying one token. A key is
+// added only if its limit has denied it or is exhausted, so an attacker who wants to fill the set
+// has to use up the limit of each address.
 //
-// Until the first entry, has is one atomic load. The set is safe for concurrent use. Of two
-// entries that are added to the same place at once, one may be lost.
+// Before the first entry, a call of has costs one atomic load. The set is safe for concurrent use.
+// If two entries are added to the same bucket at once, one may be lost.
 type exhaustedKeys struct {
 	seed  maphash.Seed
 	begin time.Time
 	table atomic.Pointer[[1024][8]atomic.Uint64] // the upper half of the hash, and the end in seconds since begin
 }
 
-// Bounds of the time that an entry stays. The lower is for limits that recover within a
-// moment, and for costs that a limit never admits. Without the upper a limit of a year would
-// fill the set.
+// Bounds of the time that an entry stays. The lower bound is for limits that recover within a
+// moment, and for costs that a limit never admits. Without the upper bound, the keys of a limit of
+// a year would fill the set.
 const (
 	minExhausted = 10 * time.Second
 	maxExhausted = time.Hour
@@ -59,21 +59,21 @@ func (s *exhaustedKeys) add(ask int, key string, d time.Duration) {
 	}
 	hash := s.hash(ask, key)
 	bucket := &s.table.Load()[hash%1024]
-	slot := &bucket[0]
+	replaced := &bucket[0]
 	for i := range bucket {
 		e := bucket[i].Load()
 		if e>>32 == hash>>32 {
-			slot = &bucket[i]
+			replaced = &bucket[i]
 			break
 		}
-		if e&math.MaxUint32 < slot.Load()&math.MaxUint32 {
-			slot = &bucket[i]
+		if e&math.MaxUint32 < replaced.Load()&math.MaxUint32 {
+			replaced = &bucket[i]
 		}
 	}
 	end := time.Since(s.begin) + min(max(d, minExhausted), maxExhausted) + time.Second
 	entry := hash&^math.MaxUint32 | uint64(end/time.Second)
-	if was := slot.Load(); was>>32 != hash>>32 || was < entry {
-		slot.Store(entry)
+	if was := replaced.Load(); was>>32 != hash>>32 || was < entry {
+		replaced.Store(entry)
 	}
 }
 

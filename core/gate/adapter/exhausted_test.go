@@ -23,7 +23,7 @@ func TestExhaustedKeys(t *testing.T) {
 			time.Sleep(1700 * time.Millisecond) // between two seconds
 			s.add(0, "a", c.stay)
 			if !s.has(0, "a") || s.has(1, "a") || s.has(0, "b") {
-				t.Errorf("%v: has says %v, %v, %v; want only the key of that limiter", c.stay, s.has(0, "a"), s.has(1, "a"), s.has(0, "b"))
+				t.Errorf("%v: has returns %v, %v, %v; want true, false, false", c.stay, s.has(0, "a"), s.has(1, "a"), s.has(0, "b"))
 			}
 			time.Sleep(c.want - 1)
 			if !s.has(0, "a") {
@@ -37,8 +37,8 @@ func TestExhaustedKeys(t *testing.T) {
 	})
 }
 
-// TestExhaustedKeys_addAgain: the later end counts.
-func TestExhaustedKeys_addAgain(t *testing.T) {
+// If a key is added twice, the later end counts.
+func TestExhaustedKeys_AddAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newExhaustedKeys()
 		s.add(0, "a", time.Minute)
@@ -50,14 +50,13 @@ func TestExhaustedKeys_addAgain(t *testing.T) {
 		s.add(0, "a", time.Minute)
 		time.Sleep(time.Minute)
 		if !s.has(0, "a") {
-			t.Error("an entry that was added again has ended with the first")
+			t.Error("an entry that was added again has ended at the end of the first")
 		}
 	})
 }
 
-// TestExhaustedKeys_flood: memory is bounded, and a new key replaces the one of its
-// bucket that ends first.
-func TestExhaustedKeys_flood(t *testing.T) {
+// The memory is bounded, and a new key replaces the entry of its bucket that ends first.
+func TestExhaustedKeys_Flood(t *testing.T) {
 	s := newExhaustedKeys()
 	s.add(0, "long", time.Hour)
 	for i := range 100_000 {
@@ -84,8 +83,7 @@ func TestExhaustedKeys_flood(t *testing.T) {
 	}
 }
 
-// TestExhaustedKeys_concurrent adds and looks up keys from many goroutines.
-func TestExhaustedKeys_concurrent(t *testing.T) {
+func TestExhaustedKeys_Concurrent(t *testing.T) {
 	s := newExhaustedKeys()
 	var wg sync.WaitGroup
 	for g := range 16 {

@@ -2,6 +2,9 @@ package adapter
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -11,27 +14,26 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Gate decides about requests. It is made by [New] and safe for concurrent
-// use.
+// A Gate decides about requests. New makes a Gate. It is safe for concurrent use.
 type Gate struct {
 	options     config.Config
-	asks        []ask    // the one of New, and those of And
-	versions    versions // of the fields, without those of the gates around this one
-	policies    []policy // of the rules of all asks, in the order of the States
-	policyField string   // the RateLimit-Policy of this gate alone
-	distinct    bool     // no two policies that clients see have the same name
-	reserves    bool     // what a request took can be given back
-	exposed     []string // the names for Access-Control-Expose-Headers
+	asks        []config.Ask // of New, then of And
+	versions    versions     // of the fields, without those of the gates around this one
+	policies    []policy     // of the rules of all asks, in the order of the States
+	policyField string       // the RateLimit-Policy of this gate alone
+	distinct    bool         // the policies that clients see have different names
+	reserves    bool         // every request has a reservation, so its cost can be refunded
+	exposed     []string     // the names for Access-Control-Expose-Headers
 	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
-// New makes a Gate for the adapter of this name. The Gate asks l for the key that key finds.
-// F is the type of the function that the adapter's OnDenied takes;
-// New returns the one that opts have set with [Denied], or nil.
+// New makes a Gate for the adapter with this name. The Gate charges l for the key that key returns.
+// F is the type of the function that the adapter's OnDenied takes. New returns the function that an
+// option of [Denied] has set, or nil.
 //
-// New panics if l, key or an option is nil, if an option is the OnDenied of
-// another adapter, or if the limiters are on different Stores.
+// New panics if l, key or an option is nil, if an option is the OnDenied of another adapter, or if
+// the limiters are on different Stores.
 func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (*Gate, F) {
 	g := newGate(name, l, key, opts)
 	denied, ok := g.options.OnDenied.(F)
@@ -41,72 +43,48 @@ func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Opt
 	return g, denied
 }
 
-// An ask is a limiter and the function that finds the key for it.
-type ask struct {
-	limiter *core.Limiter
-	key     keyfunc.Func
-	rules   int // of the limiter
-}
-
 func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) *Gate {
 	function := name + ": New"
 	argument.NotNil(function, "limiter", l)
 	argument.NotNil(function, "key function", key)
-	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true}
+	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{begin: time.Now()}}
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
-	g.asks = append(g.asks, ask{limiter: l, key: key})
-	for _, a := range g.options.And {
-		g.asks = append(g.asks, ask{limiter: a.Limiter, key: a.Key})
-	}
+	g.asks = append([]config.Ask{{Limiter: l, Key: key}}, g.options.And...)
+	var names, members []string // of the policies that clients see
 	for i := range g.asks {
 		a := &g.asks[i]
-		if !a.limiter.SharesStore(l) {
+		if !a.Limiter.SharesStore(l) {
 			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
 		}
-		rules := a.limiter.Rules()
-		a.rules = len(rules)
-		for i := range rules {
-			g.addPolicy(newPolicy(rules[i]))
-			g.reserves = g.reserves || rules[i].Algorithm() == driver.LeakyBucket
+		rules := a.Limiter.Rules()
+		a.Rules = len(rules)
+		for _, rule := range rules {
+			p := newPolicy(rule)
+			g.policies = append(g.policies, p)
+			g.reserves = g.reserves || rule.Algorithm() == driver.LeakyBucket
+			if !rule.IsShadow() {
+				g.distinct = g.distinct && !slices.Contains(names, p.name)
+				names, members = append(names, p.name), append(members, p.member)
+			}
 		}
 	}
+	g.policyField = strings.Join(members, ", ")
 	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil
 	g.exposed = exposedFields(g.versions, g.policyField != "")
-	g.log.start()
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}
 	return g
 }
 
-func (g *Gate) addPolicy(p policy) {
-	if !p.rule.IsShadow() {
-		for i := range g.policies {
-			if g.policies[i].name == p.name && !g.policies[i].rule.IsShadow() {
-				g.distinct = false
-			}
-		}
-		if g.policyField != "" {
-			g.policyField += ", "
-		}
-		g.policyField += p.member
-	}
-	g.policies = append(g.policies, p)
+// indexOf returns the index of the first ask of l, a limiter of g.
+func (g *Gate) indexOf(l *core.Limiter) int {
+	return slices.IndexFunc(g.asks, func(a config.Ask) bool { return a.Limiter == l })
 }
 
-// place is where the limiter is first in the asks.
-func (g *Gate) place(l *core.Limiter) int {
-	for i := range g.asks {
-		if g.asks[i].limiter == l {
-			return i
-		}
-	}
-	panic("adapter: a limiter of another gate")
-}
-
-// Denied makes the OnDenied option of the adapter name: [New] hands f to that adapter, and
-// panics in any other. Denied panics if f, a function, is nil.
+// Denied makes the OnDenied option of the adapter with this name: [New] returns f to that adapter,
+// and panics in any other adapter. f is a function; Denied panics if it is nil.
 func Denied[F any](name string, f F) gate.Option {
 	argument.NotNil(name+": OnDenied", "function", f)
 	return argument.OptionFunc[config.Config](func(c *config.Config) { c.OnDenied, c.OnDeniedBy = f, name })

@@ -26,7 +26,7 @@ func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
 
-// TestDenied hands the function of an adapter back to it, and to no other.
+// New returns the function of Denied to the same adapter, and panics in another.
 func TestDenied(t *testing.T) {
 	called := 0
 	opt := Denied("test", func(int) { called++ })
@@ -36,7 +36,7 @@ func TestDenied(t *testing.T) {
 		t.Error("New returned another function")
 	}
 	if _, f := New[func(int)]("test", once(), anyKey); f != nil {
-		t.Error("New returned a function that nobody gave")
+		t.Error("New returned a function without the option")
 	}
 	testkit.Panics(t, "other: New: test.OnDenied is an option for test.New only", func() {
 		New[func(int)]("other", once(), anyKey, opt)
@@ -47,7 +47,7 @@ func TestDenied(t *testing.T) {
 	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
 }
 
-func TestRejection(t *testing.T) {
+func TestGate_Admit_Rejection(t *testing.T) {
 	g := newGate("test", once(), anyKey, nil)
 	r := get("/path")
 	admitted, _, rejection := g.Admit(r.Context(), header(), r)

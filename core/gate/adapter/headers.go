@@ -3,6 +3,7 @@ package adapter
 import (
 	"math/bits"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ type versions uint8
 
 func (s versions) has(v gate.HeaderVersion) bool { return s>>v&1 != 0 }
 
-// Names in the form that http.Header uses; HTTP does not mind the case.
+// Names in the canonical form of http.Header. HTTP ignores the case.
 const (
 	fieldPolicy          = "Ratelimit-Policy"
 	fieldRateLimit       = "Ratelimit"
@@ -29,7 +30,7 @@ const (
 // maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
 const maxInteger = 999_999_999_999_999
 
-// A policy is a rule as clients see it, with all that never changes worked out.
+// A policy is a rule as clients see it. newPolicy formats the parts that never change.
 type policy struct {
 	rule   core.Rule
 	name   string // as a String of RFC 9651
@@ -47,13 +48,14 @@ func newPolicy(rule core.Rule) policy {
 	return policy{rule: rule, name: string(name), member: string(member)}
 }
 
-// tells says whether p is what clients are told about rule.
-func (p *policy) tells(rule core.Rule) bool {
+// matches reports whether p describes rule to clients. It does not if an elastic rule has changed
+// its limit.
+func (p *policy) matches(rule core.Rule) bool {
 	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
 }
 
-// fillTime is how long the capacity of a rule takes to come back, rounded up.
-// Of a log it is the period. core.New refuses what takes more than 100 years.
+// fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For
+// windows and logs it is the period. core.New rejects rules whose time is more than 100 years.
 func fillTime(rule core.Rule) time.Duration {
 	l := rule.Limit()
 	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
@@ -64,7 +66,7 @@ func fillTime(rule core.Rule) time.Duration {
 	return time.Duration(d)
 }
 
-// seconds rounds up.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -73,14 +75,12 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// appendInteger writes an Integer of RFC 9651. No field has room for a negative
-// one.
+// appendInteger writes n as an Integer of RFC 9651. The fields have no negative Integers.
 func appendInteger(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
 }
 
-// appendString writes a String of RFC 9651. core.New has made sure that s is
-// printable ASCII.
+// appendString writes s as a String of RFC 9651. core.New has checked that s is printable ASCII.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {
@@ -92,16 +92,19 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// A member is what the fields say about one rule.
+// A member is the part of the fields that describes one rule.
 type member struct {
 	policy *policy
 	state  core.State
 }
 
-// appendMember writes a member of RateLimit. A cost that can never be admitted has no t.
-// With nothing left, t is at least 1: a client that paces itself by the field would come
-// back at once otherwise.
+// appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
+// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows the field
+// would send its next request at once.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
 	b = append(b, p.name...)
 	b = append(b, ";r="...)
 	b = appendInteger(b, int64(s.Remaining))
@@ -116,7 +119,7 @@ func appendMember(b []byte, p *policy, s *core.State) []byte {
 	return appendInteger(b, t)
 }
 
-// stricter says which of two states of one name is told.
+// stricter reports whether m is listed instead of o, which has the same name.
 func (m *member) stricter(o *member) bool {
 	if m.state.Remaining != o.state.Remaining {
 		return m.state.Remaining < o.state.Remaining
@@ -124,7 +127,7 @@ func (m *member) stricter(o *member) bool {
 	return m.state.Window > o.state.Window
 }
 
-// nearer says which of two rules is nearer to exhaustion.
+// nearer reports whether m is nearer to exhaustion than o.
 func (m *member) nearer(o *member) bool {
 	mine := float64(m.state.Remaining) * float64(o.policy.rule.Capacity())
 	others := float64(o.state.Remaining) * float64(m.policy.rule.Capacity())
@@ -134,18 +137,18 @@ func (m *member) nearer(o *member) bool {
 	return m.state.ResetAfter > o.state.ResetAfter
 }
 
-// policy returns the policy of the rule that was in force for the i-th State. It is not always
-// one of the gate: a rule that is elastic may be in force with another limit.
+// policy returns the policy of rule, which was in force for the i-th State. If rule is elastic, its
+// limit may differ from that of the gate's policy.
 func (rc *requestContext) policy(i int, rule core.Rule) *policy {
-	if p := rc.gate.policies; i < len(p) && p[i].tells(rule) {
+	if p := rc.gate.policies; i < len(p) && p[i].matches(rule) {
 		return &p[i]
 	}
 	p := newPolicy(rule)
 	return &p
 }
 
-// members collects what all gates up to rc have to say in version v, the
-// outermost gate first and every name once.
+// members appends the members of all gates up to rc that send version v, the outermost gate first
+// and every name once.
 func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
 	if rc.outer != nil {
 		list = rc.outer.members(list, v)
@@ -153,21 +156,17 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	if !rc.versions.has(v) {
 		return list
 	}
-next:
 	for i, s := range rc.decision.States() {
 		if s.Rule.IsShadow() || s.Unknown {
 			continue
 		}
 		m := member{rc.policy(i, s.Rule), s}
-		for j := range list {
-			if list[j].policy.name == m.policy.name {
-				if m.stricter(&list[j]) {
-					list[j] = m
-				}
-				continue next
-			}
+		j := slices.IndexFunc(list, func(o member) bool { return o.policy.name == m.policy.name })
+		if j < 0 {
+			list = append(list, m)
+		} else if m.stricter(&list[j]) {
+			list[j] = m
 		}
-		list = append(list, m)
 	}
 	return list
 }
@@ -184,16 +183,16 @@ func (rc *requestContext) writeFields(h http.Header) {
 
 // writeDraft sets RateLimit-Policy and RateLimit.
 func (rc *requestContext) writeDraft(h http.Header) {
-	var room [2][128]byte
-	b, known := rc.appendKnown(room[0][:0])
+	var buffers [2][128]byte
+	b, known := rc.appendKnown(buffers[0][:0])
 	if known {
 		rc.values[0] = rc.gate.policyField
 	} else {
 		var few [8]member
-		policies := room[1][:0]
+		policies := buffers[1][:0]
 		for i, m := range rc.members(few[:0], gate.IETFDraft) {
 			if i > 0 {
-				policies, b = append(policies, ", "...), append(b, ", "...)
+				policies = append(policies, ", "...)
 			}
 			policies = append(policies, m.policy.member...)
 			b = appendMember(b, m.policy, &m.state)
@@ -204,14 +203,14 @@ func (rc *requestContext) writeDraft(h http.Header) {
 		return // shadows only
 	}
 	rc.values[1] = string(b)
-	// The capacity ends at the value, so that an Add elsewhere does not reach the next.
+	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
 	h[fieldPolicy] = rc.values[0:1:1]
 	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
-// appendKnown writes RateLimit if policyField is the RateLimit-Policy that goes with
-// it, as it is but for several gates on a request and rules that are not as they
-// were made. Otherwise it returns false and nothing written.
+// appendKnown writes RateLimit if policyField is the right RateLimit-Policy for it. If there are
+// several gates on the request, or a rule in force differs from that of the gate, appendKnown
+// writes nothing and returns false.
 func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	g := rc.gate
 	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(g.policies) {
@@ -220,16 +219,12 @@ func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	known = b
 	for i := range g.policies {
 		s, p := rc.decision.State(i), &g.policies[i]
-		if s.Unknown || !p.tells(s.Rule) {
+		if s.Unknown || !p.matches(s.Rule) {
 			return b, false
 		}
-		if s.Rule.IsShadow() {
-			continue
+		if !s.Rule.IsShadow() {
+			known = appendMember(known, p, &s)
 		}
-		if len(known) > 0 {
-			known = append(known, ", "...)
-		}
-		known = appendMember(known, p, &s)
 	}
 	return known, true
 }
@@ -241,25 +236,21 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 		return // shadows only
 	}
 	m := &list[0]
-	for i := range list[1:] {
-		if o := &list[i+1]; o.nearer(m) {
-			m = o
+	for i := range list {
+		if list[i].nearer(m) {
+			m = &list[i]
 		}
 	}
-	reset := time.Now().Add(m.state.ResetAfter)
-	unix := reset.Unix()
-	if reset.Nanosecond() > 0 {
-		unix++
-	}
+	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up by Unix
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	h[fieldLegacyReset] = []string{integer(unix)}
+	h[fieldLegacyReset] = []string{integer(reset.Unix())}
 }
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// exposedFields lists the fields that a gate can send. It sends those of v only if a rule is
-// visible to clients, which a shadow is not.
+// exposedFields lists the fields that a gate can send. visible says whether it has a rule that is
+// not a shadow; otherwise it sends no fields of v.
 func exposedFields(v versions, visible bool) []string {
 	var names []string
 	if visible && v.has(gate.IETFDraft) {
@@ -274,10 +265,9 @@ func exposedFields(v versions, visible bool) []string {
 
 // expose adds names to Access-Control-Expose-Headers, unless they are there.
 func expose(h http.Header, names []string) {
-	have := strings.Join(h[fieldExpose], ", ")
-	list := have
+	list := strings.Join(h[fieldExpose], ", ")
 	for _, name := range names {
-		if !listed(have, name) {
+		if !listed(list, name) {
 			if list != "" {
 				list += ", "
 			}
@@ -287,7 +277,7 @@ func expose(h http.Header, names []string) {
 	h.Set(fieldExpose, list)
 }
 
-// listed says whether a comma-separated list of field names has name.
+// listed reports whether a comma-separated list of field names has name.
 func listed(list, name string) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.Trim(item, " \t"), name) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-func TestPolicyMember(t *testing.T) {
+func TestNewPolicy_Member(t *testing.T) {
 	for _, c := range []struct {
 		rule core.Rule
 		want string
@@ -42,7 +42,8 @@ func TestPolicyMember(t *testing.T) {
 	}
 }
 
-// TestFillTime compares with big integers: capacity x period / events, rounded up.
+// TestFillTime compares with the same calculation in big integers: capacity x period / events,
+// rounded up.
 func TestFillTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	checked := 0
@@ -88,9 +89,8 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// TestFieldValuesAreApart checks that adding a line to one field does not write
-// into the other: both values lie in one array.
-func TestFieldValuesAreApart(t *testing.T) {
+// A line that is added to one field does not overwrite the other. Both values are in one array.
+func TestWriteFields_AddToField(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
 	if _, _, rejection := g.Admit(r.Context(), h, r); rejection != nil {
@@ -103,9 +103,8 @@ func TestFieldValuesAreApart(t *testing.T) {
 	}
 }
 
-// TestManyRules has more rules than fit into the room that the writer starts
-// with, alone and behind another gate.
-func TestManyRules(t *testing.T) {
+// More rules than the initial buffers can hold, in one gate and behind another gate.
+func TestWriteFields_ManyRules(t *testing.T) {
 	var rules []core.Rule
 	var want []string
 	for i := range 40 {
@@ -117,21 +116,21 @@ func TestManyRules(t *testing.T) {
 	h, r := header(), get("/")
 	many.Admit(r.Context(), h, r)
 	if got := h.Get("RateLimit"); got != strings.Join(want, ", ") {
-		t.Errorf("alone: %s", got)
+		t.Errorf("one gate: %s", got)
 	}
 	outer := newGate("test", once(), anyKey, nil)
 	admitted, _, _ := outer.Admit(r.Context(), h, r)
-	if _, err := many.asks[0].limiter.Reset(t.Context(), "k"); err != nil {
+	if _, err := many.asks[0].Limiter.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	many.Admit(admitted.Context(), h, admitted)
 	if got := h.Get("RateLimit"); got != `"once";r=0;t=86400, `+strings.Join(want, ", ") {
-		t.Errorf("behind another: %s", got)
+		t.Errorf("behind another gate: %s", got)
 	}
 }
 
-// substitute is a Store that answers for other rules than it was asked about, as one would
-// whose rules are configured elsewhere.
+// substitute returns a Store that decides by rules in place of the rules of the limiter, like a
+// store whose rules are configured elsewhere.
 func substitute(rules ...core.Rule) core.Store {
 	return new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 		for i := range charges {
@@ -141,9 +140,8 @@ func substitute(rules ...core.Rule) core.Store {
 	})
 }
 
-// TestRulesInForce: the fields are about the rules of the states, whatever the gate
-// was made with.
-func TestRulesInForce(t *testing.T) {
+// The fields describe the rules of the states, even if these differ from the rules of the gate.
+func TestWriteFields_RulesInForce(t *testing.T) {
 	a, b := core.SlidingLog("a", core.PerMinute(10)), core.SlidingLog("b", core.PerMinute(20))
 	for _, c := range []struct {
 		name   string
@@ -174,8 +172,8 @@ func TestRulesInForce(t *testing.T) {
 	}
 }
 
-// TestPolicyOfAnUnknownState: there may be more states than the gate has rules.
-func TestPolicyOfAnUnknownState(t *testing.T) {
+// A decision may have more states than the gate has rules.
+func TestRequestContext_Policy_MoreStatesThanRules(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
 	if p := newRequestContext(t.Context(), g).policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
@@ -183,8 +181,8 @@ func TestPolicyOfAnUnknownState(t *testing.T) {
 	}
 }
 
-// Every version of the fields that Headers takes is written, and ExposeHeaders has its names.
-func TestHeaders_everyVersion(t *testing.T) {
+// A gate writes every version that Headers accepts, and ExposeHeaders lists its names.
+func TestHeaders_EveryVersion(t *testing.T) {
 	versions := 0
 	for v := gate.HeaderVersion(1); known(v); v++ {
 		versions++
@@ -204,11 +202,11 @@ func TestHeaders_everyVersion(t *testing.T) {
 		}
 	}
 	if versions < 2 {
-		t.Errorf("Headers takes %d versions, want 2 or more", versions)
+		t.Errorf("Headers accepts %d versions, want 2 or more", versions)
 	}
 }
 
-// known reports whether Headers takes v.
+// known reports whether Headers accepts v.
 func known(v gate.HeaderVersion) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	gate.Headers(v)

@@ -8,16 +8,12 @@ import (
 	"time"
 )
 
-// A failureLog logs failures, at most one a second: during an outage every request
-// has one.
+// A failureLog logs failures, at most one a second, because every request of an outage has one.
 type failureLog struct {
-	begin      time.Time
-	next       atomic.Int64 // since begin, when the next line may be written
+	begin      time.Time    // of the gate
+	next       atomic.Int64 // the time since begin at which the next line may be written
 	suppressed atomic.Int64
 }
-
-// start sets the begin of the seconds.
-func (l *failureLog) start() { l.begin = time.Now() }
 
 // warn logs err and the status of the answer, unless a line was logged less than a second ago.
 func (l *failureLog) warn(ctx context.Context, msg string, err error, status int) {
@@ -27,16 +23,12 @@ func (l *failureLog) warn(ctx context.Context, msg string, err error, status int
 		l.suppressed.Add(1)
 		return
 	}
+	answer := strconv.Itoa(status)
+	if status == 0 {
+		answer = "let through without a limit"
+	}
 	slog.Default().LogAttrs(ctx, slog.LevelWarn, msg,
 		slog.String("error", err.Error()),
-		slog.String("answer", answerText(status)),
+		slog.String("answer", answer),
 		slog.Int64("suppressed", l.suppressed.Swap(0)))
-}
-
-// answerText names the answer with status for the log.
-func answerText(status int) string {
-	if status == 0 {
-		return "let through without a limit"
-	}
-	return strconv.Itoa(status)
 }

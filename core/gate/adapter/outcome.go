@@ -5,29 +5,29 @@ import (
 	"sync"
 )
 
-// An Outcome is how the handler of an admitted request ends, for what a gate does
-// about it: [gate.RefundIf] and [gate.CountInFlight]. [Gate.Admit] makes one where there is
-// something to do. Run and Watch may be called on nil; otherwise an Outcome is safe
-// for concurrent use.
+// An Outcome watches how the handler of an admitted request ends, for [gate.RefundIf] and
+// [gate.CountInFlight]. [Gate.Admit] returns nil if neither option needs it. NeedsStatus, Run and
+// Watch may be called on nil. The other methods are safe for concurrent use.
 type Outcome struct {
 	gate    *Gate
 	request *requestContext // nil unless the status decides about a refund
 
 	mu      sync.Mutex
 	status  int  // of the answer, or 0 while it is not known
-	pending bool // the handler has returned, and somebody else is to answer
+	pending bool // the handler has returned without an answer, and the framework is to write one
 }
 
-// NeedsStatus says whether the status of the answer matters. If not, there is no
-// need to find it out.
+// NeedsStatus reports whether the adapter must report the status of the answer: by the
+// ResponseWriter of Watch, or by Answer and Hijacked.
 func (o *Outcome) NeedsStatus() bool { return o != nil && o.request != nil }
 
-// Run runs the handler once and then does what the gate has to do, also if the
-// handler panics, which counts as 500.
+// Run calls handle, which runs the handler, and applies RefundIf and CountInFlight. A panic of the
+// handler counts as status 500.
 //
-// handle returns false if somebody else answers where the handler has not, as the
-// error handler of a framework does. Then the first [Outcome.Answer] decides, and if
-// there is none, nothing is given back. Otherwise no answer is 200, as in net/http.
+// handle returns false if the handler has not answered and the framework writes the answer later,
+// for example in an error handler. The first [Outcome.Answer] then decides about the refund;
+// without one, nothing is refunded. If handle returns true and no status was reported, the status
+// is 200, as in net/http.
 func (o *Outcome) Run(handle func() (answered bool)) {
 	if o == nil {
 		handle()
@@ -48,12 +48,12 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 	returned = true
 }
 
-// returned settles the request, unless its status is not known yet.
+// returned applies RefundIf after the handler, unless the status is not known yet.
 //
-// Whether the client has gone is asked now: what ends a context after its handler,
-// such as the timeout of another middleware, is nobody hanging up. The rest of a body
-// is not read to find out: that could wait for a client that waits for the answer, and
-// net/http would notice the end of the connection only some time later.
+// It checks now whether the client has hung up, because a later end of the context can have another
+// cause, such as the timeout of another middleware. It does not read the rest of the body to find
+// out: the read could wait for a client that waits for the answer, and net/http would notice the
+// end of the connection only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
 	if o.request.Err() != nil {
 		return
@@ -73,9 +73,8 @@ func (o *Outcome) returned(answered, panicked bool) {
 	}
 }
 
-// Answer tells that the answer is about to be written, with this status. The first
-// one counts; informational ones (RFC 9110 section 15.2) are not the answer, but for
-// 101.
+// Answer reports the status of the answer that is about to be written. The first call counts.
+// Informational statuses (RFC 9110 section 15.2) are ignored, except 101.
 func (o *Outcome) Answer(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		return
@@ -92,15 +91,15 @@ func (o *Outcome) Answer(status int) {
 	}
 }
 
-// Hijacked tells that the handler has taken over the connection. That counts as 101,
-// whatever was written before.
+// Hijacked reports that the handler has hijacked the connection. The status is then 101, whatever
+// was written before.
 func (o *Outcome) Hijacked() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.status = http.StatusSwitchingProtocols
 }
 
-// refund refunds the request if RefundIf says so.
+// refund refunds the request if the function of RefundIf returns true.
 func (o *Outcome) refund(status int) {
 	if o.gate.options.RefundIf(status) {
 		o.request.refund(status)

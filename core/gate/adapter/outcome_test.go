@@ -13,17 +13,17 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// An attempt is a request that was admitted by a gate with RefundIf.
+// An attempt is a request that a gate with RefundIf has admitted.
 type attempt struct {
 	*Outcome
-	limiter *core.Limiter
-	asked   []int
+	limiter  *core.Limiter
+	statuses []int // of the calls of RefundIf
 }
 
 func newAttempt(t *testing.T) *attempt {
 	t.Helper()
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
-	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.asked = append(a.asked, status); return true })})
+	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.statuses = append(a.statuses, status); return true })})
 	r := get("/")
 	_, outcome, rejection := g.Admit(r.Context(), header(), r)
 	if rejection != nil {
@@ -38,17 +38,17 @@ func (a *attempt) taken(t *testing.T) int {
 	return testkit.Used(t, a.limiter, "k")[0]
 }
 
-func TestNilOutcome(t *testing.T) {
+func TestOutcome_Nil(t *testing.T) {
 	var o *Outcome
 	w, ran := httptest.NewRecorder(), 0
 	o.Run(func() bool { ran++; return false })
 	if o.NeedsStatus() || o.Watch(w) != http.ResponseWriter(w) || ran != 1 {
-		t.Errorf("an outcome that nobody waits for: the handler ran %d times", ran)
+		t.Errorf("a nil Outcome: the handler ran %d times, want 1 without a status or a wrapper", ran)
 	}
 }
 
-// TestNoOutcome has requests after which a gate does nothing. A skipped one stays as it is.
-func TestNoOutcome(t *testing.T) {
+// Admit returns no Outcome if neither option needs one. A skipped request is returned unchanged.
+func TestGate_Admit_NoOutcome(t *testing.T) {
 	skip := gate.Skip(func(*http.Request) bool { return true })
 	for name, opts := range map[string][]gate.Option{"admitted": nil, "skipped": {skip}} {
 		r := get("/")
@@ -59,13 +59,13 @@ func TestNoOutcome(t *testing.T) {
 	}
 }
 
-// TestAnswer has answers in every order that a framework may write them in.
-func TestAnswer(t *testing.T) {
+// A framework may write the answer before or after the end of the handler.
+func TestOutcome_Answer(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler func(o *Outcome) (answered bool)
 		after   func(o *Outcome)
-		want    int // what RefundIf is asked, once; 0 is nothing
+		want    int // the status of the only call of RefundIf; 0 is no call
 	}{
 		{"nothing", func(*Outcome) bool { return true }, nil, 200},
 		{"the first", func(o *Outcome) bool { o.Answer(404); o.Answer(200); return true }, nil, 404},
@@ -75,10 +75,10 @@ func TestAnswer(t *testing.T) {
 		{"hijacked", func(o *Outcome) bool { o.Hijacked(); o.Answer(200); return true }, nil, 101},
 		{"hijacked late", func(o *Outcome) bool { o.Answer(200); o.Hijacked(); return true }, nil, 101},
 		{"hijacked, with an error", func(o *Outcome) bool { o.Hijacked(); return false }, func(o *Outcome) { o.Answer(500) }, 101},
-		{"by others", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409) }, 409},
-		{"by others, twice", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409); o.Answer(200) }, 409},
-		{"by others, informational", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(103); o.Answer(409) }, 409},
-		{"by nobody", func(*Outcome) bool { return false }, nil, 0},
+		{"by the framework", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409) }, 409},
+		{"by the framework, twice", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409); o.Answer(200) }, 409},
+		{"by the framework, informational", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(103); o.Answer(409) }, 409},
+		{"no answer", func(*Outcome) bool { return false }, nil, 0},
 		{"written before an error", func(o *Outcome) bool { o.Answer(202); return false }, func(o *Outcome) { o.Answer(500) }, 202},
 		{"written after all", func(*Outcome) bool { return true }, func(o *Outcome) { o.Answer(500) }, 200},
 	} {
@@ -88,16 +88,16 @@ func TestAnswer(t *testing.T) {
 			c.after(a.Outcome)
 		}
 		switch {
-		case c.want == 0 && (len(a.asked) > 0 || a.taken(t) != 1):
-			t.Errorf("%s: asked about %v, and %d are taken; want nothing and 1", c.name, a.asked, a.taken(t))
-		case c.want != 0 && (len(a.asked) != 1 || a.asked[0] != c.want || a.taken(t) != 0):
-			t.Errorf("%s: asked about %v, and %d are taken; want %d, once, and 0", c.name, a.asked, a.taken(t), c.want)
+		case c.want == 0 && (len(a.statuses) > 0 || a.taken(t) != 1):
+			t.Errorf("%s: RefundIf got %v, and %d are taken; want no call and 1", c.name, a.statuses, a.taken(t))
+		case c.want != 0 && (len(a.statuses) != 1 || a.statuses[0] != c.want || a.taken(t) != 0):
+			t.Errorf("%s: RefundIf got %v, and %d are taken; want %d, once, and 0", c.name, a.statuses, a.taken(t), c.want)
 		}
 	}
 }
 
-// TestAnswersAtOnce: however many answer, one decides.
-func TestAnswersAtOnce(t *testing.T) {
+// The first of several concurrent answers decides.
+func TestOutcome_Answer_Concurrent(t *testing.T) {
 	a := newAttempt(t)
 	a.Run(func() bool { return false })
 	var wg sync.WaitGroup
@@ -105,13 +105,13 @@ func TestAnswersAtOnce(t *testing.T) {
 		wg.Go(func() { a.Answer(404) })
 	}
 	wg.Wait()
-	if len(a.asked) != 1 || a.taken(t) != 0 {
-		t.Errorf("asked about %v, and %d are taken; want one question and 0", a.asked, a.taken(t))
+	if len(a.statuses) != 1 || a.taken(t) != 0 {
+		t.Errorf("RefundIf got %v, and %d are taken; want one call and 0", a.statuses, a.taken(t))
 	}
 }
 
-// TestGoexit: a handler that ends its goroutine has not answered well.
-func TestGoexit(t *testing.T) {
+// A handler that ends its goroutine counts as status 500.
+func TestOutcome_Run_Goexit(t *testing.T) {
 	a := newAttempt(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -121,7 +121,7 @@ func TestGoexit(t *testing.T) {
 		})
 	})
 	wg.Wait()
-	if len(a.asked) != 1 || a.asked[0] != 500 {
-		t.Errorf("asked about %v, want [500]", a.asked)
+	if len(a.statuses) != 1 || a.statuses[0] != 500 {
+		t.Errorf("RefundIf got %v, want [500]", a.statuses)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// maxInstance keeps a long path from coming back in every answer.
+// maxInstance is the length of a path, in bytes, above which the problem document leaves it out.
 const maxInstance = 1 << 10
 
-// newProblem says no more than the status does.
+// newProblem returns a problem document with only the status, its text and the path of r.
 func newProblem(r *http.Request, status int) *gate.Problem {
 	p := &gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
 	if len(r.URL.Path) <= maxInstance {
@@ -26,8 +26,8 @@ func newProblem(r *http.Request, status int) *gate.Problem {
 	return p
 }
 
-// quotaProblem is the answer 429 to a denied request. retry is in seconds, zero if
-// there is no use in waiting.
+// quotaProblem returns the problem document of a request that d denies. retry is in seconds, or
+// zero if the request can never be admitted.
 func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
 	p := newProblem(r, http.StatusTooManyRequests)
 	p.Type = gate.TypeQuotaExceeded
@@ -37,7 +37,7 @@ func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
 		if s.Allowed || s.Rule.IsShadow() {
 			continue
 		}
-		// The text is about the rule that the retry is of.
+		// The text describes the rule with the longest RetryAfter.
 		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
 			named = s
 		}
@@ -51,13 +51,17 @@ func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
 	return p
 }
 
-// describe tells a client about a rule that denied.
+// describe returns the text for the client about a rule that denied.
 func describe(rule core.Rule, retry int64) string {
 	l := rule.Limit()
 	b := append([]byte("Policy "), appendString(nil, rule.Name())...)
 	b = append(b, " allows "...)
-	b = appendRequests(b, l.Events)
-	b = append(b, " per "...)
+	b = strconv.AppendInt(b, int64(l.Events), 10)
+	if l.Events == 1 {
+		b = append(b, " request per "...)
+	} else {
+		b = append(b, " requests per "...)
+	}
 	b = appendSpan(b, l.Per)
 	if burst := rule.Capacity(); burst != l.Events {
 		b = append(b, ", "...)
@@ -72,15 +76,7 @@ func describe(rule core.Rule, retry int64) string {
 	return string(append(b, " s."...))
 }
 
-func appendRequests(b []byte, n int) []byte {
-	b = strconv.AppendInt(b, int64(n), 10)
-	if n == 1 {
-		return append(b, " request"...)
-	}
-	return append(b, " requests"...)
-}
-
-// appendSpan writes d in the largest of s, ms and µs that it fills once.
+// appendSpan writes d in the largest of s, ms and µs that is at most d.
 func appendSpan(b []byte, d time.Duration) []byte {
 	unit, name := time.Microsecond, " µs"
 	switch {
@@ -93,9 +89,9 @@ func appendSpan(b []byte, d time.Duration) []byte {
 	return append(b, name...)
 }
 
-// WriteProblem answers r with the status of p and the problem document, or a line of text to
-// a client that names text/plain or text/html first in Accept. To HEAD it sends no body. It
-// sets Content-Type, and X-Content-Type-Options to nosniff.
+// WriteProblem answers r with the status of p and the problem document, or with a line of text if
+// text/plain or text/html is first in Accept. The answer to HEAD has no body. WriteProblem sets
+// Content-Type, and X-Content-Type-Options to nosniff.
 func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	contentType, body := gate.ProblemMediaType, []byte(nil)
 	if wantsText(r.Header.Get("Accept")) {
@@ -107,12 +103,12 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	w.Header().Set("X-Content-Type-Options", "nosniff") // the path of the request is in the document
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // a client that has gone cannot be told
+		_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 	}
 }
 
-// wantsText looks at the first media range only. Browsers start with text/html,
-// and whoever can read the document says so first.
+// wantsText reports whether the first media range of accept is text/plain or text/html. Browsers
+// name text/html first, and clients that read problem documents name another type first.
 func wantsText(accept string) bool {
 	first, _, _ := strings.Cut(accept, ",")
 	first, _, _ = strings.Cut(first, ";")

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// deny makes the answer 429 to a request that d denies.
+// deny makes the answer to a request that d denies, with status 429.
 func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 	retry, _ := gate.RetryAfter(d)
 	if retry > 0 {
@@ -24,18 +24,19 @@ func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 	return &gate.Rejection{Problem: quotaProblem(r, d, retry), Decision: d, Err: gate.ErrDenied}
 }
 
-// A failure says how a request is answered that could not be identified or decided, unless
-// [gate.OnError] chooses another status.
+// A failure is the default answer to a request that could not be identified or decided.
+// [gate.OnError] can choose another status.
 type failure struct {
 	status int    // of the answer; 0 lets the request through
-	log    string // the line in the log; empty if neither the application nor the Store is to blame
+	log    string // the line in the log; empty if neither the application nor the Store is the cause
 	ended  bool   // the request has ended, so its handler must not run
 }
 
-// ended is the failure of a request whose client has gone or whose time is up.
+// ended is the failure of a request whose client has gone or whose deadline has passed.
 var ended = failure{status: http.StatusServiceUnavailable, ended: true}
 
-// keyFailure is the failure of a request for which a key function, or the option Cost, made err.
+// keyFailure returns the failure of a request for which a key function or the option Cost returned
+// err.
 func keyFailure(r *http.Request, err error) failure {
 	switch {
 	case errors.Is(err, keyfunc.ErrNoToken):
@@ -48,16 +49,17 @@ func keyFailure(r *http.Request, err error) failure {
 	return failure{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
 }
 
-// storeFailure is the failure of a request for which the Store returned err. failClosed is
-// the option FailClosed.
+// storeFailure returns the failure of a request for which the Store returned err. failClosed is the
+// option FailClosed.
 func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	canceled := errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnavailable)
 	if canceled || r.Context().Err() != nil {
 		return ended
 	}
 	if errors.Is(err, driver.ErrInvalidCharge) {
-		// No outage: this decision can never be made, and letting it through would open the limit.
-		return failure{status: http.StatusInternalServerError, log: "weir: the store refuses such decisions"}
+		// The Store can never make this decision, so letting requests through would remove the
+		// limit.
+		return failure{status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
 	}
 	f := failure{log: "weir: the store could not decide"}
 	if failClosed || errors.Is(err, core.ErrFailClosed) {
@@ -66,7 +68,7 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	return f
 }
 
-// reject makes the answer to a request that failed with err, by f or by the option OnError.
+// reject makes the answer to a request that failed with err, according to f or the option OnError.
 // It returns nil if the request is to be let through.
 func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gate.Rejection {
 	status := f.status

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// Settle sets the total cost of a request that was admitted: see [gate.Settle].
+// Settle sets the total cost of an admitted request: see [gate.Settle].
 func (rc *requestContext) Settle(cost int) error {
 	if rc.reservation != nil {
 		return rc.reservation.Settle(context.WithoutCancel(rc.Context), cost)
@@ -32,7 +32,7 @@ func (rc *requestContext) Settle(cost int) error {
 	}
 }
 
-// debit charges n more to every ask.
+// debit charges every ask n more.
 func (rc *requestContext) debit(n int) (err error) {
 	ctx := context.WithoutCancel(rc.Context)
 	for _, a := range rc.asks {
@@ -41,23 +41,23 @@ func (rc *requestContext) debit(n int) (err error) {
 	return err
 }
 
-// refund refunds the reservation of a request that is answered with status. A failure is
-// logged and changes no answer.
+// refund refunds the reservation of a request that is answered with status. An error of the Store
+// is logged and does not change the answer.
 func (rc *requestContext) refund(status int) {
 	ctx := context.WithoutCancel(rc.Context)
 	if err := rc.reservation.Refund(ctx); err != nil {
-		rc.gate.log.warn(ctx, "weir: what a request took could not be given back", err, status)
+		rc.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, status)
 	}
 }
 
-// leaveQueue gives back the places in queues of a request whose client has gone. Other rules
-// stay charged: otherwise sending and hanging up would be free.
+// leaveQueue refunds the leaky buckets of a request whose client hung up while it was held. Other
+// rules stay charged: otherwise sending a request and hanging up would be free.
 func (rc *requestContext) leaveQueue() {
 	if rc.reservation == nil {
 		return
 	}
 	ctx := context.WithoutCancel(rc.Context)
 	if err := rc.reservation.LeaveQueue(ctx); err != nil {
-		rc.gate.log.warn(ctx, "weir: the place of a client that has gone could not be given back", err, ended.status)
+		rc.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)
 	}
 }

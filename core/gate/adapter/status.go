@@ -9,15 +9,15 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// Watch returns a ResponseWriter that tells o the status of the answer, for a
-// handler that is about to run. It has the optional methods that w has, and no
-// others, and unwraps for [http.ResponseController]. Where no status is needed it is
-// w.
+// Watch returns a ResponseWriter for the handler, which reports the status of the answer to o. It
+// has the same optional methods as w, and [http.ResponseController] can unwrap it. If no status is
+// needed, Watch returns w.
 func (o *Outcome) Watch(w http.ResponseWriter) http.ResponseWriter {
 	if !o.NeedsStatus() {
 		return w
 	}
-	// Whatever sends a header that was not written sends 200.
+	// net/http sends the status 200 at the first byte or flush if the handler has written no
+	// status.
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) { o.Answer(status); next(status) }

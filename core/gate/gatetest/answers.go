@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// document is the problem document of a denial, as the contract has it.
+// document is the problem document of a denial.
 func document(detail, violated string) string {
 	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded",` +
@@ -31,7 +31,7 @@ func accept(v string) func() *http.Request {
 
 func (s *suite) testAnswers(t *testing.T) {
 	s.table(t, []row{{
-		name:   "allowed: an allowed request carries both fields, a member for every rule, and nothing about waiting",
+		name:   "allowed: both fields have a member for every rule, and there is no Retry-After",
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": allowed(3, 12*time.Second, 0), "daily": allowed(840, 36000*time.Second, 0)},
 		header: map[string]string{
@@ -40,7 +40,7 @@ func (s *suite) testAnswers(t *testing.T) {
 			"Retry-After":      "", "Cache-Control": "", "X-RateLimit-Limit": "", "Access-Control-Expose-Headers": "",
 		},
 	}, {
-		name:   "denied: a denial is 429 with both fields, Retry-After and the document",
+		name:   "denied: 429 with both fields, Retry-After and the problem document",
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": denied(11200 * time.Millisecond), "daily": allowed(840, 36000*time.Second, 0)},
 		status: 429,
@@ -51,21 +51,21 @@ func (s *suite) testAnswers(t *testing.T) {
 		},
 		body: document(retry12, `"burst"`),
 	}, {
-		name:   "denied by two: Retry-After is the longest, the text is about the rule that it is of, the document names both",
+		name:   "denied by two: Retry-After and the text are those of the longest wait, and the document names both rules",
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": denied(time.Second), "daily": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=1, "daily";r=0;t=12`},
 		body:   document(`Policy \"daily\" allows 1000 requests per 86400 s. Retry in 12 s.`, `"burst","daily"`),
 	}, {
-		name:   "unknown beside a denial: the fields and the document leave out a rule of which nothing is known",
+		name:   "unknown beside a denial: the fields and the document leave out a rule with an unknown state",
 		rules:  []core.Rule{daily, burst},
 		states: states{"daily": {Allowed: true, Unknown: true}, "burst": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "never: a cost that can never fit has no t and no Retry-After, and the text says so",
+		name:   "never: a cost that can never be admitted has no t and no Retry-After, and a text of its own",
 		rules:  []core.Rule{burst},
 		states: states{"burst": {Remaining: 100, RetryAfter: core.Never}},
 		before: func(h http.Header) { h.Set("Retry-After", "5") },
@@ -74,7 +74,7 @@ func (s *suite) testAnswers(t *testing.T) {
 		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
 			`This request costs more than the policy ever allows.`, `"burst"`),
 	}, {
-		name:   "never, by the second rule: the text is about the rule that can never admit the cost",
+		name:   "never, by the second rule: the text describes the rule that can never admit the cost",
 		rules:  []core.Rule{daily, burst},
 		states: states{"daily": denied(time.Second), "burst": {RetryAfter: core.Never}},
 		status: 429,
@@ -99,27 +99,27 @@ func (s *suite) testAnswers(t *testing.T) {
 			"RateLimit":        fmt.Sprintf(`"burst";r=%d;t=9223372037`, atMost(999999999999999)),
 		},
 	}, {
-		name:   "less than nothing: r is at least 0, and with an r of 0, t is at least 1",
+		name:   "negative: r is at least 0, and with r=0, t is at least 1",
 		states: states{"burst": allowed(-5, -time.Hour, 0)},
 		header: map[string]string{"RateLimit": `"burst";r=0;t=1`},
 	}, {
-		name:   "a window of nothing: t is at least 0",
+		name:   "negative window: t is at least 0",
 		states: states{"burst": allowed(5, -time.Hour, 0)},
 		header: map[string]string{"RateLimit": `"burst";r=5;t=0`},
 	}, {
-		name:   "HEAD: HEAD has the fields and no body",
+		name:   "HEAD: the answer has the fields and no body",
 		req:    func() *http.Request { return request("HEAD", "/v1/orders") },
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 	}, {
-		name:   "names once: one rule for two keys is one member, the stricter",
+		name:   "names once: a rule with two keys has one member, for the stricter state",
 		and:    constant("other"),
 		states: states{"burst k": allowed(9, 5*time.Second, 0), "burst other": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "violated once: a rule that denied for two keys is named once",
+		name:   "violated once: a rule that denied two keys is named once",
 		and:    constant("other"),
 		status: 429,
 		body:   document(retry12, `"burst"`),
@@ -153,7 +153,7 @@ func (s *suite) testAnswers(t *testing.T) {
 			"/v1/%22%00%0a%e2%82%ac/a%2fb?q=%22": `"instance":"/v1/%22%00%0a%e2%82%ac/a%2fb",`,
 			"/" + a:                              `"instance":"/` + a + `",`,
 			"/a" + a:                             "",
-			"/" + strings.Repeat("%00", 400):     "", // grows by escaping
+			"/" + strings.Repeat("%00", 400):     "", // escaping makes it longer
 		} {
 			s.table(t, []row{{
 				name: target[:min(len(target), 40)], req: func() *http.Request { return request("GET", target) }, status: 429,
@@ -163,7 +163,7 @@ func (s *suite) testAnswers(t *testing.T) {
 	})
 }
 
-// testWindows checks the policy of rules, and the text about it.
+// testWindows checks the policies of rules, and their texts.
 func (s *suite) testWindows(t *testing.T) {
 	for _, c := range []struct {
 		rule         core.Rule

@@ -53,7 +53,7 @@ type application struct {
 	runs     int           // of the handler
 	decision core.Decision // the last that the handler saw
 	decided  bool
-	asked    []int // the statuses that RefundIf was asked about
+	asked    []int // the statuses that RefundIf got
 	keep     bool  // RefundIf refunds nothing
 }
 
@@ -138,7 +138,7 @@ func (a *application) gets(t *testing.T, status int) {
 	}
 }
 
-// checkRan compares how often the handler ran.
+// checkRan compares the number of runs of the handler.
 func (a *application) checkRan(t *testing.T, want int) {
 	t.Helper()
 	if got := a.ran(); got != want {
@@ -154,20 +154,20 @@ func (a *application) checkTaken(t *testing.T, key string, want int) {
 	}
 }
 
-// checkRefund compares the statuses that RefundIf was asked about, in order of size, and the
-// events that are counted for the key "k".
+// checkRefund compares the statuses that RefundIf got, in ascending order, and the events that are
+// counted for the key "k".
 func (a *application) checkRefund(t *testing.T, asked string, taken int) {
 	t.Helper()
 	a.mu.Lock()
 	got := fmt.Sprint(slices.Sorted(slices.Values(a.asked)))
 	a.mu.Unlock()
 	if got != asked {
-		t.Errorf("RefundIf was asked about %s, want %s", got, asked)
+		t.Errorf("RefundIf got the statuses %s, want %s", got, asked)
 	}
 	a.checkTaken(t, "k", taken)
 }
 
-// taken is the number of events of its first rule that l has counted for key.
+// taken returns the number of events that the first rule of l has counted for key.
 func taken(t *testing.T, l *core.Limiter, key string) int {
 	t.Helper()
 	return testkit.Used(t, l, key)[0]
@@ -175,7 +175,7 @@ func taken(t *testing.T, l *core.Limiter, key string) int {
 
 func memory() *storetest.Fake { return &storetest.Fake{Store: memstore.New()} }
 
-// states are the answers of a Store, by the name of the rule or by "name key".
+// states are the results of a Store, by the name of the rule or by "name key".
 type states = map[string]core.State
 
 // scripted returns a Store that answers with the states, or fails with err.
@@ -249,7 +249,7 @@ func header(name string) keyfunc.Func {
 	}
 }
 
-// Options that many cases use. quiet keeps expected faults out of the log and changes nothing.
+// Options that many cases use. quiet keeps expected errors out of the log.
 var (
 	quiet      = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 	letThrough = gate.OnError(func(*http.Request, error, int) int { return 0 })

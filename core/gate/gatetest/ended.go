@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// testEnded has requests that end before they are decided. They are no failure of the Store,
-// and their handlers do not run: otherwise hanging up would be a way past the limit.
+// Requests that end before they are decided. They are no failure of the Store, and their handlers
+// do not run: otherwise a client could pass the limit by hanging up.
 func (s *suite) testEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts []gate.Option
@@ -27,7 +27,7 @@ func (s *suite) testEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { s.testHangUp(t, c.opts, c.err) })
 	}
-	// ends sends a request whose context is ctx, which ends before the answer.
+	// ends sends a request with ctx, which ends before the answer.
 	ends := func(t *testing.T, c setup, ctx context.Context) {
 		t.Helper()
 		a := s.start(c)
@@ -60,7 +60,7 @@ func (s *suite) testEnded(t *testing.T) {
 	})
 }
 
-// testHangUp has a client hang up while the Store decides.
+// A client hangs up while the Store decides.
 func (s *suite) testHangUp(t *testing.T, opts []gate.Option, err error) {
 	entered, done := make(chan struct{}), make(chan struct{})
 	a := s.start(setup{store: stuck(entered, err), opts: opts})
@@ -78,7 +78,7 @@ func (s *suite) testHangUp(t *testing.T, opts []gate.Option, err error) {
 	lines := logged(t, func() {
 		if resp, err := server.Client().Do(req); err == nil {
 			resp.Body.Close()
-			t.Errorf("the client got %s although it went away", resp.Status)
+			t.Errorf("the client got %s after it hung up", resp.Status)
 		}
 		<-done
 	})

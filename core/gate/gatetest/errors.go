@@ -14,7 +14,7 @@ import (
 
 type failingHandler = func(w http.ResponseWriter, r *http.Request) error
 
-// testErrors checks when RefundIf is asked about a request whose handler returns an error.
+// testErrors checks the status that RefundIf gets if the handler returns an error.
 func (s *suite) testErrors(t *testing.T) {
 	// failsAfter returns a handler that calls f and returns an error.
 	failsAfter := func(f http.HandlerFunc) failingHandler {
@@ -25,7 +25,7 @@ func (s *suite) testErrors(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler failingHandler
-		answer  http.HandlerFunc // to the error; nil if nobody answers
+		answer  http.HandlerFunc // to the error; nil for no answer
 		status  int
 		asked   string
 		taken   int
@@ -72,14 +72,14 @@ func (s *suite) testErrors(t *testing.T) {
 		defer server.Close()
 		for i := range 20 {
 			if got := send(t, server, request("GET", "/")); got.status != http.StatusNotFound {
-				t.Fatalf("request %d has status %d, want 404: the one before is refunded when its answer is here", i, got.status)
+				t.Fatalf("request %d has status %d, want 404: the previous request is not refunded before its answer", i, got.status)
 			}
 		}
 	})
 }
 
-// answersBody answers with a body: Gin learns of a status without one when all middlewares
-// have returned.
+// answersBody returns a handler that answers with a body. Without a body, Gin would send the status
+// after all middlewares.
 func answersBody(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answers(status)(w, r)
@@ -87,7 +87,7 @@ func answersBody(status int) http.HandlerFunc {
 	}
 }
 
-// takeOver takes over the connection, answers and fails.
+// takeOver hijacks the connection, answers and returns an error.
 func takeOver(w http.ResponseWriter, _ *http.Request) error {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -2,9 +2,11 @@ package gatetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +22,7 @@ type reply struct {
 	body    string
 }
 
-// exchange sends one request through a real server.
+// exchange sends one request to a real server.
 func exchange(t *testing.T, h http.Handler, r *http.Request) reply {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -28,7 +30,7 @@ func exchange(t *testing.T, h http.Handler, r *http.Request) reply {
 	return send(t, server, r)
 }
 
-// send sends r, of which the URL has no host yet, to server.
+// send sends r, whose URL has no host, to server.
 func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
 	t.Helper()
 	r = r.Clone(t.Context())
@@ -40,7 +42,7 @@ func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
 	return readReply(t, resp)
 }
 
-// readReply reads resp to its end: a client that closes earlier hangs up.
+// readReply reads resp to its end, because closing earlier would hang up.
 func readReply(t *testing.T, resp *http.Response) reply {
 	t.Helper()
 	defer resp.Body.Close()
@@ -53,7 +55,7 @@ func readReply(t *testing.T, resp *http.Response) reply {
 	return got
 }
 
-// record sends one request through h without a server, in a bubble for example.
+// record sends one request to h without a server, for example in a synctest bubble.
 func record(t *testing.T, h http.Handler, r *http.Request) reply {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -63,20 +65,20 @@ func record(t *testing.T, h http.Handler, r *http.Request) reply {
 	return got
 }
 
-// request is one that has not been sent yet.
+// request returns a request without a host.
 func request(method, target string) *http.Request {
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = "192.0.2.1:1234"
 	return r
 }
 
-// check holds an answer to what is true of all of them.
+// check checks the rules that hold for every answer.
 func (got reply) check(t *testing.T) {
 	t.Helper()
 	policies := got.list(t, "Ratelimit-Policy", "q")
 	members := got.list(t, "Ratelimit", "r")
 	if len(policies) != len(members) {
-		t.Errorf("%d policies and %d members: every policy has a member", len(policies), len(members))
+		t.Errorf("%d policies and %d members, want a member for every policy", len(policies), len(members))
 	}
 	retry, hasRetry := got.retryAfter(t)
 	for i := range members {
@@ -84,13 +86,13 @@ func (got reply) check(t *testing.T) {
 			t.Errorf("member %d is %q in one field and %q in the other", i, policies[i].name, members[i].name)
 		}
 		if w, ok := policies[i].params["w"]; ok && w < 1 {
-			t.Errorf("policy %q has w=%d: a window is positive", policies[i].name, w)
+			t.Errorf("policy %q has w=%d: want a positive window", policies[i].name, w)
 		}
 		switch at, ok := members[i].params["t"]; {
 		case !ok && (got.status < 400 || hasRetry):
-			t.Errorf("%q has no t, which says that waiting is no use", members[i].name)
+			t.Errorf("%q has no t, which is only for a cost that can never be admitted", members[i].name)
 		case ok && at == 0 && members[i].params["r"] == 0:
-			t.Errorf("%q has r=0 and t=0: a client would come back at once", members[i].name)
+			t.Errorf("%q has r=0 and t=0: a client would retry at once", members[i].name)
 		}
 	}
 	switch {
@@ -99,23 +101,23 @@ func (got reply) check(t *testing.T) {
 	case got.status < 400 && hasRetry:
 		t.Errorf("%d with Retry-After", got.status)
 	case hasRetry && retry < 1:
-		t.Errorf("Retry-After is %d: it is at least 1", retry)
+		t.Errorf("Retry-After is %d: want at least 1", retry)
 	}
 	if got.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
 		t.Error("401 without a challenge")
 	}
 	if got.status >= 400 && got.header.Get("Cache-Control") != "no-store" {
-		t.Error("an error that a cache may keep")
+		t.Error("an error without Cache-Control: no-store")
 	}
 	for name := range got.trailer {
-		t.Errorf("trailer %s: the fields are never in trailers", name)
+		t.Errorf("trailer %s: want no field in the trailers", name)
 	}
 	if media := got.header.Get("Content-Type"); strings.HasSuffix(media, "json") && got.body != "" {
 		got.checkProblem(t)
 	}
 }
 
-// list reads a field in which every name may occur once.
+// list reads a field in which every name must occur at most once.
 func (got reply) list(t *testing.T, field string, params ...string) []item {
 	t.Helper()
 	lines := got.header[field]
@@ -154,19 +156,53 @@ func (got reply) retryAfter(t *testing.T) (int, bool) {
 	return n, true
 }
 
-// checkProblem wants one problem document, with the status of the answer.
+// checkProblem checks that the body is one problem document with the status of the answer.
 func (got reply) checkProblem(t *testing.T) {
 	t.Helper()
 	var p gate.Problem
 	d := json.NewDecoder(strings.NewReader(got.body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
-		t.Errorf("the body is no problem document: %v\n%s", err, got.body)
+		t.Errorf("the body is not a problem document: %v\n%s", err, got.body)
 	}
 	if p.Status != got.status || p.Type == "" {
 		t.Errorf("status %d has a document with status %d and type %q", got.status, p.Status, p.Type)
 	}
 	if d.More() {
 		t.Errorf("more than one body: %s", got.body)
+	}
+}
+
+// An item is a member of RateLimit-Policy or RateLimit.
+type item struct {
+	name   string
+	params map[string]int64
+}
+
+// member matches a String of RFC 9651 with Integer parameters, and the separator after it.
+var member = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"((?:;[a-z]+=[0-9]{1,15})*)(?:, |$)`)
+
+// parseList reads a field, which is a List of RFC 9651. It rejects a second space and an empty
+// list.
+func parseList(s string) ([]item, error) {
+	var items []item
+	for rest := s; ; {
+		m := member.FindStringSubmatch(rest)
+		if m == nil {
+			return nil, fmt.Errorf("%q has no String with Integer parameters at %q", s, rest)
+		}
+		it := item{strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(m[1]), map[string]int64{}}
+		for _, param := range strings.Split(m[2], ";")[1:] {
+			key, value, _ := strings.Cut(param, "=")
+			if _, twice := it.params[key]; twice {
+				return nil, fmt.Errorf("%q has the parameter %s twice", m[0], key)
+			}
+			it.params[key], _ = strconv.ParseInt(value, 10, 64)
+		}
+		items = append(items, it)
+		if !strings.HasSuffix(m[0], ", ") {
+			return items, nil
+		}
+		rest = rest[len(m[0]):]
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// problem is a document that says little more than the status.
+// problem is a problem document of the type about:blank.
 func problem(status int, title, detail string) string {
 	s := `{"type":"about:blank",`
 	if title != "" {
@@ -38,7 +38,7 @@ var (
 	noFields  = fields("RateLimit", "")
 )
 
-// fields returns the value of one field, and the absence of those about limits.
+// fields returns one field with value and no other field about limits.
 func fields(name, value string) map[string]string {
 	all := map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
 	all[name] = value
@@ -48,72 +48,64 @@ func fields(name, value string) map[string]string {
 func (s *suite) testFaults(t *testing.T) {
 	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
 	s.table(t, []row{{
-		name:    "no token: a JWT key without a valid token is 401 with a challenge",
+		name:    "no token: 401 with a challenge",
 		key:     noKey(noToken),
 		status:  401,
 		noStore: true,
 		header:  fields("WWW-Authenticate", "Bearer"),
 		body:    problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
-		name:    "no token, other challenge: a challenge that is there is not replaced",
+		name:    "no token, other challenge: a challenge of the application stays",
 		key:     noKey(noToken),
 		before:  func(h http.Header) { h.Set("WWW-Authenticate", `Bearer realm="api"`) },
 		status:  401,
 		noStore: true,
 		header:  map[string]string{"WWW-Authenticate": `Bearer realm="api"`},
 	}, {
-		name:    "no key: a request without an identity is 400, never a shared bucket",
+		name:    "no key: 400, not a shared bucket",
 		key:     noKey(fmt.Errorf("%w: no address", keyfunc.ErrNoKey)),
 		status:  400,
 		noStore: true,
 		header:  fields("WWW-Authenticate", ""),
 		body:    problem(400, "Bad Request", unidentified),
 	}, {
-		name:    "empty key: an empty key would be one bucket for everybody",
+		name:    "empty key: 400, not a shared bucket",
 		key:     constant(""),
 		status:  400,
 		noStore: true,
 		body:    problem(400, "Bad Request", unidentified),
 	}, {
-		name:    "fault in a key function: any other error is 500, with nothing of it in the answer",
+		name:    "fault in a key function: 500, without the text of the error",
 		key:     noKey(errSecret),
 		status:  500,
 		noStore: true,
 		header:  noFields,
 		body:    problem(500, "Internal Server Error", ""),
 	}, {
-		name:    "no key, FailClosed: FailClosed is about the Store",
+		name:    "no key, FailClosed: 400, because FailClosed is for failures of the Store",
 		key:     noKey(keyfunc.ErrNoKey),
 		opts:    []gate.Option{gate.FailClosed()},
 		status:  400,
 		noStore: true,
 	}, {
-		name:    "no key, as text: every rejection has a text form",
-		key:     noKey(keyfunc.ErrNoKey),
-		req:     accept("text/plain"),
-		status:  400,
-		noStore: true,
-		text:    true,
-		body:    "The request does not say who sent it.\n",
-	}, {
-		name:   "store fails: a store that failed is not a denial: the request is let through, without fields",
+		name:   "store fails: the request is let through, without fields",
 		err:    errSecret,
 		header: noFields,
 	}, {
-		name:   "store fails closed: 503 with Retry-After, and nothing of the error in it",
+		name:   "store fails closed: 503 with Retry-After, without the text of the error",
 		err:    errSecret,
 		opts:   []gate.Option{gate.FailClosed()},
 		status: 503,
 		header: fields("Retry-After", "1"),
 		body:   unavailable,
 	}, {
-		name:   "fail-closed rule: a rule that a store fails closed for is 503 in every gate",
+		name:   "fail-closed rule: 503 in every gate",
 		err:    fmt.Errorf("%w: %w: away", core.ErrUnavailable, core.ErrFailClosed),
 		status: 503,
 		header: fields("Retry-After", "1"),
 		body:   unavailable,
 	}, {
-		name:   "store fails closed, as text: every rejection has a text form",
+		name:   "store fails closed, as text",
 		err:    errSecret,
 		opts:   []gate.Option{gate.FailClosed()},
 		req:    accept("text/html"),
@@ -122,13 +114,13 @@ func (s *suite) testFaults(t *testing.T) {
 		header: fields("Retry-After", "1"),
 		body:   "Retry in 1 s.\n",
 	}, {
-		name: "store out of time: a deadline of the store's own is a failure of the store",
+		name: "store out of time: the store's own deadline is a failure of the store",
 		err:  context.DeadlineExceeded,
 	}, {
-		name: "store canceled itself: a store that says unavailable has failed, whatever the cause",
+		name: "store canceled itself: ErrUnavailable is a failure of the store, whatever its cause",
 		err:  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled),
 	}, {
-		name:   "canceled: a cancelled request is no failure of the store, and its handler does not run",
+		name:   "canceled: a cancelled request is no failure of the store: 503, and the handler does not run",
 		err:    context.Canceled,
 		status: 503,
 		body:   unavailable,
@@ -136,14 +128,14 @@ func (s *suite) testFaults(t *testing.T) {
 	t.Run("OnError", s.testOnError)
 }
 
-// testOnError gives every kind of fault to OnError, and every kind of result back to the gate: 0
-// lets the request through, 400 to 599 is the status, and any other changes nothing.
+// testOnError combines every kind of error with every kind of result of OnError: 0 lets the request
+// through, 400 to 599 is the status, and any other number changes nothing.
 func (s *suite) testOnError(t *testing.T) {
 	faults := []struct {
 		name   string
 		row    row
 		err    error
-		status int // what OnError is told
+		status int // the status that OnError gets
 	}{
 		{"no token", row{key: noKey(keyfunc.ErrNoToken)}, keyfunc.ErrNoToken, 401},
 		{"no key", row{key: noKey(keyfunc.ErrNoKey)}, keyfunc.ErrNoKey, 400},
@@ -178,7 +170,7 @@ func (s *suite) testOnError(t *testing.T) {
 			r.name = f.name + ", " + result.name
 			r.status = result.want(f.status)
 			if f.name == "canceled" && r.status == 0 {
-				r.status = 503 // hanging up is no way past the limit
+				r.status = 503 // a client cannot pass the limit by hanging up
 			}
 			switch {
 			case r.status == 400 && f.err == keyfunc.ErrNoToken, r.status == 400 && f.err == keyfunc.ErrNoKey:
@@ -197,14 +189,14 @@ func (s *suite) testOnError(t *testing.T) {
 			r.opts = append(slices.Clone(r.opts), gate.OnError(func(req *http.Request, err error, status int) int {
 				called++
 				if req.URL.Path != "/v1/orders" || !errors.Is(err, f.err) || status != f.status {
-					t.Errorf("%s: OnError is told %s, %v, %d; want %v, %d", f.name, req.URL.Path, err, status, f.err, f.status)
+					t.Errorf("%s: OnError got %s, %v, %d; want %v, %d", f.name, req.URL.Path, err, status, f.err, f.status)
 				}
 				return result.choose(status)
 			}))
 			t.Run(r.name, func(t *testing.T) {
 				r.run(t, s)
 				if called != 1 {
-					t.Errorf("OnError was called %d times", called)
+					t.Errorf("OnError was called %d times, want once", called)
 				}
 			})
 		}

@@ -27,7 +27,7 @@ func fails(rule core.Rule) layer {
 	return layer{rules: []core.Rule{rule}, err: errSecret, opts: []gate.Option{quiet}}
 }
 
-// gates are the gates of layers.
+// gates returns the gates of layers.
 func gates(layers []layer) (list []Gate) {
 	for _, l := range layers {
 		limiter := core.Must(core.New(scripted(l.states, l.err), l.rules...))
@@ -51,7 +51,7 @@ func (s *suite) testGates(t *testing.T) {
 	}
 }
 
-// testGatesOf has several gates that build puts around a handler, the outermost first.
+// testGatesOf tests several gates that build puts around a handler, the outermost first.
 func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.HandlerFunc) http.Handler) {
 	global := core.SlidingLog("global", core.PerHour(1000))
 	route := core.SlidingLog("route", core.PerMinute(10))
@@ -79,31 +79,31 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		limit:  `"global";r=999;t=3600, "route";r=0;t=30`,
 		retry:  "30",
 	}, {
-		name:   "outer denies: the inner gate is not asked",
+		name:   "outer denies: the inner gate does not decide",
 		layers: []layer{one(global, denied(30*time.Second)), one(route, allowed(9, minute, 0))},
 		policy: `"global";q=1000;w=3600`,
 		limit:  `"global";r=0;t=30`,
 		retry:  "30",
 	}, {
-		name:   "one name, inner is stricter: a name is listed once, with less left",
+		name:   "one name, inner is stricter: the inner rule is listed",
 		layers: []layer{one(wide, allowed(7, hour, 0)), one(narrow, allowed(3, minute, 0))},
 		policy: `"same";q=5;w=60`,
 		limit:  `"same";r=3;t=60`,
 		inner:  "same",
 	}, {
-		name:   "one name, outer is stricter: a name is listed once, with less left, and the policy that belongs to it",
+		name:   "one name, outer is stricter: the outer rule is listed, with its policy",
 		layers: []layer{one(wide, allowed(2, hour, 0)), one(narrow, allowed(3, minute, 0))},
 		policy: `"same";q=50;w=3600`,
 		limit:  `"same";r=2;t=3600`,
 		inner:  "same",
 	}, {
-		name:   "one name, equally left: of equal ones the longer is stricter",
+		name:   "one name, equal remaining: the longer window is stricter",
 		layers: []layer{one(wide, allowed(3, hour, 0)), one(narrow, allowed(3, minute, 0))},
 		policy: `"same";q=50;w=3600`,
 		limit:  `"same";r=3;t=3600`,
 		inner:  "same",
 	}, {
-		name: "names across several rules: only the rules of one name meet",
+		name: "names across several rules: only rules with the same name are merged",
 		layers: []layer{
 			{rules: []core.Rule{global, wide}, states: states{"global": allowed(9, hour, 0), "same": allowed(4, hour, 0)}},
 			{rules: []core.Rule{narrow, route}, states: states{"same": allowed(1, minute, 0), "route": allowed(2, minute, 0)}},
@@ -112,19 +112,19 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		limit:  `"global";r=9;t=3600, "same";r=1;t=60, "route";r=2;t=60`,
 		inner:  "same",
 	}, {
-		name:   "outer without fields: a gate that sends no fields is not listed by others",
+		name:   "outer without fields: the inner gate does not list the rules of a gate without fields",
 		layers: []layer{one(global, allowed(999, hour, 0), gate.Headers()), one(route, allowed(9, minute, 0))},
 		policy: `"route";q=10;w=60`,
 		limit:  `"route";r=9;t=60`,
 		inner:  "route",
 	}, {
-		name:   "inner without fields: a gate that sends no fields leaves those of others",
+		name:   "inner without fields: the fields of the outer gate stay",
 		layers: []layer{one(global, allowed(999, hour, 0)), one(route, denied(30*time.Second), gate.Headers())},
 		policy: `"global";q=1000;w=3600`,
 		limit:  `"global";r=999;t=3600`,
 		retry:  "30",
 	}, {
-		name: "three: every gate that sends fields is listed",
+		name: "three: the rules of every gate with fields are listed",
 		layers: []layer{
 			one(global, allowed(999, hour, 0)),
 			one(daily, allowed(1, hour, 0), gate.Headers()),
@@ -134,7 +134,7 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		limit:  `"global";r=999;t=3600, "route";r=9;t=60`,
 		inner:  "route",
 	}, {
-		name: "legacy: the legacy fields are about the rule nearest to exhaustion of all gates",
+		name: "legacy: the legacy fields describe the rule of all gates that is nearest to exhaustion",
 		layers: []layer{
 			one(global, allowed(30, hour, 0), gate.Headers(gate.XRateLimit)),
 			one(route, allowed(9, minute, 0), gate.Headers(gate.XRateLimit)),
@@ -142,7 +142,7 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		legacy: "30",
 		inner:  "route",
 	}, {
-		name: "legacy outside only: what an outer gate tells stays true: an inner one adds to it",
+		name: "legacy outside only: an inner gate updates the fields of the outer gate",
 		layers: []layer{
 			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)),
 			one(route, denied(30*time.Second)),
@@ -152,7 +152,7 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		legacy: "0",
 		retry:  "30",
 	}, {
-		name: "store between fails: the fields of the outermost gate stay true",
+		name: "store between fails: the innermost gate updates the fields of the outermost",
 		layers: []layer{
 			one(global, allowed(999, hour, 0), gate.Headers(gate.XRateLimit)), fails(route), one(daily, allowed(5, hour, 0)),
 		},
@@ -161,13 +161,13 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 		legacy: "5",
 		inner:  "daily",
 	}, {
-		name:   "inner store fails: what the outer gate says stays",
+		name:   "inner store fails: the fields of the outer gate stay",
 		layers: []layer{one(global, allowed(999, hour, 0)), fails(route)},
 		policy: `"global";q=1000;w=3600`,
 		limit:  `"global";r=999;t=3600`,
 		inner:  "global",
 	}, {
-		name:   "outer store fails: the inner gate speaks for itself",
+		name:   "outer store fails: the fields describe the inner gate",
 		layers: []layer{fails(global), one(route, allowed(9, minute, 0))},
 		policy: `"route";q=10;w=60`,
 		limit:  `"route";r=9;t=60`,

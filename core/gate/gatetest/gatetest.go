@@ -1,6 +1,5 @@
-// Package gatetest holds every adapter to the same HTTP contract: one table of
-// requests and answers, driven through real servers, and the same checks of
-// time, memory and streaming.
+// Package gatetest tests that an adapter keeps the HTTP contract of all adapters: a table of
+// requests and answers, sent to real servers, and tests of time, memory and streaming.
 //
 //	func TestContract(t *testing.T) {
 //		gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
@@ -18,27 +17,26 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Build makes an application of the adapter's framework that serves every
-// method and path with h, behind a middleware of the adapter.
+// A Build makes an application of the adapter's framework. It serves every method and path with h,
+// behind a middleware of the adapter.
 type Build = func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler
 
-// An Option says in what an adapter has to differ.
+// An Option adds tests to Run, or allows an adapter to differ.
 type Option func(*suite)
 
-// ErrorHandler is for frameworks whose own error handler writes the problem documents, with
-// this media type: it sends no text, and tells HEAD no media type. Without the option,
-// an adapter sends [gate.ProblemMediaType], or text to a client that asks for it first.
+// ErrorHandler is for frameworks whose error handler writes the problem documents, with this media
+// type. It never sends text, and the answer to HEAD has no media type. Without the option, an
+// adapter sends [gate.ProblemMediaType], or text if that is first in Accept.
 func ErrorHandler(mediaType string) Option { return func(s *suite) { s.errorHandler = mediaType } }
 
-// OnDenied adds the cases of the adapter's OnDenied: with is that function, for an f that
-// needs nothing of the framework.
+// OnDenied adds the tests of the adapter's OnDenied. with calls that function for an f of net/http.
 func OnDenied(with func(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option) Option {
 	return func(s *suite) { s.onDenied = with }
 }
 
-// Errors adds the cases of handlers that return errors: build makes an application like a
-// Build, in which the error of h takes the way that errors have in the framework. Unless h
-// has answered, answer does; if answer is nil, nobody does.
+// Errors adds the tests of handlers that return errors. build makes an application like a Build, in
+// which the framework handles the error of h. If h has not answered, answer does; if answer is nil,
+// no answer is written.
 func Errors(build func(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
 	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc) http.Handler,
 ) Option {
@@ -52,22 +50,22 @@ type Gate struct {
 	Opts    []gate.Option
 }
 
-// Nest adds the cases of several gates in one application: build makes an application like a
-// Build, with h behind the middlewares of gates, the outermost first.
+// Nest adds the tests of several gates in one application. build makes an application like a Build,
+// with h behind the middlewares of gates, the outermost first.
 func Nest(build func(gates []Gate, h http.HandlerFunc) http.Handler) Option {
 	return func(s *suite) { s.nest = build }
 }
 
-// ClientAddress adds the cases of a key function that keys by the framework's own idea of the
-// client's address: key is that function. build makes an application like a Build that believes
-// the X-Forwarded-For of peers in 192.0.2.0/24, or of none if trust is false.
+// ClientAddress adds the tests of key, a key function for the address of the client that the
+// framework finds. build makes an application like a Build that believes the X-Forwarded-For of
+// peers in 192.0.2.0/24, or of no peer if trust is false.
 func ClientAddress(key func(...keyfunc.IPOption) keyfunc.Func,
 	build func(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler,
 ) Option {
 	return func(s *suite) { s.clientAddress, s.buildTrusting = key, build }
 }
 
-// A suite is the functions of one adapter. Those of options that are not given are nil.
+// A suite holds the functions of one adapter. The function of an option that is not given is nil.
 type suite struct {
 	build         Build
 	nest          func([]Gate, http.HandlerFunc) http.Handler
@@ -78,8 +76,8 @@ type suite struct {
 	errorHandler  string // the media type of its documents; empty if the adapter writes the answers
 }
 
-// Run runs every check as a subtest. It swaps the default logger, so the test
-// that calls it must not be parallel to others.
+// Run runs every test as a subtest. Run replaces the default logger, so it must not run in parallel
+// with other tests.
 func Run(t *testing.T, build Build, opts ...Option) {
 	s := &suite{build: build}
 	for _, o := range opts {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// An inFlight counts the requests that are being served and those that ever were.
+// An inFlight counts the requests that are being served now, and all that were.
 type inFlight struct {
 	mu          sync.Mutex
 	now, served int
@@ -34,7 +34,7 @@ func (c *inFlight) check(t *testing.T, now, served int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.now != now || c.served != served {
-		t.Errorf("%d are in flight and %d were, want %d and %d", c.now, c.served, now, served)
+		t.Errorf("%d requests are in flight and %d were served, want %d and %d", c.now, c.served, now, served)
 	}
 }
 
@@ -66,7 +66,7 @@ func (s *suite) testInFlight(t *testing.T) {
 			c.opts = append(c.opts, gate.CountInFlight(count))
 			a := s.start(c.setup)
 			if got := caught(func() { a.get(t) }); got != nil && got != "boom" {
-				t.Errorf("panicked with %v", got)
+				t.Errorf("panicked with %v, want boom or no panic", got)
 			}
 			count.check(t, 0, c.served)
 		})
@@ -82,12 +82,12 @@ func (s *suite) testInFlight(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { a.get(t) })
 			synctest.Wait()
-			count.check(t, 0, 1) // a request that is held is not served yet
+			count.check(t, 0, 1) // a held request is not in flight
 			wg.Wait()
 			count.check(t, 0, 2)
 		})
 	})
-	t.Run("over before the refund", func(t *testing.T) {
+	t.Run("ended before the refund", func(t *testing.T) {
 		count := new(inFlight)
 		store := onUndo(func(context.Context) error { count.check(t, 0, 1); return nil })
 		a := s.start(setup{store: store, refund: true, opts: []gate.Option{gate.CountInFlight(count)}})

@@ -27,14 +27,14 @@ func (s *suite) testConcurrency(t *testing.T) {
 	a.checkRan(t, limit)
 }
 
-// A sink is a ResponseWriter that costs nothing.
+// A sink is a ResponseWriter that does not allocate.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
 
-// budget is how many allocations a gate may add to an allowed request.
+// budget is the number of allocations that a gate may add to an allowed request.
 const budget = 5
 
 func (s *suite) testAllocations(t *testing.T) {
@@ -61,8 +61,8 @@ func (s *suite) testAllocations(t *testing.T) {
 	}
 }
 
-// allowedRequest returns a function that serves one request that is allowed, by a gate
-// with so many keys.
+// allowedRequest returns a function that serves one allowed request, by a gate with the given
+// number of keys.
 func (s *suite) allowedRequest(keys int, opts ...gate.Option) func() {
 	store, plenty := memstore.New(), core.PerSecond(1_000_000_000).WithBurst(1_000_000_000)
 	l := core.Must(core.New(store, core.TokenBucket("r", plenty)))
@@ -82,8 +82,8 @@ func serving(h http.Handler) func() {
 	}
 }
 
-// Benchmark measures one allowed request: with no gate at all, which plain
-// builds, with the default fields, with none, and with two keys.
+// Benchmark measures one allowed request: without a gate (an application of plain), with the
+// default fields, without fields, and with two keys.
 func Benchmark(b *testing.B, build Build, plain func(h http.HandlerFunc) http.Handler) {
 	s := &suite{build: build}
 	for _, c := range []struct {

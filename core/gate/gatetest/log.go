@@ -27,7 +27,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// logged is what the default logger gets while f runs.
+// logged returns the lines of the default logger while f runs.
 func logged(t *testing.T, f func()) string {
 	t.Helper()
 	var b buffer
@@ -74,7 +74,7 @@ func (s *suite) testLog(t *testing.T) {
 	}
 }
 
-// everySecond calls f n times in each of so many seconds.
+// everySecond calls f n times in each of the given seconds.
 func everySecond(seconds, n int, f func()) {
 	for range seconds {
 		for range n {
@@ -91,7 +91,7 @@ func checkLines(t *testing.T, lines string, n int, msg string) {
 		t.Fatalf("%d lines are logged, want %d: at most one a second\n%s", got, n, lines)
 	}
 	if strings.Contains(lines, "key-of-a-person") || strings.Contains(lines, "token") || strings.Contains(lines, "192.0.2.1") {
-		t.Errorf("the log knows the client: %s", lines)
+		t.Errorf("the log contains data of the client: %s", lines)
 	}
 	for i, line := range strings.Split(strings.TrimSpace(lines), "\n")[:n] {
 		var got struct {

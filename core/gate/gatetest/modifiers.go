@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// soft is a state beyond the limit itself.
+// soft returns a state beyond the limit of a soft rule.
 func soft(window time.Duration) core.State {
 	return core.State{Allowed: true, Soft: true, Window: window, ResetAfter: window}
 }
@@ -24,7 +24,7 @@ func (s *suite) testModifiers(t *testing.T) {
 func (s *suite) testSoft(t *testing.T) {
 	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
 	s.table(t, []row{{
-		name:   "beyond: fields tell the limit itself, of which nothing is left",
+		name:   "beyond: the fields describe the limit without the tolerated excess, with r=0",
 		rules:  lenient,
 		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
 		header: map[string]string{
@@ -62,25 +62,25 @@ func (s *suite) testShadow(t *testing.T) {
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
 	s.table(t, []row{{
-		name:   "would deny: what a shadow would have done, no client is told",
+		name:   "would deny: clients see nothing of a shadow rule",
 		rules:  []core.Rule{dark, burst},
 		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": ""},
 	}, {
-		name:   "nearest to exhaustion: the legacy fields are about what is enforced",
+		name:   "nearest to exhaustion: the legacy fields describe an enforced rule",
 		rules:  []core.Rule{dark, burst},
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
 	}, {
-		name:   "denied by another: Retry-After and the document are about what has denied",
+		name:   "denied by another: Retry-After and the document describe the rule that denied",
 		rules:  []core.Rule{dark, burst},
 		states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
 		status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "all in the shadow: a limiter of shadows sends no field at all",
+		name:   "only shadows: a limiter of shadows sends no field",
 		rules:  []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()},
 		opts:   all,
 		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}},
@@ -91,7 +91,7 @@ func (s *suite) testShadow(t *testing.T) {
 		a.gets(t, 200)
 		d, ok := a.saw()
 		if state, found := d.StateOf("dark"); !ok || !d.Allowed || !found || state.Allowed || state.RetryAfter != time.Hour {
-			t.Errorf("the handler sees %+v, %v; want the answer of the shadow", d, ok)
+			t.Errorf("the handler sees %+v, %v; want the state of the shadow", d, ok)
 		}
 	})
 	t.Run("several gates", func(t *testing.T) {
@@ -139,7 +139,7 @@ func (s *suite) testElastic(t *testing.T) {
 					t.Errorf("X-RateLimit-Limit is %s, want %s", v, c.legacy)
 				}
 				if !strings.Contains(got.body, c.detail) {
-					t.Errorf("the document is %s, want it to say %s", got.body, c.detail)
+					t.Errorf("the document is %s, want the text %s", got.body, c.detail)
 				}
 			}
 		})

@@ -16,64 +16,64 @@ func (s *suite) testOptions(t *testing.T) {
 	preflight := func() *http.Request { return request("OPTIONS", "/v1/orders") }
 	isPreflight := func(r *http.Request) bool { return r.Method == http.MethodOptions }
 	s.table(t, []row{{
-		name:   "no headers, allowed: Headers() sends no field at all",
+		name:   "no headers, allowed: Headers() sends no field",
 		opts:   []gate.Option{gate.Headers()},
 		header: map[string]string{"RateLimit-Policy": "", "RateLimit": "", "X-RateLimit-Limit": "", "Retry-After": ""},
 	}, {
-		name:   "no headers, denied: Retry-After is sent with a denial in any case",
+		name:   "no headers, denied: Retry-After is sent",
 		opts:   []gate.Option{gate.Headers()},
 		status: 429,
 		header: map[string]string{"RateLimit-Policy": "", "RateLimit": "", "X-RateLimit-Limit": "", "Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "legacy headers: the legacy fields are about the rule nearest to exhaustion, by its share",
+		name:   "legacy headers: the fields describe the rule with the smallest part of its capacity left",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": allowed(50, 0, 0), "daily": allowed(60, 0, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "60", "RateLimit": "", "RateLimit-Policy": ""},
 	}, {
-		name:   "legacy headers, the other way round: the order of the rules is of no importance",
+		name:   "legacy headers, other order: the order of the rules does not matter",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{daily, burst},
 		states: states{"burst": allowed(50, 0, 0), "daily": allowed(60, 0, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "60"},
 	}, {
-		name:   "legacy headers, both exhausted: of two with the same share left it is the one that takes longer",
+		name:   "legacy headers, both exhausted: with equal parts left, the rule with the longer reset",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": allowed(0, 0, time.Minute), "daily": allowed(0, 0, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "0"},
 	}, {
-		name:   "legacy headers, denied: a denial has them too",
+		name:   "legacy headers, denied",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
 		rules:  []core.Rule{burst, daily},
 		states: states{"burst": denied(12 * time.Second), "daily": allowed(840, 0, 0)},
 		status: 429,
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "0", "Retry-After": "12"},
 	}, {
-		name:   "both versions: versions can be sent together",
+		name:   "both versions",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit, gate.IETFDraft)},
 		states: states{"burst": allowed(3, 12*time.Second, 0)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "3", "RateLimit": `"burst";r=3;t=12`},
 	}, {
-		name:   "the later of two Headers: of two options that set the same thing the later counts",
+		name:   "the later of two Headers counts",
 		opts:   []gate.Option{gate.Headers(gate.XRateLimit), gate.Headers()},
 		header: map[string]string{"X-RateLimit-Limit": "", "RateLimit": ""},
 	}, {
-		name:   "exposed: scripts of other origins may read the fields, of allowed answers too",
+		name:   "exposed",
 		opts:   []gate.Option{gate.ExposeHeaders()},
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
-		name:   "exposed, denied: a denial is where a script needs them",
+		name:   "exposed, denied",
 		opts:   []gate.Option{gate.ExposeHeaders(), gate.Headers(gate.IETFDraft, gate.XRateLimit)},
 		status: 429,
 		header: map[string]string{"Access-Control-Expose-Headers": allFields},
 	}, {
-		name:   "exposed, no fields: what is never sent is not exposed",
+		name:   "exposed, no fields: only Retry-After is exposed",
 		opts:   []gate.Option{gate.ExposeHeaders(), gate.Headers()},
 		header: map[string]string{"Access-Control-Expose-Headers": "Retry-After"},
 	}, {
-		name: "exposed with others: the names that are there stay, and none is there twice",
+		name: "exposed with others: existing names stay, and no name is there twice",
 		opts: []gate.Option{gate.ExposeHeaders()},
 		before: func(h http.Header) {
 			h.Add("Access-Control-Expose-Headers", "X-Total, retry-after")
@@ -81,24 +81,24 @@ func (s *suite) testOptions(t *testing.T) {
 		},
 		header: map[string]string{"Access-Control-Expose-Headers": "X-Total, retry-after, ETag, RateLimit, RateLimit-Policy"},
 	}, {
-		name:   "exposed, 503: a rejection of any kind can be read",
+		name:   "exposed, 503",
 		opts:   []gate.Option{gate.ExposeHeaders(), gate.FailClosed()},
 		err:    core.ErrUnavailable,
 		status: 503,
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
-		name:    "skipped: a skipped request needs no key and gets no field",
+		name:    "skipped: needs no key and gets no field",
 		opts:    []gate.Option{gate.Skip(isPreflight), gate.ExposeHeaders()},
 		key:     noKey(keyfunc.ErrNoKey),
 		req:     preflight,
 		noStore: true,
 		header:  map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Access-Control-Expose-Headers": ""},
 	}, {
-		name:   "not skipped: Skip is asked about every request",
+		name:   "not skipped: Skip is called for every request",
 		opts:   []gate.Option{gate.Skip(isPreflight)},
 		status: 429,
 	}, {
-		name:    "negative cost: is a fault of the application, and nothing is taken",
+		name:    "negative cost: 500, and no charge",
 		opts:    []gate.Option{costs(-1)},
 		status:  500,
 		noStore: true,

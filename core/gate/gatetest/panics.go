@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// testPanics checks that a panic of the application passes, and that the next request is
+// testPanics checks that a panic of the application is not recovered, and that the next request is
 // served.
 func (s *suite) testPanics(t *testing.T) {
 	bad := true
@@ -42,8 +42,8 @@ func (s *suite) testPanics(t *testing.T) {
 	}
 }
 
-// testConstruction checks that arguments that could never work panic before the first request,
-// with the name of the function.
+// testConstruction checks that invalid arguments panic before the first request, with the name of
+// the function.
 func (s *suite) testConstruction(t *testing.T) {
 	store := memory()
 	l, second := core.Must(core.New(store, burst)), core.Must(core.New(store, daily))

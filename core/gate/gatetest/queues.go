@@ -38,8 +38,8 @@ func (s *suite) testQueues(t *testing.T) {
 	t.Run("leaving", s.testLeaving)
 }
 
-// testDepartures holds requests until their departures, which are as far apart as the rate
-// says. Requests that the queue has no room for are denied at once.
+// Requests are held until their departures, at the rate of the rule. Requests beyond the burst are
+// denied at once.
 func (s *suite) testDepartures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -58,7 +58,7 @@ func (s *suite) testDepartures(t *testing.T) {
 	})
 }
 
-// testMaxDelay denies at once requests that the queue would hold for too long.
+// Requests that the queue would hold for too long are denied at once.
 func (s *suite) testMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := s.start(setup{
@@ -79,7 +79,7 @@ func (s *suite) testMaxDelay(t *testing.T) {
 			if got.status == http.StatusOK {
 				served = append(served, at)
 			} else if retry, _ := got.retryAfter(t); got.status != http.StatusTooManyRequests || at != 0 || retry != 5 {
-				t.Errorf("%d after %v, to retry in %d s; want 429 at once, and 5: then the wait is 25 s", got.status, at, retry)
+				t.Errorf("%d after %v, to retry in %d s; want 429 at once, and 5 s, after which the delay is 25 s", got.status, at, retry)
 			}
 		})
 		if !slices.Equal(served, []time.Duration{0, 10e9, 20e9}) {
@@ -89,7 +89,7 @@ func (s *suite) testMaxDelay(t *testing.T) {
 	})
 }
 
-// testLeaving has clients that hang up while they are held.
+// Clients hang up while their requests are held.
 func (s *suite) testLeaving(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -116,12 +116,12 @@ func (s *suite) testLeaving(t *testing.T) {
 					t.Errorf("status %d, want 503", got.status)
 				}
 			})
-			checkLines(t, lines, 1, "weir: the place of a client that has gone could not be given back")
+			checkLines(t, lines, 1, "weir: the leaky bucket of a client that hung up could not be refunded")
 		})
 	})
 }
 
-// testLeave has one client leave the middle of the queue, and one its end.
+// One client leaves the middle of the queue, and one its end.
 func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
 	a := s.start(setup{opts: opts, rules: []core.Rule{
 		core.LeakyBucket("q", core.PerSecond(10).WithBurst(9)),
@@ -140,10 +140,10 @@ func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
 		at     time.Duration // of the answer
 		wait   time.Duration // before the next client
 	}{
-		{"leaves the middle", 20e6, 503, 20e6, 0},                // its departure would be at 100 ms
-		{"stands behind it", time.Hour, 200, 200e6, 0},           // was told its departure
-		{"leaves the end", 30e6, 503, 30e6, 50e6},                // its departure would be at 300 ms
-		{"comes when the end is free", time.Hour, 200, 300e6, 0}, // takes that departure
+		{"leaves the middle", 20e6, 503, 20e6, 0},          // its departure would be at 100 ms
+		{"is next in the queue", time.Hour, 200, 200e6, 0}, // keeps its departure
+		{"leaves the end", 30e6, 503, 30e6, 50e6},          // its departure would be at 300 ms
+		{"comes after that", time.Hour, 200, 300e6, 0},     // takes that departure
 	} {
 		wg.Go(func() {
 			ctx, hangUp := context.WithTimeout(t.Context(), c.leaves)
@@ -160,7 +160,7 @@ func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
 	a.checkRan(t, 2)
 	for i, got := range testkit.Used(t, a.limiter, "k")[1:] {
 		if got != want {
-			t.Errorf("%d are taken of rule %d, want %d: hanging up must not be free", got, i+1, want)
+			t.Errorf("%d are taken of rule %d, want %d: hanging up does not refund other rules", got, i+1, want)
 		}
 	}
 }

@@ -2,6 +2,5 @@
 
 package gatetest
 
-// raceDetector: under it sync.Pool drops values at random, so allocations cannot
-// be counted.
+// With raceDetector, sync.Pool drops values at random, so allocations cannot be counted.
 const raceDetector = true

@@ -52,7 +52,7 @@ func (s *suite) testRefund(t *testing.T) {
 	})
 }
 
-// testRefundStatuses compares the status that RefundIf is asked about with that of the answer.
+// testRefundStatuses compares the status that RefundIf gets with that of the answer.
 func (s *suite) testRefundStatuses(t *testing.T) {
 	// then returns a handler that calls first, and afterwards tries to answer with status.
 	then := func(status int, first func(w http.ResponseWriter)) http.HandlerFunc {
@@ -101,7 +101,7 @@ func (s *suite) testRefundStatuses(t *testing.T) {
 	}
 }
 
-// testRefundPanics checks that a panic counts as 500 and passes unchanged.
+// testRefundPanics checks that a panic counts as 500 and is not recovered.
 func (s *suite) testRefundPanics(t *testing.T) {
 	boom := errors.New("boom")
 	for name, before := range map[string]http.HandlerFunc{
@@ -156,7 +156,7 @@ func (s *suite) testFailuresOnly(t *testing.T) {
 		defer server.Close()
 		for i := range 100 {
 			if got := send(t, server, request("POST", "/login")); got.status != http.StatusOK {
-				t.Fatalf("success %d has status %d: the one before was not refunded when its answer was here", i, got.status)
+				t.Fatalf("success %d has status %d: the previous request was not refunded before its answer", i, got.status)
 			}
 		}
 		a.checkTaken(t, "k", 0)
@@ -170,8 +170,8 @@ func (s *suite) testFailuresOnly(t *testing.T) {
 	})
 }
 
-// testRefundEnded has requests that end before their handlers do. They are not refunded:
-// otherwise hanging up would be a way past the limit.
+// Requests that end before their handlers are not refunded: otherwise a client could pass the limit
+// by hanging up.
 func (s *suite) testRefundEnded(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("late") }} {
 		t.Run("the handler "+name, func(t *testing.T) {
@@ -208,8 +208,8 @@ type hangUp struct {
 	noticed bool   // net/http ends the context of the request
 }
 
-// net/http looks at the connection of an HTTP/1.1 request only while it reads the
-// body, and from the end of the body on until the client sends something.
+// net/http notices that a client of HTTP/1.1 has hung up only while a handler reads the body, and
+// from the end of the body until the client sends something.
 var hangUps = []hangUp{
 	{"GET", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", false, true},
 	{"GET, the next request behind it", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET", false, false},
@@ -222,8 +222,8 @@ var hangUps = []hangUp{
 	{"POST, part of a body unread", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody", "", false, false},
 }
 
-// testRefundHangUp checks the behaviour that [gate.RefundIf] documents for clients that hang
-// up: a request is not refunded if net/http notices, and treated like any other if not.
+// testRefundHangUp checks the behaviour that [gate.RefundIf] documents for clients that hang up: a
+// request is not refunded if net/http notices, and treated as if the client had stayed if not.
 func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
 	entered, gone, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	a := s.start(setup{refund: true, handler: func(w http.ResponseWriter, r *http.Request) {
@@ -264,8 +264,8 @@ func (s *suite) testRefundHangUp(t *testing.T, c hangUp) {
 	}
 }
 
-// closesAfter returns a handler that closes done when h has served its request. A server does
-// not wait for handlers whose connection is gone.
+// closesAfter returns a handler that closes done after h, because a server does not wait for
+// handlers whose connection is closed.
 func closesAfter(done chan<- struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
@@ -273,7 +273,7 @@ func closesAfter(done chan<- struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// testRefundNothing has requests that were not charged.
+// Requests that were not charged are not refunded.
 func (s *suite) testRefundNothing(t *testing.T) {
 	over := states{"hundred": denied(time.Second)}
 	for name, c := range map[string]setup{
@@ -289,7 +289,7 @@ func (s *suite) testRefundNothing(t *testing.T) {
 			a := s.start(c)
 			exchange(t, a, request("GET", "/"))
 			if n := a.store.Charges(driver.Undo) + a.store.Charges(driver.Credit); n > 0 || len(a.asked) > 0 {
-				t.Errorf("RefundIf was asked about %v, and there were %d refunds; want none", a.asked, n)
+				t.Errorf("RefundIf got %v, and there were %d refunds; want none", a.asked, n)
 			}
 		})
 	}
@@ -306,7 +306,7 @@ func (s *suite) testRefundNothing(t *testing.T) {
 // testRefundFails checks that the answer does not depend on the refund.
 func (s *suite) testRefundFails(t *testing.T) {
 	tooLate := gate.OnError(func(_ *http.Request, err error, status int) int {
-		t.Errorf("OnError is told %v, %d: it is too late to choose", err, status)
+		t.Errorf("OnError got %v, %d; want no call after the answer", err, status)
 		return status
 	})
 	for name, opts := range map[string][]gate.Option{"": nil, "with OnError": {tooLate}, "closed": {gate.FailClosed()}} {
@@ -316,11 +316,11 @@ func (s *suite) testRefundFails(t *testing.T) {
 				lines := logged(t, func() {
 					everySecond(3, 5, func() {
 						if got := record(t, a, request("GET", "/?token=secret")); got.status != 200 || got.body != "ok\n" {
-							t.Errorf("the answer is %d %q", got.status, got.body)
+							t.Errorf("the answer is %d %q, want 200 ok", got.status, got.body)
 						}
 					})
 				})
-				checkLines(t, lines, 3, "weir: what a request took could not be given back")
+				checkLines(t, lines, 3, "weir: the cost of a request could not be refunded")
 				a.checkTaken(t, "key-of-a-person", 15)
 			})
 		})

@@ -42,8 +42,8 @@ func withToken(token string) *http.Request {
 	return r
 }
 
-// A composition is an application whose gate asks for the address of a client, and then for
-// its user.
+// A composition is an application whose gate has the address of a client as its first key, and the
+// user as its second.
 type composition struct {
 	*application // its limiter is that of the address
 	user         *core.Limiter
@@ -55,7 +55,7 @@ var (
 	many   = core.TokenBucket("user", core.PerHour(1_000_000))
 )
 
-// addressFirst makes a composition with a rule for the address and one for the user.
+// addressFirst returns a composition with a rule for the address and one for the user.
 func (s *suite) addressFirst(address, user core.Rule, c setup) *composition {
 	v := new(verifier)
 	c.store, c.rules, c.key = memory(), []core.Rule{address}, keyfunc.RemoteIP()
@@ -92,23 +92,23 @@ func (s *suite) testBadTokens(t *testing.T) {
 		rule core.Rule // of the address; twenty if it has no name
 		opts []gate.Option
 		err  error  // of the key function that verifies tokens
-		want effect // 20 of 401, and all other requests denied unverified, if zero
+		want effect // if zero: 20 of 401, and all other requests denied without a verification
 	}{
 		{name: "address first"},
-		// Asks behind a missing key are not made.
+		// Keys after a missing key are not charged.
 		{name: "token first", asks: "user=token address=ip", want: effect{statuses{401: 200}, 200, 0, 0}},
-		{name: "address, token, everybody", asks: "address=ip user=token ten=all"},
-		// The second ask has 10 and is exhausted first.
-		{name: "address, everybody, token", asks: "address=ip ten=all user=token", want: effect{statuses{401: 10, 429: 190}, 10, 200, 10}},
+		{name: "address, token, all", asks: "address=ip user=token ten=all"},
+		// The second key has a limit of 10 and is exhausted first.
+		{name: "address, all, token", asks: "address=ip ten=all user=token", want: effect{statuses{401: 10, 429: 190}, 10, 200, 10}},
 		{name: "joined", asks: "address=token+ip", want: effect{statuses{401: 20, 429: 180}, 200, 200, 0}},
 		{name: "address, joined", asks: "address=ip user=token+ip", want: effect{statuses{401: 20, 429: 180}, 20, 220, 20}},
-		// A partial key that is denied does not spare the address.
-		{name: "address, joined with less", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 220, 20}},
+		// If a partial key is denied, the address stays charged.
+		{name: "address, joined with a lower limit", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 220, 20}},
 		{name: "first of", asks: "address=token|ip", want: effect{statuses{200: 20, 429: 180}, 200, 200, 20}},
 		{name: "fault in the key function", opts: []gate.Option{quiet}, err: errSecret, want: effect{statuses{500: 20, 429: 180}, 20, 200, 20}},
 		{name: "let through by OnError", opts: []gate.Option{letThrough}, want: effect{statuses{200: 20, 429: 180}, 20, 200, 20}},
 		{name: "FailClosed", opts: []gate.Option{gate.FailClosed()}},
-		{name: "RefundIf, which is about answers of the handler", opts: []gate.Option{refundAll}},
+		{name: "RefundIf, which does not apply to a rejection", opts: []gate.Option{refundAll}},
 		{name: "Cost", opts: []gate.Option{costs(6)}, want: effect{statuses{401: 3, 429: 197}, 3, 200, 18}},
 		{name: "a cost of zero, which is 1 for a request without a user", opts: []gate.Option{costs(0)}},
 		{name: "a cost that is never admitted", opts: []gate.Option{costs(21)}, want: effect{statuses{429: 200}, 1, 200, 0}},
@@ -164,8 +164,8 @@ func (s *suite) testBadTokens(t *testing.T) {
 	}
 }
 
-// testBadTokensOfAlgorithms sends a bad token a second for ten minutes: no more are verified
-// than the limit has admitted.
+// testBadTokensOfAlgorithms sends a bad token per second for ten minutes: the limit bounds the
+// number of verified tokens.
 func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 	limit := core.PerMinute(20)
 	for _, rule := range []core.Rule{
@@ -190,36 +190,36 @@ func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 	}
 }
 
-// testRejectedFields compares what a client is told.
+// testRejectedFields compares the fields and documents of rejections.
 func (s *suite) testRejectedFields(t *testing.T) {
 	noUser := noKey(keyfunc.ErrNoToken)
 	s.table(t, []row{{
-		name:   "charged: the fields of a 401 tell what the known keys were charged",
+		name:   "charged: the fields of a 401 describe the charges of the known keys",
 		and:    noUser,
 		states: states{"burst": allowed(3, 12*time.Second, 0)},
 		status: 401,
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": "", "WWW-Authenticate": "Bearer"},
 		body:   problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
-		name:   "denied: known keys that are denied are a denial like any other",
+		name:   "denied: 429 if the known keys are denied",
 		and:    noUser,
 		status: 429,
 		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name:   "charged, no headers: Headers() sends no field at all",
+		name:   "charged, no headers: Headers() sends no field",
 		and:    noUser,
 		opts:   []gate.Option{gate.Headers()},
 		status: 401,
 		header: noFields,
 	}, {
-		name:   "partial key: a partial key is charged like a key",
+		name:   "partial key: charged like a key",
 		key:    keyfunc.Join(noUser, constant("home")),
 		states: states{"burst join?-4:home": denied(12 * time.Second)},
 		status: 429,
 		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 	}, {
-		name:    "first key of two: what stands after a missing key is not looked at",
+		name:    "first key of two: the key functions after a missing key are not called",
 		key:     noUser,
 		and:     func(context.Context, *http.Request) (string, error) { panic("called") },
 		status:  401,
@@ -236,7 +236,7 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 			onError := gate.OnError(func(_ *http.Request, err error, status int) int {
 				told++
 				if !errors.Is(err, keyfunc.ErrNoToken) || status != 401 {
-					t.Errorf("OnError is told %v, %d; want the error of the key function, 401", err, status)
+					t.Errorf("OnError got %v, %d; want the error of the key function, 401", err, status)
 				}
 				return status
 			})
@@ -277,8 +277,8 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 	})
 }
 
-// testRejectedHangsUp has clients that have gone by the time their tokens are verified. They
-// are charged, so that hanging up is no way past the limit.
+// Clients that have hung up when their tokens are verified are charged: otherwise a client could
+// pass the limit by hanging up.
 func (s *suite) testRejectedHangsUp(t *testing.T) {
 	var v verifier
 	var hangUp context.CancelFunc
@@ -317,8 +317,8 @@ func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	return statuses
 }
 
-// testRejectedAtOnce sends bad tokens from 64 goroutines. As long as the key is not known to
-// be exhausted, those under way are verified beyond the limit; later none is.
+// testRejectedAtOnce sends bad tokens from 64 goroutines. Until the key is known to be exhausted,
+// requests in progress are verified beyond the limit; afterwards none is.
 func (s *suite) testRejectedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
@@ -327,7 +327,7 @@ func (s *suite) testRejectedAtOnce(t *testing.T) {
 			t.Errorf("the answers are %v, want 20 of 401 and the others 429", statuses)
 		}
 		if got := c.verifier.verified.Load(); got < 20 || got > 20+63 {
-			t.Errorf("%d tokens are verified, want 20, and at most 63 more that were under way", got)
+			t.Errorf("%d tokens are verified, want 20, and at most 63 more that were in progress", got)
 		}
 		for range 20 {
 			time.Sleep(6 * time.Second) // two tokens
@@ -340,8 +340,8 @@ func (s *suite) testRejectedAtOnce(t *testing.T) {
 	})
 }
 
-// testGoodTokens: a request with all keys is one call of the Store, also after those that
-// have used up the limit; the first that is denied is verified, and the others are not.
+// A request with all keys takes one call of the Store, also after the limit was used up. The token
+// of the first denied request is verified, those of the next ones are not.
 func (s *suite) testGoodTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
@@ -371,7 +371,7 @@ func (s *suite) testGoodTokens(t *testing.T) {
 	})
 }
 
-// testExhaustedAddress has honest requests of an address that was exhausted a moment ago.
+// Requests with good tokens from an address that is in the list of exhausted keys.
 func (s *suite) testExhaustedAddress(t *testing.T) {
 	bucket := core.TokenBucket("address", core.PerMinute(20)) // one in 3 s
 	five := core.TokenBucket("user", core.PerDay(5))
@@ -380,8 +380,8 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		name     string
 		user     core.Rule
 		opts     []gate.Option
-		settle   int    // what the handler settles to, unless negative
-		token    string // ann has taken all of her limit
+		settle   int    // the cost that the handler settles, unless negative
+		token    string // the limit of ann is used up
 		status   int
 		calls    int // of the Store
 		limit    string
@@ -411,7 +411,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 				}
 				g := s.addressFirst(bucket, c.user, setup{opts: c.opts, handler: handler})
 				testkit.Admit(t, g.limiter, "192.0.2.1", 20)
-				record(t, g, withToken("bad")) // finds that out
+				record(t, g, withToken("bad")) // adds the address to the exhausted keys
 				time.Sleep(15 * time.Second)
 				testkit.Admit(t, g.user, "user:ann", 5)
 				calls, verified := g.store.Calls(), g.verifier.verified.Load()
@@ -436,19 +436,19 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		})
 	}
 	t.Run("two exhausted keys", s.testTwoExhaustedKeys)
-	t.Run("giving back fails", func(t *testing.T) {
+	t.Run("refund fails", func(t *testing.T) {
 		store := undoFails()
 		user := core.Must(core.New(store, hundred))
 		opts := []gate.Option{gate.And(user, constant("u")), quiet}
 		a := s.start(setup{store: store, rules: []core.Rule{twenty}, key: constant("key-of-a-person"), opts: opts})
 		testkit.Admit(t, a.limiter, "key-of-a-person", 20)
 		testkit.Admit(t, user, "u", 100)
-		a.gets(t, 429) // finds that out
+		a.gets(t, 429) // adds the address to the exhausted keys
 		if _, err := a.limiter.Reset(t.Context(), "key-of-a-person"); err != nil {
 			t.Fatal(err)
 		}
 		lines := logged(t, func() { a.gets(t, 429) })
-		checkLines(t, lines, 1, "weir: what a request took could not be given back")
+		checkLines(t, lines, 1, "weir: the cost of a request could not be refunded")
 		a.checkTaken(t, "key-of-a-person", 1)
 	})
 	t.Run("at once", func(t *testing.T) {
@@ -456,7 +456,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 			g := s.addressFirst(bucket, five, setup{})
 			crowd(t, g, "bad", 1)
 			for range 10 {
-				time.Sleep(9 * time.Second) // three tokens, and others that are given back
+				time.Sleep(9 * time.Second) // three tokens, and others that are refunded
 				crowd(t, g, "ann", 2)
 			}
 			if a, u := taken(t, g.limiter, "192.0.2.1"), taken(t, g.user, "user:ann"); g.ran() != 5 || u != 5 || a > 5 {
@@ -495,8 +495,7 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 	}
 }
 
-// testTwoExhaustedKeys has a request that the second of two exhausted keys denies: the charge
-// of the first is refunded.
+// If the second of two exhausted keys denies a request, the charge of the first is refunded.
 func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 	store, v := memory(), new(verifier)
 	b, u := core.Must(core.New(store, hundred)), core.Must(core.New(store, many))
@@ -505,7 +504,7 @@ func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 	})
 	testkit.Admit(t, a.limiter, "a", 20)
 	testkit.Admit(t, b, "b", 100)
-	record(t, a, withToken("bad")) // finds that out
+	record(t, a, withToken("bad")) // adds the address to the exhausted keys
 	if _, err := a.limiter.Reset(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -523,7 +522,7 @@ func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 	a.checkTaken(t, "a", 0)
 }
 
-// testDistinctAsks has a limiter that is asked for the same key twice: the key is charged once.
+// A key that is found twice for the same limiter is charged once.
 func (s *suite) testDistinctAsks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -552,7 +551,7 @@ func (s *suite) testDistinctAsks(t *testing.T) {
 				t.Errorf("%d are taken of the other limiter, want %d", n, c.want)
 			}
 			if d, _ := a.saw(); d.Len() != 2 {
-				t.Errorf("the decision has %d States, want 2: one for each rule that was asked", d.Len())
+				t.Errorf("the decision has %d States, want 2: one for each rule", d.Len())
 			}
 		})
 	}

@@ -122,7 +122,7 @@ func (s *suite) testSettle(t *testing.T) {
 	})
 }
 
-// testSettleNothing has requests that no gate has admitted.
+// Requests that no gate has admitted cannot be settled.
 func (s *suite) testSettleNothing(t *testing.T) {
 	if err := gate.Settle(t.Context(), 1); !errors.Is(err, gate.ErrNotAdmitted) {
 		t.Errorf("without a gate: %v, want ErrNotAdmitted", err)
@@ -140,6 +140,6 @@ func (s *suite) testSettleNothing(t *testing.T) {
 		exchange(t, inner, request("GET", "/"))
 		exchange(t, outer, request("GET", "/"))
 		inner.checkRan(t, 2)
-		outer.checkTaken(t, "k", 1) // not the cost of the gate inside
+		outer.checkTaken(t, "k", 1) // not the cost of the inner gate
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// testStreams checks that a gate passes on all that a handler does with its connection, with
-// RefundIf and without.
+// testStreams checks that a handler can use its connection as without a gate, with RefundIf and
+// without.
 func (s *suite) testStreams(t *testing.T) {
 	s.testStream(t, setup{}, "[]", 5)
 	t.Run("refunded", func(t *testing.T) {
@@ -27,13 +27,14 @@ func (s *suite) testStreams(t *testing.T) {
 	t.Run("wrapped", s.testWrapped)
 }
 
-// testStream has every kind of stream behind the gate of c, and then compares the statuses
-// that RefundIf was asked about: a connection that was taken over counts as 101.
+// testStream sends every kind of stream through the gate of c, and compares the statuses that
+// RefundIf got: a hijacked connection counts as 101.
 func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 	var handle http.HandlerFunc
 	c.handler = func(w http.ResponseWriter, r *http.Request) { handle(w, r) }
 	a := s.start(c)
-	// serve returns a server whose request h handles. The test that calls it ends after the handler.
+	// serve returns a server whose request h handles. The test that calls it ends after the
+	// handler.
 	serve := func(t *testing.T, h http.HandlerFunc) *httptest.Server {
 		done := make(chan struct{})
 		handle = h
@@ -65,7 +66,7 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 	t.Run("flusher", func(t *testing.T) {
 		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			if _, ok := w.(http.Flusher); !ok {
-				t.Errorf("%T is no http.Flusher", w)
+				t.Errorf("%T is not an http.Flusher", w)
 			}
 		})
 		send(t, server, request("GET", "/"))
@@ -76,7 +77,7 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 				if switched {
 					w.WriteHeader(http.StatusSwitchingProtocols)
 					if w, ok := w.(interface{ WriteHeaderNow() }); ok {
-						w.WriteHeaderNow() // what libraries for websockets do on Gin
+						w.WriteHeaderNow() // as websocket libraries do with Gin
 					}
 				}
 				conn, rw, err := http.NewResponseController(w).Hijack()
@@ -98,12 +99,12 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			rc := http.NewResponseController(w)
 			soon := time.Now().Add(time.Minute)
-			for what, err := range map[string]error{
+			for method, err := range map[string]error{
 				"SetReadDeadline": rc.SetReadDeadline(soon), "SetWriteDeadline": rc.SetWriteDeadline(soon),
 				"EnableFullDuplex": rc.EnableFullDuplex(),
 			} {
 				if err != nil {
-					t.Errorf("%s: %v", what, err)
+					t.Errorf("%s: %v", method, err)
 				}
 			}
 		})
@@ -112,7 +113,7 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 	a.checkRefund(t, asked, taken)
 }
 
-// shout upgrades a connection, and wants to hear HELLO.
+// shout upgrades a connection, sends hello and expects HELLO.
 func shout(t *testing.T, server *httptest.Server) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -123,12 +124,12 @@ func shout(t *testing.T, server *httptest.Server) {
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nhello\n")
 	got, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 101 ") || !strings.HasSuffix(string(got), "\r\n\r\nHELLO\n") {
-		t.Errorf("the connection says %q, %v; want it to shout", got, err)
+		t.Errorf("the connection says %q, %v; want 101 and HELLO", got, err)
 	}
 }
 
-// testMethods compares the optional methods that a handler finds with RefundIf and
-// without, over HTTP/1.1, HTTP/2 and in a test.
+// testMethods compares the optional methods of the ResponseWriter with RefundIf and without: over
+// HTTP/1.1, HTTP/2 and with test writers.
 func (s *suite) testMethods(t *testing.T) {
 	methods := func(c setup, serve func(http.Handler)) (found []string) {
 		c.handler = func(w http.ResponseWriter, _ *http.Request) { found = methodsOf(w) }
@@ -150,7 +151,7 @@ func (s *suite) testMethods(t *testing.T) {
 			}
 			resp.Body.Close()
 			if resp.ProtoMajor != 2 {
-				t.Errorf("the protocol is %s", resp.Proto)
+				t.Errorf("the protocol is %s, want HTTP/2", resp.Proto)
 			}
 		},
 	} {
@@ -206,7 +207,7 @@ func methodsOf(w http.ResponseWriter) (found []string) {
 	return slices.Sorted(maps.Keys(has))
 }
 
-// checkEvents reads three events, the next only after the one before.
+// checkEvents reads three events. The server sends each after the previous one was read.
 func checkEvents(t *testing.T, server *httptest.Server, proceed chan<- struct{}) {
 	t.Helper()
 	resp, err := server.Client().Get(server.URL)
@@ -222,7 +223,7 @@ func checkEvents(t *testing.T, server *httptest.Server, proceed chan<- struct{})
 		lines.Scan() // the empty line
 		proceed <- struct{}{}
 	}
-	if lines.Scan() { // to the end: a client that closes earlier hangs up
+	if lines.Scan() { // to the end, because closing earlier would hang up
 		t.Errorf("after the events there is %q", lines.Text())
 	}
 	if got := resp.Header.Get("RateLimit"); got == "" {

@@ -14,24 +14,25 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A row is a request to one gate, and the answer to it. Its name says what the contract is.
+// A row is a request to one gate, and the expected answer. Its name states the case and the
+// contract.
 type row struct {
 	name string
 
 	rules  []core.Rule   // burst if nil
-	states states        // the answers of the Store; if nil, everything is denied for 12 s if status is 429, and allowed otherwise
+	states states        // the results of the Store; if nil, all rules deny for 12 s if status is 429, and allow otherwise
 	err    error         // of the Store
 	key    keyfunc.Func  // finds "k" if nil
 	and    keyfunc.Func  // for the same limiter, in the same decision
 	opts   []gate.Option // of the gate
 	before func(http.Header)
 	req    func() *http.Request // GET /v1/orders if nil
-	text   bool                 // the answer is text where the adapter writes it
+	text   bool                 // the answer is text if the adapter writes it
 
 	status  int               // 200 if zero
 	header  map[string]string // the fields; "" means absent
 	body    string            // the exact body, unless empty
-	noStore bool              // the Store is not to be asked
+	noStore bool              // the Store must not be called
 }
 
 func (row *row) run(t *testing.T, s *suite) {
@@ -70,7 +71,7 @@ func (row *row) run(t *testing.T, s *suite) {
 	}
 	a.checkRan(t, runs)
 	if row.noStore && a.store.Calls() > 0 {
-		t.Error("the Store was asked")
+		t.Error("the Store was called")
 	}
 }
 
@@ -126,7 +127,7 @@ func (s *suite) table(t *testing.T, rows []row) {
 	}
 }
 
-// allowed and denied make states of one rule.
+// allowed and denied return states of one rule.
 func allowed(remaining int, window, reset time.Duration) core.State {
 	return core.State{Allowed: true, Remaining: remaining, Window: window, ResetAfter: reset}
 }
@@ -135,5 +136,5 @@ func denied(retry time.Duration) core.State {
 	return core.State{RetryAfter: retry, Window: retry, ResetAfter: retry}
 }
 
-// atMost is n, or the largest int of a 32-bit platform.
+// atMost returns n, or the largest int of a 32-bit platform.
 func atMost(n int64) int { return int(min(n, math.MaxInt)) }

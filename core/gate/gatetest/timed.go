@@ -29,7 +29,7 @@ func (s *suite) testTime(t *testing.T) {
 		rule: core.TokenBucket("r", core.Per(2, 3*time.Second)), // one in 1.5 s
 		steps: []step{
 			{0, `"r";r=1;t=2`, ""}, // one token comes back in 1.5 s
-			{0, `"r";r=0;t=2`, ""}, // and nothing is left until then
+			{0, `"r";r=0;t=2`, ""}, // and none is left until then
 			{0, `"r";r=0;t=2`, "2"},
 			{time.Second, `"r";r=0;t=1`, "1"},
 			{time.Second, `"r";r=0;t=1`, ""}, // 0.5 s of the next 1.5 s have passed
@@ -84,7 +84,7 @@ func (s *suite) testTime(t *testing.T) {
 	t.Run("legacy reset", s.testLegacyReset)
 }
 
-// testRetryAfterIsEnough waits as long as it is told, and is not denied again.
+// A client that waits for Retry-After is not denied again.
 func (s *suite) testRetryAfterIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cost := 0
@@ -107,7 +107,7 @@ func (s *suite) testRetryAfterIsEnough(t *testing.T) {
 			retry, _ := got.retryAfter(t)
 			time.Sleep(time.Duration(retry) * time.Second)
 			if a.get(t).status != http.StatusOK {
-				t.Fatalf("request %d: denied again after the %d s it was told to wait", i, retry)
+				t.Fatalf("request %d: denied again after a Retry-After of %d s", i, retry)
 			}
 		}
 		if denials < 20 {
@@ -134,7 +134,7 @@ func (s *suite) testLegacyReset(t *testing.T) {
 	})
 }
 
-// testIdentities checks that an address and a user are charged together or not at all.
+// An address and a user are both charged, or neither.
 func (s *suite) testIdentities(t *testing.T) {
 	store := memory()
 	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerDay(1))))
@@ -152,7 +152,7 @@ func (s *suite) testIdentities(t *testing.T) {
 		{"bob", `"ip";r=1;t=86400, "user";r=0;t=86400`, 200},
 		{"cid", `"ip";r=0;t=86400, "user";r=0;t=86400`, 200},
 		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
-		{"eve", `"ip";r=0;t=86400`, 429}, // an address that was denied is asked before the user is looked for
+		{"eve", `"ip";r=0;t=86400`, 429}, // an exhausted address is charged before the user is found
 	} {
 		r := request("GET", "/v1/orders")
 		r.Header.Set("X-User", step.user)

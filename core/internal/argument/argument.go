@@ -1,5 +1,5 @@
-// Package argument checks the arguments of constructors, which panic before the first
-// request and name the argument, and applies their options.
+// Package argument checks the arguments of constructors and applies their options. A constructor
+// panics, before the first request, with a text that names the argument.
 package argument
 
 import (
@@ -7,8 +7,7 @@ import (
 	"reflect"
 )
 
-// IsNil reports whether v is nil, or a nil pointer, function, map, slice or channel in an
-// interface.
+// IsNil reports whether v is nil, or a nil pointer, function, map, slice or channel.
 func IsNil(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:
@@ -26,8 +25,8 @@ func NotNil(function, name string, v any) {
 	}
 }
 
-// An Option changes a configuration C. The Option types of the packages embed it, and its
-// method is not exported: an application cannot implement one of its own.
+// An Option changes a configuration C. The Option types of the packages embed it, and its method is
+// not exported: an application cannot implement one of its own.
 type Option[C any] interface{ apply(*C) }
 
 // OptionFunc is a function as an Option.

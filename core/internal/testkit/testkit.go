@@ -1,5 +1,4 @@
-// Package testkit has the functions that tests of several packages call. A call that fails
-// ends its test.
+// Package testkit has functions for tests of several packages. A call that fails ends its test.
 package testkit
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// An Algorithm is a way to make a rule. Name is the text of its [core.Rule.Algorithm].
+// An Algorithm makes rules. Name is the text of their [core.Rule.Algorithm].
 type Algorithm struct {
 	Name string
 	Rule func(name string, l core.Limit) core.Rule
@@ -79,9 +78,7 @@ func Reserve(t testing.TB, l *core.Limiter, key string, n int) *core.Reservation
 func Peek(t testing.TB, l *core.Limiter, key string) core.Decision {
 	t.Helper()
 	d, err := l.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatalf("peeking at %.40q: %v", key, err)
-	}
+	Must(t, err)
 	return d
 }
 

@@ -1,5 +1,4 @@
-// Package config holds the values that the options of package gate set and package adapter
-// reads.
+// Package config holds the values that the options of package gate set and package adapter reads.
 package config
 
 import (
@@ -35,4 +34,5 @@ type Config struct {
 type Ask struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
+	Rules   int // the number of rules of Limiter, set by package adapter
 }

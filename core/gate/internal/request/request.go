@@ -1,5 +1,5 @@
-// Package request finds the record of a request that package adapter has decided, in the
-// context of the request, for the functions of package gate.
+// Package request finds the record that package adapter keeps in the context of a request, for the
+// functions of package gate.
 package request
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A Record is what one gate did with a request.
+// A Record is the part of one gate in a request.
 type Record interface {
 	// Outer returns the record of the gate around this one, or nil.
 	Outer() Record
@@ -32,11 +32,7 @@ func From(ctx context.Context) Record {
 	if r, ok := ctx.Value(Key{}).(Record); ok {
 		return r
 	}
-	keys := requestKeys.list.Load()
-	if keys == nil {
-		return nil
-	}
-	for _, key := range *keys {
+	for _, key := range *requestKeys.list.Load() {
 		if r, ok := ctx.Value(key).(*http.Request); ok && r != nil {
 			record, _ := r.Context().Value(Key{}).(Record)
 			return record
@@ -51,17 +47,15 @@ var requestKeys struct {
 	list atomic.Pointer[[]any]
 }
 
+func init() { requestKeys.list.Store(new([]any)) }
+
 // RegisterKey makes From look for an *http.Request under key as well.
 func RegisterKey(key any) {
 	requestKeys.mu.Lock()
 	defer requestKeys.mu.Unlock()
-	var list []any
-	if p := requestKeys.list.Load(); p != nil {
-		list = *p
+	list := *requestKeys.list.Load()
+	if !slices.Contains(list, key) {
+		list = append(slices.Clone(list), key)
+		requestKeys.list.Store(&list)
 	}
-	if slices.Contains(list, key) {
-		return
-	}
-	list = append(slices.Clone(list), key)
-	requestKeys.list.Store(&list)
 }

@@ -44,10 +44,10 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// Goroutines that register the same key at once register it one time.
-func TestRegisterKey_concurrent(t *testing.T) {
+// A key that several goroutines register at once is registered once.
+func TestRegisterKey_Concurrent(t *testing.T) {
 	a, b := new(int), new(int)
-	before := registered()
+	before := len(*requestKeys.list.Load())
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -57,14 +57,7 @@ func TestRegisterKey_concurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := registered() - before; got != 2 {
+	if got := len(*requestKeys.list.Load()) - before; got != 2 {
 		t.Errorf("%d keys are registered, want 2", got)
 	}
-}
-
-func registered() int {
-	if p := requestKeys.list.Load(); p != nil {
-		return len(*p)
-	}
-	return 0
 }

@@ -2,28 +2,29 @@ package oracle
 
 import "math/big"
 
-// A bucket is a token bucket: a level of tokens and the time of its last update. It refills
+// A bucket is a token bucket: a number of tokens and the time of its last update. The bucket refills
 // continuously at the rate up to the capacity, and an event takes one token.
 //
-// A leaky bucket is a queue with as many places as the capacity, which drains at the rate: the events
-// in the queue are the tokens that are missing in the bucket. An admitted event departs when all
-// events before it have drained, so departures are never closer than the rate.
+// A leaky bucket is a queue that holds as many events as the capacity and drains at the rate: the
+// events in the queue are the tokens that are missing in the bucket. An admitted event departs when
+// all events before it have drained, so departures are never closer than the rate.
 //
-// RULE: a time before the last update has the level from which the bucket would have refilled to the
-// present one, but no level below empty. So a step back admits nothing extra, and empties the bucket
-// at most. (Stores keep the time at which the bucket is full, not that of the last update.)
+// RULE: at a time before the last update, the bucket has the tokens from which it would have refilled
+// to its present tokens, but never less than none. A step back therefore admits nothing extra, and at
+// most empties the bucket. (Stores keep the time at which the bucket is full, not that of the last
+// update.)
 //
-// RULE: a level below zero is a debt, which is not cut to an empty bucket. A debt from after now counts
-// as of now, so that a step back makes no debt longer.
+// RULE: fewer than zero tokens are a debt, which does not count as an empty bucket. A debt that is
+// ahead of the clock counts as of now, so that a step back does not extend a debt.
 //
-// RULE: under a changed limit, the bucket is full at the same time as under the limit before, so a
-// bucket that is half used stays half used. If the new limit refills in less time than that, the
-// bucket is empty.
+// RULE: under a changed limit, the bucket is full at the same time as under the earlier limit, so a
+// half-full bucket stays half full. If the new limit refills in less time than that, the bucket is
+// empty.
 type bucket struct {
 	rule   *Rule
 	time   int64    // of the last update
-	tokens *big.Rat // the level at that time
-	behind bool
+	tokens *big.Rat // at that time
+	future bool     // at has read a state that is ahead of the clock
 }
 
 func (r *Rule) isBucket() bool { return r.Algorithm == "token_bucket" || r.isQueue() }
@@ -32,8 +33,8 @@ func (r *Rule) isQueue() bool  { return r.Algorithm == "leaky_bucket" }
 // rate returns how many tokens refill in a microsecond.
 func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
 
-// parts returns the number of equal parts of a microsecond of which the refill of any number of tokens
-// takes a multiple.
+// parts returns the number of equal parts of a microsecond in which refill times are exact: the time
+// in which any whole number of tokens refills is a multiple of such a part.
 func (r *Rule) parts() *big.Int { return big.NewRat(r.Per, r.Events).Denom() }
 
 // holds returns the tokens of a full bucket, a whole number except for elastic rules.
@@ -48,7 +49,7 @@ func (r *Rule) holds() *big.Rat {
 // refill returns the time that tokens take to refill.
 func (r *Rule) refill(tokens *big.Rat) *big.Rat { return new(big.Rat).Quo(tokens, r.rate()) }
 
-// units returns the tokens of a cost, within the bounds of MaxCount and Horizon.
+// units returns the tokens of a cost, bounded by MaxCount and Horizon.
 func (r *Rule) units(cost int64) *big.Rat {
 	tokens := whole(min(cost, MaxCount))
 	if r.refill(tokens).Cmp(whole(Horizon+1)) >= 0 {
@@ -58,9 +59,9 @@ func (r *Rule) units(cost int64) *big.Rat {
 }
 
 // reread returns how r reads a span that was written under other. RULE: stores keep a span as whole
-// microseconds and a number of parts, and each rate takes the number for one of its own parts. A
-// number that makes a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a
-// receipt, so that less is free in both cases.
+// microseconds and a number of parts, and each rate reads the number as one of its own parts. A
+// number of a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a receipt, so
+// that less capacity is free in both cases.
 func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
 	if r == other {
 		return span
@@ -75,23 +76,23 @@ func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
 }
 
 func (b bucket) at(r *Rule, now int64) state {
-	indebted, behind := b.tokens.Sign() < 0, false
+	indebted, ahead := b.tokens.Sign() < 0, false
 	elapsed := now - b.time
 	if indebted && elapsed < 0 {
-		elapsed, behind = 0, true
+		elapsed, ahead = 0, true
 	}
-	full := r.reread(b.used(), b.rule, 1) // from the last update on
+	full := r.reread(b.used(), b.rule, 1) // the refill time at the last update
 	tokens := sub(r.holds(), mul(r.rate(), sub(full, whole(elapsed))))
 	switch {
 	case tokens.Cmp(r.holds()) > 0:
 		tokens = r.holds()
 	case tokens.Sign() < 0 && !indebted:
-		tokens, behind = new(big.Rat), true
+		tokens, ahead = new(big.Rat), true
 	}
-	return bucket{r, now, tokens, behind}
+	return bucket{r, now, tokens, ahead}
 }
 
-// to returns b with another level, but not above the capacity.
+// to returns b with tokens, or with the capacity if that is less.
 func (b bucket) to(tokens *big.Rat) state {
 	if tokens.Cmp(b.rule.holds()) > 0 {
 		tokens = b.rule.holds()
@@ -99,10 +100,10 @@ func (b bucket) to(tokens *big.Rat) state {
 	return bucket{b.rule, b.time, tokens, false}
 }
 
-// used returns the time that b takes to refill.
+// used returns the time in which b refills completely.
 func (b bucket) used() *big.Rat { return b.rule.refill(sub(b.rule.holds(), b.tokens)) }
 
-func (b bucket) late() bool       { return b.behind }
+func (b bucket) ahead() bool      { return b.future }
 func (b bucket) left() int64      { return max(0, floor(b.tokens)) }
 func (b bucket) reset() int64     { return ceil(b.used()) }
 func (b bucket) receipt() Receipt { return Receipt{At: b.time, Used: b.used(), Rule: b.rule} }
@@ -115,12 +116,12 @@ func (b bucket) window() int64 {
 	return ceil(b.rule.refill(sub(whole(soft+1), b.tokens)))
 }
 
-func (b bucket) fits(cost, patience int64) bool {
-	return b.tokens.Cmp(whole(cost)) >= 0 && b.delay() <= patience
+func (b bucket) fits(cost, maxDelay int64) bool {
+	return b.tokens.Cmp(whole(cost)) >= 0 && b.delay() <= maxDelay
 }
 
-func (b bucket) retry(cost, patience int64) int64 {
-	return max(ceil(b.rule.refill(sub(whole(cost), b.tokens))), b.delay()-patience)
+func (b bucket) retry(cost, maxDelay int64) int64 {
+	return max(ceil(b.rule.refill(sub(whole(cost), b.tokens))), b.delay()-maxDelay)
 }
 
 func (b bucket) spend(cost int64) state { return b.to(sub(b.tokens, whole(cost))) }
@@ -137,10 +138,9 @@ func (b bucket) credit(cost int64) (state, bool) {
 	return b.to(add(b.tokens, b.rule.units(cost))), true
 }
 
-// undo frees the cost of the charge of m. Without the charge, the bucket would have been full earlier,
+// undo frees the cost of the charge of m. Without the charge, the bucket would have been full earlier
 // and would not have refilled from then on. RULE: the refill since that time is not freed, because it
-// was free already. Where the clock has stepped back since the charge, Age says how much time has
-// passed.
+// is free already. If the clock has stepped back since the charge, Age is the time that has passed.
 func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 {
 		return b, false
@@ -159,8 +159,8 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	return b.to(add(b.tokens, back)), true
 }
 
-// delay returns the time that the events in the queue take to drain, rounded up to a microsecond. A
-// token bucket has no queue.
+// delay returns the time in which the events in the queue drain, rounded up to a microsecond. A token
+// bucket delays no event.
 func (b bucket) delay() int64 {
 	if !b.rule.isQueue() {
 		return 0
@@ -168,8 +168,8 @@ func (b bucket) delay() int64 {
 	return ceil(b.used())
 }
 
-// isLast reports whether the cost of the charge of m is last in the queue. RULE: an Undo frees that
-// place only, because the events behind any other place have been told when they depart.
+// isLast reports whether the cost of the charge of m is last in the queue. RULE: an Undo frees only
+// the last cost, because the departures of the events behind another one are fixed.
 func (b bucket) isLast(cost int64, m Receipt) bool {
 	end := add(whole(b.time), b.used())
 	return end.Cmp(add(add(whole(m.At), m.Used), b.rule.refill(b.rule.units(cost)))) == 0

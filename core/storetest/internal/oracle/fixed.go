@@ -3,15 +3,15 @@ package oracle
 // A fixed is a fixed window: the number of the current window of Per microseconds, counted from the
 // epoch, and the count of its events.
 //
-// RULE: after a step back, the events of the newest window count in the current one. Those of earlier
-// windows were forgotten when the newest began.
+// RULE: after a step back, the events of the newest window count in the current one. The events of
+// earlier windows were forgotten when the newest window began.
 //
-// RULE: under a changed period, events count in the window in which their own window began.
+// RULE: under a changed period, events count in the window that contains the beginning of their own.
 type fixed struct {
 	rule          *Rule
 	now           int64
 	number, count int64
-	behind        bool
+	future        bool
 }
 
 func (f fixed) at(r *Rule, now int64) state {
@@ -25,7 +25,7 @@ func (f fixed) at(r *Rule, now int64) state {
 	return fixed{r, now, number, 0, false}
 }
 
-func (f fixed) late() bool       { return f.behind }
+func (f fixed) ahead() bool      { return f.future }
 func (f fixed) left() int64      { return f.rule.Capacity() - f.count }
 func (f fixed) window() int64    { return (f.number+1)*f.rule.Per - f.now }
 func (f fixed) delay() int64     { return 0 }
@@ -43,15 +43,15 @@ func (f fixed) retry(int64, int64) int64 { return f.window() }
 func (f fixed) to(count int64) state     { return fixed{f.rule, f.now, f.number, count, false} }
 func (f fixed) spend(cost int64) state   { return f.to(f.count + cost) }
 
-// debit counts beyond the limit, so that an undo of a part leaves the rest.
+// debit also counts events above the limit, so that an undo of a part leaves the rest.
 func (f fixed) debit(cost int64) (state, bool) {
 	return f.to(min(f.count+min(cost, MaxCount), MaxCount-1)), true
 }
 
 func (f fixed) credit(cost int64) (state, bool) { return f.to(max(0, f.count-cost)), true }
 
-// undo frees the cost of the charge of m during its window. RULE: after a step back since the charge it
-// frees nothing, because the events of the window may be those of others.
+// undo frees the cost of the charge of m during its window. RULE: after a step back since the charge,
+// undo frees nothing, because the events of the window may belong to other charges.
 func (f fixed) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 || m.stepped(f.now) || m.At/f.rule.Per != f.number {
 		return f, false

@@ -1,18 +1,18 @@
-// Package oracle defines the rate limiting algorithms: each in its textbook form, in exact rational
-// numbers and plain lists, without a thought for speed. Package core/storetest compares the answers of
-// stores with its answers, in every field. It shares no code with the engine that the stores share, so
-// a fault of that engine shows as a difference.
+// Package oracle defines the rate limiting algorithms. Each has its textbook form, in exact rational
+// numbers and plain lists; none is optimized for speed. Package core/storetest compares every field of
+// the answers of stores with the answers of this package. The package shares no code with package
+// driver, on which stores are built, so a fault of that package shows as a difference.
 //
-// A paragraph that begins with RULE is a choice that the definition of an algorithm leaves open, with
-// the reason for it. Two rules hold for all algorithms:
+// A paragraph that begins with RULE states a decision that the definition of an algorithm leaves open,
+// and the reason for it. Two rules hold for all algorithms:
 //
-// RULE: a state from after now was written before the clock stepped back. It counts as of now, and a
-// denied call writes it back so. Otherwise every later call would be denied, too, until the clock has
-// caught up. A Peek that is admitted writes nothing, and neither does an Undo that is too late for a
-// bucket or fixed window.
+// RULE: a state is ahead of the clock if it was written before the clock stepped back. Such a state
+// counts as of now, and a denied call writes it as of now. Otherwise later calls would be denied until
+// the clock has caught up. A Peek that is admitted writes nothing, and neither does an Undo that is too
+// late for a bucket or fixed window.
 //
-// RULE: a state belongs to a key and to the name of a rule, so a rule with a changed limit meets the
-// state that was written under the limit before. Each algorithm says how it reads such a state.
+// RULE: a state belongs to a key and to the name of a rule, so a rule with a changed limit reads the
+// state that was written under the earlier limit. Each algorithm says how it reads such a state.
 //
 // Times and spans are in microseconds. Times are positive, count from the Unix epoch, and are those
 // of the store's clock, which may step back and leap ahead between two calls.
@@ -30,9 +30,9 @@ const (
 	// MaxCount bounds costs and counts. RULE: a larger cost counts as MaxCount, and a window or log
 	// counts to MaxCount-1, so that six bytes hold a count.
 	MaxCount = 1 << 48
-	// Horizon is the longest span of a limit or debt, 100 years. RULE: a bucket takes Horizon to
-	// refill from any debt, at most, and a cost that would take longer counts as Horizon and a
-	// microsecond, which fits no bucket. So times stay below 2^53.
+	// Horizon is the longest span of a limit or debt, 100 years. RULE: a bucket refills from any debt
+	// within Horizon, and a cost that takes longer to refill counts as Horizon and a microsecond,
+	// which fits no bucket. Times therefore stay below 2^53.
 	Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 )
 
@@ -41,19 +41,20 @@ type Rule struct {
 	Name      string
 	Algorithm string // "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window"
 
-	Events, Per int64 // so many events in so many microseconds
-	Burst       int64 // the limit of a bucket at once; 0 means Events
-	Extra       int64 // soft throttling: so many events more than the limit are admitted
-	SubWindows  int64 // of a sliding window: their number
-	Shadow      bool  // the rule is charged as far as the cost fits, but denies nothing
+	Events, Per int64 // a number of events per period, in microseconds
+	Burst       int64 // the burst of a bucket; 0 means Events
+	Extra       int64 // the number of events that a soft limit admits beyond the limit
+	SubWindows  int64 // the number of sub-windows; only for a sliding window
+	Shadow      bool  // the rule is charged if the cost fits, but denies nothing
 
 	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both take the same time
-	// to refill; the enlarged one rounds it down to a multiple of parts. So neither limit cuts a state
-	// short that was written under the other, and a caller gains nothing by switching between them.
+	// to refill; the enlarged one rounds it down to a multiple of parts. Neither limit therefore
+	// truncates a state that was written under the other, and a caller gains nothing by switching
+	// between them.
 	Base *Rule
 }
 
-// limit returns how many events the rule admits at once, without the soft ones.
+// limit returns how many events the rule admits at once, without Extra.
 func (r *Rule) limit() int64 {
 	if r.Burst != 0 {
 		return r.Burst
@@ -69,7 +70,7 @@ func (r *Rule) Capacity() int64 {
 	return r.limit() + r.Extra
 }
 
-// soft returns how many events of the capacity are beyond the limit.
+// soft returns how many events of the capacity are above the limit.
 func (r *Rule) soft() int64 { return r.Capacity() - r.limit() }
 
 // An Op is the effect of a charge.
@@ -80,8 +81,8 @@ const (
 	Spend  Op = iota // takes Cost, if all charges of the call fit
 	Peek             // takes nothing, but denies the call if Cost does not fit
 	Reset            // forgets the state
-	Credit           // frees Cost, or as much as is in use
-	Debit            // takes Cost whether it fits or not
+	Credit           // frees Cost, or as much of it as is in use
+	Debit            // takes Cost even if it does not fit
 	Undo             // frees Cost of the charge that wrote Receipt, or as much of it as still counts
 )
 
@@ -93,7 +94,7 @@ type Charge struct {
 	Cost int64 // at least 1; ignored by Reset
 
 	// MaxDelay denies a Spend or Peek that a leaky bucket would delay for longer, in whole
-	// microseconds. Zero is no bound.
+	// microseconds. Zero accepts any delay.
 	MaxDelay time.Duration
 	// Receipt, if it is not nil, is written by a Spend that is admitted and by a Debit, and read by an
 	// Undo.
@@ -102,8 +103,8 @@ type Charge struct {
 	Verdict Verdict // the answer
 }
 
-// patience returns how many microseconds the event may be delayed.
-func (c *Charge) patience() int64 {
+// maxDelay returns how many microseconds the event may be delayed.
+func (c *Charge) maxDelay() int64 {
 	if c.MaxDelay == 0 {
 		return Never
 	}
@@ -113,12 +114,12 @@ func (c *Charge) patience() int64 {
 // A Receipt identifies a charge for an Undo. The zero Receipt undoes nothing.
 type Receipt struct {
 	At   int64    // the time of the charge
-	Used *big.Rat // of a bucket: the time that it would have taken to refill before the charge
-	Rule *Rule    // of a bucket: the rule of the charge
-	Age  int64    // the time since the charge, by a clock that never steps; 0 if unknown
+	Used *big.Rat // the refill time of the bucket before the charge; nil for windows and logs
+	Rule *Rule    // the rule of the charge; nil for windows and logs
+	Age  int64    // the time since the charge on a clock that never steps; 0 if unknown
 }
 
-// Keep returns the receipt for the undo of a part of a charge of which cost stays taken.
+// Keep returns the receipt for an undo of a part of a charge. The rest, cost, stays taken.
 func (m Receipt) Keep(r *Rule, cost int64) Receipt {
 	if r.isBucket() && m.At != 0 {
 		m.Used, m.Rule = add(r.reread(m.Used, m.Rule, 0), r.refill(r.units(cost))), r
@@ -129,40 +130,40 @@ func (m Receipt) Keep(r *Rule, cost int64) Receipt {
 // stepped reports whether the clock has stepped back since the charge.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
-// A Verdict is the answer to a charge. After an op of Adjust it is the answer to a Peek of 1 that
-// follows, but Allowed, and without RetryAfter and Soft.
+// A Verdict is the answer to a charge. After an op of Adjust it is the answer to a Peek with cost 1
+// afterwards, except that Allowed is set, and RetryAfter and Soft are zero.
 type Verdict struct {
 	Allowed    bool  // by this rule alone
 	Remaining  int64 // events of the limit that are left
-	RetryAfter int64 // denied: the least wait after which the same cost is admitted, or Never
+	RetryAfter int64 // after a denial: the least wait after which the same cost is admitted, or Never
 	ResetAfter int64 // the time until nothing is in use
-	Delay      int64 // allowed by a leaky bucket: the time that the event has to wait
-	Soft       bool  // allowed, but beyond the limit
+	Delay      int64 // the time that an event which a leaky bucket admits has to wait
+	Soft       bool  // allowed, but above the limit
 	Found      bool  // after a Reset: something was in use
 
-	// Window is the span to which Remaining belongs. For a bucket, Remaining events refill in that time,
-	// or, if there are none, one event of the limit is available after it. A fixed window ends after it.
-	// The first event leaves a log after it; that of an empty log is Per. After a denial, Window is
-	// RetryAfter, unless that is Never.
+	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
+	// events refill or, if Remaining is 0, until an event of the limit is available; for a fixed window,
+	// the time until the window ends; for a log or sliding window, the time until the first event leaves
+	// it, or Per if it is empty. After a denial, Window is RetryAfter, unless that is Never.
 	Window int64
 }
 
 // A state is the use of one rule by one key, at one time and under one limit. Its methods return new
-// states and leave it as it is.
+// states and do not change it.
 type state interface {
 	at(r *Rule, now int64) state // the state as it counts under r at now
-	late() bool                  // at has met a state from after now
+	ahead() bool                 // the state that at has read is ahead of the clock
 
 	left() int64                      // whole events of the capacity that are not in use
 	reset() int64                     // the time until nothing is in use; 0 if nothing is
 	window() int64                    // Verdict.Window
 	delay() int64                     // the delay of an event that is admitted
-	fits(cost, patience int64) bool   // cost is admitted
-	retry(cost, patience int64) int64 // the time until cost is admitted, which is within the capacity
+	fits(cost, maxDelay int64) bool   // cost is admitted
+	retry(cost, maxDelay int64) int64 // the time until cost is admitted, which is within the capacity
 	receipt() Receipt
 
-	spend(cost int64) state                      // after cost was taken, which fits
-	debit(cost int64) (s state, changed bool)    // after a Debit; not changed: nothing is written
+	spend(cost int64) state                      // after a Spend of cost, which fits
+	debit(cost int64) (s state, changed bool)    // after a Debit; if changed is false, nothing is written
 	credit(cost int64) (s state, changed bool)   // after a Credit
 	undo(int64, Receipt) (s state, changed bool) // after an Undo
 }
@@ -175,13 +176,13 @@ type Oracle struct{ states map[[2]string]state }
 func (o *Oracle) read(c *Charge, now int64) state {
 	s := o.states[[2]string{c.Key, c.Rule.Name}]
 	if s == nil {
-		s = c.Rule.untouched()
+		s = c.Rule.unused()
 	}
 	return s.at(c.Rule, now)
 }
 
-// write keeps s. RULE: a written state with nothing in use is the same as no state, so that stores
-// need not keep it. A state that is not written stays, and counts again after a step back.
+// write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not keep
+// it. A state that is not written stays, and counts again after a step back.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
 		o.states = make(map[[2]string]state)
@@ -191,7 +192,7 @@ func (o *Oracle) write(c *Charge, s state) {
 	}
 }
 
-func (r *Rule) untouched() state {
+func (r *Rule) unused() state {
 	switch r.Algorithm {
 	case "token_bucket", "leaky_bucket":
 		return bucket{rule: r, tokens: r.holds()}
@@ -200,22 +201,22 @@ func (r *Rule) untouched() state {
 	case "sliding_log", "sliding_window":
 		return sliding{rule: r}
 	}
-	panic("oracle: no algorithm is called " + r.Algorithm)
+	panic("oracle: unknown algorithm " + r.Algorithm)
 }
 
-// Take answers Spends and Peeks at now. They are admitted, and every Spend is taken, if all of them
-// fit whose rules are no shadows; a Spend of a shadow rule that does not fit is left out. Otherwise
-// nothing is taken.
+// Take decides Spends and Peeks at now. If all charges of enforced rules fit, the decision is admitted:
+// it takes every Spend, except a Spend of a shadow rule that does not fit. Otherwise the decision is
+// denied and takes nothing.
 func (o *Oracle) Take(now int64, charges []Charge) {
 	admitted, states := true, make([]state, len(charges))
 	for i := range charges {
 		c := &charges[i]
 		states[i] = o.read(c, now)
-		admitted = admitted && (c.Rule.Shadow || states[i].fits(c.Cost, c.patience()))
+		admitted = admitted && (c.Rule.Shadow || states[i].fits(c.Cost, c.maxDelay()))
 	}
 	for i := range charges {
 		c, before, after := &charges[i], states[i], states[i]
-		switch fits := before.fits(c.Cost, c.patience()); {
+		switch fits := before.fits(c.Cost, c.maxDelay()); {
 		case admitted && fits && c.Op == Peek:
 		case admitted && fits:
 			if c.Receipt != nil {
@@ -223,14 +224,14 @@ func (o *Oracle) Take(now int64, charges []Charge) {
 			}
 			after = before.spend(c.Cost)
 			o.write(c, after)
-		case before.late():
+		case before.ahead():
 			o.write(c, before)
 		}
-		c.Verdict = verdict(c.Rule, before, after, c.Cost, c.patience())
+		c.Verdict = verdict(c.Rule, before, after, c.Cost, c.maxDelay())
 	}
 }
 
-// Adjust makes Debits, Credits, Undos and Resets at now. None is denied.
+// Adjust applies Debits, Credits, Undos and Resets at now. None is denied.
 func (o *Oracle) Adjust(now int64, charges []Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -238,7 +239,7 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 		switch c.Op {
 		case Reset:
 			found = s.reset() > 0
-			s = c.Rule.untouched().at(c.Rule, now)
+			s = c.Rule.unused().at(c.Rule, now)
 		case Credit:
 			s, changed = s.credit(c.Cost)
 		case Debit:
@@ -258,17 +259,17 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
-// Look returns the answer to c at now as if c were a Peek, and reports whether its state is from after
-// now. It writes nothing.
-func (o *Oracle) Look(now int64, c *Charge) (v Verdict, late bool) {
+// Look returns the answer to c at now as if c were a Peek, and reports whether its state is ahead of
+// the clock. Look writes nothing.
+func (o *Oracle) Look(now int64, c *Charge) (v Verdict, ahead bool) {
 	s := o.read(c, now)
-	return verdict(c.Rule, s, s, c.Cost, c.patience()), s.late()
+	return verdict(c.Rule, s, s, c.Cost, c.maxDelay()), s.ahead()
 }
 
-// verdict returns the answer to a cost that met the state before and left the state after.
-func verdict(r *Rule, before, after state, cost, patience int64) Verdict {
+// verdict returns the answer to a charge of cost, given the states before and after it.
+func verdict(r *Rule, before, after state, cost, maxDelay int64) Verdict {
 	v := Verdict{
-		Allowed:    before.fits(cost, patience),
+		Allowed:    before.fits(cost, maxDelay),
 		Remaining:  max(0, after.left()-r.soft()),
 		ResetAfter: after.reset(),
 		Window:     after.window(),
@@ -280,7 +281,7 @@ func verdict(r *Rule, before, after state, cost, patience int64) Verdict {
 	case cost > r.Capacity():
 		v.RetryAfter = Never
 	default:
-		v.RetryAfter = before.retry(cost, patience)
+		v.RetryAfter = before.retry(cost, maxDelay)
 		v.Window = v.RetryAfter
 	}
 	return v

@@ -1,18 +1,18 @@
 package oracle
 
 // A sliding is a sliding log: a list of the events of the last Per microseconds with their times. A
-// sliding window is the same list with coarser times: that of an event is the last microsecond of its
-// sub-window. So the event counts for Per and up to one sub-window more, but never for less.
+// sliding window is the same list with coarser times: the time of an event is the last microsecond of
+// its sub-window. The event therefore counts for Per and up to one sub-window more, never for less.
 //
-// RULE: events from after now count as if they happened now. Events that had left the window when the
-// newest event was recorded do not come back, because stores have forgotten them by then.
+// RULE: events ahead of the clock count as if they happened now. Events that had left the window when
+// the newest event was recorded do not count again, because stores have forgotten them by then.
 //
 // RULE: under a changed limit, the events keep their times.
 type sliding struct {
 	rule   *Rule
 	now    int64
 	events []events // in the order of their times
-	behind bool
+	future bool
 }
 
 // events are n events at one time.
@@ -41,7 +41,7 @@ func (l sliding) at(r *Rule, now int64) state {
 			read.events = append(read.events, events{min(e.at, r.end(now)), e.n})
 		}
 	}
-	read.behind = newest > r.end(now)
+	read.future = newest > r.end(now)
 	return read
 }
 
@@ -62,7 +62,7 @@ func (l sliding) leaves(n int64) int64 {
 	return 0
 }
 
-func (l sliding) late() bool       { return l.behind }
+func (l sliding) ahead() bool      { return l.future }
 func (l sliding) left() int64      { return l.rule.Capacity() - l.count() }
 func (l sliding) reset() int64     { return l.leaves(l.count()) }
 func (l sliding) delay() int64     { return 0 }
@@ -83,8 +83,8 @@ func (l sliding) spend(cost int64) state {
 	return l
 }
 
-// debit counts beyond the limit, so that an undo of a part leaves the rest. RULE: a debit of which
-// nothing is counted, because of MaxCount, writes nothing.
+// debit also counts events above the limit, so that an undo of a part leaves the rest. RULE: if the
+// count has reached its maximum, a debit writes nothing.
 func (l sliding) debit(cost int64) (state, bool) {
 	cost = min(cost, MaxCount-1-l.count())
 	if cost == 0 {
@@ -98,17 +98,17 @@ func (l sliding) credit(cost int64) (state, bool) {
 	return l.without(cost, func(events) bool { return true }), l.count() > 0
 }
 
-// undo frees events at the time of m. RULE: after a step back since the charge, or with events from
-// after now, it frees nothing, because the events at that time may be those of others. Otherwise it
-// writes the state as of now, even if none of the events is left.
+// undo frees events at the time of m. RULE: after a step back since the charge, or with events ahead of
+// the clock, undo frees nothing, because the events at that time may belong to other charges.
+// Otherwise undo writes the state as of now, even if none of the events is left.
 func (l sliding) undo(cost int64, m Receipt) (state, bool) {
-	if l.behind || m.stepped(l.now) || l.count() == 0 {
+	if l.future || m.stepped(l.now) || l.count() == 0 {
 		return l, false
 	}
 	return l.without(cost, func(e events) bool { return m.At != 0 && e.at == l.rule.end(m.At) }), true
 }
 
-// without returns l without up to n of the events that match, the newest first.
+// without returns l without the newest n events that match.
 func (l sliding) without(n int64, match func(events) bool) state {
 	var kept []events
 	for i := len(l.events) - 1; i >= 0; i-- {

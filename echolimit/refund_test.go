@@ -17,15 +17,15 @@ import (
 	"github.com/weir-go/weir/echolimit"
 )
 
-// refund gives everything back, and notes what statuses it was asked about.
+// refund returns a RefundIf that refunds every request and appends the statuses.
 func refund(statuses *[]int) gate.Option {
 	return gate.RefundIf(func(status int) bool { *statuses = append(*statuses, status); return true })
 }
 
-// client is the key of every request, from wherever it comes.
+// client is a key function with the same key for every request.
 func client(context.Context, *http.Request) (string, error) { return "192.0.2.1", nil }
 
-// left is what the client has left.
+// left returns the remaining events of client.
 func left(t *testing.T, l *core.Limiter) int {
 	t.Helper()
 	d, err := l.Peek(t.Context(), "192.0.2.1")
@@ -35,20 +35,20 @@ func left(t *testing.T, l *core.Limiter) int {
 	return d.State(0).Remaining
 }
 
-// A plainWriter is what another middleware puts in place of the Writer.
+// A plainWriter is a Writer that another middleware puts in place of that of the Response.
 type plainWriter struct{ http.ResponseWriter }
 
-// TestRefundIf has all the ways in which a request of Echo ends.
-func TestRefundIf(t *testing.T) {
+// Every way in which a request of Echo can end.
+func TestNew_RefundIf(t *testing.T) {
 	problem := errors.New("problem")
 	fails := func(err error) echo.HandlerFunc { return func(echo.Context) error { return err } }
 	for _, c := range []struct {
 		name    string
 		outer   echo.MiddlewareFunc // around the gate
-		inner   echo.MiddlewareFunc // behind it
+		inner   echo.MiddlewareFunc // inside the gate
 		handler echo.HandlerFunc
-		status  int    // what the client gets
-		asked   string // what RefundIf is asked; nothing is given back if empty
+		status  int    // of the answer
+		asked   string // the statuses that RefundIf gets; empty if nothing is refunded
 	}{
 		{name: "HTTPError", handler: fails(echo.ErrUnauthorized), status: 401, asked: "[401]"},
 		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 500, asked: "[500]"},
@@ -57,7 +57,7 @@ func TestRefundIf(t *testing.T) {
 		{name: "Context.Error", handler: func(c echo.Context) error { c.Error(echo.ErrNotFound); return nil }, status: 404, asked: "[404]"},
 		{name: "Context.Error and its error", handler: func(c echo.Context) error { c.Error(echo.ErrNotFound); return echo.ErrNotFound }, status: 404, asked: "[404]"},
 		{
-			name: "a middleware around it answers", handler: fails(problem),
+			name: "an outer middleware answers", handler: fails(problem),
 			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error {
 					if err := next(c); err != nil {
@@ -69,9 +69,9 @@ func TestRefundIf(t *testing.T) {
 			status: 409, asked: "[409]",
 		},
 		{
-			name: "a middleware around it restores the writer", handler: fails(echo.ErrUnauthorized),
+			name: "an outer middleware restores the writer", handler: fails(echo.ErrUnauthorized),
 			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error { // as Gzip does where nothing is written
+				return func(c echo.Context) error { // like Gzip if nothing is written
 					was := c.Response().Writer
 					defer func() { c.Response().Writer = was }()
 					c.Response().Writer = &plainWriter{was}
@@ -81,7 +81,7 @@ func TestRefundIf(t *testing.T) {
 			status: 401, asked: "[401]",
 		},
 		{
-			name: "a middleware behind it has a writer of its own", handler: fails(echo.ErrUnauthorized),
+			name: "an inner middleware replaces the writer", handler: fails(echo.ErrUnauthorized),
 			inner: func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c echo.Context) error {
 					c.Response().Writer = &plainWriter{c.Response().Writer}
@@ -91,9 +91,9 @@ func TestRefundIf(t *testing.T) {
 			status: 401, asked: "[401]",
 		},
 		{
-			name: "a timeout around it", handler: fails(echo.ErrUnauthorized),
+			name: "an outer timeout", handler: fails(echo.ErrUnauthorized),
 			outer: func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error { // it ends the context before the answer is written
+				return func(c echo.Context) error { // ends the context before the answer is written
 					ctx, cancel := context.WithTimeout(c.Request().Context(), time.Hour)
 					defer cancel()
 					c.SetRequest(c.Request().WithContext(ctx))
@@ -139,7 +139,7 @@ func TestRefundIf(t *testing.T) {
 				want, remaining = "[]", 4
 			}
 			if got != c.status || fmt.Sprint(statuses) != want || left(t, l) != remaining {
-				t.Errorf("status %d, asked about %v, %d left; want %d, %s and %d", got, statuses, left(t, l), c.status, want, remaining)
+				t.Errorf("status %d, RefundIf got %v, %d left; want %d, %s and %d", got, statuses, left(t, l), c.status, want, remaining)
 			}
 		})
 	}
@@ -147,8 +147,8 @@ func TestRefundIf(t *testing.T) {
 
 type hangUp struct{}
 
-// served sends one request through a real server, and returns the status when the
-// handlers have returned.
+// served sends one request to a real server, and returns the status when the handlers have
+// returned.
 func served(t *testing.T, h http.Handler) int {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func served(t *testing.T, h http.Handler) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, resp.Body) // who closes earlier hangs up
+	_, _ = io.Copy(io.Discard, resp.Body) // closing earlier would hang up
 	resp.Body.Close()
 	return resp.StatusCode
 }

@@ -37,8 +37,8 @@ func TestOnChange(t *testing.T) {
 	})
 }
 
-// A slow function holds up no decision. The changes that it misses are told in one call, and it
-// is told the last.
+// A slow function delays no decision. The changes during one of its calls are reported in the next
+// call, and the last change is always reported.
 func TestOnChange_Slow(t *testing.T) {
 	for _, c := range []struct {
 		name string

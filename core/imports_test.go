@@ -8,8 +8,8 @@ import (
 
 const module = "github.com/weir-go/weir/"
 
-// allowed lists, for every package, what of this module and of others it may
-// import, its tests aside. Arrows only point down, and siblings do not meet.
+// allowed lists the imports of each package, except for its tests and the standard library. They
+// point down only, and packages of one level do not import each other.
 var allowed = map[string][]string{
 	"core":                   {"core/driver", "core/internal/argument"},
 	"core/driver":            {},
@@ -52,17 +52,17 @@ func TestImports_Allowed(t *testing.T) {
 		if path == "" {
 			continue
 		}
-		room := strings.TrimPrefix(path, module)
-		may, known := allowed[room]
+		name := strings.TrimPrefix(path, module)
+		may, known := allowed[name]
 		if !known {
-			t.Errorf("%s is in no room: add it to the map of arrows", room)
+			t.Errorf("allowed has no entry for %s: add one", name)
 		}
 		for _, imported := range strings.Split(imports, ",") {
 			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 				continue // standard library
 			}
 			if !permitted(may, strings.TrimPrefix(imported, module)) {
-				t.Errorf("%s must not import %s", room, imported)
+				t.Errorf("%s must not import %s", name, imported)
 			}
 		}
 	}

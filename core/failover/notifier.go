@@ -1,0 +1,51 @@
+package failover
+
+import "sync"
+
+// A notifier calls the function of [OnChange] without a lock, on a goroutine that ends when the
+// function has been called with the present State.
+type notifier struct {
+	call func(from, to State, cause error) // may be nil
+
+	mu       sync.Mutex
+	reported State // the last State that the function was called with
+	state    State
+	cause    error // of state
+	running  bool  // the goroutine exists
+	closed   bool
+	done     sync.WaitGroup
+}
+
+// add notes a change of the State, for the function of [OnChange]. It does not wait for it.
+func (n *notifier) add(to State, cause error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state, n.cause = to, cause
+	if n.call != nil && !n.running && !n.closed {
+		n.running = true
+		n.done.Go(n.run)
+	}
+}
+
+func (n *notifier) run() {
+	for {
+		n.mu.Lock()
+		from, to, cause := n.reported, n.state, n.cause
+		if from == to || n.closed {
+			n.running = false
+			n.mu.Unlock()
+			return
+		}
+		n.reported = to
+		n.mu.Unlock()
+		n.call(from, to, cause)
+	}
+}
+
+// close ends the calls, and waits for the call that is running.
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.done.Wait()
+}
