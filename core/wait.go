@@ -18,8 +18,8 @@ const MaxWaiters = 10_000
 //
 //   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
 //   - [ErrNeverAdmitted] if the event can never be admitted.
-//   - [ErrDeadlineTooNear], before the deadline, if the deadline of ctx is too near, given the
-//     callers that already wait in this process.
+//   - [ErrDeadlineTooNear], without waiting for the deadline of ctx, if the event cannot be
+//     admitted before the deadline and after the callers that already wait in this process.
 //   - [ErrTooManyWaiters] if [MaxWaiters] calls wait already.
 //   - the error of the Store if the Store fails.
 //
@@ -192,7 +192,7 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d. If ctx ends before, it returns the error of ctx.
+// sleep waits for d. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
