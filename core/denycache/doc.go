@@ -18,7 +18,7 @@
 //   - A denial covers the same and larger costs, with the same or a smaller MaxDelay, under the
 //     same limit. For core.SlidingLog and core.SlidingWindow, a denial covers only its own cost,
 //     because only the Store knows when a larger cost fits. For each rule of a key, the latest
-//     eight of these denials are cached.
+//     eight denials are cached.
 //   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
 //     the key at once.
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event
