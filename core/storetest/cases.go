@@ -1,6 +1,5 @@
 package storetest
 
-// cases returns the cases of the suite.
 func cases() []testCase {
 	return []testCase{
 		{"Capacity", eachAlgorithm(capacity),
@@ -84,6 +83,6 @@ func cases() []testCase {
 		{"ConcurrentAllOrNone", concurrentAllOrNone,
 			"Concurrent decisions over two keys charge both or neither."},
 		{"Histories", histories,
-			"Every answer equals that of the definition of the algorithm, for random costs, gaps, rules, keys and clock steps."},
+			"Every verdict equals the verdict of the model of the algorithm, for random costs, gaps, rules, keys and clock steps."},
 	}
 }
