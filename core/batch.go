@@ -28,8 +28,8 @@ type Ask struct {
 // is checked, or none if another ask charges that rule and key.
 //
 // All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
-// Cluster, asks for different keys may be denied together although each ask would be admitted a
-// moment later, but a limit is never exceeded: see package redisstore.
+// Cluster, a denied decision about several keys may hold capacity for a moment, so that another
+// decision is denied, too. Only the burst of a bucket can be exceeded, briefly: see redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	err = decide(ctx, &d, nil, asks...)
 	return d, err

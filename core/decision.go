@@ -18,7 +18,7 @@ const Never time.Duration = driver.Never
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
-	Delay      time.Duration // allowed: delay the event this long, as gates do; zero except for leaky buckets
+	Delay      time.Duration // allowed: delay the event this long (middlewares do it); zero except for leaky buckets
 
 	first State   // separate from rest, so that a decision about one Rule allocates nothing
 	rest  []State // the second State and all after it
@@ -29,7 +29,7 @@ type Decision struct {
 // that was in force, which for a [Rule.Elastic] may be larger than the limit of the original Rule.
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
-// events during Window. A bucket refills Remaining events in that time. If nothing remains, Window
+// events during Window. A bucket regains that much capacity in Window. If nothing remains, Window
 // is the time until one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
 	Rule       Rule
@@ -139,7 +139,7 @@ func (d Decision) States() iter.Seq2[int, State] {
 }
 
 // sum stores in d, which must be zero, the decision about charges. rules contains the rule of each
-// charge. Returning a Decision instead would take a fifth of the time of a decision in memory.
+// charge. If sum returned a Decision instead, a decision in memory would take 20 % longer.
 func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 	d.Allowed, d.n = true, len(charges)
 	if len(charges) > 1 {
@@ -175,7 +175,7 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// expand restores a State for each rule of each ask. places contains the index of each charge.
+// expand restores a State for each rule of each ask: the i-th is the State of charge places[i].
 func (d *Decision) expand(places []int) {
 	rest := make([]State, len(places)-1)
 	for i := range rest {

@@ -36,7 +36,7 @@
 // # Time
 //
 // Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for
-// memstore, the clock of the server for redisstore. They never use the clock of a client.
+// memstore, the server's clock for redisstore. They never use the clock of a client of Redis.
 //
 // The package depends on the standard library only, and not on net/http.
 package core

@@ -73,8 +73,8 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 // Allow decides about one event of key, and charges it if it is admitted.
 //
 // An error means that no decision could be made ([ErrUnavailable], or the error of ctx). The
-// Decision is then zero, and the event may have been charged, but not twice. The caller must choose
-// whether to let an event through after an error.
+// Decision is then zero, and the event has been charged at most once, or not at all. The caller
+// must choose whether to let an event through after an error.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key})
 	return d, err
@@ -94,8 +94,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 	return d, err
 }
 
-// Reset forgets the events of key under the rules of l. It reports whether any event still counted,
-// that is, had not refilled or expired. The key must be the text that the key function returned.
+// Reset forgets the events of key under the rules of l. It reports whether any capacity was in use:
+// tokens not refilled, or events not expired. The keys of a middleware come from its keyfunc.Func.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	return l.adjust(ctx, key, driver.Reset, 1)
 }
@@ -115,7 +115,7 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 // Debit charges key n units, whether they fit or not. It is for a cost that is known only after the
 // event, such as the bytes of a response or the tokens of a language model. If n is zero, Debit
 // does nothing. If n is negative, it returns an [ErrNegativeCost]. After any other error the units
-// may have been charged, but not twice.
+// have been charged at most once, or not at all.
 //
 // A bucket or queue goes into debt, and admits nothing until it has repaid the debt at its rate.
 // Windows and logs count the units as events of this moment, and may deny all for one period.

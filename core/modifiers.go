@@ -18,7 +18,7 @@ func (r Rule) modify(change func(*definition)) Rule {
 }
 
 // SubWindows returns a copy of r with n sub-windows, 1 to 120. If r is not a [SlidingWindow], [New]
-// returns an error for the result. With 120, a sub-window of a minute is half a second long. More
+// returns an error for the result. With n = 120, a limit per minute has sub-windows of 0.5 s. More
 // sub-windows make the rule less strict, its state larger, and Redis slower for costs above 1.
 func (r Rule) SubWindows(n int) Rule {
 	if n == 0 {

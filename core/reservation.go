@@ -84,7 +84,7 @@ func (c *ruleCharges) undo(cost int) driver.Charge {
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
 // the event is denied, Settle and Refund do nothing. On an error the Reservation is nil, and the
-// event may have been charged, but not twice.
+// event has been charged at most once, or not at all.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
@@ -141,7 +141,7 @@ func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) 
 //
 // If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged until
 // Refund, and their States are unchanged. If the Decision of r is a denial already, Extend does
-// nothing. After an error r is unchanged, and asks may have been charged, but not twice.
+// nothing. After an error r is unchanged, and asks have been charged at most once, or not at all.
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

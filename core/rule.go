@@ -26,7 +26,7 @@ type definition struct {
 	err      error // a *RuleError; compiled is nil then
 
 	// A Store may apply a fraction of this rule (see Divide). divided caches the Rule for the
-	// latest fraction, so that the States of all decisions share that Rule.
+	// fraction that was applied last, so that all decisions with that fraction share one Rule.
 	divided *atomic.Pointer[definition]
 }
 
@@ -134,7 +134,7 @@ func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 // Limit returns the limit of r. For a Rule of a [State], it is the limit that was in force.
 func (r Rule) Limit() Limit { return r.def().limit() }
 
-// Capacity returns the burst of a bucket, or the events of a window or log, without [Rule.Soft].
+// Capacity returns the burst of a bucket, or the events of a window or log. It ignores [Rule.Soft].
 func (r Rule) Capacity() int { return cmp.Or(r.def().Burst, r.def().Events) }
 
 // Compiled returns the compiled rule, which stores use, or nil if r is invalid.

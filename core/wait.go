@@ -18,18 +18,18 @@ const MaxWaiters = 10_000
 //
 //   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
 //   - [ErrNeverAdmitted] if the event can never be admitted.
-//   - [ErrDeadlineTooNear], without waiting for the deadline of ctx, if the event cannot be
-//     admitted before the deadline and after the callers that already wait in this process.
+//   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
+//     The estimate includes the events of callers that already wait for key in this process.
 //   - [ErrTooManyWaiters] if [MaxWaiters] calls wait already.
 //   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
-// of a Store on a network, the event may have been charged, but not twice.
+// of a Store on a network, the event has been charged at most once, or not at all.
 //
 // Callers that wait for the same key in this process are admitted in the order of arrival. Events
 // of other processes and of Allow may be admitted between them. With several rules, or if the limit
-// of a window is not a multiple of the costs, the estimated wait may be too short.
-// ErrDeadlineTooNear is then returned only after a part of the wait.
+// of a window is not a multiple of the costs, the estimate for ErrDeadlineTooNear may be too short.
+// The error is then returned only after a part of the wait.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN is [Limiter.Wait] for an event of cost n. If n is zero, it does not wait. If n is negative,
@@ -60,9 +60,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return ctx.Err()
 	}
 	for {
-		// From the charge on, the Store counts the event. l.waiters stops counting it before that,
-		// so that later callers never overestimate the cost ahead of them. For a moment they may
-		// underestimate it.
+		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
+		// later callers may then miss the event for a moment, but never count it twice.
 		l.waiters.setCost(w, 0)
 		a := Ask{Limiter: l, Key: key, Cost: n}
 		if left := left(ctx); left != Never {
@@ -124,8 +123,8 @@ func left(ctx context.Context) time.Duration {
 	return Never
 }
 
-// tooLate returns an error if the events of earlier waiters, whose number is ahead, and then n more
-// events cannot be admitted before ctx ends. d is the decision about ahead+n events.
+// tooLate returns an error if n events cannot be admitted before ctx ends. ahead is the number of
+// events of earlier waiters, which are admitted first. d is the decision about ahead+n events.
 func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
@@ -143,8 +142,8 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	return nil
 }
 
-// soonest returns the shortest wait until n events can be admitted, if the events of earlier
-// waiters, whose number is ahead, are admitted first. s is the State after a decision about ahead+n
+// soonest returns the shortest wait until n events can be admitted. ahead is the number of events
+// of earlier waiters, which are admitted first. s is the State after a decision about ahead+n
 // events. For a log the result is a lower bound.
 func (s *State) soonest(ahead, n int64) time.Duration {
 	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
@@ -207,7 +206,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 type waiters struct {
 	mu    sync.Mutex
 	byKey map[string][]*waiter
-	n     int // of all keys
+	n     int // the number of waiters of all keys
 }
 
 // A waiter is one call of Wait. Only the first waiter of a key calls the Store. Other waiters wait.

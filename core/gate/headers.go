@@ -33,8 +33,8 @@ const (
 )
 
 // Headers makes the gate send the header fields of the versions v, or none if v is empty. The
-// default is [IETFDraft] and the versions of the gates around this gate, whose fields it then
-// updates. Retry-After does not depend on Headers. Headers panics if a version is unknown.
+// default is [IETFDraft] plus the versions that the outer gates send, so that this gate updates
+// their fields. Retry-After does not depend on Headers. Headers panics if a version is unknown.
 func Headers(v ...HeaderVersion) Option {
 	var set uint8
 	for _, v := range v {

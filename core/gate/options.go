@@ -30,12 +30,12 @@ type option = argument.OptionFunc[config.Config]
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
 //
-// A key is exhausted after its limit has denied a request, or after a rejected request has left
-// less capacity than another request needs. Until the limit has recovered (for at least 10 seconds
-// and at most an hour), the gate charges an exhausted key before it runs later key functions. The
-// limit of an address therefore also bounds the number of bad tokens that each process verifies for
-// it. Two kinds of bad tokens are verified in addition: those of requests in progress when the key
-// becomes exhausted, and one token after good requests have used up the limit, or after the gate
+// A key is exhausted after its limit has denied a request, or after a rejected request was charged
+// and has left too little capacity for another such request. Until the limit has recovered (for at
+// least 10 seconds and at most an hour), the gate charges an exhausted key before it runs later key
+// functions. The limit of an address therefore also bounds the number of bad tokens that each
+// process verifies for it. A few more bad tokens are verified: those of requests in progress when
+// the key becomes exhausted, one after good requests have used up the limit, and one after the gate
 // has forgotten the key. A gate remembers at most 8192 exhausted keys.
 //
 // While a key is exhausted, an admitted request takes two Store calls instead of one. If a later
@@ -64,10 +64,10 @@ func Cost(f func(r *http.Request) int) Option {
 // includes changes of the cost by [Settle]. f is called concurrently. RefundIf panics if f is nil.
 //
 // While its handler runs, the request is counted, so concurrent logins cannot exceed the limit. The
-// header fields of the response count the request, too. The refund takes another call of the Store,
-// after the handler has returned and before a small response that was not flushed is sent. If the
-// Store fails, the error is logged, the request stays charged and the response stays the same,
-// without a call of [OnError].
+// header fields of the response count the request, too. The refund takes another call of the Store
+// when the handler has returned. A small response that was not flushed is sent only after that
+// call. If the Store fails, the error is logged, the request stays charged and the response stays
+// the same, without a call of [OnError].
 //
 // A handler that panics counts as status 500, whatever it wrote. A hijacked connection counts as
 // 101. A handler that writes nothing counts as 200. Informational responses (1xx) are ignored. If
@@ -79,8 +79,8 @@ func Cost(f func(r *http.Request) int) Option {
 // than waiting for the response. The package comment says when hanging up goes unnoticed.
 //
 // To count failures, use a [core.SlidingLog] or [core.SlidingWindow]. With a bucket, a client that
-// holds many requests open and chooses which of them succeed can keep the tokens that refill in the
-// meantime (see [core.Reservation.Refund]).
+// holds many requests open and chooses which of them succeed can get refunds in addition to the
+// tokens that refill in the meantime (see [core.Reservation.Refund]).
 //
 // Only RefundIf makes the gate wrap the ResponseWriter: see the package comment.
 func RefundIf(f func(status int) bool) Option {
@@ -144,7 +144,7 @@ func FailClosed() Option {
 //   - 0 lets the request through without a limit. If a key is missing, the keys before it have been
 //     charged (see [And]); f is not called if their limits deny the request.
 //   - 400 to 599 is the status of the response, which contains a [Problem].
-//   - Any other number stands for status.
+//   - Any other number means the parameter status, the choice of the gate.
 //
 // err is one of these:
 //

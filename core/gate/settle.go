@@ -23,8 +23,8 @@ var (
 //
 // A gate with [Cost], [RefundIf] or a leaky bucket can raise and lower the cost, as
 // [core.Reservation.Settle] does. Any other gate charges 1 at first and can only raise the cost:
-// Settle returns [ErrNotReserved] if cost is below the charged cost, unless a key was charged early
-// (see the option [And]).
+// Settle returns [ErrNotReserved] if cost is below the charged cost, unless a key of the request
+// was exhausted (see the option [And]).
 //
 // If the innermost gate has not admitted the request, Settle returns [ErrNotAdmitted], even if an
 // outer gate has admitted the request. If cost is negative, Settle returns [core.ErrNegativeCost].

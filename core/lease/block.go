@@ -8,8 +8,8 @@ type block struct {
 	at      int64 // when the Store leased the tokens, by the Store's clock (us)
 	asked   int64 // when the call for them began, by the clock of this process (ns)
 	expires int64 // when all tokens expire at the latest (ns)
-	origin  int   // of the receipt
-	begin   int64 // the first token expires at least begin units after at
+	origin  int   // the side of a failover Store (primary or backup) that leased the tokens
+	begin   int64 // the first token expires begin units after the time at, or later
 	end     int64 // begin + number of tokens x unit
 }
 

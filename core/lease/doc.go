@@ -1,4 +1,4 @@
-// Package lease is a Store over another Store. It takes tokens from that Store in blocks and
+// Package lease is a Store that wraps another Store. It takes tokens from that Store in blocks and
 // spends them in this process, so that a hot key costs one round trip for hundreds of decisions.
 //
 //	store := lease.New(redisstore.New(rdb))
@@ -20,7 +20,8 @@
 //	                happen (a leased event would count from its lease)
 //	                LeakyBucket, which assigns departure times
 //	                Soft and Shadow rules; smaller limits; keys longer than 256 bytes
-//	                buckets with a capacity above 2^60 internal units (fractions of a microsecond)
+//	                buckets with a fill time above 2^60/d microseconds, if the refill time of a
+//	                token is n/d microseconds in lowest terms
 //
 // The Store behind decides about rules that are passed through, and applies every Reset, Credit,
 // Debit and undo of a Reservation. A decision about several rules or keys takes tokens from leases
@@ -28,20 +29,20 @@
 // returned to the leases without another call. For example, a limit that all users share is
 // leased, and a small limit for each user beside it is passed through.
 //
-// The size of a block follows the use of each key: half of the tokens that the process used in
-// the last [Lifetime], and for a nearly full bucket also the tokens that will expire unspent. A
-// block is at most a 32nd of the Store's remaining tokens, or the refill of 10 ms if that is
-// more. If a block would be smaller than 8 tokens, as near the end of a limit, no block is taken,
-// and every admitted decision is a call.
+// A block is half of the tokens that this process used for the key in the last [Lifetime], a
+// measuring period. For a nearly full bucket, the tokens that will expire within half a Lifetime
+// are added. A block is at most a 32nd of the Store's remaining tokens, or the refill of 10 ms if
+// that is more. If a block would be smaller than 8 tokens, as near the end of a limit, none is
+// taken, and every admitted decision is a call.
 //
 // # How long tokens are held
 //
-// Tokens are held until they are spent or expire. Tokens of a fixed window expire with the
-// window. Each leased token of a bucket stands for the span of time in which the bucket refills
-// that token. It expires when the span begins, so no capacity is lost. For example, if half of a
-// bucket of 6000 a minute is in use, the next token expires in 30 s. Expired tokens are not
-// returned to the Store, so the end of a lease needs no call, timer or goroutine. Leases age 0.1 %
-// faster than the clock of this process, in case the clock of the Store is faster.
+// Tokens are held until they are spent or expire. Tokens of a fixed window expire with the window.
+// Each leased token of a bucket stands for the span of time in which the bucket refills that token.
+// The token expires when the span begins, and is refilled during the span, so no capacity is lost.
+// For example, if half of a bucket of 6000 a minute is in use, the next token expires in 30 s.
+// Expired tokens are not returned to the Store, so the end of a lease needs no call, timer or
+// goroutine. Leases age 0.1 % faster than the clock of this process, in case the Store's is faster.
 //
 // # Never over the limit
 //
@@ -59,7 +60,7 @@
 //
 // While one process denies, other processes may hold tokens that expire unspent. With N processes,
 // the number of these tokens is at most (N-1) x min(a, b): a is half of the tokens that a process
-// used in the last Lifetime, and b is a 32nd of the tokens that were left at its lease.
+// used in the last Lifetime, b is 1/32 of the Store's tokens when the process leased its block.
 //
 // The figures below come from 480 loads: limits of 128 to 100 000 a second, 6000 a minute and
 // 50 000 an hour, 1 to 8 processes, and 0.8 to 1.5 times the limit. Because of unused tokens, lease
@@ -95,8 +96,8 @@
 // a Reset, and after three calls that brought too few tokens because other processes took tokens
 // in the meantime, each caller that still waits makes a call of its own.
 //
-// A denial of the Store is repeated in this process until a call could be admitted, and for at most
-// [MaxAge]. After a bucket was found empty, the Store is called again only when the bucket has
+// A denial of the Store is repeated in this process until the Store could admit the cost, for at
+// most [MaxAge]. After a bucket was found empty, the Store is called again only when it has
 // refilled for 10 ms, so that the call brings enough tokens. A goroutine exists only during a call.
 //
 // # Outages
@@ -110,10 +111,10 @@
 //
 // # Verdicts
 //
-// RetryAfter includes the 10 ms above. It ignores the held tokens, because they may be spent by
-// then. RetryAfter is never too short: after that wait the cost is admitted if no other event
-// comes. It is too long by at most the sum of 10 ms, the refill time of the held tokens, and one
-// round trip. Remaining, ResetAfter and Window are computed from the Store's last verdict and the
-// time since then. They count the tokens held in this process as free, and ignore the tokens that
-// other processes have taken since.
+// For an empty bucket, RetryAfter includes the 10 ms for which the bucket refills before the next
+// call. RetryAfter ignores the held tokens, because they may be spent by then. It is never too
+// short: after that wait the cost is admitted if no other event comes. It is too long by at most
+// the sum of 10 ms, the refill time of the held tokens, and one round trip. Remaining, ResetAfter
+// and Window are computed from the Store's last verdict and the time since then. They count the
+// tokens held in this process as free, and ignore the tokens that other processes have taken since.
 package lease

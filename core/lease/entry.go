@@ -20,7 +20,7 @@ type entry struct {
 	shard     *shard
 	reply     reply
 	blocks    [2]block // 0: all earlier leases and returned tokens, joined; 1: the last lease
-	origin    int      // of the blocks
+	origin    int      // the side of a failover Store (primary or backup) that leased the blocks
 	lastBlock int64    // tokens of the last lease when it arrived; zero after a prefetch began
 	changes   uint64   // number of calls of Adjust
 
@@ -96,9 +96,9 @@ func (e *entry) minFree(cost int64) int64 {
 	return cost
 }
 
-// reading returns the state of the rule as if extra tokens, the held tokens minus the promised
-// tokens, were still in the Store. If cost has just been spent, the state has capacity for it.
-// Otherwise cost must be zero.
+// reading returns the state of the rule as if the Store had more tokens, by the number extra:
+// usually the held tokens minus the promised tokens. cost is zero or the cost of an admitted event.
+// For an admitted event, the result is the state before its charge, with capacity for cost.
 func (e *entry) reading(now, extra, cost int64) driver.Reading {
 	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.heard+e.reply.left-now, cost)
 }

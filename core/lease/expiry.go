@@ -18,17 +18,17 @@ package lease
 // adjacent. It stays true
 //   - when k tokens are spent: they are the first k, so begin moves by k units;
 //   - when tokens expire: they are the first ones, too;
-//   - when two blocks are joined and the smaller value of begin is kept: no span begins earlier
-//     than that, and spans do not overlap, so token i expires i units later.
+//   - when two blocks are joined and the smaller value of begin is kept: no span begins before
+//     this value, and spans do not overlap, so token i expires i units after it, or later.
 //
 // The tokens of a denied decision are returned by joining them to a block, as in the last case.
 
-// driftFraction bounds the difference between two clocks: in the age of a lease, the clock of the
-// Store behind may gain 1/driftFraction on the clock of this process.
+// driftFraction bounds the difference between two clocks: while a lease lasts, the clock of the
+// Store behind may run faster than the clock of this process by up to 1/driftFraction.
 const driftFraction = 1000
 
 // refilled returns the units that have refilled since the lease by the fastest possible clock of
-// the Store. A token whose span begins before that number of units has expired.
+// the Store. A token has expired if its span begins at a smaller number of units than the result.
 func (b *block) refilled(u *units, now int64) int64 {
 	age := now - b.asked
 	return u.refill(micros(age + age/driftFraction))

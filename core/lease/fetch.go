@@ -46,8 +46,8 @@ func startFetch(s *Store, e *entry, now int64) {
 			want += w.cost
 		}
 	}
-	// Held tokens may expire during the call, so they reduce want only if the Store cannot have
-	// enough tokens.
+	// Held tokens may expire during the call. They are therefore subtracted from want only if the
+	// Store certainly has fewer tokens than want.
 	if want > free {
 		want -= e.held(now)
 	}

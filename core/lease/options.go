@@ -42,8 +42,8 @@ func MaxKeys(n int) Option {
 }
 
 // Lifetime returns an Option that sets the period over which the use of a key is measured to choose
-// the size of a block. The default is [DefaultLifetime]. A block is half of the recent use, in
-// which a token counts half as much after each Lifetime that passes. A longer Lifetime saves calls
+// the size of a block. The default is [DefaultLifetime]. A block is half of the recent use. A used
+// token counts fully at first, and half as much after each Lifetime. A longer Lifetime saves calls
 // for keys with some hundred decisions a second. With a shorter Lifetime, a process that has
 // become idle leaves fewer tokens unused. For a bucket, the Lifetime is at most an eighth of the
 // time in which the bucket fills up. Processes that share a Store may use different Lifetimes.

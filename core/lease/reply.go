@@ -17,7 +17,7 @@ type reply struct {
 	left        int64 // the time from the decision to the end of the window (ns)
 }
 
-// forever is the window of a bucket.
+// forever is the value of reply.left for a bucket, which has no window.
 const forever = 1 << 62
 
 // newReply converts the Verdict of c. The reply is unknown if the Store applied another limit, for

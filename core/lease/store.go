@@ -33,8 +33,8 @@ const (
 	minShard = 64
 )
 
-// New returns a Store over next. [Store.Close] does not close next. New panics if next or an option
-// is nil.
+// New returns a Store that wraps next. [Store.Close] does not close next. New panics if next or an
+// option is nil.
 func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
 	c := config{

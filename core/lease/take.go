@@ -83,8 +83,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		if e := grants[i].entry; e != nil {
 			e.remember(c, grants[i].changes, sent, heard)
 		}
-		// If a Spend depends on this call, the Store behind has decided the Peeks without the
-		// tokens held here, and its verdicts stay. Otherwise the held tokens are added to them.
+		// If this call decided about a Spend, the result depends on the Verdicts of the Peeks, so
+		// these stay, without the tokens held here. Otherwise the held tokens are added to them.
 		if denied || !spends {
 			s.addHeld(c)
 		}

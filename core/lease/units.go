@@ -78,7 +78,7 @@ func (u *units) span(x int64) driver.Span {
 func (u *units) refill(us int64) int64 { return min(us, u.maxRefill) * u.rate }
 
 // reading returns the state of the rule when used units are in use and the window ends in left
-// nanoseconds. If spent is not zero, it is a cost just spent, and the state has capacity for it.
+// nanoseconds. used is reduced so far that spent, a cost that was admitted or zero, still fits.
 func (u *units) reading(used, left, spent int64) driver.Reading {
 	used = max(0, used)
 	if spent > 0 {
