@@ -10,32 +10,33 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Ask is the part of one limiter in a decision over several.
+// An Ask is an argument of [AllowTogether]: a limiter, a key and a cost.
 type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
 	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]
-	// MaxDelay denies an event that a leaky bucket would delay for longer. Zero means no bound. A
-	// value below a microsecond accepts no delay.
+	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
+	// means no bound. A value below a microsecond accepts no delay.
 	MaxDelay time.Duration
-	// Peek charges nothing. If Cost would not fit, the whole decision is denied.
+	// A Peek charges nothing. If its Cost would not fit, the whole decision is denied.
 	Peek bool
 }
 
-// AllowTogether decides several asks together: it charges every rule of every ask, or none. Asks
-// for the same rule and key are charged their sum, and share its State. Peeks for the same rule and
-// key count as the largest of them, and not at all if another Ask charges the rule.
+// AllowTogether decides about several asks together: it charges every rule of every ask, or none.
+// If several asks have the same rule and key, their costs are added and charged once, and all of
+// these asks get the same State. If several Peeks have the same rule and key, only the largest cost
+// is checked, or none if another ask charges that rule and key.
 //
-// All limiters must have the same Store ([ErrInvalidAsk]). On a Redis Cluster, asks for different
-// keys may be denied together although each would be admitted a moment later, but a limit is never
-// exceeded: see package redisstore.
+// All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
+// Cluster, asks for different keys may be denied together although each ask would be admitted a
+// moment later, but a limit is never exceeded: see package redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	err = decide(ctx, &d, nil, asks...)
 	return d, err
 }
 
-// decide calls the Store to charge all asks or none, and fills in d, which must be zero. If r is
-// not nil, the Store also writes receipts, and r keeps them.
+// decide calls the Store, which charges all asks or none. It stores the decision in d, which must
+// be zero, and the receipts of the charges in r, unless r is nil.
 func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error {
 	if len(asks) == 0 {
 		return fmt.Errorf("%w: there is none", ErrInvalidAsk)
@@ -77,19 +78,19 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	return nil
 }
 
-// A batch has the charges of one call of a Store.
+// A batch holds the charges of one call of a Store.
 type batch struct {
 	charges []driver.Charge
-	rules   []Rule // of the charges
-	places  []int  // the index of the charge of each ask and rule, if charges were merged
+	rules   []Rule // of each charge
+	places  []int  // if charges were merged: the index of the charge for each rule of each ask
 	initial struct {
 		charges [4]driver.Charge
 		rules   [4]Rule
 	}
 }
 
-// batches has batches for reuse: the charges of a call escape to the Store, an interface, and would
-// be allocated on every call.
+// batches holds batches for reuse. The charges of a call escape to the Store, an interface, and
+// would otherwise be allocated on every call.
 var batches = sync.Pool{New: func() any {
 	b := new(batch)
 	b.charges, b.rules = b.initial.charges[:0], b.initial.rules[:0]
@@ -105,8 +106,8 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-// add adds the charges of a, with op, or with Peek if a.Peek is set. The Store does not check
-// charges: New has checked the rules, and add, decide and merge check the rest.
+// add appends a charge for each rule of a. Its op is op, or Peek if a.Peek is set. The Store does
+// not check charges: New has checked the rules, and add, decide and merge check the rest.
 func (b *batch) add(a *Ask, op driver.Op) error {
 	switch {
 	case a.Key == "":
@@ -128,8 +129,8 @@ func (b *batch) add(a *Ask, op driver.Op) error {
 	return nil
 }
 
-// merge adds up the charges for the same rule and key, because a Store accepts each once. It
-// returns b.places, or nil if nothing was merged.
+// merge combines the charges for the same rule and key, because a call of a Store must not contain
+// two of them. It returns b.places, or nil if nothing was merged.
 func (b *batch) merge() []int {
 	kept := b.charges[:0]
 	for i := range b.charges {
@@ -153,8 +154,8 @@ func (b *batch) merge() []int {
 	return b.places
 }
 
-// absorb merges other into c: costs are added, the largest Peek counts, and no Peek beside a
-// charge.
+// absorb merges other into c. It adds the costs, keeps the larger cost of two Peeks, and drops a
+// Peek if the other charge is not a Peek.
 func absorb(c, other *driver.Charge) {
 	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
 		c.MaxDelay = other.MaxDelay

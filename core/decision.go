@@ -14,26 +14,26 @@ import (
 // Never is the RetryAfter of a cost that can never be admitted.
 const Never time.Duration = driver.Never
 
-// A Decision is the answer to an event. It is a value: copy it freely. The zero Decision denies.
+// A Decision allows or denies an event. It is a value: copy it freely. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
 	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
 	Delay      time.Duration // allowed: delay the event this long, as gates do; zero except for leaky buckets
 
-	first State   // apart from the others, so that a decision about one Rule allocates nothing
-	rest  []State // from the second on
+	first State   // separate from rest, so that a decision about one Rule allocates nothing
+	rest  []State // the second State and all after it
 	n     int
 }
 
-// A State is the part of one Rule in a Decision. Rule has the limit that was in force, which for a
-// [Rule.Elastic] may be larger than the limit that it was made with.
+// A State is the part of a Decision that belongs to one Rule. Its field Rule contains the limit
+// that was in force, which for a [Rule.Elastic] may be larger than the limit of the original Rule.
 //
-// Window is the span to which Remaining belongs. A window or log admits no more than Remaining
-// events within it; a bucket refills Remaining events in it. If nothing remains, Window is the time
-// until one event is available. If the Rule denied, Window is RetryAfter.
+// Window is the period that Remaining refers to. A window or log admits at most Remaining more
+// events during Window. A bucket refills Remaining events in that time. If nothing remains, Window
+// is the time until one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
 	Rule       Rule
-	Allowed    bool          // by this Rule, whatever the others answer
+	Allowed    bool          // by this Rule, regardless of the other Rules
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never
 	ResetAfter time.Duration // the time until nothing is used
@@ -41,19 +41,19 @@ type State struct {
 	Delay      time.Duration // Allowed: delay the event this long
 	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
 
-	// Unknown reports that another Rule denied the event, and that this Rule was not evaluated;
-	// package denycache does that. Allowed is then set, and the numbers are zero.
+	// Unknown reports that this Rule was not evaluated, because another Rule denied the event (see
+	// package denycache). Allowed is then true, and the numbers are zero.
 	Unknown bool
 }
 
 // Limit returns the limit that was in force.
 func (s State) Limit() Limit { return s.Rule.Limit() }
 
-// Used returns the capacity of the rule minus Remaining: at most the capacity, even in debt or
-// beyond the limit of a [Rule.Soft].
+// Used returns the capacity of the rule minus Remaining. The result is at most the capacity, even
+// in debt or beyond the limit of a [Rule.Soft].
 func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 
-// String describes d for logs, without the key. The last of these is the zero Decision:
+// String describes d for logs, without the key. The last example is the zero Decision:
 //
 //	allowed: "second" 9 of 10 left, "hour" 499 of 500 left
 //	allowed after 100ms: "queue" 8 of 10 left
@@ -93,9 +93,9 @@ func (d Decision) verdict() string {
 	return "denied, retry after " + d.RetryAfter.String()
 }
 
-// LogValue implements [slog.LogValuer]. The group has "allowed", then "delay" or "retry_after" if d
-// has one (a duration, or the text "never"), and "remaining", a group of the remaining events of
-// each rule whose State is known.
+// LogValue implements [slog.LogValuer]. The group contains "allowed", then "delay" or "retry_after"
+// if there is one (a duration, or the text "never"), and the group "remaining" with the remaining
+// events of each rule whose State is known.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {
@@ -118,8 +118,8 @@ func (d Decision) LogValue() slog.Value {
 // Len returns the number of States, one for each Rule of each ask.
 func (d Decision) Len() int { return d.n }
 
-// State returns the i-th State, in the order of the asks and, within one, of the Rules of its
-// Limiter. It panics if i is out of range.
+// State returns the i-th State. The States are in the order of the asks and, for each ask, in the
+// order of the Rules of its Limiter. State panics if i is out of range.
 func (d Decision) State(i int) State {
 	if i == 0 && d.n > 0 {
 		return d.first
@@ -138,8 +138,8 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// sum fills in the decision about charges, which belong to rules. d must be zero. It is filled in
-// place: copying a Decision would take a fifth of the time of a decision in memory.
+// sum stores in d, which must be zero, the decision about charges. rules contains the rule of each
+// charge. Returning a Decision instead would take a fifth of the time of a decision in memory.
 func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 	d.Allowed, d.n = true, len(charges)
 	if len(charges) > 1 {
@@ -165,17 +165,17 @@ func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
 	}
 }
 
-// set sets s to the Verdict of c, a charge of rule.
+// set copies the Verdict of c, a charge of rule, to s.
 func (s *State) set(c *driver.Charge, rule Rule) {
 	v := &c.Verdict
 	if s.Rule = rule; v.Rule != nil {
-		s.Rule = rule.as(v.Rule)
+		s.Rule = rule.ruleOf(v.Rule)
 	}
 	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// expand gives each merged ask its State; places has the index of the charge of each ask.
+// expand restores a State for each rule of each ask. places contains the index of each charge.
 func (d *Decision) expand(places []int) {
 	rest := make([]State, len(places)-1)
 	for i := range rest {
@@ -184,8 +184,8 @@ func (d *Decision) expand(places []int) {
 	d.rest, d.n = rest, len(places)
 }
 
-// The method and combines d and o, which must have States: the result allows an event if both do.
-func (d Decision) and(o Decision) Decision {
+// combine returns a decision that allows an event if both d and o do. Both must contain States.
+func (d Decision) combine(o Decision) Decision {
 	d.rest, d.n = slices.Concat(d.rest, []State{o.first}, o.rest), d.n+o.n
 	d.Allowed, d.RetryAfter, d.Delay = d.Allowed && o.Allowed, max(d.RetryAfter, o.RetryAfter), max(d.Delay, o.Delay)
 	if !d.Allowed {
@@ -194,7 +194,7 @@ func (d Decision) and(o Decision) Decision {
 	return d
 }
 
-// Soft reports whether the event was admitted beyond a limit: [State.Soft] of any enforced Rule.
+// Soft reports whether the event was admitted beyond the limit of an enforced [Rule.Soft].
 func (d Decision) Soft() bool {
 	for _, s := range d.States() {
 		if s.Soft && d.Allowed && !s.Rule.IsShadow() {
@@ -204,7 +204,7 @@ func (d Decision) Soft() bool {
 	return false
 }
 
-// StateOf returns the State of the first Rule of that name, and false if there is none.
+// StateOf returns the State of the first Rule with the name, and false if no Rule has the name.
 func (d Decision) StateOf(name string) (State, bool) {
 	for _, s := range d.States() {
 		if s.Rule.Name() == name {

@@ -1,7 +1,7 @@
 // Package core decides whether an event, such as a request or a login, may happen now.
 //
 // A [Limit] is a number of events per period. A [Rule] is a named algorithm with a Limit. A
-// [Limiter] has a [Store] and one or more Rules, and answers with a [Decision]:
+// [Limiter] applies one or more Rules, keeps its state in a [Store], and returns a [Decision]:
 //
 //	            key, cost               charges
 //	caller ───────────────▶ Limiter ───────────────▶ Store
@@ -17,7 +17,8 @@
 // For HTTP, packages nethttplimit, ginlimit and echolimit make middleware from a Limiter, and
 // package keyfunc derives keys from requests.
 //
-// An event is charged to all Rules of a Limiter or to none; so are the asks of one [AllowTogether].
+// An event is charged to all Rules of a Limiter or to none. [AllowTogether] does this for several
+// Limiters.
 //
 // # Choosing an algorithm
 //
@@ -29,8 +30,8 @@
 //     Use it for limits that must never be exceeded: logins, messages, payments.
 //   - [SlidingWindow] has the same guarantee with a state of bounded size. It is slightly stricter:
 //     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
-//   - [FixedWindow] starts afresh at fixed times, its edges, and admits up to twice the limit
-//     across an edge. Use it for quotas that should restart at fixed times, such as daily.
+//   - [FixedWindow] restarts its count at fixed times, for example every full hour, and admits up
+//     to twice the limit around such a time. Use it for quotas that must restart, such as daily.
 //
 // # Time
 //

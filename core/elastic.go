@@ -8,34 +8,34 @@ import (
 	"sync/atomic"
 )
 
-// Elastic returns r as elastic throttling: the limit grows while resources are free, and shrinks
-// back to the limit of r as they are used up. Each process follows its own signal.
+// Elastic returns a copy of r with elastic throttling: the limit grows while resources are free,
+// and shrinks back to the limit of r as they are used up. Each process follows its own signal.
 //
-// spare returns the free part of the resources. 0 or less leaves the limit as it is, and 1 or more
-// makes it upTo times as large (1 to 1000). Values between them scale the limit in ten steps,
-// rounded down to whole events; a value at most 0.01 below a step counts as that step. NaN counts
-// as 0. Every decision calls spare, from many goroutines, so it must be quick; package core/load
-// has signals.
+// spare, such as a signal of package core/load, must return the free part of the resources. At 0 or
+// less, the limit is that of r. At 1 or more, it is upTo times as large (1 to 1000). Values between
+// 0 and 1 scale the limit in ten steps, rounded down to whole events. A value at most 0.01 below a
+// step counts as that step. NaN counts as 0. Every decision calls spare, from many goroutines, so
+// it must be fast.
 //
 // The limit follows a rising signal at once. It falls when the signal has fallen by more than half
-// a step, so that a signal between two steps does not make it flap. A bucket that is half used
-// stays half used at every size. After a limit has shrunk, surplus events leave a window or log as
-// usual, so no key is locked out for longer than Per.
+// a step, so that small changes of the signal do not move it up and down. A bucket that is half
+// used stays half used at every size. After the limit of a window or log has shrunk, surplus events
+// expire as usual, so no key is denied for longer than Per.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
-	return r.with(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
+	return r.modify(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }
 
 const (
 	maxElastic    = 1000
-	elasticSteps  = 10  // from the limit itself to the largest
-	stepTolerance = 0.1 // of a step: no machine is ever fully idle
+	elasticSteps  = 10  // from the limit of the rule to upTo times that limit
+	stepTolerance = 0.1 // in steps: a signal rarely reaches 1, because no machine is ever fully idle
 )
 
 // An elastic holds the signal of a rule, and the rule at every step.
 type elastic struct {
 	spare func() float64
 	step  atomic.Int32
-	rules [elasticSteps]Rule // of the steps from 1 on
+	rules [elasticSteps]Rule // the rule at step 1 has index 0
 }
 
 // compileSteps compiles the rule at every step. If that fails, it sets err.
@@ -49,7 +49,7 @@ func (r *definition) compileSteps() {
 		fail(fmt.Sprintf("is up to %v, outside 1 to %d", r.UpTo, maxElastic))
 		return
 	}
-	e := &elastic{spare: r.elastic.spare} // r may be a copy
+	e := &elastic{spare: r.elastic.spare} // another rule may share r.elastic
 	for i := range e.rules {
 		factor := 1 + (r.UpTo-1)*float64(i+1)/elasticSteps
 		step := *r
@@ -66,7 +66,7 @@ func (r *definition) compileSteps() {
 	r.elastic = e
 }
 
-// times returns l with factor times the events, and a burst that refills in the same time.
+// times returns l with factor times as many events, and a burst that refills in the same time.
 func (l Limit) times(factor float64) Limit {
 	const rounding = 1e-9 // 1.1 times 10 is 11, in spite of floating-point errors
 	events := int(min(int64(math.Floor(float64(l.Events)*factor+rounding)), math.MaxInt))
@@ -76,7 +76,7 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
-// inForce returns the rule with the limit of this moment.
+// inForce returns the rule with the limit that is in force now.
 func (r Rule) inForce() Rule {
 	if r.d.elastic == nil {
 		return r

@@ -12,7 +12,7 @@ var (
 	ErrInvalidLimit = errors.New("weir: invalid limit")
 	// ErrInvalidRule reports a rule that New cannot accept. The error is a *RuleError.
 	ErrInvalidRule = driver.ErrInvalidRule
-	// ErrRuleConflict reports another rule of that name on the Store. The error is a *RuleError.
+	// ErrRuleConflict reports a name that another rule on the Store has. The error is a *RuleError.
 	ErrRuleConflict = driver.ErrRuleConflict
 	// ErrNoStore reports a Store that is nil or cannot be compared.
 	ErrNoStore = errors.New("weir: no usable store")
@@ -29,14 +29,14 @@ var (
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
 	// ErrTooManyWaiters reports that MaxWaiters calls of Wait are waiting already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
-	// ErrUnavailable reports that the Store is down, or did not answer within its own timeout. If
+	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.
 	ErrUnavailable = driver.ErrUnavailable
 	// ErrFailClosed reports that the Store is down, and that package failover is configured to fail
-	// closed. The error is an ErrUnavailable, too. Package gate answers 503.
+	// closed. The error is an ErrUnavailable, too. Package gate responds with 503.
 	ErrFailClosed = driver.ErrFailClosed
 )
 
-// A RuleError describes a fault of a rule in the texts Rule, Field and Reason. It is an
-// [ErrInvalidRule] or an [ErrRuleConflict].
+// A RuleError is an [ErrInvalidRule] or an [ErrRuleConflict]. Its fields name the Rule and the
+// Field that is invalid or in conflict, and the Reason.
 type RuleError = driver.RuleError

@@ -11,11 +11,11 @@ import (
 type Limit struct {
 	Events int           // events per period, 1 to 2^48-1
 	Per    time.Duration // the period: whole microseconds, up to 100 years
-	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Windows and logs have no burst
+	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
 }
 
 // Per returns a limit of n events in d. [SlidingLog] and [SlidingWindow] enforce it over every span
-// of length d, the other algorithms as their comments say.
+// of length d. See the comments of the other algorithms for their guarantees.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
 
 // PerSecond returns a limit of n events per second.
@@ -30,7 +30,7 @@ func PerHour(n int) Limit { return Per(n, time.Hour) }
 // PerDay returns a limit of n events per 24 hours.
 func PerDay(n int) Limit { return Per(n, day) }
 
-// WithBurst returns l for a bucket that holds n events.
+// WithBurst returns a copy of l with a Burst of n.
 func (l Limit) WithBurst(n int) Limit {
 	l.Burst = n
 	return l
@@ -102,7 +102,7 @@ func parseError(text, reason string) error {
 
 func parseCount(s string) (int, error) {
 	s = strings.TrimSpace(s)
-	n, err := strconv.ParseUint(s, 10, strconv.IntSize-1) // which accepts no sign
+	n, err := strconv.ParseUint(s, 10, strconv.IntSize-1) // ParseUint accepts no sign
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%q is not a positive integer", s)
 	}

@@ -10,22 +10,22 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Limiter has a Store and the Rules that an event has to satisfy, all of them. It is safe for
-// concurrent use. All state is in the Store, except for the callers that wait in [Limiter.Wait].
+// A Limiter admits an event if all of its Rules do. It is safe for concurrent use. All state is in
+// its Store, except for the callers that wait in [Limiter.Wait].
 //
-// A key is any text except the empty one, which is an [ErrEmptyKey]: all callers that leave the key
-// empty by mistake would share one state.
+// A key is any text that is not empty. An empty key is an [ErrEmptyKey], because all callers that
+// leave the key empty by mistake would share one state.
 type Limiter struct {
 	store   Store
 	rules   []Rule
 	waiters waiters
 }
 
-// New returns a Limiter over s that admits an event if every rule does.
+// New returns a Limiter that admits an event if every rule does, and keeps its state in s.
 //
-// An error is an [ErrNoStore], or a [RuleError] with the rule and the field: there are no rules, a
-// limit is zero or cannot be represented exactly, two of the rules have one name, or s already has
-// that name with another definition.
+// The error is an [ErrNoStore] or a [RuleError]. New returns a RuleError if there are no rules, if
+// a limit is zero or cannot be represented exactly, if two of the rules have one name, or if s
+// already has another rule of that name.
 //
 // Processes that share s may have different limits for a while, for example during a rollout. Each
 // process applies its own limits to the shared states.
@@ -73,7 +73,7 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
 // Allow decides about one event of key, and charges it if it is admitted.
 //
 // An error means that no decision could be made ([ErrUnavailable], or the error of ctx). The
-// Decision is then zero, and the event may have been charged, but not twice. The caller chooses
+// Decision is then zero, and the event may have been charged, but not twice. The caller must choose
 // whether to let an event through after an error.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key})
@@ -82,27 +82,27 @@ func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error)
 
 // AllowN is Allow for an event of cost n. If n is zero, AllowN charges nothing, and denies if
 // nothing is left, like [Limiter.Peek]. If n is negative, it returns an [ErrNegativeCost]. If n is
-// above the capacity of a rule, it denies with [Never].
+// above the capacity of a rule, the event is denied with a RetryAfter of [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 	return d, err
 }
 
-// Peek reports whether Allow would admit an event. The States describe the key, which is unchanged.
+// Peek reports whether Allow would admit an event of key. It charges nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
 	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
 	return d, err
 }
 
 // Reset forgets the events of key under the rules of l. It reports whether any event still counted,
-// that is, had not refilled or expired. The key is that of the key function (package keyfunc).
+// that is, had not refilled or expired. The key must be the text that the key function returned.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	return l.adjust(ctx, key, driver.Reset, 1)
 }
 
 // Credit frees n units that are in use by key, or all of them if there are fewer. Algorithms that
 // remember single events forget the newest ones. It is for admitted events that turned out not to
-// count. If n is zero, Credit does nothing; if n is negative, it returns an [ErrNegativeCost].
+// count. If n is zero, Credit does nothing. If n is negative, it returns an [ErrNegativeCost].
 //
 // Credit is not tied to a decision. Crediting twice, or crediting an event that was denied or has
 // expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a [LeakyBucket],
@@ -114,11 +114,11 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 
 // Debit charges key n units, whether they fit or not. It is for a cost that is known only after the
 // event, such as the bytes of a response or the tokens of a language model. If n is zero, Debit
-// does nothing; if n is negative, it returns an [ErrNegativeCost]. After any other error the units
+// does nothing. If n is negative, it returns an [ErrNegativeCost]. After any other error the units
 // may have been charged, but not twice.
 //
 // A bucket or queue goes into debt, and admits nothing until it has repaid the debt at its rate.
-// Windows and logs count the units as events of this moment, and deny all for one period at most.
+// Windows and logs count the units as events of this moment, and may deny all for one period.
 //
 // Debit adds to the charged cost. [Reservation.Settle] sets the total cost of an event.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {

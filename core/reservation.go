@@ -12,46 +12,46 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A Reservation is a decision about an event whose cost can still change: when the real cost is
-// known, or when the event turns out not to count. It keeps a receipt of every charge, so that a
-// refund frees exactly that charge. It is safe for concurrent use.
+// A Reservation is a decision about an event whose cost can still be changed or refunded, for
+// example when the real cost is known. It stores a receipt of every charge, so that a refund frees
+// exactly that charge. It is safe for concurrent use.
 type Reservation struct {
 	store Store
 
 	mu       sync.Mutex
 	decision Decision
-	rules    []reserved
+	rules    []ruleCharges
 }
 
-// A reserved is one rule of one key of a Reservation.
-type reserved struct {
+// ruleCharges holds the charges of a Reservation to one rule for one key.
+type ruleCharges struct {
 	ask   driver.Charge // the first charge
 	times int           // the number of asks that were merged into ask
 	parts []part        // the charged costs that can be undone, the newest last
 	lost  int           // the charged cost that cannot be undone any more
 }
 
-// A part is the cost of one Spend or Debit that has not been undone.
+// A part holds the cost of one Spend or Debit that has not been undone.
 type part struct {
 	cost    int
 	receipt driver.Receipt
-	rule    *driver.Compiled // the rule of receipt, which the Store has applied
-	since   time.Time        // when the Store had answered
+	rule    *driver.Compiled // the rule that the Store applied: see driver.Verdict
+	since   time.Time        // when the call of the Store returned
 }
 
-// maxParts bounds the parts of a reserved.
+// maxParts is the largest number of parts for one rule and key.
 const maxParts = 16
 
 // age returns the microseconds since p was charged, minus a tolerance of a second and a thousandth
-// of the age. A clock of a server that runs slower than that of this process, or is set back a
-// little every day, is then not taken for a clock that stepped back.
+// of the age. Without the tolerance, a server clock that runs slower than the clock of this
+// process, or is set back a little every day, would be taken for a clock that stepped back.
 func (p *part) age() int64 {
 	age := time.Since(p.since)
 	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
 // add adds p, and forgets the oldest part if there are too many.
-func (c *reserved) add(p part) *part {
+func (c *ruleCharges) add(p part) *part {
 	if len(c.parts) == maxParts {
 		c.lost = saturated(c.lost, c.parts[0].cost)
 		c.parts = c.parts[1:]
@@ -60,7 +60,7 @@ func (c *reserved) add(p part) *part {
 	return &c.parts[len(c.parts)-1]
 }
 
-func (c *reserved) charged() int {
+func (c *ruleCharges) charged() int {
 	sum := c.lost
 	for _, p := range c.parts {
 		sum = saturated(sum, p.cost)
@@ -68,8 +68,8 @@ func (c *reserved) charged() int {
 	return sum
 }
 
-// undo returns an Undo of cost, or of as much of it as the newest part has.
-func (c *reserved) undo(cost int) driver.Charge {
+// undo removes cost, or less, from the newest part, and returns an Undo of the removed cost.
+func (c *ruleCharges) undo(cost int) driver.Charge {
 	last := len(c.parts) - 1
 	p := &c.parts[last]
 	cost = min(cost, p.cost)
@@ -82,9 +82,9 @@ func (c *reserved) undo(cost int) driver.Charge {
 	return driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
 }
 
-// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. A
-// denied event reserves nothing; Settle and Refund then do nothing. On an error the Reservation is
-// nil, and the event may have been charged, but not twice.
+// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
+// the event is denied, Settle and Refund do nothing. On an error the Reservation is nil, and the
+// event may have been charged, but not twice.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
@@ -98,9 +98,9 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	return r, nil
 }
 
-// begin makes charges, which s takes next, write their receipts into r. r must be zero.
+// begin sets the Receipts of charges, so that the Store s writes them into r. r must be zero.
 func (r *Reservation) begin(s Store, charges []driver.Charge) {
-	r.store, r.rules = s, make([]reserved, len(charges))
+	r.store, r.rules = s, make([]ruleCharges, len(charges))
 	parts := make([]part, len(charges))
 	for i := range charges {
 		r.rules[i].parts = parts[i : i+1 : i+1]
@@ -108,8 +108,8 @@ func (r *Reservation) begin(s Store, charges []driver.Charge) {
 	}
 }
 
-// keep records charges, which the Store has answered. places has the index of the charge of each
-// ask, or is nil if no asks were merged.
+// keep stores charges in r after the Store has applied them. places contains the index of the
+// charge for each rule of each ask, or is nil if no charges were merged.
 func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) {
 	if !allowed {
 		r.rules = nil
@@ -135,13 +135,13 @@ func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) 
 }
 
 // Extend charges more asks for the same event, all or none. It is for keys that are known only
-// after others have been charged. The States of asks follow those of r, and [Reservation.Settle],
-// [Reservation.Refund] and [Reservation.LeaveQueue] apply to all of them. All limiters must have
-// the Store of r ([ErrInvalidAsk]).
+// after the first asks have been charged. The States of asks are appended to the Decision of r.
+// [Reservation.Settle], [Reservation.Refund] and [Reservation.LeaveQueue] apply to all asks. All
+// limiters must have the Store of r. Otherwise the error is an [ErrInvalidAsk].
 //
-// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged, with their
-// States unchanged; Refund refunds them. If r is a denial already, Extend does nothing. After an
-// error r is unchanged, and asks may have been charged, but not twice.
+// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged until
+// Refund, and their States are unchanged. If the Decision of r is a denial already, Extend does
+// nothing. After an error r is unchanged, and asks may have been charged, but not twice.
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,12 +157,12 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	if err != nil {
 		return err
 	}
-	r.decision = r.decision.and(more.decision)
+	r.decision = r.decision.combine(more.decision)
 	if !more.decision.Allowed {
 		return nil
 	}
 	for _, c := range more.rules {
-		at := slices.IndexFunc(r.rules, func(known reserved) bool { return known.ask.Meets(&c.ask) })
+		at := slices.IndexFunc(r.rules, func(known ruleCharges) bool { return known.ask.Meets(&c.ask) })
 		if at < 0 {
 			r.rules = append(r.rules, c)
 			continue
@@ -175,7 +175,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	return nil
 }
 
-// Decision returns the decision about the first asks and those of every [Reservation.Extend].
+// Decision returns the decision about the first asks and the asks of every [Reservation.Extend].
 func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,20 +185,20 @@ func (r *Reservation) Decision() Decision {
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
 // expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
 // does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,
-// because later events already have their departures.
+// because later callers already know their Delay.
 //
 // If the clock of the Store has stepped back by more than a second, Refund frees less, or nothing.
-// Do not refund an event from before a [Limiter.Reset]: that may free the cost of later events.
+// Do not refund an event from before a [Limiter.Reset]: the refund may free later events.
 func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// LeaveQueue refunds the event to the rules of a [LeakyBucket] only, and leaves it charged to the
-// others. It is for a delayed event whose caller does not wait any more. Only the last event of a
-// queue leaves it, as in [Reservation.Refund]. A second LeaveQueue does nothing.
+// LeaveQueue refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It
+// is for a delayed event whose caller does not wait any more. As with [Reservation.Refund], only
+// the last event of a queue can leave the queue. A second LeaveQueue does nothing.
 //
-// After an error the event may have left; a second call does not try again. If ctx had ended before
-// the call, nothing was done.
+// After an error the event may have left the queue, and a second call does not try again. If ctx
+// had ended before the call, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
-	return r.settle(ctx, func(c *reserved) int {
+	return r.settle(ctx, func(c *ruleCharges) int {
 		if c.ask.Rule.Algorithm() == driver.LeakyBucket {
 			return 0
 		}
@@ -206,18 +206,19 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	})
 }
 
-// Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. It
-// charges the difference to the charged cost, into debt if need be ([Limiter.Debit]), or refunds it
-// ([Reservation.Refund]). Settling the same cost again does nothing. A cost below zero is an
-// [ErrNegativeCost]. After 16 raises, the first charge cannot be refunded any more.
+// Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. If cost
+// is higher than the charged cost, Settle charges the difference, into debt if necessary
+// ([Limiter.Debit]). If cost is lower, it refunds the difference ([Reservation.Refund]). Settling
+// the same cost again does nothing. A cost below zero is an [ErrNegativeCost]. After 16 increases,
+// the first charge cannot be refunded any more.
 //
-// After another error the difference may have been charged or refunded; a second call does not try
-// again. If ctx had ended before the call, nothing was done, and Settle can be called again.
+// After another error the difference may have been charged or refunded, and a second call does not
+// try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
-	return r.settle(ctx, func(c *reserved) int {
+	return r.settle(ctx, func(c *ruleCharges) int {
 		switch {
 		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed && c.charged() == 0:
 			return 0 // the shadow rule did not count the event
@@ -229,7 +230,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 }
 
 // settle changes the charged cost of each rule c to total(c).
-func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) error {
+func (r *Reservation) settle(ctx context.Context, total func(c *ruleCharges) int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
@@ -248,8 +249,7 @@ func (r *Reservation) settle(ctx context.Context, total func(c *reserved) int) e
 	return r.debit(ctx, changes)
 }
 
-// undo makes the negative changes, newest parts first. Each call of the Store undoes a part per
-// rule.
+// undo applies the negative changes. Each call of the Store undoes the newest part of each rule.
 func (r *Reservation) undo(ctx context.Context, changes []int) error {
 	for {
 		var charges []driver.Charge
@@ -269,7 +269,7 @@ func (r *Reservation) undo(ctx context.Context, changes []int) error {
 	}
 }
 
-// debit makes the positive changes.
+// debit applies the positive changes.
 func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	var charges []driver.Charge
 	var parts []*part

@@ -9,15 +9,15 @@ import (
 )
 
 // A Rule is a named algorithm with a Limit. It is a small value that never changes: copy it freely.
-// [New] reports the faults of a Rule. The zero Rule is invalid.
+// [New] returns an error for an invalid Rule, such as the zero Rule.
 //
-// The name is the namespace of the states of the Rule on a Store. Rules with equal definitions are
-// the same Rule there and share their states, on purpose. (Only copies of one Rule are equal by
-// ==.) The same name with another definition is an [ErrRuleConflict]. A name has 1 to 64 characters
-// of printable ASCII, and is sent to clients in the RateLimit-Policy field.
+// A Store keeps the states of a Rule under its name. Rules with the same name and an equal
+// definition share their states, on purpose. (Only copies of one Rule are equal by ==.) The same
+// name with another definition is an [ErrRuleConflict]. A name consists of 1 to 64 characters of
+// printable ASCII, and is sent to clients in the header field RateLimit-Policy.
 type Rule struct{ d *definition }
 
-// A definition has the fields of a Rule and the results of compiling it. A Rule does not change it.
+// A definition holds the fields of a Rule and the result of compiling them. It does not change.
 type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a rule that is not elastic
@@ -25,8 +25,8 @@ type definition struct {
 	compiled *driver.Compiled
 	err      error // a *RuleError; compiled is nil then
 
-	// divided caches the Rule of the part of this rule that a Store applied last, so that the
-	// States of all decisions share it.
+	// A Store may apply a fraction of this rule (see Divide). divided caches the Rule for the
+	// latest fraction, so that the States of all decisions share that Rule.
 	divided *atomic.Pointer[definition]
 }
 
@@ -35,28 +35,27 @@ type definition struct {
 // for any rate (ITU-T I.371, GCRA).
 func TokenBucket(name string, l Limit) Rule { return newRule(name, driver.TokenBucket, l) }
 
-// LeakyBucket returns a rule with a queue of l.Burst events that drains at l.Events per l.Per. An
-// admitted event has a Delay, after which it may depart; departures are never closer than the rate,
-// across all processes that share a Store. An event that finds the queue full is denied.
+// LeakyBucket returns a rule with a queue of l.Burst events that drains at l.Events per l.Per. The
+// caller must delay an admitted event by its Delay. Departures are then never closer together than
+// the rate allows, in all processes that share a Store. If the queue is full, the event is denied.
 //
 // Each departure is rounded up to the next microsecond separately, so that the rate does not drift.
 func LeakyBucket(name string, l Limit) Rule { return newRule(name, driver.LeakyBucket, l) }
 
-// FixedWindow returns a rule that admits l.Events in every window of l.Per. Windows are counted
-// from the Unix epoch by the clock of the Store, so the windows of all keys begin at the same
-// moments. The state is one small number. l.Burst must be zero or l.Events.
+// FixedWindow returns a rule that admits l.Events in every window of l.Per. The windows of all keys
+// begin at the multiples of l.Per since the Unix epoch, by the clock of the Store. The state is one
+// small number. l.Burst must be zero or l.Events.
 //
-// The rule admits up to twice the limit in a span of l.Per that lies across an edge. Where that
-// matters, use [SlidingWindow] or [SlidingLog].
+// The rule admits up to twice the limit in a span of l.Per around an edge, where one window ends
+// and the next begins. If that matters, use [SlidingWindow] or [SlidingLog].
 //
 //	            limit 4       edge       limit 4
 //	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤
 //	                       └── 8 events ──┘
 func FixedWindow(name string, l Limit) Rule { return newRule(name, driver.FixedWindow, l) }
 
-// SlidingLog returns a rule that admits at most l.Events in any span of l.Per. It remembers
-// admitted events: 16 to 32 bytes each in memory, about 7 in Redis. l.Burst must be zero or
-// l.Events.
+// SlidingLog returns a rule that admits at most l.Events in any span of l.Per. Each admitted event
+// takes 16 to 32 bytes in memory, about 7 in Redis. l.Burst must be zero or l.Events.
 func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.SlidingLog, l) }
 
 // SlidingWindow returns a rule that admits at most l.Events in any span of l.Per, like
@@ -64,11 +63,10 @@ func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.Sliding
 // [DefaultSubWindows] numbers, however large the limit is. [Rule.SubWindows] changes that number.
 // l.Burst must be zero or l.Events.
 //
-// The oldest sub-window counts in full until all of it has left, so an event counts for l.Per and
-// up to one sub-window more. With 60 sub-windows the rule is too strict by at most 1/60 of l.Per.
-// Measured under load, it admits 98.5 percent of the events that a [SlidingLog] admits, and with 10
-// sub-windows 91 percent. (Interpolation, the common alternative, admits up to twice the limit to a
-// client that bursts at the edges.)
+// A sub-window is counted in full until it lies completely outside the window, so an event is
+// counted for l.Per plus at most one sub-window. With 60 sub-windows, the rule admits about 98.5
+// percent of the events that a [SlidingLog] admits under load, and with 10 sub-windows 91 percent.
+// (Interpolation, the common alternative, admits up to twice the limit in bursts at the edges.)
 func SlidingWindow(name string, l Limit) Rule { return newRule(name, driver.SlidingWindow, l) }
 
 // DefaultSubWindows is the number of sub-windows of a [SlidingWindow] without [Rule.SubWindows].
@@ -93,8 +91,8 @@ func (d definition) rule() Rule {
 	return Rule{&d}
 }
 
-// The method as returns the Rule of c: r, or the part of it that a Store applied.
-func (r Rule) as(c *driver.Compiled) Rule {
+// ruleOf returns the Rule of c, which is the compiled form of r or of a fraction of r.
+func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	if c == r.d.compiled {
 		return r
 	}
@@ -139,7 +137,7 @@ func (r Rule) Limit() Limit { return r.def().limit() }
 // Capacity returns the burst of a bucket, or the events of a window or log, without [Rule.Soft].
 func (r Rule) Capacity() int { return cmp.Or(r.def().Burst, r.def().Events) }
 
-// Compiled returns the form of the rule for stores, or nil if r is invalid.
+// Compiled returns the compiled rule, which stores use, or nil if r is invalid.
 func (r Rule) Compiled() *driver.Compiled { return r.def().compiled }
 
 // String describes r for logs: `token_bucket "second" 10/s`.

@@ -2,7 +2,7 @@ package core
 
 import "github.com/weir-go/weir/core/driver"
 
-// A Store keeps the state of each rule of each key. Package memstore has one for this process, and
-// redisstore one for all processes that share a Redis. Packages failover, denycache and lease make
-// a Store over another Store. Package driver has the contract for implementers.
+// A Store keeps the state of each rule of each key. Package memstore provides a Store for this
+// process, and redisstore a Store for all processes that share a Redis. Packages failover,
+// denycache and lease provide Stores over a Store. Package driver contains the contract.
 type Store = driver.Store

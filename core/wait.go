@@ -14,26 +14,25 @@ import (
 // MaxWaiters is the largest number of concurrent calls of Wait of one Limiter.
 const MaxWaiters = 10_000
 
-// Wait blocks until an event of key is admitted and its Delay is over. It returns an error if
+// Wait blocks until an event of key is admitted and its Delay is over. It returns
 //
-//   - ctx ends: the error of ctx. An event that was admitted already, and delayed, is refunded as
-//     by [Reservation.Refund];
-//   - the event can never be admitted: [ErrNeverAdmitted];
-//   - it cannot be admitted before the deadline of ctx, after the events of the callers that wait
-//     before it in this process: [ErrDeadlineTooNear], without waiting for the deadline;
-//   - [MaxWaiters] calls wait already: [ErrTooManyWaiters];
-//   - the Store fails: its error.
+//   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
+//   - [ErrNeverAdmitted] if the event can never be admitted.
+//   - [ErrDeadlineTooNear], without waiting for the deadline of ctx, if the event cannot be
+//     admitted before the deadline and after the callers that already wait in this process.
+//   - [ErrTooManyWaiters] if [MaxWaiters] calls wait already.
+//   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
 // of a Store on a network, the event may have been charged, but not twice.
 //
-// Callers that wait for the same key in this process are admitted in the order of arrival. Other
-// processes, and calls of Allow, may be admitted between them. With several rules, or where costs
-// do not divide the limit of a window, the wait may be longer than estimated, and
-// ErrDeadlineTooNear may come late.
+// Callers that wait for the same key in this process are admitted in the order of arrival. Events
+// of other processes and of Allow may be admitted between them. With several rules, or if the limit
+// of a window is not a multiple of the costs, the estimated wait may be too short.
+// ErrDeadlineTooNear is then returned only after a part of the wait.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN is [Limiter.Wait] for an event of cost n. If n is zero, it does not wait; if n is negative,
+// WaitN is [Limiter.Wait] for an event of cost n. If n is zero, it does not wait. If n is negative,
 // it returns an [ErrNegativeCost].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if err := ctx.Err(); err != nil || n == 0 {
@@ -61,12 +60,13 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		return ctx.Err()
 	}
 	for {
-		// From here on the Store counts the event, and l.waiters does not. Between the two, later
-		// callers may underestimate the cost ahead of them, but never overestimate it.
+		// From the charge on, the Store counts the event. l.waiters stops counting it before that,
+		// so that later callers never overestimate the cost ahead of them. For a moment they may
+		// underestimate it.
 		l.waiters.setCost(w, 0)
 		a := Ask{Limiter: l, Key: key, Cost: n}
 		if left := left(ctx); left != Never {
-			a.MaxDelay = max(1, left-time.Microsecond) // deny a delay until the deadline or longer
+			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
 		}
 		r, err := ReserveTogether(ctx, a)
 		if err != nil {
@@ -95,8 +95,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 }
 
-// checkWait returns ErrDeadlineTooNear if the callers before w take too long for the deadline of
-// ctx.
+// checkWait returns ErrDeadlineTooNear if w must wait for earlier callers until the deadline.
 func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	if left(ctx) == Never {
 		return nil
@@ -110,7 +109,7 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 		if err != nil {
 			return err
 		}
-		// If a waiter ahead was admitted meanwhile, both the Store and ahead may have counted it.
+		// If an earlier waiter was admitted meanwhile, the Peek may have counted its cost twice.
 		if err = tooLate(ctx, d, ahead, w.n); err == nil || l.waiters.ahead(key, w) == ahead {
 			return err
 		}
@@ -125,8 +124,8 @@ func left(ctx context.Context) time.Duration {
 	return Never
 }
 
-// tooLate returns an error if n events, after ahead others, cannot be admitted before ctx ends. d
-// is the decision about all of them together.
+// tooLate returns an error if the events of earlier waiters, whose number is ahead, and then n more
+// events cannot be admitted before ctx ends. d is the decision about ahead+n events.
 func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
@@ -144,8 +143,9 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	return nil
 }
 
-// soonest returns the least wait after which n events can be admitted, after ahead others. s is the
-// State of all of them together. For a log the result is a lower bound.
+// soonest returns the shortest wait until n events can be admitted, if the events of earlier
+// waiters, whose number is ahead, are admitted first. s is the State after a decision about ahead+n
+// events. For a log the result is a lower bound.
 func (s *State) soonest(ahead, n int64) time.Duration {
 	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
 	total := ahead + n
@@ -167,8 +167,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	case s.Rule.Algorithm() == driver.TokenBucket:
 		return after(s.ResetAfter, total-capacity, l)
 	}
-	// The events exceed one window: each is admitted one period after the event that is capacity
-	// events before it.
+	// Beyond one window, event number i is admitted one period after event number i-capacity.
 	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
 	whole := (total - 1) / capacity
 	first := s.Window
@@ -180,7 +179,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 	return after(first, whole*int64(l.Events), l)
 }
 
-// after returns d plus the time in which so many events refill at the rate of l.
+// after returns d plus the time in which that number of events refills at the rate of l.
 func after(d time.Duration, events int64, l Limit) time.Duration {
 	hi, lo := bits.Mul64(uint64(events), uint64(l.Per))
 	if hi >= uint64(l.Events) {
@@ -193,7 +192,7 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d, and returns the error of ctx if that ends before.
+// sleep waits for d. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -204,21 +203,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// waiters has the callers of Wait of each key, in the order of arrival. The zero value is empty.
+// waiters holds the callers of Wait for each key, in the order of arrival. The zero value is empty.
 type waiters struct {
 	mu    sync.Mutex
 	byKey map[string][]*waiter
 	n     int // of all keys
 }
 
-// A waiter is one call of Wait. The first of its key calls the Store, and the others wait for it.
+// A waiter is one call of Wait. Only the first waiter of a key calls the Store. Other waiters wait.
 type waiter struct {
-	first chan struct{} // closed when it is the first of its key
+	first chan struct{} // closed when this waiter is the first of its key
 	n     int           // the cost of its event
 	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
 }
 
-// join adds a waiter behind the others of key.
+// join adds a waiter after all other waiters of key.
 func (l *waiters) join(key string, n int) (*waiter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +255,7 @@ func (l *waiters) ahead(key string, w *waiter) (cost int) {
 	return cost
 }
 
-// leave removes w. If it was the first of its key, the next one becomes the first.
+// leave removes w. If w was the first waiter of its key, the next waiter becomes the first.
 func (l *waiters) leave(key string, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A view is the context of the request of an echo.Context. Values of c.Set come before those of the
-// request.
+// A view is the context of the request of c. Values stored with c.Set take precedence.
 type view struct{ c echo.Context }
 
 type viewKey struct{}

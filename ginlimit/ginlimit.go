@@ -6,7 +6,7 @@
 //	router.Use(ginlimit.New(api, keyfunc.RemoteIP()))
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
-// header fields and the answers.
+// responses and their header fields.
 package ginlimit
 
 import (
@@ -24,22 +24,23 @@ import (
 
 const name = "ginlimit"
 
-// New returns a middleware that limits the requests of each key by l. If a request is admitted, the
-// next handler runs and gets the decision from [gate.FromContext], given the *gin.Context or
-// c.Request.Context(). Otherwise the middleware aborts and answers the request, and adds a
-// [*gate.Rejection] of type gin.ErrorTypePublic to c.Errors: after a denial,
-// errors.Is(c.Errors.Last(), gate.ErrDenied) is true. The answer is complete then: c.Writer drops
-// writes of the middlewares around this one, such as the document that gin.ErrorLogger writes for
-// every entry of c.Errors.
+// New returns a middleware that limits the requests of each key with l. It panics if l, key or an
+// option is nil, if an option belongs to another adapter, or if the limiters use different Stores.
+// The middleware is safe for concurrent use.
 //
-// Key functions get the *gin.Context as their ctx, the Store gets c.Request.Context().
+// Handlers of admitted requests get the decision from [gate.FromContext], called with the
+// *gin.Context or with c.Request.Context().
 //
-// [gate.RefundIf] wraps c.Writer. If nothing is written and c.Errors is not empty when the handlers
-// have returned, a middleware around this one is expected to write the answer: RefundIf gets its
-// status when it writes to c.Writer. If none writes an answer, nothing is refunded.
+// For a denied or rejected request, the middleware aborts the chain, writes the response (or calls
+// the function of [OnDenied]) and appends a [*gate.Rejection] of type gin.ErrorTypePublic to
+// c.Errors. After a denial, errors.Is(c.Errors.Last(), gate.ErrDenied) is true. Once the response
+// has been written, outer middlewares such as gin.ErrorLogger cannot add to it.
 //
-// The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
-// belongs to another adapter, or if the limiters are on different Stores.
+// With [gate.RefundIf], the middleware wraps c.Writer. If the handlers write nothing but set
+// c.Errors, an outer middleware is expected to write the response, and RefundIf gets the status of
+// that response. If no response is written, nothing is refunded.
+//
+// Key functions receive the *gin.Context. The Store receives c.Request.Context().
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
 	g, onDenied := adapter.New[func(*gin.Context, core.Decision)](name, l, key, opts...)
 	// A *gin.Context looks in the context of its request only with Engine.ContextWithFallback.
@@ -66,20 +67,20 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit. When f is called, the request is
-// aborted, and Retry-After and the other header fields are set. f chooses the status, which should
-// be 429, and the body; if f writes no body, a middleware around this one may. For requests that
-// could not be decided, see [gate.OnError]. OnDenied panics if f is nil.
+// OnDenied replaces the response to requests over the limit. When f is called, the request is
+// aborted, and Retry-After and the other header fields are set. f must choose the status, which
+// should be 429, and the body; if f writes no body, an outer middleware may write it. For requests
+// that could not be decided, see [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 	return adapter.Denied(name, f)
 }
 
-// ClientIP keys by c.ClientIP(), Gin's own address of the client. By default Gin believes the
-// X-Forwarded-For of every peer, so a client can choose its own key. Use ClientIP only if
-// Engine.SetTrustedProxies is configured, and [keyfunc.XForwardedFor] otherwise.
+// ClientIP returns a key function that derives the key from c.ClientIP(), Gin's own address of the
+// client. By default Gin believes the X-Forwarded-For of every peer, so a client can choose its own
+// key. Use ClientIP only with Engine.SetTrustedProxies, and [keyfunc.XForwardedFor] otherwise.
 //
 // An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
-// [keyfunc.ErrNoKey] if there is no address, or if the request is not one of Gin.
+// [keyfunc.ErrNoKey] if there is no address, or if Gin does not serve the request.
 func ClientIP(opts ...keyfunc.IPOption) keyfunc.Func {
 	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option before the first request
 	return func(ctx context.Context, _ *http.Request) (string, error) {

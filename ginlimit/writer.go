@@ -27,7 +27,7 @@ func run(o *adapter.Outcome, c *gin.Context) {
 	})
 }
 
-// A writer reports the status of an answer that an error middleware writes after the handlers, and
+// A writer reports the status of a response that an error middleware writes after the handlers, and
 // a hijacked connection, for which Gin has no status.
 type writer struct {
 	gin.ResponseWriter
@@ -67,8 +67,8 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// An answered writer drops writes after an answer that is complete. Gin's ErrorLogger and other
-// middlewares write a document for every entry of c.Errors, even if an answer has been written.
+// An answered writer drops writes after a complete response. Gin's ErrorLogger and other
+// middlewares write a document for every entry of c.Errors, even if a response has been written.
 type answered struct{ gin.ResponseWriter }
 
 // Unwrap is for http.ResponseController.

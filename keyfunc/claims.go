@@ -30,8 +30,8 @@ var (
 	errBadSubject  = &tokenError{reason: "subject or issuer is not valid text"}
 )
 
-// userKey returns the key of a subject. The same sub of two issuers is two users. The length of iss
-// makes the key unambiguous.
+// userKey returns the key of a subject. If two issuers use the same sub, the keys differ. The
+// length of iss makes the key unambiguous.
 func userKey(iss, sub string) (string, error) {
 	if len(iss) > maxIdentity || len(sub) > maxIdentity {
 		return "", errLongSubject
@@ -46,7 +46,7 @@ func userKey(iss, sub string) (string, error) {
 }
 
 // claimsKey returns the userKey of the iss and sub of c. It rejects U+FFFD, which JSON decoders put
-// in place of invalid bytes: different subjects could become equal.
+// in place of invalid bytes, because different subjects could become equal.
 func claimsKey(c jwt.Claims) (string, error) {
 	sub, err := c.GetSubject()
 	if err != nil {
@@ -72,9 +72,9 @@ func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), true
 }
 
-// checkObject returns an error if data is not UTF-8, is not a JSON object or has repeated names
-// (RFC 7515 and RFC 7519, section 4 of each): two parsers may take different members of the same
-// name. Package jwt checks the text after the object.
+// checkObject returns an error if data is not UTF-8, is not a JSON object or contains repeated
+// names (RFC 7515 and RFC 7519, section 4 of each), of which two parsers may take different
+// members. Package jwt checks the text after the object.
 func checkObject(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) {

@@ -9,17 +9,17 @@ import (
 	"strconv"
 )
 
-// FirstOf returns the key of the first of fs that finds one: FirstOf(user, ip) returns the key of
-// the user if one is signed in, and of the address otherwise. A request with an invalid token is
-// therefore charged to its address, and does not share a bucket with all other invalid tokens. The
-// token is verified even if the limit of the address is exhausted: to limit the verifications, put
-// a limit by address first (see gate.And).
+// FirstOf returns a Func that calls fs in order and returns the first key that is found:
+// FirstOf(user, ip) returns the key of the user if the token is valid, and of the address
+// otherwise. A request with an invalid token is therefore charged to its address, and does not
+// share a bucket with all other invalid tokens. The token is verified even if the limit of the
+// address is exhausted. To limit the verifications, put a limit by address first (see gate.And).
 //
-// After an [ErrNoKey] or an empty key, FirstOf calls the next function. It returns any other error
+// After an [ErrNoKey] or an empty key, the Func calls the next function. It returns any other error
 // at once, because the next function would hide a fault. If no function finds a key, the error is
 // the first [ErrNoToken], or else the first error.
 //
-// FirstOf panics if fs is empty or holds nil.
+// FirstOf panics if fs is empty or contains nil.
 func FirstOf(fs ...Func) Func {
 	fs = checkFuncs("FirstOf", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
@@ -40,21 +40,22 @@ func FirstOf(fs ...Func) Func {
 	}
 }
 
-// Join returns one key for each combination of the keys of fs: with Join(user, ip) a user has a
-// bucket at every address. The key is "join:", followed by the length in bytes, a colon and the
-// text of every part. Two keys are equal only if all their parts are equal.
+// Join returns a Func with one key for each combination of the keys of fs: with Join(user, ip) a
+// user has a bucket at every address. The key is "join:", followed by the length in bytes, a colon
+// and the text of every part. Two keys are equal only if all their parts are equal.
 //
-// If a part is missing, Join returns the error of the first missing part; an empty key counts as
-// [ErrNoKey]. After an [ErrNoToken], the functions of the remaining parts are still called; after
-// any other error they are not.
+// If a part is missing, the Func returns the error of the first missing part; an empty key counts
+// as [ErrNoKey]. After an [ErrNoToken], the functions of the remaining parts are still called;
+// after any other error they are not.
 //
-// If some parts are known, the error has a partial key of these parts, which never equals a
+// If some parts are known, the error contains a partial key of these parts, which never equals a
 // complete key. A gate charges the partial key: if one address sends 1000 bad tokens, Join(user,
-// ip) makes the answer 429 instead of 401 for the tokens beyond the limit. All of these tokens are
-// verified, though, in either order of the parts, and a good token has a bucket of its own. To
-// limit the verifications, and the guesses, put a limit by address first: see gate.And.
+// ip) changes the response from 401 to 429 for the tokens beyond the limit. All of these tokens are
+// verified, though, in either order of the parts, and a good token uses another bucket. To
+// limit how many tokens one address can have verified, and so how many it can guess, put a limit by
+// address first (see gate.And).
 //
-// Join panics if fs is empty or holds nil.
+// Join panics if fs is empty or contains nil.
 func Join(fs ...Func) Func {
 	fs = checkFuncs("Join", fs)
 	return func(ctx context.Context, r *http.Request) (string, error) {
@@ -82,8 +83,8 @@ func Join(fs ...Func) Func {
 				key = append(key, '-')
 			}
 			// After an ErrNoToken the token has been verified already, so the next parts are found
-			// for the partial key. After another error, a token in a later part might be verified
-			// without a key to charge.
+			// for the partial key. After any other error there may be no key to charge, and a
+			// client could have a token in a later part verified without a limit.
 			if !errors.Is(err, ErrNoToken) {
 				break
 			}
@@ -104,7 +105,7 @@ func appendPart(key []byte, part string) []byte {
 	return append(key, part...)
 }
 
-// A partialError is the error of a Join that has found some of its parts. Package gate finds
+// A partialError is the error of a Join if only some of its parts are known. Package gate finds
 // PartialKey with errors.As. The key is not part of the text.
 type partialError struct {
 	error
@@ -116,7 +117,7 @@ func (e *partialError) Unwrap() error { return e.error }
 // PartialKey returns the key of the known parts.
 func (e *partialError) PartialKey() string { return e.key }
 
-// call calls f, and returns an error for an empty key.
+// The function call calls f, and returns an error for an empty key.
 func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	key, err := f(ctx, r)
 	if err != nil {
@@ -128,8 +129,8 @@ func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	return key, nil
 }
 
-// checkFuncs panics if fs is empty or holds nil. It returns a copy, so that a caller can change its
-// slice later.
+// checkFuncs panics if fs is empty or contains nil. It returns a copy, so that a caller can change
+// its slice later.
 func checkFuncs(caller string, fs []Func) []Func {
 	if len(fs) == 0 {
 		panic("keyfunc: " + caller + ": no key function given")

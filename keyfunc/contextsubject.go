@@ -14,10 +14,10 @@ var (
 	errUnverified    = &tokenError{reason: "the stored one is not verified"}
 )
 
-// ContextSubject keys by the user that an authentication middleware has verified and stored in the
-// context under key. It looks in ctx, the context of the framework (c.Set of Gin and Echo), and
-// then in r.Context(). ContextSubject verifies nothing itself, so the middleware has to run before
-// the limiter.
+// ContextSubject returns a Func that derives the key from the user that an authentication
+// middleware has verified and stored in the context under key. The Func looks in ctx, the context
+// of the framework (c.Set of Gin and Echo), and then in r.Context(). It verifies nothing itself, so
+// the middleware must run before the limiter.
 //
 // The stored value may be:
 //

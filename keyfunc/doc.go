@@ -1,7 +1,7 @@
 // Package keyfunc derives keys from requests. A [Func] reads a request and returns the key that the
 // request is charged to; requests with the same key are counted together.
 //
-// The name of each function says which header or value it believes:
+// The functions differ in the header or value that they believe:
 //
 //	The application is reached            Use
 //	------------------------------------  -------------------------------------------
@@ -40,8 +40,8 @@
 // # Errors
 //
 // The error of a request without a key is [ErrNoKey]; if a valid token is missing, the error is
-// [ErrNoToken] as well. If a client can make a header malformed, a malformed header is an error,
-// and the key is never the address of the proxy instead. Nothing that a client sends makes a
-// function of this package panic, and the memory and time for a request are bounded. Constructors
-// panic on invalid arguments: call them before the first request.
+// [ErrNoToken] as well. Where a client can cause a malformed header, the function returns an error,
+// and not the address of the proxy as the key. Nothing that a client sends makes a function of this
+// package panic, and the memory and time for a request are bounded. Constructors panic on invalid
+// arguments: call them before the first request.
 package keyfunc

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxForwardedBytes bounds the time for a header: every byte is read.
+	// maxForwardedBytes bounds the time for a header, of which every byte is read.
 	maxForwardedBytes = 64 << 10
-	// maxForwardedParams bounds the search for repeated names. RFC 7239 has four.
+	// maxForwardedParams bounds the search for repeated names. RFC 7239 defines four names.
 	maxForwardedParams = 16
 
 	alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -21,31 +21,30 @@ const (
 
 var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
 
-// Forwarded keys by the address of the client as the proxies in p report it in
-// the for parameters of Forwarded (RFC 7239).
+// Forwarded returns a Func that derives the key from the address of the client. It takes the
+// address from the "for" parameters of the Forwarded header (RFC 7239), as the proxies in p set it.
 //
 // A peer outside p is the client, and its headers are ignored. If a peer in p sends no Forwarded
 // header, the peer is the client as well, as with the health checks of a proxy. Otherwise the
 // elements are read from the right, over all lines of the header, and the first address outside p
-// is the client. If every address is in p, the left-most is the client. An element without an
-// address (no for, "unknown", "_hidden") and the 32nd element end the search: the client is then
-// the last address that was read, or else the peer.
+// is the client. If every address is in p, the left-most address is the client. An element without
+// an address (no "for", "unknown", "_hidden") and the 32nd element end the search: the client is
+// then the last address that was read, or else the peer.
 //
-// The error is [ErrNoKey], which a gate answers with 400, if a peer in p sends a malformed header.
-// If the key were the address of the peer instead, a client could choose to be counted as the
-// proxy. A header is malformed if it has:
+// If a peer in p sends a malformed header, the error is [ErrNoKey], and a gate responds with 400.
+// The key is not the address of the peer then, because a client could choose that key by sending
+// such a header. If a proxy writes malformed headers, all its requests get 400. A header is
+// malformed if it contains:
 //
-//   - any violation of the grammar of RFC 7239 section 4, in any line: a lenient reader could be
-//     misled, because for=192.0.2.1;x=", for=198.51.100.7 is a quote that is not closed, and not
-//     two elements
-//   - white space other than around commas; an IPv6 address that is not quoted
-//     and in square brackets; a quoted string that does not end in its line
-//   - a parameter that occurs twice in an element, more than 16 parameters in an
-//     element, and more than 64 KiB in all
-//   - a node that is not a node identifier (RFC 7239 section 6), unless it is to the left of the
-//     client
-//
-// If a proxy writes malformed headers, all its requests are answered with 400.
+//   - any violation of the grammar of RFC 7239 section 4, in any line; for example, the quote in
+//     for=192.0.2.1;x=", for=198.51.100.7 is not closed, but a lenient parser would see two
+//     elements
+//   - white space other than around commas; an IPv6 address that is not quoted and in square
+//     brackets; a quoted string that does not end in its line
+//   - a parameter that occurs twice in an element, more than 16 parameters in an element, or more
+//     than 64 KiB in all
+//   - a value of "for" that is not a node identifier (RFC 7239 section 6), except to the left of
+//     the client
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 func Forwarded(p ProxySet, opts ...IPOption) Func {
@@ -58,17 +57,16 @@ func Forwarded(p ProxySet, opts ...IPOption) Func {
 	})
 }
 
-// forwardedElements holds the for parameters of the last elements of a Forwarded header. The
-// parameter of element i, counted from the left, is ring[i%maxHops]; it is "" if the element has
-// none.
+// forwardedElements holds the "for" parameters of the last elements of a Forwarded header. The
+// parameter of element i, counted from the left, is ring[i%maxHops], or "" if there is none.
 type forwardedElements struct {
 	ring [maxHops]string
-	n    int // elements read, including those that have left the ring
+	n    int // elements read, including elements that the ring no longer holds
 }
 
 // parse reads all lines and reports whether each follows the grammar of elements. RFC 9110 section
-// 5.2 joins the lines with commas. Here each line is read by itself, so that a quote that is not
-// closed cannot hide the line of the next proxy; otherwise the result is the same.
+// 5.2 joins the lines with commas. Here each line is read by itself, so that an open quote cannot
+// hide the line of the next proxy; otherwise the result is the same.
 func (e *forwardedElements) parse(lines []string) bool {
 	size := 0
 	for _, line := range lines {
@@ -108,8 +106,8 @@ func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Ad
 // forwardedParser consumes one line of the grammar of RFC 7239 section 4.
 type forwardedParser struct{ rest string }
 
-// element reads an element and the comma after it. It returns the value of the for parameter, or ""
-// if there is none. more reports whether there was a comma.
+// element reads an element and the comma after it. It returns the value of the "for" parameter, or
+// "" if there is none. more reports whether there was a comma.
 func (p *forwardedParser) element() (node string, more, ok bool) {
 	p.rest = strings.TrimLeft(p.rest, ows)
 	names := make([]string, 0, maxForwardedParams)
@@ -135,8 +133,8 @@ func (p *forwardedParser) element() (node string, more, ok bool) {
 	return node, more, more || p.rest == ""
 }
 
-// value reads an equals sign and a token or quoted-string (RFC 9110 section 5.6.4),
-// which it returns with its quotes. It returns "" for any other text.
+// value reads an equals sign and a token or quoted-string (RFC 9110 section 5.6.4). It returns the
+// token or the string with its quotes, or "" for any other text.
 func (p *forwardedParser) value() string {
 	if !p.next("=") {
 		return ""
@@ -171,7 +169,7 @@ func (p *forwardedParser) next(delimiter string) (found bool) {
 	return found
 }
 
-// cut removes n bytes and returns them.
+// cut removes the next n bytes and returns them.
 func (p *forwardedParser) cut(n int) string {
 	s := p.rest[:n]
 	p.rest = p.rest[n:]
@@ -190,8 +188,8 @@ var isTokenChar = func() (set [256]bool) {
 func isQuotable(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 
 // parseNode returns the address in a node identifier (RFC 7239 section 6), which is the value of a
-// for parameter. addr is the zero Addr if the node is absent, unknown or obfuscated. ok is false if
-// s is not a node identifier.
+// "for" parameter. addr is the zero Addr if the node is absent, unknown or obfuscated. ok is false
+// if s is not a node identifier.
 func parseNode(s string) (addr netip.Addr, ok bool) {
 	if s == "" {
 		return netip.Addr{}, true
@@ -219,8 +217,8 @@ func parseNode(s string) (addr netip.Addr, ok bool) {
 	return addr, ok
 }
 
-// unquote returns the text of a quoted-string. Quoted-pairs are resolved, which
-// allocates, only in a text that is short enough for an address.
+// unquote returns the text of a quoted-string. Resolving quoted-pairs allocates, so it is done only
+// if the text is short enough for an address.
 func unquote(s string) string {
 	s = s[1 : len(s)-1]
 	if len(s) > maxAddressText || !strings.Contains(s, `\`) {

@@ -9,16 +9,16 @@ import (
 
 var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address", ErrNoKey)
 
-// HeaderIP keys by the one address in the header called name, which the proxies in p set and
-// overwrite: CF-Connecting-IP, True-Client-IP, Fly-Client-IP, X-Real-IP and the like. Make sure
-// that the proxies overwrite the header: if they pass it on, clients choose it.
+// HeaderIP returns a Func that derives the key from the one address in the header called name,
+// which the proxies in p must set and overwrite: CF-Connecting-IP, True-Client-IP, Fly-Client-IP,
+// X-Real-IP and the like. If the proxies pass the header on, clients choose their keys.
 //
 // A peer outside p is the client, and its headers are ignored. If a peer in p sends no such header,
 // the peer is the client as well, as with the health checks of a proxy. No other header is used. If
-// a peer in p sends a header that does not hold exactly one address (several lines, a list, other
-// text, nothing), the error is [ErrNoKey], which a gate answers with 400. If the key were the
-// address of the peer instead, a client could choose to be counted as a proxy that adds a line to
-// the client's header.
+// a peer in p sends a header that does not contain exactly one address (several lines, a list,
+// other text, nothing), the error is [ErrNoKey], and a gate responds with 400. The key is not the
+// address of the peer then, because some proxies add a line to the header of the client, and a
+// client could choose that key by sending the header.
 //
 // An address becomes a key as in [RemoteIP], with the same options and errors.
 //

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxAddressText bounds the text of one address in bytes, with port, zone and the white space
-	// around it. The longest valid text has less than 80 bytes.
+	// maxAddressText is the maximum length of the text of one address in bytes, with port, zone and
+	// the white space around it. The longest valid text has less than 80 bytes.
 	maxAddressText = 128
 
 	// ows is optional white space (RFC 9110 section 5.6.3).
@@ -23,8 +23,8 @@ var (
 	errNoAddress = fmt.Errorf("%w: not an IP address", ErrNoKey)
 )
 
-// IPOption changes how an address becomes a key. The only options are [IPv4Prefix]
-// and [IPv6Prefix]. If an option is given twice, the later one counts.
+// IPOption changes how an address becomes a key. The only options are [IPv4Prefix] and
+// [IPv6Prefix]. If an option is given twice, the later one is used.
 type IPOption interface{ applyIP(*ipConfig) }
 
 type ipOption func(*ipConfig)
@@ -34,8 +34,7 @@ func (o ipOption) applyIP(c *ipConfig) { o(c) }
 // IPv6Prefix sets the number of leading bits of an IPv6 address that make the key. The default is
 // 64, the size of one subnet (RFC 4291 section 2.5.4). A host can use all 2^64 addresses of its
 // subnet, so it could evade a limit with a longer prefix. Providers assign up to a /48 to one site.
-// Behind a stateless translator that carries IPv4 in the last 32 bits (64:ff9b::/96, RFC 6052), use
-// 128.
+// Behind a stateless translator with IPv4 in the last 32 bits (64:ff9b::/96, RFC 6052), use 128.
 //
 // IPv6Prefix panics if bits is outside 32 to 128.
 func IPv6Prefix(bits int) IPOption {
@@ -71,8 +70,8 @@ func newIPConfig(caller string, opts []IPOption) ipConfig {
 	return c
 }
 
-// key returns the canonical text of addr, which is unmapped and has no zone. The text is a new
-// string, because a substring would keep the whole header in memory.
+// key returns the canonical text of addr, which must be unmapped and without a zone. The text is a
+// new string, because a substring would keep the whole header in memory.
 func (c ipConfig) key(addr netip.Addr) string {
 	bits := c.v6
 	if addr.Is4() {
@@ -86,19 +85,20 @@ func (c ipConfig) key(addr netip.Addr) string {
 	return string(netip.PrefixFrom(addr, bits).Masked().AppendTo(b[:0]))
 }
 
-// RemoteIP keys by the address of the peer, r.RemoteAddr, and believes no header. Use it if clients
-// connect directly, or if the listener speaks the PROXY protocol. With any other proxy all clients
-// have the same key: use [XForwardedFor], [Forwarded] or [HeaderIP] then.
+// RemoteIP returns a Func that derives the key from the address of the peer, r.RemoteAddr. It
+// believes no header. Use it if clients connect directly, or if the listener speaks the PROXY
+// protocol. Behind other proxies all clients would have one key: use [XForwardedFor], [Forwarded]
+// or [HeaderIP].
 //
 // Ports and zones are ignored, IPv4-mapped addresses (RFC 4291 section 2.5.5.2) count as IPv4, and
 // IPv6 is masked to /64 unless [IPv6Prefix] sets another length. The error is [ErrNoKey] if
-// RemoteAddr has no IP address, as with a Unix socket.
+// RemoteAddr contains no IP address, as with a Unix socket.
 func RemoteIP(opts ...IPOption) Func {
 	return clientIP("RemoteIP", ProxySet{}, opts, nil)
 }
 
-// clientIP returns a Func that keys by the peer. If the peer is in p, the Func keys
-// by the address that find returns for the header of the request and the peer.
+// clientIP returns a Func that derives the key from the address of the peer or, if the peer is in
+// p, from the address that find returns for the header of the request and the peer.
 func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Header, peer netip.Addr) (netip.Addr, error)) Func {
 	c := newIPConfig(caller, opts)
 	return func(_ context.Context, r *http.Request) (string, error) {
@@ -124,7 +124,7 @@ func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Heade
 // accepts the same texts as [RemoteIP], including brackets, ports and zones, and returns the same
 // keys. For any other text the error is [ErrNoKey].
 //
-// CanonicalIP does not check where the address comes from: make sure that it is the client's.
+// The caller must make sure that the address is the client's.
 func CanonicalIP(address string, opts ...IPOption) (string, error) {
 	c := newIPConfig("CanonicalIP", opts)
 	addr, _, ok := parseAddr(address)
@@ -138,11 +138,10 @@ func CanonicalIP(address string, opts ...IPOption) (string, error) {
 // port, with a zone, between spaces and tabs. It returns the address unmapped and without a zone,
 // so that == compares hosts.
 //
-// text is the part of s with the address itself. An IPv4 text is canonical, because netip accepts
-// no other spelling.
+// text is the part of s that contains the address itself. The text of an IPv4 address is canonical,
+// because netip accepts no other spelling.
 func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
-	// The length is checked before trimming, because cutLast may have cut off the start of a longer
-	// text.
+	// The length is checked before trimming, because cutLast may have shortened the text.
 	if len(s) > maxAddressText {
 		return netip.Addr{}, "", false
 	}
@@ -179,8 +178,8 @@ func isPort(s string) bool {
 	return err == nil && len(s) <= len("65535")
 }
 
-// isZone reports whether s is an interface name (Windows has some with spaces). A zone must have no
-// comma, because a list would be read as one address otherwise.
+// isZone reports whether s is an interface name (on Windows, names may contain spaces). A zone must
+// not contain a comma, because otherwise a list would be read as one address.
 func isZone(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ',' })
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// JWTOption changes the requirements of [JWTSubject]. The only options are [Audience], [Cache],
-// [Issuer], [Leeway] and [TokenFrom]. If an option is given twice, the later one counts.
+// JWTOption configures [JWTSubject]. The only options are [Audience], [Cache], [Issuer], [Leeway]
+// and [TokenFrom]. If an option is given twice, the later one is used.
 type JWTOption interface{ applyJWT(*jwtConfig) }
 
 type jwtOption func(*jwtConfig)
@@ -29,8 +29,8 @@ func parserOption(o jwt.ParserOption) JWTOption {
 	return jwtOption(func(c *jwtConfig) { c.parser = append(c.parser, o) })
 }
 
-// Issuer requires the iss claim to be exactly iss. The default accepts any issuer for which the
-// Keyfunc returns a key. Issuer panics if iss is empty.
+// Issuer makes JWTSubject require that the iss claim is exactly iss. The default accepts
+// any issuer for which the Keyfunc returns a key. Issuer panics if iss is empty.
 func Issuer(iss string) JWTOption {
 	if iss == "" {
 		panic("keyfunc: Issuer: the issuer is empty")
@@ -38,9 +38,9 @@ func Issuer(iss string) JWTOption {
 	return parserOption(jwt.WithIssuer(iss))
 }
 
-// Audience requires the aud claim to name at least one of aud. By default the claim is not checked,
-// which is only right if every token of the issuer is meant for this service (RFC 8725 section
-// 3.9). Audience panics without arguments and if one is empty.
+// Audience makes JWTSubject require that the aud claim names at least one of aud. By default the
+// claim is not checked, which is only right if every token of the issuer is meant for this service
+// (RFC 8725 section 3.9). Audience panics without arguments and if an argument is empty.
 func Audience(aud ...string) JWTOption {
 	if len(aud) == 0 || slices.Contains(aud, "") {
 		panic("keyfunc: Audience: an audience is empty or none is given")
@@ -48,8 +48,8 @@ func Audience(aud ...string) JWTOption {
 	return parserOption(jwt.WithAudience(slices.Clone(aud)...))
 }
 
-// Leeway lets exp lie up to d in the past and nbf up to d in the future, for clocks that differ.
-// The default is zero; a minute is usual. Leeway panics if d is negative.
+// Leeway makes JWTSubject accept an exp up to d in the past and an nbf up to d in the future, for
+// clocks that differ. The default is zero; a minute is usual. Leeway panics if d is negative.
 func Leeway(d time.Duration) JWTOption {
 	if d < 0 {
 		panic(fmt.Sprintf("keyfunc: Leeway: %v is negative", d))
@@ -57,9 +57,9 @@ func Leeway(d time.Duration) JWTOption {
 	return parserOption(jwt.WithLeeway(d))
 }
 
-// TokenFrom sets where the token is, for instance in a cookie. f returns the
-// bare token, without a scheme, or "" if the request has none. The default is
-// the Authorization header. TokenFrom panics if f is nil.
+// TokenFrom sets the function that finds the token, for instance in a cookie. f must return the
+// bare token, without a scheme, or "" if the request contains no token. The default is the
+// Authorization header. TokenFrom panics if f is nil.
 func TokenFrom(f func(*http.Request) string) JWTOption {
 	if f == nil {
 		panic("keyfunc: TokenFrom: the function is nil")
@@ -69,11 +69,11 @@ func TokenFrom(f func(*http.Request) string) JWTOption {
 	})
 }
 
-// Cache remembers up to n verified tokens, so that a token that is sent again takes a hash instead
-// of a signature check. An entry expires at the exp of its token, or after five minutes if that is
-// earlier. A token may therefore be accepted for up to five minutes after the Keyfunc no longer
-// returns its key. Only tokens that passed every check are cached, by the SHA-256 of the whole
-// token. If the cache is full, a new entry replaces the oldest.
+// Cache makes JWTSubject remember up to n verified tokens, so that a token that is sent again takes
+// a hash instead of a signature check. An entry expires at the exp of its token, but after five
+// minutes at the latest. A token may therefore be accepted for up to five minutes after the Keyfunc
+// no longer returns its key. Only tokens that passed every check are cached, under the SHA-256 of
+// the whole token. If the cache is full, a new entry replaces the oldest.
 //
 // The default is no cache. Cache panics if n is less than one.
 func Cache(n int) JWTOption {
@@ -83,35 +83,34 @@ func Cache(n int) JWTOption {
 	return jwtOption(func(c *jwtConfig) { c.cache = n })
 }
 
-// JWTSubject keys by the user of a JSON Web Token (RFC 7519): its sub and, if present, its iss, so
-// that "alice" of two issuers is two users. The token is taken from the one "Authorization: Bearer"
-// header of the request (RFC 6750 section 2.1) and verified with the key that kf returns, by one of
-// the named algorithms ("RS256", "ES256", "EdDSA", "HS256", ...).
+// JWTSubject returns a Func that derives the key from the user of a JSON Web Token (RFC 7519): its
+// sub and, if present, its iss, so that "alice" of two issuers is two users. The token is taken
+// from the one "Authorization: Bearer" header of the request (RFC 6750 section 2.1) and verified
+// with the key that kf returns. Only the named algorithms are accepted ("RS256", "ES256", "EdDSA",
+// "HS256", ...).
 //
-// Every error is an [ErrNoToken], including those of kf; errors.Is also finds the errors of package
-// jwt and of kf in it. JWTSubject rejects the tokens that package jwt rejects, and also:
+// Every error is an [ErrNoToken], even if kf fails. In it, errors.Is finds the errors of package
+// jwt and of kf as well. The Func rejects the tokens that package jwt rejects, and also:
 //
 //   - tokens above 4 KiB, before anything is decoded
 //   - headers with crit, and repeated members in the header or the claims
 //   - tokens whose exp is absent, is not a date, or is after the year 9999
-//   - tokens whose sub is absent, is not a string, is blank, or has more than 512 bytes; the same
-//     for iss, except that it may be absent or empty
+//   - tokens whose sub is absent, is not a string, is blank, or is longer than 512 bytes; the same
+//     for iss, except that iss may be absent or empty
 //   - missing keys: nil or empty, as returned by the lookup of an unknown kid in a map
 //   - keys that are certainly a mistake: an HMAC secret shorter than the output of its hash (RFC
 //     7518 section 3.2: 32 bytes for HS256, 48 for HS384, 64 for HS512), a public key as HMAC
 //     secret (PEM, DER, base64 of DER, OpenSSH, JWK), and an ECDSA key without a point on its curve
 //
-// Every key of a jwt.VerificationKeySet has to be usable. A key that is certainly a mistake is
-// logged by [log/slog.Default] at level Warn, at most once a minute; neither the line nor the error
-// contains any part of the key. Keys are checked when a token is verified, and not by JWTSubject,
-// because only kf knows them.
+// Every key of a jwt.VerificationKeySet must be usable. A key that is certainly a mistake is logged
+// through [log/slog.Default] at level Warn, at most once a minute. Neither the line nor the error
+// contains any part of the key. Keys are checked whenever a token is verified.
 //
-// kf gets the token with its claims as jwt.MapClaims, not verified yet. It is called during the
-// request and must be safe for concurrent use. JWTSubject does not recover its panics.
+// kf is called during the request with a token that is not verified yet, whose claims are
+// jwt.MapClaims. It must be safe for concurrent use. A panic of kf is not recovered.
 //
-// A signature check takes from tens of microseconds (RS256) to milliseconds (ES512) of CPU time.
-// Put a limit by address before it: in the same gate, with the address as the first key (gate.And),
-// or in a middleware of its own. See also [Cache].
+// Checking a signature can take milliseconds of CPU time. Put a limit by address before it: in the
+// same gate, as the first key (gate.And), or in another middleware. See also [Cache].
 //
 // JWTSubject panics if kf is nil, and if algorithms is empty or contains "none" or a name that
 // package jwt does not know.
@@ -133,8 +132,7 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 	c := jwtConfig{token: bearerToken, parser: []jwt.ParserOption{
 		jwt.WithValidMethods(slices.Clone(algorithms)),
 		jwt.WithExpirationRequired(),
-		// A token must have only one encoding: otherwise a client could fill a cache with one
-		// token.
+		// Each token must have one encoding; otherwise a client could fill a cache with one token.
 		jwt.WithStrictDecoding(),
 	}}
 	for i, o := range opts {
@@ -157,7 +155,7 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 }
 
 // bearerToken returns the token68 of the Bearer scheme, or "". Several Authorization headers are an
-// error, because the application might use another one.
+// error, because the application might use another of them.
 func bearerToken(r *http.Request) (string, error) {
 	if len(r.Header.Values("Authorization")) > 1 {
 		return "", &tokenError{reason: "several Authorization headers"}

@@ -11,7 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxToken bounds the bytes of a token. Decoding a megabyte, which net/http accepts, takes 70 ms.
+// maxToken is the maximum length of a token, in bytes. Decoding a megabyte takes 70 ms.
 const maxToken = 4 << 10
 
 var errNoToken = &tokenError{reason: "the request has none"}
@@ -20,7 +20,7 @@ var errNoToken = &tokenError{reason: "the request has none"}
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
-	cache   *tokenCache  // nil without the option
+	cache   *tokenCache  // nil without the option Cache
 	warned  atomic.Int64 // when a line was logged last, in Unix seconds
 }
 
@@ -49,7 +49,7 @@ func (v *verifier) key(token string) (string, error) {
 }
 
 // verify returns the key and the expiry of a token that passes every check. It checks the signature
-// last, because that takes the most time.
+// last, because the signature takes the most time.
 func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
 	if err := v.checkText(token); err != nil {
 		return "", time.Time{}, err
@@ -75,8 +75,8 @@ func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
 	return key, exp, nil
 }
 
-// checkText checks the JSON text of a token. It decodes with the parser, so that both see the same
-// bytes.
+// checkText checks the JSON text of a token. It uses the decoder of package jwt, so that checkText
+// and package jwt check the same bytes.
 func (v *verifier) checkText(token string) error {
 	parts := strings.SplitN(token, ".", 3)
 	if len(parts) < 3 || strings.ContainsAny(token, "\r\n") { // the decoder would skip line breaks
@@ -96,8 +96,7 @@ func (v *verifier) checkText(token string) error {
 
 // inspect returns the key and the expiry of a decoded token that is not verified yet.
 func inspect(t *jwt.Token) (key string, exp time.Time, err error) {
-	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid. This package knows
-	// none.
+	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid. None is known here.
 	if _, there := t.Header["crit"]; there {
 		return "", time.Time{}, &tokenError{reason: "critical header parameter"}
 	}
@@ -144,8 +143,8 @@ func (v *verifier) warn(err error) {
 	}
 }
 
-// rejection returns an error of package jwt with the reason in place of its text, because a Keyfunc
-// may quote the token in the text.
+// rejection wraps err, an error of package jwt. Its text is only the reason, because a Keyfunc may
+// quote the token in the text of err.
 func rejection(err error) error {
 	for _, r := range jwtReasons {
 		if errors.Is(err, r.is) {

@@ -7,18 +7,17 @@ import (
 	"net/http"
 )
 
-// Func returns the key that a request is charged to.
+// Func returns the key that a request is charged to. A Func must be safe for concurrent use.
 //
-// ctx is the context of the framework that serves the request. It may have more values than
-// r.Context(): those of a *gin.Context are stored with Set. Only [ContextSubject] uses ctx.
+// ctx is the context of the framework that serves the request. It may contain more values than
+// r.Context(), for example those stored with Set of a *gin.Context. Only [ContextSubject] uses ctx.
 //
-// The key is not empty if the error is nil. The error is [ErrNoKey] if the request has no such
-// identity; any other error means that the identity could not be determined. A Func must be safe
-// for concurrent use.
+// The key is not empty if the error is nil. The error is [ErrNoKey] if the request does not contain
+// the address or token for the key. Any other error means that the key could not be determined.
 type Func func(ctx context.Context, r *http.Request) (string, error)
 
-// Constant returns the same key for all requests, for a limit of the whole system. The key never
-// equals that of a user or an address. Constant panics if name is empty.
+// Constant returns a Func with the same key for all requests, for a limit of the whole system. The
+// key never equals the key of a user or an address. Constant panics if name is empty.
 func Constant(name string) Func {
 	if name == "" {
 		panic("keyfunc: Constant: the name is empty")
@@ -27,12 +26,12 @@ func Constant(name string) Func {
 	return func(context.Context, *http.Request) (string, error) { return key, nil }
 }
 
-// ErrNoKey is the error of a request that has no such identity. Test for it with [errors.Is]. The
-// texts of the errors of this package contain nothing that the client has sent.
+// ErrNoKey means that the request contains nothing from which the Func can make a key. Test for it
+// with [errors.Is]. The error texts of this package contain nothing that the client has sent.
 var ErrNoKey = errors.New("keyfunc: no key")
 
-// ErrNoToken is the error of a request that has no valid token. An ErrNoToken is an [ErrNoKey] as
-// well. A gate answers an ErrNoToken with 401, because the client can sign in, and any other
+// ErrNoToken means that the request contains no valid token. An ErrNoToken is an [ErrNoKey] as
+// well. A gate responds to an ErrNoToken with 401, because the client can sign in, and to any other
 // ErrNoKey with 400.
 var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
 

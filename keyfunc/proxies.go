@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ProxySet is a set of trusted proxies: peers whose forwarding headers are believed.
-// The zero value trusts no peer. A ProxySet is immutable and safe for concurrent use.
+// ProxySet is a set of trusted proxies: peers whose forwarding headers are believed. The zero value
+// trusts no peer. A ProxySet is immutable and safe for concurrent use.
 type ProxySet struct {
 	// The prefixes are masked, disjoint and sorted by address.
 	prefixes []netip.Prefix
@@ -28,12 +28,12 @@ func Proxies(cidrs ...string) ProxySet {
 	return p
 }
 
-// ParseProxies is [Proxies] for lists that come from a configuration: it returns an error instead
-// of a panic. The error names the invalid entry and the reason, for instance that bits are set to
+// ParseProxies is like [Proxies] for lists from a configuration, and returns an error instead of
+// panicking. The error names the invalid entry and the reason, for instance that bits are set to
 // the right of the prefix ("10.0.0.1/8"), which is usually a typing error.
 //
-// IPv4-mapped entries ("::ffff:10.0.0.0/104") count as IPv4. Other IPv6 prefixes hold IPv6
-// addresses only.
+// IPv4-mapped entries ("::ffff:10.0.0.0/104") count as IPv4. Other IPv6 prefixes contain only IPv6
+// addresses.
 func ParseProxies(cidrs ...string) (ProxySet, error) {
 	p, err := parseProxies(cidrs)
 	if err != nil {
@@ -51,8 +51,8 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 		}
 		prefixes = append(prefixes, prefix)
 	}
-	// Sort by address, and a wider prefix before a narrower one with the same address. A prefix
-	// inside another then comes after it, before any prefix outside.
+	// Sort by address, and a wider prefix before a narrower prefix with the same address. The
+	// prefixes that a prefix contains then follow it directly.
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	disjoint := prefixes[:0]
 	for _, prefix := range prefixes {

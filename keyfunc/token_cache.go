@@ -12,16 +12,15 @@ const maxCacheAge = 5 * time.Minute
 // digest is the hash of all bytes of a token, including the signature.
 type digest = [sha256.Size]byte
 
-// tokenCache holds the keys of verified tokens. It evicts the oldest entry. Entries live only
-// briefly, so an LRU order would hardly raise the hit rate, and every read would need the exclusive
-// lock.
+// tokenCache holds the keys of verified tokens. It evicts the oldest entry. Entries expire soon, so
+// an LRU order would hardly raise the hit rate, and every read would need the exclusive lock.
 type tokenCache struct {
 	max int
 
 	mu      sync.RWMutex
 	entries map[digest]tokenEntry
 	ring    []digest // the keys of entries, up to max
-	oldest  int      // the next place in a full ring to be used again
+	oldest  int      // the index in a full ring that is used next
 }
 
 type tokenEntry struct {

@@ -11,20 +11,19 @@ import (
 // fewer than ten entries; the client has made up the rest of a longer list.
 const maxHops = 32
 
-// XForwardedFor keys by the address of the client as the proxies in p report it in X-Forwarded-For,
-// the list to which each proxy appends the address of its own peer.
+// XForwardedFor returns a Func that derives the key from the address of the client. It takes the
+// address from X-Forwarded-For, the list to which each proxy appends the address of its peer.
 //
 // A peer outside p is the client, and its headers are ignored. For a peer in p, the list is read
-// from its right end, over all lines of the header, and the first address outside p is the client:
-// the entries to the left of it may be made up by the client. If every address is in p, the
-// left-most is the client. An entry that is not an IP address, such as an empty one, ends the
-// search, and so does the 32nd entry: the client is then the last address that was read, or else
-// the peer. No other header is used. A client cannot make the header malformed to be counted as a
-// proxy, because the entry that its proxy has appended is read before the entries that the client
-// has sent.
+// from its right end, over all lines of the header, and the first address outside p is the client.
+// The client may have made up the entries to the left of this address. If every address is in p,
+// the left-most address is the client. An entry that is not an IP address, such as an empty entry,
+// ends the search, and so does the 32nd entry: the client is then the last address that was read,
+// or else the peer. No other header is used. A malformed header does not help a client to be
+// counted as a proxy, because the entry that its proxy has appended is read first.
 //
-// Entries may have a port, square brackets and a zone, which are ignored. An
-// address becomes a key as in [RemoteIP], with the same options and errors.
+// Entries may contain a port, square brackets and a zone, which are ignored. An address becomes a
+// key as in [RemoteIP], with the same options and errors.
 func XForwardedFor(p ProxySet, opts ...IPOption) Func {
 	return clientIP("XForwardedFor", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		return lastUntrusted(h.Values("X-Forwarded-For"), p, peer), nil
@@ -53,8 +52,8 @@ func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 }
 
 // cutLast cuts the last entry off a list. It searches only the last maxAddressText+1 bytes, so that
-// the time does not depend on the size of the header. The end of a longer entry is returned, which
-// is too long to be an address.
+// the time does not depend on the size of the header. It returns only the end of a longer entry,
+// which is still too long to be an address.
 func cutLast(list string) (rest, entry string, more bool) {
 	from := max(0, len(list)-maxAddressText-1)
 	i := strings.LastIndexByte(list[from:], ',')

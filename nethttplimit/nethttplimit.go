@@ -7,7 +7,7 @@
 //	http.ListenAndServe(":8080", limit(mux))
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
-// header fields and the answers.
+// responses and their header fields.
 package nethttplimit
 
 import (
@@ -21,13 +21,13 @@ import (
 
 const name = "nethttplimit"
 
-// New returns a middleware that limits the requests of each key by l. If a request is admitted, the
-// next handler runs and gets the decision from [gate.FromContext], given r.Context(). Otherwise the
-// middleware answers the request. Only [gate.RefundIf] wraps the ResponseWriter.
+// New returns a middleware that limits the requests of each key with l. It panics if l, key or an
+// option is nil, if an option belongs to another adapter, or if the limiters use different Stores.
+// The middleware is safe for concurrent use, and panics on a nil handler.
 //
-// The middleware is safe for concurrent use. New panics if l, key or an option is nil, if an option
-// belongs to another adapter, or if the limiters are on different Stores; the middleware panics on
-// a nil handler.
+// Handlers of admitted requests get the decision from [gate.FromContext], called with r.Context().
+// For a denied or rejected request, the middleware writes the response. Only [gate.RefundIf] makes
+// it wrap the ResponseWriter.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
 	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
@@ -51,10 +51,10 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit. When f is called, Retry-After and the
-// other header fields are set. f chooses the status, which should be 429, and the body; if f writes
-// nothing, the status is 200. For requests that could not be decided, see [gate.OnError]. OnDenied
-// panics if f is nil.
+// OnDenied replaces the response to requests over the limit. When f is called, Retry-After and the
+// other header fields are set. f must choose the status, which should be 429, and the body; if f
+// writes nothing, the status is 200. For requests that could not be decided, see [gate.OnError].
+// OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
 	return adapter.Denied(name, f)
 }

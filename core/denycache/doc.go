@@ -1,12 +1,12 @@
 // Package denycache caches the denials of a Store, so that repeated requests of a client that is
-// over its limit do not reach it.
+// over its limit do not reach the Store.
 //
 //	store := denycache.New(redisstore.New(rdb))
 //
-// A denial is cached with its RetryAfter. Until that is over, the same rule denies the same key
-// in this process:
+// A denial is cached with its RetryAfter. Until that time is over, the same rule denies the same
+// key in this process:
 //
-//	charges ──▶ denycache ── a cached denial covers one ──▶ denied, in less than a microsecond
+//	charges ──▶ denycache ── denial is cached ──▶ denied, in less than a microsecond
 //	                │
 //	                └── otherwise ──▶ Store behind
 //
@@ -16,39 +16,40 @@
 //     after [MaxAge], one second by default. A Reset or Credit by another process is therefore
 //     noticed after MaxAge at the latest.
 //   - A denial covers the same and larger costs, with the same or a smaller MaxDelay, under the
-//     same limit. For core.SlidingLog and core.SlidingWindow, only the Store knows when a larger
-//     cost fits, so there it covers only its own cost. The latest eight costs of a key are cached.
-//   - Reset, Credit, Debit and the undo of a reservation, done through this Store, remove the
-//     denials of the key at once.
-//   - If an event is admitted and nothing remains, the answer says when the next one fits. This
-//     is cached, too, except for a soft rule.
+//     same limit. For core.SlidingLog and core.SlidingWindow, a denial covers only its own cost,
+//     because only the Store knows when a larger cost fits. For each rule of a key, the latest
+//     eight denials are cached.
+//   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
+//     the key at once.
+//   - If an event is admitted and nothing remains, the Store's verdict says when the next event
+//     fits. The denial of that event is cached, too, except for a soft rule.
 //   - A shadow rule denies nothing.
 //
 // # Verdicts
 //
-// One cached denial denies a decision. RetryAfter, ResetAfter and Window are those of the Store's
-// answer, counted down since its arrival. They are never too short, and too long by at most the
-// time that the answer took to arrive and, for a bucket, a microsecond. Remaining rises as a
-// bucket refills, and otherwise is that of the answer.
+// One cached denial denies the whole decision. RetryAfter, ResetAfter and Window are the values
+// of the Store's verdict, counted down since it arrived. They are never too short. They are too
+// long by at most the time that the verdict took to arrive and, for a bucket, a microsecond. For a
+// bucket, Remaining rises as it refills. For other algorithms, Remaining does not change.
 //
 // The other rules of the decision are not decided, so their states have Unknown set
-// ([driver.Verdict], core.State), and the RateLimit fields of package gate leave them out. Such a
-// rule may deny for longer; it is decided when the first denial has ended. To display all limits
-// of a denied key, use one limiter for each rule, or a limiter over the Store behind.
+// ([driver.Verdict], core.State), and the RateLimit header fields of package gate leave them out.
+// Such a rule may deny for longer; it is decided when the first denial has ended. To display all
+// limits of a denied key, use one limiter for each rule, or a limiter over the Store behind.
 //
-// The Verdicts of the Store behind have to be exact, as those of memstore, redisstore and
-// failover are. A lease belongs in front of a denycache.
+// The Verdicts of the Store behind must be exact, as in memstore, redisstore and failover. To use
+// package lease, too, pass the denycache to it: lease.New(denycache.New(...)).
 //
 // # Concurrency
 //
-// When a cached denial ends, one decision calls the Store, and others about the key wait for its
-// answer, until their context ends or for 10 ms. If the answer is a denial, or if nothing
-// remains, they are denied with it. Otherwise each of them calls the Store, as do all decisions
-// about a key without a cached denial.
+// When a cached denial ends, one decision calls the Store. Other decisions about the key wait for
+// that call, until their context ends or for 10 ms. If the call returns a denial, or nothing
+// remains after it, the waiting decisions are denied, too. Otherwise each of them calls the Store,
+// as do all decisions about a key without a cached denial.
 //
 // # Memory
 //
-// [MaxKeys] bounds the cache. Rarely used entries are evicted, and cost a call again; a flood of
-// keys does not evict frequently used ones. Keys are compared as a whole, and never leave the
-// process. A key longer than 128 bytes is kept as its SHA-256 and its length.
+// [MaxKeys] bounds the cache. Rarely used entries are evicted, and cost a call again. A flood of
+// keys does not evict frequently used entries. Cached keys are compared as a whole, and never leave
+// the process. A key longer than 128 bytes is stored as its SHA-256 and its length.
 package denycache

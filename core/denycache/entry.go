@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A cacheKey identifies one rule of one key. The size tells a digest from a key of the same bytes.
+// A cacheKey identifies one rule of one key. With size, no digest equals a key of the same bytes.
 type cacheKey struct {
 	key  string // or its SHA-256
 	size int    // of the key
@@ -33,16 +33,16 @@ type denial struct {
 	rule     *driver.Compiled // of the charge
 	cost     int64
 	maxDelay int64 // the longest time for which the event could be held, in microseconds
-	heard    int64 // when the answer arrived
+	heard    int64 // when the verdict arrived
 	until    int64 // when the denial ends
 	verdict  driver.Verdict
 }
 
-// newDenial returns the denial in the answer to c, with heard unset. If c was admitted and nothing
-// remains, that is the denial of the next event. Otherwise ok is false.
+// newDenial returns the Store's denial of c, with heard unset. If c was admitted and nothing
+// remains, newDenial returns the denial that the next event would get. Otherwise ok is false.
 //
-// The Store decided later than sent, and its clock counts whole microseconds. The denial ends early
-// by the time that the request took to reach the Store, and a microsecond.
+// The denial never ends too late: it is counted from sent, although the Store decided later, and is
+// shorter by a microsecond, because the Store's clock counts whole microseconds.
 func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
@@ -84,7 +84,7 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 }
 
 // verdictAt returns the Verdict at now for c, which d covers. The Store decided before d.heard, so
-// the times in the Verdict are too long by the time that the answer took to arrive.
+// the times in it are too long by the time that the Store's verdict took to arrive.
 func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
@@ -101,13 +101,13 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 		}
 	}
 	if rule == d.rule {
-		v.Rule = c.Rule // which may be another one with the same constants
+		v.Rule = c.Rule // c.Rule may be another Rule with the same constants
 	}
 	return v
 }
 
 // An entry holds the cached denials of one rule of one key: for different costs, and for different
-// limits if the rule is elastic. It is immutable; another entry replaces it.
+// limits if the rule is elastic. An entry is immutable and is replaced as a whole.
 type entry []denial
 
 // maxDenials is the largest length of an entry. Clients may choose their costs.
@@ -124,8 +124,8 @@ func (e entry) find(c *driver.Charge, now int64) (found *denial) {
 	return found
 }
 
-// with returns e with d, and without the denials that have ended or that d covers. If there are
-// more than maxDenials, the oldest one is left out. The result is empty if d has ended, too.
+// with returns e with d added, and without the denials that have ended or that d covers. If there
+// are more than maxDenials, the oldest denial is left out. A d that has ended is not added.
 func (e entry) with(d denial) entry {
 	next := make(entry, 0, len(e)+1)
 	for _, old := range e {

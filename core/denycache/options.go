@@ -7,7 +7,7 @@ import (
 )
 
 // An Option changes the Store that New returns. The options are the functions of this package
-// that return one.
+// that return an Option.
 type Option interface{ argument.Option[config] }
 
 type option = argument.OptionFunc[config]
@@ -20,9 +20,9 @@ type config struct {
 // DefaultMaxKeys is the bound when [MaxKeys] is not given.
 const DefaultMaxKeys = 1 << 16
 
-// MaxKeys bounds the cache to n entries, one for each rule of each key; the default is
-// [DefaultMaxKeys]. An entry takes some 220 bytes and at most 128 bytes of its key, or 1000 bytes
-// with eight costs of a SlidingLog or SlidingWindow. MaxKeys panics if n is less than 1.
+// MaxKeys returns an Option that limits the cache to n entries, one for each rule of each key. The
+// default is [DefaultMaxKeys]. An entry takes some 220 bytes and at most 128 bytes of its key, or
+// 1000 bytes with eight costs of a SlidingLog or SlidingWindow. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")
@@ -33,10 +33,10 @@ func MaxKeys(n int) Option {
 // DefaultMaxAge is the bound when [MaxAge] is not given.
 const DefaultMaxAge = time.Second
 
-// MaxAge bounds how long a denial is cached, [DefaultMaxAge] by default, if its RetryAfter is
-// longer. A Reset, a Credit or a raised limit of another process takes effect in this process
-// within d, and a key that stays denied costs a call of the Store every d. MaxAge panics if d is
-// not positive.
+// MaxAge returns an Option that caches a denial for at most d, even if its RetryAfter is longer.
+// The default is [DefaultMaxAge]. A Reset, a Credit or a raised limit of another process takes
+// effect in this process within d. A key that stays denied costs a call of the Store every d.
+// MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("denycache: MaxAge: not positive")

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store caches the denials of the Store behind it. It is made by [New], is safe for
-// concurrent use, and needs no closing: it has no goroutine.
+// A Store caches the denials of the Store behind it. Use [New] to make a Store. It is safe for
+// concurrent use, starts no goroutine, and needs no closing.
 type Store struct {
 	next    driver.Store
 	maxAge  int64
@@ -21,8 +21,8 @@ type Store struct {
 	entries *otter.Cache[cacheKey, entry]
 	flights singleflight
 
-	// adjustments counts the calls of Adjust, by hash of their keys. An answer is cached only if
-	// the count has not changed during the call.
+	// adjustments counts the calls of Adjust by the hash of their keys. A denial is cached only if
+	// the count for its key has not changed during the call.
 	adjustments [256]atomic.Uint64
 	seed        maphash.Seed
 
@@ -58,9 +58,9 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return driver.Probe(ctx, s.next, charges)
 }
 
-// Adjust implements [driver.Store]. It passes charges on, and removes their cached denials.
+// Adjust implements [driver.Store]. It calls the Store behind, and removes the cached denials.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	defer func() { // after an error, too: the Store may have done it
+	defer func() { // after an error, too: the Store may have applied charges
 		for i := range charges {
 			key := keyOf(&charges[i])
 			s.adjusted(key).Add(1)
@@ -79,7 +79,7 @@ func (s *Store) adjusted(key cacheKey) *atomic.Uint64 {
 type Stats struct {
 	Hits   uint64 // decisions that were denied by a cached denial
 	Misses uint64 // decisions for which the Store behind was called
-	Waits  uint64 // decisions that waited for the call of another one; each is a hit or a miss, too
+	Waits  uint64 // decisions that waited for the call of another decision; also hits or misses
 	Keys   int    // entries of the cache, see MaxKeys; an estimate
 }
 

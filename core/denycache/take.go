@@ -9,16 +9,16 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A part is one charge of a decision.
+// A part describes one charge of a decision.
 type part struct {
 	key         cacheKey
 	cached      bool   // there is an entry
-	adjustments uint64 // the count before the call of the Store
+	adjustments uint64 // the value of Store.adjustments before the call of the Store
 }
 
 // Take implements [driver.Store]. It denies charges if a cached denial covers one of them, and
-// passes them on otherwise. Its errors are those of the Store behind, and that of ctx if ctx
-// ends while Take waits for the call of another decision.
+// otherwise passes them to the Store behind. It returns the errors of the Store behind, and the
+// error of ctx if ctx ends while Take waits for the call of another decision.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	var few [4]part
 	parts := few[:0]
@@ -36,7 +36,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 				return err
 			}
 		}
-		denied, _ = s.lookup(charges, parts) // another call may have been answered meanwhile
+		denied, _ = s.lookup(charges, parts) // another call may have cached a denial meanwhile
 	}
 	if denied {
 		s.hits.Add(1)
@@ -45,8 +45,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return s.ask(ctx, charges, parts)
 }
 
-// lookup reports whether a cached denial covers one of charges, and sets all Verdicts, those of
-// other charges to Unknown. ended is the index of a charge whose cached denial has ended, or -1.
+// lookup reports whether a cached denial denies one of charges. It sets each Verdict from the
+// cached denial, or to Unknown. ended is the index of an ended cached denial, or -1.
 func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ended int) {
 	ended = -1
 	var now int64
@@ -101,7 +101,7 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 // remember adds d to the entry of p, unless the key was adjusted during the call.
 func (s *Store) remember(p part, d denial) {
 	key := p.key
-	key.key = strings.Clone(key.key) // it may be a part of a larger string
+	key.key = strings.Clone(key.key) // the key may be a part of a larger string
 	s.entries.Compute(key, func(e entry, _ bool) (entry, otter.ComputeOp) {
 		if s.adjusted(p.key).Load() != p.adjustments {
 			return nil, otter.CancelOp

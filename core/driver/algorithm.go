@@ -2,10 +2,10 @@ package driver
 
 import "fmt"
 
-// An Algorithm is the way in which a rule counts. The zero Algorithm is none.
+// An Algorithm defines how a rule counts events. The zero Algorithm is invalid.
 type Algorithm uint8
 
-// The algorithms. CONTRIBUTING.md lists the files that a new one needs.
+// The algorithms. CONTRIBUTING.md lists the files that a new algorithm needs.
 const (
 	TokenBucket Algorithm = iota + 1
 	SlidingLog
@@ -24,7 +24,7 @@ var algorithmNames = [...]string{
 }
 
 // String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
-// "none".
+// or "none" for an invalid Algorithm.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -36,15 +36,15 @@ func (a Algorithm) String() string {
 // algorithms count events in a window.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
-// Unknown returns the panic text of a switch without a case for the algorithm: no algorithm runs as
-// another one.
+// Unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine is one algorithm with its constants: a *bucket, *window or *log. Spans are in
-// microseconds. A returned State may share memory with the argument, which must not be used again.
+// An engine applies one algorithm with its constants: a *bucket, *window or *log. Spans are in
+// microseconds. A returned State may share memory with s, which must not be used again.
 //
-// The methods that every decision calls are not in the interface. The functions below call them by
-// type, so that a Reading is neither copied nor allocated, which would take a sixth of a decision.
+// The methods that every decision calls are not in the interface, because an interface call would
+// copy or allocate the Reading, which takes a sixth of the time of a decision. The functions below
+// call these methods in a type switch.
 type engine interface {
 	// These methods change s. r is the Reading of s at now.
 
@@ -97,8 +97,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	panic(c.Algorithm().Unknown())
 }
 
-// verdict sets v to the answer to an event of cost that may be delayed for maxDelay. r is the
-// Reading before the charge; spent reports whether the cost was charged afterwards.
+// verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
+// Reading before the charge. spent reports whether the cost was charged afterwards.
 func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
 	*v = Verdict{Rule: c}
 	switch e := c.engine.(type) {
@@ -113,7 +113,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which must be valid. A soft limit adds extra events.
+// newEngine returns the engine of d, which must be valid. A soft limit adds the number extra.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {

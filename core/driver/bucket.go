@@ -2,22 +2,22 @@ package driver
 
 import "math/bits"
 
-// A bucket is a token bucket in its virtual-scheduling form (the generic cell rate algorithm, ITU-T
-// I.371 annex A). A token is worth Period/Events microseconds of refilling, so the State is one
-// time: that at which the bucket will be full again. The used part is the distance to it.
+// bucket implements the token bucket by virtual scheduling (the generic cell rate algorithm, ITU-T
+// I.371 annex A). One token refills in Period/Events microseconds. The State stores one time, at
+// which the bucket will be full again. The part in use is the time until then.
 //
-// The usual form, with a level and the time of its last update, admits exactly the same events.
-// This one needs one number, loses nothing to rounding, and a bucket that has refilled is the same
-// as no bucket, because its time has passed.
+// The usual form, with a level and the time of its last update, admits exactly the same events. The
+// form used here needs only one number and loses nothing to rounding. A bucket that has refilled
+// needs no State, because its time has passed.
 //
-// A bucket is in debt if more is in use than it holds. Its State then also has the time at which
-// the debt was written, to distinguish it from the effect of a clock that stepped back.
+// A bucket is in debt if more than its capacity is in use. Its State then also stores the time at
+// which the debt was written, to distinguish a debt from the effect of a clock that stepped back.
 type bucket struct {
 	burst int64 // capacity in tokens
 	extra int64 // the part of burst that a soft limit adds
 	unit  Span  // one token
-	full  Span  // burst tokens, or up to one more: see Definition.CompileLike
-	queue bool  // a leaky bucket: an admitted event is delayed until those in it have drained
+	full  Span  // burst tokens, or less than one token more: see Definition.CompileLike
+	queue bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
 
 	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
 	// fraction has 48 bits; memstore packs it with 16 other bits.
@@ -138,7 +138,7 @@ func (b *bucket) price(n int64) Span {
 	return b.exact(n)
 }
 
-// read sets the part of the bucket that is in use, which is more than the whole in debt.
+// read sets r.Used, the part in use. If the bucket is in debt, that is more than its capacity.
 //
 // If a State without a debt is later than now plus the time in which the whole bucket refills,
 // either the clock stepped back, or the limit was larger when the State was written. The bucket
@@ -193,10 +193,10 @@ func (b *bucket) without(used, freed Span) Span {
 
 // undo frees n tokens of the charge of m.
 //
-// Had the charge not happened, the bucket would have become full earlier and stopped refilling. The
-// refill since that moment is subtracted from the freed tokens, because the bucket has it already.
-// If the clock has stepped back since then, the age of the charge is the time since it. In a leaky
-// bucket, later events already have their departures, so only the last event can be undone.
+// Had the charge not happened, the bucket would have become full earlier and stopped refilling.
+// Tokens that refilled only because of the charge are subtracted from the freed tokens: the bucket
+// contains them already. If the clock has stepped back since the charge, m.Age replaces now - m.At.
+// In a leaky bucket, later callers already know their Delay, so only the last event can be undone.
 func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 {
 		return s
@@ -217,8 +217,8 @@ func (b *bucket) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return b.at(b.without(r.Used, back), now)
 }
 
-// convert returns m for the denominator of b, if it was written under another rate. It rounds Used
-// down, so that undo frees less, not more.
+// convert returns m with a Used that is valid for the denominator of b, even if m was written under
+// another rate. It rounds Used down, so that undo frees less, not more.
 func (b *bucket) convert(m Receipt) Receipt {
 	if m.Used.Frac >= b.den {
 		m.Used.Frac = 0
@@ -228,14 +228,14 @@ func (b *bucket) convert(m Receipt) Receipt {
 
 func (b *bucket) rewrite(_ State, r Reading, now int64) State { return b.at(r.Used, now) }
 
-// keep adds the part of the charge that stays to the use before the part that is undone.
+// keep adds cost, the part that stays charged, to m.Used, so that m describes the part to undo.
 func (b *bucket) keep(m Receipt, cost int64) Receipt {
 	m = b.convert(m)
 	m.Used = b.add(m.Used, b.price(cost))
 	return m
 }
 
-// at returns the State of a bucket with used at the time now: the zero State if used is zero.
+// at returns the State of a bucket with the part used in use: the zero State if used is zero.
 func (b *bucket) at(used Span, now int64) State {
 	if used == (Span{}) {
 		return State{}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Op is a change of the State of a rule.
+// An Op is an operation on the State of a rule.
 type Op uint8
 
 const (
@@ -17,14 +17,14 @@ const (
 	Reset
 	// Credit frees Cost, or all if less is in use. Sliding algorithms forget the newest events.
 	Credit
-	// Debit takes Cost whether it fits or not. A bucket takes all of it, and repays the debt at its
-	// rate; windows and logs count it until they forget.
+	// Debit takes Cost whether it fits or not. A bucket goes into debt if necessary, and repays the
+	// debt at its rate. Windows and logs count the cost until it expires.
 	Debit
 	// Undo frees Cost of the Spend or Debit that wrote the Receipt, as far as it still counts.
 	Undo
 )
 
-// Asks reports whether op is one of [Store.Take], not of [Store.Adjust], and can be denied.
+// Asks reports whether op belongs to [Store.Take], not to [Store.Adjust], and can be denied.
 func (op Op) Asks() bool { return op <= Peek }
 
 // A Charge is the part of a decision that belongs to one rule of one key: an Op and its arguments.
@@ -34,27 +34,27 @@ type Charge struct {
 	Op   Op
 	Cost int // at least 1; ignored by Reset
 
-	// MaxDelay denies a Spend or Peek that a leaky bucket would delay for longer, in whole
-	// microseconds. Zero means no bound.
+	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
+	// MaxDelay is rounded down to microseconds. Zero means no bound.
 	MaxDelay time.Duration
-	// Receipt is written by a Spend or Debit that takes something, unless nil, and read by Undo.
+	// A Spend or Debit that takes something writes Receipt, unless it is nil. An Undo reads it.
 	Receipt *Receipt
 
-	// Verdict is the answer. After an op of Adjust, it is the answer to a Peek of cost 1, except
-	// that Allowed is true and RetryAfter zero.
+	// Verdict is the result. For an op of Adjust, it is the result of a later Peek of cost 1,
+	// except that Allowed is true and RetryAfter zero.
 	Verdict Verdict
 }
 
-// A Receipt identifies a charge for an Undo, by its time and, for a bucket, by the span that was in
-// use before. A Spend or Debit that takes something writes it. The zero Receipt undoes nothing.
+// A Receipt identifies a charge for an Undo. It contains the time of the charge and, for a bucket,
+// the part that was in use before the charge. The zero Receipt undoes nothing.
 type Receipt struct {
 	At     int64 // by the clock of the Store, in microseconds
 	Used   Span
-	Origin int // for a store that is made of others: the number of the one that has the charge
+	Origin int // for a store over several stores: the number of the store that was charged
 
 	// Age is the time since the charge in microseconds, by the monotonic clock of the caller of
-	// Undo, or 0 if the caller does not know it. If the clock of the store has stepped back after
-	// the charge, Age shows that more time has passed than now - At. A charge sets it to 0.
+	// Undo, or 0 if the caller does not know it. An Age above now - At shows that the clock of the
+	// store has stepped back. A charge sets Age to 0.
 	Age int64
 }
 
@@ -80,7 +80,7 @@ func (c *Charge) MaxDelayMicros() int64 {
 	return int64(c.MaxDelay / time.Microsecond)
 }
 
-// Read returns the meaning of s for c at the time now. It does not change s.
+// Read returns the Reading of s for c at the time now. It does not change s.
 func (c *Charge) Read(s State, now int64) (r Reading) {
 	c.Rule.read(&r, s, now, c.Asked())
 	return r
@@ -90,12 +90,12 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.MaxDelayMicros()) }
 
 // Commit applies c, a Spend or Peek, to s. r is the Reading of s at now. admitted reports whether
-// the charge of every rule that is not a shadow rule fits. Commit is called for denied decisions,
-// too: a State that is later than now has to be corrected.
+// the charges of all enforced rules fit. A Store must call Commit for denied decisions, too,
+// because a State that is later than now must be corrected.
 //
-// Commit returns the new State, and whether it has to be stored. It leaves the Verdict to
-// [Charge.Answer]. If the State cannot be stored because another process has changed it meanwhile,
-// set the Receipt to its zero value, read again and repeat.
+// Commit returns the new State, and whether the State must be stored. [Charge.Answer] sets the
+// Verdict. If the State cannot be stored because another process has changed it meanwhile, set the
+// Receipt to its zero value, read again and repeat.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	switch {
 	case !c.Op.Asks():
@@ -115,8 +115,8 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
-// Apply applies c, an op of [Store.Adjust], to s, and fills in the Verdict. r is the Reading of s
-// at now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
+// Apply applies c, an op of [Store.Adjust], to s, and sets the Verdict. r is the Reading of s at
+// now. Apply returns the new State, which may be s. If it cannot be stored, see Commit.
 func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	e, cost := c.Rule.engine, int64(c.Cost)
 	switch c.Op {
@@ -145,8 +145,8 @@ func (c *Charge) answerAt(s State, now int64) {
 	c.Answer(&r, false)
 }
 
-// Answer fills in the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
-// admitted is that of Commit. For the ops of Adjust, r is the Reading after the charge.
+// Answer sets the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
+// admitted is the argument of Commit. For the ops of Adjust, r is the Reading after the charge.
 func (c *Charge) Answer(r *Reading, admitted bool) {
 	c.Rule.verdict(&c.Verdict, r, c.Asked(), c.MaxDelayMicros(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A Compiled is a rule with its constants in exact integers, made by [Definition.Compile]. It does
-// not change, and is safe for concurrent use. It must not be copied.
+// A Compiled holds a rule and its constants in exact integers. [Definition.Compile] returns it. It
+// does not change, and is safe for concurrent use. It must not be copied.
 type Compiled struct {
 	definition Definition
 	stateName  string
@@ -17,21 +17,20 @@ type Compiled struct {
 	divided    atomic.Pointer[division] // the latest
 }
 
-// A division is the part of a rule for one of n processes.
+// A division holds the fraction of a rule for one of n processes.
 type division struct {
 	n    int
 	part *Compiled
 }
 
-// Constants are the numbers of an algorithm, for a store that runs it elsewhere. Rules with the
-// same Algorithm and Constants admit the same events.
+// Constants contains the numbers of an algorithm, for a store that runs the algorithm elsewhere.
+// Rules with the same Constants admit the same events.
 type Constants struct {
 	Algorithm Algorithm
 	Capacity  int64 // the largest cost that is ever admitted, including Extra
 	Extra     int64 // the part of Capacity that a soft limit adds
 
-	// Bucket: the time in which one event refills, and that in which the whole bucket refills.
-	// Fractions are in parts of Denominator.
+	// Bucket: the times in which one event and the whole bucket refill, and their Denominator.
 	Unit, Full  Span
 	Denominator int64
 
@@ -43,8 +42,8 @@ type Constants struct {
 // A Span is Micros + Frac/Denominator microseconds, with the Denominator of its rule.
 type Span struct{ Micros, Frac int64 }
 
-// Never is the time that never comes, in microseconds or nanoseconds: the RetryAfter of a cost that
-// can never be admitted, and a delay without a bound.
+// Never is the largest number of microseconds or nanoseconds. It is the RetryAfter of a cost that
+// can never be admitted, and as the bound of a delay it means no bound.
 const Never = 1<<63 - 1
 
 func newCompiled(d Definition, e engine) *Compiled {
@@ -65,7 +64,7 @@ func stateID(a Algorithm, name string) uint64 {
 }
 
 // ID returns a hash of the algorithm and of [Compiled.StateName], the same in every process. Rules
-// with the same ID share States; those of other rules must be kept apart.
+// with the same ID share States. A Store must keep the States of other rules apart.
 func (c *Compiled) ID() uint64 { return c.id }
 
 // StateName returns the name of the rule's States, which is different from that of other rules of the
@@ -96,8 +95,8 @@ func (c *Compiled) Equivalent(o *Compiled) bool { return c == o || c.constants =
 // Capacity returns the largest cost that the rule can ever admit at once.
 func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
 
-// Divide returns the rule for one of n processes: see [Definition.Divide]. It remembers the result
-// for the latest n, so that a store can call it for every charge.
+// Divide returns the rule for one of n processes: see [Definition.Divide]. It caches the result for
+// the latest n, so that a store can call Divide for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
 	if n < 2 {
 		return c
@@ -122,13 +121,12 @@ func (c *Compiled) String() string {
 	return c.definition.Text
 }
 
-// Slack returns the longest time until a bucket is full, in microseconds, at which one more event
-// fits. It is zero for other algorithms.
+// Slack returns a time in microseconds. A bucket that will be full within that time can admit one
+// more event. For other algorithms, Slack returns zero.
 func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.Unit.Micros }
 
-// Price returns the time in which a bucket refills n events, for any n that is not negative. It is
-// at most [Horizon] plus one microsecond, which no bucket can hold. It is zero for other
-// algorithms.
+// Price returns the time in which a bucket refills n events, for n >= 0: at most [Horizon] plus one
+// microsecond, which no bucket can hold. For other algorithms, Price returns zero.
 func (c *Compiled) Price(n int64) Span {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.price(n)
@@ -136,24 +134,24 @@ func (c *Compiled) Price(n int64) Span {
 	return Span{}
 }
 
-// Read returns the meaning of s at now for a charge of cost. It does not change s.
+// Read returns the Reading of s at now for a charge of cost. It does not change s.
 func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 	c.read(&r, s, now, cost)
 	return r
 }
 
 // ExpiresAt returns the time from which s means the same as the zero State, or zero if s is the
-// zero State. From then on a Store may forget s. A store that counts whole seconds rounds up.
+// zero State. From then on a Store may forget s. A Store that counts whole seconds must round up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
-// Verdict returns the answer to a Spend of cost that may be delayed for maxDelay microseconds,
-// given r. spent reports whether the cost was charged; it has no effect if the cost does not fit.
+// Verdict returns the verdict on a Spend of cost that may be delayed for maxDelay microseconds,
+// given r. spent reports whether the cost was charged. It has no effect if the cost does not fit.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) (v Verdict) {
 	c.verdict(&v, &r, cost, maxDelay, spent)
 	return v
 }
 
-// Keep returns the receipt for an Undo of a part of a charge; cost is the part that stays charged.
+// Keep returns the receipt for an Undo of the charge of m without cost, which stays charged.
 func (c *Compiled) Keep(m Receipt, cost int64) Receipt {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.keep(m, cost)

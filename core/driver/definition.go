@@ -15,21 +15,21 @@ type Definition struct {
 
 	Events int           // the number of events per period, 1 to 2^48-1
 	Per    time.Duration // the period: whole microseconds, up to 100 years
-	Burst  int           // the capacity of a bucket; zero means Events, and is the value for windows and logs
+	Burst  int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
 
-	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; else zero
+	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Shadow     bool    // decisions do not depend on the rule
-	UpTo       float64 // elastic rule: the largest factor of its limit; else zero
+	UpTo       float64 // elastic rule: the largest factor by which its limit is multiplied; else zero
 
-	Text string // describes the rule in messages; if empty, they have its algorithm, name and limit
+	Text string // describes the rule in messages; if empty, they contain its algorithm, name and limit
 
 	inherited string // the length of the rule of which this one is a part or a size; else empty
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
-// above one may have to read all of them, and a refund to write all of them. With MaxSubWindows
-// that takes Redis 0.1 to 0.2 ms, and its hash stays in the compact form, of up to 128 fields.
+// above one may have to read all sub-windows, and a refund to write them, which takes Redis 0.1 to
+// 0.2 ms for MaxSubWindows. A Redis hash of that size still has the compact form.
 const MaxSubWindows = 120
 
 const (
@@ -46,13 +46,13 @@ const (
 // 2^53, the range in which the doubles of Lua are exact, until the year 2155.
 const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 
-// Reasons why a limit cannot be run exactly.
+// Reasons why a limit cannot be enforced exactly.
 const (
 	tooLong = "reaches over more than 100 years"
 	tooMany = "counts to more than 2^48"
 )
 
-// Compile returns the rule with its constants, or a *[RuleError] if it cannot be run exactly.
+// Compile returns the compiled rule, or a *[RuleError] if d is invalid.
 func (d Definition) Compile() (*Compiled, error) {
 	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
 		return nil, d.invalid("algorithm", "is none")
@@ -71,12 +71,12 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike is Compile for another limit of base, which must have the same Algorithm. Buckets get
-// a capacity less than one event above Burst, so that they fill up in the same time as those of
-// base. A State that was written under one of the rules is then never reduced when it is read under
-// the other; otherwise a caller that can make the limit change would gain tokens with every change.
-// (Above a million events a second it can still gain less than the refill of a microsecond.) A
-// fraction of an event is never used.
+// CompileLike compiles d, which is the rule base with another limit. The Algorithm must be the
+// same. The capacity of a bucket is less than one event larger than Burst, so that the bucket fills
+// up in the same time as a bucket of base. A State that was written under one of the rules is then
+// never reduced when it is read under the other rule. Otherwise a caller that can make the limit
+// change would gain tokens with every change. (Above a million events a second, it still gains a
+// little, but less than refills in a microsecond.) A fraction of an event is never used.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	d.inherited = base.definition.length()
 	c, err := d.Compile()
@@ -95,15 +95,14 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	return c, nil
 }
 
-// Divide returns the definition of the n-th part of the rule, for n processes that each enforce
-// their part alone, as [github.com/weir-go/weir/core.Rule.Divide] describes it. Divide returns d
-// itself if n is less than 2, and for a rule that cannot be divided.
+// Divide returns a definition with one n-th of the limit of d, or d itself, as described in
+// [github.com/weir-go/weir/core.Rule.Divide].
 func (d Definition) Divide(n int) Definition {
 	part, _ := d.divide(n)
 	return part
 }
 
-// divide returns the result of Divide and its compiled form, which is nil if the result is d.
+// divide returns the result of Divide and its compiled rule, which is nil if the result is d.
 func (d Definition) divide(n int) (Definition, *Compiled) {
 	if n < 2 || d.Events < 1 {
 		return d, nil
@@ -133,7 +132,7 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	return d, nil
 }
 
-// Equal reports whether d and o are the same rule, whatever their Text.
+// Equal reports whether d and o define the same rule. It ignores their Text.
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
 	d.Text, o.Text = "", ""
@@ -143,7 +142,7 @@ func (d Definition) Equal(o Definition) bool {
 
 func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }
 
-// check returns the fault of a field of d other than Algorithm, or nil.
+// check returns an error if a field of d other than Algorithm is invalid.
 func (d *Definition) check() *RuleError {
 	switch n := d.SubWindows; {
 	case d.Name == "":

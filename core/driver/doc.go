@@ -1,4 +1,4 @@
-// Package driver is for authors of stores: it has the interface [Store] and the algorithms.
+// Package driver provides the interface [Store] and the algorithms for authors of stores.
 // Applications use package core instead.
 //
 // # A store
@@ -21,13 +21,13 @@
 //		state = charge.Apply(state, &r, now)             // and fills in the Verdict
 //	}
 //
-// Package core/storetest has a complete store of less than a hundred lines, and the conformance
-// suite that every store has to pass.
+// Package core/storetest contains a complete store of less than a hundred lines, and the
+// conformance suite that every store must pass.
 //
-// A store that can change only one State at a time applies the charges one after the other. If a
-// later charge does not fit, it undoes the earlier ones, with receipts of its own. It takes leaky
-// buckets last, because only the last event of a queue can be undone. It sets Undoes in its
-// storetest.Harness.
+// A store that can change only one State at a time must apply the charges one after the other. If a
+// later charge does not fit, the store must undo the earlier charges, with receipts of its own. It
+// must apply the charges of leaky buckets last, because only the last event of a queue can be
+// undone. It must set Undoes in its storetest.Harness for the conformance suite.
 //
 // A store that runs the algorithms elsewhere, such as in a script on a server, sends the
 // [Constants] of a rule there, receives a [Reading], and calls [Charge.Answer].
@@ -40,5 +40,5 @@
 //
 // If a clock steps back, the time in a State may be later than is possible. Such a State counts as
 // written now, which never admits too many events, and is stored again with the corrected time. The
-// comments of the algorithms describe the effect on each.
+// comments of bucket, window and log describe the effects.
 package driver

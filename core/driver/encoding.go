@@ -2,9 +2,9 @@ package driver
 
 import "encoding/binary"
 
-// The encoding of a State: nothing for the zero State; else a version, then integers as unsigned
-// varints: the time, amount and debt, or for each run of a log the time since the run before and
-// the number of events. A State has one encoding.
+// The zero State is encoded as no bytes. Any other State has one encoding, a version followed by
+// unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log,
+// the time since the previous run and the number of events.
 const (
 	wordsEncoding = 1
 	logEncoding   = 2
@@ -13,11 +13,11 @@ const (
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
 const maxTime = 1<<53 - 1 + Horizon
 
-// IsZero reports whether s is the State of an unused key, which need not be stored.
-// [Compiled.ExpiresAt] finds other States with the same meaning.
+// IsZero reports whether s is the State of an unused key, which need not be stored. Other States
+// can have the same meaning: see [Compiled.ExpiresAt].
 func (s State) IsZero() bool { return s == State{} }
 
-// AppendBinary implements encoding.BinaryAppender. The error is always nil.
+// AppendBinary implements encoding.BinaryAppender. The zero State has no bytes. The error is nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
 	if s.IsZero() {
 		return b, nil
@@ -39,12 +39,12 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler. The zero State has no bytes. The error is nil.
+// MarshalBinary implements encoding.BinaryMarshaler. The error is always nil.
 func (s State) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. If b is not the encoding of a State that a
-// rule could have written, it returns an [ErrCorruptState] and leaves s unchanged; a Store then
-// uses the zero State or returns an error. b may come from anywhere: no op on a decoded State
+// rule could have written, it returns an [ErrCorruptState] and leaves s unchanged. The Store must
+// then use the zero State or return an error. b need not be trusted: no op on a decoded State
 // panics or overflows. UnmarshalBinary does not keep b.
 func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
@@ -70,7 +70,7 @@ type decoder struct {
 	failed bool
 }
 
-// number reads a number of at most limit, which must be in its shortest form.
+// number reads a number of at most limit, which must have its shortest encoding.
 func (d *decoder) number(limit int64) int64 {
 	n, size := binary.Uvarint(d.rest)
 	if size <= 0 || size > 1 && d.rest[size-1] == 0 || n > uint64(limit) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Categories of errors, for errors.Is. Package core has some of them under the same names.
+// Categories of errors, for errors.Is. Package core exports some of them under the same names.
 var (
 	// ErrUnavailable reports that the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
@@ -16,13 +16,13 @@ var (
 	ErrInvalidCharge = errors.New("weir: invalid charge")
 	// ErrInvalidRule reports an invalid rule. The error is a *RuleError if it is about one rule.
 	ErrInvalidRule = errors.New("weir: invalid rule")
-	// ErrRuleConflict reports another rule of the same name. The error is a *RuleError.
+	// ErrRuleConflict reports different rules with one name. The error is a *RuleError.
 	ErrRuleConflict = errors.New("weir: conflicting rule")
 	// ErrCorruptState reports bytes that are not a State.
 	ErrCorruptState = errors.New("weir: corrupt state")
 )
 
-// A RuleError describes a fault of a field of a rule.
+// A RuleError describes a field of a rule that is invalid or in conflict.
 type RuleError struct {
 	Rule     string // the rule's name
 	Field    string // "name", "limit", "events", "per", "burst", "sub-windows", "soft", "elastic", "algorithm" or "rules"

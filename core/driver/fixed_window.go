@@ -1,9 +1,9 @@
 package driver
 
-// A window is a fixed window: it counts the events of the current span of period microseconds,
-// counted from the origin of the clock. Its State is the beginning of a window and the events in
-// it. If the clock has stepped back, the window of a State may begin after now; its events then
-// count in the current window.
+// window implements the fixed window algorithm. Time is divided into windows of period
+// microseconds, starting at the clock's origin, and each window has its own event count. The State
+// stores the start of the newest window and its count. After the clock steps back, the stored
+// window may start in the future. Its events then count toward the current window.
 type window struct {
 	events int64 // including extra
 	extra  int64 // the part of events that a soft limit adds
@@ -14,7 +14,7 @@ func (w *window) constants() Constants {
 	return Constants{Capacity: w.events, Extra: w.extra, Period: w.period}
 }
 
-// start returns the beginning of the window of now.
+// start returns the start of the window that contains now.
 func (w *window) start(now int64) int64 { return now - now%w.period }
 
 func (w *window) read(r *Reading, s State, now int64) {
@@ -42,7 +42,7 @@ func (w *window) debit(_ State, r Reading, now, n int64) State {
 func (w *window) credit(_ State, r Reading, now, n int64) State { return w.at(r.Count-n, now) }
 
 // undo forgets n events of the charge of m, unless their window is over. If the clock has stepped
-// back since the charge, these events cannot be distinguished from others, and stay.
+// back since the charge, these events cannot be distinguished from other events, and stay.
 func (w *window) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if m.At == 0 || m.stepped(now) || w.start(m.At) != w.start(now) {
 		return s

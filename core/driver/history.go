@@ -2,12 +2,12 @@ package driver
 
 import "unsafe"
 
-// A history is the events of a log: runs with strictly increasing times, the oldest first. The zero
-// history is empty. A State has head in its field time, and count in its field amount.
+// A history holds the events of a log in runs with strictly increasing times. The zero history is
+// empty. In the State of a log, the field time stores head, and the field amount stores count.
 type history struct {
-	runs  []run // from head on; those before head have left
+	runs  []run // the runs before head have expired
 	head  int
-	count int64 // of the events
+	count int64 // the number of events in the runs from head on
 }
 
 // A run is n events of one sub-window. The field at is the last microsecond of the sub-window.
@@ -26,7 +26,7 @@ func (s State) history() (h history) {
 	return h
 }
 
-// state returns the State of a log with the events of h, in the memory of s.
+// state returns the State of a log with the events of h. It reuses the memory of s.
 func (h *history) state(s State) State {
 	if h.empty() {
 		return State{}
@@ -55,7 +55,7 @@ func (h *history) window(cutoff int64) (first int, count int64) {
 	return first, count
 }
 
-// nth returns the time of the n-th event from run first on.
+// nth returns the time of the n-th event, counted from run first on.
 func (h *history) nth(first int, n int64) int64 {
 	for _, r := range h.live()[first:] {
 		if n -= r.n; n <= 0 {
@@ -85,7 +85,7 @@ func (h *history) add(at, n int64) {
 	h.runs = append(h.runs, run{at, n})
 }
 
-// compact moves the runs to the front of their array, or to a smaller one if a quarter is enough.
+// compact moves the runs to the front of their array, or to a smaller array if a quarter is enough.
 func (h *history) compact() {
 	live := h.live()
 	if cap(h.runs) > 4*len(live)+8 {
@@ -96,8 +96,8 @@ func (h *history) compact() {
 	h.head = 0
 }
 
-// coarsen joins each pair of runs into one with the later time. If there are two runs or more, and
-// the last append made the array larger, the new array is no larger than before that append.
+// coarsen joins each pair of runs into one run with the later time. If there are two runs or more,
+// and the last append made the array larger, the new array is no larger than before that append.
 func (h *history) coarsen() {
 	live := h.live()
 	if len(live) < 2 {

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// A log remembers the events of the last period, so that no span of period microseconds has more
-// than the limit. With a sub-window of one microsecond it is exact, a sliding log.
+// log implements the sliding log and the sliding window. It stores the events of the last period,
+// so that no span of period microseconds contains more events than the limit. A sliding log has
+// sub-windows of one microsecond and is exact.
 //
-// With a longer sub-window it is a sliding window counter: the events of a sub-window are one
-// number, and all of them count until the last could have left. The log is then too strict by one
-// sub-window at most, and never too lax.
+// A sliding window has longer sub-windows, and stores one number for all events of a sub-window.
+// They count until an event at the end of the sub-window would be one period old. The rule is too
+// strict by one sub-window at most, and never too lax.
 //
 // If the clock has stepped back, events may be later than now. They count as if they happened now,
-// so for one period at most, however large the step was. Events that had left when the newest event
-// was admitted do not count again.
+// and therefore for one period at most, however large the step was. Events that had expired when
+// the newest event was admitted do not count again.
 type log struct {
 	events    int64 // including extra
 	extra     int64 // the part of events that a soft limit adds
@@ -50,13 +51,13 @@ func (l *log) read(r *Reading, s State, now, cost int64) {
 
 func (l *log) fits(r *Reading, cost int64) bool { return cost <= l.events && r.Count <= l.events-cost }
 
-// cutoff returns the time up to which events no longer count. The newest event was admitted within
-// the sub-window that ends at its time.
+// cutoff returns the time up to which events no longer count. The time of the newest run is the end
+// of its sub-window, so an event of that run was admitted up to subWindow-1 microseconds earlier.
 func (l *log) cutoff(h *history, now int64) int64 {
 	return max(now, h.newest()-(l.subWindow-1)) - l.period
 }
 
-// trimmed returns the events of s that are in the window at now; those later than now move to now.
+// trimmed returns the events of s that are in the window at now. It moves events after now to now.
 func (l *log) trimmed(s State, now int64) history {
 	h := s.history()
 	if h.empty() {
@@ -89,8 +90,8 @@ func (l *log) debit(s State, r Reading, now, n int64) State {
 	return s
 }
 
-// undo forgets n events of the charge of m, if they are still there. If the clock has stepped back
-// since the charge, these events cannot be distinguished from others, and stay.
+// undo forgets n events of the charge of m, if they still count. If the clock has stepped back
+// since the charge, these events cannot be distinguished from other events, and stay.
 func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s

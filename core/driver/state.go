@@ -1,28 +1,29 @@
 package driver
 
-// A State is the data of one rule of one key in a Store. The zero State is that of an unused key.
-// Its meaning depends on the algorithm of the rule; it may be read under another limit than it was
-// written under. A Store keeps it by the key of the charge and [Compiled.ID].
+// A State is the data that a Store keeps for one rule of one key. The zero State is that of an
+// unused key. The meaning of a State depends on the algorithm of the rule. The limit may change
+// between writing and reading it. A Store must keep States by key and [Compiled.ID].
 //
-// States of the two sliding algorithms share memory with the States that they were made from: after
+// States of the two sliding algorithms share memory with the States that they were made from. After
 // a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be used. A
-// State that was decoded from bytes shares nothing.
+// State that was decoded from bytes shares no memory.
 type State struct {
-	time   int64  // bucket: the time at which it will be full; fixed window: its beginning
+	time   int64  // bucket: the time at which it will be full; fixed window: its start
 	amount int64  // bucket: the fraction of time; fixed window: the events in it
 	debt   int64  // bucket in debt: the time at which the debt was written; else 0
 	log    *[]run // log: see history
 }
 
 // Words returns the State of a bucket or fixed window as three numbers, for a store that packs
-// them. For a bucket they are the time at which it will be full, the fraction of that in parts of
-// the Denominator, and zero unless the bucket is in debt. ok is false for a log with events.
+// them. For a bucket, a is the time at which it will be full, b is the fraction of that time in
+// parts of the Denominator, and c is the time at which a debt was written, or zero without a debt.
+// ok is false for a log with events.
 func (s State) Words() (a, b, c int64, ok bool) { return s.time, s.amount, s.debt, s.log == nil }
 
 // StateOf returns the State with the Words a, b and c.
 func StateOf(a, b, c int64) State { return State{time: a, amount: b, debt: c} }
 
-// Size returns the bytes of memory that s takes beyond its own value.
+// Size returns the number of bytes of memory that s refers to.
 func (s State) Size() int {
 	if s.log == nil {
 		return 0
@@ -51,21 +52,21 @@ func (s State) Coarsen() State {
 	return h.state(s)
 }
 
-// A Reading is the meaning of a [State] for one cost at one time, before any charge. A [Verdict]
-// follows from it alone. Spans are in microseconds. For an unused key, only Left and Phase are set.
+// A Reading describes a [State] at one time, before a charge of one cost. A [Verdict] follows from
+// it. Spans are in microseconds. For an unused key, only Left and Phase are set.
 type Reading struct {
-	Used Span // bucket: the part that is in use, more than the whole while it is in debt
+	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
 
 	Count int64 // window or log: the events that count
 	Left  int64 // FixedWindow: until the window ends, at least 1
 
 	// Log or sliding window; meaningless while Count is zero.
 	First, Last int64 // until the first and the last event that counts leave the window
-	Retry       int64 // until enough events have left for the cost; zero if it fits or never does
+	Retry       int64 // until the cost fits; zero if it fits now or can never fit
 
 	Phase int64 // SlidingWindow: until the last microsecond of the current sub-window
 
-	moved bool // the clock has stepped back: the State has to be stored even if nothing is charged
+	moved bool // the clock has stepped back: the State must be stored even if nothing is charged
 }
 
 // InUse reports whether anything is used.

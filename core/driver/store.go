@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// A Store keeps States and applies charges to them. It is safe for concurrent use, and decides by
-// its own clock. Its dynamic type must be comparable, as a pointer is.
+// A Store keeps States and applies charges to them. It must be safe for concurrent use, and must
+// decide by its own clock. Its dynamic type must be comparable, as a pointer is.
 //
-// The caller, package core or a store over this one, guarantees: there is at least one charge; no
-// two charges of a call have the same key and rule; costs are at least 1; the ops are those of the
-// method; an Undo has a Receipt; keys are not empty; delays are not negative; and ctx has not ended
-// yet. A Store must not keep charges or its elements after it has returned.
+// The caller (package core, or a store over this store) must pass at least one charge, and no two
+// charges with the same key and rule. Keys must not be empty, costs must be at least 1, and delays
+// must not be negative. Each op must belong to the method, an Undo must have a Receipt, and ctx
+// must not have ended. A Store must not keep charges or its elements after it has returned.
 type Store interface {
-	// Take applies every Spend or none, and always fills in all Verdicts. The decision is denied if
-	// the charge of an enforced rule does not fit. The Verdicts of a denied decision describe the
-	// unchanged keys. A shadow rule is charged if the decision is admitted and the charge fits.
+	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
+	// of an enforced rule does not fit. The Verdicts of a denied decision describe the unchanged
+	// keys. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
 	// A denial is not an error. An error means that the Store could not decide. The Verdicts are
 	// then undefined, and all charges or none were applied, but not twice.
 	Take(ctx context.Context, charges []Charge) error
 
-	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and fills in
-	// the Verdicts. After an error, some or all of them may have been applied, but not twice.
+	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all
+	// Verdicts. After an error, some or all of them may have been applied, but not twice.
 	Adjust(ctx context.Context, charges []Charge) error
 }
 
 // A Declarer is a Store that remembers its rules. [github.com/weir-go/weir/core.New] declares the
-// rules of a Limiter; a Store over another Store passes the call on.
+// rules of a Limiter. A Store over another Store must pass them on with [Declare].
 type Declarer interface {
-	// Declare remembers all rules, or none and returns an error if it cannot serve them.
+	// Declare remembers all rules. If it cannot serve one, it remembers none and returns an error.
 	Declare(rules ...*Compiled) error
 }
 
-// Declare calls Declare of s if s is a [Declarer]. Otherwise it returns nil.
+// Declare calls the method Declare of s if s is a [Declarer]. Otherwise it returns nil.
 func Declare(s Store, rules ...*Compiled) error {
 	if d, ok := s.(Declarer); ok {
 		return d.Declare(rules...)
@@ -45,14 +45,14 @@ func Declare(s Store, rules ...*Compiled) error {
 }
 
 // A Namespace remembers the definition of every rule name, so that two rules do not share a State
-// by accident. Embed it in a Store to make that a [Declarer]. The zero Namespace is ready to use;
-// it is safe for concurrent use.
+// by accident. A Store that embeds a Namespace is a [Declarer]. The zero Namespace is ready to use.
+// A Namespace is safe for concurrent use.
 type Namespace struct {
 	mu    sync.Mutex
 	rules map[string]*Compiled
 }
 
-// Declare remembers all rules. If the name of one belongs to another definition, it remembers none
+// Declare remembers all rules. If a name belongs to another definition already, it remembers none
 // and returns an [ErrRuleConflict]. Declaring a rule again is not a conflict.
 func (n *Namespace) Declare(rules ...*Compiled) error {
 	n.mu.Lock()
@@ -78,14 +78,14 @@ func (n *Namespace) Declare(rules ...*Compiled) error {
 	return nil
 }
 
-// A Prober is a Store that can report whether it would accept a write; other stores are probed by a
-// Peek. Package failover probes a primary during an outage, and returns to it when the probe
-// succeeds. A Store implements Prober if it can answer reads while it cannot accept writes, as a
-// replica and a full server do. A Store over another Store implements it with the function [Probe].
+// A Prober is a Store that can report whether it would accept a write. Package failover probes a
+// primary during an outage, and returns to it when the probe succeeds. Other stores are probed by a
+// Peek. A Store must implement Prober if it can serve reads while it cannot accept writes, as a
+// replica and a full server do. A Store over a Store must implement Prober with [Probe].
 type Prober interface {
 	// Probe returns nil if the Store could now decide a Spend for the keys and rules of charges,
-	// and write the result. The errors are those of Take. The charges are Peeks; Probe changes no
-	// State of their rules, and leaves their Verdicts undefined. Probe is safe for concurrent use.
+	// and write the result. The errors are those of Take. Probe must be safe for concurrent use,
+	// and must not change a State of these rules. The charges are Peeks, whose Verdicts may change.
 	Probe(ctx context.Context, charges []Charge) error
 }
 
@@ -98,7 +98,7 @@ func Probe(ctx context.Context, s Store, charges []Charge) error {
 	return s.Take(ctx, charges)
 }
 
-// A Deadliner is a Store whose calls end by themselves, so that package failover sets no timeout.
+// A Deadliner is a Store whose calls end by themselves. Package failover sets no timeout for them.
 type Deadliner interface {
 	// Deadline returns the longest time that a call of Take or Adjust lasts.
 	Deadline() time.Duration

@@ -12,8 +12,8 @@ import (
 
 var errAway = fmt.Errorf("%w: the primary is away, and its charges cannot be refunded", driver.ErrUnavailable)
 
-// Adjust implements [driver.Store]. An Undo goes to the store that has the charge, a Reset
-// to both, and every other charge to the store that decides now: see the package comment.
+// Adjust implements [driver.Store]. An Undo goes to the store that has the charge, a Reset to both
+// stores, and every other charge to the store that decides now. See the package comment.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	toPrimary := s.breaker.admits(s.now())
 	if toPrimary && onlyPrimary(charges) {
@@ -69,14 +69,14 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// onlyPrimary reports whether all charges go to the primary alone while it decides.
+// onlyPrimary reports whether all charges go only to the primary while the primary decides.
 func onlyPrimary(charges []driver.Charge) bool {
 	return !slices.ContainsFunc(charges, func(c driver.Charge) bool {
 		return c.Op == driver.Reset || c.Op == driver.Undo && c.Receipt.Origin != 0
 	})
 }
 
-// withoutOrigin returns c, an Undo, with the receipt that the store that has the charge wrote.
+// withoutOrigin returns c, an Undo, with the receipt as the store with the charge wrote it.
 func withoutOrigin(c driver.Charge) driver.Charge {
 	receipt := *c.Receipt
 	receipt.Origin >>= 1
@@ -84,9 +84,9 @@ func withoutOrigin(c driver.Charge) driver.Charge {
 	return c
 }
 
-// adjustPrimary passes charges to the primary, unless it is away, and reports whether the primary
-// has done them. Otherwise Debits are charged to the backup: a double charge is safer than none.
-// Credits and Undos make adjustPrimary return an error, because the backup does not have the
+// adjustPrimary passes charges to the primary unless the primary is away. It reports whether the
+// primary has executed them. If not, it charges Debits to the backup, because a double charge is
+// safer than none, and returns an error for Credits and Undos, because the backup does not have the
 // charges that they free.
 func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away bool) (done bool, err error) {
 	failed, cause := true, errAway
@@ -120,7 +120,7 @@ func (s *Store) adjustPrimary(ctx context.Context, charges []driver.Charge, away
 	return false, cause
 }
 
-// A part has copies of some charges of a call, and their places in the call.
+// A part holds copies of some charges of a call, and their indexes in the call.
 type part struct {
 	charges []driver.Charge
 	places  []int

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A backup does the charges that the primary cannot do, each by the backup of its rule: the store
-// or an Answer.
+// A backup executes the charges that the primary cannot execute. The charges of a rule go to the
+// store or, if answers contains the name of the rule, to an Answer.
 type backup struct {
 	store     driver.Store
 	instances int
@@ -57,9 +57,9 @@ func (b *backup) check() error {
 		driver.ErrInvalidRule, slices.Sorted(maps.Keys(b.unknown)))
 }
 
-// do executes each charge by the backup of its rule. A fail-closed rule, unless it is a shadow,
-// fails a decision as a whole. The charges of an Adjust are independent, so the others are done
-// before the error is returned.
+// do executes each charge on the backup of its rule. A fail-closed rule that is not a shadow makes
+// the whole decision fail. The charges of an Adjust are independent, so do executes the charges of
+// all other rules before it returns the error.
 func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error {
 	b.warn.Do(func() {
 		if err := b.check(); err != nil {
@@ -103,8 +103,8 @@ func (b *backup) answersAny(charges []driver.Charge) bool {
 	})
 }
 
-// doDivided executes charges by the store, with rules divided by [Instances]. The charges have
-// the caller's rules again when it returns.
+// doDivided executes charges on the store, with rules divided by [Instances]. It restores the rules
+// of the caller before it returns.
 func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge) error {
 	if b.instances > 1 {
 		var room [8]*driver.Compiled
@@ -127,16 +127,16 @@ func (b *backup) doDivided(ctx context.Context, do verb, charges []driver.Charge
 	return nil
 }
 
-// An Answer is a Store that keeps nothing and gives every decision the same answer. It is a
-// backup for [New]; [FailOpenFor] and [FailClosedFor] choose it for single rules.
+// An Answer is a Store that keeps no states and treats all events alike. Use it as the backup of
+// [New], or for single rules by [FailOpenFor] and [FailClosedFor].
 type Answer uint8
 
 const (
-	// FailClosed returns a core.ErrFailClosed, which is a core.ErrUnavailable, for every event.
-	// Every gate answers that with 503. A decision that has only core.Rule.Shadow rules, which
-	// are never enforced, is admitted.
+	// FailClosed returns core.ErrFailClosed, which is a core.ErrUnavailable, for every event. A
+	// gate then responds with 503. A decision that contains only shadow rules is admitted, because
+	// they are never enforced (see core.Rule.Shadow).
 	FailClosed Answer = iota
-	// FailOpen admits every event. Its States are those of unused keys.
+	// FailOpen admits every event. Its decisions report the states of unused keys.
 	FailOpen
 )
 
@@ -158,8 +158,8 @@ func (a Answer) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return a.Take(ctx, charges)
 }
 
-// admit sets the Verdict of c to that of a cost of 1 on an unused key. The cost of c may exceed the
-// capacity, and is admitted all the same.
+// admit sets the Verdict of c to the verdict for a cost of 1 on an unused key, because c is
+// admitted even if its cost exceeds the capacity.
 func admit(c *driver.Charge) {
 	unused := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
 	c.Verdict = c.Rule.Verdict(unused, 1, driver.Never, false)

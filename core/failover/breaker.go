@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A State says which store decides. It is the state of the circuit breaker in front of the primary.
+// A State is the state of the circuit breaker, which determines the store that decides.
 type State int
 
 // The states of a Store.
@@ -39,12 +39,11 @@ func (s State) String() string {
 const (
 	// The breaker opens when maxConsecutive calls in a row have failed.
 	maxConsecutive = 5
-	// The breaker also opens when at least half of minCalls or more fail within countWindow.
+	// The breaker also opens when countWindow has minCalls calls or more, and half of them failed.
 	minCalls    = 100
 	countWindow = time.Second
 
-	// The pauses between probes while the breaker is open grow from firstPause to
-	// longestPause, doubled each time.
+	// While the breaker is open, the pause between probes doubles from firstPause to longestPause.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 300 * time.Millisecond
 	// confirmPause is the pause after a successful probe if another success is required.
@@ -53,31 +52,31 @@ const (
 	// rampUp is the time from half-open to closed.
 	rampUp = 500 * time.Millisecond
 
-	// A breaker that opens within relapsePeriod after it closed, or while it is half-open,
-	// relapses. Each relapse requires one more probe in a row to succeed, up to maxRelapses more.
+	// A breaker relapses if it opens while half-open, or within relapsePeriod after it closed. Each
+	// relapse requires one more probe to succeed in a row, up to maxRelapses more.
 	relapsePeriod = 30 * time.Second
 	maxRelapses   = 3
 )
 
-// A breaker decides which store is called: the circuit breaker pattern (M. Nygard, Release It!),
-// with a ramp-up. It has no clock and no goroutine. Times are spans since any fixed instant. It
-// is safe for concurrent use. While the primary is healthy, its methods take no lock and rarely
-// write shared memory.
+// A breaker decides which store is called. It implements the circuit breaker pattern (M. Nygard,
+// Release It!), with a ramp-up. A breaker has no clock and no goroutine: callers pass the time
+// since a fixed instant. It is safe for concurrent use. While the primary is healthy, its methods
+// take no lock and rarely write shared memory.
 type breaker struct {
 	state        atomic.Int32
 	since        atomic.Int64 // when the state began
-	lastAnswered atomic.Int64 // when the latest answered call began; up to aliveFor/8 earlier than that
-	counting     atomic.Bool  // a call failed lately, so successes are counted, too
+	lastAnswered atomic.Int64 // when the latest successful call began; the value may be older by up to aliveFor/8
+	counting     atomic.Bool  // a call failed recently, so successes are counted, too
 
-	aliveFor time.Duration               // a primary that answered a call so lately is not dead
+	aliveFor time.Duration               // the primary is not dead if a call that began within this time succeeded
 	changed  func(to State, cause error) // called under the lock, in order
 
 	mu          sync.Mutex
-	consecutive int           // failures since the last answer
+	consecutive int           // failures since the last success
 	window      time.Duration // when the counting of failed and succeeded began
 	failed      int
 	succeeded   int
-	relapses    int // the number of probes that have to succeed besides one
+	relapses    int // how many probes must succeed in addition to the first
 	confirmed   int // probes that succeeded in a row
 	pause       time.Duration
 	outages     uint64
@@ -93,8 +92,8 @@ func newBreaker(aliveFor time.Duration, changed func(to State, cause error)) *br
 
 func (b *breaker) State() State { return State(b.state.Load()) }
 
-// admits reports whether a call at now goes to the primary. While the breaker is half-open, a
-// growing part of the calls does, chosen at random.
+// admits reports whether a call at now goes to the primary. While the breaker is half-open, it
+// admits a growing part of the calls, chosen at random.
 func (b *breaker) admits(now time.Duration) bool {
 	switch b.State() {
 	case closed:
@@ -105,13 +104,13 @@ func (b *breaker) admits(now time.Duration) bool {
 	return false
 }
 
-// answeredSince reports whether a call that began at begun or later was answered. It may miss
-// calls that began within aliveFor/8 after the last one that it knows.
+// answeredSince reports whether a call that began at begun or later has succeeded. It may miss
+// calls that began less than aliveFor/8 after lastAnswered.
 func (b *breaker) answeredSince(begun time.Duration) bool {
 	return b.lastAnswered.Load() >= int64(begun)
 }
 
-// succeed records the answer to a call that began at begun.
+// succeed records the success of a call that began at begun.
 func (b *breaker) succeed(begun time.Duration) {
 	if int64(begun)-b.lastAnswered.Load() > int64(b.aliveFor/8) {
 		b.lastAnswered.Store(int64(begun))
@@ -139,7 +138,7 @@ func (b *breaker) stale(begun time.Duration) bool {
 	return b.State() == open || begun < time.Duration(b.since.Load())
 }
 
-// startWindow begins a new window of counting if the last one is over.
+// startWindow begins a new counting window if the current window is over.
 func (b *breaker) startWindow(now time.Duration) {
 	if now-b.window >= countWindow {
 		b.window, b.failed, b.succeeded = now, 0, 0
@@ -147,8 +146,8 @@ func (b *breaker) startWindow(now time.Duration) {
 }
 
 // fail records the failure, at now, of a call that began at begun. It opens the breaker after
-// maxConsecutive failures in a row if no call was answered within aliveFor, or if half of at
-// least minCalls calls of a window failed.
+// maxConsecutive failures in a row, unless a call that began within aliveFor has succeeded, or when
+// a window has at least minCalls calls and half of them failed.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,8 +185,8 @@ func (b *breaker) setState(to State, now time.Duration, cause error) {
 	b.changed(to, cause)
 }
 
-// untilProbe returns the pause before the next probe while the breaker is open. It is random,
-// so that processes that lost the primary together do not probe it together.
+// untilProbe returns the pause before the next probe while the breaker is open. The pause is
+// random, so that processes that lost the primary at the same time spread their probes.
 func (b *breaker) untilProbe() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,7 +223,7 @@ func (b *breaker) rampedUp(now time.Duration) {
 	}
 }
 
-// history returns the number of outages, and the cause of the last.
+// history returns the number of outages, and the cause of the last outage.
 func (b *breaker) history() (outages uint64, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

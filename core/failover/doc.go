@@ -1,19 +1,20 @@
-// Package failover is a Store over two: a primary, which is usually Redis, and a backup that
-// decides while the primary is slow, frozen or gone.
+// Package failover provides a Store over two stores: a primary, usually Redis, and a backup that
+// decides while the primary is slow, frozen or unreachable.
 //
 //	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
 //
 // Every decision goes to the primary, with a [Deadline]. If the primary fails or the deadline
-// passes, the backup decides. A denial is not a failure: the backup is not called after it.
+// passes, the backup decides. A denial by the primary is final: it is not a failure, and the backup
+// is not called.
 //
 // # Backups
 //
 //   - A store in this process, such as memstore: each process enforces the limits by itself.
 //     [Instances] divides the limits by the number of processes.
 //   - [FailOpen] admits every event.
-//   - [FailClosed] returns an error for every event, which every gate answers with 503.
+//   - [FailClosed] returns an error for every event. A gate then responds with 503.
 //
-// [FailOpenFor] and [FailClosedFor] choose for single rules, by name:
+// [FailOpenFor] and [FailClosedFor] choose the backup of single rules, by name:
 //
 //	store := failover.New(redis, memory, failover.FailClosedFor("login"), failover.FailOpenFor("search"))
 //	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(5))))
@@ -40,80 +41,81 @@
 //	     └──────────────────────────────── │ half-open │
 //	                                       └───────────┘
 //
-// The breaker opens when five calls in a row have failed and none of the calls that began in the
-// last 50 ms (half a [Deadline]) was answered, or when half of at least 100 calls within a second
-// have failed. A Cluster with one of three masters down therefore stays in use.
+// The breaker opens when five calls in a row have failed and no call that began in the last 50 ms
+// (half of the default [Deadline]) has succeeded. It also opens when at least 100 calls were made
+// within a second and at least half of them failed. A Cluster with one of three masters down
+// therefore stays in use. A call that fails or times out causes probes at once, so few callers wait
+// before the breaker opens, even if there is little traffic.
 //
-// While the breaker is open, no decision waits for the primary. The primary is probed in the
-// background, one probe at a time, about the keys and rules of a real decision. A primary that
-// is a [driver.Prober] is asked whether it would accept a write. For that, redisstore writes a
-// key of its own, so a replica, a Redis that is out of memory and one whose access rules deny
-// the write are not used until they accept writes. Any other primary gets Peeks, which charge
-// nothing; if it answers reads and refuses writes, the breaker opens several times a second. The
-// pauses between probes are random, 25 to 300 ms, so that many processes do not probe together.
+// While the breaker is open, no decision waits for the primary. The Store probes the primary in the
+// background, one probe at a time, with the keys and rules of a real decision. If the primary is a
+// [driver.Prober], the probe tests whether the primary would accept a write. For that, redisstore
+// writes a separate key, so a replica, a Redis that is out of memory, or a Redis whose ACL forbids
+// the write is not used until it accepts writes. Any other primary receives Peeks, which charge
+// nothing. If such a primary accepts reads but rejects writes, the breaker opens again after each
+// successful probe. The pauses between probes are random, 25 to 300 ms, so that many processes do
+// not probe at the same time.
 //
-// When a probe succeeds, the ramp-up begins: the part of the decisions that go to the primary
-// grows from none to all in half a second. A primary that returns is in full use after about 1 s,
+// When a probe succeeds, the ramp-up begins: within half a second, the part of the decisions that
+// go to the primary grows from none to all. A primary that returns is in full use after about 1 s,
 // and after 1.5 s at the latest with the default deadline. A client may need longer to open a
 // connection: go-redis tries once a second after many attempts have failed.
 //
-// If the breaker opens within 30 s of its closing, the primary has relapsed. Each relapse
-// requires one more probe in a row to succeed before the ramp-up, up to four.
-//
-// A call that fails or is not answered causes probes at once, so few callers wait before the
-// breaker opens, also where there is little traffic.
+// If the breaker opens during the ramp-up or within 30 s after it, the primary has relapsed. After
+// each relapse, one more probe in a row must succeed before the next ramp-up: two, then three, at
+// most four.
 //
 // # Failures
 //
-// Failures are core.ErrUnavailable, the deadline, a panic, and any error that is not known to be
-// about the call itself, because a Store may return the errors of its network as they are.
-// Errors about the call, such as [driver.ErrInvalidCharge], are returned and do not count.
+// A call of the primary fails if it exceeds the deadline, panics, or returns core.ErrUnavailable or
+// an unknown error, because a Store may return network errors unchanged. Errors about the call
+// itself, such as [driver.ErrInvalidCharge], are returned to the caller and are not failures.
 //
-// If the context of a call ends first, the error of the context is returned. The call counts as
-// a failure only if the whole deadline had passed, so clients that hang up cannot open the
-// breaker. Otherwise it causes a probe, at most one in a deadline, so the breaker opens for a
-// primary that hangs even if all callers leave before the deadline.
+// If the context of a call ends first, the call returns the error of the context. The call counts
+// as a failure only if the whole deadline had passed, so clients that hang up cannot open the
+// breaker. A call that ended earlier causes a probe (at most one within the length of the
+// deadline). The breaker therefore opens even if all callers of a hanging primary leave early.
 //
 // # Bounds
 //
-// Each store enforces a rule on the events that it decides itself, and no state is carried over.
-// For one key, and a rule that admits B at once and R in a second, during an outage of T seconds,
+// Each store enforces a rule only on the events that it decides, because no state is copied from
+// one store to the other. For one key and a rule that admits B events at once and R events a
+// second, these bounds hold in an outage of T seconds:
 //
-//   - n processes admit at most n·(B + R·T);
-//   - with Instances(n) at most B + R·T, as if they shared the backup. If B is less than
-//     n, each of them admits one at once;
+//   - n processes admit at most n·(B + R·T) events.
+//   - n processes with Instances(n) admit at most B + R·T events, as if they shared the backup. If
+//     B is less than n, each process admits one event at once.
 //   - FailOpen admits every event, and FailClosed none.
 //
-// For a window or log, B is the limit and R is B in its period; a fixed window may add another
-// B, because of the window in which the outage begins.
+// For a window or log, B is the limit and R is B divided by the period. A fixed window may admit B
+// more events, because the outage may begin shortly before the window ends.
 //
-// T ends when the primary is in full use again. The primary then goes on with its own states, in
-// which events have expired during the outage: that admits at most one more burst. The states of
-// the backup expire. They still count in an outage that follows soon, so a primary that flaps
-// does not grant a burst each time.
+// The outage ends when the primary is in full use again. In the states of the primary, events have
+// expired during the outage, which admits at most one more burst. The states of the backup remain
+// until they expire. If another outage follows soon, they still count, so a primary that flaps does
+// not grant a burst each time.
 //
-// If the primary's answer is lost, the primary may have made the decision. The backup makes it
-// again: an event may be charged twice, and is charged at least once.
+// If the result of the primary is lost, the primary may have charged the event. The backup then
+// decides again, so an event is charged once or twice.
 //
 // # Undo, Debit, Credit and Reset
 //
-//	Undo    goes to the store that has the charge ([driver.Receipt.Origin]). If that is the
-//	        primary, and it cannot be reached, the error is core.ErrUnavailable, and the event
-//	        stays charged until it expires there.
+//	Undo    goes to the store that charged the event ([driver.Receipt.Origin]). If the primary
+//	        charged it but cannot be reached, Undo returns core.ErrUnavailable, and the event
+//	        stays charged until it expires.
 //	Debit   goes to the store that decides now, and to the backup if the primary fails.
-//	Credit  goes to the store that decides now. If the primary fails, Credit returns an error
-//	        and is not repeated.
-//	Reset   goes to both stores; it succeeds if the store that decides does it. It reports that
-//	        something was in use if either store does. If only one store did the Reset, the
-//	        report is that of this store.
+//	Credit  goes to the store that decides now. If the primary fails, Credit returns an error,
+//	        and the backup is not called.
+//	Reset   goes to both stores and succeeds if the store that decides now is reset. Reset
+//	        reports that something was in use if either store reports it.
 //
-// While the backup decides, each of these calls returns an error for a fail-closed rule, after the
-// charges of the other rules have been done.
+// While the backup decides, a call with a charge of a fail-closed rule returns an error, after the
+// charges of the other rules were executed.
 //
 // # Cost
 //
-// A decision of a healthy primary that is called directly (see [New]) takes about 35 ns longer,
-// takes no lock and allocates nothing. Any other primary is called on a goroutine, at about 2 us
-// a decision. A primary that never returns from its calls holds a goroutine for each; when there
-// are 128 of them that have no caller any more, it is not called again until one returns.
+// If a healthy primary is called directly (see [New]), the Store adds about 35 ns to a decision,
+// takes no lock and allocates nothing. Any other primary is called on a goroutine, which adds about
+// 2 us. If the primary has not returned from 128 calls whose callers have left, it is not called
+// until one of these calls returns.
 package failover

@@ -2,8 +2,8 @@ package failover
 
 import "sync"
 
-// A notifier calls the function of [OnChange] without a lock, on a goroutine that ends when the
-// function has been called with the present State.
+// A notifier calls the function of [OnChange] without a lock, on a goroutine that ends after the
+// function was called with the present State.
 type notifier struct {
 	call func(from, to State, cause error) // may be nil
 
@@ -16,7 +16,7 @@ type notifier struct {
 	done     sync.WaitGroup
 }
 
-// add notes a change of the State, for the function of [OnChange]. It does not wait for it.
+// add records a change of the State. It does not wait until the function has been called.
 func (n *notifier) add(to State, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +42,7 @@ func (n *notifier) run() {
 	}
 }
 
-// close ends the calls, and waits for the call that is running.
+// close prevents further calls, and waits for the call that is running.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.closed = true

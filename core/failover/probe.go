@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// maxProbed bounds the charges of a probe.
+// maxProbed is the largest number of charges in a probe.
 const maxProbed = 4
 
 // A prober probes the primary in the background, on one goroutine, which exists only while the
@@ -26,7 +26,7 @@ type prober struct {
 
 	mu      sync.Mutex
 	running bool            // the goroutine exists
-	suspect bool            // a call was not answered since the last probe
+	suspect bool            // a call failed or was cancelled since the last probe
 	charges []driver.Charge // of the next probe: copies, all Peeks
 	done    sync.WaitGroup
 }
@@ -37,7 +37,7 @@ func newProber(b *breaker, primary *timeout, now func() time.Duration) *prober {
 	return p
 }
 
-// start makes the prober probe the primary, because a call with charges got no answer.
+// start makes the prober probe the primary after a call with charges failed or was cancelled.
 func (p *prober) start(charges []driver.Charge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,10 +107,10 @@ func (p *prober) probeOpen() {
 	p.breaker.probed(p.now(), ok)
 }
 
-// probeSuspect probes a suspect primary until it answers or the breaker opens, so that few callers
-// have to wait for it. It takes at least one deadline, so callers that leave cause at most one
-// probe in a deadline. If the primary is not suspect, probeSuspect returns false, and the
-// goroutine ends.
+// probeSuspect probes a suspect primary until a probe succeeds or the breaker opens, so that few
+// callers have to wait for the primary. It takes at least as long as the deadline, so cancelled
+// calls cause at most one probe in that time. If the primary is not suspect, probeSuspect returns
+// false, and the goroutine ends.
 func (p *prober) probeSuspect() bool {
 	p.mu.Lock()
 	suspect := p.suspect || p.breaker.State() != closed
@@ -136,8 +136,8 @@ func (p *prober) probeSuspect() bool {
 	return true
 }
 
-// probe asks the primary whether it would accept a write. It charges nothing. An error about the
-// charges is an answer.
+// probe tests whether the primary would accept a write. It charges nothing. An error about the
+// charges counts as a success.
 func (p *prober) probe() error {
 	p.mu.Lock()
 	charges := p.charges

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store decides by its primary, and by its backup while the primary cannot decide. It is made
-// by [New] and is safe for concurrent use.
+// A Store passes charges to its primary, and to its backup while the primary cannot decide. Use
+// [New] to make a Store. It is safe for concurrent use.
 type Store struct {
 	primary  *timeout
 	direct   bool // the primary has a deadline of its own, and is called without the timeout
@@ -22,14 +22,13 @@ type Store struct {
 	failures, backups, lost atomic.Uint64
 }
 
-// New returns a Store that calls primary, and backup while primary cannot decide. It makes no
-// call, so the primary may be absent. New panics if primary, backup or an option is nil.
+// New returns a Store that calls primary, and backup while primary cannot decide. New itself calls
+// neither, so the primary may be unreachable. New panics if primary, backup or an option is nil.
 //
-// A primary that is a [driver.Deadliner], with a deadline not longer than the [Deadline] of this
-// package, is called directly. Any other primary is called on a goroutine of its own and with a
-// copy of the charges, which costs a decision about two microseconds.
+// A primary that is a [driver.Deadliner] with a deadline not longer than [Deadline] is called
+// directly. Any other primary is called on a separate goroutine with a copy of the charges.
 //
-// Close a Store that is no longer used before the program ends.
+// The caller must call [Store.Close] unless it uses the Store until the program ends.
 func New(primary, backup driver.Store, opts ...Option) *Store {
 	argument.NotNil("failover: New", "primary", primary)
 	argument.NotNil("failover: New", "backup", backup)
@@ -57,23 +56,23 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 	return s.backup.declare(rules)
 }
 
-// Check returns a core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no
-// limiter on the Store has. With a misspelt name, the ordinary backup would decide the intended
-// rule. Call Check when all limiters are made. The first decision of the backup logs the error.
+// Check returns core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no
+// limiter on the Store has. Call Check after all limiters are made: if a name is misspelt, the
+// ordinary backup decides the intended rule. The first decision of the backup logs the same error.
 func (s *Store) Check() error { return s.backup.check() }
 
 // State returns the present State.
 func (s *Store) State() State { return s.breaker.State() }
 
-// Stats counts events since a Store was made.
+// Stats contains counts since a Store was made.
 type Stats struct {
 	Failures uint64 // calls of the primary that failed
-	Backup   uint64 // calls that the backup or FailOpen decided; calls that return core.ErrFailClosed do not count
-	Lost     uint64 // calls whose Credits or Undos the primary did not do: their cost stays charged
+	Backup   uint64 // calls that the backup decided, including FailOpen; calls with an error do not count
+	Lost     uint64 // calls with Credits or Undos that the primary did not execute: their cost stays charged
 	Outages  uint64 // how often the breaker opened
 	Probes   uint64 // probes that were sent
-	Hanging  int    // calls without a caller, after the deadline for example, that the primary has not returned from
-	Cause    error  // the cause of the last outage; nil before the first
+	Hanging  int    // calls that the primary has not returned from although the caller has left, for example after the deadline
+	Cause    error  // the cause of the last outage; nil before the first outage
 }
 
 // Stats returns the counts so far. Calls that the primary has decided are not counted, because
@@ -91,9 +90,10 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// Close ends the probes in the background, and waits for them and for an [OnChange] that is
-// running. It closes neither store. A closed Store goes on deciding, but does not return to a
-// primary during an outage, and does not call OnChange. Close may be called again. It returns nil.
+// Close ends the probes and waits until they, and a running function of [OnChange], have returned.
+// It closes neither the primary nor the backup. A closed Store still decides, but does not return
+// to the primary after an outage, and does not call the function of OnChange. Close may be called
+// more than once. It returns nil.
 func (s *Store) Close() error {
 	s.prober.close()
 	s.notifier.close()

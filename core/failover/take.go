@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Take implements [driver.Store]. Its errors are those of a ctx that has ended, those of the
-// primary that are about the call, and those of the backup.
+// Take implements [driver.Store]. It returns the error of ctx if ctx has ended, an error of the
+// primary about the call itself, or an error of the backup.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	begun := s.now()
 	if !s.breaker.admits(begun) {
@@ -23,8 +23,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return err
 }
 
-// callPrimary makes the call do of the primary, which begins at begun. failed reports that the
-// primary failed with err while the caller still waits, so the backup has to decide.
+// callPrimary calls the method do on the primary. The call began at begun. failed reports that the
+// primary failed with err while the caller still waits, so the backup must decide.
 func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
 	clearReceipts(charges)
 	if s.direct {
@@ -40,7 +40,7 @@ func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, c
 	return s.assess(ctx, begun, charges, err)
 }
 
-// assess reports whether err, of a call of the primary, is a failure for which the backup has to
+// assess reports whether err, returned by the primary, is a failure after which the backup must
 // decide, and notifies the breaker and the prober.
 func (s *Store) assess(ctx context.Context, begun time.Duration, charges []driver.Charge, err error) (failed bool, _ error) {
 	if !isFailure(err) {
@@ -48,8 +48,8 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	}
 	now, ended := s.now(), ctx.Err()
 	if ended != nil && now-begun < s.primary.deadline {
-		// A cancelled call is no evidence against the primary unless the whole deadline had
-		// passed. Callers may be cancelling because the primary hangs, so it is probed.
+		// A cancelled call is no evidence against the primary unless the whole deadline had passed.
+		// Callers may be cancelling because the primary hangs, so the primary is probed.
 		if !s.breaker.answeredSince(begun) {
 			s.prober.start(charges)
 		}
@@ -63,15 +63,15 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	return ended == nil, cmp.Or(ended, err)
 }
 
-// isFailure reports whether err is a failure of the store. Errors about the call are none, because
-// clients may cause them. Unknown errors are failures, because a store may return the errors of
-// its network as they are.
+// isFailure reports whether err is a failure of the store. Errors about the call are not failures,
+// because clients may cause them. Unknown errors are failures, because a store may return network
+// errors unchanged.
 func isFailure(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrInvalidCharge) &&
 		!errors.Is(err, driver.ErrInvalidRule) && !errors.Is(err, driver.ErrRuleConflict)
 }
 
-// callBackup makes the call do of the backup. Each Undo has the receipt that the backup wrote.
+// callBackup calls the method do on the backup. Undos must have the receipts of the backup.
 func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge) error {
 	s.prober.renew(charges)
 	err := s.backup.do(ctx, do, charges)
@@ -81,8 +81,8 @@ func (s *Store) callBackup(ctx context.Context, do verb, charges []driver.Charge
 	return err
 }
 
-// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits are
-// the Origin that this store wrote.
+// The lowest bit of [driver.Receipt.Origin] says which store has the charge. The other bits contain
+// the Origin as that store wrote it.
 const (
 	byPrimary = 0
 	byBackup  = 1

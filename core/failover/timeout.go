@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// maxHanging bounds the calls without a caller that a Store has not returned from.
+// maxHanging is the largest number of calls that may be unfinished after their callers have left.
 const maxHanging = 128
 
-// A timeout calls a Store and returns at a deadline, even if the Store ignores its context.
+// A timeout calls a Store and returns by a deadline, even if the Store ignores its context.
 type timeout struct {
 	store    driver.Store
 	deadline time.Duration
@@ -35,7 +35,7 @@ func newTimeout(s driver.Store, deadline time.Duration) *timeout {
 // A verb is a method of a Store, such as driver.Store.Take, or a probe.
 type verb func(s driver.Store, ctx context.Context, charges []driver.Charge) error
 
-// safely makes the call do of s and returns a panic as an error, because callers cannot recover
+// safely calls the method do on s. It returns a panic as an error, because callers cannot recover
 // panics of a goroutine of this package.
 func safely(ctx context.Context, do verb, s driver.Store, charges []driver.Charge) (err error) {
 	defer func() {
@@ -46,8 +46,8 @@ func safely(ctx context.Context, do verb, s driver.Store, charges []driver.Charg
 	return do(s, ctx, charges)
 }
 
-// call makes the call do of the Store and returns at the deadline at the latest. The Store works
-// on a copy of the charges in a goroutine of its own, which may still run then.
+// call calls the method do on the Store and returns by the deadline. The Store works on a copy of
+// the charges in a separate goroutine, which may outlive the call.
 func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) error {
 	if t.hanging.Load() >= maxHanging {
 		return t.stuck

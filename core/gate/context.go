@@ -8,12 +8,12 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
-// FromContext returns the decision about the request with the context ctx: r.Context(), a context
-// derived from it, or a *gin.Context. If several gates have decided, FromContext returns the
-// decision of the innermost.
+// FromContext returns the decision about the request that ctx belongs to. ctx is r.Context(), a
+// context derived from it, or a *gin.Context. If several gates have decided, FromContext returns
+// the decision of the innermost gate.
 //
-// FromContext returns false if no gate has decided, because the request was skipped, or was let
-// through when the Store failed.
+// FromContext returns false if no gate has decided, because it skipped the request or the Store
+// failed.
 func FromContext(ctx context.Context) (core.Decision, bool) {
 	for r := request.From(ctx); r != nil; r = r.Outer() {
 		if d := r.Decision(); d.Len() > 0 {
@@ -23,8 +23,8 @@ func FromContext(ctx context.Context) (core.Decision, bool) {
 	return core.Decision{}, false
 }
 
-// DecisionsFrom returns the decisions of all gates that have decided, the outermost first. ctx is
-// as for [FromContext].
+// DecisionsFrom returns the decisions of all gates that have decided, the outermost gate first. ctx
+// is as for [FromContext].
 func DecisionsFrom(ctx context.Context) []core.Decision {
 	var list []core.Decision
 	for r := request.From(ctx); r != nil; r = r.Outer() {

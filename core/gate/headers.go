@@ -8,33 +8,33 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/config"
 )
 
-// A HeaderVersion is a set of header fields that describe the limits of a request. No field
-// describes a [core.Rule.Shadow], or a rule whose [core.State] is unknown.
+// A HeaderVersion selects a set of header fields that describe the limits of a request. These
+// fields describe neither a [core.Rule.Shadow] nor a rule whose [core.State] is unknown.
 type HeaderVersion uint8
 
 const (
-	// IETFDraft is RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11), with
-	// one member for every rule. The draft may still change; this version may change with it, in a
-	// minor release.
+	// IETFDraft selects RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11),
+	// with one member for every rule. The draft may still change; this version may change with it,
+	// in a minor release.
 	//
 	// In RateLimit-Policy, q is the capacity of the rule under the limit in force, and w the time
 	// in which that capacity is restored; w is left out if it is less than a second. In RateLimit,
-	// r is the remaining number of events, and t the span that r refers to (core.State.Window). If
-	// r is 0, t is the time until the next event is available. If the rule denied the request, t is
-	// the time until it admits the same cost, and is left out if it never does. Times are in
+	// r is the remaining number of events, and t the period that r refers to (core.State.Window).
+	// If r is 0, t is the time until the next event is available. If the rule denied the request, t
+	// is the time until it admits the same cost, and is left out if it never does. Times are in
 	// seconds, rounded up.
 	IETFDraft HeaderVersion = iota + 1
-	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for the rule
-	// that has the smallest part of its capacity left. Reset is the time at which the whole
+	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for the
+	// rule that has the smallest part of its capacity left. Reset is the time at which the whole
 	// capacity is restored, in Unix seconds, rounded up.
 	XRateLimit
 
 	endOfVersions
 )
 
-// Headers selects the header fields that a gate sends. The default is [IETFDraft] and the versions
-// of the gates around this one, so that this gate also updates their fields. Headers() selects no
-// fields. Retry-After is sent with every denial in any case. Headers panics on an unknown version.
+// Headers makes the gate send the header fields of the versions v, or none if v is empty. The
+// default is [IETFDraft] and the versions of the gates around this gate, whose fields it then
+// updates. Retry-After does not depend on Headers. Headers panics if a version is unknown.
 func Headers(v ...HeaderVersion) Option {
 	var set uint8
 	for _, v := range v {
@@ -46,9 +46,10 @@ func Headers(v ...HeaderVersion) Option {
 	return option(func(c *config.Config) { c.Versions, c.Inherits = set, false })
 }
 
-// RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied that
-// writes the wait in its own words. The result is at least 1, and at least the t of every rule that
-// denied. RetryAfter returns false if d is admitted, or if its cost can never be admitted.
+// RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function
+// that writes the wait in its own words. The result is at least 1, and at least the parameter t of
+// the RateLimit field for every rule that denied. RetryAfter returns false if d is admitted, or if
+// its cost can never be admitted.
 func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 	if d.Allowed || d.RetryAfter == core.Never {
 		return 0, false

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// ErrDenied is the Err of a [Rejection] of a request that was denied.
+// ErrDenied is the Err of the [Rejection] of a denied request.
 var ErrDenied = errors.New("weir: over the limit")
 
-// A Rejection is the error of a request whose handler does not run, because the request is over the
-// limit, has no key or could not be decided. Frameworks that collect errors can hold it: ginlimit
+// A Rejection describes a request whose handler does not run, because the request is over the
+// limit, has no key or could not be decided. It is an error, so frameworks can collect it: ginlimit
 // adds it to c.Errors. errors.Is finds [ErrDenied], or the reason why no decision could be made
-// (keyfunc.ErrNoKey, core.ErrUnavailable). The text is that of the [Problem] and fit for clients.
+// (keyfunc.ErrNoKey, core.ErrUnavailable). Its text is that of the [Problem] and fit for clients.
 type Rejection struct {
-	Problem  *Problem      // the answer
+	Problem  *Problem      // the body of the response
 	Decision core.Decision // zero unless Denied
 	// Err is ErrDenied, or the reason why no decision could be made. It is not for clients.
 	Err error `json:"-"`
@@ -43,14 +43,14 @@ const (
 	TypeBlank           = "about:blank"
 )
 
-// A Problem is the document that a client gets instead of the handler's answer (RFC 9457):
+// A Problem is the document that a client gets instead of the handler's response (RFC 9457):
 //
 //	{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
 //	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
 //	 "status":429,"detail":"Policy \"burst\" allows 100 requests per 60 s. Retry in 12 s.",
 //	 "instance":"/v1/orders","violated-policies":["burst"]}
 //
-// A Problem is fit for clients: it holds no key, no address and no text of an error.
+// A Problem is fit for clients: it contains no key, no address and no text of an error.
 type Problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title,omitempty"`

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Adjust implements [driver.Store]. It passes the charges on. A Reset discards the tokens of the
-// key that are held in this process, even if it fails, because the Store may have done it. A Debit
-// that leaves nothing in the Store discards them, too.
+// Adjust implements [driver.Store]. It passes the charges to the Store behind. A Reset discards the
+// tokens of the key that are held in this process, even if the call fails, because the Store may
+// have applied it. A Debit that leaves nothing in the Store discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	sent := s.clock()
 	s.calls.Add(1)

@@ -9,14 +9,14 @@ type block struct {
 	asked   int64 // when the call for them began, by the clock of this process (ns)
 	expires int64 // when all tokens expire at the latest (ns)
 	origin  int   // of the receipt
-	begin   int64 // the first token expires so many units after at, or later
-	end     int64 // begin and a unit for each token
+	begin   int64 // the first token expires at least begin units after at
+	end     int64 // begin + number of tokens x unit
 }
 
 // tokens returns the number of tokens, including expired ones.
 func (b *block) tokens(u *units) int64 { return (b.end - b.begin) / u.unit }
 
-// spend removes and returns n tokens. The block must hold as many.
+// spend removes and returns n tokens, which the block must hold.
 func (b *block) spend(u *units, now, n int64) block {
 	b.begin = max(b.begin, b.refilled(u, now))
 	return b.split(u, n)

@@ -12,27 +12,27 @@ type id struct {
 	key  string
 }
 
-// An entry holds the leased tokens of a rule of a key, and the last reply of the Store behind
-// about it. The lock of its shard guards it.
+// An entry holds the leased tokens for one rule of one key, and the last reply of the Store behind
+// about that rule and key. The lock of the shard guards the entry.
 type entry struct {
 	id
 	u         units
 	shard     *shard
 	reply     reply
-	blocks    [2]block // all earlier leases and returned tokens, joined; the last lease
+	blocks    [2]block // 0: all earlier leases and returned tokens, joined; 1: the last lease
 	origin    int      // of the blocks
-	lastBlock int64    // tokens of the last lease when it arrived; zero once the next is under way
-	changes   uint64   // number of Adjusts
+	lastBlock int64    // tokens of the last lease when it arrived; zero after a prefetch began
+	changes   uint64   // number of calls of Adjust
 
 	waiters  []*waiter // for the next call, in the order of their arrival
 	fetching bool      // a call is under way
 	evicted  bool      // no longer in the shard: the Store behind decides about its waiters
-	empty    bool      // a cost was denied: an empty bucket is asked again when it has minFetch tokens
+	empty    bool      // a cost was denied: the next call waits until a bucket has minFetch tokens
 
-	use    float64 // tokens used before useAt, halved for each lifetime since
+	use    float64 // tokens used before useAt; each counts half as much after every lifetime
 	useAt  int64   // when use was computed (ns)
 	newUse int64   // tokens used after useAt
-	usedAt int64   // when the entry was last looked for (ns)
+	usedAt int64   // when a charge last used the entry (ns)
 }
 
 // held returns the number of tokens that are held: leased, and neither spent nor expired.
@@ -43,7 +43,7 @@ func (e *entry) held(now int64) (n int64) {
 	return n
 }
 
-// grant spends n tokens. The entry must hold as many.
+// grant spends n tokens, which the entry must hold.
 func (e *entry) grant(now, n int64) grant {
 	g := grant{outcome: granted, entry: e}
 	e.newUse += n
@@ -57,7 +57,7 @@ func (e *entry) grant(now, n int64) grant {
 	return g
 }
 
-// add adds a lease.
+// add adds b, the tokens of a new lease.
 func (e *entry) add(b block, now int64) {
 	for i := range e.blocks {
 		e.blocks[i].expire(&e.u, now)
@@ -67,17 +67,17 @@ func (e *entry) add(b block, now int64) {
 	e.lastBlock = b.held(&e.u, now)
 }
 
-// setOrigin discards the tokens of other origins than origin. All tokens that are held then come
-// from one side of a failover Store, so an Undo of several tokens goes to the right side.
+// setOrigin sets e.origin, and drops the held tokens if they have another origin. All held tokens
+// then come from one side of a failover Store, so an Undo of several tokens goes to the right side.
 func (e *entry) setOrigin(origin int) {
 	if e.origin != origin {
 		e.origin, e.blocks = origin, [2]block{}
 	}
 }
 
-// cannotAdmit reports whether cost can be denied without a call: the most tokens that the Store
-// can have, plus the tokens that are held, minus those promised to earlier waiters, are less
-// than minFree. A reply older than maxAge (ns) is not used.
+// cannotAdmit reports whether cost can be denied without a call, because fewer than minFree tokens
+// are available. The available tokens are maxFree, plus the held tokens, minus the tokens promised
+// to earlier waiters. A reply older than maxAge (ns) is not used.
 func (e *entry) cannotAdmit(now, promised, cost, maxAge int64) bool {
 	return e.reply.known && now-e.reply.sent < min(maxAge, e.reply.validFor()) &&
 		e.maxFree(now)+e.held(now)-promised < e.minFree(cost)
@@ -88,8 +88,7 @@ func (e *entry) maxFree(now int64) int64 {
 	return max(0, e.u.full-e.reply.minUsed(&e.u, now)) / e.u.unit
 }
 
-// minFree returns the number of tokens that the Store must be able to have for a call about
-// cost to be made.
+// minFree returns the number of tokens that must be available before a call is made for cost.
 func (e *entry) minFree(cost int64) int64 {
 	if e.empty {
 		return max(cost, e.u.minFetch)
@@ -97,15 +96,15 @@ func (e *entry) minFree(cost int64) int64 {
 	return cost
 }
 
-// reading returns the state of the rule with extra more tokens than the Store has: those that
-// are held, minus those that are promised. The state has capacity for cost, which has just been
-// spent, or is zero.
+// reading returns the state of the rule as if extra tokens, the held tokens minus the promised
+// tokens, were still in the Store. If cost has just been spent, the state has capacity for it.
+// Otherwise cost must be zero.
 func (e *entry) reading(now, extra, cost int64) driver.Reading {
 	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.heard+e.reply.left-now, cost)
 }
 
-// denial returns the verdict that denies cost. Its RetryAfter does not count on the tokens that
-// are held, which may be spent by then.
+// denial returns the verdict that denies cost. Its RetryAfter ignores the held tokens, because they
+// may be spent by then.
 func (e *entry) denial(now, promised, cost int64) driver.Verdict {
 	e.empty = e.empty || promised == 0
 	v := e.u.rule.Verdict(e.reading(now, e.held(now)-promised, 0), cost, driver.Never, false)
@@ -116,9 +115,9 @@ func (e *entry) denial(now, promised, cost int64) driver.Verdict {
 	return v
 }
 
-// blockSize returns the number of tokens to lease beyond the want tokens for waiting callers:
-// half of the use of the last lifetime, and for a bucket the tokens that expire before those are
-// spent, but no more than a small part of the tokens that the Store has.
+// blockSize returns the number of tokens to lease in addition to the want tokens for waiting
+// callers: half of the use of the last lifetime plus, for a bucket, the tokens that expire within
+// half a lifetime. The sum is limited to a small part of the tokens that the Store has.
 func (e *entry) blockSize(now, want int64) int64 {
 	e.use = e.use*math.Exp2(-float64(now-e.useAt)/float64(e.u.lifetime)) + float64(e.newUse)
 	e.useAt, e.newUse = now, 0
@@ -135,21 +134,20 @@ func (e *entry) blockSize(now, want int64) int64 {
 	return n
 }
 
-// needsPrefetch reports whether the held tokens are so few that the next block is to be fetched.
+// needsPrefetch reports whether the held tokens are so few that the next block must be fetched.
 func (e *entry) needsPrefetch(held int64) bool {
 	return !e.fetching && e.lastBlock >= 8*minBlock && held*4 < e.lastBlock
 }
 
-// invalidate notes an Adjust, after which the replies of calls that began before it are out of
-// date.
+// invalidate records a call of Adjust. Replies to calls that began earlier are then out of date.
 func (e *entry) invalidate() {
 	e.changes++
 	e.reply.distrust()
 	e.empty = false
 }
 
-// remember keeps the verdict of the Store behind about c, unless e has changed or has a later
-// reply. changes is the value of e.changes when c was passed through.
+// remember stores the reply of the Store behind about c in e, unless e has been adjusted or has a
+// later reply. The argument changes is the value of e.changes when c was passed through.
 func (e *entry) remember(c *driver.Charge, changes uint64, sent, heard int64) {
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()

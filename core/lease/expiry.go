@@ -4,31 +4,31 @@ package lease
 // as the bucket refills:
 //
 // The state of a bucket is the instant at which the bucket is full. Taking n tokens moves that
-// instant by n units. The process that takes them owns these n spans of virtual time, one unit
-// long each, and no other process owns any part of them. A token may be spent until its span
-// begins, and expires then; the bucket has refilled by as much, so it loses nothing. A span ends
-// at most a burst after the lease.
+// instant by n units. The time between the old and the new instant consists of n spans of one unit
+// each. They belong to the process that took the tokens, and to no other process. A token expires
+// when its span begins. During the span, the bucket refills the token, so no capacity is lost. A
+// span ends at most one fill time of the bucket after the lease.
 //
-// Therefore no two events share a span, and the spans of an event lie between the event and a burst
-// after it. The spans of all events in a time T lie within T and a burst: they are at most
-// Burst + rate x T.
+// Therefore no two events share a span, and the spans of an event lie within one fill time after
+// the event. The spans of all events in a time T lie in an interval of length T + fill time, so
+// there are at most Burst + rate x T of them.
 //
-// A block with n tokens keeps one bound: token i, in the order of the spans, expires at begin +
+// A block with n tokens stores one bound: token i, in the order of the spans, expires at begin +
 // i units or later. For the tokens of one lease the bound holds because their spans are
 // adjacent. It stays true
 //   - when k tokens are spent: they are the first k, so begin moves by k units;
 //   - when tokens expire: they are the first ones, too;
-//   - when two blocks are joined, with the smaller of the two begins: no span begins
-//     earlier, and spans do not overlap, so token i expires i units later.
+//   - when two blocks are joined and the smaller value of begin is kept: no span begins earlier
+//     than that, and spans do not overlap, so token i expires i units later.
 //
-// The last case also returns the tokens of a denied decision to a block.
+// The tokens of a denied decision are returned by joining them to a block, as in the last case.
 
-// driftFraction is the part of a lease by which the clock of the Store behind may be faster than
-// the clock of this process.
+// driftFraction bounds the difference between two clocks: in the age of a lease, the clock of the
+// Store behind may gain 1/driftFraction on the clock of this process.
 const driftFraction = 1000
 
-// refilled returns the units that have refilled since the lease, by a clock that may be faster
-// than that of this process. Tokens that begin earlier have expired.
+// refilled returns the units that have refilled since the lease by the fastest possible clock of
+// the Store. A token whose span begins before that number of units has expired.
 func (b *block) refilled(u *units, now int64) int64 {
 	age := now - b.asked
 	return u.refill(micros(age + age/driftFraction))

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxAttempts bounds the fetches for a waiter. They may bring less than its cost because
+	// maxAttempts bounds the fetches for a waiter. They may bring fewer tokens than its cost if
 	// other processes took tokens in the meantime. Then the waiter makes a call of its own.
 	maxAttempts = 3
 	// maxPrefetches bounds the prefetches that are under way.
 	maxPrefetches = 64
 )
 
-// A fetch is a call of the Store behind that takes tokens for waiters and a block. Without
-// waiters it is a prefetch. An entry has at most one fetch at a time.
+// A fetch is a call of the Store behind that takes tokens for waiters and for a block. A fetch
+// without waiters is a prefetch. An entry has at most one fetch at a time.
 type fetch struct {
 	store   *Store
 	entry   *entry
@@ -28,8 +28,8 @@ type fetch struct {
 	receipt   driver.Receipt
 }
 
-// startFetch starts a fetch for as many waiters of e as the Store can have tokens for, and for
-// the next block. The shard must be locked and not closed.
+// startFetch starts a fetch for the next block, and for as many waiters of e as the Store can have
+// tokens for. The shard must be locked and not closed.
 func startFetch(s *Store, e *entry, now int64) {
 	f := &fetch{store: s, entry: e, changes: e.changes}
 	want, free := int64(0), e.u.rule.Capacity()
@@ -46,7 +46,8 @@ func startFetch(s *Store, e *entry, now int64) {
 			want += w.cost
 		}
 	}
-	// Held tokens may expire during the call, so they count only near the end of a limit.
+	// Held tokens may expire during the call, so they reduce want only if the Store cannot have
+	// enough tokens.
 	if want > free {
 		want -= e.held(now)
 	}
@@ -123,9 +124,9 @@ func (f *fetch) call() (err error) {
 	return f.store.next.Take(ctx, f.charge[:])
 }
 
-// distribute gives the tokens of f, which the Store has admitted, to its waiters, adds the rest
-// to the entry, and returns the waiters for which the tokens do not suffice. The waiters' events
-// count from the Store's decision, so their tokens may have expired since.
+// distribute gives the tokens of f, which the Store has admitted, to the waiters of f, and adds the
+// rest to the entry. It returns the waiters for which there were too few tokens. The event of a
+// waiter counts from the Store's decision, so it may use tokens that have expired since then.
 func (f *fetch) distribute() (retry []*waiter) {
 	e := f.entry
 	u := &e.u
@@ -164,8 +165,8 @@ func (f *fetch) distribute() (retry []*waiter) {
 	return retry
 }
 
-// serve settles the waiters that can be admitted or denied without a call and those that make a
-// call of their own, and returns the others.
+// serve settles the waiters that can be admitted or denied without a call, and the waiters that
+// make a call of their own. It returns the waiters that must wait for the next fetch.
 func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
 	e, now, promised := f.entry, f.now, int64(0)
 	for _, w := range waiters {

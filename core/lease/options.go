@@ -7,7 +7,7 @@ import (
 )
 
 // An Option changes the Store that New returns. The options are the functions of this package
-// that return one.
+// that return an Option.
 type Option interface{ argument.Option[config] }
 
 type option = argument.OptionFunc[config]
@@ -30,10 +30,10 @@ const (
 // MaxLifetime is the longest [Lifetime].
 const MaxLifetime = time.Second
 
-// MaxKeys bounds the number of keys in memory, [DefaultMaxKeys] by default. Every rule of a key
-// counts as one; keys for which calls are under way come on top. The least recently used of
-// eight keys, chosen at random, is evicted, and its tokens are lost. A key takes about 430 bytes
-// and its own length. MaxKeys panics if n is less than 1.
+// MaxKeys returns an Option that keeps at most n keys in memory. The default is [DefaultMaxKeys].
+// Every rule of a key counts as one key. Keys with calls under way may exceed the limit. At the
+// limit, a new key evicts the least recently used of eight random keys, whose tokens are then lost.
+// A key takes about 430 bytes plus its own length. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")
@@ -41,11 +41,12 @@ func MaxKeys(n int) Option {
 	return option(func(c *config) { c.maxKeys = n })
 }
 
-// Lifetime is the span whose use decides the size of a block, [DefaultLifetime] by default. A
-// block is half of the recent use, in which a token counts half after each Lifetime. A longer
-// one saves calls on keys of some hundred decisions a second; with a shorter one, a process that
-// has become idle leaves fewer tokens unused. For a bucket the Lifetime is at most an eighth of
-// the time in which the bucket fills up. Processes that share a Store may have different ones.
+// Lifetime returns an Option that sets the period over which the use of a key is measured to choose
+// the size of a block. The default is [DefaultLifetime]. A block is half of the recent use, in
+// which a token counts half as much after each Lifetime that passes. A longer Lifetime saves calls
+// for keys with some hundred decisions a second. With a shorter Lifetime, a process that has
+// become idle leaves fewer tokens unused. For a bucket, the Lifetime is at most an eighth of the
+// time in which the bucket fills up. Processes that share a Store may use different Lifetimes.
 // Tokens may be held for longer: see the package comment. Lifetime panics if d is less than a
 // millisecond or more than [MaxLifetime].
 func Lifetime(d time.Duration) Option {
@@ -55,10 +56,10 @@ func Lifetime(d time.Duration) Option {
 	return option(func(c *config) { c.lifetime = d })
 }
 
-// MaxAge bounds how long a denial of the Store is repeated without a call, [DefaultMaxAge] by
-// default, however long its RetryAfter is. A Reset, a Credit or a raised limit of another
-// process takes effect after MaxAge at the latest, and a key that stays denied costs one call in
-// each MaxAge. MaxAge panics if d is not positive.
+// MaxAge returns an Option that bounds how long a denial of the Store is repeated without a call,
+// even if its RetryAfter is longer. The default is [DefaultMaxAge]. A Reset, a Credit or a raised
+// limit of another process takes effect after MaxAge at the latest. A key that stays denied costs
+// one call in each MaxAge. MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: MaxAge: not positive")
@@ -66,9 +67,9 @@ func MaxAge(d time.Duration) Option {
 	return option(func(c *config) { c.maxAge = d })
 }
 
-// Timeout bounds each call that is made for several callers at once or to fetch a block, and the
-// time for which Close waits for such calls; [DefaultTimeout] by default. It is for Stores
-// without a deadline of their own. Timeout panics if d is not positive.
+// Timeout returns an Option that bounds each call that serves several callers or fetches a block,
+// and the time for which Close waits for such calls. The default is [DefaultTimeout]. The Option is
+// for Stores without a deadline of their own. Timeout panics if d is not positive.
 func Timeout(d time.Duration) Option {
 	if d <= 0 {
 		panic("lease: Timeout: not positive")

@@ -7,21 +7,21 @@ import (
 )
 
 // A reply is the Store's last verdict about a rule of a key. The Store decided at some moment
-// between sent and heard. The most tokens that the Store can have are computed from sent, so no
-// event is denied that the Store could admit. The times in verdicts are computed from heard, so
-// a caller that waits for its RetryAfter is not too early.
+// between sent and heard. The greatest number of tokens that the Store can have is computed from
+// sent, so no event is denied that the Store could admit. The times in verdicts are computed from
+// heard, so a caller that waits for its RetryAfter is not too early.
 type reply struct {
 	known       bool
 	sent, heard int64 // when the call began and ended (ns)
-	used        int64 // the units in use, with those of all leases
+	used        int64 // the units in use, including the leased tokens of all processes
 	left        int64 // the time from the decision to the end of the window (ns)
 }
 
 // forever is the window of a bucket.
 const forever = 1 << 62
 
-// newReply reads the Verdict of a charge. The reply is unknown if the Store decided by another
-// limit, such as the part of the limit that failover.Instances leaves during an outage.
+// newReply converts the Verdict of c. The reply is unknown if the Store applied another limit, for
+// example the fraction of the limit that failover.Instances sets for an outage.
 func newReply(u *units, c *driver.Charge, sent, heard int64) reply {
 	v := &c.Verdict
 	if v.Rule != nil && !u.rule.Equivalent(v.Rule) {
@@ -62,5 +62,5 @@ func (r *reply) minUsed(u *units, now int64) int64 {
 // whole microseconds.
 func (r *reply) validFor() int64 { return r.left - int64(time.Microsecond) }
 
-// distrust keeps r for the times in verdicts only: from then on, no cost is denied because of r.
+// distrust ensures that r is used only for the times in verdicts, and not to deny a cost.
 func (r *reply) distrust() { r.sent = -forever / 2 }

@@ -14,13 +14,13 @@ type grant struct {
 type outcome uint8
 
 const (
-	passThrough outcome = iota // the Store behind has to decide
+	passThrough outcome = iota // the Store behind must decide
 	granted
 	denied
 )
 
-// returnTokens returns the tokens of a decision that was denied or has failed to their leases,
-// and sets the Verdicts of their charges as if no tokens had been taken.
+// returnTokens returns tokens to their leases after a decision was denied or has failed. It sets
+// the Verdicts of their charges as if no tokens had been taken.
 func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	for i := range grants {
 		if grants[i].outcome == granted {
@@ -29,8 +29,8 @@ func returnTokens(clock func() int64, charges []driver.Charge, grants []grant) {
 	}
 }
 
-// returnTokens returns the tokens of g, except those that have expired or that the other side of
-// a failover Store leased.
+// returnTokens returns the tokens of g, except tokens that have expired and tokens that the other
+// side of a failover Store leased.
 func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	e := g.entry
 	e.shard.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard is a part of the entries behind one lock.
+// A shard holds a part of the entries, guarded by one lock.
 type shard struct {
 	mu      sync.Mutex
 	entries map[id]*entry
@@ -21,8 +21,8 @@ type shard struct {
 // find returns the entry of c, or nil.
 func (sh *shard) find(c *driver.Charge) *entry { return sh.entries[id{c.Rule.ID(), c.Key}] }
 
-// entry returns the entry of c, or nil if its rule is not leased or the Store is closed. It makes
-// a new entry if there is none or its limit is another one. A new entry may evict others.
+// entry returns the entry of c, or nil if its rule is not leased or the Store is closed. It makes a
+// new entry if there is none or if the limit has changed. A new entry may evict other entries.
 func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
 	e := sh.find(c)
 	if e != nil {
@@ -50,7 +50,7 @@ func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
 const evictSample = 8
 
 // evictOld evicts the least recently used of evictSample entries, which the map chooses at
-// random. An entry with a call under way stays, since its key might get a second call otherwise.
+// random. An entry with a call under way stays. Otherwise its key might get a second call.
 func (sh *shard) evictOld() {
 	var oldest *entry
 	sampled := 0
@@ -67,8 +67,8 @@ func (sh *shard) evictOld() {
 	}
 }
 
-// evict removes e and its tokens. New charges find neither those nor the tokens that a call under
-// way or a denied decision still adds to e.
+// evict removes e from the shard. From then on charges do not find e, so its tokens are lost, and
+// so are the tokens that a running call or a denied decision adds to e later.
 func (sh *shard) evict(e *entry) {
 	e.evicted = true
 	delete(sh.entries, e.id)

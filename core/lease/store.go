@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store takes tokens from another Store in blocks and spends them in this process. It is made
-// by [New] and is safe for concurrent use. [Store.Close] ends it.
+// A Store takes tokens from another Store in blocks and spends them in this process. Use [New] to
+// make a Store, and [Store.Close] to end it. A Store is safe for concurrent use.
 type Store struct {
 	next   driver.Store
 	config config
@@ -28,13 +28,13 @@ type Store struct {
 
 const (
 	maxShards = 64
-	// minShard is the fewest entries that a shard has space for. With fewer, one shard would fill
-	// up by chance long before the others.
+	// minShard is the smallest limit of entries of a shard. With a smaller limit, one shard would
+	// fill up by chance long before the other shards.
 	minShard = 64
 )
 
-// New returns a Store over next. The caller remains responsible for closing next. New panics if
-// next or an option is nil.
+// New returns a Store over next. [Store.Close] does not close next. New panics if next or an option
+// is nil.
 func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
 	c := config{
@@ -69,11 +69,11 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 
 // Stats are counts of a Store since it was made.
 type Stats struct {
-	Hits   uint64 // charges that were decided without a call
+	Hits   uint64 // charges decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
-	Leased uint64 // tokens taken in blocks, beyond those for waiting callers
+	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
 	Keys   int    // pairs of a key and a rule in memory now
-	Held   uint64 // tokens that are held now
+	Held   uint64 // tokens held now
 }
 
 // Stats returns the counts so far. Leased tokens that are no longer held were spent, have expired,
@@ -95,10 +95,10 @@ func (s *Store) Stats() Stats {
 	return sum
 }
 
-// Close drops the tokens that are held. From then on every decision is a call of the Store
-// behind, which stays open. Close makes no call itself. It waits for the calls for several
-// callers that are under way, for [Timeout] at most. If they last longer, it returns an error
-// that wraps [context.DeadlineExceeded]. Close may be called again.
+// Close drops the held tokens. From then on every decision is a call of the Store behind, which
+// stays open. Close makes no call itself. It waits, for at most [Timeout], until the running calls
+// for several callers or for a block have ended. If they last longer, Close returns an error that
+// wraps [context.DeadlineExceeded]. Close may be called again.
 func (s *Store) Close() error {
 	for i := range s.shards {
 		sh := &s.shards[i]

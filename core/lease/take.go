@@ -9,8 +9,8 @@ import (
 
 // Take implements [driver.Store]. It takes tokens from leases where it can, and passes the other
 // charges to the Store behind in one call. If that call denies, Take returns the tokens to the
-// leases. Its errors are those of the Store behind and those of a ctx that ends. While the Store
-// behind fails, tokens that are held are still spent.
+// leases. Take returns the errors of the Store behind, and an error if ctx ends. While the Store
+// behind fails, Take still spends the held tokens.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	var room [2]grant
 	grants := room[:0]
@@ -83,8 +83,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 		if e := grants[i].entry; e != nil {
 			e.remember(c, grants[i].changes, sent, heard)
 		}
-		// If the call spent, it depended on its Peeks, which the Store behind decided by its own
-		// tokens. Otherwise the tokens that are held count, too.
+		// If a Spend depends on this call, the Store behind has decided the Peeks without the
+		// tokens held here, and its verdicts stay. Otherwise the held tokens are added to them.
 		if denied || !spends {
 			s.addHeld(c)
 		}
@@ -92,8 +92,8 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 	return nil
 }
 
-// maxKeyLength is the length of the longest key that is leased (bytes). Longer ones would fill
-// the memory, and hot keys are short.
+// maxKeyLength is the length of the longest key that is leased (bytes). Longer keys would fill the
+// memory, and hot keys are short.
 const maxKeyLength = 256
 
 // leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
@@ -104,8 +104,8 @@ func leasable(c *driver.Charge) bool {
 }
 
 // acquire takes the cost of c from a lease, or denies c, and fills in its Verdict. If alone is
-// false, c is one charge of several; then a key that is used too seldom for a block is passed
-// through, since the other charges may need the same call.
+// false, the decision contains other charges. Then a key that is used too seldom for a block is
+// passed through, because the other charges may require a call of the Store anyway.
 func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (grant, error) {
 	if !leasable(c) {
 		return grant{}, nil
@@ -132,7 +132,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 		return g, nil
 	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
 		c.Verdict = e.denial(now, 0, cost)
-		c.Verdict.Rule = c.Rule // e.u.rule may be another one with the same constants
+		c.Verdict.Rule = c.Rule // e.u.rule may be another Rule with the same constants
 		sh.hits++
 		sh.mu.Unlock()
 		return grant{outcome: denied}, nil
@@ -151,7 +151,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 	return w.await(ctx, &sh.mu, c)
 }
 
-// addHeld adds the held tokens to the verdict of the Store behind about a Peek.
+// addHeld adds the held tokens to the verdict about c, a Peek that the Store behind has decided.
 func (s *Store) addHeld(c *driver.Charge) {
 	if !leasable(c) {
 		return

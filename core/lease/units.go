@@ -7,28 +7,28 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// units are the constants of a rule by which its tokens are counted in whole numbers: tokens of a
-// bucket as the time in which they refill, in fractions of a microsecond; tokens of a window as
-// events.
+// units contains the constants with which the tokens of a rule are counted as integers. A token of
+// a bucket is counted as its refill time, in fractions of a microsecond. A token of a window is
+// counted as one event.
 type units struct {
 	rule *driver.Compiled
 	unit int64 // one token
 	full int64 // the capacity of the rule
 	rate int64 // units that refill in a microsecond; 0 for a window
 
-	lifetime  int64 // the span whose use decides the size of a block (ns)
-	minFetch  int64 // tokens that refill in emptyWait; 0 for a window
-	maxRefill int64 // the longest time whose refill is counted (us)
+	lifetime  int64 // the period over which use is measured to choose the size of a block (ns)
+	minFetch  int64 // tokens that refill in emptyWait, at most capacity/maxFraction; 0 for a window
+	maxRefill int64 // the longest time for which the refill is computed (us)
 }
 
 const (
 	// minCapacity is the smallest capacity that is leased.
 	minCapacity = 128
 	// A block takes at most 1/maxFraction of the Store's remaining tokens. With 16, eight
-	// processes leave up to 9.5 % of a window of 5000 a second unused, with 32 up to 4.7 %, and
-	// a decision costs up to twice the calls.
+	// processes leave up to 9.5 % of a window of 5000 a second unused. With 32, they leave up to
+	// 4.7 %, and need up to twice as many calls.
 	maxFraction = 32
-	// minBlock is the smallest block; a smaller one is not worth a call.
+	// minBlock is the smallest block; a smaller block is not worth a call.
 	minBlock = 8
 	// The lifetime of a bucket is at most 1/lifetimeFraction of the time in which it fills up.
 	lifetimeFraction = 8
@@ -78,7 +78,7 @@ func (u *units) span(x int64) driver.Span {
 func (u *units) refill(us int64) int64 { return min(us, u.maxRefill) * u.rate }
 
 // reading returns the state of the rule when used units are in use and the window ends in left
-// nanoseconds. The state has capacity for spent, which is a cost just spent, or zero.
+// nanoseconds. If spent is not zero, it is a cost just spent, and the state has capacity for it.
 func (u *units) reading(used, left, spent int64) driver.Reading {
 	used = max(0, used)
 	if spent > 0 {

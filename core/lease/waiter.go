@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A waiter is a caller that waits for a fetch. The lock of the shard guards it.
+// A waiter represents a caller that waits for a fetch. The lock of the shard guards the waiter.
 type waiter struct {
 	cost     int64
 	attempts int           // the number of fetches that have not brought enough tokens
@@ -15,7 +15,7 @@ type waiter struct {
 	done     chan struct{} // closed when the waiter is settled: grant, verdict and err are set
 
 	grant   grant
-	verdict driver.Verdict // unless the grant is passed through
+	verdict driver.Verdict // unset if the grant is passed through
 	err     error
 }
 
@@ -40,7 +40,7 @@ func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (g
 	}
 	if w.err == nil && w.grant.outcome != passThrough {
 		c.Verdict = w.verdict
-		c.Verdict.Rule = c.Rule // the waiter has that of the entry
+		c.Verdict.Rule = c.Rule // w.verdict contains the Rule of the entry, which may differ
 	}
 	return w.grant, w.err
 }

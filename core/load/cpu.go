@@ -10,34 +10,33 @@ const (
 	cpuEvery    = 250 * time.Millisecond
 	cpuHalfLife = time.Second
 	// collectionAge is the time for which the idle share of the last garbage collection counts.
-	// Under load, most services collect more often. The signal can rise that late after the load.
+	// Under load, most services collect more often. After a load, the signal can rise that late.
 	collectionAge = 5 * time.Second
 )
 
-// IdleCPU returns a signal for the share of CPU time that this process leaves idle, from 0 to 1, of
-// the time that GOMAXPROCS processors have. It is the smaller of two shares:
+// IdleCPU returns a signal that is the share of the CPU time of GOMAXPROCS processors that this
+// process leaves idle, from 0 to 1. It is the smaller of two shares:
 //
 //   - the CPU time that the operating system has not charged to this process, including C code.
-//     Every sample renews it.
+//     Every sample updates it.
 //   - the time in which the Go scheduler had nothing to run (/cpu/classes/idle:cpu-seconds of
-//     runtime/metrics). The runtime renews it at the end of a garbage collection, and it counts for
-//     5 seconds after that.
+//     runtime/metrics). IdleCPU uses it for 5 seconds after a garbage collection.
 //
 // IdleCPU measures other processes of the machine, and the CPU quota of a container, only by their
-// effect on this process: goroutines that wait for a CPU make the second share smaller. It does not
-// notice them while this process is idle, or collects garbage less often than every 5 seconds. (Go
-// sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
+// effect on this process: goroutines that wait for a CPU make the second share smaller. IdleCPU
+// does not notice this effect while this process is idle, or collects garbage less often than every
+// 5 seconds. (Go sets GOMAXPROCS to the CPU quota of a container, but not below 2.)
 //
 // Any func() float64 is a signal. For the whole machine, pass [Smooth] the idle share from a
 // package such as github.com/shirou/gopsutil/v4/cpu.
 //
-// A call takes a sample if the last one is older than 250 ms, in about a microsecond; all other
-// calls read the last value. A sample is the mean since the one before, smoothed with a half-life
-// of one second, see [Smooth]. The first result after a pause is the mean of the pause.
+// A call takes a sample if the last sample is older than 250 ms, in about a microsecond. All other
+// calls read the last value. A sample is the mean since the previous sample, smoothed with a
+// half-life of one second (see [Smooth]). The first result after a pause is the mean of the pause.
 //
 // IdleCPU takes the first sample itself. The signal is 0 until the second sample and rises from
 // there. It stays 0 on systems that are neither Unix nor Windows. It is safe for concurrent use. A
-// process needs only one; each has samples of its own.
+// process needs only one such signal: each takes its own samples.
 func IdleCPU() func() float64 { return idleCPU(newCPU()) }
 
 // idleCPU returns the smoothed signal of c, whose first sample it takes.
@@ -47,13 +46,13 @@ func idleCPU(c *cpu) func() float64 {
 	return a.now
 }
 
-// cpuSeconds are CPU times since the process was started, in seconds.
+// cpuSeconds holds CPU times since the process was started, in seconds.
 type cpuSeconds struct {
 	used        float64 // by this process; NaN if it is unknown
 	idle, total float64 // of GOMAXPROCS processors, at the end of the last garbage collection
 }
 
-// A cpu measures idle CPU time. It is used by one goroutine at a time.
+// A cpu measures idle CPU time. Only one goroutine at a time may use it.
 type cpu struct {
 	read func() cpuSeconds
 
@@ -71,7 +70,7 @@ func newCPU() *cpu {
 	}}
 }
 
-// float returns the value of s, or 0 if this version of the runtime does not have it.
+// float returns the value of s, or 0 if this version of the runtime does not provide it.
 func float(s metrics.Sample) float64 {
 	if s.Value.Kind() != metrics.KindFloat64 {
 		return 0

@@ -1,6 +1,6 @@
-// Package load has signals for elastic throttling: functions that return the free part of a
-// resource, from 0 to 1. A rule takes a signal with [github.com/weir-go/weir/core.Rule.Elastic],
-// and its limit grows while the resource is free:
+// Package load provides signals for elastic throttling: functions that return the free part of a
+// resource, from 0 to 1. Pass a signal to [github.com/weir-go/weir/core.Rule.Elastic], and the
+// limit of the rule grows while the resource is free:
 //
 //	busy := load.NewInFlight(500) // with gate.CountInFlight(busy) on the routes that count
 //	spare := load.Min(load.IdleCPU(), busy.Spare)
@@ -11,12 +11,12 @@
 //	Smooth(own) ─────┘
 //
 // [IdleCPU] and [InFlight] are ready to use, [Smooth] averages a signal of your own, and [Min]
-// follows the scarcest resource.
+// returns the smallest of several signals.
 //
 // A signal that has no measurement returns 0, and the limit stays as it was written. Every decision
-// calls the signal, from many goroutines. The signals here are safe for concurrent use, allocate
-// nothing except for a sample, start no goroutine and need no closing. Time is the monotonic clock,
-// which testing/synctest drives.
+// calls the signal, from many goroutines. The signals of this package are safe for concurrent use,
+// allocate nothing except for a sample, start no goroutine and need no closing. They use the
+// monotonic clock, which testing/synctest controls.
 //
 // The package depends on the standard library only, and not on net/http.
 package load

@@ -3,8 +3,8 @@ package load
 import "sync/atomic"
 
 // InFlight counts the requests in flight against the number that the service can hold. It limits
-// nothing by itself: [InFlight.Spare] is a signal. It is made by [NewInFlight], safe for concurrent
-// use, and must not be copied. The zero InFlight counts and has nothing to spare.
+// nothing by itself: [InFlight.Spare] is a signal. It is safe for concurrent use, and must not be
+// copied. Make it with [NewInFlight]: the zero InFlight counts requests, but its Spare is always 0.
 type InFlight struct {
 	n   atomic.Int64
 	max int64
@@ -21,8 +21,8 @@ func NewInFlight(max int) *InFlight {
 // Begin counts one more request, even beyond max.
 func (f *InFlight) Begin() { f.n.Add(1) }
 
-// End counts one request less. Every Begin needs one End, so defer it: a request that panics ends
-// as well. An End without a Begin is not reported; it lowers the count, but not below 0.
+// End counts one request less. Every Begin needs one End, so defer End: a request that panics ends
+// as well. An End without a Begin is not reported. It lowers the count, but not below 0.
 func (f *InFlight) End() {
 	for {
 		// Subtracting first and correcting later could remove a Begin that came in between.
@@ -37,7 +37,7 @@ func (f *InFlight) End() {
 func (f *InFlight) Count() int { return int(f.n.Load()) }
 
 // Spare returns the share of max that is free: 1 - [InFlight.Count]/max, at least 0. The request
-// that is being decided counts, too, if it has begun. Spare jumps if max is small; see [Smooth].
+// that is being decided counts, too, if it has begun. If max is small, Spare jumps: see [Smooth].
 func (f *InFlight) Spare() float64 {
 	n := f.n.Load()
 	if n >= f.max {

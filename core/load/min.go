@@ -2,9 +2,9 @@ package load
 
 import "slices"
 
-// Min returns the smallest of the signals: that of the scarcest resource. NaN counts as 0. Every
-// call calls all signals, so that none of them misses a sample. The result is safe for concurrent
-// use if the signals are. Min panics if there is no signal or one of them is nil.
+// Min returns a signal with the value of the smallest of signals, for the scarcest resource. NaN
+// counts as 0. Every call calls all signals, so that none of them misses a sample. The result is
+// safe for concurrent use if the signals are. Min panics if signals is empty or contains nil.
 func Min(signals ...func() float64) func() float64 {
 	if len(signals) == 0 {
 		panic("load: Min: no signals")

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Smooth returns signal as an exponentially weighted moving average over time: a sample counts half
-// as much as one that is halfLife younger. A limit then does not follow short changes, but it
-// follows all changes late: half of a change after one halfLife, nine tenths after 3.3.
+// Smooth returns the exponentially weighted moving average of signal over time: a sample counts
+// half as much as a sample that is halfLife younger. A limit then does not follow short changes,
+// but it follows all changes late: half of a change after one halfLife, nine tenths after 3.3.
 //
-// A caller of the result calls signal if a sample is due, at most 16 times in a halfLife and never
-// concurrently; meanwhile other callers get the last average. The time that signal takes is added
-// to the decision of that caller, and a panic of signal reaches it. A sample stands for the whole
-// time since the sample before. The first sample is the first average; until then, the average is
-// 0. A sample that is NaN or below 0 counts as 0, and one above 1 as 1.
+// A call of the result calls signal if a sample is due, at most 16 times in a halfLife and never
+// concurrently. Concurrent calls return the last average. The call that takes a sample waits for
+// signal, and a panic of signal reaches its caller. A sample stands for the whole time since the
+// previous sample. The first sample is the first average. Until then, the average is 0. A sample
+// that is NaN or below 0 counts as 0, and a sample above 1 as 1.
 //
-// The result is safe for concurrent use. Smooth panics if signal is nil or halfLife is not
-// positive.
+// The result is safe for concurrent use. Smooth panics if signal is nil or halfLife <= 0.
 func Smooth(signal func() float64, halfLife time.Duration) func() float64 {
 	switch {
 	case signal == nil:
@@ -29,14 +28,13 @@ func Smooth(signal func() float64, halfLife time.Duration) func() float64 {
 	return newAverage(signal, halfLife, halfLife/16).now
 }
 
-// arrived is the difference at which an average becomes equal to a sample. Otherwise it would
-// approach the samples for ever, and a resource that is wholly free again would have 0.9999, which
-// is not the last step of an elastic limit.
+// arrived is the difference at which an average becomes equal to a sample. Otherwise the average
+// would approach the samples for ever, and never again be exactly 0 or 1.
 const arrived = 1. / 1024
 
-// An average is a smoothed signal.
+// An average smooths a signal.
 type average struct {
-	// Every call reads these two; they are written a few times a second.
+	// Every call reads due and mean. They are written a few times a second.
 	due  atomic.Int64  // of the next sample, since start
 	mean atomic.Uint64 // bits of a float64
 

@@ -21,7 +21,7 @@ func (s *Store) Adjust(_ context.Context, charges []driver.Charge) error {
 }
 
 // adjust applies c and sets its Verdict to the new state. A cost that was charged to an overflow
-// bucket is not freed, because the part of each key in it is unknown.
+// bucket is not freed, because it is unknown how much of the bucket each key has used.
 func (st *chargeState) adjust(c *driver.Charge, now int64) {
 	st.load(c, now)
 	if c.Op != driver.Debit && !st.isOwn() {

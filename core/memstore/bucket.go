@@ -6,10 +6,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A bucket is the State of a bucket without a debt, in two words: the time at which it will be
-// full, the fraction of that (48 bits), and its Slack (16 bits), which is the most that may be in
-// use for one more event to fit. Eviction computes the fill ratio from the Slack, because it does
-// not have the rule.
+// A bucket packs the State of a bucket without a debt into two words. The first is the time at
+// which the bucket will be full. The second contains the fraction of that time (48 bits) and the
+// Slack of the rule (16 bits), so that eviction can compute the fill ratio without the rule.
 type bucket struct {
 	full int64
 	rest uint64
@@ -27,7 +26,7 @@ func (b *bucket) set(full, frac int64, rule *driver.Compiled) {
 	b.rest = uint64(packSpan(uint64(max(1, rule.Slack()))))<<fracBits | uint64(frac)
 }
 
-// idle reports whether the bucket is full, which means the same as no bucket.
+// idle reports whether the bucket is full and therefore equivalent to an absent bucket.
 func (b *bucket) idle(now int64) bool { return b.full <= now && b.rest<<16 == 0 || b.full < now }
 
 // bucketWeight is the size of a slot[bucket].

@@ -1,16 +1,16 @@
 package memstore
 
 const (
-	sampleSize = 16 // used slots of each table that are compared for one eviction
-	maxVisits  = 48 // slots of each table that are visited for a sample: free slots lie in runs
+	sampleSize = 16 // used slots of each table compared for one eviction
+	maxVisits  = 48 // slots of each table visited for a sample, because free slots lie in runs
 	// maxEvictions bounds the evictions for one new state. More than one are necessary for a large
 	// state, or if overflow buckets have put the shard above its limit.
 	maxEvictions = 64
 
 	exhausted = 1024 // the fill ratio of a state that would deny one more event
-	// evictable is the fill ratio below which a state may be evicted. If a bucket could be evicted
-	// until it was exhausted, too many users for the store would evict each other before any of them
-	// was exhausted, and none would be limited.
+	// evictable is the fill ratio below which a state may be evicted. If every bucket that is not
+	// exhausted could be evicted, a store that is too small for its users would evict each bucket
+	// before it is exhausted, and limit no user.
 	evictable = exhausted / 2
 )
 
@@ -34,8 +34,8 @@ func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 }
 
 // evict removes the state with the lowest fill ratio in a sample of each table, and reports whether
-// there was one to evict. The tables shrink as states are removed, so that most slots of a sample
-// are used.
+// it found an evictable state. The tables shrink as states are removed, so that most slots of a
+// sample are used.
 func (s *shard) evict(protected uint64, now int64) bool {
 	lowest := uint64(evictable)
 	bucketHash := candidate(&s.buckets, now, protected, &lowest)
@@ -43,7 +43,7 @@ func (s *shard) evict(protected uint64, now int64) bool {
 	if 0 < lowest && lowest < evictable {
 		s.stats.Evicted++
 	}
-	if entryHash != 0 { // its fill ratio is lower
+	if entryHash != 0 { // the entry has a lower fill ratio than the bucket
 		remove(s, &s.entries, entryHash)
 	} else if bucketHash != 0 {
 		remove(s, &s.buckets, bucketHash)
@@ -52,8 +52,8 @@ func (s *shard) evict(protected uint64, now int64) bool {
 }
 
 // candidate returns the hash of the value with the lowest fill ratio below lowest in a sample, and
-// sets lowest to that ratio. It returns 0 if there is none. It visits a bounded number of slots,
-// and skips the one of protected.
+// sets lowest to that ratio. It returns 0 if there is no such value. It visits a bounded number of
+// slots, and skips the slot of protected.
 func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
 	if *lowest == 0 {
 		return 0

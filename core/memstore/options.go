@@ -6,21 +6,22 @@ import "github.com/weir-go/weir/core/internal/argument"
 const DefaultMaxMemory = 80_000_000
 
 // keySize is the memory for a token bucket: 36 bytes of a table, and a part of the 3 KB that the
-// smallest shard takes besides.
+// smallest shard takes in addition.
 const keySize = 40
 
 // An Option changes the Store that New returns. The options are the functions of this package that
-// return one.
+// return an Option.
 type Option interface{ argument.Option[config] }
 
 type option = argument.OptionFunc[config]
 
 type config struct{ maxKeys int }
 
-// MaxMemory bounds the memory of the states in a store, in bytes; the default is
-// [DefaultMaxMemory]. The package comment lists the memory of a state. The overflow buckets of a
-// rule take up to 2 KB more in each shard; there is a shard for each 40 KB to 1.2 MB of n. A value
-// below 40 KB is raised to 40 KB. MaxMemory panics if n is less than 1.
+// MaxMemory returns an Option that limits the memory of the states in a store to n bytes. The
+// default is [DefaultMaxMemory]. The package comment lists the memory of a state. The overflow
+// buckets of a rule take up to 2 KB more in each shard. The number of shards depends on n: each
+// shard serves between 40 KB and 1.2 MB of it. A value below 40 KB is raised to 40 KB. MaxMemory
+// panics if n is less than 1.
 func MaxMemory(n int) Option {
 	if n < 1 {
 		panic("memstore: MaxMemory: n is less than 1")

@@ -8,7 +8,7 @@ import (
 )
 
 // overflowBuckets is the number of overflow buckets of one rule in a shard. A key that finds no
-// memory for a state of its own shares one of them with others.
+// memory for a state of its own shares one of these buckets with other keys.
 const overflowBuckets = 16
 
 // hashes are the hashes under which the state of one rule of one key may be stored: its own, or

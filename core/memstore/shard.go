@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard holds the states of a part of the keys, behind one lock. All rules of one key are in one
-// shard. A decision about a bucket touches the first 64 bytes, one cache line, so no more than that
-// moves from one core to another.
+// A shard holds the states of a part of the keys, guarded by one lock. All rules of one key are in
+// one shard. A decision about a bucket touches only the first 64 bytes, which are one cache line,
+// so only this line moves from one core to another.
 type shard struct {
 	shardState
 	_ [(cacheLine - unsafe.Sizeof(shardState{})%cacheLine) % cacheLine]byte
@@ -25,12 +25,12 @@ type shardState struct {
 	buckets    table[bucket] // the buckets without a debt
 
 	entries table[entry] // the other states
-	weight  int          // of all buckets and entries, in bytes
+	weight  int          // the size of all buckets and entries, in bytes
 	limit   int          // of weight
 	stats   Stats
 }
 
-// A value is the state of one rule of one key, as a table holds it.
+// A value is a bucket or an entry: the state of one rule of one key in a table.
 type value[V any] interface {
 	*V
 	idle(now int64) bool        // the state has expired
@@ -38,15 +38,15 @@ type value[V any] interface {
 	weight() int                // the size of its slot and of the memory that it points to, in bytes
 }
 
-// forward returns now, or the time of the shard's last decision if that is later. The clock is read
-// before the lock is taken, so that no caller waits for it; forward keeps the time from running
-// backwards from one decision about a key to the next.
+// forward returns now, or the time of the shard's last decision if that is later. Callers read the
+// clock before they lock the shard, so that the lock is held for less time. They may then lock in
+// another order, and forward ensures that the time never decreases within a shard.
 func (s *shard) forward(now int64) int64 {
 	s.last = max(s.last, now)
 	return s.last
 }
 
-// takeOne reads the state of c into r, and changes it if c fits. steady says that now comes from a
+// takeOne reads the state of c into r, and changes it if c fits. steady is true if now comes from a
 // clock that never steps back.
 func (s *shard) takeOne(c *driver.Charge, h hashes, r *driver.Reading, now int64, steady bool) {
 	s.mu.Lock()
@@ -66,9 +66,8 @@ func (s *shard) takeOne(c *driver.Charge, h hashes, r *driver.Reading, now int64
 	}
 }
 
-// load returns the State of h under rule and the hash that it is stored under, or 0 if there is
-// none. If b is not nil, it holds the State, and is valid until another state is stored in the
-// shard.
+// load returns the State of h under rule, and the hash under which it is stored, or 0 if there is
+// none. If b is not nil, it holds the State, until another state is stored in the shard.
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
 	if !rule.Algorithm().IsBucket() {
 		if e, at := find(s, &s.entries, h, now); e != nil {
@@ -88,7 +87,7 @@ func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.S
 }
 
 // save stores state, which belongs to rule. It replaces the State that load found: at is the hash
-// of that State, and size its Size. Another charge of the decision may have evicted it since.
+// of that State, and size its Size. Another charge of the decision may have evicted that State.
 func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
 	if rule.Algorithm().IsBucket() {
 		s.saveBucket(h, at, rule, state, now)
@@ -97,7 +96,7 @@ func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.St
 	}
 }
 
-// saveBucket stores the State of a bucket. A debt that finds no room is cut to an empty bucket.
+// saveBucket stores the State of a bucket. A debt that finds no memory becomes an empty bucket.
 func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state driver.State, now int64) {
 	full, frac, debt, _ := state.Words()
 	if debt != 0 {
@@ -119,7 +118,7 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 	b.set(full, frac, rule)
 }
 
-// saveDebt stores the State of a bucket in debt, and reports whether there was room.
+// saveDebt stores the State of a bucket in debt, and reports whether there was memory for it.
 func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, now int64) (saved bool) {
 	e := s.entries.find(h.own)
 	if e == nil {
@@ -133,8 +132,8 @@ func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, no
 	return true
 }
 
-// saveEntry stores any other State. If it has grown, it may evict others. If no other can be
-// evicted, it becomes coarser, and so as small as it was.
+// saveEntry stores any other State. If the State has grown, saveEntry may evict other States. If no
+// other State can be evicted, this State is made coarser, so that it is no larger than before.
 func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
 	e := s.entries.find(at)
 	if e == nil {
@@ -157,7 +156,7 @@ func (s *shard) remove(hash uint64) {
 	remove(s, &s.entries, hash)
 }
 
-// find returns the value of h and the hash that it is stored under, or nil.
+// find returns the value of h and the hash under which it is stored, or nil.
 func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, at uint64) {
 	if v = t.find(h.own); v != nil {
 		return v, h.own
@@ -170,8 +169,9 @@ func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, 
 	return nil, 0
 }
 
-// create returns a new value for h, which has none, and the hash that it is stored under. If there
-// is no room for weight more bytes, it returns the overflow bucket, new or not.
+// create returns a new value for h, and the hash under which it is stored. If there is no memory
+// for weight more bytes, create returns the overflow bucket, new or not. There must be no value for
+// h.
 func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now int64) (v *V, at uint64) {
 	at = h.own
 	if !s.makeRoom(weight, 0, now) {
@@ -184,7 +184,7 @@ func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now 
 	return v, at
 }
 
-// insert returns a new value. There must be room for it.
+// insert returns a new value. There must be memory for it.
 func insert[V any, E value[V]](s *shard, t *table[V], hash uint64, now int64) *V {
 	v := t.insert(hash, func(v *V) bool {
 		if E(v).idle(now) {

@@ -1,8 +1,8 @@
 // Package memstore is a [driver.Store] in the memory of this process.
 //
 // A Store starts no goroutine and needs no cleaning up: a state that has expired counts as absent,
-// and its memory is used again. Time is the monotonic clock, through [time.Since], so a change of
-// the wall clock has no effect, and testing/synctest drives it.
+// and its memory is reused. A Store reads the monotonic clock with [time.Since], so a change of the
+// wall clock has no effect, and testing/synctest controls the time.
 //
 // # Memory
 //
@@ -14,18 +14,18 @@
 //	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
 //	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
 //
-// Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the whole, for any
-// mixture of rules. A full store evicts the states with the lowest fill ratio, which is the used
-// part of the capacity. It evicts neither a state that is half used nor a log of three or more
-// events, so an attacker cannot reset an exhausted limit by flooding the store with new keys. A log
-// that finds no memory for another event becomes coarser: it keeps two events at the time of the
-// later one, and so denies more than it should. A new key that finds no memory shares one of a few
-// overflow buckets of its rule with other such keys: it is limited, but more strictly than it
-// should be. [Store.Stats] counts evictions and overflow buckets. If a count grows, MaxMemory is
-// too small for the number of users.
+// Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the memory of all
+// states, for any mixture of rules. A full store evicts the states with the lowest fill ratio,
+// which is the used part of the capacity. It evicts neither a state that is half used nor a log of
+// three or more events, so an attacker cannot reset an exhausted limit by flooding the store with
+// new keys. A log that finds no memory for another event becomes coarser: two events get the time
+// of the later event, so the log denies more than it should. A new key that finds no memory shares
+// one of a few overflow buckets of its rule with other such keys: it is limited, but more strictly
+// than it should be. [Store.Stats] counts evictions and overflow buckets. If a count grows,
+// MaxMemory is too small for the number of users.
 //
-// The default has room for two million token buckets, or for only some 6000 sliding logs with 500
-// events each. A core.SlidingWindow makes the same promise in a tenth of that memory.
+// The default is enough for two million token buckets, or for some 6000 sliding logs with 500
+// events each. A core.SlidingWindow never exceeds the limit either, in a tenth of that memory.
 //
 // # Keys are hashes
 //
@@ -43,18 +43,18 @@ import (
 )
 
 const (
-	// A shard with room for fewer keys would fill up by chance long before the others.
+	// A shard with a limit of fewer keys would fill up by chance long before other shards.
 	minShard = 1024
-	// Up to minShards are made for concurrency, and more only because of maxShard: a table is resized
-	// under the lock of its shard, which takes 0.14 ms for 8192 keys. A shard must not be too small
-	// either, because it has to hold the largest log.
+	// Up to minShards shards reduce contention. A store has more only if a shard would otherwise
+	// hold more than maxShard keys: a table is resized under the lock of its shard, which takes
+	// 0.14 ms for 8192 keys. A shard must also be large enough for the largest log.
 	minShards = 256
 	maxShards = 4096
 	maxShard  = 1 << 15
 )
 
-// A Store keeps the states of rules in this process. It is made by [New], is safe for concurrent
-// use, and needs no closing.
+// A Store keeps the states of rules in this process. Use [New] to make a Store. It is safe for
+// concurrent use, and needs no closing.
 type Store struct {
 	driver.Namespace
 
@@ -116,5 +116,5 @@ func (s *Store) now() int64 {
 
 func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
 
-// shardOf returns the index of the shard that has all states of a key.
+// shardOf returns the index of the shard that holds all states of a key.
 func (s *Store) shardOf(key uint64) uint64 { return key & uint64(len(s.shards)-1) }

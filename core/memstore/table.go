@@ -5,8 +5,8 @@ import "math/bits"
 // A table is an open-addressing hash table from 64-bit hashes to values, with linear probing. Its
 // size is any number, not a power of two, so that it grows and shrinks in small steps: between two
 // thirds and seven eighths of the slots are in use, except in a table of a few slots. A value in a
-// slot of 24 bytes therefore takes 28 to 36 bytes of memory. Hash 0 marks a free slot; callers
-// never use it.
+// slot of 24 bytes therefore takes 28 to 36 bytes of memory. Hash 0 marks a free slot and must
+// not be inserted.
 type table[V any] struct {
 	slots   []slot[V]
 	used    int
@@ -31,8 +31,8 @@ func (t *table[V]) next(i int) int {
 	return i
 }
 
-// find returns the value of hash, or nil if there is none, as for hash 0. The pointer is valid
-// until the next insert or remove.
+// find returns the value of hash, or nil if there is none or hash is 0. The pointer is valid until
+// the next insert or remove.
 func (t *table[V]) find(hash uint64) *V {
 	if len(t.slots) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (t *table[V]) rebuild(dead func(*V) bool) {
 }
 
 // shrink makes the table smaller if it is less than two thirds full. Between two shrinks, at least
-// an eighth of the values are removed, so a removal moves nine others on average.
+// an eighth of the values are removed, so a removal moves nine other values on average.
 func (t *table[V]) shrink() {
 	if len(t.slots) > t.used+t.used/2+spareSlots {
 		t.resize(t.used + t.used/3 + 8)
@@ -106,15 +106,14 @@ func (t *table[V]) resize(size int) {
 	}
 }
 
-// nextSample returns the next slot to compare for eviction. In a round of twice as many calls as
-// there are slots it returns every slot, a stretch of neighbours at a time. The stretches follow
-// each other in a sequence that covers the table evenly (multiples of the golden ratio). If they
-// went from one end of the table to the other, the last ones would be empty and the next ones full,
-// where searches are long.
+// nextSample returns the next slot to compare for eviction. It walks over short groups of adjacent
+// slots, which follow each other in a sequence that covers the table evenly (multiples of the
+// golden ratio). After 2*len(slots) calls it has returned every slot. If it walked from one end of
+// the table to the other, eviction would leave a part of the table full, where searches are long.
 func (t *table[V]) nextSample() *slot[V] {
-	const stretch = 4
-	i, _ := bits.Mul64(t.sampled/stretch*0x9e3779b97f4a7c15, uint64(len(t.slots)))
-	if i += t.sampled % stretch; i >= uint64(len(t.slots)) {
+	const group = 4
+	i, _ := bits.Mul64(t.sampled/group*0x9e3779b97f4a7c15, uint64(len(t.slots)))
+	if i += t.sampled % group; i >= uint64(len(t.slots)) {
 		i = 0
 	}
 	t.sampled++
@@ -127,8 +126,8 @@ func (t *table[V]) remove(hash uint64) {
 	t.shrink()
 }
 
-// drop deletes hash, and does not change the size of the table. It moves values behind hash up, so
-// that probing needs no tombstones.
+// drop deletes hash, and does not change the size of the table. It moves the values that follow
+// into the gap, so that probing needs no tombstones.
 func (t *table[V]) drop(hash uint64) {
 	if len(t.slots) == 0 {
 		return
@@ -143,7 +142,7 @@ func (t *table[V]) drop(hash uint64) {
 	t.used--
 	empty := i
 	for i = t.next(i); t.slots[i].hash != 0; i = t.next(i) {
-		// A value may move to the empty slot unless its home lies between the two.
+		// The value in slot i may move to slot empty, unless its home is after empty and up to i.
 		if t.distance(t.home(t.slots[i].hash), i) >= t.distance(empty, i) {
 			t.slots[empty] = t.slots[i]
 			empty = i

@@ -71,8 +71,8 @@ type chargeState struct {
 	hashes
 
 	state   driver.State
-	at      uint64 // the hash that state was stored under; 0 if there was none
-	size    int    // of state, when it was loaded
+	at      uint64 // the hash under which state was stored; 0 if there was none
+	size    int    // the Size of state when it was loaded
 	reading driver.Reading
 	sum     int // the cost of the charges up to this one that share an overflow bucket; else 0
 }
@@ -96,14 +96,13 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 	return states
 }
 
-// load reads the state of c.
 func (st *chargeState) load(c *driver.Charge, now int64) {
 	st.state, st.at, _ = st.shard.load(st.hashes, c.Rule, now)
 	st.size = st.state.Size()
 	st.reading = c.Read(st.state, now)
 }
 
-// save stores state in place of the one that was loaded.
+// save stores state in place of the loaded state.
 func (st *chargeState) save(c *driver.Charge, state driver.State, now int64) {
 	st.shard.save(st.hashes, st.at, c.Rule, state, st.size, now)
 }

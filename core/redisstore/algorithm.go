@@ -7,26 +7,26 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An algorithm is the Go side of the scripts for a [driver.Algorithm]: their arguments, and the
-// meaning of the integers that they report. A new algorithm needs an entry in algorithms. Unless it
-// uses the library of another algorithm, it also needs Lua files and an entry in libraries.
+// An algorithm encodes the script arguments of charges of a [driver.Algorithm], and decodes the
+// integers that scripts report. A new algorithm needs an entry in algorithms. Unless it uses the
+// library of another algorithm, it also needs Lua files and an entry in libraries.
 type algorithm struct {
 	library  library
-	version  string // of the format of its states, in keys; changes with the format
+	version  string // of the state format; part of every key; must change when the format changes
 	queue    bool   // an admitted event is delayed until its departure
 	readings int    // integers that a script reports: 1 to maxReadings, or 0 if there is no algorithm
 
-	// arguments returns the script arguments of a charge with that cost, whose event may be delayed
-	// by maxDelay microseconds.
+	// arguments returns the script arguments of a charge whose event may be delayed by up to
+	// maxDelay microseconds.
 	arguments func(r *driver.Compiled, cost, maxDelay int64) []any
-	// read returns the Reading for the integers that a script reported, and whether a rule with the
-	// constants k can have it. The integers are between 0 and maxInteger.
+	// read returns the Reading for the integers that a script reported, and whether it is possible
+	// for a rule with the constants k. The integers are between 0 and maxInteger.
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
 }
 
 const (
 	maxReadings = 5
-	// maxInteger bounds the integers that Lua represents exactly.
+	// Lua represents integers up to maxInteger exactly.
 	maxInteger = 1<<53 - 1
 	// maxCount is the largest number of events in a state.
 	maxCount = 1<<48 - 1
@@ -40,7 +40,7 @@ var algorithms = [...]algorithm{
 	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
-// algorithmOf returns the entry of a. It panics if there is none.
+// algorithmOf returns the entry of a. It panics if a has no entry.
 func algorithmOf(a driver.Algorithm) *algorithm {
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
 		panic(a.Unknown())
@@ -50,7 +50,7 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 
 func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 	k, span := r.Constants(), r.Price(cost)
-	var fractions, delay any = "", "" // empty for whole microseconds and for a token bucket
+	var fractions, delay any = "", "" // fractions is empty for whole microseconds, delay for a token bucket
 	if k.Denominator > 1 {
 		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
 	}

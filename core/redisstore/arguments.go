@@ -26,7 +26,7 @@ func opArgument(c *driver.Charge) any {
 }
 
 // costArgument returns the cost for a script, within the range of integers that a double represents
-// exactly. A Spend or Peek of any cost above the capacity is denied in the same way.
+// exactly. Spends and Peeks of all costs above the capacity are denied alike.
 func costArgument(c *driver.Charge) int64 {
 	switch {
 	case c.Op.Asks():
@@ -37,9 +37,9 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// appendReceipt appends the arguments of m, the receipt of an undo, to args. A fraction from
-// another rate that is not below denominator becomes 0, so that the undo frees slightly less. The
-// zero Receipt becomes that of a charge so long ago that the undo frees nothing.
+// appendReceipt appends the arguments of m, the receipt of an undo, to args. If the rate was
+// changed since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less.
+// A zero Receipt is sent as the receipt of a charge so long ago that the undo frees nothing.
 func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
@@ -50,15 +50,15 @@ func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	return append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger)))
 }
 
-// An argumentCache keeps the arguments of charges with cost 1 and without MaxDelay, which nearly
-// all charges are; clients may choose other costs, and would fill the cache. A lookup takes no lock
-// and allocates nothing. The zero argumentCache is empty.
+// An argumentCache stores the arguments of charges with cost 1 and without MaxDelay. Nearly all
+// charges are of this kind. Clients may choose other costs, and could fill the cache with them. A
+// lookup takes no lock and allocates nothing. The zero argumentCache is empty.
 type argumentCache struct {
 	mu    sync.Mutex
 	known atomic.Pointer[map[driver.Constants][]any]
 }
 
-// maxCached bounds the cache in a program that keeps making rules.
+// maxCached bounds the cache in a program that makes new rules all the time.
 const maxCached = 4096
 
 // of returns the arguments of c, which the caller must not change.

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A call is one execution of a script: its charges and its outcome.
+// A call holds the charges and the outcome of one execution of a script.
 type call struct {
 	charges  []driver.Charge
-	keys     []string // in Redis, of the charges
-	places   []int    // indexes of the charges in the argument of Take or Adjust; nil for whole
+	keys     []string // Redis keys of the charges
+	places   []int    // indexes of the charges in the argument of Take or Adjust; nil if router.whole made the call
 	undoable bool     // undo may be called
 
 	admitted bool
@@ -21,13 +21,12 @@ type call struct {
 	err      error
 }
 
-// add adds a charge with its key and its place.
 func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
 }
 
-// short reports whether the script of c is take_bucket.lua. Its reply does not have the time, which
-// receipts need.
+// short reports whether the script of c is take_bucket.lua. Its reply does not contain the time,
+// which receipts need.
 func (c *call) short() bool {
 	if len(c.charges) != 1 || c.undoable {
 		return false
@@ -53,7 +52,7 @@ func (c *call) peek() *call {
 	return &peek
 }
 
-// undo returns a call that undoes the charges that c has applied, or nil if there are none.
+// undo returns a call that undoes the charges that c has applied, or nil if c has applied none.
 func (c *call) undo() *call {
 	if c.err != nil || !c.admitted {
 		return nil
@@ -98,7 +97,7 @@ func (c *call) answer(admitted bool) error {
 	return nil
 }
 
-// outcome reports whether all calls are admitted, and the error of one that has failed.
+// outcome reports whether all calls are admitted, and returns the error of a call that failed.
 func outcome(calls []*call) (admitted bool, failed error) {
 	admitted = true
 	for _, c := range calls {
@@ -110,7 +109,7 @@ func outcome(calls []*call) (admitted bool, failed error) {
 	return admitted, failed
 }
 
-// each calls f for all calls, at once.
+// each runs f concurrently for every call, and waits for all of them.
 func each(calls []*call, f func(*call)) {
 	if len(calls) == 1 {
 		f(calls[0])

@@ -6,10 +6,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A router makes the calls for charges. In a Cluster, a script has only the keys of one hash slot.
+// A router divides charges into calls. In a Cluster, a call can use only the keys of one slot.
 type router struct {
 	keys keyer
-	slot func(tag string) string // of a key with that hash tag; nil if a script can use all keys
+	slot func(tag string) string // returns the slot of keys with this hash tag; nil if a script can use all keys
 }
 
 func newRouter(rdb redis.UniversalClient, c config) router {
@@ -18,7 +18,7 @@ func newRouter(rdb redis.UniversalClient, c config) router {
 	case *redis.Client:
 	case *redis.ClusterClient:
 		r.slot = hashSlot
-	default: // for example a ring, which has keys with the same tag on the same server
+	default: // for example a ring, which stores keys with the same tag on the same server
 		r.slot = func(tag string) string { return tag }
 	}
 	return r
@@ -42,8 +42,8 @@ func hashSlot(tag string) string {
 	return string([]byte{byte(crc >> 8), byte(crc)})
 }
 
-// one reports whether one call can have all charges. On a single server it always can, and
-// elsewhere if all charges have the same key.
+// one reports whether one call can contain all charges. On a single server it always can;
+// elsewhere, all charges must have the same key.
 func (r *router) one(charges []driver.Charge) bool {
 	for i := range charges {
 		if r.slot != nil && charges[i].Key != charges[0].Key {
@@ -53,7 +53,7 @@ func (r *router) one(charges []driver.Charge) bool {
 	return true
 }
 
-// whole returns one call with all charges.
+// whole returns one call that contains all charges.
 func (r *router) whole(charges []driver.Charge) call {
 	c := call{charges: charges, keys: make([]string, len(charges))}
 	var tag string
@@ -66,7 +66,7 @@ func (r *router) whole(charges []driver.Charge) call {
 	return c
 }
 
-// split returns a call for each hash slot, with copies of the charges in it.
+// split returns a call for each hash slot, with copies of the charges in that slot.
 func (r *router) split(charges []driver.Charge) []*call {
 	return r.slots(charges, func(c *call, i int, tag string) {
 		c.undoable = true
@@ -74,8 +74,8 @@ func (r *router) split(charges []driver.Charge) []*call {
 	})
 }
 
-// slots makes an empty call for each hash slot of charges, and calls add for each charge with the
-// call of its slot, the index of the charge and the hash tag of its key.
+// slots makes an empty call for each hash slot of charges. For each charge, it runs add with the
+// call of the slot, the index of the charge and the hash tag of its key.
 func (r *router) slots(charges []driver.Charge, add func(c *call, i int, tag string)) []*call {
 	var calls []*call
 	of := make(map[string]*call)

@@ -8,7 +8,7 @@ import (
 )
 
 // A deadline ends when the context of the caller ends or the deadline of the decision passes. Only
-// one goroutine uses it.
+// one goroutine may use it.
 type deadline struct {
 	ctx   context.Context
 	at    time.Time
@@ -28,7 +28,6 @@ func newDeadline(ctx context.Context, at time.Time) *deadline {
 	return &deadline{ctx: ctx, at: at, timer: t}
 }
 
-// stop releases the timer.
 func (d *deadline) stop() {
 	d.timer.Stop()
 	timers.Put(d.timer)

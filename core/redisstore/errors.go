@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Error says why a decision failed. errors.Is finds core.ErrUnavailable and the cause in it. It
+// An Error describes why a decision failed. It wraps core.ErrUnavailable and the cause. Its text
 // does not contain the key.
 type Error struct {
 	Cause   error         // an error of go-redis, or context.DeadlineExceeded
@@ -56,7 +56,7 @@ const faultInterval = time.Minute
 // A faultLog logs faults of the configuration. It is safe for concurrent use.
 type faultLog struct {
 	start time.Time
-	next  atomic.Int64 // the time since start from which on the next record may be written
+	next  atomic.Int64 // the earliest time of the next record, since start
 }
 
 // log logs err if its cause is a fault of the configuration: such a fault does not end by itself,
@@ -77,7 +77,7 @@ func (f *faultLog) log(ctx context.Context, err error) {
 }
 
 // didNotRun reports whether err proves that the command was not executed. Only then may the command
-// be sent again; otherwise it may charge the event twice.
+// be sent again; otherwise the event may be charged twice.
 func didNotRun(err error) bool {
 	var op *net.OpError
 	switch {

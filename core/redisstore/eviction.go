@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// warnOfEviction logs a warning if the server may evict keys, and with them the states of keys that
-// are over their limits. It is called once, after the first decision, so that New needs no server.
-// If the user has no permission for INFO, there is no warning.
+// warnOfEviction logs a warning if the server may evict Redis keys, and with them the states of
+// clients that are over their limits. It is called once, after the first decision, so that New
+// needs no server. If the user has no permission for INFO, there is no warning.
 func warnOfEviction(rdb redis.UniversalClient) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -35,8 +35,8 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 
 var evalsha any = "evalsha" // boxed once
 
-// command returns the script of c, and the EVALSHA with its arguments, which the headers of
-// take.lua, adjust.lua and take_bucket.lua describe.
+// command returns the script of c, and the EVALSHA with its arguments. The headers of take.lua,
+// adjust.lua and take_bucket.lua describe the arguments.
 func (e *executor) command(c *call) (*script, []any) {
 	args := make([]any, 0, 6+9*len(c.charges))
 	args = append(args, evalsha, nil, integer(int64(len(c.keys))))
@@ -80,8 +80,8 @@ const (
 	backoff  = 2 * time.Millisecond // doubles with each attempt
 )
 
-// retry sends the command of args until it has run or may have run, or d ends. If the server does
-// not know the script, retry sends the source.
+// retry sends the command until it has run or may have run, until all attempts have failed, or
+// until d ends. If the server does not know the script, retry sends the source.
 func (e *executor) retry(d *deadline, script *script, args []any) (any, error) {
 	for attempt := 1; ; attempt++ {
 		cmd := command{redis.NewCmd(d.ctx, args...)}

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A keyer makes the keys in Redis. A hash tag with 128 bits of a hash stands for the identity, so
-// the length of keys is bounded, they hide the identity, and no client can choose the hash slot.
+// A keyer makes the keys in Redis. Their hash tag contains 128 bits of a hash of the identity. The
+// length of keys is therefore bounded, keys hide the identity, and no client can choose the slot.
 type keyer struct {
 	prefix string
 	macs   *sync.Pool // of hash.Hash; nil without a secret

@@ -9,9 +9,9 @@ import (
 // errReply is the error of a reply that no script of this package returns.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
-// decode sets the outcome of c from the reply of its script, which is described in take.lua,
-// adjust.lua and take_bucket.lua. A reply that does not fit the charges of c, or has values that
-// their rules cannot have, is an error, so that no event is admitted because of it.
+// decode sets the outcome of c from the reply of its script. The headers of take.lua, adjust.lua
+// and take_bucket.lua describe the reply. A reply that does not match the charges of c, or contains
+// values that are impossible for their rules, is an error, so that it cannot admit an event.
 func (c *call) decode(reply any) error {
 	c.readings = make([]driver.Reading, 0, len(c.charges))
 	if n, ok := reply.(int64); ok && c.short() {

@@ -12,9 +12,9 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. It
-// depends only on the verb and on the libraries of the charges, so there are few scripts, whatever
-// charges clients cause.
+// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The
+// source depends only on the verb and on the libraries of the charges, so clients cannot cause many
+// scripts.
 type script struct {
 	source string
 	sha    any // a string, boxed once
@@ -28,7 +28,7 @@ const (
 	adjust verb = "adjust"
 )
 
-// A librarySet is a set of libraries. Bit i stands for libraries[i].
+// A librarySet is a set of libraries: bit i represents libraries[i].
 type librarySet uint8
 
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
@@ -40,7 +40,7 @@ var libraries = [...]any{ // strings, boxed once
 	slidingLog:    "sliding_log",
 }
 
-// A library is an index of libraries.
+// A library is an index into the array libraries.
 type library uint8
 
 const (

@@ -24,9 +24,9 @@ type sender interface {
 // direct sends each command on a connection of the client's pool. It does so in a separate
 // goroutine, because go-redis by default ignores the deadline of a context, and with
 // ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
-// command that waits for a connection is cancelled. A command that was sent keeps its goroutine
-// until its reply or the client's ReadTimeout, so no more of them stay than the pool has
-// connections.
+// command that waits for a connection is cancelled. The goroutine of a command that was sent ends
+// with the reply or the client's ReadTimeout, so there are at most as many such goroutines as
+// connections in the pool.
 type direct struct{ rdb redis.UniversalClient }
 
 func (s direct) send(d *deadline, cmd command) error {
@@ -52,8 +52,8 @@ func (s direct) send(d *deadline, cmd command) error {
 	return err
 }
 
-// A detached context has the values of the caller's context and no deadline. It ends when the
-// caller leaves, which closes left.
+// A detached context has the values of the caller's context and no deadline. It ends when left is
+// closed, because the caller has left.
 type detached struct {
 	context.Context
 	left chan struct{}

@@ -10,9 +10,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// decideSplit takes or adjusts charges in one call for each hash slot, all calls at once. Calls
-// that spend from a leaky bucket only peek at first, and spend when all others are admitted,
-// because a place in a queue can be freed only while it is the last.
+// decideSplit takes or adjusts charges in one call for each hash slot. The calls run concurrently.
+// A call that spends from a leaky bucket at first only peeks, and spends after all other calls were
+// admitted, because only the last place in a queue can be freed.
 func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []driver.Charge) error {
 	calls := s.router.split(charges)
 	spends := make(map[int]*call) // of the calls that only peek at first, by index
@@ -46,9 +46,9 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 	return nil
 }
 
-// undo undoes the charges that calls have applied, and waits for the undo until the deadline or
-// until ctx ends; the undo itself goes on. A charge that cannot be undone stays, and the limit is
-// too strict for the length of its period.
+// undo undoes the charges that calls have applied. It waits at most until the deadline passes or
+// ctx ends; the undo continues after that. A charge that cannot be undone remains until it expires,
+// so the limit is too strict for one period.
 func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
 	var undos []*call
 	for _, c := range calls {
@@ -73,11 +73,11 @@ func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
 
 var errProbeDenied = errors.New("the probe was denied, as after a million probes in half a second")
 
-// Probe implements [driver.Prober]. For each charge it spends one event, by the algorithm of the
-// charge, on a separate key in the same hash slot; Redis deletes that key within 2 s. A server that
-// rejects writes, such as a replica or one that is out of memory, rejects the probe, too, and so
-// does an ACL. Probe returns within [Timeout]. Its errors are those of Take, and do not count in
-// [Stats].
+// Probe implements [driver.Prober]. For each charge, it spends one event on a separate key in the
+// same hash slot, with the algorithm of the charge. The key expires within 2 s. The probe fails if
+// the server rejects writes, because it is a replica, has no free memory or has an ACL that forbids
+// the write. Probe returns within [Timeout]. It returns the errors of Take, but [Stats] does not
+// count them.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	if err := tooMany(charges); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return s.failure(ctx, err)
 }
 
-// probeRule returns the rule of probes by the algorithm of r. Its states have a TTL of about a
-// second at most: a window of half a second, and a sub-window.
+// probeRule returns the rule of probes with the algorithm of r. The TTL of its states is the window
+// of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition()
 	d.Events, d.Burst, d.Per, d.Shadow = 1_000_000, 0, time.Second/2, false

@@ -1,7 +1,7 @@
-// Package redisstore is a Store in Redis 6.2 or later, or in Valkey: one server, a Sentinel group
-// or a Cluster.
+// Package redisstore provides a Store that keeps states in Redis 6.2 or later, or in Valkey: in a
+// single server, a Sentinel group or a Cluster.
 //
-// A decision is one call of one Lua script, whatever the number of its rules, and costs one round
+// A decision is one call of one Lua script, regardless of the number of rules, and takes one round
 // trip. The script is atomic and takes the time from the server's clock.
 //
 // # Keys
@@ -10,21 +10,21 @@
 //	     └─ the identity, hashed ─┘ │  └─ the rule's name
 //	                                └─ algorithm and version of its state
 //
-// All rules of one identity share a hash slot. Keys show neither addresses nor names; see
+// The keys of one identity share a hash slot. Keys show neither addresses nor names; see
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
-// equals that of a new key. Probes of package failover write keys that end with a question mark and
-// expire after about a second.
+// equals the state of a new key. Probes of package failover write keys that end with a question
+// mark and expire after about a second.
 //
 // # Deadline
 //
-// Take and Adjust return within [Timeout], however the client is configured. A command goes on in
-// the background until its reply comes or the client's own timeouts end it, so a call that misses
-// the deadline does not close its connection.
+// Take and Adjust return within [Timeout], regardless of the configuration of the client. A command
+// continues in the background until its reply arrives or the client's own timeouts end it, so a
+// call that misses the deadline does not close its connection.
 //
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
-// decision that failed may have been charged, once. A command that certainly did not run is sent
-// again within the deadline: if no connection could be made, or if the reply is NOSCRIPT, LOADING,
-// TRYAGAIN, CLUSTERDOWN, MASTERDOWN, READONLY or the one for too many clients.
+// failed decision may have been charged once. A command that certainly did not run is sent again
+// within the deadline: after a failure to connect, and after a NOSCRIPT, LOADING, TRYAGAIN,
+// CLUSTERDOWN, MASTERDOWN, READONLY or "max number of clients reached" error.
 //
 // # Permissions
 //
@@ -35,27 +35,27 @@
 //	    +zadd +zrem +zrank +zrange +zrevrange +zrangebyscore +zrevrangebyscore
 //	    +zremrangebyscore +zremrangebyrank +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
-// INFO serves only the warning that the server may evict keys. The client of a Cluster also needs
+// INFO is used only for the warning that the server may evict keys. The client of a Cluster also
+// needs
 //
 //	+cluster|slots +command
 //
 // A missing permission or a wrong password is a fault of the configuration: unlike an outage, it
 // does not end by itself. Decisions fail with core.ErrUnavailable, as in an outage: package gate
-// admits requests by default, and package failover asks its backup. The Store therefore also logs
+// admits requests by default, and package failover calls its backup. The Store therefore also logs
 // an error that names the fault, with slog, at most once a minute. If the user lacks a permission
-// that a script needs after its first write, the event can be charged although the decision fails,
-// as in an outage; without +pexpire, a state can be left without a TTL. No state admits more events
-// than its limit.
+// that a script needs after its first write, the event may be charged although the decision fails.
+// Without +pexpire, a state may remain without a TTL. No state admits more events than its limit.
 //
 // # Cluster
 //
-// Charges of different keys may be in different hash slots. The Store takes them slot by slot, in
-// parallel, and undoes them if a charge is denied or fails. Until they are undone, another decision
-// may be denied that would otherwise be admitted. No decision is admitted beyond a limit, except
-// that a bucket may at one moment exceed its burst by the events that are being undone; its rate is
-// never exceeded in the long run. A place in the queue of a leaky bucket cannot be freed once later
-// events are queued behind it. It is therefore taken in a second round trip, after the charges in
-// all other slots were admitted.
+// Charges of different keys may be in different hash slots. The Store makes one call for each slot,
+// in parallel. If a charge is denied or fails, the Store undoes the charges in the other slots.
+// Until then, another decision may be denied that would otherwise be admitted. No decision exceeds
+// a limit, except that a bucket may briefly exceed its burst by the events that are being undone;
+// its rate is never exceeded in the long run. A place in the queue of a leaky bucket cannot be
+// freed once later events are queued behind it. The place is therefore taken in a second round
+// trip, after the charges in all other slots were admitted.
 package redisstore
 
 import (
@@ -72,8 +72,8 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// A Store keeps the states of rules in Redis. [New] makes it. It is safe for concurrent use and
-// needs no closing.
+// A Store keeps the states of rules in Redis. Use [New] to make a Store. It is safe for concurrent
+// use and need not be closed.
 type Store struct {
 	driver.Namespace
 
@@ -86,7 +86,7 @@ type Store struct {
 	unavailable atomic.Uint64
 }
 
-// Stats has the counts of a Store since it was made.
+// Stats contains counts since a Store was made.
 type Stats struct {
 	Corrupt     uint64 // states that could not be read and were replaced by new ones
 	Retried     uint64 // commands that were sent again because they had not run
@@ -94,12 +94,12 @@ type Stats struct {
 }
 
 // New returns a Store that uses rdb. The Store neither closes nor reconfigures rdb. It sends no
-// command before the first decision, so Redis may be absent when New is called. New panics if rdb
-// or an option is nil.
+// command before the first decision, so Redis may be unreachable when New is called. New panics if
+// rdb or an option is nil.
 //
 // On a *redis.Client, plain or from NewFailoverClient, one call decides all charges. On a
-// *redis.ClusterClient, one call decides the charges of one hash slot; on any other client, the
-// charges of one key.
+// *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, one
+// call decides the charges of one key.
 func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	argument.NotNil("redisstore: New", "the client", rdb)
 	c := config{prefix: DefaultPrefix, timeout: DefaultTimeout}
@@ -123,7 +123,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 }
 
 // MaxCharges is the largest number of charges that can be decided together. It bounds the time for
-// which one script occupies Redis, which executes no other command meanwhile.
+// which one script blocks all other commands of Redis.
 const MaxCharges = 16
 
 // Declare implements [driver.Declarer]. It returns an error for more than [MaxCharges] rules of one
@@ -146,13 +146,13 @@ func (s *Store) Stats() Stats {
 	return Stats{Corrupt: s.executor.corrupt.Load(), Retried: s.executor.retried.Load(), Unavailable: s.unavailable.Load()}
 }
 
-// Take implements [driver.Store]. When the deadline passes or Redis fails, the error is
-// core.ErrUnavailable. When ctx ends first, the error is that of ctx.
+// Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
+// which is a core.ErrUnavailable. If ctx ends first, it returns the error of ctx.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	return s.decide(ctx, charges)
 }
 
-// Adjust implements [driver.Store]. Its errors are those of Take.
+// Adjust implements [driver.Store]. It returns the same errors as Take.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return s.decide(ctx, charges)
 }

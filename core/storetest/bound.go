@@ -18,7 +18,7 @@ type bound struct {
 	events []event       // in the order of their times
 }
 
-// An event was admitted; its charge may be undone.
+// An event is an admitted event, whose charge may be undone.
 type event struct {
 	at      time.Duration // the time of the clock that never steps
 	window  int64         // the number of the window in which the event counts; only for a fixed window
@@ -75,8 +75,8 @@ func (b *bound) count(now time.Time) error {
 }
 
 // undoAfterClockSteps undoes charges after steps back of any length, before and after other
-// charges. In every second walk at most one charge waits for its undo. In the others several do,
-// and a bucket may then admit up to one more burst.
+// charges. In every second walk at most one charge waits for its undo. In the other walks several
+// charges wait, and a bucket may then admit up to one more burst.
 func undoAfterClockSteps(s *subject, a algorithm) {
 	const walks, steps = 60, 60
 	undone := 0

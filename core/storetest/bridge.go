@@ -26,7 +26,7 @@ var driverOps = [...]driver.Op{
 func isBucketRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm].IsBucket() }
 
 // A catalog holds the compiled form of each rule of the oracle, and translates charges and
-// verdicts of the oracle to those of package driver.
+// verdicts of the oracle to charges and verdicts of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
 
 // compile adds r, whose Extra is soft percent of the limit. It returns false if no store can run r,

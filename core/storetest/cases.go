@@ -1,6 +1,5 @@
 package storetest
 
-// cases returns the cases of the suite.
 func cases() []testCase {
 	return []testCase{
 		{"Capacity", eachAlgorithm(capacity),
@@ -74,7 +73,7 @@ func cases() []testCase {
 		{"ClockLeaps", eachAlgorithm(clockLeaps),
 			"A clock that leaps ahead grants at most one burst."},
 		{"LimitChanges", eachAlgorithm(limitChanges),
-			"A state that was written under another limit grants at most one burst of the new limit, and locks no key out."},
+			"Limits of one length share a state, which grants at most one burst and locks no key out; another length has its own."},
 		{"Cancelled", eachAlgorithm(cancelled),
 			"If the context has ended, the call returns its error and takes nothing."},
 		{"Concurrency", eachAlgorithm(concurrency),
@@ -84,6 +83,6 @@ func cases() []testCase {
 		{"ConcurrentAllOrNone", concurrentAllOrNone,
 			"Concurrent decisions over two keys charge both or neither."},
 		{"Histories", histories,
-			"Every answer equals that of the definition of the algorithm, for random costs, gaps, rules, keys and clock steps."},
+			"Every verdict equals the verdict of the model of the algorithm, for random costs, gaps, rules, keys and clock steps."},
 	}
 }

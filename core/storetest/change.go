@@ -19,19 +19,19 @@ func clockStepsBack(s *subject, a algorithm) {
 		s.fail("3 and then, after a step back, 4 events were admitted, want at most 6")
 	}
 	d := s.allow(l, "spent", 1)
-	if d.RetryAfter > time.Minute+grain {
-		s.fail("got RetryAfter %v, want at most %v", d.RetryAfter, time.Minute+grain)
+	if d.RetryAfter > time.Minute+subWindow {
+		s.fail("got RetryAfter %v, want at most %v", d.RetryAfter, time.Minute+subWindow)
 	}
 	s.Advance(d.RetryAfter)
 	s.admit(l, "spent", 1)
 	s.allow(l, "idle", 1)
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	s.admit(l, "half", 6)
 	s.admit(l, "idle", 6)
 }
 
-// A state that lies ahead of the clock reads as an exhausted limit. A denied Peek has to write it
-// as of now; otherwise later calls would be denied until the clock has caught up.
+// A state that lies ahead of the clock reads as an exhausted limit. A denied Peek must write the
+// state as of now. Otherwise later calls would be denied until the clock has caught up.
 func peekAfterClockStep(s *subject, a algorithm) {
 	shadow := a.Rule("shadow"+a.Name, core.PerMinute(6)).Shadow()
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(6)), a.Rule("wide"+a.Name, core.PerMinute(8)), shadow)
@@ -46,12 +46,12 @@ func peekAfterClockStep(s *subject, a algorithm) {
 		s.Advance(-time.Hour)
 		d := call.peek(call.name)
 		for waited := time.Duration(0); !d.Allowed; d = call.peek(call.name) {
-			if waited += d.RetryAfter; d.RetryAfter <= 0 || waited > time.Minute+grain {
+			if waited += d.RetryAfter; d.RetryAfter <= 0 || waited > time.Minute+subWindow {
 				s.fail("%s is denied after waiting for RetryAfter, %v in total: %+v", call.name, waited, d)
 			}
 			s.Advance(d.RetryAfter)
 		}
-		s.Advance(time.Minute + grain)
+		s.Advance(time.Minute + subWindow)
 		if d := call.peek(call.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
 			s.fail("%s a period later: got %+v, want Remaining 6 and 8", call.name, d)
 		}
@@ -60,7 +60,7 @@ func peekAfterClockStep(s *subject, a algorithm) {
 	s.admit(alone, "shadow", 6)
 	s.Advance(-time.Hour)
 	s.peek(alone, "shadow")
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	if st := s.peek(alone, "shadow").State(0); !st.Allowed || st.Remaining != 6 {
 		s.fail("a period after a Peek of a shadow rule: got %+v, want Remaining 6", st)
 	}
@@ -70,13 +70,13 @@ func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	rule := a.Rule(a.Name, core.PerMinute(3))
 	receipt := new(driver.Receipt)
 	s.do(rule, driver.Charge{Cost: 2, Receipt: receipt})
-	s.Advance(-time.Minute - grain)
+	s.Advance(-time.Minute - subWindow)
 	s.do(rule, driver.Charge{Cost: 2})
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	if !s.do(rule, driver.Charge{Cost: 3}).Allowed {
 		s.fail("a period after the step, 3 events of a limit of 3 were denied")
 	}
-	receipt.Age = (time.Minute + grain).Microseconds()
+	receipt.Age = (time.Minute + subWindow).Microseconds()
 	s.do(rule, driver.Charge{Op: driver.Undo, Cost: 2, Receipt: receipt})
 	if s.do(rule, driver.Charge{Cost: 1}).Allowed {
 		s.fail("the undo of 2 events freed events of other charges")
@@ -124,15 +124,18 @@ func clockLeaps(s *subject, a algorithm) {
 // limitChanges is the case of a deployment, in which processes have different rules of one name.
 func limitChanges(s *subject, a algorithm) {
 	large, small := a.Rule(a.Name, core.PerMinute(100)), a.Rule(a.Name, core.PerMinute(10))
-	odd := a.Rule(a.Name, core.Per(7, 11*time.Second))
+	other := a.Rule(a.Name, core.Per(7, 11*time.Second))
 	take := func(r core.Rule, cost int) driver.Verdict { return s.do(r, driver.Charge{Cost: cost}) }
 	take(large, 95)
-	for _, r := range []core.Rule{small, odd, small, large, odd} {
-		if st := take(r, r.Capacity()); st.Allowed || st.RetryAfter > time.Minute+grain {
-			s.fail("%v of which 95/100 are used: got %+v, want a denial for at most %v", &r, st, time.Minute+grain)
+	for _, r := range []core.Rule{small, large, small} {
+		if st := take(r, r.Capacity()); st.Allowed || st.RetryAfter > time.Minute+subWindow {
+			s.fail("%v after 95 events of 100 a minute: got %+v, want a denial for at most %v", &r, st, time.Minute+subWindow)
 		}
 	}
-	s.Advance(time.Minute + grain)
+	if st := take(other, 7); !st.Allowed {
+		s.fail("%v has another length and a state of its own: got %+v", &other, st)
+	}
+	s.Advance(time.Minute + subWindow)
 	if st := take(small, 10); !st.Allowed {
 		s.fail("a minute later, the capacity of %v was denied: %+v", &small, st)
 	}

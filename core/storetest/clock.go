@@ -19,7 +19,7 @@ func (c *Clock) Micros() int64 { return clockStart + c.moved.Load() }
 // Now returns the time.
 func (c *Clock) Now() time.Time { return time.UnixMicro(c.Micros()) }
 
-// Advance moves the clock by the whole microseconds of d, and back if d is negative.
+// Advance moves the clock by d, rounded toward zero to microseconds. A negative d moves it back.
 func (c *Clock) Advance(d time.Duration) { c.moved.Add(d.Microseconds()) }
 
 // Harness returns a Harness of s, a Store that reads the time from c.

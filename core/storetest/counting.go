@@ -10,9 +10,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// grain is the length of a sub-window of a minute. A sliding window may count an event for that
+// subWindow is the length of a sub-window of a minute. A sliding window may count an event for that
 // much longer than a sliding log.
-const grain = time.Minute / core.DefaultSubWindows
+const subWindow = time.Minute / core.DefaultSubWindows
 
 func capacity(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
@@ -21,13 +21,13 @@ func capacity(s *subject, a algorithm) {
 		if st.Remaining != left {
 			s.fail("got Remaining %d, want %d", st.Remaining, left)
 		}
-		if st.ResetAfter <= 0 || st.ResetAfter > time.Minute+grain {
-			s.fail("got ResetAfter %v, want at most %v", st.ResetAfter, time.Minute+grain)
+		if st.ResetAfter <= 0 || st.ResetAfter > time.Minute+subWindow {
+			s.fail("got ResetAfter %v, want at most %v", st.ResetAfter, time.Minute+subWindow)
 		}
 	}
 	d := s.deny(l, "k", 1)
-	if d.RetryAfter <= 0 || d.RetryAfter > time.Minute+grain || d.State(0).RetryAfter != d.RetryAfter {
-		s.fail("got RetryAfter %v, and %v in the State, want the same, at most %v", d.RetryAfter, d.State(0).RetryAfter, time.Minute+grain)
+	if d.RetryAfter <= 0 || d.RetryAfter > time.Minute+subWindow || d.State(0).RetryAfter != d.RetryAfter {
+		s.fail("got RetryAfter %v, and %v in the State, want the same, at most %v", d.RetryAfter, d.State(0).RetryAfter, time.Minute+subWindow)
 	}
 	s.admit(l, "another", 10)
 }
@@ -51,8 +51,8 @@ func retryAfter(s *subject, a algorithm) {
 	}
 }
 
-// A client that reads r=0 from the RateLimit field sends its next request after t, so t has to be
-// the time until an event is available.
+// A client that reads r=0 from the RateLimit header field sends its next request after t, so t must
+// be the time until an event is available.
 func windowOfNothing(s *subject, a algorithm) {
 	for i, limit := range []core.Limit{core.PerMinute(10), core.PerSecond(7), core.PerSecond(1)} {
 		for j, percent := range []float64{0, 50} {

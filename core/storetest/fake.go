@@ -11,21 +11,21 @@ import (
 )
 
 // A Fake is a [driver.Store] for tests of stores over stores, and of programs that use a Store. It
-// counts calls, and its hooks delay them, make them fail, or change their charges and answers. The
-// zero Fake is ready to use: it keeps states of its own, reads the time from [time.Now], and
-// returns an error that wraps [driver.ErrInvalidCharge] for charges that violate the contract of
+// counts calls, and its hooks delay calls, make them fail, or change charges and verdicts. The zero
+// Fake is ready to use: it keeps states of its own, reads the time from [time.Now], and returns an
+// error that wraps [driver.ErrInvalidCharge] for charges that violate the contract of
 // [driver.Store].
 //
-// A Fake is also a [driver.Declarer] and a [driver.Prober]; struct{ driver.Store }{f} is neither. A
-// Fake is safe for concurrent use, starts no goroutine, and works in a bubble of testing/synctest.
-// A Fake must not be copied, and its fields must not be set after the first call.
+// A Fake implements [driver.Declarer] and [driver.Prober]; struct{ driver.Store }{f} implements
+// neither. A Fake is safe for concurrent use, starts no goroutine, and works in a bubble of
+// testing/synctest. The caller must not copy a Fake, or set its fields after the first call.
 type Fake struct {
-	// Store decides. If it is nil, the Fake has states of its own.
+	// Store decides the calls. If Store is nil, the Fake keeps states of its own.
 	Store driver.Store
 	// Clock returns the time for the Fake's own states, in microseconds since the Unix epoch, as
-	// [Clock.Micros] does. If it is nil, that is [time.Now].
+	// [Clock.Micros] does. If Clock is nil, the Fake uses [time.Now].
 	Clock func() int64
-	// OnProbe, if it is not nil, answers probes. Otherwise a probe passes the hooks and calls the
+	// OnProbe is called for a probe. If OnProbe is nil, a probe passes the hooks and calls the
 	// Probe of Store, or Take if Store is not a [driver.Prober].
 	OnProbe Call
 
@@ -37,9 +37,9 @@ type Fake struct {
 	charges [driver.Undo + 1]atomic.Int64
 }
 
-// Set replaces the hooks for the calls that begin afterwards, and returns f. A call calls the first
-// hook, whose next is the second hook, and so on; the next of the last hook is the Store. Without
-// hooks a call goes to the Store directly.
+// Set replaces the hooks for the calls that begin afterwards, and returns f. A call of the Fake
+// calls the first hook. The argument next of each hook calls the hook after it, and next of the
+// last hook calls the Store. Without hooks, a call goes to the Store directly.
 func (f *Fake) Set(hooks ...Hook) *Fake {
 	f.hooks.Store(&hooks)
 	return f
@@ -83,7 +83,7 @@ func (f *Fake) Declare(rules ...*driver.Compiled) error {
 	return driver.Declare(f.Store, rules...)
 }
 
-// WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. Nothing enforces d.
+// WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. The Fake does not enforce d.
 func (f *Fake) WithDeadline(d time.Duration) driver.Store { return deadliner{f, d} }
 
 type deadliner struct {
@@ -93,7 +93,6 @@ type deadliner struct {
 
 func (d deadliner) Deadline() time.Duration { return d.deadline }
 
-// store returns the Store that decides.
 func (f *Fake) store() driver.Store {
 	if f.Store != nil {
 		return f.Store

@@ -48,7 +48,7 @@ type history struct {
 	trace  []call
 }
 
-// step makes the next call, and fails if the answers differ.
+// step makes the next call, and fails if the verdicts differ.
 func (h *history) step() {
 	h.Helper()
 	call := h.walk.next()

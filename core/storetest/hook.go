@@ -11,12 +11,12 @@ import (
 // A Call is a method of a Store, such as Take.
 type Call = func(ctx context.Context, charges []driver.Charge) error
 
-// A Hook is called instead of the Store, and its error is that of the call. It calls next, with its
-// own ctx and charges or with others, to let the Store decide.
+// A Hook is called instead of the Store, and the call returns the error of the Hook. To let the
+// Store decide, the Hook calls next, with the ctx and charges of the call or with other ones.
 type Hook func(ctx context.Context, charges []driver.Charge, next Call) error
 
-// Delay returns a Hook that waits for out before it calls the Store, and for back before it returns
-// the answer. If ctx ends during a wait, the Hook returns its error at once.
+// Delay returns a Hook that waits for the time out before it calls the Store, and for the time back
+// before it returns. If ctx ends during a wait, the Hook returns the error of ctx at once.
 func Delay(out, back time.Duration) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		if err := sleep(ctx, out); err != nil {
@@ -41,8 +41,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Block returns a Hook that calls the Store when until is closed. If ctx ends before, the Hook
-// returns its error. If until is nil, the Hook always waits for the end of ctx.
+// Block returns a Hook that calls the Store when until is closed. If ctx ends first, the Hook
+// returns the error of ctx. If until is nil, the Hook always waits for the end of ctx.
 func Block(until <-chan struct{}) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		select {
@@ -59,8 +59,8 @@ func Fail(err error) Hook {
 	return func(context.Context, []driver.Charge, Call) error { return err }
 }
 
-// Lose returns a Hook that calls the Store and returns err even if the Store has decided, as if
-// its answer had been lost.
+// Lose returns a Hook that calls the Store and returns err even if the Store has decided, as if the
+// verdict had been lost.
 func Lose(err error) Hook {
 	return func(ctx context.Context, charges []driver.Charge, next Call) error {
 		return cmp.Or(next(ctx, charges), err)

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A reference is the simplest [driver.Store]. It returns an error for charges that violate the
+// A reference is a simple [driver.Store] that returns an error for charges that violate the
 // contract.
 type reference struct {
 	clock func() int64

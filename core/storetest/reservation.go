@@ -15,7 +15,7 @@ func reservations(s *subject, a algorithm) {
 		s.settle(r, step.cost)
 		s.remain(l, "k", step.left, 10+step.left)
 	}
-	// A cost above the limit, reduced again, leaves the events of others in use.
+	// A cost above the limit, reduced again, leaves the other events in use.
 	r = s.reserve(l, "k", 1)
 	s.settle(r, 25)
 	s.deny(l, "k", 1)
@@ -36,18 +36,18 @@ func reservations(s *subject, a algorithm) {
 	}
 }
 
-// Freeing an event that has expired or refilled would free events of others.
+// Freeing an event that has expired or refilled would free other events.
 func staleReservations(s *subject, a algorithm) {
 	l := s.limiter(a.Rule(a.Name, core.PerMinute(10)))
 	r := s.reserve(l, "k", 5)
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	s.admit(l, "k", 10)
 	s.settle(r, 0)
 	s.deny(l, "k", 1)
 }
 
-// Reservations are refunded in any order. In a leaky bucket only the last one can be. A Store that
-// numbers its events then has gaps in the numbers.
+// Reservations are refunded in any order, except in a leaky bucket, where only the last Reservation
+// can be refunded. A Store that numbers its events then has gaps in the numbers.
 func manyReservations(s *subject, a algorithm) {
 	for _, n := range []int{30, 300} {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, n), core.PerDay(2*n)))
@@ -83,7 +83,7 @@ func refundedSuccesses(s *subject, a algorithm) {
 	for range 5 {
 		slow = append(slow, s.reserve(l, "k", 1))
 	}
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	for range 5 {
 		s.admit(l, "k", 1)
 	}
@@ -91,7 +91,7 @@ func refundedSuccesses(s *subject, a algorithm) {
 		s.settle(r, 0)
 	}
 	s.deny(l, "k", 1)
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	for range 20 {
 		s.settle(s.reserve(l, "k", 1), 0)
 	}

@@ -7,10 +7,10 @@
 //		})
 //	}
 //
-// Each failure ends with the requirement that the Store violates. Besides fixed cases, the suite
-// makes random sequences of calls, called histories, and compares every answer with that of
-// definitions of the algorithms that share no code with package driver. The environment variable
-// WEIR_HISTORIES sets the number of histories, 20 by default.
+// Each failure ends with the requirement that the Store violates. In addition to fixed cases, the
+// suite makes random sequences of calls, called histories. It compares every verdict with a model
+// of the algorithm that shares no code with package driver. The environment variable WEIR_HISTORIES
+// sets the number of histories, 20 by default.
 //
 // The example is a complete store that passes the suite. A [Fake] is a Store for tests of code
 // that calls Stores: it counts calls, delays them, and makes them fail.
@@ -27,23 +27,22 @@ import (
 
 // A Harness is an empty Store and the controls of its clock.
 type Harness struct {
-	// Store is empty, and shares no state with the Stores of other harnesses.
+	// Store must be empty, and must share no state with the Stores of other harnesses.
 	Store driver.Store
-	// Advance moves the Store's clock by d, a whole number of microseconds; a negative d moves
-	// it back. Otherwise the clock stands still. Advance is not called during a call of the Store.
+	// Advance moves the Store's clock by d, a whole number of microseconds. A negative d moves it
+	// back. Otherwise the clock must stand still. The suite calls Advance only between calls.
 	Advance func(d time.Duration)
 	// Now returns the time of the Store's clock.
 	Now func() time.Time
-	// Undoes is set for a Store that charges the keys of a decision one after the other, and
+	// Undoes must be true for a Store that charges the keys of a decision one after the other, and
 	// undoes the charges if one of them is denied. The undo may delete state that no longer
 	// counts. The deletion is visible only if the clock then steps back, so in the histories it
 	// does not.
 	Undoes bool
 }
 
-// Run runs the suite. It calls newHarness for every case and for every history. A Store may
-// delete state that no longer counts; the deletion is visible if the clock then steps back, so
-// each history begins with an empty Store.
+// Run runs the suite. It calls newHarness for every case and for every history, and each call must
+// return a Harness with an empty Store. A Store may delete state that no longer counts.
 func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,8 +58,8 @@ type testCase struct {
 	requirement string
 }
 
-// Do calls the method of s to which the ops of charges belong, Take or Adjust. There is at least
-// one charge.
+// Do calls the method of s to which the ops of charges belong, Take or Adjust. The caller must pass
+// at least one charge.
 func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
 	if charges[0].Op.Asks() {
 		return s.Take(ctx, charges)
@@ -70,8 +69,8 @@ func Do(ctx context.Context, s driver.Store, charges []driver.Charge) error {
 
 type algorithm = testkit.Algorithm
 
-// eachAlgorithm returns a case that calls f for each algorithm. f puts the name of the algorithm
-// into the names of its rules, so that the calls share no state.
+// eachAlgorithm returns a case that calls the function f for each algorithm. The function must put
+// the name of the algorithm into the names of its rules, so that the calls share no state.
 func eachAlgorithm(f func(s *subject, a algorithm)) func(s *subject) {
 	return func(s *subject) {
 		for _, a := range testkit.Algorithms {

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A subject is the Store under test.
+// A subject contains the Store under test and the context of the case.
 type subject struct {
 	*testing.T
 	*Harness
@@ -123,8 +123,7 @@ func (s *subject) together(asks ...core.Ask) core.Decision {
 	return d
 }
 
-// do applies c to the key "k" under r. It does not call core.New, which rejects a second rule of the
-// same name.
+// do applies c to the key "k" under r, without core.New, which rejects two rules of the same name.
 func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict {
 	s.Helper()
 	c.Key, c.Rule = "k", r.Compiled()

@@ -84,10 +84,10 @@ func elastic(s *subject, a algorithm) {
 	s.admit(l, "k", want)
 	s.deny(l, "k", 1)
 	spare = 0
-	if d := s.deny(l, "k", 1); d.RetryAfter > time.Minute+grain {
-		s.fail("no resources are idle: got RetryAfter %v, want at most %v", d.RetryAfter, time.Minute+grain)
+	if d := s.deny(l, "k", 1); d.RetryAfter > time.Minute+subWindow {
+		s.fail("no resources are idle: got RetryAfter %v, want at most %v", d.RetryAfter, time.Minute+subWindow)
 	}
-	s.Advance(time.Minute + grain)
+	s.Advance(time.Minute + subWindow)
 	s.admit(l, "k", 10)
 	s.deny(l, "k", 1)
 	s.admit(l, "another", 10)
@@ -104,7 +104,7 @@ func debit(s *subject, a algorithm) {
 	s.remain(l, "k", 0)
 	d := s.deny(l, "k", 1)
 	// A bucket refills 20 tokens of debt and 1 for the event. A window or log forgets within a period.
-	least, most := time.Duration(1), time.Minute+grain
+	least, most := time.Duration(1), time.Minute+subWindow
 	if isBucket(a) {
 		least, most = 21*6*time.Second, 21*6*time.Second
 	}
@@ -214,7 +214,7 @@ func anyWindow(s *subject) {
 		var admitted []time.Time
 		for step := range 300 {
 			if step%3 == 0 { // to just before the edge of a minute or sub-window
-				edge := []time.Duration{time.Minute, grain}[step%2]
+				edge := []time.Duration{time.Minute, subWindow}[step%2]
 				s.Advance(edge - time.Microsecond - s.Now().Sub(s.Now().Truncate(edge)))
 			} else {
 				s.Advance(time.Duration(step%7) * time.Microsecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-// A walk is a random sequence of calls, which depends on the answers to earlier calls.
+// A walk is a random sequence of calls, which depends on the verdicts of earlier calls.
 type walk struct {
 	catalog
 	seed   uint64
@@ -32,7 +32,7 @@ type walk struct {
 	occurred map[string]int // the number of times that each situation occurred
 }
 
-// A held charge can be undone.
+// held stores a charge that can be undone.
 type held struct {
 	charge  oracle.Charge
 	receipt oracle.Receipt
@@ -121,10 +121,13 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
-		if len(all) > 0 && w.one(2) { // the same length
+		if len(all) > 0 && (i > 1 || w.one(2)) { // the length of an earlier limit: two at most
 			times := pick[int64](w, 1, 2, 3, 7)
-			r = *all[0]
-			r.Events, r.Burst, r.Base = most(r.Events*times), most(r.Burst*times), nil
+			r = *pick(w, all...)
+			if r.Base != nil {
+				r = *r.Base
+			}
+			r.Events, r.Burst = most(r.Events*times), most(r.Burst*times)
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
@@ -166,7 +169,7 @@ func (w *walk) next() call {
 func most(n int64) int64 { return min(n, math.MaxInt) }
 
 // advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of the
-// last answer, back, to earlier times, and far ahead.
+// last verdict, back, to earlier times, and far ahead.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
 	per := w.rules[name][w.inForce[name]].Per
@@ -316,7 +319,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	return c, &own
 }
 
-// answer lets o answer c, and keeps the answers for later calls.
+// answer sets the verdicts of c with o, and keeps them for later calls.
 func (w *walk) answer(o *oracle.Oracle, c call) {
 	first := &c.charges[0]
 	before, ahead := o.Look(w.now, first)

@@ -9,16 +9,17 @@ import (
 )
 
 // Admit decides about r and writes the header fields to h. ctx is the context of the framework,
-// which the key functions get; the Store gets r.Context().
+// which is passed to the key functions; the Store gets r.Context().
 //
 // A request that a leaky bucket delays is held until its departure, or until its client hangs up.
 // If the client hangs up, the bucket is refunded only if no later request is in the queue, because
-// later requests have been given their departures already.
+// the departures of later requests are fixed already.
 //
-// If Admit returns no Rejection, the adapter runs the handler, by [Outcome.Run] unless the Outcome
-// is nil. If Admit returns a Rejection, the handler must not run; all header fields of the answer
-// are set except Content-Type and X-Content-Type-Options, and nothing is written. In both cases the
-// returned request replaces r. It is r, or a copy whose context has the decision.
+// If Admit returns no Rejection, the adapter must run the handler, with [Outcome.Run] unless the
+// Outcome is nil. If Admit returns a Rejection, the handler must not run; all header fields of the
+// response are set except Content-Type and X-Content-Type-Options, and nothing is written. In both
+// cases the adapter must replace r by the returned request, which is r or a copy with the decision
+// in its context.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Rejection) {
 	if g.options.Skip != nil && g.options.Skip(r) {
 		return g.undecided(r), nil, nil
@@ -47,8 +48,8 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	return r, g.outcome(rc), nil
 }
 
-// undecided returns r, or, if there are gates around this one, a copy whose context has a record
-// without a decision. Without that record, [gate.Settle] in the handler would charge an outer gate.
+// undecided returns r or, if there are outer gates, a copy with an undecided record in its context.
+// Without the record, [gate.Settle] in the handler would charge an outer gate.
 func (g *Gate) undecided(r *http.Request) *http.Request {
 	outer := requestContextOf(r.Context())
 	if outer == nil {
@@ -58,7 +59,7 @@ func (g *Gate) undecided(r *http.Request) *http.Request {
 }
 
 // outcome returns the Outcome of a request that is let through, or nil if neither RefundIf nor
-// CountInFlight needs one. rc is nil if the Store could not decide: then nothing can be refunded.
+// CountInFlight needs one. rc is nil if the Store could not decide; nothing can be refunded then.
 func (g *Gate) outcome(rc *requestContext) *Outcome {
 	if g.options.RefundIf == nil {
 		rc = nil

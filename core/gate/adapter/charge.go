@@ -12,22 +12,22 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// charges are the charges of a request while its keys are found. Usually decide finds all keys, and
-// charge charges all asks in one call of the Store. If a known key is exhausted or another key
-// is missing, the asks of the known keys are charged earlier, with a reservation to which later
-// asks are added.
+// charges holds the charges of a request while the gate determines its keys. Usually the method
+// decide finds all keys, and the method charge then charges all asks, each a limiter with its key,
+// in one call of the Store. If a known key is exhausted or another key is missing, the known keys
+// are charged earlier, with a reservation to which later asks are added.
 type charges struct {
 	*requestContext
 	cost    int
 	charged int   // the number of asks that a reservation has decided
-	failed  error // the error of the Store, which is not called again after one
+	failed  error // the error of the Store, which is not called again after an error
 }
 
 // decide calls the key functions of the gate and charges the keys. decided reports whether the
-// request has a decision. Without one, the Rejection is nil if the request is to be let through.
+// request has a decision. If not, a nil Rejection means that the request is to be let through.
 //
 // If a key is exhausted, the known keys are charged before the next key function runs, so that no
-// token is verified for a request that they deny.
+// token is verified for a request that these keys deny.
 func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	g := c.gate
 	if g.options.Cost != nil {
@@ -65,7 +65,8 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	return c.charge(h, r)
 }
 
-// add adds an ask, unless there is one with this limiter and key. Both would have the same cost.
+// The method add adds an ask, unless c.asks contains this limiter and key already (at the same
+// cost).
 func (c *charges) add(l *core.Limiter, key string) {
 	for i := range c.asks {
 		if c.asks[i].Limiter == l && c.asks[i].Key == key {
@@ -75,8 +76,8 @@ func (c *charges) add(l *core.Limiter, key string) {
 	c.asks = append(c.asks, core.Ask{Limiter: l, Key: key, Cost: c.cost, MaxDelay: c.gate.options.MaxDelay, Peek: c.cost == 0})
 }
 
-// charge charges the asks that are not charged yet, when all keys are known. Its results are those
-// of decide.
+// The method charge charges the remaining asks when all keys are known. Its results are as in
+// decide.
 func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
 	switch {
@@ -112,11 +113,11 @@ func (c *charges) chargeKnown(ctx context.Context) {
 	c.reserve(ctx, c.asks[c.charged:]...)
 }
 
-// chargeWithoutKey charges a request for which the key function of l has failed with the error
+// chargeWithoutKey charges a request for which the key function of l has returned the error
 // missing. It charges the known keys and, unless they are denied, the partial key of the error, if
 // there is one. If the partial key is denied, the known keys stay charged, because the key function
-// has done its work by then. The charge ignores the end of the request's context: otherwise a
-// client could avoid it by hanging up.
+// has already run. The charge ignores the end of the request's context; otherwise a client could
+// avoid the charge by hanging up.
 func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
 	ctx := context.WithoutCancel(c.Context)
 	if c.failed == nil {
@@ -150,8 +151,8 @@ func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 	}
 }
 
-// rejectWithoutKey makes the answer to a request for which a key function has failed with err. The
-// fields describe the charges of its other keys. An error of the Store does not change the answer.
+// rejectWithoutKey rejects a request whose key function has returned err. The header fields
+// describe the charges of its other keys. An error of the Store does not change the response.
 func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *gate.Rejection {
 	f := keyFailure(r, err)
 	if c.failed != nil && c.gate.options.OnError == nil {
@@ -165,9 +166,9 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 }
 
 // addExhausted adds the denied keys to the exhausted keys of the gate. After a request without a
-// key it also adds keys whose capacity is below the cost. After an admitted request it does not: a
-// key with a limit of one per second has no capacity after every request, and would cost two calls
-// of the Store each time.
+// key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
+// an admitted request: each request would exhaust a key with a limit of one per second, and would
+// then take two calls of the Store.
 func (c *charges) addExhausted(withoutKey bool) {
 	g := c.gate
 	if g.exhausted == nil || c.decision.Allowed && !withoutKey {
@@ -190,6 +191,6 @@ func (c *charges) addExhausted(withoutKey bool) {
 	}
 }
 
-// errEmptyKey is the error of an empty key, which would be one bucket for all clients without a
-// key.
+// errEmptyKey is the error of a key function that returned an empty key. All requests with an empty
+// key would share one bucket.
 var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)

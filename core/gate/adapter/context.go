@@ -8,18 +8,18 @@ import (
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
-// A requestContext is the context of a request that a gate has decided. One allocation holds the
-// context, the decision, the charges and the values of the header fields. It has no decision if the
-// gate has let the request through undecided.
+// A requestContext is the context of a request behind a gate. One allocation holds the context, the
+// decision, the charges and the values of the header fields. The decision is empty if the gate has
+// let the request through undecided.
 type requestContext struct {
 	context.Context
-	outer    *requestContext // of the gate around this one
+	outer    *requestContext // of the gate around this gate
 	gate     *Gate
-	versions versions // of the fields that describe the decision
+	versions versions // of the header fields that describe the decision
 	decision core.Decision
 
-	// The charges of the request: asks, each limiter and key once. Settle changes the
-	// reservation; without one, extra is the cost beyond 1 that each ask was charged.
+	// asks lists the charges of the request, each limiter and key once. Settle changes the
+	// reservation. If there is no reservation, each ask was charged 1 + extra.
 	asks        []core.Ask
 	few         [1]core.Ask // the array of asks, unless there are more
 	reservation *core.Reservation

@@ -12,13 +12,13 @@ import (
 // needless entry costs a request one more call of the Store.
 //
 // The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
-// entry. If the eight entries of a bucket are in use, a new entry replaces the one that ends first.
-// A replaced key is added again at its next denial, at the cost of verifying one token. A key is
-// added only if its limit has denied it or is exhausted, so an attacker who wants to fill the set
-// has to use up the limit of each address.
+// entry. If the eight entries of a bucket are in use, a new entry replaces the entry that ends
+// first. A replaced key is added again at its next denial, at the cost of verifying one token. A
+// key is added only if its limit has denied it or is exhausted, so an attacker who wants to fill
+// the set must use up the limit of each address.
 //
-// Before the first entry, a call of has costs one atomic load. The set is safe for concurrent use.
-// If two entries are added to the same bucket at once, one may be lost.
+// Before the first entry, the method has does only one atomic load. The set is safe for concurrent
+// use. If two entries are added to the same bucket at once, one entry may be lost.
 type exhaustedKeys struct {
 	seed  maphash.Seed
 	begin time.Time
@@ -26,8 +26,8 @@ type exhaustedKeys struct {
 }
 
 // Bounds of the time that an entry stays. The lower bound is for limits that recover within a
-// moment, and for costs that a limit never admits. Without the upper bound, the keys of a limit of
-// a year would fill the set.
+// moment, and for requests denied because their cost exceeds the capacity, whose keys may have a
+// reset time of zero. Without the upper bound, the keys of a limit of a year would fill the set.
 const (
 	minExhausted = 10 * time.Second
 	maxExhausted = time.Hour
@@ -37,7 +37,7 @@ func newExhaustedKeys() *exhaustedKeys {
 	return &exhaustedKeys{seed: maphash.MakeSeed(), begin: time.Now()}
 }
 
-// has reports whether the set has key, for the ask-th limiter.
+// The method has reports whether the set contains key for the limiter with index ask.
 func (s *exhaustedKeys) has(ask int, key string) bool {
 	table := s.table.Load()
 	if table == nil {
@@ -52,7 +52,7 @@ func (s *exhaustedKeys) has(ask int, key string) bool {
 	return false
 }
 
-// add puts key into the set for the time d.
+// add puts key into the set for the duration d.
 func (s *exhaustedKeys) add(ask int, key string, d time.Duration) {
 	if s.table.Load() == nil {
 		s.table.CompareAndSwap(nil, new([1024][8]atomic.Uint64))

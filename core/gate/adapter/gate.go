@@ -14,11 +14,11 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Gate decides about requests. New makes a Gate. It is safe for concurrent use.
+// A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
 type Gate struct {
 	options     config.Config
 	asks        []config.Ask // of New, then of And
-	versions    versions     // of the fields, without those of the gates around this one
+	versions    versions     // of the header fields, without those of outer gates
 	policies    []policy     // of the rules of all asks, in the order of the States
 	policyField string       // the RateLimit-Policy of this gate alone
 	distinct    bool         // the policies that clients see have different names
@@ -28,12 +28,11 @@ type Gate struct {
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
 
-// New makes a Gate for the adapter with this name. The Gate charges l for the key that key returns.
-// F is the type of the function that the adapter's OnDenied takes. New returns the function that an
-// option of [Denied] has set, or nil.
+// New returns a Gate for the adapter called name, and the function that an option of [Denied] has
+// set, or nil. F is the type of that function. The Gate charges l for the key that key returns.
 //
 // New panics if l, key or an option is nil, if an option is the OnDenied of another adapter, or if
-// the limiters are on different Stores.
+// the limiters use different Stores.
 func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (*Gate, F) {
 	g := newGate(name, l, key, opts)
 	denied, ok := g.options.OnDenied.(F)
@@ -83,8 +82,8 @@ func (g *Gate) indexOf(l *core.Limiter) int {
 	return slices.IndexFunc(g.asks, func(a config.Ask) bool { return a.Limiter == l })
 }
 
-// Denied makes the OnDenied option of the adapter with this name: [New] returns f to that adapter,
-// and panics in any other adapter. f is a function; Denied panics if it is nil.
+// Denied returns the OnDenied option of the adapter called name. [New] returns f to that adapter,
+// and panics in any other adapter. Denied panics if f, which must be a function, is nil.
 func Denied[F any](name string, f F) gate.Option {
 	argument.NotNil(name+": OnDenied", "function", f)
 	return argument.OptionFunc[config.Config](func(c *config.Config) { c.OnDenied, c.OnDeniedBy = f, name })

@@ -30,7 +30,7 @@ const (
 // maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
 const maxInteger = 999_999_999_999_999
 
-// A policy is a rule as clients see it. newPolicy formats the parts that never change.
+// A policy describes a rule to clients. newPolicy formats the parts that never change.
 type policy struct {
 	rule   core.Rule
 	name   string // as a String of RFC 9651
@@ -48,8 +48,8 @@ func newPolicy(rule core.Rule) policy {
 	return policy{rule: rule, name: string(name), member: string(member)}
 }
 
-// matches reports whether p describes rule to clients. It does not if an elastic rule has changed
-// its limit.
+// matches reports whether p describes rule. p does not match an elastic rule whose limit has
+// changed.
 func (p *policy) matches(rule core.Rule) bool {
 	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
 }
@@ -75,7 +75,7 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// appendInteger writes n as an Integer of RFC 9651. The fields have no negative Integers.
+// appendInteger writes n as an Integer of RFC 9651. The header fields contain no negative Integers.
 func appendInteger(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
 }
@@ -92,15 +92,15 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// A member is the part of the fields that describes one rule.
+// A member is the part of the header fields that describes one rule.
 type member struct {
 	policy *policy
 	state  core.State
 }
 
 // appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
-// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows the field
-// would send its next request at once.
+// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows t would
+// send its next request at once.
 func appendMember(b []byte, p *policy, s *core.State) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
@@ -119,7 +119,7 @@ func appendMember(b []byte, p *policy, s *core.State) []byte {
 	return appendInteger(b, t)
 }
 
-// stricter reports whether m is listed instead of o, which has the same name.
+// stricter reports whether m must be listed instead of o, which has the same name.
 func (m *member) stricter(o *member) bool {
 	if m.state.Remaining != o.state.Remaining {
 		return m.state.Remaining < o.state.Remaining
@@ -138,7 +138,7 @@ func (m *member) nearer(o *member) bool {
 }
 
 // policy returns the policy of rule, which was in force for the i-th State. If rule is elastic, its
-// limit may differ from that of the gate's policy.
+// limit may differ from the limit in the gate's policy.
 func (rc *requestContext) policy(i int, rule core.Rule) *policy {
 	if p := rc.gate.policies; i < len(p) && p[i].matches(rule) {
 		return &p[i]
@@ -147,8 +147,8 @@ func (rc *requestContext) policy(i int, rule core.Rule) *policy {
 	return &p
 }
 
-// members appends the members of all gates up to rc that send version v, the outermost gate first
-// and every name once.
+// members appends the members of the gate of rc and of all gates around it, the outermost gate
+// first. It skips gates that do not send version v, and lists each name once.
 func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
 	if rc.outer != nil {
 		list = rc.outer.members(list, v)
@@ -171,7 +171,7 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	return list
 }
 
-// writeFields sets the fields of every version of rc.
+// writeFields sets the header fields of every version of rc.
 func (rc *requestContext) writeFields(h http.Header) {
 	if rc.versions.has(gate.IETFDraft) {
 		rc.writeDraft(h)
@@ -208,9 +208,9 @@ func (rc *requestContext) writeDraft(h http.Header) {
 	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
-// appendKnown writes RateLimit if policyField is the right RateLimit-Policy for it. If there are
-// several gates on the request, or a rule in force differs from that of the gate, appendKnown
-// writes nothing and returns false.
+// appendKnown appends the value of RateLimit if policyField is the right RateLimit-Policy for it.
+// If several gates have decided, or a rule in force differs from the rule of the gate, appendKnown
+// appends nothing and returns false.
 func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	g := rc.gate
 	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(g.policies) {
@@ -249,8 +249,8 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// exposedFields lists the fields that a gate can send. visible says whether it has a rule that is
-// not a shadow; otherwise it sends no fields of v.
+// exposedFields lists the header fields that a gate can send. visible is false if all its rules are
+// shadows; then it sends no fields of v.
 func exposedFields(v versions, visible bool) []string {
 	var names []string
 	if visible && v.has(gate.IETFDraft) {
@@ -277,7 +277,7 @@ func expose(h http.Header, names []string) {
 	h.Set(fieldExpose, list)
 }
 
-// listed reports whether a comma-separated list of field names has name.
+// listed reports whether a comma-separated list of field names contains name.
 func listed(list, name string) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.Trim(item, " \t"), name) {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A failureLog logs failures, at most one a second, because every request of an outage has one.
+// A failureLog logs at most one failure a second, because every request fails during an outage.
 type failureLog struct {
 	begin      time.Time    // of the gate
 	next       atomic.Int64 // the time since begin at which the next line may be written
 	suppressed atomic.Int64
 }
 
-// warn logs err and the status of the answer, unless a line was logged less than a second ago.
+// warn logs err and the status of the response, unless a line was logged less than a second ago.
 func (l *failureLog) warn(ctx context.Context, msg string, err error, status int) {
 	now := int64(time.Since(l.begin))
 	next := l.next.Load()

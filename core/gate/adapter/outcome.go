@@ -5,29 +5,31 @@ import (
 	"sync"
 )
 
-// An Outcome watches how the handler of an admitted request ends, for [gate.RefundIf] and
-// [gate.CountInFlight]. [Gate.Admit] returns nil if neither option needs it. NeedsStatus, Run and
-// Watch may be called on nil. The other methods are safe for concurrent use.
+// An Outcome tells the gate how the handler of an admitted request finished, for [gate.RefundIf]
+// and [gate.CountInFlight]. The adapter runs the handler with Run and reports the status of the
+// response through the ResponseWriter of Watch, or with Answer and Hijacked. [Gate.Admit] returns a
+// nil Outcome if neither option needs one. NeedsStatus, Watch and Run accept a nil receiver; Answer
+// and Hijacked do not. Answer and Hijacked may be called concurrently.
 type Outcome struct {
 	gate    *Gate
 	request *requestContext // nil unless the status decides about a refund
 
 	mu      sync.Mutex
-	status  int  // of the answer, or 0 while it is not known
-	pending bool // the handler has returned without an answer, and the framework is to write one
+	status  int  // of the response, or 0 while it is not known
+	pending bool // the handler has returned without a response, and the framework is to write it
 }
 
-// NeedsStatus reports whether the adapter must report the status of the answer: by the
-// ResponseWriter of Watch, or by Answer and Hijacked.
+// NeedsStatus reports whether the adapter must report the status of the response, with the
+// ResponseWriter of Watch, or with Answer and Hijacked.
 func (o *Outcome) NeedsStatus() bool { return o != nil && o.request != nil }
 
-// Run calls handle, which runs the handler, and applies RefundIf and CountInFlight. A panic of the
-// handler counts as status 500.
+// Run calls handle, which must run the handler, and applies RefundIf and CountInFlight. A panic of
+// the handler counts as status 500.
 //
-// handle returns false if the handler has not answered and the framework writes the answer later,
-// for example in an error handler. The first [Outcome.Answer] then decides about the refund;
-// without one, nothing is refunded. If handle returns true and no status was reported, the status
-// is 200, as in net/http.
+// handle must return false if the handler has not written a response and the framework writes it
+// later, for example in an error handler. The first call of [Outcome.Answer] then decides about the
+// refund; if Answer is not called, nothing is refunded. If handle returns true and no status was
+// reported, the status is 200, as in net/http.
 func (o *Outcome) Run(handle func() (answered bool)) {
 	if o == nil {
 		handle()
@@ -50,10 +52,10 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 
 // returned applies RefundIf after the handler, unless the status is not known yet.
 //
-// It checks now whether the client has hung up, because a later end of the context can have another
-// cause, such as the timeout of another middleware. It does not read the rest of the body to find
-// out: the read could wait for a client that waits for the answer, and net/http would notice the
-// end of the connection only some time later.
+// It checks now whether the client has hung up, because the context can end later for another
+// reason, such as the timeout of another middleware. It does not read the rest of the body for this
+// check: the read could wait for a client that waits for the response, and net/http would notice
+// the end of the connection only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
 	if o.request.Err() != nil {
 		return
@@ -73,8 +75,8 @@ func (o *Outcome) returned(answered, panicked bool) {
 	}
 }
 
-// Answer reports the status of the answer that is about to be written. The first call counts.
-// Informational statuses (RFC 9110 section 15.2) are ignored, except 101.
+// Answer reports the status of the response that is about to be written. Informational statuses
+// (RFC 9110 section 15.2) except 101 are ignored, and so are calls after the first.
 func (o *Outcome) Answer(status int) {
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		return
@@ -91,8 +93,7 @@ func (o *Outcome) Answer(status int) {
 	}
 }
 
-// Hijacked reports that the handler has hijacked the connection. The status is then 101, whatever
-// was written before.
+// Hijacked reports that the handler has hijacked the connection. The status becomes 101.
 func (o *Outcome) Hijacked() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// maxInstance is the length of a path, in bytes, above which the problem document leaves it out.
+// maxInstance is the length in bytes up to which a problem document contains the path.
 const maxInstance = 1 << 10
 
 // newProblem returns a problem document with only the status, its text and the path of r.
@@ -89,9 +89,9 @@ func appendSpan(b []byte, d time.Duration) []byte {
 	return append(b, name...)
 }
 
-// WriteProblem answers r with the status of p and the problem document, or with a line of text if
-// text/plain or text/html is first in Accept. The answer to HEAD has no body. WriteProblem sets
-// Content-Type, and X-Content-Type-Options to nosniff.
+// WriteProblem responds to r with the status of p and the problem document, or with a line of text
+// if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
+// sets Content-Type, and X-Content-Type-Options to nosniff.
 func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	contentType, body := gate.ProblemMediaType, []byte(nil)
 	if wantsText(r.Header.Get("Accept")) {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// deny makes the answer to a request that d denies, with status 429.
+// deny returns the Rejection of a request that d denies and sets its header fields.
 func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 	retry, _ := gate.RetryAfter(d)
 	if retry > 0 {
@@ -24,10 +24,10 @@ func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 	return &gate.Rejection{Problem: quotaProblem(r, d, retry), Decision: d, Err: gate.ErrDenied}
 }
 
-// A failure is the default answer to a request that could not be identified or decided.
+// A failure describes the default response to a request that could not be identified or decided.
 // [gate.OnError] can choose another status.
 type failure struct {
-	status int    // of the answer; 0 lets the request through
+	status int    // of the response; 0 lets the request through
 	log    string // the line in the log; empty if neither the application nor the Store is the cause
 	ended  bool   // the request has ended, so its handler must not run
 }
@@ -35,8 +35,7 @@ type failure struct {
 // ended is the failure of a request whose client has gone or whose deadline has passed.
 var ended = failure{status: http.StatusServiceUnavailable, ended: true}
 
-// keyFailure returns the failure of a request for which a key function or the option Cost returned
-// err.
+// keyFailure returns the failure of a request whose key function or Cost function returned err.
 func keyFailure(r *http.Request, err error) failure {
 	switch {
 	case errors.Is(err, keyfunc.ErrNoToken):
@@ -57,8 +56,7 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 		return ended
 	}
 	if errors.Is(err, driver.ErrInvalidCharge) {
-		// The Store can never make this decision, so letting requests through would remove the
-		// limit.
+		// The Store never makes this decision: letting requests through would remove the limit.
 		return failure{status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
 	}
 	f := failure{log: "weir: the store could not decide"}
@@ -68,8 +66,8 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	return f
 }
 
-// reject makes the answer to a request that failed with err, according to f or the option OnError.
-// It returns nil if the request is to be let through.
+// reject returns the Rejection of a request that failed with err, according to f or the option
+// OnError, and sets its header fields. It returns nil if the request is to be let through.
 func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gate.Rejection {
 	status := f.status
 	if g.options.OnError != nil {
@@ -92,7 +90,7 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		p.Detail = "Retry in 1 s."
 	case http.StatusUnauthorized:
-		// RFC 9110 section 15.5.2 requires a challenge. RFC 6750 section 3 has this one.
+		// RFC 9110 section 15.5.2 requires a challenge. RFC 6750 section 3 defines this challenge.
 		if h.Get("WWW-Authenticate") == "" {
 			h.Set("WWW-Authenticate", "Bearer")
 		}

@@ -32,7 +32,7 @@ func (rc *requestContext) Settle(cost int) error {
 	}
 }
 
-// debit charges every ask n more.
+// debit charges n more to every ask.
 func (rc *requestContext) debit(n int) (err error) {
 	ctx := context.WithoutCancel(rc.Context)
 	for _, a := range rc.asks {
@@ -41,8 +41,8 @@ func (rc *requestContext) debit(n int) (err error) {
 	return err
 }
 
-// refund refunds the reservation of a request that is answered with status. An error of the Store
-// is logged and does not change the answer.
+// refund refunds the reservation of a request whose response has this status. An error of the Store
+// is logged and does not change the response.
 func (rc *requestContext) refund(status int) {
 	ctx := context.WithoutCancel(rc.Context)
 	if err := rc.reservation.Refund(ctx); err != nil {
@@ -51,7 +51,7 @@ func (rc *requestContext) refund(status int) {
 }
 
 // leaveQueue refunds the leaky buckets of a request whose client hung up while it was held. Other
-// rules stay charged: otherwise sending a request and hanging up would be free.
+// rules stay charged; otherwise sending a request and hanging up would be free.
 func (rc *requestContext) leaveQueue() {
 	if rc.reservation == nil {
 		return

@@ -9,15 +9,14 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// Watch returns a ResponseWriter for the handler, which reports the status of the answer to o. It
+// Watch returns a ResponseWriter for the handler, which reports the status of the response to o. It
 // has the same optional methods as w, and [http.ResponseController] can unwrap it. If no status is
 // needed, Watch returns w.
 func (o *Outcome) Watch(w http.ResponseWriter) http.ResponseWriter {
 	if !o.NeedsStatus() {
 		return w
 	}
-	// net/http sends the status 200 at the first byte or flush if the handler has written no
-	// status.
+	// Without a WriteHeader, net/http sends the status 200 at the first byte or flush.
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) { o.Answer(status); next(status) }

@@ -30,17 +30,17 @@ var (
 type setup struct {
 	limiter *core.Limiter    // of the rules on the store
 	rules   []core.Rule      // hundred
-	store   *storetest.Fake  // answers with states and err if one of them is set, and decides in memory otherwise
+	store   *storetest.Fake  // returns states and err if one of them is set, and decides in memory otherwise
 	states  states           // by the name of the rule, or "name key"
 	err     error            // of every call
 	key     keyfunc.Func     // finds "k"
 	and     keyfunc.Func     // adds the limiter once more with this key
 	opts    []gate.Option    // none
 	refund  bool             // adds RefundIf, which refunds everything
-	handler http.HandlerFunc // answers 200 "ok"
+	handler http.HandlerFunc // writes 200 "ok"
 
 	failing failingHandler   // in place of handler, for the option Errors
-	answer  http.HandlerFunc // to the errors of failing
+	answer  http.HandlerFunc // writes the response to the errors of failing
 }
 
 // An application is a handler behind a gate.
@@ -178,7 +178,7 @@ func memory() *storetest.Fake { return &storetest.Fake{Store: memstore.New()} }
 // states are the results of a Store, by the name of the rule or by "name key".
 type states = map[string]core.State
 
-// scripted returns a Store that answers with the states, or fails with err.
+// scripted returns a Store that returns the states, or fails with err.
 func scripted(states states, err error) *storetest.Fake {
 	return new(storetest.Fake).Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
 		for i := range charges {
@@ -211,7 +211,7 @@ func onUndo(f func(ctx context.Context) error) *storetest.Fake {
 // undoFails returns a Store in memory that cannot undo.
 func undoFails() *storetest.Fake { return onUndo(func(context.Context) error { return errSecret }) }
 
-// stuck returns a Store that answers when the request ends, with err or the error of its
+// stuck returns a Store whose calls return when the request ends, with err or the error of its
 // context. It closes entered when it is called.
 func stuck(entered chan<- struct{}, err error) *storetest.Fake {
 	return new(storetest.Fake).Set(func(ctx context.Context, _ []driver.Charge, _ storetest.Call) error {
@@ -265,7 +265,7 @@ func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 }
 
-// answers returns a handler that writes a status without a body.
+// The function answers returns a handler that writes a status without a body.
 func answers(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

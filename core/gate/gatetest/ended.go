@@ -27,7 +27,7 @@ func (s *suite) testEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { s.testHangUp(t, c.opts, c.err) })
 	}
-	// ends sends a request with ctx, which ends before the answer.
+	// ends sends a request with ctx, which ends before the response.
 	ends := func(t *testing.T, c setup, ctx context.Context) {
 		t.Helper()
 		a := s.start(c)

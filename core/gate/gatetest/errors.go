@@ -25,7 +25,7 @@ func (s *suite) testErrors(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler failingHandler
-		answer  http.HandlerFunc // to the error; nil for no answer
+		answer  http.HandlerFunc // writes the response to the error; nil for no response
 		status  int
 		asked   string
 		taken   int
@@ -78,7 +78,7 @@ func (s *suite) testErrors(t *testing.T) {
 	})
 }
 
-// answersBody returns a handler that answers with a body. Without a body, Gin would send the status
+// answersBody returns a handler that writes a body. Without a body, Gin would send the status
 // after all middlewares.
 func answersBody(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func answersBody(status int) http.HandlerFunc {
 	}
 }
 
-// takeOver hijacks the connection, answers and returns an error.
+// takeOver hijacks the connection, writes a response and returns an error.
 func takeOver(w http.ResponseWriter, _ *http.Request) error {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

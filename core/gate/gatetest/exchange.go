@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// A reply is an answer, read to its end.
+// A reply is a response that has been read to its end.
 type reply struct {
 	status  int
 	header  http.Header
@@ -72,7 +72,7 @@ func request(method, target string) *http.Request {
 	return r
 }
 
-// check checks the rules that hold for every answer.
+// check checks the rules that hold for every response.
 func (got reply) check(t *testing.T) {
 	t.Helper()
 	policies := got.list(t, "Ratelimit-Policy", "q")
@@ -156,7 +156,7 @@ func (got reply) retryAfter(t *testing.T) (int, bool) {
 	return n, true
 }
 
-// checkProblem checks that the body is one problem document with the status of the answer.
+// checkProblem checks that the body is one problem document with the status of the response.
 func (got reply) checkProblem(t *testing.T) {
 	t.Helper()
 	var p gate.Problem

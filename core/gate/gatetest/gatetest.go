@@ -1,5 +1,5 @@
 // Package gatetest tests that an adapter keeps the HTTP contract of all adapters: a table of
-// requests and answers, sent to real servers, and tests of time, memory and streaming.
+// requests and responses, with real servers, and tests of time, memory and streaming.
 //
 //	func TestContract(t *testing.T) {
 //		gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
@@ -17,48 +17,50 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Build makes an application of the adapter's framework. It serves every method and path with h,
-// behind a middleware of the adapter.
+// A Build returns an application of the adapter's framework, which serves every method and path
+// with h, behind a middleware of the adapter.
 type Build = func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler
 
-// An Option adds tests to Run, or allows an adapter to differ.
+// An Option adds tests to Run, or allows an adapter to differ from the others.
 type Option func(*suite)
 
-// ErrorHandler is for frameworks whose error handler writes the problem documents, with this media
-// type. It never sends text, and the answer to HEAD has no media type. Without the option, an
-// adapter sends [gate.ProblemMediaType], or text if that is first in Accept.
+// ErrorHandler returns an Option for frameworks whose error handler writes the problem documents,
+// with this media type. The handler never sends text, and its response to HEAD has no media type.
+// Without the option, an adapter must send [gate.ProblemMediaType], or text if text is first in
+// Accept.
 func ErrorHandler(mediaType string) Option { return func(s *suite) { s.errorHandler = mediaType } }
 
-// OnDenied adds the tests of the adapter's OnDenied. with calls that function for an f of net/http.
+// OnDenied returns an Option that adds the tests of the adapter's OnDenied. The function with must
+// pass f, adapted to the framework, to OnDenied.
 func OnDenied(with func(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option) Option {
 	return func(s *suite) { s.onDenied = with }
 }
 
-// Errors adds the tests of handlers that return errors. build makes an application like a Build, in
-// which the framework handles the error of h. If h has not answered, answer does; if answer is nil,
-// no answer is written.
+// Errors returns an Option that adds the tests of handlers that return errors. build must make an
+// application like a Build, whose framework handles the error of h. If h has written no response,
+// the function answer must write it; if answer is nil, none is written.
 func Errors(build func(l *core.Limiter, key keyfunc.Func, opts []gate.Option,
 	h func(w http.ResponseWriter, r *http.Request) error, answer http.HandlerFunc) http.Handler,
 ) Option {
 	return func(s *suite) { s.buildFailing = build }
 }
 
-// A Gate is the arguments of an adapter's New.
+// A Gate holds the arguments of an adapter's New.
 type Gate struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
 	Opts    []gate.Option
 }
 
-// Nest adds the tests of several gates in one application. build makes an application like a Build,
-// with h behind the middlewares of gates, the outermost first.
+// Nest returns an Option that adds the tests of several gates in one application. build must make
+// an application like a Build, with h behind the middlewares of gates, the outermost first.
 func Nest(build func(gates []Gate, h http.HandlerFunc) http.Handler) Option {
 	return func(s *suite) { s.nest = build }
 }
 
-// ClientAddress adds the tests of key, a key function for the address of the client that the
-// framework finds. build makes an application like a Build that believes the X-Forwarded-For of
-// peers in 192.0.2.0/24, or of no peer if trust is false.
+// ClientAddress returns an Option that adds the tests of key, a key function for the client address
+// that the framework finds. build must make an application like a Build that believes the
+// X-Forwarded-For of peers in 192.0.2.0/24, or of no peer if trust is false.
 func ClientAddress(key func(...keyfunc.IPOption) keyfunc.Func,
 	build func(trust bool, key keyfunc.Func, h http.HandlerFunc) http.Handler,
 ) Option {
@@ -73,7 +75,7 @@ type suite struct {
 	buildTrusting func(bool, keyfunc.Func, http.HandlerFunc) http.Handler
 	buildFailing  func(*core.Limiter, keyfunc.Func, []gate.Option, failingHandler, http.HandlerFunc) http.Handler
 	onDenied      func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option
-	errorHandler  string // the media type of its documents; empty if the adapter writes the answers
+	errorHandler  string // the media type of its documents; empty if the adapter writes the responses
 }
 
 // Run runs every test as a subtest. Run replaces the default logger, so it must not run in parallel

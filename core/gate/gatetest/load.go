@@ -83,7 +83,7 @@ func serving(h http.Handler) func() {
 }
 
 // Benchmark measures one allowed request: without a gate (an application of plain), with the
-// default fields, without fields, and with two keys.
+// default header fields, without header fields, and with two keys.
 func Benchmark(b *testing.B, build Build, plain func(h http.HandlerFunc) http.Handler) {
 	s := &suite{build: build}
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// testOnDenied checks that OnDenied answers only denials, with all fields set.
+// testOnDenied checks that OnDenied is called only for denials, with all header fields set.
 func (s *suite) testOnDenied(t *testing.T) {
 	called := 0
 	slowDown := s.onDenied(func(w http.ResponseWriter, r *http.Request, d core.Decision) {

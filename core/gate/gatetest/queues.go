@@ -44,7 +44,7 @@ func (s *suite) testDepartures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var mu sync.Mutex
-		times := map[int][]time.Duration{} // of the answers, by status
+		times := map[int][]time.Duration{} // of the responses, by status
 		a := s.start(setup{rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))}})
 		atOnce(6, func() {
 			got := a.get(t)
@@ -135,9 +135,9 @@ func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
 	var wg sync.WaitGroup
 	for _, c := range []struct {
 		name   string
-		leaves time.Duration // if it is not answered earlier
+		leaves time.Duration // if there is no response earlier
 		status int
-		at     time.Duration // of the answer
+		at     time.Duration // of the response
 		wait   time.Duration // before the next client
 	}{
 		{"leaves the middle", 20e6, 503, 20e6, 0},          // its departure would be at 100 ms

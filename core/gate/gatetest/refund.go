@@ -52,9 +52,9 @@ func (s *suite) testRefund(t *testing.T) {
 	})
 }
 
-// testRefundStatuses compares the status that RefundIf gets with that of the answer.
+// testRefundStatuses compares the status that RefundIf gets with the status of the response.
 func (s *suite) testRefundStatuses(t *testing.T) {
-	// then returns a handler that calls first, and afterwards tries to answer with status.
+	// then returns a handler that calls first, and afterwards tries to write status.
 	then := func(status int, first func(w http.ResponseWriter)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { first(w); answers(status)(w, r) }
 	}
@@ -303,7 +303,7 @@ func (s *suite) testRefundNothing(t *testing.T) {
 	})
 }
 
-// testRefundFails checks that the answer does not depend on the refund.
+// testRefundFails checks that the response does not depend on the refund.
 func (s *suite) testRefundFails(t *testing.T) {
 	tooLate := gate.OnError(func(_ *http.Request, err error, status int) int {
 		t.Errorf("OnError got %v, %d; want no call after the answer", err, status)

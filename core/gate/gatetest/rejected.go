@@ -228,7 +228,7 @@ func (s *suite) testRejectedFields(t *testing.T) {
 	}})
 }
 
-// testRejectedStoreFails checks that the answer does not depend on a Store that fails.
+// testRejectedStoreFails checks that the response does not depend on a Store that fails.
 func (s *suite) testRejectedStoreFails(t *testing.T) {
 	for name, opts := range map[string][]gate.Option{"": nil, "FailClosed": {gate.FailClosed()}} {
 		t.Run("known keys "+name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func (s *suite) testRejectedHangsUp(t *testing.T) {
 	}
 }
 
-// crowd sends n requests from each of 64 goroutines, and counts the answers.
+// crowd sends n requests from each of 64 goroutines, and counts the responses.
 func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	var mu sync.Mutex
 	statuses := map[int]int{}

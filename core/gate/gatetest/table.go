@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A row is a request to one gate, and the expected answer. Its name states the case and the
+// A row contains a request to one gate, and the expected response. Its name states the case and the
 // contract.
 type row struct {
 	name string
@@ -27,10 +27,10 @@ type row struct {
 	opts   []gate.Option // of the gate
 	before func(http.Header)
 	req    func() *http.Request // GET /v1/orders if nil
-	text   bool                 // the answer is text if the adapter writes it
+	text   bool                 // the response is text if the adapter writes it
 
 	status  int               // 200 if zero
-	header  map[string]string // the fields; "" means absent
+	header  map[string]string // the header fields; "" means absent
 	body    string            // the exact body, unless empty
 	noStore bool              // the Store must not be called
 }

@@ -18,23 +18,23 @@ func IsNil(v any) bool {
 	return false
 }
 
-// NotNil panics if v is nil: "lease: New: next is nil".
+// NotNil panics if v is nil, with a text such as "lease: New: next is nil".
 func NotNil(function, name string, v any) {
 	if IsNil(v) {
 		panic(function + ": " + name + " is nil")
 	}
 }
 
-// An Option changes a configuration C. The Option types of the packages embed it, and its method is
-// not exported: an application cannot implement one of its own.
+// An Option changes a configuration C. The Option types of the packages embed it. Its method is not
+// exported, so an application cannot implement an Option.
 type Option[C any] interface{ apply(*C) }
 
-// OptionFunc is a function as an Option.
+// OptionFunc is a function that implements [Option].
 type OptionFunc[C any] func(*C)
 
 func (f OptionFunc[C]) apply(c *C) { f(c) }
 
-// Apply applies opts to c, and panics if one of them is nil: "lease: New: option 1 is nil".
+// Apply applies opts to c. If an option is nil, it panics: "lease: New: option 1 is nil".
 func Apply[C any, O Option[C]](function string, c *C, opts []O) {
 	for i, o := range opts {
 		if IsNil(o) {

@@ -1,4 +1,4 @@
-// Package testkit has functions for tests of several packages. A call that fails ends its test.
+// Package testkit provides functions for tests. A call that fails ends its test.
 package testkit
 
 import (
@@ -15,7 +15,7 @@ type Algorithm struct {
 	Rule func(name string, l core.Limit) core.Rule
 }
 
-// Algorithms are all algorithms.
+// Algorithms contains all algorithms.
 var Algorithms = []Algorithm{
 	{"token_bucket", core.TokenBucket},
 	{"leaky_bucket", core.LeakyBucket},

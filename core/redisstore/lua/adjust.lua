@@ -10,8 +10,8 @@
 --   the age is greater than now minus the time of the charge.
 --
 -- Returns  now (us); 1 + the number of unreadable states that debits have replaced; and the reading
---          of each charge. For a reset, and for a debit of a bucket, the reading is that of the
---          state before the op, otherwise that of the state after the op for a cost of 1.
+--          of each charge. A reset, and a debit of a bucket, report the state before the op. All
+--          other ops report the state after the op, as read for a cost of 1.
 
 local at = 2
 reply[2] = 1

@@ -4,7 +4,7 @@
 -- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
 --                                         does the action that decide returns
 -- for adjust.lua  f(key, at, op)          does the op and appends the reading; returns the index
---                                         of the argument after those of the charge
+--                                         in ARGV just after the arguments of the charge
 
 local algorithms = {}
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory

@@ -2,9 +2,9 @@
 -- (GCRA, ITU-T I.371).
 --
 -- State      a string: the time at which the bucket is full again (a leaky bucket: empty),
---            "<us>" or, if it is not a whole microsecond, "<us> <fraction>", in parts of den.
---            The state of a bucket in debt, of which more is used than it holds, also has the
---            time of the write: "<us> <fraction> <us>".
+--            "<us>" or, if it is not a whole microsecond, "<us> <fraction>". The fraction is in
+--            units of 1/den microsecond. If more is used than the bucket holds, it is in debt, and
+--            the state also contains the time of the write: "<us> <fraction> <us>".
 -- Arguments  cost (us); full (us); "<fraction of cost> <fraction of full> <den>", or an empty
 --            string if both are whole microseconds; for a leaky bucket, the longest delay of
 --            the event (us), for a token bucket an empty string. Empty strings at the end of
@@ -12,7 +12,7 @@
 -- Reading    used (us, fraction)
 -- TTL        until the bucket is full
 --
--- A span is a number of microseconds and a fraction; den parts are one microsecond. used and
+-- A span is a number of microseconds and a fraction in units of 1/den microsecond. used and
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
 -- full_fraction are the whole bucket. The arguments of a charge begin at ARGV[at].
 

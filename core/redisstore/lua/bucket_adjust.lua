@@ -1,6 +1,6 @@
 -- bucket_adjust: a token bucket or leaky bucket as a charge of adjust.lua.
 --
--- Reading  used (us, fraction); for a debit from before the op, because the receipt needs it
+-- Reading  used (us, fraction); for a debit, the value before the op, which the receipt needs
 
 -- Subtracts one span from another.
 local function bucket_subtract(us, fraction, less, less_fraction, den)
@@ -31,13 +31,13 @@ function algorithms.bucket(key, arguments, op)
     at = at + 4
     free = true
     if ARGV[arguments + 3] ~= '' then
-      -- Later events of a leaky bucket were told their departure times. A place in the queue
-      -- can be freed only while it is the last.
+      -- Later events of a leaky bucket already have departure times, so a place in the queue can be
+      -- freed only while it is the last.
       local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
       free = others == time + before and others_fraction == before_fraction
     end
-    -- Without the charge, the bucket would have become full earlier and stopped refilling. The
-    -- refill since that moment is not freed.
+    -- Without the charge, the bucket would have become full earlier and stopped refilling. The undo
+    -- therefore frees the cost minus the refill since that moment.
     local idle, idle_fraction = bucket_subtract(math.max(now - time, age), 0, before, before_fraction, den)
     if idle >= 0 then
       back, back_fraction = bucket_subtract(back, back_fraction, idle, idle_fraction, den)

@@ -18,7 +18,7 @@ local function fixed_window_read(key, window)
   if type(value) == 'string' and (#value == 12 or #value == 14) then
     start, count = struct.unpack(#value == 12 and '>I7I5' or '>I7I7', value)
   end
-  -- The first bytes of a text make a start above 2^53.
+  -- If value is text instead of a state, its first bytes decode to a start above 2^53.
   if not start or start > MAX_INTEGER or count > MAX_INTEGER then
     return 0, false, unreadable(value)
   end

@@ -4,25 +4,25 @@
 --            compact block, which then has room for 1500 events. The score of a member is the
 --            time of its newest event. Its bytes, big-endian, are
 --              6 bytes  the number of its first event; events are numbered in order
---              1 byte   width of an offset, 4 to 7, or 0 for a bulk
---              7 bytes  a time, no later than that of its oldest event
---              then     an offset from that time for every event; or, in a bulk, 6 bytes with
---                       the count of events at that time
+--              1 byte   width of an offset, 4 to 7; or 0 if the member is a bulk, which stores
+--                       many events of one time as a count
+--              7 bytes  a time, not later than its oldest event
+--              then     an offset from that time for every event; in a bulk, 6 bytes: the count
 --            The number makes members unique and keeps members of the same microsecond in
 --            order. The count of the window is a difference of two numbers, so the members
 --            between them need not be read.
 --            Undone events leave a gap between the numbers of two members. The numbers in the
 --            gap are void. Numbers form blocks of 64, and a member belongs to the block of its
---            last number. A gap follows the last member of a block, and its void numbers count
---            as those of that block. A Fenwick tree holds sums of void numbers. Node i > 0 is a
---            member with the score 2^53 + 2 i, which is above every time. It covers the blocks
---            from i - 1 on, as many as the largest power of 2 that divides i:
+--            last number. Gaps occur only after the last member of a block, and the void numbers
+--            of a gap are counted for that block. A Fenwick tree holds sums of void numbers.
+--            Node i > 0 is a member with the score 2^53 + 2 i, above every time. It covers blocks
+--            i - 1, i and so on, as many as the largest power of 2 that divides i, and contains
 --              6 bytes  i
 --              6 bytes  the count of void numbers in these blocks; not zero
 --            The nodes of blocks before the window are out of date and not read.
 -- Arguments  cost, events, period (us), width
--- Reading    count; the times until the first event, the last event, and enough events for the
---            cost leave the window (us), 0 if there are none
+-- Reading    count; three times (us): until the first event leaves the window, until the last event
+--            leaves, and until enough events have left for the cost to fit; 0 without such events
 -- TTL        one period after the newest event
 
 local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
@@ -116,7 +116,7 @@ end
 --   first   the first chunk with events in the window, nil if there is none
 --   left    the count of events of first that have left the window
 --   voided  whether there are nodes
---   voids   the count of void numbers from the end of first on
+--   voids   the count of void numbers after the chunk first
 --   count
 local function log_load(charge)
   local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
@@ -229,8 +229,8 @@ local function log_rebase(charge)
   charge.newest, charge.cutoff = now, now - charge.period
 end
 
--- The first write is a ZADD unless the state is replaced. Beyond maxmemory, Redis rejects a ZADD only
--- if it is the first write of a script, and never rejects a deletion.
+-- Redis checks maxmemory only at the first write of a script, and not for deletions. The first
+-- write is a ZADD unless the state is replaced, so a spend is rejected as a whole or not at all.
 local function sliding_log_spend(charge)
   if charge.corrupt > 0 then
     redis.call('DEL', charge.key)

@@ -9,7 +9,7 @@ local function log_at(key, rank)
   return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
 end
 
--- Returns a copy of a chunk whose first event has another number.
+-- Returns a copy of a chunk, with another number for the first event.
 local function log_number(chunk, number)
   return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
 end
@@ -38,7 +38,7 @@ local function log_trim(charge)
 end
 
 -- Adds change(past) to the sum of each node that covers the block of the given node. past is the
--- first number after those that the changed node covers.
+-- number that follows the last number covered by the node.
 local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
@@ -59,8 +59,8 @@ local function log_change(charge, node, change)
   end
 end
 
--- Removes the n newest events of the window. The remaining part of the last member follows the
--- member before it without a gap.
+-- Removes the n newest events of the window. The remaining part of the last member then follows the
+-- preceding member without a gap.
 local function log_remove_newest(charge, n)
   if not charge.first then
     return
@@ -112,15 +112,15 @@ local function log_append(list, chunk)
   list[#list] = log_open(member)
 end
 
--- Removes n events that were recorded at a time. Removes none if the clock has stepped back, because
--- these events then cannot be told from others.
+-- Removes n events that were recorded at the given time. Removes none if the clock has stepped
+-- back, because these events then cannot be told from other events.
 --
--- The members of the block get new numbers, which follow the member before the block without a gap.
--- Later members that then end in the same block get new numbers, too. The remaining gap comes after
--- them. There are thus few gaps (at most one for every 16 events), however many events are undone.
--- If the block is the first one, its last event keeps its number instead, and the void numbers come
--- before the block, where they do not count. The first block of the window therefore never becomes
--- an earlier block.
+-- The members of the block that held the removed events are renumbered from the end of the
+-- preceding member. If a later member would then end in the same block, it is renumbered, too. The
+-- remaining gap follows the renumbered members. There are thus few gaps (at most one for every 16
+-- events), however many events are undone. If the block is the first block of the window, its last
+-- event keeps its number instead, and the void numbers come before the block, where they do not
+-- count. The number of the first block therefore never decreases.
 local function log_remove_at(charge, n, time)
   if not charge.first or charge.newest > now then
     return

@@ -8,14 +8,16 @@
 --              l  the number of the newest sub-window
 --              t  the count of all sub-windows
 -- Arguments  cost, events, period (us), length of a sub-window (us)
--- Reading    the time until the current sub-window ends (us); count; the times until the first
---            event, the last event, and enough events for the cost leave the window (us)
+-- Reading    the time until the current sub-window ends (us); count; and three times (us): until
+--            the first event leaves the window, until the last event leaves, and until enough
+--            events have left for the cost to fit; 0 without such events
 -- TTL        until the newest sub-window leaves the window
 --
 -- While the oldest sub-window is in the window and the cost is one, only o, l, t and the
 -- current sub-window are read.
 
-local MODULUS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
+-- At least 121: a window has at most 120 sub-windows (driver.MaxSubWindows) and overlaps one more.
+local MODULUS = 128
 
 local function sliding_window_integer(text)
   local n = tonumber(text)
@@ -23,8 +25,8 @@ local function sliding_window_integer(text)
 end
 
 -- Reads all sub-windows. Sets charge.all (the sub-windows in the window, oldest first), charge.gone
--- (the numbers of the others) and charge.count. Returns charge.all, or false or nil if the state is
--- unreadable.
+-- (the numbers of the sub-windows that have left it) and charge.count. Returns charge.all, or false
+-- or nil if the state is unreadable.
 local function sliding_window_scan(charge)
   local fields = redis.call('HGETALL', charge.key)
   local counts, all, gone, total = {}, {}, {}, 0

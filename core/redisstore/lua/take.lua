@@ -20,9 +20,9 @@ local outcome -- of the current decision, as in the reply
 
 -- Reads the remaining charges of the decision, after which the outcome is known. Returns 'spend' if
 -- the charge of the caller has to be applied, and 'rewrite' if its state has to be written again
--- because the clock stepped back. index is that in ARGV of the argument after those of the caller's
--- charge. fits says whether the cost is within the limit, moved whether the clock stepped back;
--- corrupt is 1 if the state was unreadable, otherwise 0.
+-- because the clock stepped back. index is the position in ARGV just after the arguments of the
+-- caller's charge. fits says whether the cost is within the limit, moved whether the clock stepped
+-- back; corrupt is 1 if the state was unreadable, otherwise 0.
 local function decide(index, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0

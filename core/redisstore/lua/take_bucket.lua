@@ -1,5 +1,5 @@
--- take_bucket: decides one spend of one bucket without a receipt, as nearly all decisions need.
--- take.lua decides in the same way, but with a longer reply and more CPU time.
+-- take_bucket: decides one spend of one bucket, without a receipt. Nearly all decisions are of this
+-- kind. take.lua decides in the same way, but with a longer reply and more CPU time.
 --
 -- KEYS[1]  key of the bucket
 -- ARGV     clock, then the arguments of bucket.lua

@@ -21,7 +21,7 @@ const (
 
 // A Cluster is a Redis Cluster of three masters. It is safe for concurrent use.
 type Cluster struct {
-	// Nodes are the three masters, in the order of their slots at the start: the first has the
+	// Nodes are the three masters, in the order of their slots at the start: the first serves the
 	// lowest third. A failover or a resharding does not change Nodes.
 	Nodes []*Server
 
@@ -32,11 +32,11 @@ type Cluster struct {
 	clients  clients
 }
 
-// StartCluster starts a Redis Cluster of three masters and returns when every node serves all 16384
-// slots, which takes at least two seconds. A node that is silent for a second is marked as failed,
-// and the Cluster goes on serving the slots of the others. args are further settings of every node
-// as on the command line, and take precedence ("--cluster-require-full-coverage", "yes"). The
-// caller closes the Cluster. Tests use [NewCluster].
+// StartCluster starts a Redis Cluster of three masters and returns when every node reports that all
+// 16384 slots are served, which takes at least two seconds. A node that does not respond for a
+// second is marked as failed, and the Cluster still serves the slots of the other nodes. args are
+// settings of every node as on the command line ("--cluster-require-full-coverage", "yes") and take
+// precedence. The caller must close the Cluster. Tests should use [NewCluster].
 func StartCluster(args ...string) (*Cluster, error) {
 	c := &Cluster{Nodes: make([]*Server, masters), args: args}
 	errs := make([]error, masters)
@@ -66,12 +66,12 @@ func (c *Cluster) startNode() (*Server, error) {
 	}, c.args...)...)
 }
 
-// join distributes the slots, introduces the nodes to one another and waits until each of them
-// serves all slots. Redis lets a new master wait for two seconds before it serves slots.
+// join distributes the slots, introduces the nodes to one another and waits for WaitReady. Redis
+// lets a new master wait for two seconds before it serves slots.
 func (c *Cluster) join() error {
 	for n, node := range c.Nodes {
 		_, err := node.inst.text("cluster", "addslotsrange", n*slots/masters, (n+1)*slots/masters-1)
-		if err == nil { // distinct epochs save the nodes the resolution of a collision
+		if err == nil { // distinct epochs avoid a collision, which the nodes would have to resolve
 			_, err = node.inst.text("cluster", "set-config-epoch", n+1)
 		}
 		if err == nil {
@@ -84,7 +84,6 @@ func (c *Cluster) join() error {
 	return c.WaitReady()
 }
 
-// meet introduces a node to others.
 func (s *Server) meet(nodes []*Server) error {
 	for _, node := range nodes {
 		if _, err := s.inst.text("cluster", "meet", "127.0.0.1", node.inst.port); err != nil {
@@ -94,8 +93,8 @@ func (s *Server) meet(nodes []*Server) error {
 	return nil
 }
 
-// WaitReady returns when each of Nodes serves all slots, for example after a node was started
-// again. It returns an error after a minute.
+// WaitReady waits until each of Nodes reports that all slots are served, for example after a node
+// was started again. It returns an error after a minute.
 func (c *Cluster) WaitReady() error {
 	want := map[string]string{"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_size": strconv.Itoa(masters)}
 	return c.await("WaitReady", func(node *Server) error {
@@ -208,9 +207,9 @@ func nodeIDs(nodes ...*Server) (ids []string, err error) {
 	return ids, nil
 }
 
-// Reshard moves n slots with their keys from one master to another by redis-cli --cluster reshard
-// and returns when all nodes agree on the new owner. It may be called while clients use the
-// Cluster.
+// Reshard moves n slots with their keys from one master to another, with redis-cli --cluster
+// reshard, and returns when all nodes agree on the new owner. It may be called while clients use
+// the Cluster.
 func (c *Cluster) Reshard(from, to *Server, n int) error {
 	if err := from.owned("Reshard"); err != nil {
 		return err
@@ -241,7 +240,7 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 	})
 }
 
-// ownership returns the node ID and the slots of each line of CLUSTER NODES that has slots.
+// ownership returns the node ID and the slots of each line of CLUSTER NODES that lists slots.
 func ownership(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {

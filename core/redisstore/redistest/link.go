@@ -22,7 +22,7 @@ type link struct {
 	closing *time.Timer // guarded by p.mu
 }
 
-// A reply is a number of bytes from the server and the time of their delivery.
+// A reply holds bytes from the server and the time of their delivery.
 type reply struct {
 	data []byte
 	due  time.Time
@@ -37,7 +37,6 @@ func (k *link) close() {
 	})
 }
 
-// forward forwards requests to the server.
 func (k *link) forward() {
 	defer k.close()
 	buf := make([]byte, 32<<10)
@@ -46,7 +45,7 @@ func (k *link) forward() {
 		n, err := k.client.Read(buf)
 		if n > 0 {
 			seen = append(seen, buf[:n]...)
-			if k.passes(seen, n) { // before the server can answer
+			if k.passes(seen, n) { // before the server can reply
 				if _, err := k.server.Write(buf[:n]); err != nil {
 					return
 				}
@@ -73,8 +72,8 @@ func (k *link) passes(seen []byte, n int) bool {
 	return !k.lost
 }
 
-// collect reads replies from the server and applies the fault to each when it arrives. Replies from
-// before the server closed the connection are delivered.
+// collect reads replies from the server and applies the fault to each reply when it arrives.
+// Replies that the server sent before it closed the connection are delivered.
 func (k *link) collect() {
 	defer close(k.replies)
 	buf := make([]byte, 32<<10)
@@ -106,7 +105,7 @@ func (k *link) due() (due time.Time, ok bool) {
 	return time.Now().Add(k.p.fault.delay), !k.lost && !k.muted
 }
 
-// mute makes the link lose all replies from now on. The caller holds p.mu.
+// mute makes the link lose all replies from now on. The caller must hold p.mu.
 func (k *link) mute() {
 	if k.muted {
 		return

@@ -61,7 +61,7 @@ func spawn(path, dir string, args []string) (*process, error) {
 	return p, nil
 }
 
-// kill ends the server with SIGKILL, a paused one too, and returns when it has ended.
+// kill ends the server with SIGKILL, even if it is paused, and returns when it has ended.
 func (p *process) kill() {
 	_ = p.stdin.Close() // fails only if the server has ended
 	<-p.done

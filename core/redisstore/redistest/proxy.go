@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A Proxy is a loopback TCP proxy in front of a server, which simulates faults of a network. A new
-// Proxy forwards everything. Pass, Delay, Drop and DropReplies replace the fault that an earlier
-// call has set, on open connections and on new ones. A Proxy is safe for concurrent use.
+// A Proxy is a loopback TCP proxy that simulates network faults in front of a server. A new Proxy
+// forwards everything. Each call of Pass, Delay, Drop or DropReplies replaces the present fault, on
+// open and on new connections. A Proxy is safe for concurrent use.
 type Proxy struct {
 	// Addr is the host:port where the proxy listens.
 	Addr string
@@ -19,7 +19,7 @@ type Proxy struct {
 	port   int
 	wg     sync.WaitGroup
 
-	mu       sync.Mutex   // guards the rest, and the lost and muted fields of every link
+	mu       sync.Mutex   // guards the fields below, and lost, muted and closing of every link
 	listener net.Listener // nil while connections are refused
 	closed   bool
 	fault    fault
@@ -27,17 +27,17 @@ type Proxy struct {
 	count    int
 }
 
-// A fault is the treatment of bytes on all connections. The zero fault forwards them.
+// A fault describes the treatment of bytes on all connections. The zero fault forwards all bytes.
 type fault struct {
 	delay       time.Duration
 	drop        bool
 	dropReplies bool
-	closeAfter  time.Duration // after the first lost reply; 0 is never
-	marks       []mark        // dropReplies applies after one of these; none is always
+	closeAfter  time.Duration // after the first lost reply; 0 means never
+	marks       []mark        // dropReplies applies after one of these commands; if empty, always
 }
 
-// StartProxy starts a Proxy in front of the server at addr. The caller closes the proxy. Tests use
-// [NewProxy].
+// StartProxy starts a Proxy in front of the server at addr. The caller must close the Proxy. Tests
+// should use [NewProxy].
 func StartProxy(addr string) (*Proxy, error) {
 	const tries = 10
 	var err error
@@ -55,24 +55,24 @@ func StartProxy(addr string) (*Proxy, error) {
 	return nil, fmt.Errorf("redistest: StartProxy: %w", err)
 }
 
-// Pass forwards everything.
+// Pass makes the proxy forward everything.
 func (p *Proxy) Pass() { p.set(fault{}) }
 
-// Delay forwards everything and delivers every reply d after its arrival. The delays of replies
-// that arrive within d of one another overlap: Delay simulates latency, not bandwidth.
+// Delay makes the proxy forward everything, and deliver every reply d after its arrival. The delays
+// of replies overlap: Delay simulates latency, not bandwidth.
 func (p *Proxy) Delay(d time.Duration) { p.set(fault{delay: d}) }
 
-// Drop loses all bytes in both directions. A connection that has lost bytes stays silent for good,
-// as behind a firewall that has forgotten it.
+// Drop makes the proxy discard all bytes in both directions. A connection that has lost bytes never
+// delivers bytes again, as behind a firewall that has forgotten the connection.
 func (p *Proxy) Drop() { p.set(fault{drop: true}) }
 
-// DropReplies forwards requests and loses replies. If commands are given, a connection loses its
-// replies from the first request that names one of them ("evalsha"), so that new connections can be
-// set up and a client that retries reaches the server.
+// DropReplies makes the proxy forward requests and discard replies. If commands are given
+// ("evalsha"), a connection discards replies from the first request on that names one of the
+// commands, so that clients can set up new connections and retry.
 //
-// A connection that has lost a reply delivers no later reply, as with TCP. The connection is closed
-// closeAfter later, or at the next change of the fault; with a closeAfter of 0, only at that
-// change.
+// A connection that has lost a reply delivers no later reply, as with TCP. The proxy closes the
+// connection at the next change of the fault or, if closeAfter is not 0, after closeAfter at the
+// latest.
 func (p *Proxy) DropReplies(closeAfter time.Duration, commands ...string) {
 	f := fault{dropReplies: true, closeAfter: closeAfter}
 	for _, name := range commands {
@@ -92,8 +92,8 @@ func (p *Proxy) set(f fault) {
 	}
 }
 
-// Refuse closes every open connection. New connections are refused, as where no process listens,
-// until Listen is called.
+// Refuse closes every open connection and refuses new connections until Listen is called, as if no
+// process listened.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	if p.listener != nil {
@@ -104,7 +104,8 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Listen ends Refuse. It returns an error if another process has taken the port.
+// Listen accepts connections again after Refuse. It returns an error if another process has taken
+// the port, or if the proxy is closed.
 func (p *Proxy) Listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,10 +1,11 @@
-// Package redistest starts real Redis servers: a single server, a master and a replica under
-// Sentinel, a Cluster of three masters, and a proxy that delays, loses or cuts the network in front
-// of any of them. All listen on free loopback ports and keep their files in temporary folders.
+// Package redistest starts real Redis servers for tests: a single server, a master and a replica
+// under Sentinel, or a Cluster of three masters. It also starts TCP proxies that simulate network
+// faults. All listen on free loopback ports, and servers keep their files in temporary folders.
 //
 // # Tests
 //
-// A test calls [NewServer], [NewCluster], [NewSentinel] or [NewProxy], which end with the test:
+// A test calls [NewServer], [NewCluster], [NewSentinel] or [NewProxy]. When the test ends, the
+// servers and proxies are closed:
 //
 //	func TestLogin_RedisDown(t *testing.T) {
 //		server := redistest.NewServer(t)
@@ -15,8 +16,8 @@
 //		...
 //	}
 //
-// Tests that only read and write keys share one server or Cluster for the whole test process,
-// [Shared] or [SharedCluster]. Each test puts a [Prefix] in front of its keys:
+// Tests that only read and write keys can share one server or Cluster for the whole test process,
+// by [Shared] or [SharedCluster]. Each test must prefix its keys with [Prefix]:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
@@ -26,13 +27,12 @@
 //		...
 //	}
 //
-// A test is skipped where redis-server is not installed, and fails if WEIR_REQUIRE_REDIS=1 is in
-// the environment.
+// Without redis-server, a test is skipped, or fails if WEIR_REQUIRE_REDIS=1 is in the environment.
 //
 // # Programs
 //
 // A program calls [StartServer], [StartCluster], [StartSentinel] or [StartProxy], which return an
-// error, and closes the servers that it has started.
+// error. It must close everything that it has started.
 //
 // A server ends at the latest with the process that started it, even if that process is killed.
 // Starting a server needs a Unix shell; on Windows the package compiles and its tests are skipped.
@@ -48,8 +48,8 @@ import (
 var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH; " +
 	"install it with `apt-get install redis-server`, `dnf install redis`, `apk add redis` or `brew install redis`")
 
-// startTimeout bounds every wait for a process. It is far above the time that an idle machine
-// needs, so that a busy machine does not exceed it.
+// startTimeout bounds every wait for a process. It is far longer than an idle machine needs, so
+// that a busy machine does not exceed it.
 const startTimeout = time.Minute
 
 // poll calls check every few milliseconds until it returns nil or a permanent error, or until

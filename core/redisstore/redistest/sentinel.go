@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is the name by which the Sentinel of a [Sentinel] knows the master.
+// MasterName is the name of the master in the configuration of the Sentinel process.
 const MasterName = "redistest"
 
-// A Sentinel is a master with one replica and a Sentinel process that monitors both. It is safe for
+// A Sentinel holds a master, one replica, and a Sentinel process that monitors both. It is safe for
 // concurrent use.
 type Sentinel struct {
 	// Master and Replica have these roles at the start. A failover does not change the fields.
@@ -25,12 +25,11 @@ type Sentinel struct {
 	clients clients
 }
 
-// StartSentinel starts a master, a replica and one Sentinel with a quorum of one, and returns when
-// the replica is in sync and the Sentinel knows both. The Sentinel promotes the replica about a
-// second after the master became silent (before Redis 7.0, after some seconds). There is one
-// Sentinel, because three can split their votes and then wait for seconds. args are further
-// settings of master and replica as on the command line. The caller closes the Sentinel. Tests use
-// [NewSentinel].
+// StartSentinel starts a master, a replica and one Sentinel process with a quorum of one. It
+// returns when the replica is in sync and the Sentinel process knows both servers. About a second
+// after the master stops responding (before Redis 7.0, some seconds), the replica is promoted. args
+// are further settings of master and replica as on the command line. The caller must close the
+// Sentinel. Tests should use [NewSentinel].
 func StartSentinel(args ...string) (*Sentinel, error) {
 	s := new(Sentinel)
 	if err := s.start(args); err != nil {
@@ -74,7 +73,8 @@ func (s *Sentinel) Close() {
 	}
 }
 
-// configure writes the file that a Sentinel requires and later rewrites.
+// configure writes the file that a Sentinel requires and later rewrites. There is one Sentinel,
+// because three can split their votes and then wait for seconds.
 func (s *Sentinel) configure(dir string, port int) ([]string, error) {
 	file := filepath.Join(dir, "sentinel.conf")
 	lines := []string{
@@ -92,10 +92,10 @@ func (s *Sentinel) configure(dir string, port int) ([]string, error) {
 
 // shorten makes the Sentinel notice failures sooner, which needs Redis 7.0; with older versions the
 // values of the file remain. A Sentinel pings a new master for the first time after a second, or
-// after down-after-milliseconds if that is shorter. If that is below a second, the Sentinel
-// declares every new master down at once and undoes its own failover, so shorten first makes the
-// pings more frequent. A Sentinel that a busy machine did not schedule for two seconds stays idle
-// for the tilt-period, which is 30 seconds by default.
+// after down-after-milliseconds if that is shorter. With down-after-milliseconds below a second,
+// the Sentinel therefore declares every new master down at once and undoes its own failover, so
+// shorten first makes the pings more frequent. A Sentinel that a busy machine did not schedule for
+// two seconds stays idle for the tilt-period, which is 30 seconds by default.
 func (s *Sentinel) shorten() {
 	if _, err := s.monitor.inst.text("sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200,
 		"tilt-period", 1000); err == nil {
@@ -171,8 +171,8 @@ func (s *Sentinel) Current() (current *Server, err error) {
 }
 
 // Failover stops the current master and returns when the Sentinel names the other server as the
-// master, and that server accepts writes. The stopped server becomes the replica when it is
-// started.
+// master, and that server accepts writes. The stopped server becomes the replica when it is started
+// again.
 func (s *Sentinel) Failover() error {
 	old, err := s.Current()
 	if err == nil {

@@ -28,8 +28,8 @@ type Server struct {
 	clients clients
 }
 
-// clients holds the clients of a server or a group of servers, which are closed with it. It is safe
-// for concurrent use.
+// clients holds the clients of a server or of a group of servers, and closes them with the servers.
+// It is safe for concurrent use.
 type clients struct {
 	mu   sync.Mutex
 	open []io.Closer
@@ -50,10 +50,9 @@ func (c *clients) close() {
 	c.open = nil
 }
 
-// StartServer starts a redis-server without persistence and returns when it answers. Its other
-// settings are Redis's defaults. args are further settings as on the command line ("--maxmemory",
-// "5mb") and take precedence over those of this package. The caller closes the server. Tests use
-// [NewServer].
+// StartServer starts a redis-server without persistence, otherwise with Redis's default settings,
+// and returns when the server responds. args are settings as on the command line ("--maxmemory",
+// "5mb") and take precedence. The caller must close the server. Tests should use [NewServer].
 func StartServer(args ...string) (*Server, error) {
 	return start(func(string, int) ([]string, error) { return args, nil })
 }
@@ -66,8 +65,8 @@ func start(args func(dir string, port int) ([]string, error)) (*Server, error) {
 	return &Server{Addr: inst.addr(), inst: inst}, nil
 }
 
-// Close ends the server, closes the clients that Client has returned and removes the files of the
-// server.
+// Close ends the server, removes its files and closes the clients that Client has returned. If the
+// server is shared, Close only closes the clients.
 func (s *Server) Close() {
 	s.clients.close()
 	if !s.shared {
@@ -75,8 +74,8 @@ func (s *Server) Close() {
 	}
 }
 
-// Client returns a new client with go-redis's default options and the password that "--requirepass"
-// has set. Each edit may change the options. Close closes the client.
+// Client returns a new client with go-redis's default options and the password set by
+// "--requirepass". Each edit may change the options. Close closes the client.
 func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
 	opts := &redis.Options{Addr: s.Addr, Password: s.inst.password}
 	for _, f := range edit {
@@ -97,8 +96,8 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Start runs a stopped server again, with the same settings on the same port, and returns when it
-// answers. It returns an error if the server runs, is closed or is shared.
+// Start runs a stopped server again, with the same settings on the same port, and returns when the
+// server responds. It returns an error if the server runs, is closed or is shared.
 func (s *Server) Start() error {
 	if err := s.owned("Start"); err != nil {
 		return err
@@ -109,8 +108,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Pause stops the server with SIGSTOP: the kernel accepts connections for it, and requests are not
-// answered until Resume. It returns an error if the server is stopped or shared.
+// Pause suspends the server with SIGSTOP. The kernel still accepts connections, but the server does
+// not respond to requests until Resume. Pause returns an error if the server is stopped or shared.
 func (s *Server) Pause() error {
 	return s.signal("Pause", func(proc *process) error {
 		if err := proc.pause(); err != nil {
@@ -121,8 +120,8 @@ func (s *Server) Pause() error {
 	})
 }
 
-// Resume continues a paused server with SIGCONT and returns when it answers. The server executes
-// the requests that it has received while it was paused. Resume returns an error if the server is
+// Resume continues a paused server with SIGCONT and returns once the server responds again.
+// Requests that arrived during the pause are executed. Resume returns an error if the server is
 // stopped or shared.
 func (s *Server) Resume() error {
 	return s.signal("Resume", func(proc *process) error {
@@ -172,7 +171,7 @@ type instance struct {
 	dir      string
 	password string
 
-	mu       sync.Mutex // guards the rest; held while starting and stopping
+	mu       sync.Mutex // guards the fields below; held while starting and stopping
 	proc     *process   // nil before the first start; it may have ended
 	released bool
 }
@@ -237,7 +236,7 @@ func argument(args []string, name string) string {
 
 func (i *instance) addr() string { return loopback(i.port) }
 
-// start runs the server and returns when it answers.
+// start runs the server and returns when it responds.
 func (i *instance) start() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -276,7 +275,7 @@ func (i *instance) answers(proc *process) error {
 	}
 	_ = conn.Close()
 	return i.ask(func(ctx context.Context, rdb *redis.Client) error {
-		// A process that has taken the port may never answer.
+		// A process that has taken the port may never reply.
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if err := rdb.Ping(ctx).Err(); err != nil {
@@ -291,7 +290,7 @@ func (i *instance) answers(proc *process) error {
 	})
 }
 
-// silent returns nil if a request on a new connection is not answered.
+// silent returns nil if a request on a new connection gets no reply.
 func (i *instance) silent() error {
 	conn, err := net.DialTimeout("tcp", i.addr(), time.Second)
 	if err != nil {
@@ -364,7 +363,7 @@ func (i *instance) stop() {
 	i.kill()
 }
 
-// kill ends the process. The caller holds mu.
+// kill ends the process. The caller must hold mu.
 func (i *instance) kill() {
 	if i.proc != nil {
 		i.proc.kill()

@@ -10,7 +10,8 @@ import (
 )
 
 // Require skips the test if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in the
-// environment it fails the test. The functions of this package that take a testing.TB call Require.
+// environment, it fails the test instead. All functions that take a testing.TB, except [Prefix],
+// call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err == nil {
@@ -84,7 +85,7 @@ var (
 	prefixes      atomic.Uint64
 )
 
-// A shared is a server or a Cluster that is started once for the test process.
+// A shared holds a server or a Cluster that is started once for the test process.
 type shared[S interface{ Close() }] struct {
 	mu   sync.Mutex
 	done bool
@@ -116,18 +117,19 @@ func (h *shared[S]) close() {
 }
 
 // Main runs the tests of m and closes the servers of [Shared] and [SharedCluster]. Like m.Run, it
-// leaves the exit code to package testing. A package whose tests use Shared or SharedCluster calls
-// Main in its TestMain.
+// leaves the exit code to package testing. A package whose tests use Shared or SharedCluster must
+// call Main in its TestMain.
 func Main(m *testing.M) {
 	defer sharedServer.close()
 	defer sharedCluster.close()
 	m.Run()
 }
 
-// Shared returns a server that all tests of the process have in common. The first call starts the
-// server and [Main] closes it. The clients of the returned Server are closed when the test ends.
-// Tests use a [Prefix] for their keys, and must not flush or reconfigure the server. The methods of
-// the Server that change the process return an error.
+// Shared returns a Server that is shared by all tests of the process. The first call starts it, and
+// [Main] closes it. Shared calls [Require], and fails the test if the server cannot be started.
+// Tests must prefix their keys with [Prefix] and must not flush or reconfigure the server. Stop,
+// Start, Pause and Resume return an error. The clients created by the returned Server are closed
+// when the test ends.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := sharedServer.get(t, func() (*Server, error) { return StartServer() }).view()
@@ -135,9 +137,8 @@ func Shared(t testing.TB) *Server {
 	return s
 }
 
-// SharedCluster returns a Cluster that all tests of the process have in common, as [Shared] does
-// for a server. A node is marked as failed after 15 seconds, so that a pause of a busy machine does
-// not look like an outage.
+// SharedCluster is like [Shared] for a Cluster. AddReplica and Reshard return an error, too. A node
+// is marked as failed after 15 seconds, so pauses of a busy machine do not look like outages.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	origin := sharedCluster.get(t, func() (*Cluster, error) { return StartCluster("--cluster-node-timeout", "15000") })
@@ -149,7 +150,7 @@ func SharedCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// view returns a Server for one test that shares s with others.
+// view returns a Server for one test that shares s with other tests.
 func (s *Server) view() *Server { return &Server{Addr: s.Addr, inst: s.inst, shared: true} }
 
 // Prefix returns a prefix for the keys of a test on a shared server. It consists of the name of the

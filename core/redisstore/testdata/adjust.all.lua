@@ -173,7 +173,7 @@ function algorithms.fixed_window(key, at, op)
   reply[size + 1], reply[size + 2] = count, left
   return at
 end
-local MODULUS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
+local MODULUS = 128
 local function sliding_window_integer(text)
   local n = tonumber(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53

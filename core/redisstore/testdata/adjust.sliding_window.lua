@@ -15,7 +15,7 @@ local function unreadable(reply)
 end
 local algorithms = {}
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
-local MODULUS = 128 -- a window of driver.MaxSubWindows, 120, reaches into 121
+local MODULUS = 128
 local function sliding_window_integer(text)
   local n = tonumber(text)
   return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53

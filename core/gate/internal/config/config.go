@@ -9,8 +9,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A Config is the values of the options of one gate. A nil function stands for an option that
-// was not given.
+// A Config holds the values of the options of one gate. The function of an absent option is nil.
 type Config struct {
 	And      []Ask
 	Cost     func(*http.Request) int
@@ -23,14 +22,14 @@ type Config struct {
 	}
 	OnError    func(r *http.Request, err error, status int) int
 	Versions   uint8 // a set of gate.HeaderVersions: bit v stands for version v
-	Inherits   bool  // add the versions that the gates around this one send
+	Inherits   bool  // add the versions that outer gates send
 	FailClosed bool
 	Expose     bool
 	OnDenied   any    // a function of the type that the adapter takes
 	OnDeniedBy string // the name of the adapter that OnDenied belongs to
 }
 
-// An Ask is a limiter and the function that finds the key for it.
+// An Ask holds a limiter and the function that finds the key for it.
 type Ask struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A Record is the part of one gate in a request.
+// A Record reports the decision of one gate about a request, and settles its cost.
 type Record interface {
-	// Outer returns the record of the gate around this one, or nil.
+	// Outer returns the record of the next outer gate, or nil.
 	Outer() Record
-	// Decision returns the decision of the gate, which must not be changed. It has no States
-	// if the gate has let the request through undecided.
+	// Decision returns the decision of the gate, which must not be changed. The decision contains
+	// no States if the gate has let the request through undecided.
 	Decision() *core.Decision
 	// Settle sets the total cost of a request that the gate has admitted.
 	Settle(cost int) error
@@ -26,8 +26,8 @@ type Record interface {
 // Key is the key of the Record of the innermost gate in the context of a request.
 type Key struct{}
 
-// From returns the record of the innermost gate, or nil. ctx is the context of a request, or
-// one that has the request under a registered key.
+// From returns the record of the innermost gate, or nil. ctx is the context of a request, or one
+// that stores the request under a registered key.
 func From(ctx context.Context) Record {
 	if r, ok := ctx.Value(Key{}).(Record); ok {
 		return r
@@ -41,7 +41,7 @@ func From(ctx context.Context) Record {
 	return nil
 }
 
-// requestKeys holds the registered keys. An application has few of them.
+// requestKeys holds the registered keys, which are few.
 var requestKeys struct {
 	mu   sync.Mutex
 	list atomic.Pointer[[]any]

@@ -2,24 +2,23 @@ package oracle
 
 import "math/big"
 
-// A bucket is a token bucket: a number of tokens and the time of its last update. The bucket refills
-// continuously at the rate up to the capacity, and an event takes one token.
+// bucket models a token bucket as a number of tokens and the time of the last update. The bucket
+// refills continuously at the rate up to the capacity, and an event takes one token.
 //
-// A leaky bucket is a queue that holds as many events as the capacity and drains at the rate: the
-// events in the queue are the tokens that are missing in the bucket. An admitted event departs when
-// all events before it have drained, so departures are never closer than the rate.
+// A leaky bucket is modelled as a queue that holds as many events as the capacity and drains at the
+// rate. The events in the queue are the tokens that are missing in the bucket. An admitted event
+// departs when all events before it have drained, so departures are never closer than the rate.
 //
-// RULE: at a time before the last update, the bucket has the tokens from which it would have refilled
-// to its present tokens, but never less than none. A step back therefore admits nothing extra, and at
-// most empties the bucket. (Stores keep the time at which the bucket is full, not that of the last
-// update.)
+// RULE: at a time before the last update, the tokens are fewer by the refill between the two times,
+// but at least zero. A step back therefore admits nothing extra, and at most empties the bucket.
+// (Stores keep the time at which the bucket is full, not the time of the last update.)
 //
-// RULE: fewer than zero tokens are a debt, which does not count as an empty bucket. A debt that is
-// ahead of the clock counts as of now, so that a step back does not extend a debt.
+// RULE: fewer than zero tokens are a debt. A debt that is ahead of the clock counts as of now, so
+// that a step back does not extend a debt.
 //
-// RULE: under a changed limit, the bucket is full at the same time as under the earlier limit, so a
-// half-full bucket stays half full. If the new limit refills in less time than that, the bucket is
-// empty.
+// RULE: when the limit changes, the time at which the bucket is full stays, so a half-full bucket
+// stays half full. If a whole bucket refills in less time than that under the new limit, the bucket
+// is empty.
 type bucket struct {
 	rule   *Rule
 	time   int64    // of the last update
@@ -33,8 +32,8 @@ func (r *Rule) isQueue() bool  { return r.Algorithm == "leaky_bucket" }
 // rate returns how many tokens refill in a microsecond.
 func (r *Rule) rate() *big.Rat { return big.NewRat(r.Events, r.Per) }
 
-// parts returns the number of equal parts of a microsecond in which refill times are exact: the time
-// in which any whole number of tokens refills is a multiple of such a part.
+// parts returns the number of equal parts of a microsecond in which refill times are exact: the
+// time in which any whole number of tokens refills is a multiple of such a part.
 func (r *Rule) parts() *big.Int { return big.NewRat(r.Per, r.Events).Denom() }
 
 // holds returns the tokens of a full bucket, a whole number except for elastic rules.
@@ -60,8 +59,8 @@ func (r *Rule) units(cost int64) *big.Rat {
 
 // reread returns how r reads a span that was written under other. RULE: stores keep a span as whole
 // microseconds and a number of parts, and each rate reads the number as one of its own parts. A
-// number of a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a receipt, so
-// that less capacity is free in both cases.
+// number of a microsecond or more counts as surplus microseconds: 1 in a state and 0 in a receipt,
+// so that less capacity is free in both cases.
 func (r *Rule) reread(span *big.Rat, other *Rule, surplus int64) *big.Rat {
 	if r == other {
 		return span
@@ -138,9 +137,9 @@ func (b bucket) credit(cost int64) (state, bool) {
 	return b.to(add(b.tokens, b.rule.units(cost))), true
 }
 
-// undo frees the cost of the charge of m. Without the charge, the bucket would have been full earlier
-// and would not have refilled from then on. RULE: the refill since that time is not freed, because it
-// is free already. If the clock has stepped back since the charge, Age is the time that has passed.
+// undo frees the cost of the charge of m. RULE: without the charge, the bucket would have been full
+// earlier. Tokens that have refilled since that time are free already, and are not freed again. If
+// the clock has stepped back since the charge, Age is the time since the charge.
 func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 {
 		return b, false
@@ -159,8 +158,7 @@ func (b bucket) undo(cost int64, m Receipt) (state, bool) {
 	return b.to(add(b.tokens, back)), true
 }
 
-// delay returns the time in which the events in the queue drain, rounded up to a microsecond. A token
-// bucket delays no event.
+// delay returns the time in which the queue drains, rounded up to a microsecond; 0 without a queue.
 func (b bucket) delay() int64 {
 	if !b.rule.isQueue() {
 		return 0
@@ -169,7 +167,7 @@ func (b bucket) delay() int64 {
 }
 
 // isLast reports whether the cost of the charge of m is last in the queue. RULE: an Undo frees only
-// the last cost, because the departures of the events behind another one are fixed.
+// the last cost, because the departures of events in the queue are fixed.
 func (b bucket) isLast(cost int64, m Receipt) bool {
 	end := add(whole(b.time), b.used())
 	return end.Cmp(add(add(whole(m.At), m.Used), b.rule.refill(b.rule.units(cost)))) == 0

@@ -1,12 +1,12 @@
 package oracle
 
-// A fixed is a fixed window: the number of the current window of Per microseconds, counted from the
-// epoch, and the count of its events.
+// fixed models a fixed window as the number of the current window of Per microseconds, counted from
+// the epoch, and the count of its events.
 //
-// RULE: after a step back, the events of the newest window count in the current one. The events of
-// earlier windows were forgotten when the newest window began.
+// RULE: after a step back, the events of the newest window count in the current window. The events
+// of earlier windows were forgotten when the newest window began.
 //
-// RULE: under a changed period, events count in the window that contains the beginning of their own.
+// RULE: when the period changes, events count in the window in which their window began.
 type fixed struct {
 	rule          *Rule
 	now           int64
@@ -50,8 +50,8 @@ func (f fixed) debit(cost int64) (state, bool) {
 
 func (f fixed) credit(cost int64) (state, bool) { return f.to(max(0, f.count-cost)), true }
 
-// undo frees the cost of the charge of m during its window. RULE: after a step back since the charge,
-// undo frees nothing, because the events of the window may belong to other charges.
+// undo frees the cost of the charge of m during its window. RULE: after a step back since the
+// charge, undo frees nothing, because the events of the window may belong to other charges.
 func (f fixed) undo(cost int64, m Receipt) (state, bool) {
 	if m.At == 0 || m.stepped(f.now) || m.At/f.rule.Per != f.number {
 		return f, false

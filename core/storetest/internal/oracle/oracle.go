@@ -1,15 +1,16 @@
-// Package oracle defines the rate limiting algorithms. Each has its textbook form, in exact rational
-// numbers and plain lists; none is optimized for speed. Package core/storetest compares every field of
-// the answers of stores with the answers of this package. The package shares no code with package
-// driver, on which stores are built, so a fault of that package shows as a difference.
+// Package oracle defines the rate limiting algorithms. Each algorithm has its textbook form, in
+// exact rational numbers and plain lists, without optimizations. Package core/storetest compares
+// the verdicts of stores with the verdicts of this package, field by field. The package shares no
+// code with package driver, on which stores are built, so a fault of package driver shows as a
+// difference.
 //
-// A paragraph that begins with RULE states a decision that the definition of an algorithm leaves open,
-// and the reason for it. Two rules hold for all algorithms:
+// A paragraph that begins with RULE states a decision that the definition of an algorithm leaves
+// open, and the reason for it. Two rules hold for all algorithms:
 //
 // RULE: a state is ahead of the clock if it was written before the clock stepped back. Such a state
-// counts as of now, and a denied call writes it as of now. Otherwise later calls would be denied until
-// the clock has caught up. A Peek that is admitted writes nothing, and neither does an Undo that is too
-// late for a bucket or fixed window.
+// counts as of now, and a denied call writes it as of now. Otherwise later calls would be denied
+// until the clock has caught up. A Peek that is admitted writes nothing, and neither does an Undo
+// that is too late for a bucket or fixed window.
 //
 // RULE: a state belongs to a key, the name of a rule and a length: the time in which a bucket refills,
 // or the period and sub-windows of another algorithm. A rule with a changed limit of the same length
@@ -17,8 +18,8 @@
 // state. A limit of another length has a state of its own, because a state could count for more events
 // under a longer length, so that a caller would gain events by switching between them.
 //
-// Times and spans are in microseconds. Times are positive, count from the Unix epoch, and are those
-// of the store's clock, which may step back and leap ahead between two calls.
+// Times and spans are in microseconds. Times are positive and count from the Unix epoch. They are
+// read from the store's clock, which may step back and leap ahead between two calls.
 package oracle
 
 import (
@@ -34,9 +35,9 @@ const (
 	// MaxCount bounds costs and counts. RULE: a larger cost counts as MaxCount, and a window or log
 	// counts to MaxCount-1, so that six bytes hold a count.
 	MaxCount = 1 << 48
-	// Horizon is the longest span of a limit or debt, 100 years. RULE: a bucket refills from any debt
-	// within Horizon, and a cost that takes longer to refill counts as Horizon and a microsecond,
-	// which fits no bucket. Times therefore stay below 2^53.
+	// Horizon is the longest span of a limit or debt, 100 years. RULE: a bucket refills from any
+	// debt within Horizon, and a cost that takes longer to refill counts as Horizon and a
+	// microsecond, which fits no bucket. Times therefore stay below 2^53.
 	Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 )
 
@@ -51,10 +52,10 @@ type Rule struct {
 	SubWindows  int64 // the number of sub-windows; only for a sliding window
 	Shadow      bool  // the rule is charged if the cost fits, but denies nothing
 
-	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both take the same time
-	// to refill; the enlarged one rounds it down to a multiple of parts. Neither limit therefore
-	// truncates a state that was written under the other, and a caller gains nothing by switching
-	// between them.
+	// Base is the rule that was enlarged to this elastic bucket, or nil. RULE: both rules take the
+	// same time to refill; the enlarged rule rounds it down to a multiple of parts. Neither limit
+	// therefore truncates a state that was written under the other limit, and a caller gains
+	// nothing by switching between them.
 	Base *Rule
 }
 
@@ -91,7 +92,7 @@ func (r *Rule) soft() int64 { return r.Capacity() - r.limit() }
 // An Op is the effect of a charge.
 type Op uint8
 
-// Spend and Peek are the ops of Take, the others those of Adjust.
+// Spend and Peek are the ops of Take. The other ops are the ops of Adjust.
 const (
 	Spend  Op = iota // takes Cost, if all charges of the call fit
 	Peek             // takes nothing, but denies the call if Cost does not fit
@@ -108,14 +109,13 @@ type Charge struct {
 	Op   Op
 	Cost int64 // at least 1; ignored by Reset
 
-	// MaxDelay denies a Spend or Peek that a leaky bucket would delay for longer, in whole
-	// microseconds. Zero accepts any delay.
+	// MaxDelay is the longest accepted delay of a Spend or Peek by a leaky bucket, in whole
+	// microseconds. A charge with a longer delay is denied. Zero accepts any delay.
 	MaxDelay time.Duration
-	// Receipt, if it is not nil, is written by a Spend that is admitted and by a Debit, and read by an
-	// Undo.
+	// Receipt, if not nil, is written by an admitted Spend and by a Debit, and read by an Undo.
 	Receipt *Receipt
 
-	Verdict Verdict // the answer
+	Verdict Verdict // the result
 }
 
 // maxDelay returns how many microseconds the event may be delayed.
@@ -145,8 +145,8 @@ func (m Receipt) Keep(r *Rule, cost int64) Receipt {
 // stepped reports whether the clock has stepped back since the charge.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
-// A Verdict is the answer to a charge. After an op of Adjust it is the answer to a Peek with cost 1
-// afterwards, except that Allowed is set, and RetryAfter and Soft are zero.
+// A Verdict is the result of a charge. After an op of Adjust it is the result of a later Peek with
+// cost 1, except that Allowed is set, and RetryAfter and Soft are zero.
 type Verdict struct {
 	Allowed    bool  // by this rule alone
 	Remaining  int64 // events of the limit that are left
@@ -157,14 +157,14 @@ type Verdict struct {
 	Found      bool  // after a Reset: something was in use
 
 	// Window is the span to which Remaining refers. For a bucket, it is the time in which Remaining
-	// events refill or, if Remaining is 0, until an event of the limit is available; for a fixed window,
-	// the time until the window ends; for a log or sliding window, the time until the first event leaves
-	// it, or Per if it is empty. After a denial, Window is RetryAfter, unless that is Never.
+	// events refill or, if Remaining is 0, until an event of the limit is available. For a fixed
+	// window, it is the time until the window ends. For a log or sliding window, it is the time
+	// until the first event leaves it, or Per if it is empty. After a denial, Window is RetryAfter,
+	// unless RetryAfter is Never.
 	Window int64
 }
 
-// A state is the use of one rule by one key, at one time and under one limit. Its methods return new
-// states and do not change it.
+// A state is the use of one rule by one key, at one time and under one limit. It is immutable.
 type state interface {
 	at(r *Rule, now int64) state // the state as it counts under r at now
 	ahead() bool                 // the state that at has read is ahead of the clock
@@ -202,8 +202,8 @@ func (o *Oracle) read(c *Charge, now int64) state {
 	return s.at(c.Rule, now)
 }
 
-// write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not keep
-// it. A state that is not written stays, and counts again after a step back.
+// write stores s. RULE: writing a state with nothing in use deletes it, so that stores need not
+// keep it. A state that is not written stays, and counts again after a step back.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
 		o.states = make(map[name]state)
@@ -225,9 +225,9 @@ func (r *Rule) unused() state {
 	panic("oracle: unknown algorithm " + r.Algorithm)
 }
 
-// Take decides Spends and Peeks at now. If all charges of enforced rules fit, the decision is admitted:
-// it takes every Spend, except a Spend of a shadow rule that does not fit. Otherwise the decision is
-// denied and takes nothing.
+// Take decides Spends and Peeks at now. If all charges of enforced rules fit, the decision is
+// admitted: it takes every Spend, except a Spend of a shadow rule that does not fit. Otherwise the
+// decision is denied and takes nothing.
 func (o *Oracle) Take(now int64, charges []Charge) {
 	admitted, states := true, make([]state, len(charges))
 	for i := range charges {
@@ -280,14 +280,14 @@ func (o *Oracle) Adjust(now int64, charges []Charge) {
 	}
 }
 
-// Look returns the answer to c at now as if c were a Peek, and reports whether its state is ahead of
-// the clock. Look writes nothing.
+// Look returns the Verdict of c at now as if c were a Peek, and reports whether the state is ahead
+// of the clock. Look writes nothing.
 func (o *Oracle) Look(now int64, c *Charge) (v Verdict, ahead bool) {
 	s := o.read(c, now)
 	return verdict(c.Rule, s, s, c.Cost, c.maxDelay()), s.ahead()
 }
 
-// verdict returns the answer to a charge of cost, given the states before and after it.
+// verdict returns the Verdict of a charge of cost, given the states before and after the charge.
 func verdict(r *Rule, before, after state, cost, maxDelay int64) Verdict {
 	v := Verdict{
 		Allowed:    before.fits(cost, maxDelay),

@@ -1,13 +1,15 @@
 package oracle
 
-// A sliding is a sliding log: a list of the events of the last Per microseconds with their times. A
-// sliding window is the same list with coarser times: the time of an event is the last microsecond of
-// its sub-window. The event therefore counts for Per and up to one sub-window more, never for less.
+// sliding models both sliding algorithms as a list of events with their times. A sliding log
+// records exact times and keeps an event for Per microseconds. A sliding window rounds each time up
+// to the last microsecond of its sub-window, so an event counts for at least Per and at most one
+// sub-window longer.
 //
-// RULE: events ahead of the clock count as if they happened now. Events that had left the window when
-// the newest event was recorded do not count again, because stores have forgotten them by then.
+// RULE: after the clock steps back, events in the future count as if they happened now. Events that
+// had left the window when the newest event was recorded do not count again, because stores have
+// already dropped them.
 //
-// RULE: under a changed limit, the events keep their times.
+// RULE: when the limit changes, events keep their times.
 type sliding struct {
 	rule   *Rule
 	now    int64
@@ -26,7 +28,7 @@ func (r *Rule) length() int64 {
 	return (r.Per + r.SubWindows - 1) / r.SubWindows
 }
 
-// end returns the last microsecond of the sub-window of now. Sub-windows are counted from the epoch.
+// end returns the last microsecond of the sub-window of now. Sub-windows begin at the epoch.
 func (r *Rule) end(now int64) int64 { return (now/r.length()+1)*r.length() - 1 }
 
 func (l sliding) at(r *Rule, now int64) state {
@@ -98,9 +100,9 @@ func (l sliding) credit(cost int64) (state, bool) {
 	return l.without(cost, func(events) bool { return true }), l.count() > 0
 }
 
-// undo frees events at the time of m. RULE: after a step back since the charge, or with events ahead of
-// the clock, undo frees nothing, because the events at that time may belong to other charges.
-// Otherwise undo writes the state as of now, even if none of the events is left.
+// undo frees events at the time of m. RULE: if the clock has stepped back since the charge, or
+// events are in the future, undo frees nothing, because the events at that time may belong to other
+// charges. Otherwise undo writes the state as of now, even if none of the events is left.
 func (l sliding) undo(cost int64, m Receipt) (state, bool) {
 	if l.future || m.stepped(l.now) || l.count() == 0 {
 		return l, false
