@@ -74,6 +74,8 @@ func cases() []testCase {
 			"A clock that leaps ahead grants at most one burst."},
 		{"LimitChanges", eachAlgorithm(limitChanges),
 			"Limits of one length share a state, which grants at most one burst and locks no key out; another length has its own."},
+		{"AlternatingLengths", eachAlgorithm(alternatingLengths),
+			"A caller that alternates between two limits of different lengths is admitted by each as if there were no other."},
 		{"Cancelled", eachAlgorithm(cancelled),
 			"If the context has ended, the call returns its error and takes nothing."},
 		{"Concurrency", eachAlgorithm(concurrency),
