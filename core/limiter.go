@@ -28,7 +28,7 @@ type Limiter struct {
 // already has another rule of that name.
 //
 // Processes that share s may have different limits for a while, for example during a rollout. Each
-// process applies its own limits to the shared states.
+// process applies its own limit. Limits of one length (see [Rule]) share the states of the keys.
 func New(s Store, rules ...Rule) (*Limiter, error) {
 	if argument.IsNil(s) {
 		return nil, fmt.Errorf("%w: it is nil", ErrNoStore)

@@ -15,6 +15,10 @@ import (
 // definition share their states, on purpose. (Only copies of one Rule are equal by ==.) The same
 // name with another definition is an [ErrRuleConflict]. A name consists of 1 to 64 characters of
 // printable ASCII, and is sent to clients in the header field RateLimit-Policy.
+//
+// If the limit of a name changes, the states carry over if the new limit has the same length: the
+// time in which a bucket fills up, or the period of other algorithms and the number of sub-windows.
+// "10/m" and "20/m" have the same length. A limit of another length starts with unused states.
 type Rule struct{ d *definition }
 
 // A definition holds the fields of a Rule and the result of compiling them. It does not change.

@@ -10,6 +10,7 @@ import (
 // does not change, and is safe for concurrent use. It must not be copied.
 type Compiled struct {
 	definition Definition
+	stateName  string
 	id         uint64
 	engine     engine
 	constants  Constants
@@ -48,11 +49,12 @@ const Never = 1<<63 - 1
 func newCompiled(d Definition, e engine) *Compiled {
 	k := e.constants()
 	k.Algorithm = d.Algorithm
-	return &Compiled{definition: d, id: ruleID(d.Algorithm, d.Name), engine: e, constants: k}
+	name := d.length() + ":" + d.Name
+	return &Compiled{definition: d, stateName: name, id: stateID(d.Algorithm, name), engine: e, constants: k}
 }
 
-// ruleID returns the FNV-1a hash of the algorithm and the name.
-func ruleID(a Algorithm, name string) uint64 {
+// stateID returns the FNV-1a hash of the algorithm and the name of States.
+func stateID(a Algorithm, name string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := (offset ^ uint64(a)) * prime
 	for i := range len(name) {
@@ -61,9 +63,16 @@ func ruleID(a Algorithm, name string) uint64 {
 	return h
 }
 
-// ID returns a hash of the algorithm and the name, the same in every process. Rules with the same
-// ID share States. A Store must keep the States of other rules apart.
+// ID returns a hash of the algorithm and of [Compiled.StateName], the same in every process. Rules
+// with the same ID share States. A Store must keep the States of other rules apart.
 func (c *Compiled) ID() uint64 { return c.id }
+
+// StateName returns the name of the rule's States, which is different from that of other rules of the
+// same Algorithm: the length of the States and the name of the rule. For a bucket, the length is the
+// time in which it fills up; for other algorithms it is the period, and for a sliding window also the
+// number of sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same
+// length share the States of a rule.
+func (c *Compiled) StateName() string { return c.stateName }
 
 // Name returns the name of the rule.
 func (c *Compiled) Name() string { return c.definition.Name }

@@ -55,7 +55,7 @@ func TestCompiled_ID(t *testing.T) {
 			d := valid(a)
 			d.Name = name
 			c, hash := compile(t, d), fnv.New64a()
-			hash.Write(append([]byte{byte(a)}, name...))
+			hash.Write(append([]byte{byte(a)}, c.StateName()...))
 			if c.ID() != hash.Sum64() {
 				t.Errorf("%v: got ID %x, expected %x", c, c.ID(), hash.Sum64())
 			}
@@ -67,6 +67,41 @@ func TestCompiled_ID(t *testing.T) {
 			if other := compile(t, d); other.ID() != c.ID() || other.Name() != name || other.Algorithm() != a || !other.Shadow() || c.Shadow() {
 				t.Errorf("got %+v, expected another limit of %v with its ID", other, c)
 			}
+		}
+	}
+}
+
+func TestCompiled_StateName(t *testing.T) {
+	base := compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute})
+	part := base.Divide(7)
+	size, err := driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 250, Per: time.Minute}.CompileLike(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := func(events int, per time.Duration, burst int) *driver.Compiled {
+		return compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: events, Per: per, Burst: burst})
+	}
+	for _, c := range []struct {
+		name string
+		rule *driver.Compiled
+		want string
+	}{
+		{"bucket", base, "60:api"},
+		{"another rate", bucket(7, time.Minute, 0), "60:api"},
+		{"burst", bucket(10, time.Second, 25), "2500ms:api"},
+		{"same ratio of burst and rate", bucket(20, time.Second, 50), "2500ms:api"},
+		{"microseconds", bucket(1, time.Microsecond, 0), "1us:api"},
+		{"fraction", bucket(3, time.Second, 1), "333333us+1/3:api"},
+		{"reduced fraction", bucket(6, time.Second, 2), "333333us+1/3:api"},
+		{"part of a bucket", part, "60:api"},
+		{"elastic size", size, "60:api"},
+		{"soft", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Soft: 10}), "60:api"},
+		{"fixed window", compile(t, driver.Definition{Name: "api", Algorithm: driver.FixedWindow, Events: 5, Per: time.Hour}), "3600:api"},
+		{"sliding log", compile(t, driver.Definition{Name: "a:b", Algorithm: driver.SlidingLog, Events: 5, Per: 1500 * time.Millisecond}), "1500ms:a:b"},
+		{"sliding window", compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60}), "60/60:api"},
+	} {
+		if got := c.rule.StateName(); got != c.want {
+			t.Errorf("%s: got %q, expected %q", c.name, got, c.want)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Definition struct {
 	UpTo       float64 // elastic rule: the largest factor by which its limit is multiplied; else zero
 
 	Text string // describes the rule in messages; if empty, they contain its algorithm, name and limit
+
+	inherited string // the length of the rule of which this one is a part or a size; else empty
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
@@ -76,6 +78,7 @@ func (d Definition) Compile() (*Compiled, error) {
 // change would gain tokens with every change. (Above a million events a second, it still gains a
 // little, but less than refills in a microsecond.) A fraction of an event is never used.
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
+	d.inherited = base.definition.length()
 	c, err := d.Compile()
 	if err != nil {
 		return nil, err
@@ -106,6 +109,7 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	}
 	least := d
 	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
+	least.inherited = d.length()
 	exact := least
 	if d.Algorithm.IsBucket() {
 		least.Burst = 1
@@ -132,6 +136,7 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
 	d.Text, o.Text = "", ""
+	d.inherited, o.inherited = d.length(), o.length()
 	return d == o
 }
 

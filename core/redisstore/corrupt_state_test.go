@@ -350,7 +350,7 @@ func counterCorruptions(now time.Time) []corruption {
 	field := func(n int64) string { return strconv.FormatInt((current+n)%128, 10) }
 	state := func(changes ...any) writer {
 		return func(ctx context.Context, rdb *redis.Client, key string) error {
-			whole := []any{"g", length, "o", current - 1, "l", current, "t", 5, field(-1), 3, field(0), 2}
+			whole := []any{"o", current - 1, "l", current, "t", 5, field(-1), 3, field(0), 2}
 			if err := rdb.HSet(ctx, key, whole...).Err(); err != nil {
 				return err
 			}
@@ -358,11 +358,9 @@ func counterCorruptions(now time.Time) []corruption {
 		}
 	}
 	all := append(foreign(),
-		corruption{"a window that has left", 0, fields("g", length, "o", 5, "l", 5, "t", 3, "5", 3)},
-		corruption{"no sub-windows", either, fields("g", length, "o", current, "l", current, "t", 3)},
-		corruption{"a length alone", 1, fields("g", length)},
-		corruption{"another length", either, state("g", 7)},
-		corruption{"no length", 1, state("g", 0)},
+		corruption{"a window that has left", 0, fields("o", 5, "l", 5, "t", 3, "5", 3)},
+		corruption{"no sub-windows", either, fields("o", current, "l", current, "t", 3)},
+		corruption{"an oldest sub-window alone", 1, fields("o", current)},
 		corruption{"a foreign field", either, state("user", "mallory")},
 		corruption{"a sub-window 128", either, state("128", 1)},
 		corruption{"a field of an old format", either, state("m", 8192)},
@@ -379,7 +377,7 @@ func counterCorruptions(now time.Time) []corruption {
 		corruption{"the newest in a year", either, state("l", current+365*24*60)},
 		corruption{"the largest newest", 1, state("l", int64(1<<53-1))},
 	)
-	for _, name := range []string{"g", "o", "l", "t"} {
+	for _, name := range []string{"o", "l", "t"} {
 		for _, value := range []string{"nan", "inf", "-1", "1.5", "text", "", "1e400", "9007199254740992"} {
 			all = append(all, corruption{name + " is " + value, 1, state(name, value)})
 		}

@@ -48,11 +48,7 @@ func dailyRules() []core.Rule {
 func harness(rdb redis.UniversalClient, opts ...redisstore.Option) *storetest.Harness {
 	var clock storetest.Clock
 	now := redisstore.Clock(func() string { return strconv.FormatInt(clock.Micros(), 10) })
-	h := clock.Harness(newStore(rdb, append(opts, now)...))
-	// A log keeps events that have left the window of a shorter period, and a sliding window has
-	// counts instead of times.
-	h.FixedPeriods = true
-	return h
+	return clock.Harness(newStore(rdb, append(opts, now)...))
 }
 
 // modes are the ways in which a Store sends its commands.

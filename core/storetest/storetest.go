@@ -36,13 +36,9 @@ type Harness struct {
 	Now func() time.Time
 	// Undoes must be true for a Store that charges the keys of a decision one after the other, and
 	// undoes the charges if one of them is denied. The undo may delete state that no longer
-	// counts. The deletion is visible only if the clock then steps back or the period of a window
-	// changes, so the histories then contain neither.
+	// counts. The deletion is visible only if the clock then steps back, so in the histories it
+	// does not.
 	Undoes bool
-	// FixedPeriods must be true for a Store that, after a change of the period or of the
-	// sub-windows of a sliding log or sliding window, may count events for longer than the
-	// algorithm says. The histories then do not change these values.
-	FixedPeriods bool
 }
 
 // Run runs the suite. It calls newHarness for every case and for every history, and each call must

@@ -26,8 +26,6 @@ type walk struct {
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
-	fixedPeriod func(driver.Algorithm) bool // all limits of a name have the same period and sub-windows
-
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
 	inForce  []int            // for each name, the index of its present limit
 	held     []held
@@ -48,9 +46,6 @@ func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
 		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, occurred: occurred,
-		fixedPeriod: func(a driver.Algorithm) bool {
-			return h.Undoes && !a.IsBucket() || h.FixedPeriods && (a == driver.SlidingLog || a == driver.SlidingWindow)
-		},
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
@@ -101,7 +96,7 @@ func percent(n int64, soft float64) int64 {
 }
 
 // limits returns up to four limits of a name, and elastic enlargements of them. They have the same
-// algorithm, and different rates, periods, bursts, sub-windows and soft limits.
+// algorithm, different rates, bursts and soft limits, and often different lengths.
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
@@ -126,8 +121,13 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
-		if len(all) > 0 && w.fixedPeriod(driverAlgorithms[r.Algorithm]) {
-			r.Per, r.SubWindows = all[0].Per, all[0].SubWindows
+		if len(all) > 0 && (i > 1 || w.one(2)) { // the length of an earlier limit: two at most
+			times := pick[int64](w, 1, 2, 3, 7)
+			r = *pick(w, all...)
+			if r.Base != nil {
+				r = *r.Base
+			}
+			r.Events, r.Burst = most(r.Events*times), most(r.Burst*times)
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
@@ -295,7 +295,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 		w.occurred["undo of a part"]++
 	}
 	limits := w.rules[slices.IndexFunc(w.rules, func(limits []*oracle.Rule) bool { return slices.Contains(limits, c.Rule) })]
-	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && (w.fine || w.one(3)) {
+	if r := limits[w.rng.IntN(len(limits))]; r != c.Rule && r.Length() == c.Rule.Length() && (w.fine || w.one(3)) {
 		c.Rule = r
 		w.occurred["undo under another limit"]++
 	}

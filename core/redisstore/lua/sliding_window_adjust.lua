@@ -24,7 +24,7 @@ local function sliding_window_remove(charge, n, number)
       end
     end
   end
-  if charge.moved or charge.old_length ~= charge.length or total == 0 then
+  if charge.moved or total == 0 then
     sliding_window_write(charge, 0)
   else
     redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
@@ -51,7 +51,7 @@ function algorithms.sliding_window(key, at, op)
     after = receipt + 4
     local stepped_back = now - time < age
     if charge.count > 0 and not charge.moved and not stepped_back then
-      sliding_window_remove(charge, charge.cost, (time - time % charge.old_length) / charge.old_length)
+      sliding_window_remove(charge, charge.cost, (time - time % charge.length) / charge.length)
     end
   end
   if op ~= 'reset' then

@@ -183,7 +183,7 @@ local function sliding_window_scan(charge)
   local counts, all, gone, total = {}, {}, {}, 0
   for i = 1, #fields, 2 do
     local name = fields[i]
-    if name ~= 'g' and name ~= 'o' and name ~= 'l' and name ~= 't' then
+    if name ~= 'o' and name ~= 'l' and name ~= 't' then
       local remainder, n = sliding_window_integer(name), sliding_window_integer(fields[i + 1])
       if not remainder or not n or remainder >= MODULUS then
         return nil
@@ -193,7 +193,7 @@ local function sliding_window_scan(charge)
   end
   for number = charge.newest - MODULUS + 1, charge.newest do
     local n = counts[number % MODULUS]
-    if n and (number + 1) * charge.old_length - 1 > charge.cutoff then
+    if n and (number + 1) * charge.length - 1 > charge.cutoff then
       all[#all + 1] = { number = number, n = n }
       total = total + n
     elseif n then
@@ -204,10 +204,10 @@ local function sliding_window_scan(charge)
   return #all > 0 and all[#all].number == charge.newest and all
 end
 local function sliding_window_leaves(charge, number)
-  return math.min((number + 1) * charge.old_length - 1, charge.stamp) - now + charge.period
+  return math.min((number + 1) * charge.length - 1, charge.stamp) - now + charge.period
 end
 local function sliding_window_load(charge)
-  local meta = redis.pcall('HMGET', charge.key, 'g', 'o', 'l', 't', string.format('%d', charge.current % MODULUS))
+  local meta = redis.pcall('HMGET', charge.key, 'o', 'l', 't', string.format('%d', charge.current % MODULUS))
   if meta.err then
     unreadable(meta)
     return false
@@ -215,22 +215,22 @@ local function sliding_window_load(charge)
   if not meta[1] then
     return redis.call('EXISTS', charge.key) == 0
   end
-  local old_length, oldest = sliding_window_integer(meta[1]), sliding_window_integer(meta[2])
-  local newest, total = sliding_window_integer(meta[3]), sliding_window_integer(meta[4])
-  if not (old_length and old_length > 0 and oldest and newest and total and oldest <= newest and newest * old_length < 9007199254740992) then
+  local length, oldest = charge.length, sliding_window_integer(meta[1])
+  local newest, total = sliding_window_integer(meta[2]), sliding_window_integer(meta[3])
+  if not (oldest and newest and total and oldest <= newest and newest * length < 9007199254740992) then
     return false
   end
-  charge.old_length, charge.newest, charge.known = old_length, newest, true
-  charge.cutoff = math.max(now, newest * old_length) - charge.period
-  if (newest + 1) * old_length - 1 <= charge.cutoff then
+  charge.newest, charge.known = newest, true
+  charge.cutoff = math.max(now, newest * length) - charge.period
+  if (newest + 1) * length - 1 <= charge.cutoff then
     return true -- all of it has left
   end
-  charge.moved = (newest + 1) * old_length - 1 > charge.stamp
+  charge.moved = newest > charge.current
   local cost, events = charge.cost, charge.events
   local excess = total + cost - events
-  if not charge.moved and old_length == charge.length and (oldest + 1) * old_length - 1 > charge.cutoff and (excess <= 1 or cost > events) then
+  if not charge.moved and (oldest + 1) * length - 1 > charge.cutoff and (excess <= 1 or cost > events) then
     charge.count, charge.oldest = total, oldest
-    charge.here = newest == charge.current and sliding_window_integer(meta[5]) or 0
+    charge.here = newest == charge.current and sliding_window_integer(meta[4]) or 0
     charge.first, charge.last = sliding_window_leaves(charge, oldest), sliding_window_leaves(charge, newest)
     charge.retry = excess > 0 and charge.first or 0
     return total > 0
@@ -259,7 +259,7 @@ local function sliding_window_read(key, at, cost)
     key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, length = length,
     current = current, stamp = (current + 1) * length - 1, -- the last microsecond of the current sub-window
     count = 0, first = 0, last = 0, retry = 0, moved = false, corrupt = 0,
-    known = false, old_length = nil, newest = nil, cutoff = nil, -- set from the state
+    known = false, newest = nil, cutoff = nil, -- set from the state
     oldest = nil, here = nil, -- set if not all sub-windows were read
     all = nil, gone = nil, -- set if all sub-windows were read
   }
@@ -281,8 +281,7 @@ local function sliding_window_write(charge, cost)
     total = total + n
   end
   for _, sub in ipairs(charge.all or {}) do
-    local last = math.min((sub.number + 1) * charge.old_length - 1, charge.stamp)
-    put((last - last % charge.length) / charge.length, sub.n)
+    put(math.min(sub.number, charge.current), sub.n)
   end
   put(charge.current, cost)
   if charge.known then
@@ -294,7 +293,7 @@ local function sliding_window_write(charge, cost)
   for i = 1, #args do
     args[i] = string.format('%d', args[i])
   end
-  redis.call('HSET', charge.key, 'g', string.format('%d', charge.length), 'o', string.format('%d', numbers[1]),
+  redis.call('HSET', charge.key, 'o', string.format('%d', numbers[1]),
     'l', string.format('%d', numbers[#numbers]), 't', string.format('%d', total), unpack(args))
 end
 local function sliding_window_expire(charge)
@@ -305,7 +304,7 @@ local function sliding_window_spend(charge)
   if charge.oldest then
     redis.call('HSET', key, 'l', string.format('%d', current), 't', string.format('%d', count),
       string.format('%d', current % MODULUS), string.format('%d', charge.here + charge.cost))
-  elseif charge.moved or not charge.all or charge.old_length ~= charge.length then
+  elseif charge.moved or not charge.all then
     sliding_window_write(charge, charge.cost)
   else
     local all = charge.all
@@ -346,7 +345,7 @@ local function sliding_window_remove(charge, n, number)
       end
     end
   end
-  if charge.moved or charge.old_length ~= charge.length or total == 0 then
+  if charge.moved or total == 0 then
     sliding_window_write(charge, 0)
   else
     redis.call('HSET', charge.key, 'o', string.format('%d', first), 'l', string.format('%d', last), 't', string.format('%d', total), unpack(changed))
@@ -372,7 +371,7 @@ function algorithms.sliding_window(key, at, op)
     after = receipt + 4
     local stepped_back = now - time < age
     if charge.count > 0 and not charge.moved and not stepped_back then
-      sliding_window_remove(charge, charge.cost, (time - time % charge.old_length) / charge.old_length)
+      sliding_window_remove(charge, charge.cost, (time - time % charge.length) / charge.length)
     end
   end
   if op ~= 'reset' then

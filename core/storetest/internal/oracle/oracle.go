@@ -12,14 +12,18 @@
 // until the clock has caught up. A Peek that is admitted writes nothing, and neither does an Undo
 // that is too late for a bucket or fixed window.
 //
-// RULE: a state belongs to a key and to the name of a rule, so a rule with a changed limit reads
-// the state that was written under the earlier limit, as stated for each algorithm.
+// RULE: a state belongs to a key, the name of a rule and a length: the time in which a bucket refills,
+// or the period and sub-windows of another algorithm. A rule with a changed limit of the same length
+// reads the state that was written under the earlier limit. Each algorithm says how it reads such a
+// state. A limit of another length has a state of its own, because a state could count for more events
+// under a longer length, so that a caller would gain events by switching between them.
 //
 // Times and spans are in microseconds. Times are positive and count from the Unix epoch. They are
 // read from the store's clock, which may step back and leap ahead between two calls.
 package oracle
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"time"
@@ -69,6 +73,17 @@ func (r *Rule) Capacity() int64 {
 		return floor(r.holds())
 	}
 	return r.limit() + r.Extra
+}
+
+// Length returns the length of the rule's states.
+func (r *Rule) Length() string {
+	switch {
+	case r.Base != nil:
+		return r.Base.Length()
+	case r.isBucket():
+		return new(big.Rat).Mul(big.NewRat(r.limit(), r.Events), big.NewRat(r.Per, 1)).String()
+	}
+	return fmt.Sprint(r.Per, " ", r.SubWindows)
 }
 
 // soft returns how many events of the capacity are above the limit.
@@ -170,11 +185,17 @@ type state interface {
 
 // An Oracle keeps the states of all keys. The zero Oracle is empty. It is not safe for concurrent
 // use.
-type Oracle struct{ states map[[2]string]state }
+type Oracle struct{ states map[name]state }
+
+// A name identifies a state.
+type name struct{ key, rule, length string }
+
+// name returns the name of the state of c.
+func (c *Charge) name() name { return name{c.Key, c.Rule.Name, c.Rule.Length()} }
 
 // read returns the state of c as it counts at now.
 func (o *Oracle) read(c *Charge, now int64) state {
-	s := o.states[[2]string{c.Key, c.Rule.Name}]
+	s := o.states[c.name()]
 	if s == nil {
 		s = c.Rule.unused()
 	}
@@ -185,10 +206,10 @@ func (o *Oracle) read(c *Charge, now int64) state {
 // keep it. A state that is not written stays, and counts again after a step back.
 func (o *Oracle) write(c *Charge, s state) {
 	if o.states == nil {
-		o.states = make(map[[2]string]state)
+		o.states = make(map[name]state)
 	}
-	if o.states[[2]string{c.Key, c.Rule.Name}] = s; s.reset() == 0 {
-		delete(o.states, [2]string{c.Key, c.Rule.Name})
+	if o.states[c.name()] = s; s.reset() == 0 {
+		delete(o.states, c.name())
 	}
 }
 

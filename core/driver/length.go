@@ -1,0 +1,44 @@
+package driver
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// length returns the length of the States of a rule as a text: the time in which a bucket fills up, or
+// the period of another algorithm, and for a sliding window the number of sub-windows ("60/60"). The
+// unit is the second, or a smaller unit that is followed by its name ("1500ms", "333333us+1/3").
+//
+// Rules with the same name and length share States. A State means the same under each of their
+// limits: a half empty bucket is half empty. Under another length it does not: an empty bucket of a
+// minute would be a nearly full bucket of an hour. If limits of different lengths shared a State, a
+// client that can choose between them would gain events with every change. As they do not, it gains
+// at most one limit for each length.
+func (d *Definition) length() string {
+	us := d.Per.Microseconds()
+	switch {
+	case d.inherited != "":
+		return d.inherited
+	case d.Algorithm == SlidingWindow:
+		return span(us) + "/" + strconv.Itoa(d.SubWindows)
+	case !d.Algorithm.IsBucket():
+		return span(us)
+	}
+	b := newBucket(int64(d.Events), us, int64(d.capacity()), 0, false)
+	if b.full.Frac == 0 {
+		return span(b.full.Micros)
+	}
+	g := gcd(b.full.Frac, b.den)
+	return fmt.Sprintf("%dus+%d/%d", b.full.Micros, b.full.Frac/g, b.den/g)
+}
+
+// span returns us microseconds as a text.
+func span(us int64) string {
+	switch {
+	case us%1_000_000 == 0:
+		return strconv.FormatInt(us/1_000_000, 10)
+	case us%1000 == 0:
+		return strconv.FormatInt(us/1000, 10) + "ms"
+	}
+	return strconv.FormatInt(us, 10) + "us"
+}
