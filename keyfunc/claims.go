@@ -72,9 +72,9 @@ func claimedDate(c jwt.MapClaims, name string) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), true
 }
 
-// checkObject returns an error if data is not UTF-8, is not a JSON object or contains repeated
-// names (RFC 7515 and RFC 7519, section 4 of each), of which two parsers may take different
-// members. Package jwt checks the text after the object.
+// checkObject returns an error if data is not UTF-8, is not a JSON object or contains a name twice
+// (RFC 7515 and RFC 7519, section 4 of each): one parser may take the first member with the name,
+// and another parser the second. Package jwt checks the text after the object.
 func checkObject(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(data) {

@@ -51,9 +51,9 @@ func FirstOf(fs ...Func) Func {
 // If some parts are known, the error contains a partial key of these parts, which never equals a
 // complete key. A gate charges the partial key: if one address sends 1000 bad tokens, Join(user,
 // ip) changes the response from 401 to 429 for the tokens beyond the limit. All of these tokens are
-// verified, though, in either order of the parts, and a good token uses another bucket. To
-// limit how many tokens one address can have verified, and so how many it can guess, put a limit by
-// address first (see gate.And).
+// still verified, also with Join(ip, user). A valid token uses another bucket. To limit how many
+// tokens of one address are verified, and so how many it can guess, put a limit by address first
+// (see gate.And).
 //
 // Join panics if fs is empty or contains nil.
 func Join(fs ...Func) Func {
@@ -83,8 +83,8 @@ func Join(fs ...Func) Func {
 				key = append(key, '-')
 			}
 			// After an ErrNoToken the token has been verified already, so the next parts are found
-			// for the partial key. After any other error there may be no key to charge, and a
-			// client could have a token in a later part verified without a limit.
+			// for the partial key. After any other error there may be no key to charge, and the
+			// verification of a token in a later part would not be limited.
 			if !errors.Is(err, ErrNoToken) {
 				break
 			}
@@ -117,7 +117,7 @@ func (e *partialError) Unwrap() error { return e.error }
 // PartialKey returns the key of the known parts.
 func (e *partialError) PartialKey() string { return e.key }
 
-// The function call calls f, and returns an error for an empty key.
+// call returns the result of f, or an error if the key is empty.
 func call(ctx context.Context, f Func, r *http.Request) (string, error) {
 	key, err := f(ctx, r)
 	if err != nil {

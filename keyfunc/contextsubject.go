@@ -22,13 +22,13 @@ var (
 // The stored value may be:
 //
 //   - a *jwt.Token, which must be Valid
-//   - any jwt.Claims: jwt.MapClaims, jwt.RegisteredClaims, a pointer to a struct that embeds it
+//   - any jwt.Claims: jwt.MapClaims, jwt.RegisteredClaims, *T if T embeds jwt.RegisteredClaims
 //   - a map[string]any with the claims
 //   - a string, or a type whose kind is string: the subject, with no issuer
 //
-// For the same iss and sub the key is that of [JWTSubject], with the same bounds. The error is
-// [ErrNoToken] if no value is stored, the token is not Valid, there is no subject, or the value has
-// another type, which the error names.
+// The key is the one that [JWTSubject] returns for the same iss and sub, with the same maximum
+// lengths. The error is [ErrNoToken] if no value is stored, the token is not Valid, there is no
+// subject, or the value has another type, which the error names.
 //
 // ContextSubject panics if key is nil or cannot be compared.
 func ContextSubject(key any) Func {

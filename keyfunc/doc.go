@@ -40,8 +40,8 @@
 // # Errors
 //
 // The error of a request without a key is [ErrNoKey]; if a valid token is missing, the error is
-// [ErrNoToken] as well. Where a client can cause a malformed header, the function returns an error,
-// and not the address of the proxy as the key. Nothing that a client sends makes a function of this
-// package panic, and the memory and time for a request are bounded. Constructors panic on invalid
-// arguments: call them before the first request.
+// [ErrNoToken] as well. If a client may have made a header malformed, the function returns an
+// error, and the request is not charged to the address of the proxy. Nothing that a client sends
+// makes a function of this package panic, and the memory and time for a request are bounded.
+// Constructors panic on invalid arguments: call them before the first request.
 package keyfunc

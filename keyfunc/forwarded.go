@@ -32,14 +32,13 @@ var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
 // then the last address that was read, or else the peer.
 //
 // If a peer in p sends a malformed header, the error is [ErrNoKey], and a gate responds with 400.
-// The key is not the address of the peer then, because a client could choose that key by sending
-// such a header. If a proxy writes malformed headers, all its requests get 400. A header is
-// malformed if it contains:
+// If the key were the address of the peer, a client could get it by sending such a header. If a
+// proxy writes malformed headers, all its requests get 400. A header is malformed if it contains:
 //
 //   - any violation of the grammar of RFC 7239 section 4, in any line; for example, the quote in
 //     for=192.0.2.1;x=", for=198.51.100.7 is not closed, but a lenient parser would see two
 //     elements
-//   - white space other than around commas; an IPv6 address that is not quoted and in square
+//   - white space other than around commas; an IPv6 address without quotes or without square
 //     brackets; a quoted string that does not end in its line
 //   - a parameter that occurs twice in an element, more than 16 parameters in an element, or more
 //     than 64 KiB in all

@@ -33,7 +33,7 @@ func (o ipOption) applyIP(c *ipConfig) { o(c) }
 
 // IPv6Prefix sets the number of leading bits of an IPv6 address that make the key. The default is
 // 64, the size of one subnet (RFC 4291 section 2.5.4). A host can use all 2^64 addresses of its
-// subnet, so it could evade a limit with a longer prefix. Providers assign up to a /48 to one site.
+// subnet: with a longer prefix it could evade a limit. Providers assign up to a /48 to one site.
 // Behind a stateless translator with IPv4 in the last 32 bits (64:ff9b::/96, RFC 6052), use 128.
 //
 // IPv6Prefix panics if bits is outside 32 to 128.
@@ -114,7 +114,7 @@ func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Heade
 			}
 		}
 		if client == peer && c.v4 == 32 && peer.Is4() && !strings.Contains(text, ":") {
-			return text, nil // without an allocation; RemoteAddr is hardly longer than the key
+			return text, nil // no copy: text keeps RemoteAddr in memory, which is hardly longer
 		}
 		return c.key(client), nil
 	}

@@ -19,8 +19,8 @@ const maxHops = 32
 // The client may have made up the entries to the left of this address. If every address is in p,
 // the left-most address is the client. An entry that is not an IP address, such as an empty entry,
 // ends the search, and so does the 32nd entry: the client is then the last address that was read,
-// or else the peer. No other header is used. A malformed header does not help a client to be
-// counted as a proxy, because the entry that its proxy has appended is read first.
+// or else the peer. No other header is used. A client gains nothing from a malformed header: its
+// own address, which the trusted proxy has appended, is read before the entries that it made up.
 //
 // Entries may contain a port, square brackets and a zone, which are ignored. An address becomes a
 // key as in [RemoteIP], with the same options and errors.

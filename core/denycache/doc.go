@@ -22,7 +22,7 @@
 //   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
 //     the key at once.
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event
-//     fits. The denial of that event is cached, too, except for a soft rule.
+//     fits. A denial until then is cached in advance, except for a soft rule.
 //   - A shadow rule denies nothing.
 //
 // # Verdicts

@@ -8,10 +8,10 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A cacheKey identifies one rule of one key. With size, no digest equals a key of the same bytes.
+// A cacheKey identifies one rule of one key.
 type cacheKey struct {
 	key  string // or its SHA-256
-	size int    // of the key
+	size int    // of the key; it differs if a key of 32 bytes equals the SHA-256 of a longer key
 	rule uint64
 }
 
@@ -55,7 +55,8 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	}
 	lasts := v.RetryAfter
 	if lasts == driver.Never {
-		d.cost, d.maxDelay = v.Rule.Capacity()+1, driver.Never // clients may choose any larger cost
+		// One denial covers all costs above the capacity. Otherwise, clients could fill the entry.
+		d.cost, d.maxDelay = v.Rule.Capacity()+1, driver.Never
 		if !v.Rule.Algorithm().IsBucket() {
 			lasts = v.Window // until then, Remaining is the same
 		}
@@ -73,8 +74,8 @@ func maxDelay(c *driver.Charge) int64 {
 	return c.MaxDelayMicros()
 }
 
-// covers reports whether d denies cost under rule and allows its Verdict to be computed. For the
-// sliding algorithms only the Store knows when a larger cost fits.
+// covers reports whether d denies an event of cost under rule, and the Verdict on that event can be
+// computed from d. For the sliding algorithms only the Store knows when a larger cost fits.
 func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	if cost < d.cost || maxDelay > d.maxDelay || !d.rule.Equivalent(rule) {
 		return false
@@ -83,8 +84,8 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || d.verdict.RetryAfter == driver.Never
 }
 
-// verdictAt returns the Verdict at now for c, which d covers. The Store decided before d.heard, so
-// the times in it are too long by the time that the Store's verdict took to arrive.
+// verdictAt returns the Verdict at now for c, which d covers. The times in the Verdict are too long
+// by the delay between the decision of the Store and d.heard.
 func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)

@@ -21,8 +21,8 @@ type config struct {
 const DefaultMaxKeys = 1 << 16
 
 // MaxKeys returns an Option that limits the cache to n entries, one for each rule of each key. The
-// default is [DefaultMaxKeys]. An entry takes some 220 bytes and at most 128 bytes of its key, or
-// 1000 bytes with eight costs of a SlidingLog or SlidingWindow. MaxKeys panics if n is less than 1.
+// default is [DefaultMaxKeys]. An entry takes some 220 bytes, or 1000 bytes with eight denials of a
+// SlidingLog or SlidingWindow, plus its key of at most 128 bytes. MaxKeys panics if n < 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("denycache: MaxKeys: n is less than 1")

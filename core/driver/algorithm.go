@@ -113,7 +113,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	}
 }
 
-// newEngine returns the engine of d, which must be valid. A soft limit adds the number extra.
+// newEngine returns the engine of a valid d. extra is the number of events that a soft limit adds.
 func newEngine(d *Definition, extra int64) engine {
 	period, capacity := d.Per.Microseconds(), int64(d.capacity())+extra
 	switch d.Algorithm {

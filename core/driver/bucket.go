@@ -4,7 +4,7 @@ import "math/bits"
 
 // bucket implements the token bucket by virtual scheduling (the generic cell rate algorithm, ITU-T
 // I.371 annex A). One token refills in Period/Events microseconds. The State stores one time, at
-// which the bucket will be full again. The part in use is the time until then.
+// which the bucket will be full again. The part in use is measured as the time from now until then.
 //
 // The usual form, with a level and the time of its last update, admits exactly the same events. The
 // form used here needs only one number and loses nothing to rounding. A bucket that has refilled
@@ -15,8 +15,8 @@ import "math/bits"
 type bucket struct {
 	burst int64 // capacity in tokens
 	extra int64 // the part of burst that a soft limit adds
-	unit  Span  // one token
-	full  Span  // burst tokens, or less than one token more: see Definition.CompileLike
+	unit  Span  // the time in which one token refills
+	full  Span  // the time in which burst tokens refill; after CompileLike, up to one unit longer
 	queue bool  // a leaky bucket: an admitted event is delayed until all earlier events have drained
 
 	// One token refills in num/den microseconds, in lowest terms. den is at most Events, so a
@@ -125,8 +125,8 @@ func (s Span) ceil() int64 {
 	return s.Micros
 }
 
-// price returns the time in which n tokens refill, for any n: at most Horizon plus one microsecond,
-// which no bucket can hold. (Horizon itself would fit into the largest bucket.)
+// price returns the time in which n tokens refill; n may be above burst. The result is at most
+// Horizon plus one microsecond, which is longer than any bucket takes to refill. (Horizon is not.)
 func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
@@ -140,10 +140,10 @@ func (b *bucket) price(n int64) Span {
 
 // read sets r.Used, the part in use. If the bucket is in debt, that is more than its capacity.
 //
-// If a State without a debt is later than now plus the time in which the whole bucket refills,
-// either the clock stepped back, or the limit was larger when the State was written. The bucket
-// then counts as empty, which admits nothing extra, and refills at the rate. A debt that was
-// written later than now counts as written now.
+// Normally, the time in a State without a debt is at most now plus the time in which the whole
+// bucket refills. If it is later, either the clock stepped back, or the limit was larger when the
+// State was written. The bucket then counts as empty, which admits nothing extra, and refills at
+// the rate. A debt that was written later than now is treated as if it had been written now.
 func (b *bucket) read(r *Reading, s State, now int64) {
 	until := Span{s.time, s.amount}
 	if until.Frac >= b.den { // written under another rate
@@ -235,7 +235,7 @@ func (b *bucket) keep(m Receipt, cost int64) Receipt {
 	return m
 }
 
-// at returns the State of a bucket with the part used in use: the zero State if used is zero.
+// at returns the State of b at now. used is the part in use; if it is zero, so is the State.
 func (b *bucket) at(used Span, now int64) State {
 	if used == (Span{}) {
 		return State{}

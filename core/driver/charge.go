@@ -20,7 +20,7 @@ const (
 	// Debit takes Cost whether it fits or not. A bucket goes into debt if necessary, and repays the
 	// debt at its rate. Windows and logs count the cost until it expires.
 	Debit
-	// Undo frees Cost of the Spend or Debit that wrote the Receipt, as far as it still counts.
+	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt.
 	Undo
 )
 
@@ -40,8 +40,8 @@ type Charge struct {
 	// A Spend or Debit that takes something writes Receipt, unless it is nil. An Undo reads it.
 	Receipt *Receipt
 
-	// Verdict is the result. For an op of Adjust, it is the result of a later Peek of cost 1,
-	// except that Allowed is true and RetryAfter zero.
+	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
+	// after the op, except that Allowed is true and RetryAfter zero.
 	Verdict Verdict
 }
 
@@ -86,7 +86,7 @@ func (c *Charge) Read(s State, now int64) (r Reading) {
 	return r
 }
 
-// Fits reports whether the rule of c, a Spend or Peek, admits it, given r.
+// Fits reports whether the rule of c admits c, given the Reading r. c must be a Spend or Peek.
 func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.MaxDelayMicros()) }
 
 // Commit applies c, a Spend or Peek, to s. r is the Reading of s at now. admitted reports whether

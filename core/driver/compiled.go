@@ -125,8 +125,8 @@ func (c *Compiled) String() string {
 // more event. For other algorithms, Slack returns zero.
 func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.Unit.Micros }
 
-// Price returns the time in which a bucket refills n events, for n >= 0: at most [Horizon] plus one
-// microsecond, which no bucket can hold. For other algorithms, Price returns zero.
+// Price returns the time in which a bucket refills n >= 0 events: at most [Horizon] plus one
+// microsecond, which is longer than any bucket takes. For other algorithms, Price returns zero.
 func (c *Compiled) Price(n int64) Span {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.price(n)
@@ -145,13 +145,13 @@ func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
 // Verdict returns the verdict on a Spend of cost that may be delayed for maxDelay microseconds,
-// given r. spent reports whether the cost was charged. It has no effect if the cost does not fit.
+// given r. spent reports whether the cost was charged. If the cost does not fit, spent is ignored.
 func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) (v Verdict) {
 	c.verdict(&v, &r, cost, maxDelay, spent)
 	return v
 }
 
-// Keep returns the receipt for an Undo of the charge of m without cost, which stays charged.
+// Given the receipt m of a charge, Keep returns a receipt for an Undo of all but cost units of it.
 func (c *Compiled) Keep(m Receipt, cost int64) Receipt {
 	if b, ok := c.engine.(*bucket); ok {
 		return b.keep(m, cost)

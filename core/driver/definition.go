@@ -28,14 +28,14 @@ type Definition struct {
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
-// above one may have to read all sub-windows, and a refund to write them, which takes Redis 0.1 to
-// 0.2 ms for MaxSubWindows. A Redis hash of that size still has the compact form.
+// above one may have to read all sub-windows, and a refund may have to write all of them. With
+// MaxSubWindows, either takes Redis 0.1 to 0.2 ms, and a Redis hash still has the compact form.
 const MaxSubWindows = 120
 
 const (
 	// maxName keeps a Redis key, which contains the name, within 128 bytes.
 	maxName = 64
-	// maxPercent bounds Soft. Beyond it, the limit itself should be larger.
+	// maxPercent bounds Soft. A rule that needs more should have a larger limit instead.
 	maxPercent = 1000
 	// maxCount bounds events and bursts. Smaller numbers fit into six bytes, and sums of two of
 	// them are far below 2^53.
@@ -71,12 +71,12 @@ func (d Definition) Compile() (*Compiled, error) {
 	return newCompiled(d, newEngine(&d, extra)), nil
 }
 
-// CompileLike compiles d, which is the rule base with another limit. The Algorithm must be the
-// same. The capacity of a bucket is less than one event larger than Burst, so that the bucket fills
-// up in the same time as a bucket of base. A State that was written under one of the rules is then
-// never reduced when it is read under the other rule. Otherwise a caller that can make the limit
-// change would gain tokens with every change. (Above a million events a second, it still gains a
-// little, but less than refills in a microsecond.) A fraction of an event is never used.
+// CompileLike compiles d, which must have the Algorithm of base and may have another limit. It adds
+// a fraction of an event to the capacity of a bucket, so that the bucket fills up in the same time
+// as a bucket of base. The fraction alone admits no event. A State that was written under one of
+// the rules is then never reduced when it is read under the other rule. Otherwise a caller that can
+// make the limit change would gain tokens with every change. (Above a million events a second, the
+// caller still gains tokens with a change, but fewer than the bucket refills in one microsecond.)
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	d.inherited = base.definition.length()
 	c, err := d.Compile()

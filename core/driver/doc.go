@@ -25,9 +25,9 @@
 // conformance suite that every store must pass.
 //
 // A store that can change only one State at a time must apply the charges one after the other. If a
-// later charge does not fit, the store must undo the earlier charges, with receipts of its own. It
-// must apply the charges of leaky buckets last, because only the last event of a queue can be
-// undone. It must set Undoes in its storetest.Harness for the conformance suite.
+// later charge does not fit, the store must undo the earlier charges. It needs its own [Receipt]
+// for each of them. It must apply the charges of leaky buckets last, because only the last event of
+// a queue can be undone. It must set Undoes in its storetest.Harness for the conformance suite.
 //
 // A store that runs the algorithms elsewhere, such as in a script on a server, sends the
 // [Constants] of a rule there, receives a [Reading], and calls [Charge.Answer].
@@ -38,7 +38,7 @@
 // of their period from the origin, so stores use the Unix epoch. Arithmetic is in integers and
 // exact. The package reads no clock and takes no lock.
 //
-// If a clock steps back, the time in a State may be later than is possible. Such a State counts as
-// written now, which never admits too many events, and is stored again with the corrected time. The
-// comments of bucket, window and log describe the effects.
+// If a clock steps back, the time in a State may be later than is possible. Such a State is treated
+// as if it had been written now. This never admits too many events. The State is then stored again
+// with the corrected time. The comments of bucket, window and log describe the effects.
 package driver

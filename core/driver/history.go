@@ -55,7 +55,7 @@ func (h *history) window(cutoff int64) (first int, count int64) {
 	return first, count
 }
 
-// nth returns the time of the n-th event, counted from run first on.
+// nth returns the time of the n-th event of the runs that begin at the index first.
 func (h *history) nth(first int, n int64) int64 {
 	for _, r := range h.live()[first:] {
 		if n -= r.n; n <= 0 {
@@ -85,7 +85,7 @@ func (h *history) add(at, n int64) {
 	h.runs = append(h.runs, run{at, n})
 }
 
-// compact moves the runs to the front of their array, or to a smaller array if a quarter is enough.
+// compact moves the runs to the front of their array, or to a smaller array if 3/4 of it are empty.
 func (h *history) compact() {
 	live := h.live()
 	if cap(h.runs) > 4*len(live)+8 {

@@ -1,22 +1,22 @@
 package driver
 
 // A State is the data that a Store keeps for one rule of one key. The zero State is that of an
-// unused key. The meaning of a State depends on the algorithm of the rule. The limit may change
-// between writing and reading it. A Store must keep States by key and [Compiled.ID].
+// unused key. The meaning of a State depends on the algorithm of the rule. The limit of the rule
+// may change before a State is read again. A Store must keep States by key and [Compiled.ID].
 //
 // States of the two sliding algorithms share memory with the States that they were made from. After
 // a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be used. A
 // State that was decoded from bytes shares no memory.
 type State struct {
 	time   int64  // bucket: the time at which it will be full; fixed window: its start
-	amount int64  // bucket: the fraction of time; fixed window: the events in it
+	amount int64  // bucket: a fraction of a microsecond to add to time; fixed window: its events
 	debt   int64  // bucket in debt: the time at which the debt was written; else 0
 	log    *[]run // log: see history
 }
 
 // Words returns the State of a bucket or fixed window as three numbers, for a store that packs
-// them. For a bucket, a is the time at which it will be full, b is the fraction of that time in
-// parts of the Denominator, and c is the time at which a debt was written, or zero without a debt.
+// them. For a bucket, a is the time at which it will be full, b/Denominator is the fraction of a
+// microsecond to add to a, and c is the time at which a debt was written, or zero without a debt.
 // ok is false for a log with events.
 func (s State) Words() (a, b, c int64, ok bool) { return s.time, s.amount, s.debt, s.log == nil }
 
@@ -52,8 +52,8 @@ func (s State) Coarsen() State {
 	return h.state(s)
 }
 
-// A Reading describes a [State] at one time, before a charge of one cost. A [Verdict] follows from
-// it. Spans are in microseconds. For an unused key, only Left and Phase are set.
+// A Reading describes a [State] at a given time, before a charge with a given cost. A [Verdict]
+// follows from it. Spans are in microseconds. For an unused key, only Left and Phase are set.
 type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
 

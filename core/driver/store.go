@@ -17,15 +17,15 @@ import (
 // must not have ended. A Store must not keep charges or its elements after it has returned.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
-	// of an enforced rule does not fit. The Verdicts of a denied decision describe the unchanged
-	// keys. A shadow rule is charged if the decision is admitted and the charge fits.
+	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
+	// unchanged States. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
 	// A denial is not an error. An error means that the Store could not decide. The Verdicts are
-	// then undefined, and all charges or none were applied, but not twice.
+	// then undefined, and the charges have been applied at most once: either all of them, or none.
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all
-	// Verdicts. After an error, some or all of them may have been applied, but not twice.
+	// Verdicts. After an error, any number of them may have been applied, each at most once.
 	Adjust(ctx context.Context, charges []Charge) error
 }
 

@@ -41,7 +41,7 @@ func (b *bucket) fillRatio(now int64) uint64 {
 	return ratio(uint64(max(0, b.full-now)), unpackSpan(uint16(b.rest>>fracBits)))
 }
 
-// packSpan returns the ten highest bits of us with their exponent. It rounds down.
+// packSpan returns the ten highest bits of us microseconds, and their exponent. It rounds down.
 func packSpan(us uint64) uint16 {
 	exponent := max(0, bits.Len64(us)-10)
 	return uint16(exponent)<<10 | uint16(us>>exponent)

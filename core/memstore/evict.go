@@ -2,7 +2,7 @@ package memstore
 
 const (
 	sampleSize = 16 // used slots of each table compared for one eviction
-	maxVisits  = 48 // slots of each table visited for a sample, because free slots lie in runs
+	maxVisits  = 48 // slots visited for such a sample, at most: runs of free slots may be long
 	// maxEvictions bounds the evictions for one new state. More than one are necessary for a large
 	// state, or if overflow buckets have put the shard above its limit.
 	maxEvictions = 64
@@ -22,8 +22,9 @@ func ratio(used, capacity uint64) uint64 {
 	return 1 + uint64(float64(used)/float64(capacity)*(exhausted-2))
 }
 
-// makeRoom evicts states until need more bytes fit, and reports whether they do. It evicts neither
-// the state at the hash protected nor a state that is half used. It invalidates pointers to values.
+// makeRoom evicts states until there is memory for need bytes, and reports whether there is. It
+// evicts neither the state whose hash is protected, nor a state that is at least half used. It
+// invalidates pointers to values.
 func (s *shard) makeRoom(need int, protected uint64, now int64) bool {
 	for tries := 0; s.weight+need > s.limit; tries++ {
 		if tries == maxEvictions || !s.evict(protected, now) {
@@ -51,9 +52,9 @@ func (s *shard) evict(protected uint64, now int64) bool {
 	return lowest < evictable
 }
 
-// candidate returns the hash of the value with the lowest fill ratio below lowest in a sample, and
-// sets lowest to that ratio. It returns 0 if there is no such value. It visits a bounded number of
-// slots, and skips the slot of protected.
+// candidate looks for the value with the lowest fill ratio in a sample. If the ratio is below
+// *lowest, it sets *lowest to the ratio and returns the hash of the value, otherwise 0. It visits a
+// bounded number of slots, and skips the value whose hash is protected.
 func candidate[V any, E value[V]](t *table[V], now int64, protected uint64, lowest *uint64) (hash uint64) {
 	if *lowest == 0 {
 		return 0

@@ -169,9 +169,8 @@ func find[V any, E value[V]](s *shard, t *table[V], h hashes, now int64) (v *V, 
 	return nil, 0
 }
 
-// create returns a new value for h, and the hash under which it is stored. If there is no memory
-// for weight more bytes, create returns the overflow bucket, new or not. There must be no value for
-// h.
+// create returns a new value for h, which must have none, and the hash under which it is stored. If
+// there is no memory for a value of weight bytes, it returns the overflow bucket of h, new or not.
 func create[V any, E value[V]](s *shard, t *table[V], h hashes, weight int, now int64) (v *V, at uint64) {
 	at = h.own
 	if !s.makeRoom(weight, 0, now) {

@@ -16,8 +16,8 @@
 //
 // Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the memory of all
 // states, for any mixture of rules. A full store evicts the states with the lowest fill ratio,
-// which is the used part of the capacity. It evicts neither a state that is half used nor a log of
-// three or more events, so an attacker cannot reset an exhausted limit by flooding the store with
+// which is the used part of the capacity. It never evicts a state that is at least half used, or a
+// log of 3 or more events: an attacker cannot reset an exhausted limit by flooding the store with
 // new keys. A log that finds no memory for another event becomes coarser: two events get the time
 // of the later event, so the log denies more than it should. A new key that finds no memory shares
 // one of a few overflow buckets of its rule with other such keys: it is limited, but more strictly
@@ -25,7 +25,7 @@
 // MaxMemory is too small for the number of users.
 //
 // The default is enough for two million token buckets, or for some 6000 sliding logs with 500
-// events each. A core.SlidingWindow never exceeds the limit either, in a tenth of that memory.
+// events each. A core.SlidingWindow takes a tenth of that and, like a log, never exceeds the limit.
 //
 // # Keys are hashes
 //
@@ -45,9 +45,9 @@ import (
 const (
 	// A shard with a limit of fewer keys would fill up by chance long before other shards.
 	minShard = 1024
-	// Up to minShards shards reduce contention. A store has more only if a shard would otherwise
-	// hold more than maxShard keys: a table is resized under the lock of its shard, which takes
-	// 0.14 ms for 8192 keys. A shard must also be large enough for the largest log.
+	// To reduce contention, a store has as many shards as its size allows, up to minShards. It has
+	// more only if a shard would otherwise hold more than maxShard keys: a table is resized under
+	// the lock of its shard, in 0.14 ms for 8192 keys. The largest log must also fit into a shard.
 	minShards = 256
 	maxShards = 4096
 	maxShard  = 1 << 15

@@ -142,7 +142,7 @@ func (t *table[V]) drop(hash uint64) {
 	t.used--
 	empty := i
 	for i = t.next(i); t.slots[i].hash != 0; i = t.next(i) {
-		// The value in slot i may move to slot empty, unless its home is after empty and up to i.
+		// The value in slot i may move to slot empty, unless its home is i or between empty and i.
 		if t.distance(t.home(t.slots[i].hash), i) >= t.distance(empty, i) {
 			t.slots[empty] = t.slots[i]
 			empty = i
