@@ -76,7 +76,7 @@ func onlyPrimary(charges []driver.Charge) bool {
 	})
 }
 
-// withoutOrigin returns c, an Undo, with the receipt as the store with the charge wrote it.
+// withoutOrigin returns a copy of the Undo c, with the receipt as the charged store wrote it.
 func withoutOrigin(c driver.Charge) driver.Charge {
 	receipt := *c.Receipt
 	receipt.Origin >>= 1

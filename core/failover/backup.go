@@ -58,8 +58,8 @@ func (b *backup) check() error {
 }
 
 // do executes each charge on the backup of its rule. A fail-closed rule that is not a shadow makes
-// the whole decision fail. The charges of an Adjust are independent, so do executes the charges of
-// all other rules before it returns the error.
+// the whole decision fail. The charges of an Adjust are independent, so the method do executes the
+// charges of all other rules before it returns the error.
 func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error {
 	b.warn.Do(func() {
 		if err := b.check(); err != nil {
@@ -158,8 +158,8 @@ func (a Answer) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return a.Take(ctx, charges)
 }
 
-// admit sets the Verdict of c to the verdict for a cost of 1 on an unused key, because c is
-// admitted even if its cost exceeds the capacity.
+// admit admits c. The Verdict is that of a cost of 1 on an unused key, because the real cost may
+// exceed the capacity and would then be denied.
 func admit(c *driver.Charge) {
 	unused := c.Rule.Read(driver.State{}, time.Now().UnixMicro(), 1)
 	c.Verdict = c.Rule.Verdict(unused, 1, driver.Never, false)

@@ -37,7 +37,7 @@ func newProber(b *breaker, primary *timeout, now func() time.Duration) *prober {
 	return p
 }
 
-// start makes the prober probe the primary after a call with charges failed or was cancelled.
+// start makes the prober probe the primary. charges are those of a failed or cancelled call.
 func (p *prober) start(charges []driver.Charge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,7 @@ func (s *Store) Declare(rules ...*driver.Compiled) error {
 
 // Check returns core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no
 // limiter on the Store has. Call Check after all limiters are made: if a name is misspelt, the
-// ordinary backup decides the intended rule. The first decision of the backup logs the same error.
+// backup of New decides about the rule that was meant. The backup's first decision logs this error.
 func (s *Store) Check() error { return s.backup.check() }
 
 // State returns the present State.

@@ -18,7 +18,7 @@ type timeout struct {
 	store    driver.Store
 	deadline time.Duration
 	expired  error // the error of a call that the deadline has ended
-	stuck    error // the error of a call that was not made
+	stuck    error // the error of a call that is not made, because maxHanging calls hang
 
 	hanging atomic.Int64 // calls that the deadline or the caller has ended and that have not returned
 }
@@ -73,7 +73,7 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 		return nil
 	}
 	if inTime.Err() != nil && ctx.Err() == nil {
-		return t.expired // the caller does not know inTime
+		return t.expired // instead of the error of inTime, which is internal
 	}
 	return c.err
 }

@@ -14,13 +14,13 @@ type algorithm struct {
 	library  library
 	version  string // of the state format; part of every key; must change when the format changes
 	queue    bool   // an admitted event is delayed until its departure
-	readings int    // integers that a script reports: 1 to maxReadings, or 0 if there is no algorithm
+	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
 	// arguments returns the script arguments of a charge whose event may be delayed by up to
 	// maxDelay microseconds.
 	arguments func(r *driver.Compiled, cost, maxDelay int64) []any
-	// read returns the Reading for the integers that a script reported, and whether it is possible
-	// for a rule with the constants k. The integers are between 0 and maxInteger.
+	// read returns the Reading for the integers that a script reported, and reports whether a rule
+	// with the constants k can have that Reading. The integers are between 0 and maxInteger.
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
 }
 
@@ -50,7 +50,8 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 
 func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 	k, span := r.Constants(), r.Price(cost)
-	var fractions, delay any = "", "" // fractions is empty for whole microseconds, delay for a token bucket
+	// fractions is empty if all spans are whole microseconds; delay is empty for a token bucket.
+	var fractions, delay any = "", ""
 	if k.Denominator > 1 {
 		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
 	}

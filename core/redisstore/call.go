@@ -79,8 +79,8 @@ func (c *call) answer(admitted bool) error {
 		charge, r := &c.charges[i], &c.readings[i]
 		switch {
 		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
-			// r was read before the op: the verdict of a Reset says whether anything was in use,
-			// and the receipt of a bucket says how much.
+			// r is the Reading before the op. The verdict of a Reset says whether anything was in
+			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
 		default:
 			charge.Answer(r, admitted)

@@ -67,11 +67,11 @@ func KeySecret(secret []byte) Option {
 // decisions nor deadlines.
 //
 // Only Stores should use the client; several Stores may share it. go-redis has one asynchronous
-// automatic pipeline for each client, with the options of the first caller. An application that
-// calls AsyncAutoPipeline after New gets the pipeline of the Store, which keeps no order and
-// rejects commands while 10 000 commands wait. If the application closes that pipeline, the Store
-// opens a new one. If the application has meanwhile opened a pipeline with other options, every
-// decision fails with a core.ErrUnavailable that names the reason.
+// automatic pipeline for each client; the call that opens the pipeline sets its options. An
+// application that calls AsyncAutoPipeline after New gets the pipeline of the Store, which keeps no
+// order and rejects commands while 10 000 commands wait. If the application closes that pipeline,
+// the Store opens a new one. If the application has meanwhile opened a pipeline with other options,
+// every decision fails with a core.ErrUnavailable that names the reason.
 //
 // New panics if the client is neither a *redis.Client nor a *redis.ClusterClient, if the client is
 // closed, or if the application has opened its asynchronous automatic pipeline with other options.

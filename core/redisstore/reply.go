@@ -6,7 +6,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// errReply is the error of a reply that no script of this package returns.
+// errReply is the error of a reply with a wrong format or impossible values.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
 // decode sets the outcome of c from the reply of its script. The headers of take.lua, adjust.lua

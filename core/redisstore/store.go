@@ -45,7 +45,7 @@
 // admits requests by default, and package failover calls its backup. The Store therefore also logs
 // an error that names the fault, with slog, at most once a minute. If the user lacks a permission
 // that a script needs after its first write, the event may be charged although the decision fails.
-// Without +pexpire, a state may remain without a TTL. No state admits more events than its limit.
+// Without +pexpire, a state may remain without a TTL. In both cases, no limit is exceeded.
 //
 // # Cluster
 //

@@ -48,8 +48,8 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	return r, g.outcome(rc), nil
 }
 
-// undecided returns r or, if there are outer gates, a copy with an undecided record in its context.
-// Without the record, [gate.Settle] in the handler would charge an outer gate.
+// undecided returns r or, if there are outer gates, a copy whose context says that this gate made
+// no decision. Otherwise [gate.Settle] in the handler would charge an outer gate.
 func (g *Gate) undecided(r *http.Request) *http.Request {
 	outer := requestContextOf(r.Context())
 	if outer == nil {

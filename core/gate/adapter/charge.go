@@ -65,8 +65,7 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	return c.charge(h, r)
 }
 
-// The method add adds an ask, unless c.asks contains this limiter and key already (at the same
-// cost).
+// The method add adds an ask unless c.asks has this limiter and key. All asks have the same cost.
 func (c *charges) add(l *core.Limiter, key string) {
 	for i := range c.asks {
 		if c.asks[i].Limiter == l && c.asks[i].Key == key {
@@ -113,11 +112,11 @@ func (c *charges) chargeKnown(ctx context.Context) {
 	c.reserve(ctx, c.asks[c.charged:]...)
 }
 
-// chargeWithoutKey charges a request for which the key function of l has returned the error
-// missing. It charges the known keys and, unless they are denied, the partial key of the error, if
-// there is one. If the partial key is denied, the known keys stay charged, because the key function
-// has already run. The charge ignores the end of the request's context; otherwise a client could
-// avoid the charge by hanging up.
+// chargeWithoutKey charges a request without a key for l; missing is the error of the key function.
+// It charges the known keys and, unless they are denied, the partial key that the error may contain
+// (see [keyfunc.Join]). If the partial key is denied, the known keys stay charged, because the key
+// function has already run. The charge ignores the end of the request's context; otherwise a client
+// could avoid the charge by hanging up.
 func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
 	ctx := context.WithoutCancel(c.Context)
 	if c.failed == nil {
@@ -167,8 +166,8 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 
 // addExhausted adds the denied keys to the exhausted keys of the gate. After a request without a
 // key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
-// an admitted request: each request would exhaust a key with a limit of one per second, and would
-// then take two calls of the Store.
+// an admitted request: with a limit of one per second, every request would add its key, and the
+// next request would take two calls of the Store.
 func (c *charges) addExhausted(withoutKey bool) {
 	g := c.gate
 	if g.exhausted == nil || c.decision.Allowed && !withoutKey {

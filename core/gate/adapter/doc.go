@@ -32,9 +32,9 @@
 //
 // # Frameworks with other conventions
 //
-//   - If Value of the framework's context does not look in the request's context, the adapter's New
-//     must call [RegisterRequestKey] with the key under which the framework's context stores the
-//     *http.Request. See ginlimit.
+//   - If the method Value of the framework's context does not search the request's context, the
+//     adapter's New must call [RegisterRequestKey] with the key under which the framework's context
+//     stores the *http.Request. See ginlimit.
 //   - If the framework is not built on net/http, the middleware must make an *http.Request with the
 //     method, the URL, RemoteAddr, the header and a context that ends when the client hangs up, and
 //     copy the header of the response back.

@@ -13,9 +13,9 @@ import (
 //
 // The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
 // entry. If the eight entries of a bucket are in use, a new entry replaces the entry that ends
-// first. A replaced key is added again at its next denial, at the cost of verifying one token. A
-// key is added only if its limit has denied it or is exhausted, so an attacker who wants to fill
-// the set must use up the limit of each address.
+// first. A replaced key is added again at its next denial, after needless calls of the next key
+// functions, which may verify a token. A key is added only if its limit has denied it or is
+// exhausted, so an attacker can fill the set only by using up the limit of each address.
 //
 // Before the first entry, the method has does only one atomic load. The set is safe for concurrent
 // use. If two entries are added to the same bucket at once, one entry may be lost.

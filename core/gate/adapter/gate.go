@@ -17,8 +17,8 @@ import (
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
 type Gate struct {
 	options     config.Config
-	asks        []config.Ask // of New, then of And
-	versions    versions     // of the header fields, without those of outer gates
+	asks        []config.Ask // the limiter and key function of New, then those of each gate.And
+	versions    versions     // of the header fields, as set by options; outer gates may add more
 	policies    []policy     // of the rules of all asks, in the order of the States
 	policyField string       // the RateLimit-Policy of this gate alone
 	distinct    bool         // the policies that clients see have different names

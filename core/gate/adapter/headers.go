@@ -241,7 +241,7 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 			m = &list[i]
 		}
 	}
-	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up by Unix
+	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
 	h[fieldLegacyReset] = []string{integer(reset.Unix())}
@@ -249,8 +249,8 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// exposedFields lists the header fields that a gate can send. visible is false if all its rules are
-// shadows; then it sends no fields of v.
+// exposedFields lists the header fields that a gate can send. visible is false if all rules of the
+// gate are shadows; such a gate sends only Retry-After.
 func exposedFields(v versions, visible bool) []string {
 	var names []string
 	if visible && v.has(gate.IETFDraft) {

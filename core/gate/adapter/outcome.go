@@ -53,9 +53,9 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // returned applies RefundIf after the handler, unless the status is not known yet.
 //
 // It checks now whether the client has hung up, because the context can end later for another
-// reason, such as the timeout of another middleware. It does not read the rest of the body for this
-// check: the read could wait for a client that waits for the response, and net/http would notice
-// the end of the connection only some time later.
+// reason, such as the timeout of another middleware. With HTTP/1, net/http notices a hang-up
+// only after the body was read. The rest of the body is not read here: the read could wait for a
+// client that waits for the response, and net/http would notice a hang-up only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
 	if o.request.Err() != nil {
 		return

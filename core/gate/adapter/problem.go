@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// maxInstance is the length in bytes up to which a problem document contains the path.
+// maxInstance is the length, in bytes, of the longest path that a problem document contains.
 const maxInstance = 1 << 10
 
 // newProblem returns a problem document with only the status, its text and the path of r.

@@ -15,8 +15,8 @@
 --            gap are void. Numbers form blocks of 64, and a member belongs to the block of its
 --            last number. Gaps occur only after the last member of a block, and the void numbers
 --            of a gap are counted for that block. A Fenwick tree holds sums of void numbers.
---            Node i > 0 is a member with the score 2^53 + 2 i, above every time. It covers blocks
---            i - 1, i and so on, as many as the largest power of 2 that divides i, and contains
+--            Node i > 0 is a member with the score 2^53 + 2 i, above every time. It covers the p
+--            blocks from block i - 1 on; p is the largest power of 2 that divides i. It contains
 --              6 bytes  i
 --              6 bytes  the count of void numbers in these blocks; not zero
 --            The nodes of blocks before the window are out of date and not read.
@@ -25,8 +25,8 @@
 --            leaves, and until enough events have left for the cost to fit; 0 without such events
 -- TTL        one period after the newest event
 
-local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
+local HEADER, MEMBER = 14, 64 -- bytes; Redis does not keep longer members in a compact block
+local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
@@ -72,8 +72,8 @@ local function log_until(chunk, time)
   return n
 end
 
--- Returns the count of void numbers in the block of number - 1 and in all blocks after it; NaN if a
--- node is unreadable.
+-- Returns the count of void numbers in the block that contains the number before the given number,
+-- and in all later blocks; NaN if a node is unreadable.
 local function log_voids(charge, number)
   local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
   local sum, lowest = 0, 1

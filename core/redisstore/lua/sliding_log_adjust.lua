@@ -1,6 +1,6 @@
 -- sliding_log_adjust: a sliding log as a charge of adjust.lua.
 
--- Returns the node of the block of number - 1.
+-- Returns the index of the node whose first block contains the number before the given number.
 local function log_block(number)
   return math.floor((number - 1) / BLOCK) + 1
 end
@@ -37,8 +37,8 @@ local function log_trim(charge)
   end
 end
 
--- Adds change(past) to the sum of each node that covers the block of the given node. past is the
--- number that follows the last number covered by the node.
+-- Adds change(past) to the sum of each node that covers the first block of the given node. past is
+-- the first number after the blocks that the changed node covers.
 local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
@@ -118,9 +118,9 @@ end
 -- The members of the block that held the removed events are renumbered from the end of the
 -- preceding member. If a later member would then end in the same block, it is renumbered, too. The
 -- remaining gap follows the renumbered members. There are thus few gaps (at most one for every 16
--- events), however many events are undone. If the block is the first block of the window, its last
--- event keeps its number instead, and the void numbers come before the block, where they do not
--- count. The number of the first block therefore never decreases.
+-- events), however many events are undone. In the first block of the window, the members are
+-- renumbered so that the last event keeps its number. The void numbers then come before the block,
+-- where they do not count. The number of the first block therefore never decreases.
 local function log_remove_at(charge, n, time)
   if not charge.first or charge.newest > now then
     return

@@ -283,8 +283,8 @@ function algorithms.sliding_window(key, at, op, decide)
     sliding_window_expire(charge)
   end
 end
-local HEADER, MEMBER = 14, 64 -- bytes; 64 is the longest that stays compact
-local SMALL = 8 -- events of costs up to this are recorded one by one, others as a bulk
+local HEADER, MEMBER = 14, 64 -- bytes; Redis does not keep longer members in a compact block
+local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
 local BLOCK = 64 -- numbers
 local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
 local NODES = 9007199254740992 -- 2^53, above every time
