@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -238,8 +239,8 @@ func TestOnDenied_Error(t *testing.T) {
 	}
 }
 
-// The Store gets the context of the request. The context of key functions has its values and those
-// of c.Set.
+// The Store gets the context of the request. The context of key functions, Skip and Cost has its
+// values and those of c.Set.
 func TestNew_Contexts(t *testing.T) {
 	type own struct{}
 	var got context.Context
@@ -270,10 +271,17 @@ func TestNew_Contexts(t *testing.T) {
 		}
 		return user(view, r)
 	}
-	e := server(ok, signIn, echolimit.New(l, key))
+	var seen []any
+	see := func(ctx context.Context) { seen = append(seen, ctx.Value("user")) }
+	skip := gate.Skip(func(ctx context.Context, _ *http.Request) bool { see(ctx); return false })
+	cost := gate.Cost(func(ctx context.Context, _ *http.Request) int { see(ctx); return 1 })
+	e := server(ok, signIn, echolimit.New(l, key, skip, cost))
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 	if w.Code != 200 || got != ctx {
 		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
+	}
+	if want := []any{"ann", "ann"}; !slices.Equal(seen, want) {
+		t.Errorf("Skip and Cost see the users %v, want %v", seen, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -318,7 +319,7 @@ func TestNew_FromContext(t *testing.T) {
 	get(plain)
 }
 
-// A key function gets the *gin.Context, and the Store gets the context of the request, because Gin
+// Key functions, Skip and Cost get the *gin.Context, and the Store gets the context of the request, because Gin
 // reuses the *gin.Context.
 func TestNew_Contexts(t *testing.T) {
 	var got context.Context
@@ -334,12 +335,19 @@ func TestNew_Contexts(t *testing.T) {
 		ctx = c
 		return user(c, r)
 	}
-	e := engine(ok, signIn, ginlimit.New(l, key))
+	var seen []any
+	see := func(ctx context.Context) { seen = append(seen, ctx.Value("user")) }
+	skip := gate.Skip(func(ctx context.Context, _ *http.Request) bool { see(ctx); return false })
+	cost := gate.Cost(func(ctx context.Context, _ *http.Request) int { see(ctx); return 1 })
+	e := engine(ok, signIn, ginlimit.New(l, key, skip, cost))
 	r := httptest.NewRequest("GET", "/", nil)
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, r)
 	if w.Code != 200 || got != r.Context() {
 		t.Errorf("status %d: the Store got %v, want the context of the request", w.Code, got)
+	}
+	if want := []any{"ann", "ann"}; !slices.Equal(seen, want) {
+		t.Errorf("Skip and Cost see the users %v, want %v", seen, want)
 	}
 	if _, isGin := ctx.(*gin.Context); !isGin {
 		t.Errorf("the key function got a %T", ctx)

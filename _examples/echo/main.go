@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log"
 	"net/http"
@@ -109,7 +110,7 @@ func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+func isHealthCheck(_ context.Context, r *http.Request) bool { return r.URL.Path == "/healthz" }
 
 const try = `
   curl -i http://ADDR/

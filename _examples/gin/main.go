@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"log"
 	"net/http"
 
@@ -88,7 +89,7 @@ func authenticate(c *gin.Context) {
 	c.Set("user", user)
 }
 
-func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+func isHealthCheck(_ context.Context, r *http.Request) bool { return r.URL.Path == "/healthz" }
 
 const try = `
   curl -i http://ADDR/; echo

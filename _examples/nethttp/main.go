@@ -9,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -52,10 +53,10 @@ func newHandler() http.Handler {
 	return perClient(mux)
 }
 
-func isHealthCheck(r *http.Request) bool { return r.URL.Path == "/healthz" }
+func isHealthCheck(_ context.Context, r *http.Request) bool { return r.URL.Path == "/healthz" }
 
 // pages returns the cost of a search: one for each page that it requests.
-func pages(r *http.Request) int {
+func pages(_ context.Context, r *http.Request) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("pages"))
 	if err != nil || n < 1 {
 		return 1 // otherwise a client could choose a cost of zero or less

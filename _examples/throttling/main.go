@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -48,7 +49,7 @@ func newHandler() http.Handler {
 	// Settle: 1000 words a minute. The cost of an answer is known only afterwards, so a
 	// request is charged 50 first, and then settled at the number of words. A cost above
 	// the remaining capacity puts the key into debt.
-	chat := limit(core.TokenBucket("words", core.PerMinute(1000)), gate.Cost(func(*http.Request) int { return 50 }))
+	chat := limit(core.TokenBucket("words", core.PerMinute(1000)), gate.Cost(func(context.Context, *http.Request) int { return 50 }))
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /soft", soft(http.HandlerFunc(reportSoft)))
@@ -84,7 +85,7 @@ func takeTime(w http.ResponseWriter, r *http.Request) {
 
 // kibibytes returns the cost of an upload. A chunked upload has no known length, so its
 // cost is above the limit and it is always denied.
-func kibibytes(r *http.Request) int {
+func kibibytes(_ context.Context, r *http.Request) int {
 	const most = 100
 	if r.ContentLength < 0 || r.ContentLength > most<<10 {
 		return most + 1 // never fits

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,7 +59,7 @@ func ExampleAnd() {
 func ExampleCost() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(20))))
-	cost := func(r *http.Request) int {
+	cost := func(_ context.Context, r *http.Request) int {
 		if strings.HasPrefix(r.URL.Path, "/search") {
 			return 10
 		}
@@ -105,7 +106,7 @@ func ExampleRefundIf() {
 func ExampleSettle() {
 	store := memstore.New()
 	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerDay(10_000))))
-	estimate := gate.Cost(func(*http.Request) int { return 4000 })
+	estimate := gate.Cost(func(context.Context, *http.Request) int { return 4000 })
 	ask := func(w http.ResponseWriter, r *http.Request) {
 		const used = 1500 // as the model reports
 		if err := gate.Settle(r.Context(), used); err != nil {
@@ -162,7 +163,9 @@ func ExampleCountInFlight() {
 func ExampleSkip() {
 	store := memstore.New()
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
-	free := func(r *http.Request) bool { return r.Method == http.MethodOptions || r.URL.Path == "/healthz" }
+	free := func(_ context.Context, r *http.Request) bool {
+		return r.Method == http.MethodOptions || r.URL.Path == "/healthz"
+	}
 	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(free))(hello)
 
 	for _, path := range []string{"/", "/", "/healthz"} {

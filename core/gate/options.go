@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -52,9 +53,10 @@ func And(l *core.Limiter, key keyfunc.Func) Option {
 // the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
 // application: the response is 500 unless [OnError] chooses another status.
 //
-// f runs before the key functions and the handler, so it must not read the body. [Settle] corrects
-// the cost afterwards. Cost panics if f is nil.
-func Cost(f func(r *http.Request) int) Option {
+// f runs before the key functions and the handler, so it must not read the body. ctx is the context
+// that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards. Cost panics if f
+// is nil.
+func Cost(f func(ctx context.Context, r *http.Request) int) Option {
 	argument.NotNil("gate: Cost", "function", f)
 	return option(func(c *config.Config) { c.Cost = f })
 }
@@ -123,8 +125,10 @@ type InFlightCounter interface {
 
 // Skip makes the gate let a request through if f returns true for it. A skipped request needs no
 // key, is charged nothing and gets no header fields. Use Skip for health checks and CORS preflight.
-// f must not trust header fields that clients can set. Skip panics if f is nil.
-func Skip(f func(r *http.Request) bool) Option {
+// f must not trust header fields that clients can set. ctx is the context that key functions get
+// ([keyfunc.Func]): in Gin and Echo, it has the values that earlier middleware has set. Skip panics
+// if f is nil.
+func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
 	argument.NotNil("gate: Skip", "function", f)
 	return option(func(c *config.Config) { c.Skip = f })
 }

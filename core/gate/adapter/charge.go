@@ -31,7 +31,7 @@ type charges struct {
 func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	g := c.gate
 	if g.options.Cost != nil {
-		if c.cost = g.options.Cost(r); c.cost < 0 {
+		if c.cost = g.options.Cost(ctx, r); c.cost < 0 {
 			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
 			return g.reject(h, r, err, keyFailure(r, err)), false
 		}

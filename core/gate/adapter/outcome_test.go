@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -49,7 +50,7 @@ func TestOutcome_Nil(t *testing.T) {
 
 // Admit returns no Outcome if neither option needs one. A skipped request is returned unchanged.
 func TestGate_Admit_NoOutcome(t *testing.T) {
-	skip := gate.Skip(func(*http.Request) bool { return true })
+	skip := gate.Skip(func(context.Context, *http.Request) bool { return true })
 	for name, opts := range map[string][]gate.Option{"admitted": nil, "skipped": {skip}} {
 		r := get("/")
 		got, outcome, rejection := newGate("test", once(), anyKey, opts).Admit(r.Context(), header(), r)

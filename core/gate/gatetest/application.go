@@ -253,12 +253,14 @@ func header(name string) keyfunc.Func {
 var (
 	quiet      = gate.OnError(func(_ *http.Request, _ error, status int) int { return status })
 	letThrough = gate.OnError(func(*http.Request, error, int) int { return 0 })
-	skipped    = gate.Skip(func(*http.Request) bool { return true })
+	skipped    = gate.Skip(func(context.Context, *http.Request) bool { return true })
 	refundAll  = gate.RefundIf(func(int) bool { return true })
 	succeeded  = gate.RefundIf(func(status int) bool { return status < 400 })
 )
 
-func costs(n int) gate.Option { return gate.Cost(func(*http.Request) int { return n }) }
+func costs(n int) gate.Option {
+	return gate.Cost(func(context.Context, *http.Request) int { return n })
+}
 
 // says returns a handler that writes a body.
 func says(body string) http.HandlerFunc {

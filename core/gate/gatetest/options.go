@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func (s *suite) testOptions(t *testing.T) {
 	const allFields = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
 	preflight := func() *http.Request { return request("OPTIONS", "/v1/orders") }
-	isPreflight := func(r *http.Request) bool { return r.Method == http.MethodOptions }
+	isPreflight := func(_ context.Context, r *http.Request) bool { return r.Method == http.MethodOptions }
 	s.table(t, []row{{
 		name:   "no headers, allowed: Headers() sends no field",
 		opts:   []gate.Option{gate.Headers()},

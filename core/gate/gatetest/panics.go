@@ -24,8 +24,8 @@ func (s *suite) testPanics(t *testing.T) {
 	for name, c := range map[string]setup{
 		"handler":      {handler: func(http.ResponseWriter, *http.Request) { boom() }},
 		"key function": {key: func(context.Context, *http.Request) (string, error) { boom(); return "k", nil }},
-		"Skip":         {opts: []gate.Option{gate.Skip(func(*http.Request) bool { boom(); return false })}},
-		"Cost":         {opts: []gate.Option{gate.Cost(func(*http.Request) int { boom(); return 1 })}},
+		"Skip":         {opts: []gate.Option{gate.Skip(func(context.Context, *http.Request) bool { boom(); return false })}},
+		"Cost":         {opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { boom(); return 1 })}},
 		"OnError":      {err: errSecret, opts: []gate.Option{gate.OnError(func(_ *http.Request, _ error, status int) int { boom(); return status })}},
 	} {
 		t.Run(name, func(t *testing.T) {

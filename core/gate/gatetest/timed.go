@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"testing"
@@ -93,7 +94,7 @@ func (s *suite) testRetryAfterIsEnough(t *testing.T) {
 				core.TokenBucket("bucket", core.Per(7, 11*time.Second).WithBurst(5)),
 				core.SlidingLog("log", core.Per(9, 17300*time.Millisecond)),
 			},
-			opts: []gate.Option{gate.Cost(func(*http.Request) int { return cost })},
+			opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { return cost })},
 		})
 		denials := 0
 		for i := range 200 {

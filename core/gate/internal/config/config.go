@@ -2,6 +2,7 @@
 package config
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 // A Config holds the values of the options of one gate. The function of an absent option is nil.
 type Config struct {
 	And      []Ask
-	Cost     func(*http.Request) int
-	Skip     func(*http.Request) bool
+	Cost     func(context.Context, *http.Request) int
+	Skip     func(context.Context, *http.Request) bool
 	RefundIf func(status int) bool
 	MaxDelay time.Duration // 0 is no bound
 	InFlight interface {   // a gate.InFlightCounter
