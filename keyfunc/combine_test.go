@@ -23,6 +23,7 @@ func TestFirstOf(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { wantKey(t, keyfunc.FirstOf(fs...), r, "a") })
 	}
 	wantError(t, keyfunc.FirstOf(unknown, broken, a), r, errBroken)
+	wantError(t, keyfunc.FirstOf(unknown, failing(keyfunc.ErrNotLimited), a), r, keyfunc.ErrNotLimited)
 	wantError(t, keyfunc.FirstOf(broken, noToken), r, errBroken)
 	wantError(t, keyfunc.FirstOf(empty), r, keyfunc.ErrNoKey)
 	for _, fs := range [][]keyfunc.Func{{noToken, unknown}, {unknown, noToken}, {unknown, noToken, unknown}} {
@@ -90,6 +91,8 @@ func TestJoin_PartialKey(t *testing.T) {
 		{"no address last", keyfunc.Join(a, unknown, never), "join?1:a-", keyfunc.ErrNoKey},
 		{"empty", keyfunc.Join(a, empty, never), "join?1:a-", keyfunc.ErrNoKey},
 		{"fault", keyfunc.Join(a, broken, never), "join?1:a-", errBroken},
+		{"not limited", keyfunc.Join(a, failing(keyfunc.ErrNotLimited), never), "join?1:a-", keyfunc.ErrNotLimited},
+		{"not limited after a token", keyfunc.Join(noToken, failing(keyfunc.ErrNotLimited)), "", keyfunc.ErrNoToken},
 		{"fault after a token", keyfunc.Join(noToken, a, broken, never), "join?-1:a-", keyfunc.ErrNoToken},
 		{"joined", keyfunc.Join(keyfunc.Join(noToken, a), b), "join??9:join?-1:a3:b:1", keyfunc.ErrNoToken},
 		{"joined, unknown", keyfunc.Join(keyfunc.Join(noToken), b), "join?-3:b:1", keyfunc.ErrNoToken},

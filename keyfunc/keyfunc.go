@@ -13,7 +13,8 @@ import (
 // r.Context(), for example those stored with Set of a *gin.Context. Only [ContextSubject] uses ctx.
 //
 // The key is not empty if the error is nil. The error is [ErrNoKey] if the request does not contain
-// the address or token for the key. Any other error means that the key could not be determined.
+// the address or token for the key, and [ErrNotLimited] if the limiter does not apply to the
+// request. Any other error means that the key could not be determined.
 type Func func(ctx context.Context, r *http.Request) (string, error)
 
 // Constant returns a Func with the same key for all requests, for a limit of the whole system. The
@@ -34,6 +35,12 @@ var ErrNoKey = errors.New("keyfunc: no key")
 // well. A gate responds to an ErrNoToken with 401, because the client can sign in, and to any other
 // ErrNoKey with 400.
 var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
+
+// ErrNotLimited means that the caller has no limit, for example because it is an administrator. A
+// gate then ignores the limiter of the Func and applies its other limiters. If no limiter is left,
+// the request is let through without header fields. [FirstOf] and [Join] return an ErrNotLimited of
+// a part. A Func must not return it because of a header field that clients can set.
+var ErrNotLimited = errors.New("keyfunc: the caller is not limited")
 
 // errEmptyKey is the error of a Func that returned neither a key nor an error. With an empty key,
 // all such requests would share one bucket.

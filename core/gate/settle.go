@@ -9,7 +9,7 @@ import (
 
 var (
 	// ErrNotAdmitted is the error of [Settle] if no gate has admitted the request: it was skipped
-	// or denied, it was let through because the Store failed, or there is no gate.
+	// or denied, its caller has no limit, the Store failed, or there is no gate.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
 	// ErrNotReserved is the error of [Settle] if the cost is below the charged cost and the gate
 	// has no reservation that could be refunded. Gates with [Cost] or [RefundIf] keep reservations.

@@ -39,6 +39,9 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	for i := range g.asks {
 		a := &g.asks[i]
 		key, err := a.Key(ctx, r)
+		if errors.Is(err, keyfunc.ErrNotLimited) {
+			continue
+		}
 		if err == nil && key == "" {
 			err = errEmptyKey
 		}
@@ -80,6 +83,8 @@ func (c *charges) add(l *core.Limiter, key string) {
 func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
 	switch {
+	case len(c.asks) == 0: // keyfunc.ErrNotLimited
+		return nil, false
 	case c.failed != nil:
 	case before > 0 || c.gate.reserves:
 		c.reserve(ctx, c.asks[before:]...)

@@ -2,7 +2,9 @@ package gatetest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,7 +109,45 @@ func (s *suite) testOptions(t *testing.T) {
 		body:    problem(500, "Internal Server Error", ""),
 	}})
 	t.Run("cost", s.testCost)
+	t.Run("not limited", s.testNotLimited)
 	t.Run("handler", s.testHandlerSeesDecision)
+}
+
+// testNotLimited checks that a limiter whose key function returns keyfunc.ErrNotLimited is ignored.
+func (s *suite) testNotLimited(t *testing.T) {
+	key := constant("k")
+	free := noKey(fmt.Errorf("an administrator: %w", keyfunc.ErrNotLimited))
+	for _, c := range []struct {
+		name     string
+		key, and keyfunc.Func
+		opts     []gate.Option
+		want     []string // the keys that are charged; without them, there are no header fields
+	}{
+		{"alone", free, nil, nil, nil},
+		{"alone, with refunds", free, nil, []gate.Option{refundAll}, nil},
+		{"all", free, free, nil, nil},
+		{"first", free, key, nil, []string{"k"}},
+		{"last", key, free, nil, []string{"k"}},
+		{"last, with refunds", key, free, []gate.Option{succeeded}, []string{"k"}},
+		{"first of", keyfunc.FirstOf(noKey(keyfunc.ErrNoKey), free, key), nil, nil, nil},
+		{"join", keyfunc.Join(constant("a"), free), key, nil, []string{"k"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked []driver.Charge
+			a := s.start(setup{store: memory().Set(recording(&asked)), key: c.key, and: c.and, opts: c.opts})
+			w := exchange(t, a, request("GET", "/"))
+			var keys []string
+			for _, charge := range asked {
+				if charge.Op == driver.Spend {
+					keys = append(keys, charge.Key)
+				}
+			}
+			fields := w.header.Get("RateLimit") != ""
+			if w.status != 200 || !slices.Equal(keys, c.want) || fields != (c.want != nil) {
+				t.Errorf("got status %d, charged keys %v, header %v; want 200, keys %v", w.status, keys, w.header, c.want)
+			}
+		})
+	}
 }
 
 // testCost checks the charge of each ask.
