@@ -189,3 +189,25 @@ func ExampleJoin() {
 	show(each, r)
 	// Output: join:17:route:GET /search11:203.0.113.9
 }
+
+// A middleware in front stores the role of the user. Administrators have no limit.
+func ExampleFunc_notLimited() {
+	user := keyfunc.ContextSubject("user")
+	limited := func(ctx context.Context, r *http.Request) (string, error) {
+		if ctx.Value("role") == "admin" {
+			return "", keyfunc.ErrNotLimited
+		}
+		return user(ctx, r)
+	}
+
+	r := request("203.0.113.9:4711")
+	//lint:ignore SA1029 frameworks such as Gin have keys that are strings
+	r = r.WithContext(context.WithValue(r.Context(), "user", "alice"))
+	show(limited, r)
+	//lint:ignore SA1029 frameworks such as Gin have keys that are strings
+	r = r.WithContext(context.WithValue(r.Context(), "role", "admin"))
+	show(limited, r)
+	// Output:
+	// user:alice
+	// keyfunc: the caller is not limited
+}

@@ -47,6 +47,8 @@
 // of these keys. If their limits deny the request, the response is 429. See the option [And] for
 // the order of the keys, and for the number of bad tokens that are verified.
 //
+// If a key function returns [keyfunc.ErrNotLimited], the gate ignores the limiter of that function.
+//
 // # The cost of a request
 //
 // A request is charged before its handler runs. Its cost is 1, or the result of [Cost]. Two
