@@ -63,7 +63,7 @@ func TestCompiled_ID(t *testing.T) {
 				t.Errorf("%v and %s have one ID", c, other)
 			}
 			seen[c.ID()] = c.String()
-			d.Events, d.Soft, d.Shadow, d.Text = 20, 10, true, "text"
+			d.Events, d.Shadow, d.Text = 20, true, "text"
 			if other := compile(t, d); other.ID() != c.ID() || other.Name() != name || other.Algorithm() != a || !other.Shadow() || c.Shadow() {
 				t.Errorf("got %+v, expected another limit of %v with its ID", other, c)
 			}
@@ -77,6 +77,11 @@ func TestCompiled_StateName(t *testing.T) {
 	size, err := driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 250, Per: time.Minute}.CompileLike(base)
 	if err != nil {
 		t.Fatal(err)
+	}
+	window := func(t *testing.T, n int) *driver.Compiled {
+		d := driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 100, Per: time.Minute, SubWindows: 60}.Divide(2)
+		d.SubWindows = n
+		return compile(t, d)
 	}
 	bucket := func(events int, per time.Duration, burst int) *driver.Compiled {
 		return compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: events, Per: per, Burst: burst})
@@ -95,13 +100,43 @@ func TestCompiled_StateName(t *testing.T) {
 		{"reduced fraction", bucket(6, time.Second, 2), "333333us+1/3:api"},
 		{"part of a bucket", part, "60:api"},
 		{"elastic size", size, "60:api"},
-		{"soft", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Soft: 10}), "60:api"},
+		{"soft", compile(t, driver.Definition{Name: "api", Algorithm: driver.TokenBucket, Events: 100, Per: time.Minute, Soft: 10}), "66:api"},
+		{"part of a window, then other sub-windows", window(t, 7), "60/7:api"},
 		{"fixed window", compile(t, driver.Definition{Name: "api", Algorithm: driver.FixedWindow, Events: 5, Per: time.Hour}), "3600:api"},
 		{"sliding log", compile(t, driver.Definition{Name: "a:b", Algorithm: driver.SlidingLog, Events: 5, Per: 1500 * time.Millisecond}), "1500ms:a:b"},
 		{"sliding window", compile(t, driver.Definition{Name: "api", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60}), "60/60:api"},
 	} {
 		if got := c.rule.StateName(); got != c.want {
 			t.Errorf("%s: got %q, expected %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Divide and Equal do not fail for definitions that Compile rejects.
+func TestDefinition_Divide_Invalid(t *testing.T) {
+	for _, d := range []driver.Definition{
+		{},
+		{Name: "r", Algorithm: driver.TokenBucket},
+		{Name: "r", Algorithm: driver.TokenBucket, Events: 5, Per: time.Second, Burst: -1},
+		{Name: "r", Algorithm: driver.TokenBucket, Events: 1, Per: 1 << 62, Burst: 1 << 30},
+	} {
+		if _, err := d.Compile(); err == nil {
+			t.Fatalf("%+v is valid", d)
+		}
+		if part := d.Divide(2); !d.Equal(d) || part.Name != d.Name {
+			t.Errorf("got %+v for a part of %+v", part, d)
+		}
+	}
+}
+
+func TestDefinition_CompileLike_AnotherLength(t *testing.T) {
+	base := compile(t, driver.Definition{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 60})
+	for _, d := range []driver.Definition{
+		{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Hour, SubWindows: 60},
+		{Name: "r", Algorithm: driver.SlidingWindow, Events: 5, Per: time.Minute, SubWindows: 10},
+	} {
+		if c, err := d.CompileLike(base); err == nil {
+			t.Errorf("got %v for another length than that of %v", c, base)
 		}
 	}
 }

@@ -54,24 +54,33 @@ const (
 
 // Compile returns the compiled rule, or a *[RuleError] if d is invalid.
 func (d Definition) Compile() (*Compiled, error) {
+	if err := d.fault(); err != nil {
+		return nil, err
+	}
+	return newCompiled(d, newEngine(&d, portion(int64(d.capacity()), d.Soft))), nil
+}
+
+// fault returns the reason why d cannot be compiled, or nil.
+func (d *Definition) fault() *RuleError {
 	if d.Algorithm == 0 || int(d.Algorithm) >= len(algorithmNames) {
-		return nil, d.invalid("algorithm", "is none")
+		return d.invalid("algorithm", "is none")
 	}
 	if err := d.check(); err != nil {
-		return nil, err
+		return err
 	}
 	capacity := int64(d.capacity())
 	extra := portion(capacity, d.Soft)
 	switch {
 	case max(int64(d.Events), capacity) >= maxCount || capacity+extra >= maxCount:
-		return nil, d.invalid("limit", tooMany)
+		return d.invalid("limit", tooMany)
 	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
-		return nil, d.invalid("limit", tooLong)
+		return d.invalid("limit", tooLong)
 	}
-	return newCompiled(d, newEngine(&d, extra)), nil
+	return nil
 }
 
-// CompileLike compiles d, which must have the Algorithm of base and may have another limit. It adds
+// CompileLike compiles d, which must have the Algorithm of base, and for windows and logs also its
+// period and sub-windows. The limit may be another one. It adds
 // a fraction of an event to the capacity of a bucket, so that the bucket fills up in the same time
 // as a bucket of base. The fraction alone admits no event. A State that was written under one of
 // the rules is then never reduced when it is read under the other rule. Otherwise a caller that can
@@ -85,6 +94,9 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	}
 	if d.Algorithm != base.Algorithm() {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
+	}
+	if d.length() != base.definition.length() {
+		return nil, d.invalid("limit", "has another period or other sub-windows than "+base.String())
 	}
 	if b, ok := c.engine.(*bucket); ok {
 		if !b.fillLike(base.engine.(*bucket)) {

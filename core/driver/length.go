@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// length returns the length of the States of a rule as a text: the time in which a bucket fills up, or
+// length returns the length of the States of a rule as a text, which is empty for an invalid bucket: the time in which a bucket fills up, or
 // the period of another algorithm, and for a sliding window the number of sub-windows ("60/60"). The
 // unit is the second, or a smaller unit that is followed by its name ("1500ms", "333333us+1/3").
 //
@@ -17,14 +17,17 @@ import (
 func (d *Definition) length() string {
 	us := d.Per.Microseconds()
 	switch {
-	case d.inherited != "":
-		return d.inherited
 	case d.Algorithm == SlidingWindow:
 		return span(us) + "/" + strconv.Itoa(d.SubWindows)
 	case !d.Algorithm.IsBucket():
 		return span(us)
+	case d.inherited != "":
+		return d.inherited
+	case d.fault() != nil:
+		return ""
 	}
-	b := newBucket(int64(d.Events), us, int64(d.capacity()), 0, false)
+	capacity := int64(d.capacity())
+	b := newBucket(int64(d.Events), us, capacity+portion(capacity, d.Soft), 0, false)
 	if b.full.Frac == 0 {
 		return span(b.full.Micros)
 	}

@@ -108,6 +108,6 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
 	d := r.Definition()
-	d.Events, d.Burst, d.Per, d.Shadow = 1_000_000, 0, time.Second/2, false
+	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
 	return d.Compile()
 }

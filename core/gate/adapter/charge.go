@@ -39,7 +39,9 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	for i := range g.asks {
 		a := &g.asks[i]
 		key, err := a.Key(ctx, r)
-		if errors.Is(err, keyfunc.ErrNotLimited) {
+		// The error of an invalid token may contain an ErrNotLimited of the function that returns the
+		// keys of tokens.
+		if errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey) {
 			continue
 		}
 		if err == nil && key == "" {

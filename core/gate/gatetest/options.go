@@ -117,6 +117,10 @@ func (s *suite) testOptions(t *testing.T) {
 func (s *suite) testNotLimited(t *testing.T) {
 	key := constant("k")
 	free := noKey(fmt.Errorf("an administrator: %w", keyfunc.ErrNotLimited))
+	both := noKey(fmt.Errorf("%w: %w", keyfunc.ErrNoToken, keyfunc.ErrNotLimited))
+	if got := exchange(t, s.start(setup{key: both, opts: []gate.Option{quiet}}), request("GET", "/")).status; got != 401 {
+		t.Errorf("an invalid token whose error is also an ErrNotLimited: got status %d, want 401", got)
+	}
 	for _, c := range []struct {
 		name     string
 		key, and keyfunc.Func

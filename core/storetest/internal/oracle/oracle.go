@@ -81,7 +81,7 @@ func (r *Rule) Length() string {
 	case r.Base != nil:
 		return r.Base.Length()
 	case r.isBucket():
-		return new(big.Rat).Mul(big.NewRat(r.limit(), r.Events), big.NewRat(r.Per, 1)).String()
+		return new(big.Rat).Mul(big.NewRat(r.limit()+r.Extra, r.Events), big.NewRat(r.Per, 1)).String()
 	}
 	return fmt.Sprint(r.Per, " ", r.SubWindows)
 }
