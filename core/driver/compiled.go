@@ -67,11 +67,11 @@ func stateID(a Algorithm, name string) uint64 {
 // with the same ID share States. A Store must keep the States of other rules apart.
 func (c *Compiled) ID() uint64 { return c.id }
 
-// StateName returns the name of the rule's States, which is different from that of other rules of the
-// same Algorithm: the length of the States and the name of the rule. For a bucket, the length is the
-// time in which it fills up; for other algorithms it is the period, and for a sliding window also the
-// number of sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same
-// length share the States of a rule.
+// StateName returns the name of the rule's States, which no other rule of the same Algorithm has:
+// the length of the States and the name of the rule. For a bucket, the length is the time in which
+// it fills up. For other algorithms it is the period, and for a sliding window also the number of
+// sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same length share
+// the States of a rule.
 func (c *Compiled) StateName() string { return c.stateName }
 
 // Name returns the name of the rule.

@@ -46,8 +46,8 @@ func TestCompiled_Constants(t *testing.T) {
 	}
 }
 
-// The ID is the FNV-1a hash of the algorithm and the name, whatever the limit is. It must not change,
-// because stores write it down.
+// The ID is the FNV-1a hash of the algorithm and StateName, the same for all limits of one length.
+// It must not change, because stores write it down.
 func TestCompiled_ID(t *testing.T) {
 	seen := make(map[uint64]string)
 	for _, a := range algorithms {

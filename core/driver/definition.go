@@ -80,12 +80,12 @@ func (d *Definition) fault() *RuleError {
 }
 
 // CompileLike compiles d, which must have the Algorithm of base, and for windows and logs also its
-// period and sub-windows. The limit may be another one. It adds
-// a fraction of an event to the capacity of a bucket, so that the bucket fills up in the same time
-// as a bucket of base. The fraction alone admits no event. A State that was written under one of
-// the rules is then never reduced when it is read under the other rule. Otherwise a caller that can
-// make the limit change would gain tokens with every change. (Above a million events a second, the
-// caller still gains tokens with a change, but fewer than the bucket refills in one microsecond.)
+// period and sub-windows. The limit may be another one. It adds a fraction of an event to the
+// capacity of a bucket, so that the bucket fills up in the same time as a bucket of base. The
+// fraction alone admits no event. A State that was written under one of the rules is then never
+// reduced when it is read under the other rule. Otherwise a caller that can make the limit change
+// would gain tokens with every change. (Above a million events a second, the caller still gains
+// tokens with a change, but fewer than the bucket refills in one microsecond.)
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	d.inherited = base.definition.length()
 	c, err := d.Compile()

@@ -5,9 +5,10 @@ import (
 	"strconv"
 )
 
-// length returns the length of the States of a rule as a text, which is empty for an invalid bucket: the time in which a bucket fills up, or
-// the period of another algorithm, and for a sliding window the number of sub-windows ("60/60"). The
-// unit is the second, or a smaller unit that is followed by its name ("1500ms", "333333us+1/3").
+// length returns the length of the States of a rule as a text: the time in which a bucket fills up,
+// or the period of another algorithm, and for a sliding window the number of sub-windows ("60/60").
+// The unit is the second, or a smaller unit that is followed by its name ("1500ms",
+// "333333us+1/3"). The text is empty for an invalid bucket.
 //
 // Rules with the same name and length share States. A State means the same under each of their
 // limits: a half empty bucket is half empty. Under another length it does not: an empty bucket of a
@@ -18,9 +19,9 @@ func (d *Definition) length() string {
 	us := d.Per.Microseconds()
 	switch {
 	case d.Algorithm == SlidingWindow:
-		return span(us) + "/" + strconv.Itoa(d.SubWindows)
+		return durationText(us) + "/" + strconv.Itoa(d.SubWindows)
 	case !d.Algorithm.IsBucket():
-		return span(us)
+		return durationText(us)
 	case d.inherited != "":
 		return d.inherited
 	case d.fault() != nil:
@@ -29,14 +30,14 @@ func (d *Definition) length() string {
 	capacity := int64(d.capacity())
 	b := newBucket(int64(d.Events), us, capacity+portion(capacity, d.Soft), 0, false)
 	if b.full.Frac == 0 {
-		return span(b.full.Micros)
+		return durationText(b.full.Micros)
 	}
 	g := gcd(b.full.Frac, b.den)
 	return fmt.Sprintf("%dus+%d/%d", b.full.Micros, b.full.Frac/g, b.den/g)
 }
 
-// span returns us microseconds as a text.
-func span(us int64) string {
+// durationText returns us microseconds as a text.
+func durationText(us int64) string {
 	switch {
 	case us%1_000_000 == 0:
 		return strconv.FormatInt(us/1_000_000, 10)

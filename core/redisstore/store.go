@@ -7,7 +7,7 @@
 // # Keys
 //
 //	weir:{N3Jh0bO7eS3y5cQ4kz1mGA}t2:60:api
-//	     └─ the identity, hashed ─┘ │  └─ length of the state, and name of the rule (driver.StateName)
+//	     └─ the identity, hashed ─┘ │  └─ length of the state, and name of the rule
 //	                                └─ algorithm and version of its state
 //
 // The keys of one identity share a hash slot. Keys show neither addresses nor names; see
