@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type Ask struct {
 	Limiter *Limiter
 	Key     string // not empty
 	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]
+	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
 	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
 	// means no bound. A value below a microsecond accepts no delay.
 	MaxDelay time.Duration
@@ -25,7 +27,8 @@ type Ask struct {
 // AllowTogether decides about several asks together: it charges every rule of every ask, or none.
 // If several asks have the same rule and key, their costs are added and charged once, and all of
 // these asks get the same State. If several Peeks have the same rule and key, only the largest cost
-// is checked, or none if another ask charges that rule and key.
+// is checked, or none if another ask charges that rule and key. Asks with different limits for the
+// same rule name and key, such as two plans, are an [ErrInvalidAsk].
 //
 // All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
 // Cluster, a denied decision about several keys may hold capacity for a moment, so that another
@@ -39,24 +42,12 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 // be zero, and the receipts of the charges in r, unless r is nil.
 func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error {
 	if len(asks) == 0 {
-		return fmt.Errorf("%w: there is none", ErrInvalidAsk)
+		return invalidAsk("there is none")
 	}
 	b := batches.Get().(*batch)
 	defer b.free()
-	for i := range asks {
-		switch a := &asks[i]; {
-		case a.Limiter == nil:
-			return fmt.Errorf("%w: ask %d has no limiter", ErrInvalidAsk, i)
-		case i > 0 && a.Limiter.store != asks[0].Limiter.store:
-			return fmt.Errorf("%w: asks 0 and %d have different stores", ErrInvalidAsk, i)
-		}
-		if err := b.add(&asks[i], driver.Spend); err != nil {
-			return err
-		}
-	}
-	var places []int
-	if len(asks) > 1 {
-		places = b.merge()
+	if err := b.fill(ctx, asks); err != nil {
+		return err
 	}
 	store := asks[0].Limiter.store
 	if r != nil {
@@ -65,15 +56,18 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := store.Take(ctx, b.charges); err != nil {
-		return err
+	if b.blocked {
+		for i := range b.charges {
+			b.charges[i].Verdict = driver.Verdict{Allowed: true, Unknown: true}
+		}
+	} else if len(b.charges) > 0 {
+		if err := store.Take(ctx, b.charges); err != nil {
+			return err
+		}
 	}
-	d.sum(b.charges, b.rules)
+	d.sum(b)
 	if r != nil {
-		r.keep(b.charges, places, d.Allowed)
-	}
-	if places != nil {
-		d.expand(places)
+		r.keep(b, asks, d.Allowed)
 	}
 	return nil
 }
@@ -81,11 +75,16 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 // A batch holds the charges of one call of a Store.
 type batch struct {
 	charges []driver.Charge
-	rules   []Rule // of each charge
-	places  []int  // if charges were merged: the index of the charge for each rule of each ask
+	rules   []Rule // of all asks
+	ends    []int  // for each ask, the number of rules up to its end
+	blocked bool   // the limit of an enforced rule is Blocked
+	// places contains the index of the charge of each rule, or -1 for a limit that is never charged. It
+	// is empty if the i-th rule has the i-th charge.
+	places  []int
 	initial struct {
 		charges [4]driver.Charge
 		rules   [4]Rule
+		ends    [4]int
 	}
 }
 
@@ -93,7 +92,7 @@ type batch struct {
 // would otherwise be allocated on every call.
 var batches = sync.Pool{New: func() any {
 	b := new(batch)
-	b.charges, b.rules = b.initial.charges[:0], b.initial.rules[:0]
+	b.charges, b.rules, b.ends = b.initial.charges[:0], b.initial.rules[:0], b.initial.ends[:0]
 	return b
 }}
 
@@ -102,56 +101,142 @@ func (b *batch) free() {
 		return
 	}
 	// The elements are not cleared: they are few, and the garbage collector empties the pool.
-	b.charges, b.rules, b.places = b.charges[:0], b.rules[:0], b.places[:0]
+	b.charges, b.rules, b.ends, b.places = b.charges[:0], b.rules[:0], b.ends[:0], b.places[:0]
+	b.blocked = false
 	batches.Put(b)
 }
 
-// add appends a charge for each rule of a. Its op is op, or Peek if a.Peek is set. The Store does
-// not check charges: New has checked the rules, and add, decide and merge check the rest.
-func (b *batch) add(a *Ask, op driver.Op) error {
+// check returns an error if a is invalid, except for its Limiter.
+func (a *Ask) check() error {
 	switch {
 	case a.Key == "":
 		return ErrEmptyKey
 	case a.Cost < 0:
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	case a.MaxDelay < 0:
-		return fmt.Errorf("%w: a MaxDelay of %v", ErrInvalidAsk, a.MaxDelay)
-	case a.Peek:
+		return invalidAsk(fmt.Sprintf("a MaxDelay of %v", a.MaxDelay))
+	}
+	return nil
+}
+
+// fill adds the charges of asks. The Store does not check charges: New has checked the rules, and
+// fill checks the rest.
+func (b *batch) fill(ctx context.Context, asks []Ask) error {
+	var few [4]view
+	views := few[:0]
+	for i := range asks {
+		a := &asks[i]
+		switch {
+		case a.Limiter == nil:
+			return invalidAsk(fmt.Sprintf("ask %d has no limiter", i))
+		case i > 0 && a.Limiter.store != asks[0].Limiter.store:
+			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
+		}
+		if err := a.check(); err != nil {
+			return err
+		}
+		v, err := a.Limiter.choose(ctx, a.Key, a.Plan)
+		if err != nil {
+			return err
+		}
+		if len(asks) == 1 {
+			b.add(a, v.rules(), driver.Spend)
+			break
+		}
+		views = append(views, v)
+	}
+	if len(asks) > 1 {
+		var few [4][]Rule
+		rules := together(views, few[:0])
+		for i := range asks {
+			for j := range i {
+				if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
+					return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
+				}
+			}
+			b.add(&asks[i], rules[i], driver.Spend)
+		}
+	}
+	if len(asks) > 1 || len(b.charges) < len(b.rules) {
+		b.merge()
+	}
+	return nil
+}
+
+// conflict reports whether rules and others have a rule of the same name with different limits.
+func conflict(rules, others []Rule) bool {
+	for _, r := range rules {
+		for _, o := range others {
+			if r.d == o.d || r.Name() != o.Name() {
+				continue
+			}
+			known := o.d.Definition
+			known.Plan = r.d.Plan // plans with equal limits are not in conflict
+			if !r.d.Definition.Equal(known) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// add appends a charge for each rule of a, except those whose limits are never charged. Its op is
+// op, or Peek if a.Peek is set.
+func (b *batch) add(a *Ask, rules []Rule, op driver.Op) {
+	if a.Peek {
 		op = driver.Peek
 	}
-	for i := range a.Limiter.rules {
-		r := a.Limiter.rules[i].inForce()
+	for i := range rules {
+		r := rules[i]
+		if r.d.compiled == nil {
+			b.blocked = b.blocked || r.Limit() == Blocked && !r.d.Shadow
+			b.rules = append(b.rules, r)
+			continue
+		}
+		r = r.inForce()
 		b.rules = append(b.rules, r)
 		b.charges = append(b.charges, driver.Charge{})
 		c := &b.charges[len(b.charges)-1]
 		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, max(a.Cost, 1), a.MaxDelay
 	}
-	return nil
+	b.ends = append(b.ends, len(b.rules))
 }
 
 // merge combines the charges for the same rule and key, because a call of a Store must not contain
-// two of them. It returns b.places, or nil if nothing was merged.
-func (b *batch) merge() []int {
-	kept := b.charges[:0]
-	for i := range b.charges {
-		c := b.charges[i]
+// two of them, and sets b.places.
+func (b *batch) merge() {
+	kept, next := b.charges[:0], 0
+	for i, r := range b.rules {
+		if r.d.compiled == nil {
+			b.places = append(b.places, -1)
+			continue
+		}
+		c := b.charges[next]
+		next++
 		at := 0
 		for at < len(kept) && !kept[at].Meets(&c) {
 			at++
 		}
 		if at == len(kept) {
 			kept = append(kept, c)
-			b.rules[at] = b.rules[i]
 		} else {
 			absorb(&kept[at], &c)
+			b.rules[i] = b.rules[slices.Index(b.places, at)] // an elastic limit may have changed meanwhile
 		}
 		b.places = append(b.places, at)
 	}
-	if len(kept) == len(b.charges) {
+	b.charges = kept
+}
+
+// charge returns the charge of the i-th rule, or nil if its limit is never charged.
+func (b *batch) charge(i int) *driver.Charge {
+	if len(b.places) > 0 {
+		i = b.places[i]
+	}
+	if i < 0 {
 		return nil
 	}
-	b.charges, b.rules = kept, b.rules[:len(kept)]
-	return b.places
+	return &b.charges[i]
 }
 
 // absorb merges other into c. It adds the costs, keeps the larger cost of two Peeks, and drops a

@@ -26,24 +26,29 @@ type Decision struct {
 }
 
 // A State is the part of a Decision that belongs to one Rule. Its field Rule contains the limit
-// that was in force, which for a [Rule.Elastic] may be larger than the limit of the original Rule.
+// that was in force: that of the plan or [Limiter.Variant], and for a [Rule.Elastic] possibly a larger one. If the limit is [Unlimited], Remaining is [math.MaxInt] and the durations are zero. If it
+// is [Blocked], Remaining is zero, RetryAfter and Window are [Never].
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
 // events during Window. A bucket regains that much capacity in Window. If nothing remains, Window
 // is the time until one event is available. If the Rule denied, Window is RetryAfter.
 type State struct {
-	Rule       Rule
-	Allowed    bool          // by this Rule, regardless of the other Rules
+	Rule Rule
+	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in
+	// those of [ReserveTogether] followed by those of every [Reservation.Extend].
+	Ask int
+
+	Allowed bool // by this Rule, regardless of the other Rules
+	Soft    bool // Allowed, but beyond the limit itself: see [Rule.Soft]
+	// Unknown reports that this Rule was not evaluated, because another Rule denied the event (see
+	// package denycache and [Blocked]). Allowed is then true, and the numbers are zero.
+	Unknown bool
+
 	Remaining  int           // events that are left now
 	RetryAfter time.Duration // not Allowed: the least wait until this Rule admits the same cost, or Never
 	ResetAfter time.Duration // the time until nothing is used
 	Window     time.Duration // the parameter t of the RateLimit field
 	Delay      time.Duration // Allowed: delay the event this long
-	Soft       bool          // Allowed, but beyond the limit itself: see [Rule.Soft]
-
-	// Unknown reports that this Rule was not evaluated, because another Rule denied the event (see
-	// package denycache). Allowed is then true, and the numbers are zero.
-	Unknown bool
 }
 
 // Limit returns the limit that was in force.
@@ -60,6 +65,7 @@ func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 //	denied, retry after 6s: "page" 0 of 10 left
 //	denied for ever: "page" 9 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
+//	denied for ever: "page" blocked, "hour" unlimited
 //	denied, undecided
 func (d Decision) String() string {
 	var b strings.Builder
@@ -70,9 +76,12 @@ func (d Decision) String() string {
 			separator = ": "
 		}
 		fmt.Fprintf(&b, "%s%q ", separator, s.Rule.Name())
-		if s.Unknown {
+		switch l := s.Limit(); {
+		case s.Unknown:
 			b.WriteString("unknown")
-		} else {
+		case !l.counts():
+			b.WriteString(l.String())
+		default:
 			fmt.Fprintf(&b, "%d of %d left", s.Remaining, s.Rule.Capacity())
 		}
 	}
@@ -95,7 +104,7 @@ func (d Decision) verdict() string {
 
 // LogValue implements [slog.LogValuer]. The group contains "allowed", then "delay" or "retry_after"
 // if there is one (a duration, or the text "never"), and the group "remaining" with the remaining
-// events of each rule whose State is known.
+// events of each rule that is not [Unlimited] and whose State is known.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {
@@ -108,7 +117,7 @@ func (d Decision) LogValue() slog.Value {
 	}
 	remaining := make([]any, 0, d.n)
 	for _, s := range d.States() {
-		if !s.Unknown {
+		if !s.Unknown && s.Limit() != Unlimited {
 			remaining = append(remaining, slog.Int(s.Rule.Name(), s.Remaining))
 		}
 	}
@@ -138,21 +147,30 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// sum stores in d, which must be zero, the decision about charges. rules contains the rule of each
-// charge. If sum returned a Decision instead, a decision in memory would take 20 % longer.
-func (d *Decision) sum(charges []driver.Charge, rules []Rule) {
-	d.Allowed, d.n = true, len(charges)
-	if len(charges) > 1 {
-		d.rest = make([]State, len(charges)-1)
+// sum stores in d, which must be zero, the decision about b. If sum returned a Decision instead, a
+// decision in memory would take 20 % longer.
+func (d *Decision) sum(b *batch) {
+	d.Allowed, d.n = true, len(b.rules)
+	if d.n > 1 {
+		d.rest = make([]State, d.n-1)
 	}
-	for i := range charges {
+	ask := 0
+	for i, rule := range b.rules {
 		s := &d.first
 		if i > 0 {
 			s = &d.rest[i-1]
 		}
-		s.set(&charges[i], rules[i])
+		for i >= b.ends[ask] {
+			ask++
+		}
+		if c := b.charge(i); c != nil {
+			s.set(c, rule)
+		} else {
+			s.setUncharged(rule)
+		}
+		s.Ask = ask
 		switch {
-		case rules[i].d.Shadow:
+		case rule.d.Shadow:
 		case s.Allowed && !s.Unknown:
 			d.Delay = max(d.Delay, s.Delay)
 		default:
@@ -175,17 +193,21 @@ func (s *State) set(c *driver.Charge, rule Rule) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// expand restores a State for each rule of each ask: the i-th is the State of charge places[i].
-func (d *Decision) expand(places []int) {
-	rest := make([]State, len(places)-1)
-	for i := range rest {
-		rest[i] = d.State(places[i+1])
+// setUncharged sets s to the State of rule, whose limit is Unlimited or Blocked.
+func (s *State) setUncharged(rule Rule) {
+	s.Rule, s.Remaining = rule, rule.Capacity()
+	if s.Allowed = rule.Limit() == Unlimited; !s.Allowed {
+		s.RetryAfter, s.Window = Never, Never
 	}
-	d.rest, d.n = rest, len(places)
 }
 
-// combine returns a decision that allows an event if both d and o do. Both must contain States.
-func (d Decision) combine(o Decision) Decision {
+// combine returns a decision that allows an event if both d, about that number of asks, and o do.
+// Both must contain States.
+func (d Decision) combine(asks int, o Decision) Decision {
+	o.first.Ask += asks
+	for i := range o.rest {
+		o.rest[i].Ask += asks
+	}
 	d.rest, d.n = slices.Concat(d.rest, []State{o.first}, o.rest), d.n+o.n
 	d.Allowed, d.RetryAfter, d.Delay = d.Allowed && o.Allowed, max(d.RetryAfter, o.RetryAfter), max(d.Delay, o.Delay)
 	if !d.Allowed {

@@ -76,7 +76,7 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
-// inForce returns the rule with the limit that is in force now.
+// inForce returns the rule with the limit that is in force now. The limit of r must count.
 func (r Rule) inForce() Rule {
 	if r.d.elastic == nil {
 		return r

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -20,8 +21,9 @@ var (
 	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost reports a cost below zero. Nothing was charged.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrInvalidAsk reports an Ask without a Limiter, with another Store than the other asks or
-	// with a negative MaxDelay, or a call without asks. Nothing was charged.
+	// ErrInvalidAsk reports a call without asks or with limiters of different Stores, an Ask without
+	// a Limiter or with a negative MaxDelay, two limits for one rule and key, or a function of Choose
+	// that returns a limiter of another kind. Nothing was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
@@ -36,6 +38,8 @@ var (
 	// closed. The error is an ErrUnavailable, too. Package gate responds with 503.
 	ErrFailClosed = driver.ErrFailClosed
 )
+
+func invalidAsk(reason string) error { return fmt.Errorf("%w: %s", ErrInvalidAsk, reason) }
 
 // A RuleError is an [ErrInvalidRule] or an [ErrRuleConflict]. Its fields name the Rule and the
 // Field that is invalid or in conflict, and the Reason.

@@ -14,6 +14,17 @@ type Limit struct {
 	Burst  int           // the capacity of a bucket, up to 2^48-1; zero means Events. Not for windows and logs
 }
 
+// Limits without a number of events, for a [Rule] or one of its plans (see [Rule.Plan]).
+var (
+	// Unlimited admits every event without a call of the Store. Header fields do not mention the rule.
+	Unlimited = Limit{Events: -1, Per: -1, Burst: -1}
+	// Blocked denies every event for ever, without a call of the Store.
+	Blocked = Limit{Events: -2, Per: -2, Burst: -2}
+)
+
+// counts reports whether l is a number of events, valid or not.
+func (l Limit) counts() bool { return l != Unlimited && l != Blocked }
+
 // Per returns a limit of n events in d. [SlidingLog] and [SlidingWindow] enforce it over every span
 // of length d. See the comments of the other algorithms for their guarantees.
 func Per(n int, d time.Duration) Limit { return Limit{Events: n, Per: d} }
@@ -48,8 +59,15 @@ var units = []struct {
 	{"d", day},
 }
 
-// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20".
+// String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
+// "unlimited", "blocked".
 func (l Limit) String() string {
+	switch l {
+	case Unlimited:
+		return "unlimited"
+	case Blocked:
+		return "blocked"
+	}
 	s := strconv.Itoa(l.Events) + "/" + formatPeriod(l.Per)
 	if l.Burst != 0 {
 		s += " burst " + strconv.Itoa(l.Burst)
@@ -69,12 +87,19 @@ func formatPeriod(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String()) // 1h for 1h0m0s, 15m for 15m0s
 }
 
-// ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N].
+// ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N], or "unlimited" for
+// [Unlimited] and "blocked" for [Blocked].
 //
 // EVENTS and N are positive decimal integers. PERIOD is s, m, h or d (24 hours), a number of days
 // ("7d"), or a text for [time.ParseDuration] ("15m", "100ms", "1h30m"). Errors are
 // [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
+	switch text {
+	case "unlimited":
+		return Unlimited, nil
+	case "blocked":
+		return Blocked, nil
+	}
 	rate, burst, hasBurst := strings.Cut(text, " burst ")
 	events, period, hasPeriod := strings.Cut(rate, "/")
 	if !hasPeriod {

@@ -15,10 +15,12 @@ import (
 //
 // A key is any text that is not empty. An empty key is an [ErrEmptyKey], because all callers that
 // leave the key empty by mistake would share one state.
+//
+// [Limiter.Plan], [Limiter.Variant] and [Limiter.Choose] return views: limiters with other limits for
+// some events, which share the Store, the rules and the waiting callers of l.
 type Limiter struct {
-	store   Store
-	rules   []Rule
-	waiters waiters
+	view
+	pick func(ctx context.Context, key string) (*Limiter, error) // nil unless Choose has made the view
 }
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
@@ -35,27 +37,16 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	} else if !reflect.ValueOf(s).Comparable() {
 		return nil, fmt.Errorf("%w: %T cannot be compared; use a pointer", ErrNoStore, s)
 	}
-	if len(rules) == 0 {
-		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
-	}
-	rules = slices.Clone(rules)
-	compiled := make([]*driver.Compiled, len(rules))
-	for i := range rules {
-		r := rules[i].def()
-		if r.err != nil {
-			return nil, r.err
-		}
-		for _, other := range rules[:i] {
-			if other.Name() == r.Name {
-				return nil, r.invalid("name", "is given to two rules of one limiter")
-			}
-		}
-		compiled[i] = r.compiled
-	}
-	if err := driver.Declare(s, compiled...); err != nil {
+	set, err := newRuleSet(rules)
+	if err != nil {
 		return nil, err
 	}
-	return &Limiter{store: s, rules: rules}, nil
+	if err := driver.Declare(s, driver.Change{New: set.definitions()}); err != nil {
+		return nil, err
+	}
+	l := &Limiter{view: view{shared: &shared{store: s}}}
+	l.shared.rules.Store(set)
+	return l, nil
 }
 
 // Must returns l, and panics if err is not nil. It is for limiters that are made before the first
@@ -67,8 +58,19 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Rules returns a copy of the rules of l, in order.
-func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules) }
+// Plan returns a view of l with the limits of a plan (see [Rule.Plan]). A rule without that plan has
+// its limit without a plan. If rules of l have plans, but none has this one, the view has the limits
+// without a plan, [Rule.PlanName] is "unknown", and l logs one warning through [log/slog.Default]. An
+// empty name returns a view without a plan. Plan only copies a few words.
+func (l *Limiter) Plan(name string) *Limiter {
+	v := *l
+	v.plan = name
+	return &v
+}
+
+// Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the rules
+// for keys for which its function returns nil.
+func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 
 // Allow decides about one event of key, and charges it if it is admitted.
 //
@@ -94,11 +96,27 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 	return d, err
 }
 
-// Reset forgets the events of key under the rules of l. It reports whether any capacity was in use:
-// tokens not refilled, or events not expired. The keys of a middleware come from its keyfunc.Func.
+// Reset forgets the events of key under the rules of l: the states of every plan and length. It does
+// not reset states of other lengths that only a [Limiter.Variant] has, unless l is that view or has
+// chosen it. Reset reports whether any capacity was in use: tokens not refilled, or events not
+// expired. The keys of a middleware come from its keyfunc.Func.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
-	return l.adjust(ctx, key, driver.Reset, 1)
+	v, err := l.choose(ctx, key, "")
+	if err != nil {
+		return false, err
+	}
+	for rules := range slices.Chunk(v.states(), maxResets) {
+		some, err := adjust(ctx, v.store, rules, driver.Reset, Ask{Key: key, Cost: 1})
+		if err != nil {
+			return false, err
+		}
+		found = found || some
+	}
+	return found, nil
 }
+
+// maxResets is the number of states that one call of a Store resets: as many as redisstore accepts.
+const maxResets = 16
 
 // Credit frees n units that are in use by key, or all of them if there are fewer. Algorithms that
 // remember single events forget the newest ones. It is for admitted events that turned out not to
@@ -108,8 +126,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 // expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a [LeakyBucket],
 // Credit frees the end of the queue, which may belong to another event.
 func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
-	_, err := l.adjust(ctx, key, driver.Credit, n)
-	return err
+	return l.adjust(ctx, key, driver.Credit, n)
 }
 
 // Debit charges key n units, whether they fit or not. It is for a cost that is known only after the
@@ -122,24 +139,36 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int) error {
 //
 // Debit adds to the charged cost. [Reservation.Settle] sets the total cost of an event.
 func (l *Limiter) Debit(ctx context.Context, key string, n int) error {
-	_, err := l.adjust(ctx, key, driver.Debit, n)
+	return l.adjust(ctx, key, driver.Debit, n)
+}
+
+// adjust applies op with n units to all rules of key.
+func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) error {
+	if n == 0 {
+		return nil
+	}
+	v, err := l.choose(ctx, key, "")
+	if err != nil {
+		return err
+	}
+	_, err = adjust(ctx, v.store, v.rules(), op, Ask{Key: key, Cost: n})
 	return err
 }
 
-// adjust applies op with n units to all rules of key. found is the result of a Reset.
-func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) (found bool, err error) {
-	if n == 0 {
-		return false, nil
-	}
-	b := batches.Get().(*batch)
-	defer b.free()
-	if err := b.add(&Ask{Limiter: l, Key: key, Cost: n}, op); err != nil {
+// adjust applies op with the key and cost of a to rules. found is the result of a Reset.
+func adjust(ctx context.Context, s Store, rules []Rule, op driver.Op, a Ask) (found bool, err error) {
+	if err := a.check(); err != nil {
 		return false, err
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if err := l.store.Adjust(ctx, b.charges); err != nil {
+	b := batches.Get().(*batch)
+	defer b.free()
+	if b.add(&a, rules, op); len(b.charges) == 0 {
+		return false, nil
+	}
+	if err := s.Adjust(ctx, b.charges); err != nil {
 		return false, err
 	}
 	for i := range b.charges {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-go/weir/core/driver"
@@ -63,10 +64,14 @@ func (r *definition) modifiers() string {
 	if r.Shadow {
 		b.WriteString(" shadow")
 	}
+	if r.Plan != "" {
+		fmt.Fprintf(&b, " plan %q", r.Plan)
+	}
 	return b.String()
 }
 
-// Divide returns a copy of r with one n-th of the limit, for n processes that share no Store.
+// Divide returns a copy of r with one n-th of the limit, for n processes that share no Store. It
+// divides the limits of the plans, too.
 //
 // The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
 // longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
@@ -74,11 +79,17 @@ func (r *definition) modifiers() string {
 // if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.def().err != nil {
+	if n < 2 || r.def().compiled == nil {
 		return r
 	}
 	part := r.d.Definition.Divide(n)
-	if divided := r.modify(func(d *definition) { d.Definition = part }); divided.d.err == nil {
+	divided := r.modify(func(d *definition) {
+		d.Definition, d.plans = part, slices.Clone(d.plans)
+		for i, p := range d.plans {
+			d.plans[i].limit = r.withPlan(p).Divide(n).Limit()
+		}
+	})
+	if divided.d.err == nil {
 		return divided
 	}
 	return r

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -14,21 +13,37 @@ import (
 
 // A Reservation is a decision about an event whose cost can still be changed or refunded, for
 // example when the real cost is known. It stores a receipt of every charge, so that a refund frees
-// exactly that charge. It is safe for concurrent use.
+// exactly that charge. It is safe for concurrent use. The zero Reservation has no asks; Extend adds
+// the first. A Reservation must not be copied after its first use.
 type Reservation struct {
 	store Store
 
 	mu       sync.Mutex
 	decision Decision
+	asks     []reserved
 	rules    []ruleCharges
+	initial  struct { // the arrays of asks and rules, unless there are more
+		asks  [1]reserved
+		rules [1]ruleCharges
+	}
+}
+
+// reserved is an ask of a Reservation, and its total cost.
+type reserved struct {
+	limiter *shared
+	cost    int
 }
 
 // ruleCharges holds the charges of a Reservation to one rule for one key.
 type ruleCharges struct {
-	ask   driver.Charge // the first charge
-	times int           // the number of asks that were merged into ask
-	parts []part        // the charged costs that can be undone, the newest last
-	lost  int           // the charged cost that cannot be undone any more
+	key       string
+	rule      *driver.Compiled
+	uncounted bool    // the rule is a shadow rule that did not count the event
+	ask       int32   // the index of the first ask that charges the rule
+	asks      []int32 // the indices of the other asks that charge it
+	parts     []part  // the charged costs that can be undone, the newest last
+	lost      int     // the charged cost that cannot be undone any more
+	first     [1]part // the array of parts, unless there are more
 }
 
 // A part holds the cost of one Spend or Debit that has not been undone.
@@ -79,7 +94,7 @@ func (c *ruleCharges) undo(cost int) driver.Charge {
 	if p.cost == 0 {
 		c.parts = c.parts[:last]
 	}
-	return driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
+	return driver.Charge{Key: c.key, Rule: c.rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
 }
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
@@ -100,38 +115,63 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 
 // begin sets the Receipts of charges, so that the Store s writes them into r. r must be zero.
 func (r *Reservation) begin(s Store, charges []driver.Charge) {
-	r.store, r.rules = s, make([]ruleCharges, len(charges))
-	parts := make([]part, len(charges))
+	r.store, r.rules = s, r.initial.rules[:]
+	if len(charges) > 1 {
+		r.rules = make([]ruleCharges, len(charges))
+	}
 	for i := range charges {
-		r.rules[i].parts = parts[i : i+1 : i+1]
-		charges[i].Receipt = &parts[i].receipt
+		charges[i].Receipt = &r.rules[i].first[0].receipt
 	}
 }
 
-// keep stores charges in r after the Store has applied them. places contains the index of the
-// charge for each rule of each ask, or is nil if no charges were merged.
-func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) {
+// keep stores the charges of b, a batch about asks, in r after the Store has applied them.
+func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
+	r.asks = r.initial.asks[:0]
+	for i := range asks {
+		a := reserved{limiter: asks[i].Limiter.shared}
+		if !asks[i].Peek {
+			a.cost = max(asks[i].Cost, 1)
+		}
+		r.asks = append(r.asks, a)
+	}
 	if !allowed {
 		r.rules = nil
 		return
 	}
 	now := time.Now()
-	for i, c := range charges {
-		k := &r.rules[i]
-		k.ask, k.ask.Receipt = c, nil
-		if places == nil {
-			k.times = 1
-		}
+	r.rules = r.rules[:len(b.charges)]
+	for i := range b.charges {
+		c, k := &b.charges[i], &r.rules[i]
+		k.key, k.rule, k.ask = c.Key, c.Rule, -1
 		if c.Op == driver.Spend && c.Verdict.Allowed {
+			k.parts = k.first[:]
 			p := &k.parts[0]
 			p.cost, p.rule, p.since = c.Cost, cmp.Or(c.Verdict.Rule, c.Rule), now
-		} else {
-			k.parts = nil
+		}
+		k.uncounted = c.Rule.Shadow() && !c.Verdict.Allowed
+	}
+	ask := int32(0)
+	for i := range b.rules {
+		for i >= b.ends[ask] {
+			ask++
+		}
+		at := i
+		if len(b.places) > 0 {
+			at = b.places[i]
+		}
+		if at >= 0 {
+			r.rules[at].addAsk(ask)
 		}
 	}
-	for _, at := range places {
-		r.rules[at].times++
+}
+
+// addAsk records that the i-th ask charges the rule.
+func (c *ruleCharges) addAsk(i int32) {
+	if c.ask < 0 {
+		c.ask = i
+		return
 	}
+	c.asks = append(c.asks, i)
 }
 
 // Extend charges more asks for the same event, all or none. It is for keys that are known only
@@ -141,35 +181,49 @@ func (r *Reservation) keep(charges []driver.Charge, places []int, allowed bool) 
 //
 // If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged until
 // Refund, and their States are unchanged. If the Decision of r is a denial already, Extend does
-// nothing. After an error r is unchanged, and asks have been charged at most once, or not at all.
+// nothing. For the zero Reservation, Extend is [ReserveTogether]. After an error r is unchanged, and asks have been charged at most once, or not at all.
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.decision.Allowed {
+	switch {
+	case r.decision.n == 0:
+		err := decide(ctx, &r.decision, r, asks...)
+		if err != nil {
+			r.store, r.rules = nil, nil
+		}
+		return err
+	case !r.decision.Allowed:
 		return nil
 	}
 	for i, a := range asks {
 		if a.Limiter != nil && a.Limiter.store != r.store {
-			return fmt.Errorf("%w: the reservation and ask %d have different stores", ErrInvalidAsk, i)
+			return invalidAsk(fmt.Sprintf("the reservation and ask %d have different stores", i))
 		}
 	}
 	more, err := ReserveTogether(ctx, asks...)
 	if err != nil {
 		return err
 	}
-	r.decision = r.decision.combine(more.decision)
+	first := len(r.asks)
+	r.decision = r.decision.combine(first, more.decision)
+	r.asks = append(r.asks, more.asks...)
 	if !more.decision.Allowed {
 		return nil
 	}
 	for _, c := range more.rules {
-		at := slices.IndexFunc(r.rules, func(known ruleCharges) bool { return known.ask.Meets(&c.ask) })
+		c.ask += int32(first)
+		for i := range c.asks {
+			c.asks[i] += int32(first)
+		}
+		at := slices.IndexFunc(r.rules, func(o ruleCharges) bool { return o.rule.ID() == c.rule.ID() && o.key == c.key })
 		if at < 0 {
 			r.rules = append(r.rules, c)
 			continue
 		}
-		r.rules[at].times += c.times
+		known := &r.rules[at]
+		known.asks = append(append(known.asks, c.ask), c.asks...)
 		for _, p := range c.parts {
-			r.rules[at].add(p)
+			known.add(p)
 		}
 	}
 	return nil
@@ -198,8 +252,10 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // After an error the event may have left the queue, and a second call does not try again. If ctx
 // had ended before the call, nothing was done.
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
-	return r.settle(ctx, func(c *ruleCharges) int {
-		if c.ask.Rule.Algorithm() == driver.LeakyBucket {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.settle(ctx, nil, func(c *ruleCharges) int {
+		if c.rule.Algorithm() == driver.LeakyBucket {
 			return 0
 		}
 		return c.charged()
@@ -215,33 +271,64 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
+	return r.settleAsks(ctx, cost, func(reserved) bool { return true })
+}
+
+// SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
+// under any plan. It is for events with several costs, such as one request and many tokens of a
+// language model. If no ask was about l, the error is an [ErrInvalidAsk].
+func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error {
+	if l == nil {
+		return invalidAsk("the limiter is nil")
+	}
+	return r.settleAsks(ctx, cost, func(a reserved) bool { return a.limiter == l.shared })
+}
+
+// settleAsks sets the total cost of the asks for which is returns true.
+func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(reserved) bool) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
-	return r.settle(ctx, func(c *ruleCharges) int {
-		switch {
-		case c.ask.Rule.Shadow() && !c.ask.Verdict.Allowed && c.charged() == 0:
-			return 0 // the shadow rule did not count the event
-		case cost > math.MaxInt/c.times:
-			return math.MaxInt
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, found := slices.Clone(r.asks), false
+	for i := range next {
+		if is(next[i]) {
+			next[i].cost, found = cost, true
 		}
-		return cost * c.times
+	}
+	if !found && len(next) > 0 {
+		return invalidAsk("the reservation has no ask about the limiter")
+	}
+	return r.settle(ctx, next, func(c *ruleCharges) int {
+		total, settled := next[c.ask].cost, is(next[c.ask])
+		for _, i := range c.asks {
+			total, settled = saturated(total, next[i].cost), settled || is(next[i])
+		}
+		switch {
+		case !settled:
+			return c.charged()
+		case c.uncounted && c.charged() == 0:
+			return 0
+		}
+		return total
 	})
 }
 
-// settle changes the charged cost of each rule c to total(c).
-func (r *Reservation) settle(ctx context.Context, total func(c *ruleCharges) int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// settle changes the charged cost of each rule c to total(c). asks, unless it is nil, contains the
+// costs of all asks from then on.
+func (r *Reservation) settle(ctx context.Context, asks []reserved, total func(c *ruleCharges) int) error {
 	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
 	for i := range r.rules {
 		changes[i] = total(&r.rules[i]) - r.rules[i].charged()
 	}
-	if !slices.ContainsFunc(changes, func(n int) bool { return n != 0 }) {
-		return nil
+	if slices.ContainsFunc(changes, func(n int) bool { return n != 0 }) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if asks != nil {
+		r.asks = asks
 	}
 	if err := r.undo(ctx, changes); err != nil {
 		return err
@@ -278,7 +365,7 @@ func (r *Reservation) debit(ctx context.Context, changes []int) error {
 			c := &r.rules[i]
 			p := c.add(part{cost: cost})
 			parts = append(parts, p)
-			charges = append(charges, driver.Charge{Key: c.ask.Key, Rule: c.ask.Rule, Op: driver.Debit, Cost: cost, Receipt: &p.receipt})
+			charges = append(charges, driver.Charge{Key: c.key, Rule: c.rule, Op: driver.Debit, Cost: cost, Receipt: &p.receipt})
 		}
 	}
 	if len(charges) == 0 {

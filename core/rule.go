@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core/driver"
@@ -25,9 +26,10 @@ type Rule struct{ d *definition }
 type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a rule that is not elastic
+	plans   []plan   // the other limits of the rule, in the order of Rule.Plan
 
-	compiled *driver.Compiled
-	err      error // a *RuleError; compiled is nil then
+	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
+	err      error            // a *RuleError
 
 	// A Store may apply a fraction of this rule (see Divide). divided caches the Rule for the
 	// fraction that was applied last, so that all decisions with that fraction share one Rule.
@@ -89,6 +91,12 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 func (d definition) rule() Rule {
 	d.divided = new(atomic.Pointer[definition])
 	d.Text = d.text()
+	if !d.limit().counts() {
+		limited := d // checks everything except the limit
+		limited.setLimit(PerSecond(1))
+		d.compiled, d.err = nil, limited.rule().d.err
+		return Rule{&d}
+	}
 	if d.compiled, d.err = d.Compile(); d.err == nil && d.elastic != nil {
 		d.compileSteps()
 	}
@@ -139,9 +147,20 @@ func (r Rule) Algorithm() driver.Algorithm { return r.def().Algorithm }
 func (r Rule) Limit() Limit { return r.def().limit() }
 
 // Capacity returns the burst of a bucket, or the events of a window or log. It ignores [Rule.Soft].
-func (r Rule) Capacity() int { return cmp.Or(r.def().Burst, r.def().Events) }
+// The capacity is [math.MaxInt] if the limit is [Unlimited], and 0 if it is [Blocked].
+func (r Rule) Capacity() int {
+	switch d := r.def(); d.limit() {
+	case Unlimited:
+		return math.MaxInt
+	case Blocked:
+		return 0
+	default:
+		return cmp.Or(d.Burst, d.Events)
+	}
+}
 
-// Compiled returns the compiled rule, which stores use, or nil if r is invalid.
+// Compiled returns the compiled rule, which stores use. It returns nil if r is invalid, or if the
+// limit is [Unlimited] or [Blocked].
 func (r Rule) Compiled() *driver.Compiled { return r.def().compiled }
 
 // String describes r for logs: `token_bucket "second" 10/s`.

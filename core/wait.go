@@ -26,8 +26,9 @@ const MaxWaiters = 10_000
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
 // of a Store on a network, the event has been charged at most once, or not at all.
 //
-// Callers that wait for the same key in this process are admitted in the order of arrival. Events
-// of other processes and of Allow may be admitted between them. With several rules, or if the limit
+// Callers that wait for the same key in this process are admitted in the order of arrival, whatever
+// their plans are (see [Rule.Plan]); callers whose plan is [Unlimited] do not wait. Events of other
+// processes and of Allow may be admitted between them. With several rules, or if the limit
 // of a window is not a multiple of the costs, the estimate for ErrDeadlineTooNear may be too short.
 // The error is then returned only after a part of the wait.
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
@@ -41,10 +42,26 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
-	for i := range l.rules {
-		if r := l.rules[i].inForce(); !r.d.Shadow && int64(n) > r.d.compiled.Capacity() {
+	v, err := l.choose(ctx, key, "")
+	if err != nil {
+		return err
+	}
+	waits := false // whether a rule can make callers wait
+	for _, r := range v.rules() {
+		switch c := r.d.compiled; {
+		case r.d.Shadow:
+		case c != nil:
+			waits = true
+			if int64(n) > r.inForce().d.compiled.Capacity() {
+				return ErrNeverAdmitted
+			}
+		case r.Limit() == Blocked:
 			return ErrNeverAdmitted
 		}
+	}
+	if !waits {
+		_, err := l.AllowN(ctx, key, n)
+		return err
 	}
 	w, err := l.waiters.join(key, n)
 	if err != nil {
@@ -63,6 +80,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
 		l.waiters.setCost(w, 0)
+		replaced := l.shared.rules.Load().replaced
 		a := Ask{Limiter: l, Key: key, Cost: n}
 		if left := left(ctx); left != Never {
 			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
@@ -76,7 +94,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			if d.Delay > 0 && d.Delay >= left(ctx) {
 				err = fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, d.Delay)
 			} else {
-				err = sleep(ctx, d.Delay)
+				err = sleep(ctx, d.Delay, nil)
 			}
 			if err != nil {
 				// If the refund fails, the event stays charged.
@@ -88,7 +106,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			return err
 		}
 		l.waiters.setCost(w, n)
-		if err := sleep(ctx, d.RetryAfter); err != nil {
+		if err := sleep(ctx, d.RetryAfter, replaced); err != nil {
 			return err
 		}
 	}
@@ -128,10 +146,10 @@ func left(ctx context.Context) time.Duration {
 func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 	wait := time.Duration(0)
 	for _, s := range d.States() {
-		if s.Rule.IsShadow() {
+		if s.Rule.IsShadow() || s.Rule.Limit() == Unlimited {
 			continue
 		}
-		if int64(n) > s.Rule.d.compiled.Capacity() {
+		if s.Rule.Limit() == Blocked || int64(n) > s.Rule.d.compiled.Capacity() {
 			return ErrNeverAdmitted
 		}
 		wait = max(wait, s.soonest(int64(ahead), int64(n)))
@@ -191,14 +209,17 @@ func after(d time.Duration, events int64, l Limit) time.Duration {
 	return d + time.Duration(q)
 }
 
-// sleep waits for d. If ctx ends first, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until wake is closed. If ctx ends first, it returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
 	end, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	<-end.Done()
+	select {
+	case <-end.Done():
+	case <-wake:
+	}
 	return ctx.Err()
 }
 

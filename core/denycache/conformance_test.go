@@ -41,7 +41,7 @@ func (s *checked) pause() {
 	}
 }
 
-func (s *checked) Declare(rules ...*driver.Compiled) error { return s.cache.Declare(rules...) }
+func (s *checked) Declare(changes ...driver.Change) error { return s.cache.Declare(changes...) }
 
 func (s *checked) Adjust(ctx context.Context, charges []driver.Charge) error {
 	return s.cache.Adjust(ctx, charges)

@@ -228,7 +228,7 @@ func TestStore_Take_severalRules(t *testing.T) {
 			t.Errorf("%s: got %+v, want a denial for 20 minutes with three States", name, d)
 		}
 		for i, rule := range user.Rules() {
-			if want := (core.State{Rule: rule, Allowed: true, Unknown: true}); d.State(1+i) != want {
+			if want := (core.State{Rule: rule, Ask: 1, Allowed: true, Unknown: true}); d.State(1+i) != want {
 				t.Errorf("%s: got %+v, want %+v", name, d.State(1+i), want)
 			}
 		}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"cmp"
-	"fmt"
 	"sync/atomic"
 )
 
@@ -114,12 +113,7 @@ func (c *Compiled) Divide(n int) *Compiled {
 }
 
 // String describes the rule in messages.
-func (c *Compiled) String() string {
-	if d := &c.definition; d.Text == "" {
-		return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per, d.capacity())
-	}
-	return c.definition.Text
-}
+func (c *Compiled) String() string { return c.definition.String() }
 
 // Slack returns a time in microseconds. A bucket that will be full within that time can admit one
 // more event. For other algorithms, Slack returns zero.

@@ -1,12 +1,9 @@
 package driver_test
 
 import (
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"math"
 	"math/big"
-	"sync"
 	"testing"
 	"time"
 
@@ -247,65 +244,6 @@ func TestCompiled_Divide(t *testing.T) {
 	if got := whole.Divide(3); !got.Definition().Equal(whole.Definition()) {
 		t.Errorf("a rule that cannot be divided: got %+v, expected %+v", got.Definition(), whole.Definition())
 	}
-}
-
-// If one rule of a call conflicts with an earlier rule, Declare remembers none of the call.
-func TestNamespace_Declare(t *testing.T) {
-	named := func(name string, change func(d *driver.Definition)) *driver.Compiled {
-		d := valid(driver.TokenBucket)
-		d.Name = name
-		change(&d)
-		return compile(t, d)
-	}
-	same := func(*driver.Definition) {}
-	twenty := func(d *driver.Definition) { d.Events, d.Text = 20, "20/s" }
-	var n driver.Namespace
-	for i, step := range []struct {
-		rules []*driver.Compiled
-		taken string // the name that conflicts
-	}{
-		{nil, ""},
-		{[]*driver.Compiled{named("a", same), named("b", same)}, ""},
-		{[]*driver.Compiled{named("a", same)}, ""},
-		{[]*driver.Compiled{named("a", func(d *driver.Definition) { d.Burst, d.Text = 10, "text" })}, ""},
-		{[]*driver.Compiled{named("c", twenty), named("b", twenty)}, "b"},
-		{[]*driver.Compiled{named("c", same)}, ""},
-		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Algorithm = driver.LeakyBucket })}, "c"},
-		{[]*driver.Compiled{named("c", func(d *driver.Definition) { d.Shadow = true })}, "c"},
-		{[]*driver.Compiled{named("d", same), named("d", twenty)}, "d"},
-		{[]*driver.Compiled{named("d", twenty)}, ""},
-	} {
-		err := n.Declare(step.rules...)
-		var conflict *driver.RuleError
-		switch {
-		case step.taken == "":
-			if err != nil {
-				t.Errorf("step %d: got %v", i, err)
-			}
-		case !errors.Is(err, driver.ErrRuleConflict) || errors.Is(err, driver.ErrInvalidRule) || !errors.As(err, &conflict) || conflict.Rule != step.taken || conflict.Field != "name":
-			t.Errorf("step %d: got %v, expected a conflict of the name %s", i, err, step.taken)
-		}
-		if i == 4 {
-			if want := `is taken on this store by another rule: token_bucket "b" of 10 in 1s, burst 10, and now 20/s`; conflict.Reason != want {
-				t.Errorf("got the reason %s, expected %s", conflict.Reason, want)
-			}
-		}
-	}
-}
-
-func TestNamespace_Declare_Concurrent(t *testing.T) {
-	var n driver.Namespace
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			d := valid(driver.SlidingLog)
-			d.Name = fmt.Sprint(i % 2)
-			if c, err := d.Compile(); err != nil || n.Declare(c) != nil {
-				t.Errorf("%s: got an error", d.Name)
-			}
-		})
-	}
-	group.Wait()
 }
 
 func TestCompiled_Equivalent(t *testing.T) {

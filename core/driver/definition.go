@@ -12,6 +12,7 @@ import (
 type Definition struct {
 	Name      string // 1 to 64 characters of printable ASCII: the namespace of its states on a Store
 	Algorithm Algorithm
+	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
 	Events int           // the number of events per period, 1 to 2^48-1
 	Per    time.Duration // the period: whole microseconds, up to 100 years
@@ -144,6 +145,14 @@ func (d Definition) divide(n int) (Definition, *Compiled) {
 	return d, nil
 }
 
+// String describes the rule in messages.
+func (d Definition) String() string {
+	if d.Text != "" {
+		return d.Text
+	}
+	return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per, d.capacity())
+}
+
 // Equal reports whether d and o define the same rule. It ignores their Text.
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
@@ -161,8 +170,10 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("name", "is empty")
 	case len(d.Name) > maxName:
 		return d.invalid("name", fmt.Sprintf("is %d bytes long, more than %d", len(d.Name), maxName))
-	case strings.ContainsFunc(d.Name, func(c rune) bool { return c < 0x20 || c > 0x7e }):
+	case strings.ContainsFunc(d.Name, unprintable):
 		return d.invalid("name", "is not printable ASCII, so it cannot be sent in a RateLimit field")
+	case len(d.Plan) > maxName || strings.ContainsFunc(d.Plan, unprintable):
+		return d.invalid("plan", fmt.Sprintf("%q is not a name of at most %d characters of printable ASCII", d.Plan, maxName))
 	case d.Events == 0 && d.Per == 0 && d.Burst == 0:
 		return d.invalid("limit", "is zero")
 	case d.Events <= 0:
@@ -186,6 +197,8 @@ func (d *Definition) check() *RuleError {
 	}
 	return nil
 }
+
+func unprintable(c rune) bool { return c < 0x20 || c > 0x7e }
 
 func (d *Definition) invalid(field, reason string) *RuleError {
 	return &RuleError{Rule: d.Name, Field: field, Reason: reason, Category: ErrInvalidRule}

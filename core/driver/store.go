@@ -2,9 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"sync"
 	"time"
 )
 
@@ -27,55 +24,6 @@ type Store interface {
 	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all
 	// Verdicts. After an error, any number of them may have been applied, each at most once.
 	Adjust(ctx context.Context, charges []Charge) error
-}
-
-// A Declarer is a Store that remembers its rules. [github.com/weir-go/weir/core.New] declares the
-// rules of a Limiter. A Store over another Store must pass them on with [Declare].
-type Declarer interface {
-	// Declare remembers all rules. If it cannot serve one, it remembers none and returns an error.
-	Declare(rules ...*Compiled) error
-}
-
-// Declare calls the method Declare of s if s is a [Declarer]. Otherwise it returns nil.
-func Declare(s Store, rules ...*Compiled) error {
-	if d, ok := s.(Declarer); ok {
-		return d.Declare(rules...)
-	}
-	return nil
-}
-
-// A Namespace remembers the definition of every rule name, so that two rules do not share a State
-// by accident. A Store that embeds a Namespace is a [Declarer]. The zero Namespace is ready to use.
-// A Namespace is safe for concurrent use.
-type Namespace struct {
-	mu    sync.Mutex
-	rules map[string]*Compiled
-}
-
-// Declare remembers all rules. If a name belongs to another definition already, it remembers none
-// and returns an [ErrRuleConflict]. Declaring a rule again is not a conflict.
-func (n *Namespace) Declare(rules ...*Compiled) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	added := make(map[string]*Compiled, len(rules))
-	for _, r := range rules {
-		known, ok := n.rules[r.Name()]
-		if !ok {
-			known, ok = added[r.Name()]
-		}
-		if ok && !known.definition.Equal(r.definition) {
-			return &RuleError{
-				Rule: r.Name(), Field: "name", Category: ErrRuleConflict,
-				Reason: fmt.Sprintf("is taken on this store by another rule: %s, and now %s", known, r),
-			}
-		}
-		added[r.Name()] = r
-	}
-	if n.rules == nil {
-		n.rules = added
-	}
-	maps.Copy(n.rules, added)
-	return nil
 }
 
 // A Prober is a Store that can report whether it would accept a write. Package failover probes a

@@ -32,18 +32,28 @@ func (b *backup) init(s driver.Store, c *config) {
 	}
 }
 
-// declare declares the rules, divided by [Instances], on the store.
-func (b *backup) declare(rules []*driver.Compiled) error {
+// declare declares the definitions, divided by [Instances], on the store.
+func (b *backup) declare(changes []driver.Change) error {
 	b.mu.Lock()
-	for _, r := range rules {
-		delete(b.unknown, r.Name())
+	for _, c := range changes {
+		for _, d := range c.New {
+			delete(b.unknown, d.Name)
+		}
 	}
 	b.mu.Unlock()
-	divided := make([]*driver.Compiled, len(rules))
-	for i, r := range rules {
-		divided[i] = r.Divide(b.instances)
+	divided := make([]driver.Change, len(changes))
+	for i, c := range changes {
+		divided[i] = driver.Change{Old: b.divide(c.Old), New: b.divide(c.New)}
 	}
 	return driver.Declare(b.store, divided...)
+}
+
+func (b *backup) divide(definitions []driver.Definition) []driver.Definition {
+	parts := make([]driver.Definition, len(definitions))
+	for i, d := range definitions {
+		parts[i] = d.Divide(b.instances)
+	}
+	return parts
 }
 
 // check returns the error of [Store.Check].

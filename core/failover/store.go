@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -47,13 +48,21 @@ func New(primary, backup driver.Store, opts ...Option) *Store {
 // now returns the time since the Store was made.
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Declare implements [driver.Declarer]. It declares the rules on the primary and, divided by
+// Declare implements [driver.Declarer]. It declares the definitions on the primary and, divided by
 // [Instances], on the backup.
-func (s *Store) Declare(rules ...*driver.Compiled) error {
-	if err := driver.Declare(s.primary.store, rules...); err != nil {
+func (s *Store) Declare(changes ...driver.Change) error {
+	if err := driver.Declare(s.primary.store, changes...); err != nil {
 		return err
 	}
-	return s.backup.declare(rules)
+	err := s.backup.declare(changes)
+	if err != nil {
+		undo := make([]driver.Change, len(changes))
+		for i, c := range changes {
+			undo[i] = driver.Change{Old: c.New, New: c.Old}
+		}
+		err = errors.Join(err, driver.Declare(s.primary.store, undo...))
+	}
+	return err
 }
 
 // Check returns core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no

@@ -58,8 +58,8 @@ func New(next driver.Store, opts ...Option) *Store {
 }
 
 // Declare implements [driver.Declarer]. It declares the rules on the Store behind.
-func (s *Store) Declare(rules ...*driver.Compiled) error {
-	return driver.Declare(s.next, rules...)
+func (s *Store) Declare(changes ...driver.Change) error {
+	return driver.Declare(s.next, changes...)
 }
 
 // Probe implements [driver.Prober]. It probes the Store behind.

@@ -128,14 +128,20 @@ const MaxCharges = 16
 
 // Declare implements [driver.Declarer]. It returns an error for more than [MaxCharges] rules of one
 // limiter, because they could not be decided together.
-func (s *Store) Declare(rules ...*driver.Compiled) error {
-	if len(rules) > MaxCharges {
-		return fmt.Errorf("%w: %d rules of one limiter, more than %d", driver.ErrInvalidRule, len(rules), MaxCharges)
+func (s *Store) Declare(changes ...driver.Change) error {
+	for _, c := range changes {
+		rules := 0
+		for _, d := range c.New {
+			algorithmOf(d.Algorithm) // panics if there is none
+			if d.Plan == "" {
+				rules++
+			}
+		}
+		if rules > MaxCharges {
+			return fmt.Errorf("%w: %d rules of one limiter, more than %d", driver.ErrInvalidRule, rules, MaxCharges)
+		}
 	}
-	for _, r := range rules {
-		algorithmOf(r.Algorithm()) // panics if there is none
-	}
-	return s.Namespace.Declare(rules...)
+	return s.Namespace.Declare(changes...)
 }
 
 // Deadline implements [driver.Deadliner]. It returns the [Timeout].

@@ -79,8 +79,8 @@ func (f *Fake) Probe(ctx context.Context, charges []driver.Charge) error {
 }
 
 // Declare implements [driver.Declarer] if Store does, and returns nil otherwise.
-func (f *Fake) Declare(rules ...*driver.Compiled) error {
-	return driver.Declare(f.Store, rules...)
+func (f *Fake) Declare(changes ...driver.Change) error {
+	return driver.Declare(f.Store, changes...)
 }
 
 // WithDeadline returns f as a [driver.Deadliner] whose Deadline is d. The Fake does not enforce d.

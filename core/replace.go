@@ -1,0 +1,91 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Replace gives l and its views new rules while they are used: each decision uses either the old
+// rules or the new ones. If an error is returned, nothing changes.
+//
+// A rule of the same name, algorithm and length (see [Rule]) continues with the states of the old
+// rule, and the new limit applies to them from the next decision on. If 10 a minute become 20, an
+// exhausted token bucket refills twice as fast, so a key whose RetryAfter was 6 s is admitted 3 s
+// after its last event, and a window or log has room for 10 more events at once. If 20 become 10, a
+// window or log admits nothing until fewer than 10 events are left in it. A rule of another length
+// starts with unused states. States of old rules expire in the Store by themselves.
+//
+// Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes
+// its charges under the rules that charged them. Caches of stores never answer for another limit.
+//
+// The error is a [RuleError]: an ErrInvalidRule, or an [ErrRuleConflict] if another limiter on the
+// Store has a rule of the name with another definition; use [ReplaceAll] to change both. (A limiter
+// stays on its Store until the program ends.) Other processes are not affected.
+func (l *Limiter) Replace(rules ...Rule) error {
+	return ReplaceAll(map[*Limiter][]Rule{l: rules})
+}
+
+// ReplaceAll replaces the rules of several limiters, as [Limiter.Replace] does, at once: no decision
+// of [AllowTogether] uses old rules of one and new rules of another limiter. All limiters must have
+// the same Store, and the map must not contain two views of one Limiter; otherwise the error is an
+// [ErrInvalidAsk]. On an error nothing changes.
+func ReplaceAll(rules map[*Limiter][]Rule) error {
+	replacing.mu.Lock()
+	defer replacing.mu.Unlock()
+	sets := make(map[*shared]*ruleSet, len(rules))
+	changes := make([]driver.Change, 0, len(rules))
+	var store Store
+	for l, rules := range rules {
+		switch {
+		case l == nil:
+			return invalidAsk("the limiter is nil")
+		case store != nil && l.store != store:
+			return invalidAsk("the limiters have different stores")
+		case sets[l.shared] != nil:
+			return invalidAsk("two limiters are views of one")
+		}
+		store = l.store
+		s, err := newRuleSet(rules)
+		if err != nil {
+			return err
+		}
+		sets[l.shared] = s
+		changes = append(changes, driver.Change{Old: l.shared.rules.Load().definitions(), New: s.definitions()})
+	}
+	if err := driver.Declare(store, changes...); err != nil {
+		return err
+	}
+	replacing.begun.Add(1)
+	defer replacing.begun.Add(1)
+	for l, s := range sets {
+		close(l.rules.Swap(s).replaced)
+	}
+	return nil
+}
+
+// replacing guards the replacement of the rules of several limiters.
+var replacing struct {
+	mu    sync.Mutex
+	begun atomic.Uint64 // odd while rules are being replaced
+}
+
+// together returns the rules of each view, all from before or all from after any call of ReplaceAll.
+func together(views []view, rules [][]Rule) [][]Rule {
+	for {
+		begun := replacing.begun.Load()
+		if begun%2 != 0 {
+			replacing.mu.Lock() // wait
+			replacing.mu.Unlock()
+			continue
+		}
+		rules = rules[:0]
+		for i := range views {
+			rules = append(rules, views[i].rules())
+		}
+		if replacing.begun.Load() == begun {
+			return rules
+		}
+	}
+}

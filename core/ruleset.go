@@ -1,0 +1,124 @@
+package core
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A ruleSet holds the rules of a Limiter, and the same rules with the limits of every plan.
+type ruleSet struct {
+	rules    []Rule
+	plans    map[string][]Rule // by the name of the plan
+	unknown  []Rule            // the rules for callers whose plan is not in plans
+	replaced chan struct{}     // closed when the Limiter has got other rules
+}
+
+// newRuleSet checks and compiles rules.
+func newRuleSet(rules []Rule) (*ruleSet, error) {
+	if len(rules) == 0 {
+		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
+	}
+	s := &ruleSet{rules: slices.Clone(rules), plans: make(map[string][]Rule), replaced: make(chan struct{})}
+	s.unknown = s.rules
+	for i, r := range s.rules {
+		d := r.def()
+		if d.err != nil {
+			return nil, d.err
+		}
+		for _, other := range s.rules[:i] {
+			if other.Name() == d.Name {
+				return nil, d.invalid("name", "is given to two rules of one limiter")
+			}
+		}
+		for _, p := range d.plans {
+			planned := r.withPlan(p)
+			if err := planned.checkPlan(); err != nil {
+				return nil, err
+			}
+			if s.plans[p.name] == nil {
+				s.plans[p.name] = slices.Clone(s.rules)
+			}
+			s.plans[p.name][i] = planned
+		}
+	}
+	if len(s.plans) > 0 {
+		s.unknown = slices.Clone(s.rules)
+		for i, r := range s.unknown {
+			if len(r.d.plans) > 0 {
+				s.unknown[i] = r.withPlan(plan{unknownPlan, r.Limit()})
+			}
+		}
+	}
+	return s, nil
+}
+
+// of returns the rules for a plan. It reports false if the rules have plans, but not this one.
+func (s *ruleSet) of(plan string) (rules []Rule, known bool) {
+	if plan == "" || len(s.plans) == 0 {
+		return s.rules, true
+	}
+	if rules, known = s.plans[plan]; known {
+		return rules, true
+	}
+	return s.unknown, false
+}
+
+// all calls f for each rule and for the rule with the limit of each of its plans.
+func (s *ruleSet) all(f func(i int, r Rule)) {
+	for i, r := range s.rules {
+		f(i, r)
+		for _, p := range r.d.plans {
+			f(i, s.plans[p.name][i])
+		}
+	}
+}
+
+func (s *ruleSet) definitions() (all []driver.Definition) {
+	s.all(func(_ int, r Rule) { all = append(all, r.d.Definition) })
+	return all
+}
+
+// find returns the index of the rule that has the name and algorithm of r, or -1.
+func (s *ruleSet) find(r Rule) int {
+	return slices.IndexFunc(s.rules, func(o Rule) bool {
+		return o.Name() == r.Name() && o.Algorithm() == r.Algorithm()
+	})
+}
+
+// with returns a copy of s in which the rules of o replace the rules of the same name and algorithm,
+// together with their plans. It ignores other rules of o.
+func (s *ruleSet) with(o *ruleSet) *ruleSet {
+	merged := &ruleSet{rules: slices.Clone(s.rules), plans: make(map[string][]Rule)}
+	for _, from := range []*ruleSet{s, o} {
+		for name := range from.plans {
+			rules, _ := s.of(name)
+			merged.plans[name] = slices.Clone(rules)
+		}
+	}
+	merged.unknown = slices.Clone(s.unknown)
+	for i, r := range o.rules {
+		at := s.find(r)
+		if at < 0 {
+			continue
+		}
+		merged.rules[at], merged.unknown[at] = r, o.unknown[i]
+		for name, rules := range merged.plans {
+			rules[at] = r
+			if own, ok := o.plans[name]; ok {
+				rules[at] = own[i]
+			}
+		}
+	}
+	return merged
+}
+
+// warnOfPlan logs that no rule of s has the plan.
+func (s *ruleSet) warnOfPlan(plan string) {
+	names := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		names[i] = r.Name()
+	}
+	slog.Warn("weir: unknown plan; its callers have the limits without a plan", "plan", plan[:min(len(plan), 64)], "rules", names)
+}

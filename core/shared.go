@@ -1,0 +1,57 @@
+package core
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// shared is the part of a Limiter that it shares with its views.
+type shared struct {
+	store   Store
+	rules   atomic.Pointer[ruleSet]
+	waiters waiters
+	warned  sync.Once // about an unknown plan
+}
+
+// A view selects the rules of a Limiter for an event.
+type view struct {
+	*shared
+	variant *variant // nil unless Limiter.Variant has made the view
+	plan    string
+}
+
+// ruleSet returns the present rules.
+func (v *view) ruleSet() *ruleSet {
+	s := v.shared.rules.Load()
+	if v.variant != nil {
+		s = v.variant.over(s)
+	}
+	return s
+}
+
+// rules returns the present rules for the plan of v.
+func (v *view) rules() []Rule {
+	s := v.ruleSet()
+	if v.plan == "" {
+		return s.rules
+	}
+	rules, known := s.of(v.plan)
+	if !known {
+		v.warned.Do(func() { s.warnOfPlan(v.plan) })
+	}
+	return rules
+}
+
+// states returns rules that have all states of v: for each rule, those of every length.
+func (v *view) states() (rules []Rule) {
+	seen := make(map[uint64]bool)
+	add := func(_ int, r Rule) {
+		if c := r.d.compiled; c != nil && !seen[c.ID()] {
+			seen[c.ID()] = true
+			rules = append(rules, r)
+		}
+	}
+	v.ruleSet().all(add)
+	v.shared.rules.Load().all(add)
+	return rules
+}

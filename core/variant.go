@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// A variant holds the rules of a Limiter.Variant, which replace rules of the Limiter.
+type variant struct {
+	rules  *ruleSet
+	cached atomic.Pointer[merged] // the latest result of over
+}
+
+// merged is the result of variant.over for a ruleSet.
+type merged struct{ base, result *ruleSet }
+
+// over returns base with the rules of v.
+func (v *variant) over(base *ruleSet) *ruleSet {
+	if m := v.cached.Load(); m != nil && m.base == base {
+		return m.result
+	}
+	m := &merged{base, base.with(v.rules)}
+	v.cached.Store(m)
+	return m.result
+}
+
+// Variant returns a view of l in which each of rules replaces the rule of l that has its name and
+// algorithm, together with the plans of that rule. The limits and all other properties may differ.
+// Use it for exceptions of single keys, such as a higher limit of one customer, and to try rules on
+// a part of the traffic:
+//
+//	strict := core.TokenBucket("api", core.PerMinute(5))
+//	trial, err := api.Variant(strict.Shadow())
+//
+// A view has the Store, the waiting callers and the states of l: limits of one length (see [Rule])
+// share a state. The Store does not learn about rules, so they cannot conflict with other limiters.
+//
+// After [Limiter.Replace], the view has the new rules of l, except those that rules still replace. A
+// rule whose name or algorithm l has no longer is ignored. A Variant of a view replaces the Variant
+// that the view had, and keeps its plan. A Variant takes about a kilobyte for each rule.
+//
+// The error is a [RuleError] if a rule is invalid, or if l has no rule of its name and algorithm.
+func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
+	s, err := newRuleSet(rules)
+	if err != nil {
+		return nil, err
+	}
+	base := l.shared.rules.Load()
+	for _, r := range rules {
+		if base.find(r) < 0 {
+			return nil, r.d.invalid("name", fmt.Sprintf("and the algorithm %s belong to no rule of the limiter", r.Algorithm()))
+		}
+	}
+	v := *l
+	v.variant = &variant{rules: s}
+	return &v, nil
+}
+
+// Choose returns a view of l that calls pick for the key of every event, and uses the view of l that
+// pick returns: a [Limiter.Variant], a [Limiter.Plan], or nil for l itself. If the picked view has a
+// plan, that plan has precedence over the plan of the event.
+//
+// pick is called by every method of the result that has a key, concurrently, and by Wait for every
+// attempt. It must be fast, because each decision waits for it. An error of pick is returned by the
+// method, and nothing is charged. A result that is no view of l, or was made by Choose itself, is an
+// [ErrInvalidAsk]. Choose panics if pick is nil.
+//
+// A second Choose replaces the first.
+func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {
+	if pick == nil {
+		panic("core: Choose: pick is nil")
+	}
+	v := *l
+	v.pick = pick
+	return &v
+}
+
+// choose returns the view for an event of key. plan, if not empty, replaces the plan of l.
+func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
+	v := l.view
+	if plan != "" {
+		v.plan = plan
+	}
+	if l.pick == nil {
+		return v, nil
+	}
+	picked, err := l.pick(ctx, key)
+	switch {
+	case err != nil:
+		return v, err
+	case picked == nil:
+		return v, nil
+	case picked.shared != l.shared || picked.pick != nil:
+		return v, invalidAsk("the function of Choose returned a limiter that is no view of its own")
+	}
+	if picked.plan != "" {
+		v.plan = picked.plan
+	}
+	v.variant = picked.variant
+	return v, nil
+}
