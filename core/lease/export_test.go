@@ -32,7 +32,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		for _, e := range s.shards[i].entries {
+		for e := range s.shards[i].all {
 			for _, b := range slices.Backward(e.blocks[:]) {
 				b.expire(&e.u, now)
 				n := b.tokens(&e.u)
@@ -54,7 +54,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 // Origins returns the origins of the tokens that are held.
 func (s *Store) Origins() (origins []int) {
 	for i := range s.shards {
-		for _, e := range s.shards[i].entries {
+		for e := range s.shards[i].all {
 			for _, b := range e.blocks {
 				if b.tokens(&e.u) > 0 {
 					origins = append(origins, b.origin)

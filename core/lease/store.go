@@ -86,8 +86,8 @@ func (s *Store) Stats() Stats {
 		sh.mu.Lock()
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
-		sum.Keys += len(sh.entries)
-		for _, e := range sh.entries {
+		sum.Keys += sh.size
+		for e := range sh.all {
 			sum.Held += uint64(e.held(now))
 		}
 		sh.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Store) Close() error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.closed = true
-		for _, e := range sh.entries {
+		for e := range sh.all {
 			sh.evict(e)
 		}
 		sh.mu.Unlock()
