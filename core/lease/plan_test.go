@@ -25,10 +25,28 @@ func withPlans(base core.Limit) []core.Rule {
 	return rules
 }
 
-// planned returns the compiled rule of a plan.
-func planned(t testing.TB, r core.Rule, plan string) *driver.Compiled {
+// A recorder keeps the definitions that are declared on it.
+type recorder struct {
+	storetest.Fake
+	declared []driver.Definition
+}
+
+func (r *recorder) Declare(changes ...driver.Change) error {
+	r.declared = changes[0].New
+	return nil
+}
+
+// plansOf returns the compiled rules of r and its plans, r itself first.
+func plansOf(t testing.TB, r core.Rule) (all []*driver.Compiled) {
 	t.Helper()
-	return testkit.Limiter(t, new(storetest.Fake), r).Plan(plan).Rules()[0].Compiled()
+	var s recorder
+	testkit.Limiter(t, &s, r)
+	for _, d := range s.declared {
+		c, err := d.Compile()
+		testkit.Must(t, err)
+		all = append(all, c)
+	}
+	return all
 }
 
 // Two plans in turn hold tokens of their own, and neither evicts those of the other.
@@ -84,8 +102,8 @@ func TestStore_Adjust_Plans(t *testing.T) {
 		{"credit", driver.Credit, 5_000_000, true, true},
 		{"undo", driver.Undo, 1_000_000, true, true},
 	} {
-		for _, plan := range []string{"", "pro", "small"} {
-			t.Run(tt.name+" by "+plan, func(t *testing.T) {
+		for plan, name := range []string{"base", "pro", "small"} {
+			t.Run(tt.name+" by "+name, func(t *testing.T) {
 				bubbleEach(t, withPlans(core.PerHour(50_000)), func(x *fixture, rule core.Rule) {
 					s := x.lease()
 					base, other := x.limiter(s, rule), core.TokenBucket("other", core.PerHour(50_000))
@@ -95,7 +113,7 @@ func TestStore_Adjust_Plans(t *testing.T) {
 					x.admit(base, 200)
 					x.admit(pro, 200)
 					synctest.Wait()
-					c := driver.Charge{Key: "k", Rule: planned(x, rule, plan), Op: tt.op, Cost: tt.cost, Receipt: new(driver.Receipt)}
+					c := driver.Charge{Key: "k", Rule: plansOf(x, rule)[plan], Op: tt.op, Cost: tt.cost, Receipt: new(driver.Receipt)}
 					if tt.exhausted {
 						debit := c
 						debit.Op, debit.Cost = driver.Debit, 1_000_000
