@@ -8,8 +8,8 @@ import (
 
 // Adjust implements [driver.Store]. It passes the charges to the Store behind. A Reset discards the
 // tokens of the key that are held in this process, for all plans that share the State, even if the
-// call fails, because the Store may have applied it. A Debit that leaves nothing in the Store, under
-// the limit of its plan, discards these tokens, too.
+// call fails, because the Store may have applied it. A Debit that leaves nothing in the Store,
+// under the limit of its plan, discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	sent := s.clock()
 	s.calls.Add(1)

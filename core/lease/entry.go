@@ -12,10 +12,10 @@ type id struct {
 	key  string
 }
 
-// An entry holds the leased tokens for one rule and plan of one key, and the last reply of the Store
-// behind about them. The entries of one id differ in their plans, and form a list. To an entry, the
-// charges of another plan are like the charges of another process: both change the same State in
-// the Store behind. The lock of the shard guards the entry.
+// An entry holds the leased tokens for one rule and plan of one key, and the last reply of the
+// Store behind about them. The entries of one id differ in their plans, and form a list. To an
+// entry, the charges of another plan are like the charges of another process: both change the same
+// State in the Store behind. The lock of the shard guards the entry.
 type entry struct {
 	id
 	next      *entry // of the same id, or nil

@@ -72,7 +72,7 @@ type Stats struct {
 	Hits   uint64 // charges decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
 	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
-	Keys   int    // pairs of a key and a rule in memory now
+	Keys   int    // combinations of a key, a rule and a plan in memory now
 	Held   uint64 // tokens held now
 }
 
