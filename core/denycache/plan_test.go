@@ -2,10 +2,12 @@ package denycache_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 )
@@ -116,4 +118,67 @@ func TestStore_Take_alternatingPlans(t *testing.T) {
 			f.Errorf("got %d calls for the plan with one cost, want %d", misses, want)
 		}
 	})
+}
+
+// Two processes over one Store, each with a cache, admit random costs of random plans within the
+// bound, which holds for each length by itself: for a bucket, the sum over the plans of
+// events/capacity is at most 1 + T/length in any span T. A log or window never counts more events
+// than its largest limit has.
+func TestStore_Take_boundOfPlans(t *testing.T) {
+	eachAlgorithm(t, func(f *fixture, rule func(string, core.Limit) core.Rule) {
+		l := f.limiter(rule("r", core.PerMinute(6)).Plan("same", core.PerMinute(60)).Plan("longer", core.PerHour(60)))
+		processes := []*denycache.Store{f.cache, denycache.New(f.behind)}
+		processes[1].SetClock(f.localNanos)
+		rng := rand.New(rand.NewPCG(1, 5))
+		lengths, denied := make(map[uint64]*length), 0
+		for range 20_000 {
+			f.use(processes[rng.IntN(2)])
+			c := charge(l.Plan([]string{"", "same", "longer"}[rng.IntN(3)]), 1+rng.IntN(3)*rng.IntN(3))
+			v, hit := f.take(c)
+			if lengths[c.Rule.ID()] == nil {
+				lengths[c.Rule.ID()] = new(length)
+			}
+			if b := lengths[c.Rule.ID()]; v.Allowed {
+				b.admit(f, c.Rule, f.storeMicros(), int64(c.Cost))
+			} else if hit {
+				denied++
+			}
+			if rng.IntN(3) == 0 {
+				f.advance(time.Duration(rng.Int64N(int64(4 * time.Second))).Truncate(time.Microsecond))
+			}
+		}
+		if len(lengths) != 2 || denied < 1000 {
+			f.Errorf("got %d lengths and %d hits, want 2 and 1000", len(lengths), denied)
+		}
+	})
+}
+
+// A length holds the events that the plans of one length have admitted.
+type length struct {
+	used, last int64 // a bucket: the time until it is full, at the time of the last event
+	events     []admission
+}
+
+type admission struct{ at, cost, capacity int64 }
+
+// admit adds an event, and reports an error if the bound does not hold.
+func (l *length) admit(t testing.TB, rule *driver.Compiled, now, cost int64) {
+	k := rule.Constants()
+	if k.Algorithm.IsBucket() {
+		l.used = max(0, l.used-(now-l.last)) + cost*k.Unit.Micros
+		if l.last = now; l.used > k.Full.Micros {
+			t.Fatalf("got %v in use of %v", time.Duration(l.used)*1000, time.Duration(k.Full.Micros)*1000)
+		}
+		return
+	}
+	l.events = append(l.events, admission{now, cost, rule.Capacity()})
+	var sum, largest int64
+	for _, e := range l.events {
+		if e.at > now-k.Period && (k.Algorithm != driver.FixedWindow || e.at/k.Period == now/k.Period) {
+			sum, largest = sum+e.cost, max(largest, e.capacity)
+		}
+	}
+	if sum > largest {
+		t.Fatalf("got %d events within a period, want %d", sum, largest)
+	}
 }
