@@ -86,7 +86,7 @@ func (r Rule) Divide(n int) Rule {
 	divided := r.modify(func(d *definition) {
 		d.Definition, d.plans = part, slices.Clone(d.plans)
 		for i, p := range d.plans {
-			d.plans[i].limit = r.withPlan(p).Divide(n).Limit()
+			d.plans[i].limit = r.withPlan(p).Divide(n).d.Definition
 		}
 	})
 	if divided.d.err == nil {

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A plan is a limit of a rule for a group of callers.
 type plan struct {
 	name  string
-	limit Limit
+	limit driver.Definition // its limit, perhaps as the result of Rule.Divide; the rest is that of the Rule
 }
 
 // unknownPlan is the plan of the rules that apply to callers with a plan that no rule has.
@@ -34,7 +36,7 @@ const unknownPlan = "unknown"
 func (r Rule) Plan(name string, l Limit) Rule {
 	return r.modify(func(d *definition) {
 		d.plans = slices.DeleteFunc(slices.Clone(d.plans), func(p plan) bool { return p.name == name })
-		d.plans = append(d.plans, plan{name, l})
+		d.plans = append(d.plans, plan{name, driver.Definition{Events: l.Events, Per: l.Per, Burst: l.Burst}})
 	})
 }
 
@@ -45,8 +47,10 @@ func (r Rule) PlanName() string { return r.def().Definition.Plan }
 // withPlan returns r with the limit of p.
 func (r Rule) withPlan(p plan) Rule {
 	return r.modify(func(d *definition) {
-		d.Definition.Plan, d.plans = p.name, nil
-		d.setLimit(p.limit)
+		l := p.limit
+		l.Name, l.Algorithm, l.Plan = d.Name, d.Algorithm, p.name
+		l.SubWindows, l.Soft, l.Shadow, l.UpTo = d.SubWindows, d.Soft, d.Shadow, d.UpTo
+		d.Definition, d.plans = l, nil
 	})
 }
 

@@ -47,7 +47,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		s.unknown = slices.Clone(s.rules)
 		for i, r := range s.unknown {
 			if len(r.d.plans) > 0 {
-				s.unknown[i] = r.withPlan(plan{unknownPlan, r.Limit()})
+				s.unknown[i] = r.withPlan(plan{unknownPlan, r.d.Definition})
 			}
 		}
 	}
