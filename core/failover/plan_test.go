@@ -1,12 +1,14 @@
 package failover_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
 )
 
 // The parts of the limits of one length share a state of the backup: a caller that alternates
@@ -39,4 +41,66 @@ func TestInstances_Plans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The Answer of a rule is that of all its plans. The limits Unlimited and Blocked need no store.
+func TestFailClosedFor_Plans(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		option  failover.Option
+		err     error // of the plans that call a store
+		allowed bool
+	}{
+		{"closed", failover.FailClosedFor("r"), core.ErrFailClosed, false},
+		{"open", failover.FailOpenFor("r"), nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			primary := absent()
+			s := failover.New(primary, memstore.New(), c.option)
+			defer s.Close()
+			l := testkit.Limiter(t, s, core.SlidingLog("r", core.PerHour(1)).Plan("pro", core.PerHour(2)).
+				Plan("staff", core.Unlimited).Plan("banned", core.Blocked))
+			testkit.Must(t, s.Check())
+			for plan, allowed := range map[string]bool{"staff": true, "banned": false} {
+				if d := testkit.Allow(t, l.Plan(plan), "k"); d.Allowed != allowed || primary.Calls() > 0 {
+					t.Errorf("%s: got %v and %d calls, expected allowed %v and no call", plan, d, primary.Calls(), allowed)
+				}
+			}
+			for _, plan := range []string{"", "pro"} {
+				for range 4 {
+					if d, err := l.Plan(plan).Allow(t.Context(), "k"); !errors.Is(err, c.err) || d.Allowed != c.allowed {
+						t.Errorf("plan %q: got %v and %v, expected allowed %v and %v", plan, d, err, c.allowed, c.err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// If the backup rejects one of several changes, neither store nor Check knows any of them.
+func TestStore_Declare_BackupRejects(t *testing.T) {
+	primary, backup := memstore.New(), memstore.New()
+	s := failover.New(primary, backup, failover.Instances(2), failover.FailClosedFor("c"))
+	defer s.Close()
+	rule := func(name string, n int) core.Rule {
+		return core.TokenBucket(name, core.PerMinute(n)).Plan("pro", core.PerMinute(2*n))
+	}
+	a, b := testkit.Limiter(t, s, rule("a", 10)), testkit.Limiter(t, s, rule("b", 10))
+	testkit.Limiter(t, backup, rule("c", 5))
+	err := core.ReplaceAll(map[*core.Limiter][]core.Rule{a: {rule("a", 20)}, b: {rule("b", 20), rule("c", 20)}})
+	if !errors.Is(err, core.ErrRuleConflict) {
+		t.Fatalf("got %v, expected core.ErrRuleConflict", err)
+	}
+	if s.Check() == nil {
+		t.Error("Check: got nil, expected an error about c, which no limiter has")
+	}
+	for _, store := range []core.Store{primary, backup} {
+		for _, name := range []string{"a", "b"} {
+			if _, err := core.New(store, rule(name, 30)); !errors.Is(err, core.ErrRuleConflict) {
+				t.Errorf("%s: got %v, expected core.ErrRuleConflict with the old rule", name, err)
+			}
+		}
+	}
+	testkit.Limiter(t, primary, rule("a", 10), rule("b", 10), rule("c", 30))
+	testkit.Limiter(t, backup, rule("a", 5), rule("b", 5), rule("c", 5))
 }
