@@ -25,6 +25,7 @@
 // decides, a decision that contains a fail-closed rule returns an error, and fail-open rules always
 // admit. Both apply to every plan of a rule, except that the limits core.Unlimited and core.Blocked
 // are decided without a store, in an outage, too.
+//
 // # States
 //
 // A circuit breaker decides which store is called. The [State] is [Primary] while the breaker is

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
@@ -167,11 +168,15 @@ func (m *simulation) load(s driver.Store) {
 	m.pause(time.Duration(n) * each * time.Duration(1+m.random(100)))
 }
 
-// process makes a leasing Store that four callers or fewer load, closes it, now and then after
-// its connection was cut, and makes another one, until the deadline.
+// process makes a leasing Store, now and then over a denycache, that four callers or fewer load. It
+// closes the Store, now and then after its connection was cut, and makes another one, until the
+// deadline.
 func (m *simulation) process(behind driver.Store, deadline time.Time, opts ...lease.Option) {
 	for time.Now().Before(deadline) {
 		next, cut := m.connect(behind)
+		if m.random(3) == 0 {
+			next = denycache.New(next)
+		}
 		s := lease.New(next, opts...)
 		end := time.Now().Add(time.Duration(m.random(int64(time.Until(deadline)) + 1)))
 		if m.random(3) == 0 {
