@@ -63,15 +63,15 @@ type checked struct {
 //	tokens := keyfunc.NewJWT(kf, []string{"RS256"})
 //	user, plan := tokens.Subject(), tokens.Claim("plan")
 //
-// If Funcs of one JWT are called for one *http.Request within a second, as a gate does, the first of
-// them verifies the token, and the others use the result, which may be an error. They verify the
+// If Funcs of one JWT are called for one *http.Request within a second, as a gate does, the first
+// of them verifies the token, and the others use the result, which may be an error. They verify the
 // token again if its text has changed or its exp has passed, or if the tokens of more than 1000
 // other requests were verified in between. With a single Func that is called once for a request,
 // [JWTSubject] and [JWTClaim] are faster.
 //
 // The error of a token that is absent or invalid is an [ErrNoToken], even if kf fails. In it,
-// errors.Is finds the errors of package jwt and of kf as well. A JWT rejects the tokens that package
-// jwt rejects, and also:
+// errors.Is finds the errors of package jwt and of kf as well. A JWT rejects the tokens that
+// package jwt rejects, and also:
 //
 //   - tokens above 4 KiB, before anything is decoded
 //   - headers with crit, and repeated members in the header or the claims
@@ -101,8 +101,8 @@ func NewJWT(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) *JWT {
 	return j
 }
 
-// JWTSubject returns [JWT.Subject] of a JWT of its own: a Func that derives the key from the user of
-// a token. It has the arguments, errors and panics of [NewJWT].
+// JWTSubject returns [JWT.Subject] of a JWT of its own: a Func that derives the key from the user
+// of a token. It has the arguments, errors and panics of [NewJWT].
 func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 	return newJWT("JWTSubject", kf, algorithms, opts).Subject()
 }
@@ -152,8 +152,8 @@ func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption
 	return j
 }
 
-// Subject returns a Func that derives the key from the user of a token: its sub and, if present, its
-// iss, so that "alice" of two issuers is two users.
+// Subject returns a Func that derives the key from the user of a token: its sub and, if present,
+// its iss, so that "alice" of two issuers is two users.
 func (j *JWT) Subject() Func {
 	return func(_ context.Context, r *http.Request) (string, error) {
 		c, err := j.read(r)
@@ -161,8 +161,8 @@ func (j *JWT) Subject() Func {
 	}
 }
 
-// Claim returns a Func that returns the text of a claim as it is, for example the name of a plan. If
-// the claim of a valid token is absent, is not a string, is empty, is longer than 512 bytes or
+// Claim returns a Func that returns the text of a claim as it is, for example the name of a plan.
+// If the claim of a valid token is absent, is not a string, is empty, is longer than 512 bytes or
 // contains U+FFFD (invalid text), the error is an [ErrNoKey] that is no ErrNoToken. Claim panics if
 // name is empty.
 //

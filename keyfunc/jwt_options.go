@@ -37,9 +37,9 @@ func Issuer(iss string) JWTOption {
 	return parserOption(jwt.WithIssuer(iss))
 }
 
-// Audience makes a JWT require that the aud claim names at least one of aud. By default the claim is
-// not checked, which is only right if every token of the issuer is meant for this service (RFC 8725
-// section 3.9). Audience panics without arguments and if an argument is empty.
+// Audience makes a JWT require that the aud claim names at least one of aud. By default the claim
+// is not checked, which is only right if every token of the issuer is meant for this service (RFC
+// 8725 section 3.9). Audience panics without arguments and if an argument is empty.
 func Audience(aud ...string) JWTOption {
 	if len(aud) == 0 || slices.Contains(aud, "") {
 		panic("keyfunc: Audience: an audience is empty or none is given")
@@ -68,8 +68,8 @@ func TokenFrom(f func(*http.Request) string) JWTOption {
 	})
 }
 
-// Cache makes a JWT remember up to n verified tokens, so that a token that is sent again takes a hash
-// instead of a signature check. An entry expires at the exp of its token, but after five
+// Cache makes a JWT remember up to n verified tokens, so that a token that is sent again takes a
+// hash instead of a signature check. An entry expires at the exp of its token, but after five
 // minutes at the latest. A token may therefore be accepted for up to five minutes after the Keyfunc
 // no longer returns its key. Only tokens that passed every check are cached, under the SHA-256 of
 // the whole token. If the cache is full, a new entry replaces the oldest.
