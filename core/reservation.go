@@ -152,7 +152,7 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 	}
 	ask := int32(0)
 	for i := range b.rules {
-		for i >= b.ends[ask] {
+		for len(b.ends) > 0 && i >= b.ends[ask] {
 			ask++
 		}
 		at := i
