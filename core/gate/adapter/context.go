@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/request"
@@ -18,12 +17,9 @@ type requestContext struct {
 	versions versions // of the header fields that describe the decision
 	decision core.Decision
 
-	// asks lists the charges of the request, each limiter and key once. Settle changes the
-	// reservation. If there is no reservation, each ask was charged 1 + extra.
-	asks        []core.Ask
-	few         [1]core.Ask // the array of asks, unless there are more
-	reservation *core.Reservation
-	extra       atomic.Int64
+	asks        []core.Ask  // each limiter, key and plan once
+	few         [2]core.Ask // the array of asks, unless there are more
+	reservation core.Reservation
 
 	values [2]string // of the header fields
 }
