@@ -177,6 +177,23 @@ func ExampleSkip() {
 	// /healthz 200
 }
 
+// The instances of a service that call each other are not limited.
+func ExampleExempt() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	client := keyfunc.XForwardedFor(keyfunc.Proxies("192.0.2.0/24"))
+	h := nethttplimit.New(api, client, gate.Exempt(client, "10.0.0.0/8", "2001:db8::/32"))(hello)
+
+	for _, address := range []string{"203.0.113.9", "203.0.113.9", "10.1.2.3", "2001:db8:1::7"} {
+		fmt.Println(address, do(h, "GET", "/", "X-Forwarded-For", address).Code)
+	}
+	// Output:
+	// 203.0.113.9 200
+	// 203.0.113.9 429
+	// 10.1.2.3 200
+	// 2001:db8:1::7 200
+}
+
 // Both versions of the fields are sent, for clients that know only the older one.
 func ExampleHeaders() {
 	store := memstore.New()

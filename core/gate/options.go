@@ -151,16 +151,6 @@ type InFlightCounter interface {
 	End()   // the handler has returned, or panicked
 }
 
-// Skip makes the gate let a request through if f returns true for it. A skipped request needs no
-// key, is charged nothing and gets no header fields. Use Skip for health checks and CORS preflight.
-// f must not trust header fields that clients can set. ctx is the context that key functions get
-// ([keyfunc.Func]): in Gin and Echo, it has the values that earlier middleware has set. Skip panics
-// if f is nil.
-func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
-	argument.NotNil("gate: Skip", "function", f)
-	return option(func(c *config.Config) { c.Skip = f })
-}
-
 // FailClosed makes the gate respond with 503 and Retry-After if the Store cannot decide about a
 // request. Use it for routes where an unlimited request is worse than a rejected request, such as a
 // login. Without FailClosed, such a request is let through without a limit; only a

@@ -16,6 +16,7 @@ type Config struct {
 	Cost     func(context.Context, *http.Request) int
 	Plan     keyfunc.Func
 	Skip     func(context.Context, *http.Request) bool
+	Exempt   func(context.Context, *http.Request) bool // skips a request, too
 	RefundIf func(status int) bool
 	MaxDelay time.Duration // 0 is no bound
 	InFlight interface {   // a gate.InFlightCounter
