@@ -194,6 +194,41 @@ func ExampleExempt() {
 	// 2001:db8:1::7 200
 }
 
+// A client that cannot succeed by waiting gets another status than 429.
+func ExampleDeniedStatus() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(10)).Plan("banned", core.Blocked)))
+	status := gate.DeniedStatus(func(d core.Decision) int {
+		switch {
+		case d.State(0).Limit() == core.Blocked:
+			return http.StatusForbidden
+		case d.RetryAfter == core.Never:
+			return http.StatusRequestEntityTooLarge
+		}
+		return http.StatusTooManyRequests
+	})
+	size := func(_ context.Context, r *http.Request) int { return len(r.URL.Path) }
+	plan := func(_ context.Context, r *http.Request) (string, error) {
+		if user(r) == "mallory" { // from a list of the application
+			return "banned", nil
+		}
+		return "", nil
+	}
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(size), gate.Plan(plan), status)(hello)
+
+	for _, path := range []string{"/orders", "/orders", "/orders/2026"} {
+		w := do(h, "GET", path, "Accept", "text/plain")
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	w := do(h, "GET", "/", "Accept", "text/plain", "X-User", "mallory")
+	fmt.Print(w.Code, " ", w.Body)
+	// Output:
+	// 200 hello
+	// 429 Policy "api" allows 10 requests per 60 s. Retry in 24 s.
+	// 413 Policy "api" allows 10 requests per 60 s. This request costs more than the policy ever allows.
+	// 403 Policy "api" allows no requests.
+}
+
 // Both versions of the fields are sent, for clients that know only the older one.
 func ExampleHeaders() {
 	store := memstore.New()

@@ -187,6 +187,18 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 	return option(func(c *config.Config) { c.OnError = f })
 }
 
+// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
+// other result means 429, the default. A cost that can never be admitted has d.RetryAfter ==
+// [core.Never]; the State of a caller whose plan is blocked has the limit [core.Blocked].
+//
+// With another status than 429, the [Problem] has the type about:blank and the title of the status.
+// Its detail, its violated policies, Retry-After and all other header fields stay the same. OnDenied
+// of an adapter chooses its own status. f is called concurrently. DeniedStatus panics if f is nil.
+func DeniedStatus(f func(d core.Decision) int) Option {
+	argument.NotNil("gate: DeniedStatus", "function", f)
+	return option(func(c *config.Config) { c.DeniedStatus = f })
+}
+
 // ExposeHeaders lets scripts of other origins read the header fields of the gate. The gate then
 // adds their names to Access-Control-Expose-Headers (Fetch standard), after the names that are
 // there already. A CORS middleware that replaces that field must run before the gate.

@@ -28,6 +28,7 @@ func TestOptions_InvalidArguments(t *testing.T) {
 	testkit.Panics(t, `gate: Exempt: keyfunc: ParseProxies: "10.0.0/8" is not a CIDR prefix such as 10.0.0.0/8`, func() {
 		Exempt(anyKey, "10.0.0.0/8", "10.0.0/8")
 	})
+	testkit.Panics(t, "gate: DeniedStatus: function is nil", func() { DeniedStatus(nil) })
 	testkit.Panics(t, "gate: RefundIf: function is nil", func() { RefundIf(nil) })
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(0) })
 	testkit.Panics(t, "gate: MaxDelay: duration is not positive", func() { MaxDelay(-time.Second) })

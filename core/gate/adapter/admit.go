@@ -40,7 +40,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	r = r.WithContext(rc)
 	rc.writeFields(h)
 	if !rc.decision.Allowed {
-		return r, nil, deny(h, r, rc.decision)
+		return r, nil, g.deny(h, r, rc.decision)
 	}
 	if err := hold(rc, rc.decision.Delay); err != nil {
 		rc.leaveQueue()

@@ -147,6 +147,7 @@ func (s *suite) testOptions(t *testing.T) {
 		header:  noFields,
 		body:    problem(500, "Internal Server Error", ""),
 	}})
+	t.Run("denied status", s.testDeniedStatus)
 	t.Run("cost", s.testCost)
 	t.Run("not limited", s.testNotLimited)
 	t.Run("handler", s.testHandlerSeesDecision)
