@@ -104,8 +104,8 @@ func TestJWT_OneVerification(t *testing.T) {
 			tokens, verified := countingJWT(withSecret, c.opts...)
 			anonymous := keyfunc.Constant("anonymous")
 			user, plan := keyfunc.FirstOf(tokens.Subject(), anonymous), keyfunc.FirstOf(tokens.Claim("plan"), anonymous)
-			l := core.Must(core.New(memstore.New(), core.TokenBucket("api", core.PerMinute(100))))
-			h := nethttplimit.New(l, keyfunc.RemoteIP(), gate.And(l, user), gate.And(l, plan))(http.NotFoundHandler())
+			l := core.Must(core.New(memstore.New(), core.TokenBucket("api", core.PerMinute(100)).Plan("pro", core.PerMinute(100))))
+			h := nethttplimit.New(l, keyfunc.RemoteIP(), gate.And(l, user), gate.And(l, plan), gate.Plan(tokens.Claim("plan")))(http.NotFoundHandler())
 			for range 3 {
 				r := httptest.NewRequest("GET", "/", nil)
 				r.Header.Set("Authorization", "Bearer "+c.token)
