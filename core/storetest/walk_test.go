@@ -34,7 +34,7 @@ func TestHistories_EverySituation(t *testing.T) {
 var situations = []string{
 	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied",
 	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
-	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "elastic",
+	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "another plan", "elastic",
 	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",
 	"freed by an undo: sliding_log", "freed by an undo: sliding_window",
 	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",
