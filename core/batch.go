@@ -220,8 +220,9 @@ func (b *batch) merge() {
 		if at == len(kept) {
 			kept = append(kept, c)
 		} else {
-			absorb(&kept[at], &c)
-			b.rules[i] = b.rules[slices.Index(b.places, at)] // an elastic limit may have changed meanwhile
+			if absorb(&kept[at], &c); !c.Rule.Equivalent(kept[at].Rule) { // an elastic limit has changed meanwhile
+				b.rules[i] = b.rules[slices.Index(b.places, at)]
+			}
 		}
 		b.places = append(b.places, at)
 	}
