@@ -144,7 +144,7 @@ func (h *limiterHistory) begin() {
 		for n := range 1 + h.rng.IntN(2) {
 			l.rules = append(l.rules, h.rule(fmt.Sprint(name, n), nil))
 		}
-		if h.one(2) {
+		if !h.one(4) {
 			l.rules = append(l.rules, shared)
 		}
 		l.Limiter = h.limiter(rulesOf(l.rules)...)
