@@ -103,8 +103,8 @@ func (d definition) rule() Rule {
 	return Rule{&d}
 }
 
-// ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan, or of
-// a fraction of r.
+// ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
+// or of a fraction of r.
 func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	if c.Equivalent(r.d.compiled) {
 		return r

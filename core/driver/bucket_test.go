@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A caller that alternates between rates of one length gains less than a microsecond of refill with each
-// change to a rate with a larger denominator.
+// A caller that alternates between rates of one length gains less than a microsecond of refill with
+// each change to a rate with a larger denominator.
 func TestBucket_alternatingRates(t *testing.T) {
 	const second = 1e6
 	for seed := range uint64(50) {

@@ -90,9 +90,9 @@ type planEvent struct {
 }
 
 // check returns an error if the events of any span that ends with the last event exceed the bound:
-// for a bucket, each event takes the part of the bucket that its cost is of the limit of its plan, except
-// for a microsecond, because a rate rounds a state that another rate has written. For other algorithms,
-// a window or period has at most the events of the largest limit.
+// for a bucket, each event takes the part of the bucket that its cost is of the limit of its plan,
+// except for a microsecond, because a rate rounds a state that another rate has written. For other
+// algorithms, a window or period has at most the events of the largest limit.
 func (b *planBound) check(a algorithm) error {
 	last := b.events[len(b.events)-1].at
 	sum, used, allowed := 0, 0.0, b.per

@@ -97,8 +97,9 @@ func percent(n int64, soft float64) int64 {
 }
 
 // limits returns up to four limits of a name, and elastic enlargements of them. They have the same
-// algorithm, different rates, bursts and soft limits, and one or two lengths. (With more lengths, memstore
-// may forget an expired state when another one is made, which is visible if the clock then steps back.)
+// algorithm, different rates, bursts and soft limits, and one or two lengths. (With more lengths,
+// memstore may forget an expired state when another one is made, which is visible if the clock then
+// steps back.)
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
@@ -181,8 +182,8 @@ func (w *walk) next() call {
 // most returns n, or the largest int on a 32-bit platform.
 func most(n int64) int64 { return min(n, math.MaxInt) }
 
-// advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of the
-// last verdict, back, to earlier times, and far ahead.
+// advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of
+// the last verdict, back, to earlier times, and far ahead.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
 	per := w.rules[name][w.inForce[name]].Per
