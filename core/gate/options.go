@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -21,6 +22,11 @@ type option = argument.OptionFunc[config.Config]
 // it, and is charged to all of them or to none. If two key functions return the same key for the
 // same limiter, that key is charged once, and the decision contains its States once. And panics if
 // l or key is nil. All limiters of a gate must use the same Store.
+//
+// The options [Cost] and [Plan] of And apply to l alone. A gate's own Cost and Plan apply to every
+// limiter without its own. And panics if another option is given:
+//
+//	gate.And(tokensPerMinute, user, gate.Cost(estimate))
 //
 // Key functions run in order, starting with that of New. If a key function finds no key, the
 // request is rejected and later key functions do not run. The keys found so far are still charged
@@ -42,14 +48,36 @@ type option = argument.OptionFunc[config.Config]
 // While a key is exhausted, an admitted request takes two Store calls instead of one. If a later
 // key denies the request, a third call refunds the first charge, which the header fields still
 // include. If the exhausted key denies the request, the decision contains no States for later keys.
-func And(l *core.Limiter, key keyfunc.Func) Option {
+func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "limiter", l)
 	argument.NotNil("gate: And", "key function", key)
-	return option(func(c *config.Config) { c.And = append(c.And, config.Ask{Limiter: l, Key: key}) })
+	own := config.Config{Inherits: true}
+	argument.Apply("gate: And", &own, opts)
+	a := config.Ask{Limiter: l, Key: key, Cost: own.Cost, Plan: own.Plan}
+	own.Cost, own.Plan, own.Inherits = nil, nil, !own.Inherits
+	if !reflect.ValueOf(own).IsZero() {
+		panic("gate: And: only Cost and Plan can be given for one limiter")
+	}
+	return option(func(c *config.Config) { c.And = append(c.And, a) })
 }
 
-// Cost makes f determine the cost of a request, which is charged to every limiter of the gate. The
-// default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
+// Plan makes f determine the plan of the caller, whose limits apply to the request: see
+// [core.Rule.Plan]. f is a key function whose result is the name of a plan, such as a claim of the
+// token that identifies the caller:
+//
+//	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
+//	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
+//
+// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are treated
+// like those of key functions. f runs for each limiter, after the key function of that limiter. f must
+// not trust a header field, because a client would choose its limits. Plan panics if f is nil.
+func Plan(f keyfunc.Func) Option {
+	argument.NotNil("gate: Plan", "function", f)
+	return option(func(c *config.Config) { c.Plan = f })
+}
+
+// Cost makes f determine the cost of a request, which is charged to every limiter of the gate that
+// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
 // the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
 // application: the response is 500 unless [OnError] chooses another status.
 //

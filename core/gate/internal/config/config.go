@@ -14,6 +14,7 @@ import (
 type Config struct {
 	And      []Ask
 	Cost     func(context.Context, *http.Request) int
+	Plan     keyfunc.Func
 	Skip     func(context.Context, *http.Request) bool
 	RefundIf func(status int) bool
 	MaxDelay time.Duration // 0 is no bound
@@ -30,9 +31,11 @@ type Config struct {
 	OnDeniedBy string // the name of the adapter that OnDenied belongs to
 }
 
-// An Ask holds a limiter and the function that finds the key for it.
+// An Ask holds a limiter and the functions that find its key, cost and plan. Cost and Plan are nil
+// unless the option And has its own.
 type Ask struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
-	Rules   int // the number of rules of Limiter, set by package adapter
+	Cost    func(context.Context, *http.Request) int
+	Plan    keyfunc.Func
 }
