@@ -99,7 +99,7 @@ func (b *batch) free() {
 	}
 	// The elements are not cleared: they are few, and the garbage collector empties the pool.
 	b.charges, b.rules = b.charges[:0], b.rules[:0]
-	if len(b.places) > 0 {
+	if b.blocked || len(b.ends)+len(b.places) > 0 {
 		b.ends, b.places, b.blocked = b.ends[:0], b.places[:0], false
 	}
 	batches.Put(b)
