@@ -106,7 +106,7 @@ func (d definition) rule() Rule {
 // ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
 // or of a fraction of r.
 func (r Rule) ruleOf(c *driver.Compiled) Rule {
-	if c.Equivalent(r.d.compiled) {
+	if c == r.d.compiled || c.Equivalent(r.d.compiled) {
 		return r
 	}
 	known := r.d.divided.Load()

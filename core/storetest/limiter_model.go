@@ -175,8 +175,8 @@ type modelDecision struct {
 	charges []modelCharge // those of equal rules and keys are merged
 	invalid bool          // the error is an ErrInvalidAsk
 
-	asks    []modelAsk // only for a reservation
-	costs   []int      // the settled cost of each ask
+	asks    []modelAsk
+	costs   []int // the settled cost of each ask
 	allowed bool
 }
 
@@ -188,7 +188,7 @@ type modelCharge struct {
 	parts []oracle.Charge // the charges that can be undone, the newest last
 }
 
-// newModelDecision returns the decision about asks. Undecided asks have no states.
+// newModelDecision returns the rules and charges of asks. blocked reports whether a rule blocks them.
 func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 	d = &modelDecision{asks: asks}
 	for i, a := range asks {
