@@ -56,6 +56,9 @@ func describe(rule core.Rule, retry int64) string {
 	l := rule.Limit()
 	b := append([]byte("Policy "), appendString(nil, rule.Name())...)
 	b = append(b, " allows "...)
+	if l == core.Blocked {
+		return string(append(b, "no requests."...))
+	}
 	b = strconv.AppendInt(b, int64(l.Events), 10)
 	if l.Events == 1 {
 		b = append(b, " request per "...)
