@@ -38,10 +38,10 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	}
 	r = r.WithContext(rc)
 	rc.writeFields(h)
-	if !rc.decision.Allowed {
-		return r, nil, deny(h, r, rc.decision)
+	if !c.decision.Allowed {
+		return r, nil, deny(h, r, c.decision)
 	}
-	if err := hold(rc, rc.decision.Delay); err != nil {
+	if err := hold(rc, c.decision.Delay); err != nil {
 		rc.leaveQueue()
 		return r, nil, g.reject(h, r, err, ended)
 	}

@@ -19,9 +19,10 @@ import (
 // are charged earlier, with a reservation to which later asks are added.
 type charges struct {
 	*requestContext
-	cost    int   // of the limiters without a cost of their own
-	charged int   // the number of asks that have been charged
-	failed  error // the error of the Store, which is not called again after an error
+	decision core.Decision
+	cost     int   // of the limiters without a cost of their own
+	charged  int   // the number of asks that have been charged
+	failed   error // the error of the Store, which is not called again after an error
 }
 
 // decide calls the key functions of the gate and charges the keys. decided reports whether the
@@ -34,6 +35,8 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	if g.options.Cost != nil {
 		c.cost = g.options.Cost(ctx, r)
 	}
+	var few [2]core.Ask
+	asks := few[:0] // each limiter, key and plan once; not in c, which would then be allocated
 	for i := range g.asks {
 		a := &g.asks[i]
 		ask := core.Ask{Limiter: a.Limiter, MaxDelay: g.options.MaxDelay}
@@ -47,26 +50,26 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 			return g.reject(h, r, err, keyFailure(r, err)), false
 		}
 		if err != nil {
-			if c.chargeWithoutKey(ask, err); c.denied() {
+			if c.chargeWithoutKey(asks, ask, err); c.denied() {
 				return nil, true
 			}
 			return c.rejectWithoutKey(h, r, err), false
 		}
-		c.add(ask)
+		asks = c.add(asks, ask)
 		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), ask.Key) {
 			continue
 		}
-		c.chargeKnown(r.Context())
+		c.chargeKnown(r.Context(), asks)
 		switch {
 		case c.denied():
 			c.refund(http.StatusTooManyRequests)
-			c.addExhausted(false)
+			c.addExhausted(asks, false)
 			return nil, true
 		case c.failed != nil && r.Context().Err() != nil:
 			return g.reject(h, r, c.failed, ended), false
 		}
 	}
-	return c.charge(h, r)
+	return c.charge(h, r, asks)
 }
 
 // identify sets the cost, the key and the plan of ask, with the functions of a.
@@ -92,29 +95,28 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	return err
 }
 
-// The method add adds ask unless c.asks has its limiter, key and plan. The larger cost counts.
-func (c *charges) add(ask core.Ask) {
-	for i := range c.asks {
-		if o := &c.asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
+// The method add adds ask unless asks contains its limiter, key and plan. The larger cost counts.
+func (c *charges) add(asks []core.Ask, ask core.Ask) []core.Ask {
+	for i := range asks {
+		if o := &asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
 			if i >= c.charged && ask.Cost > o.Cost {
 				*o = ask
 			}
-			return
+			return asks
 		}
 	}
-	c.asks = append(c.asks, ask)
+	return append(asks, ask)
 }
 
 // The method charge charges the remaining asks when all keys are known. Its results are as in
 // decide.
-func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
+func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
-	switch {
-	case len(c.asks) == 0: // keyfunc.ErrNotLimited
+	if len(asks) == 0 { // keyfunc.ErrNotLimited
 		return nil, false
-	case c.failed != nil:
-	default:
-		c.reserve(ctx, c.asks[before:]...)
+	}
+	if c.failed == nil {
+		c.reserve(ctx, asks[before:]...)
 	}
 	if c.failed != nil {
 		return c.gate.reject(h, r, c.failed, storeFailure(r, c.failed, c.gate.options.FailClosed)), false
@@ -124,13 +126,13 @@ func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Reject
 	case !c.decision.Allowed:
 		c.refund(http.StatusTooManyRequests)
 	default:
-		for _, a := range c.asks[:before] {
+		for _, a := range asks[:before] {
 			if a.Cost == 0 { // chargeKnown has charged 1
 				c.refundFor(a.Limiter)
 			}
 		}
 	}
-	c.addExhausted(false)
+	c.addExhausted(asks, false)
 	return nil, true
 }
 
@@ -141,26 +143,28 @@ func (c *charges) denied() bool {
 
 // chargeKnown charges the keys that are known so far. It charges at least 1, because a cost of zero
 // must not make a request free if another key turns out to be missing.
-func (c *charges) chargeKnown(ctx context.Context) {
-	for i := c.charged; i < len(c.asks); i++ {
-		c.asks[i].Peek = false
+func (c *charges) chargeKnown(ctx context.Context, asks []core.Ask) {
+	asks = asks[c.charged:]
+	for i := range asks {
+		asks[i].Peek = false
 	}
-	c.reserve(ctx, c.asks[c.charged:]...)
+	c.reserve(ctx, asks...)
 }
 
-// chargeWithoutKey charges a request without a key for ask; missing is the error of a key function. It charges the known keys and, unless they are denied, the partial key that the error may contain
-// (see [keyfunc.Join]). If the partial key is denied, the known keys stay charged, because the key
-// function has already run. The charge ignores the end of the request's context; otherwise a client
-// could avoid the charge by hanging up.
-func (c *charges) chargeWithoutKey(ask core.Ask, missing error) {
+// chargeWithoutKey charges a request that has no key for ask; missing is the error of a key function.
+// It charges asks, whose keys are known, and unless they are denied, the partial key that the error
+// may contain (see [keyfunc.Join]). If the partial key is denied, the known keys stay charged,
+// because the key function has already run. The charge ignores the end of the request's context;
+// otherwise a client could avoid the charge by hanging up.
+func (c *charges) chargeWithoutKey(asks []core.Ask, ask core.Ask, missing error) {
 	ctx := context.WithoutCancel(c.Context)
 	if c.failed == nil {
-		c.chargeKnown(ctx)
+		c.chargeKnown(ctx, asks)
 	}
 	if c.failed != nil {
 		return
 	}
-	c.addExhausted(true)
+	c.addExhausted(asks, true)
 	var partial interface {
 		error
 		PartialKey() string
@@ -177,7 +181,7 @@ func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 		return
 	}
 	if c.failed = c.reservation.Extend(ctx, asks...); c.failed == nil {
-		c.charged, c.decision = len(c.asks), c.reservation.Decision()
+		c.charged, c.decision = c.charged+len(asks), c.reservation.Decision()
 	}
 }
 
@@ -199,25 +203,25 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 // key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
 // an admitted request: with a limit of one per second, every request would add its key, and the
 // next request would take two calls of the Store.
-func (c *charges) addExhausted(withoutKey bool) {
+func (c *charges) addExhausted(asks []core.Ask, withoutKey bool) {
 	g := c.gate
 	if g.exhausted == nil || c.decision.Allowed && !withoutKey {
 		return
 	}
-	reset := make([]time.Duration, len(c.asks)) // of the exhausted asks; else zero
+	reset := make([]time.Duration, len(asks)) // of the exhausted asks; else zero
 	for _, s := range c.decision.States() {
-		if s.Ask == len(c.asks) { // a partial key
+		if s.Ask == len(asks) { // a partial key
 			break
 		}
-		least := max(c.asks[s.Ask].Cost, 1)
+		least := max(asks[s.Ask].Cost, 1)
 		if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < least) {
 			reset[s.Ask] = max(reset[s.Ask], s.ResetAfter, 1)
 		}
 	}
-	for i := range c.asks {
-		n := g.indexOf(c.asks[i].Limiter)
+	for i := range asks {
+		n := g.indexOf(asks[i].Limiter)
 		if reset[i] > 0 && n < len(g.asks)-1 { // no key function follows the last key
-			g.exhausted.add(n, c.asks[i].Key, reset[i])
+			g.exhausted.add(n, asks[i].Key, reset[i])
 		}
 	}
 }

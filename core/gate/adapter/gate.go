@@ -48,6 +48,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{begin: time.Now()}}
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
+	g.policies.others.Max = maxPolicies
 	g.asks = append([]config.Ask{{Limiter: l, Key: key}}, g.options.And...)
 	var names, members []string // of the policies that clients see
 	for i := range g.asks {

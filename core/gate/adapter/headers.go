@@ -112,7 +112,7 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	if !rc.versions.has(v) {
 		return list
 	}
-	for i, s := range rc.decision.States() {
+	for i, s := range rc.Decision().States() {
 		p := rc.gate.policies.of(i, s.Rule)
 		if !p.visible || s.Unknown {
 			continue
@@ -170,13 +170,13 @@ func (rc *requestContext) writeDraft(h http.Header) {
 // appendKnown appends nothing and returns false.
 func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	g := rc.gate
-	first := g.policies.first
-	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(first) {
+	first, d := g.policies.first, rc.Decision()
+	if rc.outer != nil || !g.distinct || d.Len() != len(first) {
 		return b, false
 	}
 	known = b
 	for i := range first {
-		s, p := rc.decision.State(i), &first[i]
+		s, p := d.State(i), &first[i]
 		if s.Unknown || p.rule != s.Rule {
 			return b, false
 		}

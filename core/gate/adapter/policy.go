@@ -1,13 +1,11 @@
 package adapter
 
 import (
-	"maps"
 	"math/bits"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/memo"
 )
 
 // A policy describes a rule to clients. newPolicy formats the parts that never change.
@@ -50,14 +48,12 @@ func fillTime(rule core.Rule) time.Duration {
 // policies holds the policies of the rules of a gate.
 type policies struct {
 	first []policy // of the rules that the limiters had first, without a plan, in the order of States
-
-	// The policies of other rules, which a plan, a variant, a step of an elastic rule or
-	// core.Limiter.Replace has put in force. The map is replaced, not changed.
-	mu     sync.Mutex
-	others atomic.Pointer[map[core.Rule]*policy]
+	// others has the policies of rules that a plan, a variant, a step of an elastic rule or
+	// core.Limiter.Replace has put in force. Variants and replaced rules may be many.
+	others memo.Map[core.Rule, *policy]
 }
 
-// maxPolicies bounds policies.others. Variants and replaced rules may be many.
+// maxPolicies is the number of policies in policies.others.
 const maxPolicies = 1024
 
 // of returns the policy of rule, which was in force for the i-th State.
@@ -65,19 +61,8 @@ func (p *policies) of(i int, rule core.Rule) *policy {
 	if i < len(p.first) && p.first[i].rule == rule {
 		return &p.first[i]
 	}
-	if others := p.others.Load(); others != nil {
-		if known, ok := (*others)[rule]; ok {
-			return known
-		}
-	}
-	added := newPolicy(rule)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	next := make(map[core.Rule]*policy)
-	if others := p.others.Load(); others != nil && len(*others) < maxPolicies {
-		maps.Copy(next, *others)
-	}
-	next[rule] = &added
-	p.others.Store(&next)
-	return &added
+	return p.others.Get(rule, func(rule core.Rule) *policy {
+		added := newPolicy(rule)
+		return &added
+	})
 }
