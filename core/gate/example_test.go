@@ -101,8 +101,8 @@ func ExampleRefundIf() {
 	// secret 429
 }
 
-// The cost of a download is its number of bytes, which is known when it has been sent. Until then, the
-// request is charged an estimate.
+// The cost of a download is its number of bytes, which is known when it has been sent. Until then,
+// the request is charged an estimate.
 func ExampleSettle() {
 	store := memstore.New()
 	bytes := core.Must(core.New(store, core.TokenBucket("bytes", core.PerDay(10_000))))
@@ -125,8 +125,9 @@ func ExampleSettle() {
 	// 200 "bytes";r=3000;t=25920
 }
 
-// Requests and tokens of a language model are limited in one decision. A request costs 1 request and
-// an estimated number of tokens, which the handler replaces by the number that the model reports.
+// Requests and tokens of a language model are limited in one decision. A request costs 1 request
+// and an estimated number of tokens, which the handler replaces by the number that the model
+// reports.
 func ExampleSettleFor() {
 	store := memstore.New()
 	requests := core.Must(core.New(store, core.TokenBucket("requests", core.PerDay(100))))
