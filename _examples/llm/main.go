@@ -69,9 +69,9 @@ func user(_ context.Context, r *http.Request) (string, error) {
 	return "", keyfunc.ErrNoToken // status 401
 }
 
-// estimate returns the number of tokens that a request is charged at first: one for four bytes of the
-// prompt, and max_tokens for the answer. It runs before the request is admitted and must not read the
-// body, so max_tokens is in the query.
+// estimate returns the number of tokens that a request is charged at first: one for four bytes of
+// the prompt, and max_tokens for the answer. It runs before the request is admitted and must not
+// read the body, so max_tokens is in the query.
 func estimate(_ context.Context, r *http.Request) int {
 	if r.ContentLength < 0 || r.ContentLength > mostTokens {
 		return mostTokens // the length is unknown, or too large for any limit
@@ -95,8 +95,8 @@ func maxTokens(r *http.Request) int {
 func chat(tokens *core.Limiter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		used := 0 // if the model does not answer, only the request counts
-		// Most answers are shorter than max_tokens, and the difference is refunded. If the model has
-		// used more than the estimate, the difference is debited, into debt if necessary.
+		// Most answers are shorter than max_tokens, and the difference is refunded. If the model
+		// has used more than the estimate, the difference is debited, into debt if necessary.
 		defer func() {
 			if err := gate.SettleFor(r.Context(), tokens, used); err != nil {
 				log.Print(err)
@@ -117,8 +117,8 @@ func chat(tokens *core.Limiter) http.HandlerFunc {
 	}
 }
 
-// complete stands for the language model. Each word is a token, and the answer has twice as many words
-// as the prompt, but at most maxTokens.
+// complete stands for the language model. Each word is a token, and the answer has twice as many
+// words as the prompt, but at most maxTokens.
 func complete(prompt string, maxTokens int) (answer string, usage int, err error) {
 	words := len(strings.Fields(prompt))
 	if words == 0 {

@@ -27,8 +27,8 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// limits returns a rule with the limits of all plans. free is the limit of customers without a plan.
-// Limits of one period share a counter, so requests stay used when a customer changes plans.
+// limits returns a rule with the limits of all plans, and the limit free without a plan. Limits of
+// one period share a counter, so requests stay used when a customer changes plans.
 func limits(free core.Limit) core.Rule {
 	return core.SlidingWindow("api", free).
 		Plan("pro", core.PerMinute(100)).
@@ -111,8 +111,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, d)
 }
 
-// changeCustomer gives one customer a plan, or a limit that only this customer has. The requests that
-// the customer has used stay used.
+// changeCustomer gives one customer a plan, or a limit that only this customer has.
 func (a *application) changeCustomer(w http.ResponseWriter, r *http.Request) {
 	name, changed := r.PathValue("name"), customer{plan: r.FormValue("plan")}
 	if text := r.FormValue("limit"); text != "" {
