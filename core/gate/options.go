@@ -151,16 +151,6 @@ type InFlightCounter interface {
 	End()   // the handler has returned, or panicked
 }
 
-// Skip makes the gate let a request through if f returns true for it. A skipped request needs no
-// key, is charged nothing and gets no header fields. Use Skip for health checks and CORS preflight.
-// f must not trust header fields that clients can set. ctx is the context that key functions get
-// ([keyfunc.Func]): in Gin and Echo, it has the values that earlier middleware has set. Skip panics
-// if f is nil.
-func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
-	argument.NotNil("gate: Skip", "function", f)
-	return option(func(c *config.Config) { c.Skip = f })
-}
-
 // FailClosed makes the gate respond with 503 and Retry-After if the Store cannot decide about a
 // request. Use it for routes where an unlimited request is worse than a rejected request, such as a
 // login. Without FailClosed, such a request is let through without a limit; only a
@@ -195,6 +185,18 @@ func FailClosed() Option {
 func OnError(f func(r *http.Request, err error, status int) int) Option {
 	argument.NotNil("gate: OnError", "function", f)
 	return option(func(c *config.Config) { c.OnError = f })
+}
+
+// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
+// other result means 429, the default. A cost that can never be admitted has d.RetryAfter ==
+// [core.Never]; the State of a caller whose plan is blocked has the limit [core.Blocked].
+//
+// With another status than 429, the [Problem] has the type about:blank and the title of the status.
+// Its detail, its violated policies, Retry-After and all other header fields stay the same. OnDenied
+// of an adapter chooses its own status. f is called concurrently. DeniedStatus panics if f is nil.
+func DeniedStatus(f func(d core.Decision) int) Option {
+	argument.NotNil("gate: DeniedStatus", "function", f)
+	return option(func(c *config.Config) { c.DeniedStatus = f })
 }
 
 // ExposeHeaders lets scripts of other origins read the header fields of the gate. The gate then

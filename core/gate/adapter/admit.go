@@ -21,10 +21,11 @@ import (
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Rejection) {
-	if g.options.Skip != nil && g.options.Skip(ctx, r) {
+	o := &g.options
+	if o.Skip != nil && o.Skip(ctx, r) || o.Exempt != nil && o.Exempt(ctx, r) {
 		return g.undecided(r), nil, nil
 	}
-	if g.options.Expose {
+	if o.Expose {
 		expose(h, g.exposed)
 	}
 	rc := newRequestContext(r.Context(), g)
@@ -39,7 +40,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	r = r.WithContext(rc)
 	rc.writeFields(h)
 	if !c.decision.Allowed {
-		return r, nil, deny(h, r, c.decision)
+		return r, nil, g.deny(h, r, c.decision)
 	}
 	if err := hold(rc, c.decision.Delay); err != nil {
 		rc.leaveQueue()
