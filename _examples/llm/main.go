@@ -40,6 +40,13 @@ func newHandler(framework string) http.Handler {
 		// A request counts as one request, and as the estimated number of tokens. If either limit
 		// denies it, neither is charged.
 		gate.And(tokens, user, gate.Cost(estimate)),
+		// The client of a request that never fits into the limit should not retry.
+		gate.DeniedStatus(func(d core.Decision) int {
+			if d.RetryAfter == core.Never {
+				return http.StatusRequestEntityTooLarge
+			}
+			return http.StatusTooManyRequests
+		}),
 	))
 	return mux
 }
@@ -134,7 +141,7 @@ const try = `
   # 300 words are estimated at 673 tokens and use 700: the limit of tokens denies the next such request
   seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate
   seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate -e retry
-  # more tokens than the limit ever allows: there is no Retry-After
+  # more tokens than the limit ever allows: 413 without Retry-After
   curl -i -H 'X-API-Key: key-of-bob' -d 'tell me all' "http://ADDR/chat?max_tokens=2000"; echo
   # the model fails: the tokens are refunded, the request counts
   curl -i -H 'X-API-Key: key-of-bob' -X POST "http://ADDR/chat?max_tokens=100"

@@ -51,10 +51,10 @@ func TestProxy(t *testing.T) {
 			{"ann", "1", "a", 429, 3, 0, "13", ""}, // a debt of 200
 		}},
 		{"never", []exchange{
-			{"ann", "1000", "a", 429, 5, 1000, "", "more than the policy ever allows"},
-			{"ann", "9223372036854775807", "a", 429, 5, 1000, "", ""},
-			{"ann", "", strings.Repeat("a", 2<<20), 429, 5, 1000, "", ""},
-			{"ann", "", chunked, 429, 5, 1000, "", ""},
+			{"ann", "1000", "a", 413, 5, 1000, "", "more than the policy ever allows"},
+			{"ann", "9223372036854775807", "a", 413, 5, 1000, "", ""},
+			{"ann", "", strings.Repeat("a", 2<<20), 413, 5, 1000, "", ""},
+			{"ann", "", chunked, 413, 5, 1000, "", ""},
 		}},
 		{"failure of the model", []exchange{
 			{"ann", "", "", 502, 4, 600, "", "does not answer"},
@@ -99,7 +99,7 @@ func TestHints(t *testing.T) {
 		t.Run(framework, func(t *testing.T) {
 			demotest.RunHints(t, demotest.Start(t, "FRAMEWORK="+framework),
 				"(15 tokens used)", `["requests"]`, "HTTP/1.1 200 OK", `["tokens"]`, "Retry-After: ",
-				"more than the policy ever allows", "HTTP/1.1 502 ")
+				"HTTP/1.1 413 ", "HTTP/1.1 502 ")
 		})
 	}
 }
