@@ -137,12 +137,12 @@ func complete(prompt string, maxTokens int) (answer string, usage int, err error
 
 const try = `
   # five requests a minute: each is estimated at 405 tokens and settled at 15, so five fit into 1000
-  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d 'why is the sky blue' http://ADDR/chat; echo; done
+  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d 'why is the sky blue' http://ADDR/chat; done
   # 300 words are estimated at 673 tokens and use 700: the limit of tokens denies the next such request
   seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate
   seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate -e retry
   # more tokens than the limit ever allows: 413 without Retry-After
-  curl -i -H 'X-API-Key: key-of-bob' -d 'tell me all' "http://ADDR/chat?max_tokens=2000"; echo
+  curl -i -H 'X-API-Key: key-of-bob' -d 'tell me all' "http://ADDR/chat?max_tokens=2000"
   # the model fails: the tokens are refunded, the request counts
   curl -i -H 'X-API-Key: key-of-bob' -X POST "http://ADDR/chat?max_tokens=100"
 `
