@@ -41,7 +41,8 @@ func (r Rule) Plan(name string, l Limit) Rule {
 }
 
 // PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty for
-// the limit without a plan, and "unknown" if the Rule has plans, but not that of the event.
+// the limit without a plan, and "unknown" if the Rule has plans and no rule of the limiter has that of
+// the event.
 func (r Rule) PlanName() string { return r.def().Definition.Plan }
 
 // withPlan returns r with the limit of p.

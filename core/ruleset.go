@@ -2,6 +2,7 @@ package core
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
@@ -93,7 +94,10 @@ func (s *ruleSet) with(o *ruleSet) *ruleSet {
 	merged := &ruleSet{rules: slices.Clone(s.rules), plans: make(map[string][]Rule)}
 	for _, from := range []*ruleSet{s, o} {
 		for name := range from.plans {
-			rules, _ := s.of(name)
+			rules, known := s.plans[name]
+			if !known {
+				rules = s.rules
+			}
 			merged.plans[name] = slices.Clone(rules)
 		}
 	}
@@ -111,6 +115,11 @@ func (s *ruleSet) with(o *ruleSet) *ruleSet {
 			}
 		}
 	}
+	maps.DeleteFunc(merged.plans, func(name string, _ []Rule) bool { // the plans of replaced rules
+		return !slices.ContainsFunc(merged.rules, func(r Rule) bool {
+			return slices.ContainsFunc(r.d.plans, func(p plan) bool { return p.name == name })
+		})
+	})
 	return merged
 }
 
