@@ -42,7 +42,7 @@ func (sh *shard) find(c *driver.Charge) *entry {
 	return e
 }
 
-func samePlan(a, b *driver.Compiled) bool { return a.Definition().Plan == b.Definition().Plan }
+func samePlan(a, b *driver.Compiled) bool { return a.Plan() == b.Plan() }
 
 // entry returns the entry of c, or nil if its rule is not leased or the Store is closed. It makes a
 // new entry if there is none or if the limit of the plan has changed. A new entry may evict other
