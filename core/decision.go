@@ -184,7 +184,7 @@ func (d *Decision) sum(b *batch) {
 // set copies the Verdict of c, a charge of rule, to s.
 func (s *State) set(c *driver.Charge, rule Rule) {
 	v := &c.Verdict
-	if s.Rule = rule; v.Rule != nil {
+	if s.Rule = rule; v.Rule != nil && v.Rule != rule.d.compiled {
 		s.Rule = rule.ruleOf(v.Rule)
 	}
 	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
