@@ -106,11 +106,9 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-// check returns an error if a is invalid, except for its Limiter.
+// check returns an error if a is invalid, except for its Limiter and its Key (see Limiter.choose).
 func (a *Ask) check() error {
 	switch {
-	case a.Key == "":
-		return ErrEmptyKey
 	case a.Cost < 0:
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
 	case a.MaxDelay < 0:

@@ -12,7 +12,7 @@ type ruleSet struct {
 	rules    []Rule
 	plans    map[string][]Rule // by the name of the plan
 	unknown  []Rule            // the rules for callers whose plan is not in plans
-	replaced chan struct{}     // closed when the Limiter has got other rules
+	replaced chan struct{}     // closed when the Limiter has got other rules; nil for a result of with
 }
 
 // newRuleSet checks and compiles rules.
@@ -33,21 +33,20 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			}
 		}
 		for _, p := range d.plans {
-			planned := r.withPlan(p)
-			if err := planned.checkPlan(); err != nil {
+			if err := p.checkPlan(); err != nil {
 				return nil, err
 			}
-			if s.plans[p.name] == nil {
-				s.plans[p.name] = slices.Clone(s.rules)
+			if s.plans[p.PlanName()] == nil {
+				s.plans[p.PlanName()] = slices.Clone(s.rules)
 			}
-			s.plans[p.name][i] = planned
+			s.plans[p.PlanName()][i] = p
 		}
 	}
 	if len(s.plans) > 0 {
 		s.unknown = slices.Clone(s.rules)
 		for i, r := range s.unknown {
 			if len(r.d.plans) > 0 {
-				s.unknown[i] = r.withPlan(plan{unknownPlan, r.Limit()})
+				s.unknown[i] = r.withUnknownPlan()
 			}
 		}
 	}
@@ -65,18 +64,18 @@ func (s *ruleSet) of(plan string) (rules []Rule, known bool) {
 	return s.unknown, false
 }
 
-// all calls f for each rule and for the rule with the limit of each of its plans.
-func (s *ruleSet) all(f func(i int, r Rule)) {
-	for i, r := range s.rules {
-		f(i, r)
-		for _, p := range r.d.plans {
-			f(i, s.plans[p.name][i])
-		}
+// all returns the rules, each followed by the same rule with the limits of its plans.
+func (s *ruleSet) all() (rules []Rule) {
+	for _, r := range s.rules {
+		rules = append(append(rules, r), r.d.plans...)
 	}
+	return rules
 }
 
 func (s *ruleSet) definitions() (all []driver.Definition) {
-	s.all(func(_ int, r Rule) { all = append(all, r.d.Definition) })
+	for _, r := range s.all() {
+		all = append(all, r.d.Definition)
+	}
 	return all
 }
 
@@ -87,13 +86,16 @@ func (s *ruleSet) find(r Rule) int {
 	})
 }
 
-// with returns a copy of s in which the rules of o replace the rules of the same name and algorithm,
-// together with their plans. It ignores other rules of o.
+// with returns a copy of s in which the rules of o replace the rules of the same name and
+// algorithm, together with their plans. It ignores other rules of o.
 func (s *ruleSet) with(o *ruleSet) *ruleSet {
 	merged := &ruleSet{rules: slices.Clone(s.rules), plans: make(map[string][]Rule)}
 	for _, from := range []*ruleSet{s, o} {
 		for name := range from.plans {
-			rules, _ := s.of(name)
+			rules, ok := s.plans[name]
+			if !ok {
+				rules = s.rules
+			}
 			merged.plans[name] = slices.Clone(rules)
 		}
 	}
