@@ -78,31 +78,33 @@ func TestLimiter_Variant_Rules(t *testing.T) {
 	}
 }
 
-// Limits of one length share a state. Reset of a variant resets the states of its own lengths, too.
+// Limits of one length share a state. Reset of a variant resets the states of l and its own.
 func TestLimiter_Variant_States(t *testing.T) {
 	l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
 	twenty := core.Must(l.Variant(core.TokenBucket("r", core.PerMinute(20))))
 	hour := core.Must(l.Variant(core.TokenBucket("r", core.PerHour(20)).Plan("day", core.PerDay(20))))
 	day := core.Must(hour.Variant(core.TokenBucket("r", core.PerDay(20)))) // replaces hour
-	testkit.Admit(t, l, "k", 5)
-	testkit.Admit(t, hour, "k", 2)
-	testkit.Admit(t, hour.Plan("day"), "k", 3)
-	for _, step := range []struct {
-		name  string
+	for key, c := range map[string]struct {
 		reset *core.Limiter
 		want  []int // in use by l, twenty, hour, day
-	}{{"no Reset", nil, []int{5, 10, 2, 3}}, {"Reset", l, []int{0, 0, 2, 3}}, {"Reset of hour", hour, []int{0, 0, 0, 0}}} {
-		if step.reset != nil {
-			if found, err := step.reset.Reset(t.Context(), "k"); !found || err != nil {
-				t.Errorf("%s: got %v, %v, want true", step.name, found, err)
+	}{"l": {l, []int{0, 0, 2, 3}}, "twenty": {twenty, []int{0, 0, 2, 3}}, "hour": {hour, []int{0, 0, 0, 0}}, "day": {day, []int{0, 0, 2, 0}}} {
+		testkit.Admit(t, l, key, 5)
+		testkit.Admit(t, hour, key, 2)
+		testkit.Admit(t, hour.Plan("day"), key, 3)
+		used := func() (used []int) {
+			for _, v := range []*core.Limiter{l, twenty, hour, day} {
+				used = append(used, testkit.Used(t, v, key)[0])
 			}
+			return used
 		}
-		var got []int
-		for _, v := range []*core.Limiter{l, twenty, hour, day} {
-			got = append(got, testkit.Used(t, v, "k")[0])
+		if got, want := used(), []int{5, 10, 2, 3}; !slices.Equal(got, want) {
+			t.Errorf("got %v in use, want %v", got, want)
 		}
-		if !slices.Equal(got, step.want) {
-			t.Errorf("%s: got %v in use, want %v", step.name, got, step.want)
+		if found, err := c.reset.Reset(t.Context(), key); !found || err != nil {
+			t.Errorf("Reset of %s: got %v, %v, want true", key, found, err)
+		}
+		if got := used(); !slices.Equal(got, c.want) {
+			t.Errorf("Reset of %s: got %v in use, want %v", key, got, c.want)
 		}
 	}
 }
