@@ -265,18 +265,18 @@ func TestReservation_SettleFor_SharedRule(t *testing.T) {
 	b := testkit.Limiter(t, store, core.SlidingLog("b", core.PerHour(100)), shared)
 	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: a, Key: "k", Cost: 2}, core.Ask{Limiter: b, Key: "k", Cost: 3})
 	testkit.Must(t, err)
-	testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: a, Key: "k", Cost: 4}))
+	testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"}))
 	for i, c := range []struct {
 		limiter *core.Limiter
 		cost    int
 		want    []int // in use of shared, a, b
-	}{{a, 2, []int{7, 4, 3}}, {b, 10, []int{14, 4, 10}}, {a, 0, []int{10, 0, 10}}, {a, 1, []int{12, 2, 10}}, {b, 0, []int{2, 2, 0}}} {
+	}{{a, 2, []int{11, 4, 7}}, {b, 10, []int{24, 4, 20}}, {a, 0, []int{20, 0, 20}}, {a, 1, []int{22, 2, 20}}, {b, 0, []int{2, 2, 0}}} {
 		testkit.Must(t, r.SettleFor(ctx, c.limiter, c.cost))
 		if got := append(testkit.Used(t, a, "k"), testkit.Used(t, b, "k")[0]); !slices.Equal(got, c.want) {
 			t.Errorf("step %d: got %v in use, want %v", i, got, c.want)
 		}
 	}
-	for i, s := range []int{0, 0, 1, 1, 2, 2} { // the asks of the States
+	for i, s := range []int{0, 0, 1, 1, 2, 2, 3, 3} { // the asks of the States
 		if got := r.Decision().State(i).Ask; got != s {
 			t.Errorf("State %d: got the ask %d, want %d", i, got, s)
 		}
