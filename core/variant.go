@@ -39,7 +39,8 @@ func (v *variant) over(base *ruleSet) *ruleSet {
 //
 // After [Limiter.Replace], the view has the new rules of l, except those that rules still replace.
 // A rule whose name or algorithm l has no longer is ignored. A Variant of a view replaces the
-// Variant that the view had, and keeps its plan. A Variant takes about a kilobyte for each rule.
+// Variant that the view had, and keeps its plan. A Variant takes about a kilobyte for each rule and
+// each plan.
 //
 // The error is a [RuleError] if a rule is invalid, or if l has no rule of its name and algorithm.
 func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
