@@ -41,9 +41,6 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 // decide calls the Store, which charges all asks or none. It stores the decision in d, which must
 // be zero, and the receipts of the charges in r, unless r is nil.
 func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error {
-	if len(asks) == 0 {
-		return invalidAsk("there is none")
-	}
 	b := batches.Get().(*batch)
 	defer b.free()
 	if err := b.fill(ctx, asks); err != nil {
@@ -76,7 +73,7 @@ func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error
 type batch struct {
 	charges []driver.Charge
 	rules   []Rule // of all asks
-	ends    []int  // for each ask, the number of rules up to its end
+	ends    []int  // if there are several asks: for each, the number of rules up to its end
 	blocked bool   // the limit of an enforced rule is Blocked
 	// places contains the index of the charge of each rule, or -1 for a limit that is never charged. It
 	// is empty if the i-th rule has the i-th charge.
@@ -101,63 +98,93 @@ func (b *batch) free() {
 		return
 	}
 	// The elements are not cleared: they are few, and the garbage collector empties the pool.
-	b.charges, b.rules, b.ends, b.places = b.charges[:0], b.rules[:0], b.ends[:0], b.places[:0]
-	b.blocked = false
+	b.charges, b.rules = b.charges[:0], b.rules[:0]
+	if len(b.places) > 0 || len(b.ends) > 0 || b.blocked { // not all are set after an error or an adjust
+		b.ends, b.places, b.blocked = b.ends[:0], b.places[:0], false
+	}
 	batches.Put(b)
 }
 
-// check returns an error if a is invalid, except for its Limiter and its Key (see Limiter.choose).
+// check returns an error if a is invalid. It is short so that the compiler inlines it.
 func (a *Ask) check() error {
+	if a.Limiter != nil && a.Key != "" && a.Cost >= 0 && a.MaxDelay >= 0 {
+		return nil
+	}
+	return a.fault()
+}
+
+func (a *Ask) fault() error {
 	switch {
+	case a.Limiter == nil:
+		return invalidAsk("an ask has no limiter")
+	case a.Key == "":
+		return ErrEmptyKey
 	case a.Cost < 0:
 		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
-	case a.MaxDelay < 0:
-		return invalidAsk(fmt.Sprintf("a MaxDelay of %v", a.MaxDelay))
 	}
-	return nil
+	return invalidAsk(fmt.Sprintf("a MaxDelay of %v", a.MaxDelay))
 }
 
 // fill adds the charges of asks. The Store does not check charges: New has checked the rules, and
 // fill checks the rest.
 func (b *batch) fill(ctx context.Context, asks []Ask) error {
-	var few [4]view
-	views := few[:0]
+	if len(asks) != 1 {
+		return b.fillTogether(ctx, asks)
+	}
+	a := &asks[0]
+	if err := a.check(); err != nil {
+		return err
+	}
+	l := a.Limiter
+	rules := l.current.Load().rules
+	if l.pick != nil || l.variant != nil || l.plan != "" || a.Plan != "" {
+		v, err := l.choose(ctx, a.Key, a.Plan)
+		if err != nil {
+			return err
+		}
+		rules = v.rules()
+	}
+	if b.add(a, rules, driver.Spend); len(b.charges) < len(b.rules) {
+		b.merge()
+	}
+	return nil
+}
+
+// fillTogether is fill for any number of asks.
+func (b *batch) fillTogether(ctx context.Context, asks []Ask) error {
+	if len(asks) == 0 {
+		return invalidAsk("there is none")
+	}
+	var few struct {
+		views [4]view
+		rules [4][]Rule
+	}
+	views := few.views[:0]
 	for i := range asks {
 		a := &asks[i]
-		switch {
-		case a.Limiter == nil:
-			return invalidAsk(fmt.Sprintf("ask %d has no limiter", i))
-		case i > 0 && a.Limiter.store != asks[0].Limiter.store:
-			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
-		}
 		if err := a.check(); err != nil {
 			return err
+		}
+		if a.Limiter.store != asks[0].Limiter.store {
+			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
 		}
 		v, err := a.Limiter.choose(ctx, a.Key, a.Plan)
 		if err != nil {
 			return err
 		}
-		if len(asks) == 1 {
-			b.add(a, v.rules(), driver.Spend)
-			break
-		}
 		views = append(views, v)
 	}
-	if len(asks) > 1 {
-		var few [4][]Rule
-		rules := together(views, few[:0])
-		for i := range asks {
-			for j := range i {
-				if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
-					return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
-				}
+	rules := together(views, few.rules[:0])
+	for i := range asks {
+		for j := range i {
+			if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
+				return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
 			}
-			b.add(&asks[i], rules[i], driver.Spend)
 		}
+		b.add(&asks[i], rules[i], driver.Spend)
+		b.ends = append(b.ends, len(b.rules))
 	}
-	if len(asks) > 1 || len(b.charges) < len(b.rules) {
-		b.merge()
-	}
+	b.merge()
 	return nil
 }
 
@@ -185,19 +212,22 @@ func (b *batch) add(a *Ask, rules []Rule, op driver.Op) {
 		op = driver.Peek
 	}
 	for i := range rules {
-		r := rules[i]
-		if r.d.compiled == nil {
-			b.blocked = b.blocked || r.Limit() == Blocked && !r.d.Shadow
-			b.rules = append(b.rules, r)
+		if rules[i].d.compiled == nil {
+			b.addUncharged(rules[i])
 			continue
 		}
-		r = r.inForce()
+		r := rules[i].inForce()
 		b.rules = append(b.rules, r)
 		b.charges = append(b.charges, driver.Charge{})
 		c := &b.charges[len(b.charges)-1]
 		c.Key, c.Rule, c.Op, c.Cost, c.MaxDelay = a.Key, r.d.compiled, op, max(a.Cost, 1), a.MaxDelay
 	}
-	b.ends = append(b.ends, len(b.rules))
+}
+
+// addUncharged adds r, whose limit is Unlimited or Blocked.
+func (b *batch) addUncharged(r Rule) {
+	b.rules = append(b.rules, r)
+	b.blocked = b.blocked || r.Limit() == Blocked && !r.d.Shadow
 }
 
 // merge combines the charges for the same rule and key, because a call of a Store must not contain

@@ -155,21 +155,19 @@ func (d *Decision) sum(b *batch) {
 	if d.n > 1 {
 		d.rest = make([]State, d.n-1)
 	}
-	ask := 0
 	for i, rule := range b.rules {
 		s := &d.first
 		if i > 0 {
 			s = &d.rest[i-1]
-		}
-		for i >= b.ends[ask] {
-			ask++
 		}
 		if c := b.charge(i); c != nil {
 			s.set(c, rule)
 		} else {
 			s.setUncharged(rule)
 		}
-		s.Ask = ask
+		for len(b.ends) > 0 && i >= b.ends[s.Ask] {
+			s.Ask++
+		}
 		switch {
 		case rule.d.Shadow:
 		case s.Allowed && !s.Unknown:

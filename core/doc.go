@@ -33,6 +33,13 @@
 //   - [FixedWindow] restarts its count at fixed times, for example every full hour, and admits up
 //     to twice the limit around such a time. Use it for quotas that must restart, such as daily.
 //
+// # Limits that depend on the caller, and limits that change
+//
+// A Rule can have other limits for the callers of a plan ([Rule.Plan]). [Limiter.Plan] selects the
+// plan, and [Limiter.Variant] with [Limiter.Choose] gives single keys other rules. [Limiter.Replace]
+// changes the rules while the Limiter is used. Limits of the same length share the state of a key:
+// see [Rule].
+//
 // # Time
 //
 // Decisions use the clock of the Store, to the microsecond: the monotonic clock of this process for

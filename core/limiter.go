@@ -108,7 +108,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		return false, err
 	}
 	for rules := range slices.Chunk(v.states(), maxResets) {
-		some, err := adjust(ctx, v.store, rules, driver.Reset, Ask{Key: key, Cost: 1})
+		some, err := adjust(ctx, v.store, rules, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1})
 		if err != nil {
 			return false, err
 		}
@@ -153,7 +153,7 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	if err != nil {
 		return err
 	}
-	_, err = adjust(ctx, v.store, v.rules(), op, Ask{Key: key, Cost: n})
+	_, err = adjust(ctx, v.store, v.rules(), op, Ask{Limiter: l, Key: key, Cost: n})
 	return err
 }
 

@@ -340,3 +340,37 @@ func TestAllowTogether_PlansOfOneKey(t *testing.T) {
 		}
 	}
 }
+
+// A decision does not depend on the calls before it, whose memory it uses.
+func TestLimiter_Allow_AfterOtherCalls(t *testing.T) {
+	ctx, store := t.Context(), memstore.New()
+	plans := testkit.Limiter(t, store, core.TokenBucket("r", core.PerHour(10)).Plan("pro", core.PerHour(20)).Plan("banned", core.Blocked))
+	blocked := testkit.Limiter(t, store, core.TokenBucket("s", core.PerHour(1000)), core.TokenBucket("blocked", core.Blocked))
+	l := testkit.Limiter(t, store, core.TokenBucket("x", core.PerHour(1000)), core.TokenBucket("y", core.PerHour(1000)))
+	for name, call := range map[string]func() error{
+		"two plans": func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: plans, Key: "k"}, core.Ask{Limiter: plans, Key: "k", Plan: "pro"})
+			return ignore(err, core.ErrInvalidAsk)
+		},
+		"two plans, blocked": func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: plans, Key: "k", Plan: "banned"}, core.Ask{Limiter: plans, Key: "k"})
+			return ignore(err, core.ErrInvalidAsk)
+		},
+		"blocked":                 func() error { _, err := blocked.Allow(ctx, "k"); return err },
+		"a debit beside blocked":  func() error { return blocked.Debit(ctx, "k", 1) },
+		"a credit of one blocked": func() error { return plans.Plan("banned").Credit(ctx, "k", 1) },
+		"three asks": func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "a"}, core.Ask{Limiter: l, Key: "b"}, core.Ask{Limiter: l, Key: "c"})
+			return err
+		},
+	} {
+		for range 20 { // the memory may be that of another call
+			testkit.Must(t, call())
+			for i, s := range testkit.Admit(t, l, "k", 1).States() {
+				if s.Ask != 0 || s.Unknown || s.Rule != l.Rules()[i] {
+					t.Fatalf("after %s: got %+v", name, s)
+				}
+			}
+		}
+	}
+}

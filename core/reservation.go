@@ -23,7 +23,7 @@ type Reservation struct {
 	asks     []reserved
 	rules    []ruleCharges
 	initial  struct { // the arrays of asks and rules, unless there are more
-		asks  [1]reserved
+		asks  [2]reserved
 		rules [1]ruleCharges
 	}
 }
@@ -153,7 +153,7 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 	}
 	ask := int32(0)
 	for i := range b.rules {
-		for i >= b.ends[ask] {
+		for len(b.ends) > 0 && i >= b.ends[ask] {
 			ask++
 		}
 		at := i
@@ -236,6 +236,13 @@ func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.decision
+}
+
+// Has reports whether an ask of r was about l, or about another view of the same limiter.
+func (r *Reservation) Has(l *Limiter) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return l != nil && slices.ContainsFunc(r.asks, func(a reserved) bool { return a.limiter == l.shared })
 }
 
 // Refund frees the cost of the event in every rule of every ask, except for the part that has

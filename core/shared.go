@@ -33,9 +33,6 @@ func (v *view) ruleSet() *ruleSet {
 // rules returns the present rules for the plan of v.
 func (v *view) rules() []Rule {
 	s := v.ruleSet()
-	if v.plan == "" {
-		return s.rules
-	}
 	rules, known := s.of(v.plan)
 	if !known {
 		v.warned.Do(func() { s.warnOfPlan(v.plan) })

@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,6 +25,13 @@ func BenchmarkFunc(b *testing.B) {
 	rs256 := bearer(sign(b, jwt.SigningMethodRS256, rsaKey(), claims))
 	hs256 := bearer(sign(b, jwt.SigningMethodHS256, secret, claims))
 	public := returning(&rsaKey().PublicKey)
+	tokens := keyfunc.NewJWT(public, []string{"RS256"})
+	user, scope := tokens.Subject(), tokens.Claim("scope")
+	both := func(ctx context.Context, r *http.Request) (string, error) { // of a new request
+		r = r.WithContext(ctx)
+		_, _ = user(ctx, r)
+		return scope(ctx, r)
+	}
 	var names strings.Builder // as like each other as can be
 	for i := range 16 {
 		names.WriteString(strings.Repeat("x", 4090) + string(rune('a'+i)) + "=1;")
@@ -42,6 +50,7 @@ func BenchmarkFunc(b *testing.B) {
 		{"Forwarded/64 KiB of names", forwarded, fromProxy("Forwarded: " + names.String())},
 		{"JWTSubject/RS256", keyfunc.JWTSubject(public, []string{"RS256"}), rs256},
 		{"JWTSubject/RS256 with Cache", keyfunc.JWTSubject(public, []string{"RS256"}, keyfunc.Cache(1000)), rs256},
+		{"JWT/RS256, Subject and Claim", both, rs256},
 		{"JWTSubject/HS256", userFunc(), hs256},
 		{"JWTSubject/HS256 with Cache", userFunc(keyfunc.Cache(1000)), hs256},
 		{"Join", keyfunc.Join(constant("user:alice"), keyfunc.RemoteIP()), request("203.0.113.9:1234")},

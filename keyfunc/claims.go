@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxIdentity bounds the bytes of an issuer and of a subject. OpenID Connect
-	// allows 255 characters for a subject.
+	// maxIdentity bounds the bytes of an issuer, a subject and the text of any other claim. OpenID
+	// Connect allows 255 characters for a subject.
 	maxIdentity = 512
 
 	// maxNumericDate is the end of the year 9999. Greater dates are mistakes or attacks
@@ -60,6 +60,21 @@ func claimsKey(c jwt.Claims) (string, error) {
 		return "", errBadSubject
 	}
 	return userKey(iss, sub)
+}
+
+// claimedTexts returns the texts of the claims with these names. A text is empty if the claim is
+// absent, is not a string, is too long or contains U+FFFD.
+func claimedTexts(c jwt.MapClaims, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		if text, _ := c[name].(string); len(text) <= maxIdentity && !strings.ContainsRune(text, utf8.RuneError) {
+			texts[i] = text
+		}
+	}
+	return texts
 }
 
 // claimedDate returns a NumericDate (RFC 7519 section 2), rounded down to whole

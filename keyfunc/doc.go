@@ -14,6 +14,7 @@
 //	through a CDN that puts one address   HeaderIP("CF-Connecting-IP", Proxies(ranges...))
 //	in a header of its own
 //	with a JSON Web Token                 JWTSubject(verify, []string{"RS256"})
+//	with several claims of one token      NewJWT(verify, []string{"RS256"})
 //	behind a middleware that has already  ContextSubject("user")
 //	verified a token
 //	with or without a valid token         FirstOf(user, ip)
@@ -32,7 +33,8 @@
 // The key of an address is its canonical text: "203.0.113.9" for IPv4 and the masked prefix,
 // "2001:db8:1:2::/64", for IPv6. All spellings of an address have the same key. The key of a user
 // starts with "user:" or "user@", and the key of a [Join] with "join:", so keys of different kinds
-// are never equal. If you write a Func, start its keys with another word for the same reason.
+// are never equal. Only the text of a claim ([JWT.Claim]) has no such word. If you write a Func,
+// start its keys with another word for the same reason.
 //
 // Keys are personal data. This package returns them in plain text, and no text of an error contains
 // them. Stores of this module may hash keys.

@@ -145,6 +145,25 @@ func ExampleJWTSubject() {
 	// true true
 }
 
+// The user and the plan of a request, from one verification of its token.
+func ExampleNewJWT() {
+	tokens := keyfunc.NewJWT(verify, []string{"HS256"}, keyfunc.Issuer("https://id.example.com"))
+	user, plan := tokens.Subject(), tokens.Claim("plan")
+	tenant := keyfunc.Join(keyfunc.Constant("tenant"), tokens.Claim("tenant"))
+
+	pro := token(`"sub":"alice","iss":"https://id.example.com","plan":"pro","tenant":"acme"`)
+	r := request("203.0.113.9:4711", "Authorization: Bearer "+pro)
+	show(user, r)
+	show(plan, r)   // the name of a plan
+	show(tenant, r) // a key
+	show(plan, request("203.0.113.9:4711", "Authorization: Bearer "+aliceToken()))
+	// Output:
+	// user@22:https://id.example.com:alice
+	// pro
+	// join:15:constant:tenant4:acme
+	// keyfunc: no key: the token has no usable claim "plan"
+}
+
 func ExampleTokenFrom() {
 	session := keyfunc.TokenFrom(func(r *http.Request) string {
 		cookie, err := r.Cookie("session")

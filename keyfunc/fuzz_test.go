@@ -260,13 +260,14 @@ func FuzzJWTSubject(f *testing.F) {
 	f.Add("Bearer \x00", `{"alg":["HS256"]}`, `[{"sub":"a","exp":4000000000}]`)
 	f.Add("Bearer e30.e30.", `{"alg":"HS256","kid":{"a":[1,{}]}}`, `{"sub":" ","exp":"4000000000","aud":[1]}`)
 	plain, cached := userFunc(), userFunc(keyfunc.Cache(4))
+	shared := keyfunc.NewJWT(withSecret, []string{"HS256"}).Subject()
 	f.Fuzz(func(t *testing.T, authorization, header, payload string) {
 		for _, value := range []string{authorization, "Bearer " + hs256(secret, header, payload)} {
 			r := request("")
 			r.Header["Authorization"] = []string{value}
 			key, err := ask(plain, r)
-			for range 2 {
-				if again, errAgain := ask(cached, r); again != key || (err == nil) != (errAgain == nil) {
+			for _, f := range []keyfunc.Func{cached, cached, shared, shared} {
+				if again, errAgain := ask(f, r); again != key || (err == nil) != (errAgain == nil) {
 					t.Fatalf("with cache %q, %v; without %q, %v", again, errAgain, key, err)
 				}
 			}

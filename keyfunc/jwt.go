@@ -2,95 +2,76 @@ package keyfunc
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// JWTOption configures [JWTSubject]. The only options are [Audience], [Cache], [Issuer], [Leeway]
-// and [TokenFrom]. If an option is given twice, the later one is used.
-type JWTOption interface{ applyJWT(*jwtConfig) }
+const (
+	// maxToken is the maximum length of a token, in bytes. Decoding a megabyte takes 70 ms.
+	maxToken = 4 << 10
 
-type jwtOption func(*jwtConfig)
+	// maxCacheAge is the longest time for which a token is accepted after its key was withdrawn.
+	maxCacheAge = 5 * time.Minute
 
-func (o jwtOption) applyJWT(c *jwtConfig) { o(c) }
+	// maxRequests is the number of requests whose result a JWT remembers. Between two Funcs of a
+	// request, while a gate calls the Store or another key function, the tokens of other requests
+	// are verified.
+	maxRequests = 1024
 
-type jwtConfig struct {
-	parser []jwt.ParserOption
-	token  func(*http.Request) (string, error)
-	cache  int
+	// maxRequestAge is the longest time for which a result is used for the same request. A request
+	// may last for hours, and its token must then be verified again.
+	maxRequestAge = time.Second
+)
+
+// A JWT verifies the JSON Web Tokens of requests for several Funcs, which together verify the token
+// of a request once. See [NewJWT]. A JWT is safe for concurrent use.
+type JWT struct {
+	verifier verifier
+	token    func(*http.Request) (string, error)
+	leeway   time.Duration
+	cache    *cache[digest, content]                     // nil without the option Cache
+	requests *cache[weak.Pointer[http.Request], checked] // nil for the JWT of JWTSubject or JWTClaim
+
+	mu     sync.Mutex               // for writes of claims
+	claims atomic.Pointer[[]string] // the names of the claims that Funcs return
 }
 
-func parserOption(o jwt.ParserOption) JWTOption {
-	return jwtOption(func(c *jwtConfig) { c.parser = append(c.parser, o) })
+// A digest is the hash of all bytes of a token, including the signature.
+type digest = [sha256.Size]byte
+
+// checked is the result of a verification: the content of the token, or an error.
+type checked struct {
+	token   digest
+	content content
+	err     error
 }
 
-// Issuer makes JWTSubject require that the iss claim is exactly iss. The default accepts
-// any issuer for which the Keyfunc returns a key. Issuer panics if iss is empty.
-func Issuer(iss string) JWTOption {
-	if iss == "" {
-		panic("keyfunc: Issuer: the issuer is empty")
-	}
-	return parserOption(jwt.WithIssuer(iss))
-}
-
-// Audience makes JWTSubject require that the aud claim names at least one of aud. By default the
-// claim is not checked, which is only right if every token of the issuer is meant for this service
-// (RFC 8725 section 3.9). Audience panics without arguments and if an argument is empty.
-func Audience(aud ...string) JWTOption {
-	if len(aud) == 0 || slices.Contains(aud, "") {
-		panic("keyfunc: Audience: an audience is empty or none is given")
-	}
-	return parserOption(jwt.WithAudience(slices.Clone(aud)...))
-}
-
-// Leeway makes JWTSubject accept an exp up to d in the past and an nbf up to d in the future, for
-// clocks that differ. The default is zero; a minute is usual. Leeway panics if d is negative.
-func Leeway(d time.Duration) JWTOption {
-	if d < 0 {
-		panic(fmt.Sprintf("keyfunc: Leeway: %v is negative", d))
-	}
-	return parserOption(jwt.WithLeeway(d))
-}
-
-// TokenFrom sets the function that finds the token, for instance in a cookie. f must return the
-// bare token, without a scheme, or "" if the request contains no token. The default is the
-// Authorization header. TokenFrom panics if f is nil.
-func TokenFrom(f func(*http.Request) string) JWTOption {
-	if f == nil {
-		panic("keyfunc: TokenFrom: the function is nil")
-	}
-	return jwtOption(func(c *jwtConfig) {
-		c.token = func(r *http.Request) (string, error) { return f(r), nil }
-	})
-}
-
-// Cache makes JWTSubject remember up to n verified tokens, so that a token that is sent again takes
-// a hash instead of a signature check. An entry expires at the exp of its token, but after five
-// minutes at the latest. A token may therefore be accepted for up to five minutes after the Keyfunc
-// no longer returns its key. Only tokens that passed every check are cached, under the SHA-256 of
-// the whole token. If the cache is full, a new entry replaces the oldest.
+// NewJWT returns a JWT, whose Funcs use the JSON Web Token (RFC 7519) of a request. The token is
+// taken from the one "Authorization: Bearer" header of the request (RFC 6750 section 2.1) and
+// verified with the key that kf returns. Only the named algorithms are accepted ("RS256", "ES256",
+// "EdDSA", "HS256", ...).
 //
-// The default is no cache. Cache panics if n is less than one.
-func Cache(n int) JWTOption {
-	if n < 1 {
-		panic(fmt.Sprintf("keyfunc: Cache: %d entries are less than one", n))
-	}
-	return jwtOption(func(c *jwtConfig) { c.cache = n })
-}
-
-// JWTSubject returns a Func that derives the key from the user of a JSON Web Token (RFC 7519): its
-// sub and, if present, its iss, so that "alice" of two issuers is two users. The token is taken
-// from the one "Authorization: Bearer" header of the request (RFC 6750 section 2.1) and verified
-// with the key that kf returns. Only the named algorithms are accepted ("RS256", "ES256", "EdDSA",
-// "HS256", ...).
+//	tokens := keyfunc.NewJWT(kf, []string{"RS256"})
+//	user, plan := tokens.Subject(), tokens.Claim("plan")
 //
-// Every error is an [ErrNoToken], even if kf fails. In it, errors.Is finds the errors of package
-// jwt and of kf as well. The Func rejects the tokens that package jwt rejects, and also:
+// If Funcs of one JWT are called for one *http.Request within a second, as a gate does, the first
+// of them verifies the token, and the others use the result, which may be an error. They verify the
+// token again if its text has changed or its exp has passed, or if the tokens of more than 1000
+// other requests were verified in between. With a single Func that is called once for a request,
+// [JWTSubject] and [JWTClaim] are faster.
+//
+// The error of a token that is absent or invalid is an [ErrNoToken], even if kf fails. In it,
+// errors.Is finds the errors of package jwt and of kf as well. A JWT rejects the tokens that
+// package jwt rejects, and also:
 //
 //   - tokens above 4 KiB, before anything is decoded
 //   - headers with crit, and repeated members in the header or the claims
@@ -112,21 +93,42 @@ func Cache(n int) JWTOption {
 // Checking a signature can take milliseconds of CPU time. Put a limit by address before it: in the
 // same gate, as the first key (gate.And), or in another middleware. See also [Cache].
 //
-// JWTSubject panics if kf is nil, and if algorithms is empty or contains "none" or a name that
-// package jwt does not know.
+// NewJWT panics if kf is nil, and if algorithms is empty or contains "none" or a name that package
+// jwt does not know.
+func NewJWT(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) *JWT {
+	j := newJWT("NewJWT", kf, algorithms, opts)
+	j.requests = newCache[weak.Pointer[http.Request], checked](maxRequests, maxRequestAge)
+	return j
+}
+
+// JWTSubject returns [JWT.Subject] of a JWT of its own: a Func that derives the key from the user
+// of a token. It has the arguments, errors and panics of [NewJWT].
 func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
+	return newJWT("JWTSubject", kf, algorithms, opts).Subject()
+}
+
+// JWTClaim returns [JWT.Claim] of a JWT of its own: a Func that returns the text of a claim of a
+// token. It has the arguments, errors and panics of [NewJWT], and panics if name is empty.
+//
+// Use it if a claim is all that is needed of a token. If the same gate also needs the user, use
+// NewJWT, which verifies the token once.
+func JWTClaim(name string, kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
+	return newJWT("JWTClaim", kf, algorithms, opts).claim("JWTClaim", name)
+}
+
+func newJWT(caller string, kf jwt.Keyfunc, algorithms []string, opts []JWTOption) *JWT {
 	if kf == nil {
-		panic("keyfunc: JWTSubject: the Keyfunc is nil")
+		panic("keyfunc: " + caller + ": the Keyfunc is nil")
 	}
 	if len(algorithms) == 0 {
-		panic(`keyfunc: JWTSubject: name the algorithms of the tokens, for instance []string{"RS256"}`)
+		panic("keyfunc: " + caller + `: name the algorithms of the tokens, for instance []string{"RS256"}`)
 	}
 	for _, name := range algorithms {
 		if strings.EqualFold(name, "none") {
-			panic(`keyfunc: JWTSubject: "none" is no signature`)
+			panic("keyfunc: " + caller + `: "none" is no signature`)
 		}
 		if jwt.GetSigningMethod(name) == nil {
-			panic(fmt.Sprintf("keyfunc: JWTSubject: unknown algorithm %q", name))
+			panic(fmt.Sprintf("keyfunc: %s: unknown algorithm %q", caller, name))
 		}
 	}
 	c := jwtConfig{token: bearerToken, parser: []jwt.ParserOption{
@@ -137,21 +139,110 @@ func JWTSubject(kf jwt.Keyfunc, algorithms []string, opts ...JWTOption) Func {
 	}}
 	for i, o := range opts {
 		if o == nil {
-			panic(fmt.Sprintf("keyfunc: JWTSubject: option %d is nil", i))
+			panic(fmt.Sprintf("keyfunc: %s: option %d is nil", caller, i))
 		}
 		o.applyJWT(&c)
 	}
-	v := &verifier{keyfunc: kf, parser: jwt.NewParser(c.parser...)}
+	parser := jwt.NewParser(append(c.parser, jwt.WithLeeway(c.leeway))...)
+	j := &JWT{verifier: verifier{keyfunc: kf, parser: parser}, token: c.token, leeway: c.leeway}
+	j.claims.Store(new([]string))
 	if c.cache > 0 {
-		v.cache = &tokenCache{max: c.cache, entries: map[digest]tokenEntry{}}
+		j.cache = newCache[digest, content](c.cache, maxCacheAge)
 	}
+	return j
+}
+
+// Subject returns a Func that derives the key from the user of a token: its sub and, if present,
+// its iss, so that "alice" of two issuers is two users.
+func (j *JWT) Subject() Func {
 	return func(_ context.Context, r *http.Request) (string, error) {
-		token, err := c.token(r)
-		if err != nil {
-			return "", err
-		}
-		return v.key(token)
+		c, err := j.read(r)
+		return c.user, err
 	}
+}
+
+// Claim returns a Func that returns the text of a claim as it is, for example the name of a plan.
+// If the claim of a valid token is absent, is not a string, is empty, is longer than 512 bytes or
+// contains U+FFFD (invalid text), the error is an [ErrNoKey] that is no ErrNoToken. Claim panics if
+// name is empty.
+//
+// Unlike the other keys of this package, the text has no prefix, so it may equal the key of an
+// address or user. For a limiter, add a name:
+//
+//	tenant := keyfunc.Join(keyfunc.Constant("tenant"), tokens.Claim("tenant"))
+func (j *JWT) Claim(name string) Func { return j.claim("Claim", name) }
+
+func (j *JWT) claim(caller, name string) Func {
+	if name == "" {
+		panic("keyfunc: " + caller + ": the name is empty")
+	}
+	i := j.want(name)
+	missing := fmt.Errorf("%w: the token has no usable claim %q", ErrNoKey, name)
+	return func(_ context.Context, r *http.Request) (string, error) {
+		c, err := j.read(r)
+		switch {
+		case err != nil:
+			return "", err
+		case c.claims[i] == "":
+			return "", missing
+		}
+		return c.claims[i], nil
+	}
+}
+
+// want adds name to the claims of j, and returns its index there.
+func (j *JWT) want(name string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	names := *j.claims.Load()
+	if i := slices.Index(names, name); i >= 0 {
+		return i
+	}
+	names = append(slices.Clone(names), name)
+	j.claims.Store(&names)
+	return len(names) - 1
+}
+
+// read returns the content of the token of r.
+func (j *JWT) read(r *http.Request) (content, error) {
+	token, err := j.token(r)
+	switch {
+	case err != nil:
+		return content{}, err
+	case token == "":
+		return content{}, errNoToken
+	case len(token) > maxToken:
+		return content{}, errLongToken
+	}
+	claims := *j.claims.Load()
+	if j.cache == nil && j.requests == nil {
+		return j.verifier.verify(token, claims)
+	}
+
+	// A content from before the last call of Claim lacks a claim, and is not used.
+	hash, now := sha256.Sum256([]byte(token)), time.Now()
+	if c, ok := j.cache.get(hash, now); ok && len(c.claims) == len(claims) {
+		return c, nil
+	}
+	var request weak.Pointer[http.Request]
+	if j.requests != nil {
+		request = weak.Make(r)
+		last, ok := j.requests.get(request, now)
+		if ok && last.token == hash && (last.err != nil || len(last.content.claims) == len(claims)) {
+			return last.content, last.err
+		}
+	}
+	c, err := j.verifier.verify(token, claims)
+	if err == nil {
+		j.cache.put(hash, c, now, c.exp)
+	}
+	now = time.Now() // kf may have taken a while
+	until := now.Add(maxRequestAge)
+	if err == nil {
+		until = c.exp.Add(j.leeway)
+	}
+	j.requests.put(request, checked{hash, c, err}, now, until)
+	return c, err
 }
 
 // bearerToken returns the token68 of the Bearer scheme, or "". Several Authorization headers are an

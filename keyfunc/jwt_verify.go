@@ -1,7 +1,6 @@
 package keyfunc
 
 import (
-	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"strings"
@@ -11,52 +10,35 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxToken is the maximum length of a token, in bytes. Decoding a megabyte takes 70 ms.
-const maxToken = 4 << 10
+var (
+	errNoToken   = &tokenError{reason: "the request has none"}
+	errLongToken = &tokenError{reason: "longer than 4 KiB"}
+)
 
-var errNoToken = &tokenError{reason: "the request has none"}
+// content is the part of a valid token that Funcs use.
+type content struct {
+	user   string   // the key of the user
+	claims []string // the claims that Funcs return; "" if absent or unusable
+	exp    time.Time
+}
 
-// verifier verifies tokens and returns their keys. It is safe for concurrent use.
+// verifier verifies tokens. It is safe for concurrent use.
 type verifier struct {
 	keyfunc jwt.Keyfunc
 	parser  *jwt.Parser
-	cache   *tokenCache  // nil without the option Cache
 	warned  atomic.Int64 // when a line was logged last, in Unix seconds
 }
 
-func (v *verifier) key(token string) (string, error) {
-	if token == "" {
-		return "", errNoToken
-	}
-	if len(token) > maxToken {
-		return "", &tokenError{reason: "longer than 4 KiB"}
-	}
-	if v.cache == nil {
-		key, _, err := v.verify(token)
-		return key, err
-	}
-	id := sha256.Sum256([]byte(token))
-	now := time.Now()
-	if key, ok := v.cache.get(id, now); ok {
-		return key, nil
-	}
-	key, exp, err := v.verify(token)
-	if err != nil {
-		return "", err
-	}
-	v.cache.put(id, key, exp, now)
-	return key, nil
-}
-
-// verify returns the key and the expiry of a token that passes every check. It checks the signature
-// last, because the signature takes the most time.
-func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
+// verify returns the content of a token that passes every check, with the claims of these names. It
+// checks the signature last, because the signature takes the most time.
+func (v *verifier) verify(token string, claims []string) (content, error) {
 	if err := v.checkText(token); err != nil {
-		return "", time.Time{}, err
+		return content{}, err
 	}
+	var c content
 	var rejected error // by a rule that package jwt does not have
-	_, err = v.parser.ParseWithClaims(token, jwt.MapClaims{}, func(t *jwt.Token) (any, error) {
-		if key, exp, rejected = inspect(t); rejected != nil {
+	_, err := v.parser.ParseWithClaims(token, jwt.MapClaims{}, func(t *jwt.Token) (any, error) {
+		if c, rejected = inspect(t, claims); rejected != nil {
 			return nil, rejected
 		}
 		verificationKey, err := v.keyfunc(t)
@@ -68,11 +50,11 @@ func (v *verifier) verify(token string) (key string, exp time.Time, err error) {
 	})
 	switch {
 	case rejected != nil:
-		return "", time.Time{}, rejected
+		return content{}, rejected
 	case err != nil:
-		return "", time.Time{}, rejection(err)
+		return content{}, rejection(err)
 	}
-	return key, exp, nil
+	return c, nil
 }
 
 // checkText checks the JSON text of a token. It uses the decoder of package jwt, so that checkText
@@ -94,26 +76,27 @@ func (v *verifier) checkText(token string) error {
 	return nil
 }
 
-// inspect returns the key and the expiry of a decoded token that is not verified yet.
-func inspect(t *jwt.Token) (key string, exp time.Time, err error) {
+// inspect returns the content of a decoded token that is not verified yet.
+func inspect(t *jwt.Token, names []string) (content, error) {
 	// RFC 7515 section 4.1.11: a token with an unknown extension is invalid. None is known here.
 	if _, there := t.Header["crit"]; there {
-		return "", time.Time{}, &tokenError{reason: "critical header parameter"}
+		return content{}, &tokenError{reason: "critical header parameter"}
 	}
 	claims := t.Claims.(jwt.MapClaims)
-	if key, err = claimsKey(claims); err != nil {
-		return "", time.Time{}, err
+	user, err := claimsKey(claims)
+	if err != nil {
+		return content{}, err
 	}
 	exp, ok := claimedDate(claims, "exp")
 	if !ok || exp.Unix() == 0 {
-		return "", time.Time{}, &tokenError{reason: "no usable expiry"}
+		return content{}, &tokenError{reason: "no usable expiry"}
 	}
 	if _, there := claims["nbf"]; there {
 		if _, ok := claimedDate(claims, "nbf"); !ok {
-			return "", time.Time{}, &tokenError{reason: "no usable not-before time"}
+			return content{}, &tokenError{reason: "no usable not-before time"}
 		}
 	}
-	return key, exp, nil
+	return content{user, claimedTexts(claims, names), exp}, nil
 }
 
 // checkKeys checks the result of the Keyfunc: a key, or all keys of a jwt.VerificationKeySet.

@@ -93,10 +93,33 @@ func parseProxy(s string) (netip.Prefix, error) {
 // Contains reports whether addr is in the set. IPv4-mapped addresses count as IPv4, zones are
 // ignored, and the zero Addr is in no set.
 func (p ProxySet) Contains(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
+	_, ok := p.find(addr.Unmap().WithZone(""))
+	return ok
+}
+
+// ContainsKey reports whether one entry of the set contains all addresses of key, the key of an
+// address: "10.1.2.3" is in "10.0.0.0/8", and "2001:db8::/64" is in "2001:db8::/32", but not in
+// "2001:db8::/96". Any other text is in no set.
+func (p ProxySet) ContainsKey(key string) bool {
+	prefix, err := parseProxy(key)
+	if err != nil {
+		return false
+	}
+	entry, ok := p.find(prefix.Addr())
+	return ok && entry.Bits() <= prefix.Bits()
+}
+
+// find returns the prefix that contains addr, which must be unmapped and without a zone.
+func (p ProxySet) find(addr netip.Addr) (prefix netip.Prefix, ok bool) {
 	// Only the last prefix that starts at or before addr can contain it.
 	i, found := slices.BinarySearchFunc(p.prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
 		return prefix.Addr().Compare(addr)
 	})
-	return found || i > 0 && p.prefixes[i-1].Contains(addr)
+	if !found {
+		i--
+	}
+	if i < 0 || !p.prefixes[i].Contains(addr) {
+		return netip.Prefix{}, false
+	}
+	return p.prefixes[i], true
 }

@@ -99,6 +99,29 @@ func TestProxySet_RandomPrefixes(t *testing.T) {
 	}
 }
 
+func TestProxySet_ContainsKey(t *testing.T) {
+	p := keyfunc.Proxies("10.0.0.0/8", "11.0.0.0/8", "::ffff:192.0.2.0/120", "198.51.100.7", "2001:db8::/32", "2001:db8:1::/48", "fd00::/65", "fe80::1")
+	for want, keys := range map[bool][]string{
+		true: {
+			"10.0.0.0", "10.255.255.255", "10.1.0.0/16", "10.0.0.0/8", "192.0.2.9", "198.51.100.7", "198.51.100.7/32",
+			"::ffff:10.1.2.3", "::ffff:10.1.0.0/112", "2001:db8::/32", "2001:db8:1:2::/64", "2001:db8::1", "fd00::1", "fd00::/65", "fe80::1",
+		},
+		false: {
+			"10.0.0.0/7", "0.0.0.0/0", "12.0.0.0", "9.255.255.255", "192.0.3.0", "198.51.100.6/31", "2001:db8::/31", "2001:db9::/64", "fd00::/64", "fe80::/64", "::/0",
+			"", "user:10.1.2.3", "10.1.2.3:80", "[2001:db8::1]", "10.1.2.3/8", "fe80::1%eth0", " 10.1.2.3",
+		},
+	} {
+		for _, key := range keys {
+			if got := p.ContainsKey(key); got != want {
+				t.Errorf("%q: %v, want %v", key, got, want)
+			}
+		}
+	}
+	if (keyfunc.ProxySet{}).ContainsKey("10.1.2.3") {
+		t.Error("the zero value contains an address")
+	}
+}
+
 func TestParseProxies_Errors(t *testing.T) {
 	for _, c := range []struct{ cidr, text string }{
 		{"10.0.0.1/8", `"10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address`},

@@ -17,7 +17,7 @@ import (
 func FromContext(ctx context.Context) (core.Decision, bool) {
 	for r := request.From(ctx); r != nil; r = r.Outer() {
 		if d := r.Decision(); d.Len() > 0 {
-			return *d, true
+			return d, true
 		}
 	}
 	return core.Decision{}, false
@@ -29,7 +29,7 @@ func DecisionsFrom(ctx context.Context) []core.Decision {
 	var list []core.Decision
 	for r := request.From(ctx); r != nil; r = r.Outer() {
 		if d := r.Decision(); d.Len() > 0 {
-			list = append(list, *d)
+			list = append(list, d)
 		}
 	}
 	slices.Reverse(list)

@@ -177,6 +177,58 @@ func ExampleSkip() {
 	// /healthz 200
 }
 
+// The instances of a service that call each other are not limited.
+func ExampleExempt() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	client := keyfunc.XForwardedFor(keyfunc.Proxies("192.0.2.0/24"))
+	h := nethttplimit.New(api, client, gate.Exempt(client, "10.0.0.0/8", "2001:db8::/32"))(hello)
+
+	for _, address := range []string{"203.0.113.9", "203.0.113.9", "10.1.2.3", "2001:db8:1::7"} {
+		fmt.Println(address, do(h, "GET", "/", "X-Forwarded-For", address).Code)
+	}
+	// Output:
+	// 203.0.113.9 200
+	// 203.0.113.9 429
+	// 10.1.2.3 200
+	// 2001:db8:1::7 200
+}
+
+// A client that cannot succeed by waiting gets another status than 429.
+func ExampleDeniedStatus() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(10)).Plan("banned", core.Blocked)))
+	status := gate.DeniedStatus(func(d core.Decision) int {
+		switch {
+		case d.State(0).Limit() == core.Blocked:
+			return http.StatusForbidden
+		case d.RetryAfter == core.Never:
+			return http.StatusRequestEntityTooLarge
+		}
+		return http.StatusTooManyRequests
+	})
+	size := func(_ context.Context, r *http.Request) int { return len(r.URL.Path) }
+	plan := func(_ context.Context, r *http.Request) (string, error) {
+		if user(r) == "mallory" { // from a list of the application
+			return "banned", nil
+		}
+		return "", nil
+	}
+	h := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Cost(size), gate.Plan(plan), status)(hello)
+
+	for _, path := range []string{"/orders", "/orders", "/orders/2026"} {
+		w := do(h, "GET", path, "Accept", "text/plain")
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	w := do(h, "GET", "/", "Accept", "text/plain", "X-User", "mallory")
+	fmt.Print(w.Code, " ", w.Body)
+	// Output:
+	// 200 hello
+	// 429 Policy "api" allows 10 requests per 60 s. Retry in 24 s.
+	// 413 Policy "api" allows 10 requests per 60 s. This request costs more than the policy ever allows.
+	// 403 Policy "api" allows no requests.
+}
+
 // Both versions of the fields are sent, for clients that know only the older one.
 func ExampleHeaders() {
 	store := memstore.New()

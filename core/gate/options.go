@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -21,6 +22,11 @@ type option = argument.OptionFunc[config.Config]
 // it, and is charged to all of them or to none. If two key functions return the same key for the
 // same limiter, that key is charged once, and the decision contains its States once. And panics if
 // l or key is nil. All limiters of a gate must use the same Store.
+//
+// The options [Cost] and [Plan] of And apply to l alone. A gate's own Cost and Plan apply to every
+// limiter without its own. And panics if another option is given:
+//
+//	gate.And(tokensPerMinute, user, gate.Cost(estimate))
 //
 // Key functions run in order, starting with that of New. If a key function finds no key, the
 // request is rejected and later key functions do not run. The keys found so far are still charged
@@ -42,14 +48,36 @@ type option = argument.OptionFunc[config.Config]
 // While a key is exhausted, an admitted request takes two Store calls instead of one. If a later
 // key denies the request, a third call refunds the first charge, which the header fields still
 // include. If the exhausted key denies the request, the decision contains no States for later keys.
-func And(l *core.Limiter, key keyfunc.Func) Option {
+func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "limiter", l)
 	argument.NotNil("gate: And", "key function", key)
-	return option(func(c *config.Config) { c.And = append(c.And, config.Ask{Limiter: l, Key: key}) })
+	own := config.Config{Inherits: true}
+	argument.Apply("gate: And", &own, opts)
+	a := config.Ask{Limiter: l, Key: key, Cost: own.Cost, Plan: own.Plan}
+	own.Cost, own.Plan, own.Inherits = nil, nil, !own.Inherits
+	if !reflect.ValueOf(own).IsZero() {
+		panic("gate: And: only Cost and Plan can be given for one limiter")
+	}
+	return option(func(c *config.Config) { c.And = append(c.And, a) })
 }
 
-// Cost makes f determine the cost of a request, which is charged to every limiter of the gate. The
-// default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
+// Plan makes f determine the plan of the caller, whose limits apply to the request: see
+// [core.Rule.Plan]. f is a key function whose result is the name of a plan, such as a claim of the
+// token that identifies the caller:
+//
+//	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
+//	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
+//
+// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are treated
+// like those of key functions. f runs for each limiter, after the key function of that limiter. f must
+// not trust a header field, because a client would choose its limits. Plan panics if f is nil.
+func Plan(f keyfunc.Func) Option {
+	argument.NotNil("gate: Plan", "function", f)
+	return option(func(c *config.Config) { c.Plan = f })
+}
+
+// Cost makes f determine the cost of a request, which is charged to every limiter of the gate that
+// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
 // the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
 // application: the response is 500 unless [OnError] chooses another status.
 //
@@ -123,16 +151,6 @@ type InFlightCounter interface {
 	End()   // the handler has returned, or panicked
 }
 
-// Skip makes the gate let a request through if f returns true for it. A skipped request needs no
-// key, is charged nothing and gets no header fields. Use Skip for health checks and CORS preflight.
-// f must not trust header fields that clients can set. ctx is the context that key functions get
-// ([keyfunc.Func]): in Gin and Echo, it has the values that earlier middleware has set. Skip panics
-// if f is nil.
-func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
-	argument.NotNil("gate: Skip", "function", f)
-	return option(func(c *config.Config) { c.Skip = f })
-}
-
 // FailClosed makes the gate respond with 503 and Retry-After if the Store cannot decide about a
 // request. Use it for routes where an unlimited request is worse than a rejected request, such as a
 // login. Without FailClosed, such a request is let through without a limit; only a
@@ -167,6 +185,18 @@ func FailClosed() Option {
 func OnError(f func(r *http.Request, err error, status int) int) Option {
 	argument.NotNil("gate: OnError", "function", f)
 	return option(func(c *config.Config) { c.OnError = f })
+}
+
+// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
+// other result means 429, the default. A cost that can never be admitted has d.RetryAfter ==
+// [core.Never]; the State of a caller whose plan is blocked has the limit [core.Blocked].
+//
+// With another status than 429, the [Problem] has the type about:blank and the title of the status.
+// Its detail, its violated policies, Retry-After and all other header fields stay the same. OnDenied
+// of an adapter chooses its own status. f is called concurrently. DeniedStatus panics if f is nil.
+func DeniedStatus(f func(d core.Decision) int) Option {
+	argument.NotNil("gate: DeniedStatus", "function", f)
+	return option(func(c *config.Config) { c.DeniedStatus = f })
 }
 
 // ExposeHeaders lets scripts of other origins read the header fields of the gate. The gate then

@@ -4,27 +4,24 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 var (
-	// ErrNotAdmitted is the error of [Settle] if no gate has admitted the request: it was skipped
-	// or denied, its caller has no limit, the Store failed, or there is no gate.
+	// ErrNotAdmitted is the error of [Settle] and [SettleFor] if no gate has charged the request: it
+	// was skipped or denied, its caller has no limit, the Store failed, or there is no such gate.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
-	// ErrNotReserved is the error of [Settle] if the cost is below the charged cost and the gate
-	// has no reservation that could be refunded. Gates with [Cost] or [RefundIf] keep reservations.
-	ErrNotReserved = errors.New("weir: a request of this gate cannot be made cheaper")
+	// ErrSeveralCosts is the error of [Settle] if limiters of the gate have a [Cost] of their own.
+	ErrSeveralCosts = errors.New("weir: limiters of the gate have costs of their own: use SettleFor")
 )
 
 // Settle sets the real cost of a request, for example its bytes, or the tokens of a language model.
 // ctx is as for [FromContext]. cost is the total and replaces the cost that was charged before.
-// Settle debits or refunds the difference for every limiter of the innermost gate. A debit puts a
-// key into debt if necessary. Settling the same cost again does nothing.
-//
-// A gate with [Cost], [RefundIf] or a leaky bucket can raise and lower the cost, as
-// [core.Reservation.Settle] does. Any other gate charges 1 at first and can only raise the cost:
-// Settle returns [ErrNotReserved] if cost is below the charged cost, unless a key of the request
-// was exhausted (see the option [And]).
+// Settle debits or refunds the difference for every limiter of the innermost gate, as
+// [core.Reservation.Settle] does. A debit puts a key into debt if necessary. Settling the same cost
+// again does nothing. If a limiter of the gate has a cost of its own (see [And]) and cost is not zero,
+// Settle returns [ErrSeveralCosts].
 //
 // If the innermost gate has not admitted the request, Settle returns [ErrNotAdmitted], even if an
 // outer gate has admitted the request. If cost is negative, Settle returns [core.ErrNegativeCost].
@@ -39,5 +36,16 @@ func Settle(ctx context.Context, cost int) error {
 	if r == nil || !r.Decision().Allowed {
 		return ErrNotAdmitted
 	}
-	return r.Settle(cost)
+	return r.Settle(nil, cost)
+}
+
+// SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
+// variant was in force. It looks for the innermost gate that has charged l for the request.
+func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
+	for r := request.From(ctx); r != nil && l != nil; r = r.Outer() {
+		if r.Decision().Allowed && r.Charged(l) {
+			return r.Settle(l, cost)
+		}
+	}
+	return ErrNotAdmitted
 }

@@ -1,11 +1,8 @@
 package redisstore
 
 import (
-	"maps"
-	"sync"
-	"sync/atomic"
-
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/memo"
 )
 
 // The ops of charges as scripts know them, boxed once.
@@ -50,37 +47,25 @@ func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
 	return append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger)))
 }
 
-// An argumentCache stores the arguments of charges with cost 1 and without MaxDelay. Nearly all
-// charges are of this kind. Clients may choose other costs, and could fill the cache with them. A
-// lookup takes no lock and allocates nothing. The zero argumentCache is empty.
+// An argumentCache stores the arguments of charges with cost 1 and without MaxDelay, by their rule.
+// Nearly all charges are of this kind. Clients may choose other costs, and could fill the cache with
+// them. The number of rules is bounded, because an application may make new rules all the time.
 type argumentCache struct {
-	mu    sync.Mutex
-	known atomic.Pointer[map[driver.Constants][]any]
+	rules memo.Map[*driver.Compiled, []any]
 }
 
-// maxCached bounds the cache in a program that makes new rules all the time.
+// maxCached is the number of rules in an argumentCache.
 const maxCached = 4096
 
 // of returns the arguments of c, which the caller must not change.
 func (a *argumentCache) of(c *driver.Charge) []any {
 	cost, maxDelay := costArgument(c), c.MaxDelayMicros()
 	if cost != 1 || maxDelay != driver.Never {
-		return algorithmOf(c.Rule.Algorithm()).arguments(c.Rule, cost, maxDelay)
+		return arguments(c.Rule, cost, maxDelay)
 	}
-	k := c.Rule.Constants()
-	if known := a.known.Load(); known != nil {
-		if args, ok := (*known)[k]; ok {
-			return args
-		}
-	}
-	args := algorithmOf(k.Algorithm).arguments(c.Rule, cost, maxDelay)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	next := make(map[driver.Constants][]any)
-	if known := a.known.Load(); known != nil && len(*known) < maxCached {
-		maps.Copy(next, *known)
-	}
-	next[k] = args
-	a.known.Store(&next)
-	return args
+	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1, driver.Never) })
+}
+
+func arguments(r *driver.Compiled, cost, maxDelay int64) []any {
+	return algorithmOf(r.Algorithm()).arguments(r, cost, maxDelay)
 }

@@ -111,6 +111,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		faults:   faultLog{start: time.Now()},
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
+	s.executor.arguments.rules.Max = maxCached
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		// Without this, go-redis would notice only after a minute that a replica has replaced a
 		// lost master. ReloadState limits the rate of its reloads.

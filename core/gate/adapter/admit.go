@@ -21,10 +21,11 @@ import (
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context.
 func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Rejection) {
-	if g.options.Skip != nil && g.options.Skip(ctx, r) {
+	o := &g.options
+	if o.Skip != nil && o.Skip(ctx, r) || o.Exempt != nil && o.Exempt(ctx, r) {
 		return g.undecided(r), nil, nil
 	}
-	if g.options.Expose {
+	if o.Expose {
 		expose(h, g.exposed)
 	}
 	rc := newRequestContext(r.Context(), g)
@@ -38,10 +39,10 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	}
 	r = r.WithContext(rc)
 	rc.writeFields(h)
-	if !rc.decision.Allowed {
-		return r, nil, deny(h, r, rc.decision)
+	if !c.decision.Allowed {
+		return r, nil, g.deny(h, r, c.decision)
 	}
-	if err := hold(rc, rc.decision.Delay); err != nil {
+	if err := hold(rc, c.decision.Delay); err != nil {
 		rc.leaveQueue()
 		return r, nil, g.reject(h, r, err, ended)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -18,9 +19,10 @@ import (
 // are charged earlier, with a reservation to which later asks are added.
 type charges struct {
 	*requestContext
-	cost    int
-	charged int   // the number of asks that a reservation has decided
-	failed  error // the error of the Store, which is not called again after an error
+	decision core.Decision
+	cost     int   // of the limiters without a cost of their own
+	charged  int   // the number of asks that have been charged
+	failed   error // the error of the Store, which is not called again after an error
 }
 
 // decide calls the key functions of the gate and charges the keys. decided reports whether the
@@ -31,114 +33,145 @@ type charges struct {
 func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
 	g := c.gate
 	if g.options.Cost != nil {
-		if c.cost = g.options.Cost(ctx, r); c.cost < 0 {
-			err := fmt.Errorf("%w: %d", core.ErrNegativeCost, c.cost)
-			return g.reject(h, r, err, keyFailure(r, err)), false
-		}
+		c.cost = g.options.Cost(ctx, r)
 	}
+	var few [2]core.Ask
+	asks := few[:0] // each limiter, key and plan once; not in c, which would then be allocated
 	for i := range g.asks {
 		a := &g.asks[i]
-		key, err := a.Key(ctx, r)
+		ask := core.Ask{Limiter: a.Limiter, MaxDelay: g.options.MaxDelay}
+		err := c.identify(ctx, r, a, &ask)
 		// The error of an invalid token may contain an ErrNotLimited of the function that returns the
 		// keys of tokens.
 		if errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey) {
 			continue
 		}
-		if err == nil && key == "" {
-			err = errEmptyKey
+		if errors.Is(err, core.ErrNegativeCost) {
+			return g.reject(h, r, err, keyFailure(r, err)), false
 		}
 		if err != nil {
-			if c.chargeWithoutKey(a.Limiter, err); c.denied() {
+			if c.chargeWithoutKey(asks, ask, err); c.denied() {
 				return nil, true
 			}
 			return c.rejectWithoutKey(h, r, err), false
 		}
-		c.add(a.Limiter, key)
-		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), key) {
+		asks = c.add(asks, ask)
+		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), ask.Key) {
 			continue
 		}
-		c.chargeKnown(r.Context())
+		c.chargeKnown(r.Context(), asks)
 		switch {
 		case c.denied():
 			c.refund(http.StatusTooManyRequests)
-			c.addExhausted(false)
+			c.addExhausted(asks, false)
 			return nil, true
 		case c.failed != nil && r.Context().Err() != nil:
 			return g.reject(h, r, c.failed, ended), false
 		}
 	}
-	return c.charge(h, r)
+	return c.charge(h, r, asks)
 }
 
-// The method add adds an ask unless c.asks has this limiter and key. All asks have the same cost.
-func (c *charges) add(l *core.Limiter, key string) {
-	for i := range c.asks {
-		if c.asks[i].Limiter == l && c.asks[i].Key == key {
-			return
+// identify sets the cost, the key and the plan of ask, with the functions of a.
+func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, ask *core.Ask) (err error) {
+	ask.Cost = c.cost
+	if a.Cost != nil {
+		ask.Cost = a.Cost(ctx, r)
+	}
+	if ask.Peek = ask.Cost == 0; ask.Cost < 0 {
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, ask.Cost)
+	}
+	if ask.Key, err = a.Key(ctx, r); err != nil {
+		return err
+	}
+	if ask.Key == "" {
+		return errEmptyKey
+	}
+	if a.Plan != nil {
+		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
+			ask.Plan, err = "", nil
 		}
 	}
-	c.asks = append(c.asks, core.Ask{Limiter: l, Key: key, Cost: c.cost, MaxDelay: c.gate.options.MaxDelay, Peek: c.cost == 0})
+	return err
+}
+
+// The method add adds ask unless asks contains its limiter, key and plan. The larger cost counts.
+func (c *charges) add(asks []core.Ask, ask core.Ask) []core.Ask {
+	for i := range asks {
+		if o := &asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
+			if i >= c.charged && ask.Cost > o.Cost {
+				*o = ask
+			}
+			return asks
+		}
+	}
+	return append(asks, ask)
 }
 
 // The method charge charges the remaining asks when all keys are known. Its results are as in
 // decide.
-func (c *charges) charge(h http.Header, r *http.Request) (rejection *gate.Rejection, decided bool) {
+func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejection *gate.Rejection, decided bool) {
 	before, ctx := c.charged, r.Context()
-	switch {
-	case len(c.asks) == 0: // keyfunc.ErrNotLimited
+	if len(asks) == 0 { // keyfunc.ErrNotLimited
 		return nil, false
-	case c.failed != nil:
-	case before > 0 || c.gate.reserves:
-		c.reserve(ctx, c.asks[before:]...)
-	case len(c.asks) == 1 && c.gate.options.MaxDelay == 0:
-		c.decision, c.failed = c.asks[0].Limiter.Allow(ctx, c.asks[0].Key)
-	default:
-		c.decision, c.failed = core.AllowTogether(ctx, c.asks...)
+	}
+	if c.failed == nil {
+		c.reserve(ctx, asks[before:]...)
 	}
 	if c.failed != nil {
 		return c.gate.reject(h, r, c.failed, storeFailure(r, c.failed, c.gate.options.FailClosed)), false
 	}
-	if before > 0 && (!c.decision.Allowed || c.cost == 0) {
+	switch {
+	case before == 0:
+	case !c.decision.Allowed:
 		c.refund(http.StatusTooManyRequests)
+	default:
+		for _, a := range asks[:before] {
+			if a.Cost == 0 { // chargeKnown has charged 1
+				c.refundFor(a.Limiter)
+			}
+		}
 	}
-	c.addExhausted(false)
+	c.addExhausted(asks, false)
 	return nil, true
 }
 
 // denied reports whether the asks that were charged early are denied.
 func (c *charges) denied() bool {
-	return c.failed == nil && c.reservation != nil && !c.decision.Allowed
+	return c.failed == nil && c.decision.Len() > 0 && !c.decision.Allowed
 }
 
 // chargeKnown charges the keys that are known so far. It charges at least 1, because a cost of zero
 // must not make a request free if another key turns out to be missing.
-func (c *charges) chargeKnown(ctx context.Context) {
-	for i := c.charged; i < len(c.asks); i++ {
-		c.asks[i].Peek = false
+func (c *charges) chargeKnown(ctx context.Context, asks []core.Ask) {
+	asks = asks[c.charged:]
+	for i := range asks {
+		asks[i].Peek = false
 	}
-	c.reserve(ctx, c.asks[c.charged:]...)
+	c.reserve(ctx, asks...)
 }
 
-// chargeWithoutKey charges a request without a key for l; missing is the error of the key function.
-// It charges the known keys and, unless they are denied, the partial key that the error may contain
-// (see [keyfunc.Join]). If the partial key is denied, the known keys stay charged, because the key
-// function has already run. The charge ignores the end of the request's context; otherwise a client
-// could avoid the charge by hanging up.
-func (c *charges) chargeWithoutKey(l *core.Limiter, missing error) {
+// chargeWithoutKey charges a request that has no key for ask; missing is the error of a key function.
+// It charges asks, whose keys are known, and unless they are denied, the partial key that the error
+// may contain (see [keyfunc.Join]). If the partial key is denied, the known keys stay charged,
+// because the key function has already run. The charge ignores the end of the request's context;
+// otherwise a client could avoid the charge by hanging up.
+func (c *charges) chargeWithoutKey(asks []core.Ask, ask core.Ask, missing error) {
 	ctx := context.WithoutCancel(c.Context)
 	if c.failed == nil {
-		c.chargeKnown(ctx)
+		c.chargeKnown(ctx, asks)
 	}
 	if c.failed != nil {
 		return
 	}
-	c.addExhausted(true)
+	c.addExhausted(asks, true)
 	var partial interface {
 		error
 		PartialKey() string
 	}
 	if errors.As(missing, &partial) {
-		c.reserve(ctx, core.Ask{Limiter: l, Key: partial.PartialKey(), Cost: c.cost, MaxDelay: c.gate.options.MaxDelay})
+		ask.Key, ask.Plan, ask.Peek = partial.PartialKey(), "", false
+		c.reserve(ctx, ask)
 	}
 }
 
@@ -147,13 +180,8 @@ func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 	if len(asks) == 0 {
 		return
 	}
-	if c.reservation == nil {
-		c.reservation, c.failed = core.ReserveTogether(ctx, asks...)
-	} else {
-		c.failed = c.reservation.Extend(ctx, asks...)
-	}
-	if c.failed == nil {
-		c.charged, c.decision = len(c.asks), c.reservation.Decision()
+	if c.failed = c.reservation.Extend(ctx, asks...); c.failed == nil {
+		c.charged, c.decision = c.charged+len(asks), c.reservation.Decision()
 	}
 }
 
@@ -175,24 +203,25 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 // key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
 // an admitted request: with a limit of one per second, every request would add its key, and the
 // next request would take two calls of the Store.
-func (c *charges) addExhausted(withoutKey bool) {
+func (c *charges) addExhausted(asks []core.Ask, withoutKey bool) {
 	g := c.gate
 	if g.exhausted == nil || c.decision.Allowed && !withoutKey {
 		return
 	}
-	state := 0 // the index of the next State
-	for i := range c.asks {
-		a, exhausted, reset := &c.asks[i], false, time.Duration(0)
-		n := g.indexOf(a.Limiter)
-		for range g.asks[n].Rules {
-			s := c.decision.State(state)
-			state++
-			if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < max(a.Cost, 1)) {
-				exhausted, reset = true, max(reset, s.ResetAfter)
-			}
+	reset := make([]time.Duration, len(asks)) // of the exhausted asks; else zero
+	for _, s := range c.decision.States() {
+		if s.Ask == len(asks) { // a partial key
+			break
 		}
-		if exhausted && n < len(g.asks)-1 { // no key function follows the last key
-			g.exhausted.add(n, a.Key, reset)
+		least := max(asks[s.Ask].Cost, 1)
+		if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < least) {
+			reset[s.Ask] = max(reset[s.Ask], s.ResetAfter, 1)
+		}
+	}
+	for i := range asks {
+		n := g.indexOf(asks[i].Limiter)
+		if reset[i] > 0 && n < len(g.asks)-1 { // no key function follows the last key
+			g.exhausted.add(n, asks[i].Key, reset[i])
 		}
 	}
 }

@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/request"
@@ -13,24 +12,16 @@ import (
 // let the request through undecided.
 type requestContext struct {
 	context.Context
-	outer    *requestContext // of the gate around this gate
-	gate     *Gate
-	versions versions // of the header fields that describe the decision
-	decision core.Decision
-
-	// asks lists the charges of the request, each limiter and key once. Settle changes the
-	// reservation. If there is no reservation, each ask was charged 1 + extra.
-	asks        []core.Ask
-	few         [1]core.Ask // the array of asks, unless there are more
-	reservation *core.Reservation
-	extra       atomic.Int64
+	outer       *requestContext // of the gate around this gate
+	gate        *Gate
+	versions    versions         // of the header fields that describe the decision
+	reservation core.Reservation // of the request, if it was decided
 
 	values [2]string // of the header fields
 }
 
 func newRequestContext(ctx context.Context, g *Gate) *requestContext {
 	rc := &requestContext{Context: ctx, outer: requestContextOf(ctx), gate: g, versions: g.versions}
-	rc.asks = rc.few[:0]
 	if g.options.Inherits && rc.outer != nil {
 		rc.versions |= rc.outer.versions
 	}
@@ -59,7 +50,7 @@ func (rc *requestContext) Outer() request.Record {
 }
 
 // Decision implements [request.Record].
-func (rc *requestContext) Decision() *core.Decision { return &rc.decision }
+func (rc *requestContext) Decision() core.Decision { return rc.reservation.Decision() }
 
 // RegisterRequestKey makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle] look for the
 // *http.Request under key as well. It is for adapters of frameworks whose own context does not look

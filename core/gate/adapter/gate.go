@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/core/internal/argument"
@@ -19,11 +18,11 @@ type Gate struct {
 	options     config.Config
 	asks        []config.Ask // the limiter and key function of New, then those of each gate.And
 	versions    versions     // of the header fields, as set by options; outer gates may add more
-	policies    []policy     // of the rules of all asks, in the order of the States
-	policyField string       // the RateLimit-Policy of this gate alone
-	distinct    bool         // the policies that clients see have different names
-	reserves    bool         // every request has a reservation, so its cost can be refunded
-	exposed     []string     // the names for Access-Control-Expose-Headers
+	policies    policies
+	policyField string   // the RateLimit-Policy of this gate alone, for the first policies
+	distinct    bool     // the policies that clients see have different names
+	ownCosts    bool     // an ask has a cost of its own
+	exposed     []string // the names for Access-Control-Expose-Headers
 	log         failureLog
 	exhausted   *exhaustedKeys // nil if there is only one key
 }
@@ -49,6 +48,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{begin: time.Now()}}
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
+	g.policies.others.Max = maxPolicies
 	g.asks = append([]config.Ask{{Limiter: l, Key: key}}, g.options.And...)
 	var names, members []string // of the policies that clients see
 	for i := range g.asks {
@@ -56,21 +56,21 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 		if !a.Limiter.SharesStore(l) {
 			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
 		}
-		rules := a.Limiter.Rules()
-		a.Rules = len(rules)
-		for _, rule := range rules {
+		g.ownCosts = g.ownCosts || a.Cost != nil
+		if a.Plan == nil {
+			a.Plan = g.options.Plan
+		}
+		for _, rule := range a.Limiter.Rules() {
 			p := newPolicy(rule)
-			g.policies = append(g.policies, p)
-			g.reserves = g.reserves || rule.Algorithm() == driver.LeakyBucket
-			if !rule.IsShadow() {
+			g.policies.first = append(g.policies.first, p)
+			if p.visible {
 				g.distinct = g.distinct && !slices.Contains(names, p.name)
 				names, members = append(names, p.name), append(members, p.member)
 			}
 		}
 	}
 	g.policyField = strings.Join(members, ", ")
-	g.reserves = g.reserves || g.options.RefundIf != nil || g.options.Cost != nil
-	g.exposed = exposedFields(g.versions, g.policyField != "")
+	g.exposed = exposedFields(g.versions)
 	if len(g.asks) > 1 {
 		g.exhausted = newExhaustedKeys()
 	}

@@ -1,7 +1,6 @@
 package adapter
 
 import (
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,42 +28,6 @@ const (
 
 // maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
 const maxInteger = 999_999_999_999_999
-
-// A policy describes a rule to clients. newPolicy formats the parts that never change.
-type policy struct {
-	rule   core.Rule
-	name   string // as a String of RFC 9651
-	member string // of RateLimit-Policy
-}
-
-func newPolicy(rule core.Rule) policy {
-	name := appendString(nil, rule.Name())
-	member := append(name, ";q="...)
-	member = appendInteger(member, int64(rule.Capacity()))
-	if w := fillTime(rule); w >= time.Second {
-		member = append(member, ";w="...)
-		member = appendInteger(member, seconds(w))
-	}
-	return policy{rule: rule, name: string(name), member: string(member)}
-}
-
-// matches reports whether p describes rule. p does not match an elastic rule whose limit has
-// changed.
-func (p *policy) matches(rule core.Rule) bool {
-	return p.rule.Limit() == rule.Limit() && p.rule.Name() == rule.Name() && p.rule.IsShadow() == rule.IsShadow()
-}
-
-// fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For
-// windows and logs it is the period. core.New rejects rules whose time is more than 100 years.
-func fillTime(rule core.Rule) time.Duration {
-	l := rule.Limit()
-	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
-	d, rem := bits.Div64(hi, lo, uint64(l.Events))
-	if rem > 0 {
-		d++
-	}
-	return time.Duration(d)
-}
 
 // seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 {
@@ -129,22 +92,15 @@ func (m *member) stricter(o *member) bool {
 
 // nearer reports whether m is nearer to exhaustion than o.
 func (m *member) nearer(o *member) bool {
+	if blocked := m.policy.rule.Capacity() == 0; blocked || o.policy.rule.Capacity() == 0 {
+		return blocked
+	}
 	mine := float64(m.state.Remaining) * float64(o.policy.rule.Capacity())
 	others := float64(o.state.Remaining) * float64(m.policy.rule.Capacity())
 	if mine != others {
 		return mine < others
 	}
 	return m.state.ResetAfter > o.state.ResetAfter
-}
-
-// policy returns the policy of rule, which was in force for the i-th State. If rule is elastic, its
-// limit may differ from the limit in the gate's policy.
-func (rc *requestContext) policy(i int, rule core.Rule) *policy {
-	if p := rc.gate.policies; i < len(p) && p[i].matches(rule) {
-		return &p[i]
-	}
-	p := newPolicy(rule)
-	return &p
 }
 
 // members appends the members of the gate of rc and of all gates around it, the outermost gate
@@ -156,11 +112,12 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	if !rc.versions.has(v) {
 		return list
 	}
-	for i, s := range rc.decision.States() {
-		if s.Rule.IsShadow() || s.Unknown {
+	for i, s := range rc.Decision().States() {
+		p := rc.gate.policies.of(i, s.Rule)
+		if !p.visible || s.Unknown {
 			continue
 		}
-		m := member{rc.policy(i, s.Rule), s}
+		m := member{p, s}
 		j := slices.IndexFunc(list, func(o member) bool { return o.policy.name == m.policy.name })
 		if j < 0 {
 			list = append(list, m)
@@ -209,20 +166,21 @@ func (rc *requestContext) writeDraft(h http.Header) {
 }
 
 // appendKnown appends the value of RateLimit if policyField is the right RateLimit-Policy for it.
-// If several gates have decided, or a rule in force differs from the rule of the gate, appendKnown
-// appends nothing and returns false.
+// If several gates have decided, or a rule in force is not the rule that the limiter had first,
+// appendKnown appends nothing and returns false.
 func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	g := rc.gate
-	if rc.outer != nil || !g.distinct || rc.decision.Len() != len(g.policies) {
+	first, d := g.policies.first, rc.Decision()
+	if rc.outer != nil || !g.distinct || d.Len() != len(first) {
 		return b, false
 	}
 	known = b
-	for i := range g.policies {
-		s, p := rc.decision.State(i), &g.policies[i]
-		if s.Unknown || !p.matches(s.Rule) {
+	for i := range first {
+		s, p := d.State(i), &first[i]
+		if s.Unknown || p.rule != s.Rule {
 			return b, false
 		}
-		if !s.Rule.IsShadow() {
+		if p.visible {
 			known = appendMember(known, p, &s)
 		}
 	}
@@ -244,20 +202,21 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	h[fieldLegacyReset] = []string{integer(reset.Unix())}
+	if m.policy.rule.Limit() != core.Blocked {
+		h[fieldLegacyReset] = []string{integer(reset.Unix())}
+	}
 }
 
 func integer(n int64) string { return string(appendInteger(nil, n)) }
 
-// exposedFields lists the header fields that a gate can send. visible is false if all rules of the
-// gate are shadows; such a gate sends only Retry-After.
-func exposedFields(v versions, visible bool) []string {
+// exposedFields lists the header fields that a gate can send.
+func exposedFields(v versions) []string {
 	var names []string
-	if visible && v.has(gate.IETFDraft) {
+	if v.has(gate.IETFDraft) {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
 	names = append(names, "Retry-After")
-	if visible && v.has(gate.XRateLimit) {
+	if v.has(gate.XRateLimit) {
 		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 	}
 	return names

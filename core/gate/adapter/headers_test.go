@@ -173,10 +173,10 @@ func TestWriteFields_RulesInForce(t *testing.T) {
 }
 
 // A decision may have more states than the gate has rules.
-func TestRequestContext_Policy_MoreStatesThanRules(t *testing.T) {
+func TestPolicies_Of_MoreStatesThanRules(t *testing.T) {
 	rule := core.SlidingLog("new", core.PerMinute(3))
 	g := newGate("test", once(), anyKey, nil)
-	if p := newRequestContext(t.Context(), g).policy(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
+	if p := g.policies.of(7, rule); p.member != `"new";q=3;w=60` || p.rule != rule {
 		t.Errorf("the policy is %+v", p)
 	}
 }

@@ -26,12 +26,14 @@ func newProblem(r *http.Request, status int) *gate.Problem {
 	return p
 }
 
-// quotaProblem returns the problem document of a request that d denies. retry is in seconds, or
-// zero if the request can never be admitted.
-func quotaProblem(r *http.Request, d core.Decision, retry int64) *gate.Problem {
-	p := newProblem(r, http.StatusTooManyRequests)
-	p.Type = gate.TypeQuotaExceeded
-	p.Title = "Request cannot be satisfied as assigned quota has been exceeded"
+// quotaProblem returns the problem document of a request that d denies, with this status. retry is
+// in seconds, or zero if the request can never be admitted.
+func quotaProblem(r *http.Request, d core.Decision, status int, retry int64) *gate.Problem {
+	p := newProblem(r, status)
+	if status == http.StatusTooManyRequests {
+		p.Type = gate.TypeQuotaExceeded
+		p.Title = "Request cannot be satisfied as assigned quota has been exceeded"
+	}
 	var named core.State
 	for _, s := range d.States() {
 		if s.Allowed || s.Rule.IsShadow() {
@@ -56,6 +58,9 @@ func describe(rule core.Rule, retry int64) string {
 	l := rule.Limit()
 	b := append([]byte("Policy "), appendString(nil, rule.Name())...)
 	b = append(b, " allows "...)
+	if l == core.Blocked {
+		return string(append(b, "no requests."...))
+	}
 	b = strconv.AppendInt(b, int64(l.Events), 10)
 	if l.Events == 1 {
 		b = append(b, " request per "...)

@@ -13,7 +13,7 @@ import (
 )
 
 // deny returns the Rejection of a request that d denies and sets its header fields.
-func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
+func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 	retry, _ := gate.RetryAfter(d)
 	if retry > 0 {
 		h.Set("Retry-After", strconv.FormatInt(retry, 10))
@@ -21,7 +21,24 @@ func deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
 		h.Del("Retry-After")
 	}
 	h.Set("Cache-Control", "no-store")
-	return &gate.Rejection{Problem: quotaProblem(r, d, retry), Decision: d, Err: gate.ErrDenied}
+	status := http.StatusTooManyRequests
+	if g.options.DeniedStatus != nil {
+		if s := g.options.DeniedStatus(d); s >= 400 && s <= 599 {
+			status = s
+		}
+	}
+	if status == http.StatusUnauthorized {
+		challenge(h)
+	}
+	return &gate.Rejection{Problem: quotaProblem(r, d, status, retry), Decision: d, Err: gate.ErrDenied}
+}
+
+// challenge adds the challenge that RFC 9110 section 15.5.2 requires in a response with 401, unless
+// there is one. RFC 6750 section 3 defines this challenge.
+func challenge(h http.Header) {
+	if h.Get("WWW-Authenticate") == "" {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
 }
 
 // A failure describes the default response to a request that could not be identified or decided.
@@ -90,10 +107,7 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		p.Detail = "Retry in 1 s."
 	case http.StatusUnauthorized:
-		// RFC 9110 section 15.5.2 requires a challenge. RFC 6750 section 3 defines this challenge.
-		if h.Get("WWW-Authenticate") == "" {
-			h.Set("WWW-Authenticate", "Bearer")
-		}
+		challenge(h)
 		p.Detail = "Sign-in is required."
 	case http.StatusBadRequest:
 		if errors.Is(err, keyfunc.ErrNoKey) {

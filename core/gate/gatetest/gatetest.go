@@ -99,6 +99,8 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("queues", s.testQueues)
 	t.Run("refund", s.testRefund)
 	t.Run("settle", s.testSettle)
+	t.Run("plans", s.testPlans)
+	t.Run("several costs", s.testSeveralCosts)
 	if s.onDenied != nil {
 		t.Run("OnDenied", s.testOnDenied)
 	}

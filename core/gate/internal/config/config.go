@@ -14,7 +14,9 @@ import (
 type Config struct {
 	And      []Ask
 	Cost     func(context.Context, *http.Request) int
+	Plan     keyfunc.Func
 	Skip     func(context.Context, *http.Request) bool
+	Exempt   func(context.Context, *http.Request) bool // skips a request, too
 	RefundIf func(status int) bool
 	MaxDelay time.Duration // 0 is no bound
 	InFlight interface {   // a gate.InFlightCounter
@@ -26,13 +28,17 @@ type Config struct {
 	Inherits   bool  // add the versions that outer gates send
 	FailClosed bool
 	Expose     bool
-	OnDenied   any    // a function of the type that the adapter takes
-	OnDeniedBy string // the name of the adapter that OnDenied belongs to
+
+	DeniedStatus func(core.Decision) int
+	OnDenied     any    // a function of the type that the adapter takes
+	OnDeniedBy   string // the name of the adapter that OnDenied belongs to
 }
 
-// An Ask holds a limiter and the function that finds the key for it.
+// An Ask holds a limiter and the functions that find its key, cost and plan. Cost and Plan are nil
+// unless the option And has its own.
 type Ask struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
-	Rules   int // the number of rules of Limiter, set by package adapter
+	Cost    func(context.Context, *http.Request) int
+	Plan    keyfunc.Func
 }

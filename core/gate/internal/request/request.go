@@ -16,11 +16,14 @@ import (
 type Record interface {
 	// Outer returns the record of the next outer gate, or nil.
 	Outer() Record
-	// Decision returns the decision of the gate, which must not be changed. The decision contains
-	// no States if the gate has let the request through undecided.
-	Decision() *core.Decision
-	// Settle sets the total cost of a request that the gate has admitted.
-	Settle(cost int) error
+	// Decision returns the decision of the gate. It contains no States if the gate has let the
+	// request through undecided.
+	Decision() core.Decision
+	// Charged reports whether the gate has charged l, or another view of the same limiter.
+	Charged(l *core.Limiter) bool
+	// Settle sets the total cost for l, or for all limiters of the gate if l is nil. The gate must
+	// have admitted the request.
+	Settle(l *core.Limiter, cost int) error
 }
 
 // Key is the key of the Record of the innermost gate in the context of a request.

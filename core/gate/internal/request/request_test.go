@@ -13,9 +13,10 @@ import (
 // A fake is a Record that does nothing. It has a size, so that two of them differ.
 type fake struct{ _ int }
 
-func (*fake) Outer() Record            { return nil }
-func (*fake) Decision() *core.Decision { return nil }
-func (*fake) Settle(int) error         { return nil }
+func (*fake) Outer() Record                   { return nil }
+func (*fake) Decision() core.Decision         { return core.Decision{} }
+func (*fake) Charged(*core.Limiter) bool      { return false }
+func (*fake) Settle(*core.Limiter, int) error { return nil }
 
 // withRecord returns a request whose context has r.
 func withRecord(r Record) *http.Request {

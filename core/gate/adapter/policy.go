@@ -1,0 +1,68 @@
+package adapter
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/memo"
+)
+
+// A policy describes a rule to clients. newPolicy formats the parts that never change.
+type policy struct {
+	rule    core.Rule
+	visible bool   // clients see the rule
+	name    string // as a String of RFC 9651
+	member  string // of RateLimit-Policy
+}
+
+func newPolicy(rule core.Rule) policy {
+	name := appendString(nil, rule.Name())
+	p := policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
+	member := append(name, ";q="...)
+	member = appendInteger(member, int64(rule.Capacity()))
+	if w := fillTime(rule); w >= time.Second {
+		member = append(member, ";w="...)
+		member = appendInteger(member, seconds(w))
+	}
+	p.member = string(member)
+	return p
+}
+
+// fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For
+// windows and logs it is the period. It is zero for a limit that is never charged. core.New rejects
+// rules whose time is more than 100 years.
+func fillTime(rule core.Rule) time.Duration {
+	l := rule.Limit()
+	if l == core.Unlimited || l == core.Blocked {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(rule.Capacity()), uint64(l.Per))
+	d, rem := bits.Div64(hi, lo, uint64(l.Events))
+	if rem > 0 {
+		d++
+	}
+	return time.Duration(d)
+}
+
+// policies holds the policies of the rules of a gate.
+type policies struct {
+	first []policy // of the rules that the limiters had first, without a plan, in the order of States
+	// others has the policies of rules that a plan, a variant, a step of an elastic rule or
+	// core.Limiter.Replace has put in force. Variants and replaced rules may be many.
+	others memo.Map[core.Rule, *policy]
+}
+
+// maxPolicies is the number of policies in policies.others.
+const maxPolicies = 1024
+
+// of returns the policy of rule, which was in force for the i-th State.
+func (p *policies) of(i int, rule core.Rule) *policy {
+	if i < len(p.first) && p.first[i].rule == rule {
+		return &p.first[i]
+	}
+	return p.others.Get(rule, func(rule core.Rule) *policy {
+		added := newPolicy(rule)
+		return &added
+	})
+}
