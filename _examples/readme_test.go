@@ -53,9 +53,9 @@ func main() {
 	var store core.Store = memstore.New()
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
 	rdb := redis.NewClient(&redis.Options{})
-	ip, user := keyfunc.RemoteIP(), keyfunc.ContextSubject("user")
+	ip, user, planOf := keyfunc.RemoteIP(), keyfunc.ContextSubject("user"), keyfunc.ContextSubject("plan")
 	var t *testing.T
-	_, _, _, _, _, _ = store, publicKey, rdb, ip, user, t
+	_, _, _, _, _, _, _ = store, publicKey, rdb, ip, user, planOf, t
 	{
 %s
 		%s

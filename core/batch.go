@@ -99,7 +99,7 @@ func (b *batch) free() {
 	}
 	// The elements are not cleared: they are few, and the garbage collector empties the pool.
 	b.charges, b.rules = b.charges[:0], b.rules[:0]
-	if len(b.places) > 0 || len(b.ends) > 0 || b.blocked { // not all are set after an error or an adjust
+	if b.blocked || len(b.ends)+len(b.places) > 0 {
 		b.ends, b.places, b.blocked = b.ends[:0], b.places[:0], false
 	}
 	batches.Put(b)
@@ -248,8 +248,9 @@ func (b *batch) merge() {
 		if at == len(kept) {
 			kept = append(kept, c)
 		} else {
-			absorb(&kept[at], &c)
-			b.rules[i] = b.rules[slices.Index(b.places, at)] // an elastic limit may have changed meanwhile
+			if absorb(&kept[at], &c); !c.Rule.Equivalent(kept[at].Rule) { // an elastic limit has changed meanwhile
+				b.rules[i] = b.rules[slices.Index(b.places, at)]
+			}
 		}
 		b.places = append(b.places, at)
 	}

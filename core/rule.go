@@ -105,9 +105,10 @@ func (d definition) rule() Rule {
 	return Rule{&d}
 }
 
-// ruleOf returns the Rule of c, which is the compiled form of r or of a fraction of r.
+// ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
+// or of a fraction of r.
 func (r Rule) ruleOf(c *driver.Compiled) Rule {
-	if c == r.d.compiled {
+	if c == r.d.compiled || c.Equivalent(r.d.compiled) {
 		return r
 	}
 	known := r.d.divided.Load()

@@ -20,8 +20,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 	if len(rules) == 0 {
 		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
 	}
-	s := &ruleSet{rules: slices.Clone(rules), plans: make(map[string][]Rule), replaced: make(chan struct{})}
-	s.unknown = s.rules
+	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
 	for i, r := range s.rules {
 		d := r.def()
 		if d.err != nil {
@@ -36,21 +35,30 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			if err := p.checkPlan(); err != nil {
 				return nil, err
 			}
-			if s.plans[p.PlanName()] == nil {
-				s.plans[p.PlanName()] = slices.Clone(s.rules)
-			}
-			s.plans[p.PlanName()][i] = p
 		}
 	}
-	if len(s.plans) > 0 {
-		s.unknown = slices.Clone(s.rules)
-		for i, r := range s.unknown {
-			if len(r.d.plans) > 0 {
-				s.unknown[i] = r.withUnknownPlan()
-			}
+	s.addPlans()
+	s.unknown = slices.Clone(s.rules)
+	for i, r := range s.unknown {
+		if len(r.d.plans) > 0 {
+			s.unknown[i] = r.withUnknownPlan()
 		}
 	}
 	return s, nil
+}
+
+// addPlans sets s.plans. A rule that does not have a plan has its own limit in it.
+func (s *ruleSet) addPlans() {
+	s.plans = make(map[string][]Rule)
+	for i, r := range s.rules {
+		for _, p := range r.d.plans {
+			name := p.PlanName()
+			if s.plans[name] == nil {
+				s.plans[name] = slices.Clone(s.rules)
+			}
+			s.plans[name][i] = p
+		}
+	}
 }
 
 // of returns the rules for a plan. It reports false if the rules have plans, but not this one.
@@ -89,30 +97,13 @@ func (s *ruleSet) find(r Rule) int {
 // with returns a copy of s in which the rules of o replace the rules of the same name and
 // algorithm, together with their plans. It ignores other rules of o.
 func (s *ruleSet) with(o *ruleSet) *ruleSet {
-	merged := &ruleSet{rules: slices.Clone(s.rules), plans: make(map[string][]Rule)}
-	for _, from := range []*ruleSet{s, o} {
-		for name := range from.plans {
-			rules, ok := s.plans[name]
-			if !ok {
-				rules = s.rules
-			}
-			merged.plans[name] = slices.Clone(rules)
-		}
-	}
-	merged.unknown = slices.Clone(s.unknown)
+	merged := &ruleSet{rules: slices.Clone(s.rules), unknown: slices.Clone(s.unknown)}
 	for i, r := range o.rules {
-		at := s.find(r)
-		if at < 0 {
-			continue
-		}
-		merged.rules[at], merged.unknown[at] = r, o.unknown[i]
-		for name, rules := range merged.plans {
-			rules[at] = r
-			if own, ok := o.plans[name]; ok {
-				rules[at] = own[i]
-			}
+		if at := s.find(r); at >= 0 {
+			merged.rules[at], merged.unknown[at] = r, o.unknown[i]
 		}
 	}
+	merged.addPlans()
 	return merged
 }
 

@@ -51,7 +51,7 @@ func TestLimiter_Variant_Rules(t *testing.T) {
 			"b, a gold": {`token_bucket "a" 11/h`, `sliding_log "b" 31/d`},
 		}},
 		{"other limits", []core.Rule{a.Plan("pro", core.Unlimited), core.SlidingLog("b", core.PerMinute(4))}, map[string][]string{
-			"a pro":  {`token_bucket "a" 10/h`, `sliding_log "b" 4/m`},
+			"a pro":  {`token_bucket "a" 10/h plan "unknown"`, `sliding_log "b" 4/m`}, // the plan of the replaced rule
 			"a gold": {`token_bucket "a" 20/h plan "gold"`, `sliding_log "b" 4/m`},
 			"b pro":  {`token_bucket "a" unlimited plan "pro"`, `sliding_log "b" 30/d shadow`},
 		}},

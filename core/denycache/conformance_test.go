@@ -117,7 +117,7 @@ func TestConformance(t *testing.T) {
 			Now:     func() time.Time { return time.UnixMicro(s.storeMicros()) },
 			Advance: s.advance,
 		}
-		if strings.HasSuffix(t.Name(), "/Histories") {
+		if strings.HasSuffix(t.Name(), "Histories") {
 			h.Store = s
 			t.Cleanup(func() { hits, known = hits+s.hits, known+s.known })
 		}

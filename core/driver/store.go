@@ -9,9 +9,10 @@ import (
 // decide by its own clock. Its dynamic type must be comparable, as a pointer is.
 //
 // The caller (package core, or a store over this store) must pass at least one charge, and no two
-// charges with the same key and rule. Keys must not be empty, costs must be at least 1, and delays
-// must not be negative. Each op must belong to the method, an Undo must have a Receipt, and ctx
-// must not have ended. A Store must not keep charges or its elements after it has returned.
+// charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
+// different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
+// negative. Each op must belong to the method, an Undo must have a Receipt, and ctx must not have
+// ended. A Store must not keep charges or its elements after it has returned.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the

@@ -1,6 +1,6 @@
 // Package gate provides the options of the rate limiting middlewares nethttplimit, ginlimit and
 // echolimit, and the functions that handlers call: [FromContext] returns the decision about a
-// request, [Settle] corrects its cost. An option means the same in every middleware.
+// request, [Settle] and [SettleFor] correct its cost. An option means the same in every middleware.
 //
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(isHealthCheck), gate.FailClosed())
 //
@@ -53,8 +53,26 @@
 //
 // A request is charged before its handler runs. Its cost is 1, or the result of [Cost]. Two
 // functions correct the cost afterwards: RefundIf refunds it, depending on the status of the
-// response, and [Settle] sets the real cost, which only the handler knows (such as tokens or
-// bytes).
+// response, and [Settle] sets the real cost, which only the handler knows (such as the bytes of the
+// response). The real cost may be lower or higher.
+//
+// The limiters of a gate can have different costs: a Cost that is an option of [And] applies to the
+// limiter of that And alone. [SettleFor] then sets the real cost for one limiter. A proxy to a
+// language model, for example, counts requests and tokens in one decision:
+//
+//	limit := nethttplimit.New(requests, user, gate.And(tokens, user, gate.Cost(estimate)))
+//
+//	err := gate.SettleFor(r.Context(), tokens, used) // in the handler
+//
+// # Plans
+//
+// The option [Plan] chooses the limits of the caller by the name of a plan, such as "pro" (see
+// [core.Rule.Plan]). The header fields and problem documents contain the limits of that plan. A
+// rule that is [core.Unlimited] for the caller is not in the header fields. The response to a
+// [core.Blocked] caller is 429 without Retry-After.
+//
+// [core.Limiter.Choose] gives single keys other limits. [core.Limiter.Replace] changes the limits
+// while the gate is used: each decision uses either the old rules or the new ones.
 //
 // # Clients that hang up
 //

@@ -101,28 +101,82 @@ func ExampleRefundIf() {
 	// secret 429
 }
 
-// The cost of an answer of a language model is its number of tokens, which is known afterwards.
-// Until then, the request is charged an upper bound.
+// The cost of a download is its number of bytes, which is known when it has been sent. Until then,
+// the request is charged an estimate.
 func ExampleSettle() {
 	store := memstore.New()
+	bytes := core.Must(core.New(store, core.TokenBucket("bytes", core.PerDay(10_000))))
+	estimate := gate.Cost(func(context.Context, *http.Request) int { return 4000 })
+	download := func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := fmt.Fprint(w, strings.Repeat("x", 1500))
+		if err := gate.Settle(r.Context(), sent); err != nil {
+			fmt.Println(err)
+		}
+	}
+	h := nethttplimit.New(bytes, keyfunc.RemoteIP(), estimate)(http.HandlerFunc(download))
+
+	for range 3 {
+		w := do(h, "GET", "/file")
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "bytes";r=6000;t=51840
+	// 200 "bytes";r=4500;t=38880
+	// 200 "bytes";r=3000;t=25920
+}
+
+// Requests and tokens of a language model are limited in one decision. A request costs 1 request
+// and an estimated number of tokens, which the handler replaces by the number that the model
+// reports.
+func ExampleSettleFor() {
+	store := memstore.New()
+	requests := core.Must(core.New(store, core.TokenBucket("requests", core.PerDay(100))))
 	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerDay(10_000))))
 	estimate := gate.Cost(func(context.Context, *http.Request) int { return 4000 })
 	ask := func(w http.ResponseWriter, r *http.Request) {
 		const used = 1500 // as the model reports
-		if err := gate.Settle(r.Context(), used); err != nil {
+		if err := gate.SettleFor(r.Context(), tokens, used); err != nil {
 			fmt.Println(err)
 		}
 	}
-	h := nethttplimit.New(tokens, keyfunc.RemoteIP(), estimate)(http.HandlerFunc(ask))
+	ip := keyfunc.RemoteIP()
+	h := nethttplimit.New(requests, ip, gate.And(tokens, ip, estimate))(http.HandlerFunc(ask))
 
 	for range 3 {
 		w := do(h, "POST", "/ask")
 		fmt.Println(w.Code, w.Header().Get("RateLimit"))
 	}
 	// Output:
-	// 200 "tokens";r=6000;t=51840
-	// 200 "tokens";r=4500;t=38880
-	// 200 "tokens";r=3000;t=25920
+	// 200 "requests";r=99;t=85536, "tokens";r=6000;t=51840
+	// 200 "requests";r=98;t=84672, "tokens";r=4500;t=38880
+	// 200 "requests";r=97;t=83808, "tokens";r=3000;t=25920
+}
+
+// The limit depends on the plan of the customer. A request of a blocked customer is never admitted,
+// so its response has no Retry-After.
+func ExamplePlan() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10)).
+		Plan("pro", core.PerMinute(100)).
+		Plan("staff", core.Unlimited).
+		Plan("banned", core.Blocked)))
+	plans := map[string]string{"ann": "pro", "sue": "staff", "eve": "banned"} // in the database
+	planOf := func(_ context.Context, r *http.Request) (string, error) { return plans[user(r)], nil }
+	h := nethttplimit.New(api, keyfunc.ContextSubject(userKey{}), gate.Plan(planOf))(hello)
+
+	// An authentication middleware stores the user who has signed in.
+	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(withUser(r.Context(), user(r))))
+	})
+	for _, name := range []string{"bob", "ann", "sue", "eve"} {
+		w := do(signIn, "GET", "/", "X-User", name)
+		fmt.Printf("%s %d %s Retry-After %q\n", name, w.Code, w.Header().Get("RateLimit-Policy"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// bob 200 "api";q=10;w=60 Retry-After ""
+	// ann 200 "api";q=100;w=60 Retry-After ""
+	// sue 200  Retry-After ""
+	// eve 429 "api";q=0 Retry-After ""
 }
 
 // A queue in which no request waits for more than two seconds.

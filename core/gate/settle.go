@@ -40,7 +40,9 @@ func Settle(ctx context.Context, cost int) error {
 }
 
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
-// variant was in force. It looks for the innermost gate that has charged l for the request.
+// variant was in force. It looks for the innermost gate that has charged l for the request, and
+// returns [ErrNotAdmitted] if there is none. A handler can ignore that error: the request was let
+// through without a limit, for example while the Store was down.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 	for r := request.From(ctx); r != nil && l != nil; r = r.Outer() {
 		if r.Decision().Allowed && r.Charged(l) {

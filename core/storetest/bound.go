@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -70,6 +71,50 @@ func (b *bound) count(now time.Time) error {
 	}
 	if sum > b.limit.Events {
 		return fmt.Errorf("got %d events in one window under the limit %v", sum, b.limit)
+	}
+	return nil
+}
+
+// A planBound checks the events that the plans of one length have admitted together.
+type planBound struct {
+	per     time.Duration
+	largest int // the largest limit
+	events  []planEvent
+	denied  int
+}
+
+type planEvent struct {
+	at    time.Time
+	limit core.Limit // without a Burst
+	cost  int
+}
+
+// check returns an error if the events of any span that ends with the last event exceed the bound:
+// for a bucket, each event takes the part of the bucket that its cost is of the limit of its plan,
+// except for a microsecond, because a rate rounds a state that another rate has written. For other
+// algorithms, a window or period has at most the events of the largest limit.
+func (b *planBound) check(a algorithm) error {
+	last := b.events[len(b.events)-1].at
+	sum, used, allowed := 0, 0.0, b.per
+	for _, e := range slices.Backward(b.events) {
+		sum += e.cost
+		used += float64(e.cost) / float64(e.limit.Events) * float64(b.per)
+		allowed += time.Microsecond
+		span, counts := last.Sub(e.at), true
+		switch {
+		case isBucket(a):
+			if used > float64(allowed+span) {
+				return fmt.Errorf("%d events in %v took %v of a bucket that refills in %v", sum, span, time.Duration(used), b.per)
+			}
+			continue
+		case a.Name == "fixed_window":
+			counts = e.at.UnixMicro()/b.per.Microseconds() == last.UnixMicro()/b.per.Microseconds()
+		default:
+			counts = span < b.per
+		}
+		if counts && sum > b.largest {
+			return fmt.Errorf("got %d events in %v, want at most %d per %v", sum, span, b.largest, b.per)
+		}
 	}
 	return nil
 }

@@ -29,11 +29,11 @@ func isBucketRule(r *oracle.Rule) bool { return driverAlgorithms[r.Algorithm].Is
 // verdicts of the oracle to charges and verdicts of package driver.
 type catalog map[*oracle.Rule]*driver.Compiled
 
-// compile adds r, whose Extra is soft percent of the limit. It returns false if no store can run r,
-// such as a bucket of 1000 tokens that gains one token a year.
-func (c catalog) compile(r *oracle.Rule, soft float64) bool {
+// compile adds r, a limit of plan, whose Extra is soft percent of the limit. It returns false if no
+// store can run r, such as a bucket of 1000 tokens that gains one token a year.
+func (c catalog) compile(r *oracle.Rule, plan string, soft float64) bool {
 	compiled, err := driver.Definition{
-		Name: r.Name, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
+		Name: r.Name, Plan: plan, Algorithm: driverAlgorithms[r.Algorithm], Events: int(r.Events), Per: time.Duration(r.Per) * time.Microsecond,
 		Burst: int(r.Burst), SubWindows: int(r.SubWindows), Soft: soft, Shadow: r.Shadow,
 	}.Compile()
 	if err != nil {

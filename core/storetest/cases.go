@@ -76,6 +76,8 @@ func cases() []testCase {
 			"Limits of one length share a state, which grants at most one burst and locks no key out; another length has its own."},
 		{"AlternatingLengths", eachAlgorithm(alternatingLengths),
 			"A caller that alternates between two limits of different lengths is admitted by each as if there were no other."},
+		{"AlternatingPlans", eachAlgorithm(alternatingPlans),
+			"However a caller alternates between plans, those of one length admit at most one limit together."},
 		{"Cancelled", eachAlgorithm(cancelled),
 			"If the context has ended, the call returns its error and takes nothing."},
 		{"Concurrency", eachAlgorithm(concurrency),
@@ -86,5 +88,7 @@ func cases() []testCase {
 			"Concurrent decisions over two keys charge both or neither."},
 		{"Histories", histories,
 			"Every verdict equals the verdict of the model of the algorithm, for random costs, gaps, rules, keys and clock steps."},
+		{"LimiterHistories", limiterHistories,
+			"Every decision of a limiter equals that of the model, while plans, variants and replacements change the limits."},
 	}
 }

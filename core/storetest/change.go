@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -156,5 +157,50 @@ func alternatingLengths(s *subject, a algorithm) {
 	}
 	if admitted < 100 || admitted > 102 { // a bucket refills by 1.7 events in a minute
 		s.fail("%d events were admitted under %v in a minute, want 100 to 102", admitted, &hour)
+	}
+}
+
+// alternatingPlans chooses a random plan for each event of a key. The plans of each length together
+// must keep the bound of that length, whatever events the plans of other lengths admit.
+func alternatingPlans(s *subject, a algorithm) {
+	const calls = 250
+	for i, limits := range [][]core.Limit{
+		{core.PerSecond(10), core.PerSecond(20), core.PerSecond(50)},
+		{core.PerSecond(7), core.PerSecond(30), core.PerSecond(11)},
+		{core.PerSecond(10), core.Per(40, 2*time.Second), core.PerSecond(50), core.Per(16, 2*time.Second)},
+	} {
+		rng := rand.New(rand.NewPCG(uint64(i), 14))
+		rule := a.Rule(fmt.Sprint(a.Name, i), limits[0])
+		for plan, limit := range limits {
+			rule = rule.Plan(fmt.Sprint(plan), limit)
+		}
+		l := s.limiter(rule)
+		bounds := make(map[time.Duration]*planBound) // by length
+		for range calls {
+			if rng.IntN(3) == 0 {
+				s.Advance(time.Duration(rng.Int64N(200_000)) * time.Microsecond)
+			}
+			plan, cost := rng.IntN(len(limits)), 1+rng.IntN(4)
+			limit := limits[plan]
+			b := bounds[limit.Per]
+			if b == nil {
+				b = &planBound{per: limit.Per}
+				bounds[limit.Per] = b
+			}
+			b.largest = max(b.largest, limit.Events)
+			if !s.allow(l.Plan(fmt.Sprint(plan)), "k", cost).Allowed {
+				b.denied++
+				continue
+			}
+			b.events = append(b.events, planEvent{s.Now(), limit, cost})
+			if err := b.check(a); err != nil {
+				s.fail("limits %v: %v", limits, err)
+			}
+		}
+		for per, b := range bounds {
+			if len(b.events) < calls/10 || b.denied < calls/10 {
+				s.fail("limits %v: only %d calls of the limits per %v were admitted, %d denied", limits, len(b.events), per, b.denied)
+			}
+		}
 	}
 }

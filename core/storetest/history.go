@@ -12,7 +12,10 @@ import (
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
-func histories(s *subject) {
+func histories(s *subject) { compare(s, s.histories()) }
+
+// histories returns the number of histories of a case.
+func (s *subject) histories() int {
 	n := 20
 	if testing.Short() {
 		n = 5
@@ -23,7 +26,7 @@ func histories(s *subject) {
 			s.fail("WEIR_HISTORIES: %v", err)
 		}
 	}
-	compare(s, n)
+	return n
 }
 
 // compare compares the subject with the oracle over n histories of 250 calls each. It returns the

@@ -9,8 +9,10 @@
 //
 // Each failure ends with the requirement that the Store violates. In addition to fixed cases, the
 // suite makes random sequences of calls, called histories. It compares every verdict with a model
-// of the algorithm that shares no code with package driver. The environment variable WEIR_HISTORIES
-// sets the number of histories, 20 by default.
+// of the algorithm that shares no code with package driver. In some histories, the limit of a rule
+// depends on the charge, as the plan of a caller does. Other histories make calls of two limiters
+// whose rules have plans and variants, and are replaced. The environment variable WEIR_HISTORIES
+// sets the number of histories of each kind, 20 by default.
 //
 // The example is a complete store that passes the suite. A [Fake] is a Store for tests of code
 // that calls Stores: it counts calls, delays them, and makes them fail.

@@ -21,13 +21,14 @@ type walk struct {
 	rng    *rand.Rand
 	steady bool  // the clock does not step back, so more charges can be undone
 	fine   bool  // periods are so short that fractions of a microsecond matter
+	plans  bool  // the limits of a name are plans, and each charge has one of them
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
-	inForce  []int            // for each name, the index of its present limit
+	inForce  []int            // for each name, the index of its present limit, or of the last one with plans
 	held     []held
 	occurred map[string]int // the number of times that each situation occurred
 }
@@ -45,7 +46,7 @@ type held struct {
 func newWalk(seed uint64, h *Harness, occurred map[string]int) *walk {
 	w := &walk{
 		catalog: make(catalog), seed: seed, rng: rand.New(rand.NewPCG(seed, 11)),
-		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, occurred: occurred,
+		steady: h.Undoes || seed%3 == 0, fine: seed%4 == 1, plans: seed%5 > 2, occurred: occurred,
 	}
 	w.now = h.Now().UnixMicro() + w.rng.Int64N(1e15)
 	for len(w.rules) < 3 {
@@ -96,7 +97,9 @@ func percent(n int64, soft float64) int64 {
 }
 
 // limits returns up to four limits of a name, and elastic enlargements of them. They have the same
-// algorithm, different rates, bursts and soft limits, and often different lengths.
+// algorithm, different rates, bursts and soft limits, and one or two lengths. (With more lengths,
+// memstore may forget an expired state when another one is made, which is visible if the clock then
+// steps back.)
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
@@ -106,6 +109,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 			365*86_400_000_000, oracle.Horizon),
 		Shadow: w.one(5),
 	}
+	lengths := make(map[string]bool)
 	for i := range 1 + w.rng.IntN(4) {
 		r := first
 		switch {
@@ -121,7 +125,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		if r.Algorithm == "sliding_window" {
 			r.SubWindows = pick[int64](w, 1, 2, 3, 7, 10, 60, 120)
 		}
-		if len(all) > 0 && (i > 1 || w.one(2)) { // the length of an earlier limit: two at most
+		if len(all) > 0 && (i > 1 || w.one(2)) { // often the length of an earlier limit
 			times := pick[int64](w, 1, 2, 3, 7)
 			r = *pick(w, all...)
 			if r.Base != nil {
@@ -131,7 +135,15 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
-		if !w.compile(&r, soft) {
+		if lengths[r.Length()] = true; len(lengths) > 2 {
+			delete(lengths, r.Length())
+			continue
+		}
+		plan := ""
+		if w.plans {
+			plan = fmt.Sprint("plan", i)
+		}
+		if !w.compile(&r, plan, soft) {
 			continue
 		}
 		if all = append(all, &r); w.one(4) {
@@ -146,7 +158,7 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 // next moves the clock, sometimes changes a limit, and returns a random call.
 func (w *walk) next() call {
 	w.advance()
-	if name := w.rng.IntN(len(w.rules)); w.one(20) && len(w.rules[name]) > 1 {
+	if name := w.rng.IntN(len(w.rules)); !w.plans && w.one(20) && len(w.rules[name]) > 1 {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
 		w.occurred["limit changed"]++
 	}
@@ -157,7 +169,9 @@ func (w *walk) next() call {
 	next := call{now: w.now}
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
 		c, receipt := draw()
-		meets := func(o oracle.Charge) bool { return o.Key == c.Key && o.Rule.Name == c.Rule.Name }
+		meets := func(o oracle.Charge) bool {
+			return o.Key == c.Key && o.Rule.Name == c.Rule.Name && o.Rule.Length() == c.Rule.Length()
+		}
 		if !slices.ContainsFunc(next.charges, meets) {
 			next.charges, next.receipts = append(next.charges, c), append(next.receipts, receipt)
 		}
@@ -168,8 +182,8 @@ func (w *walk) next() call {
 // most returns n, or the largest int on a 32-bit platform.
 func most(n int64) int64 { return min(n, math.MaxInt) }
 
-// advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of the
-// last verdict, back, to earlier times, and far ahead.
+// advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of
+// the last verdict, back, to earlier times, and far ahead.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
 	per := w.rules[name][w.inForce[name]].Per
@@ -222,9 +236,15 @@ func (w *walk) advance() {
 	w.now += d
 }
 
-// spend returns a Spend for one of the states, under the limit in force.
+// spend returns a Spend for one of the states, under the limit in force or under a random plan.
 func (w *walk) spend() oracle.Charge {
 	name := w.rng.IntN(len(w.rules))
+	if w.plans {
+		last := w.inForce[name]
+		if w.inForce[name] = w.rng.IntN(len(w.rules[name])); w.inForce[name] != last {
+			w.occurred["another plan"]++
+		}
+	}
 	r := w.rules[name][w.inForce[name]]
 	return oracle.Charge{Key: pick(w, "a", "b"), Rule: r, Cost: most(w.cost(r.Capacity()))}
 }

@@ -5,12 +5,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 func ofReference(*testing.T) *Harness {
-	var clock Clock
-	return clock.Harness(&Fake{Clock: clock.Micros})
+	clock := new(Clock)
+	return clock.Harness(&struct {
+		reference
+		driver.Namespace
+	}{reference: reference{clock: clock.Micros, states: make(map[stateKey]driver.State)}})
 }
 
 // The histories, more than those of a store by default, include every situation that they are to test.
@@ -19,22 +23,32 @@ func TestHistories_EverySituation(t *testing.T) {
 	if testing.Short() {
 		n /= 4
 	}
-	occurred := compare(&subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}, n)
-	for _, name := range situations {
-		if occurred[name] < n/4 {
-			t.Errorf("%q: got %d occurrences in %d histories, want at least %d", name, occurred[name], n, n/4)
+	s := &subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}
+	check := func(occurred map[string]int, n int, situations []string) {
+		for _, name := range situations {
+			if occurred[name] < n/4 {
+				t.Errorf("%q: got %d occurrences in %d histories, want at least %d", name, occurred[name], n, n/4)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(occurred)) {
+			t.Logf("%8d %s", occurred[name], name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(occurred)) {
-		t.Logf("%8d %s", occurred[name], name)
-	}
+	check(compare(s, n), n, situations)
+	check(compareLimiters(s, n/4), n/4, limiterSituations)
+}
+
+// limiterSituations have to occur in the histories of limiters.
+var limiterSituations = []string{
+	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
+	"merged", "invalid", "settled", "replaced", "conflict", "reset true", "reset false",
 }
 
 // situations have to occur in the histories.
 var situations = []string{
 	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied",
 	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
-	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "elastic",
+	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "another plan", "elastic",
 	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",
 	"freed by an undo: sliding_log", "freed by an undo: sliding_window",
 	"ahead of the clock: token_bucket", "ahead of the clock: leaky_bucket", "ahead of the clock: fixed_window",

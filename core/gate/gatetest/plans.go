@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -52,6 +53,9 @@ func (s *suite) testPlans(t *testing.T) {
 			if c.status == 429 {
 				if limit := got.header.Get("RateLimit"); limit != `"api";r=0` || got.header.Get("Retry-After") != "" || got.header.Get("X-RateLimit-Reset") != "" || a.store.Calls() != 0 {
 					t.Errorf("got RateLimit %s, header %v and %d calls of the Store, want no time and no call", limit, got.header, a.store.Calls())
+				}
+				if want := `"detail":"Policy \"api\" allows no requests."`; !strings.Contains(got.body, want) {
+					t.Errorf("got the body %s, want %s", got.body, want)
 				}
 			}
 		})

@@ -1,0 +1,154 @@
+// Llm is a proxy to a language model. It limits the requests and the tokens of each user, in one
+// decision. The number of tokens is estimated before the request and settled after it.
+//
+//	go run -C _examples ./llm
+//
+// It runs on net/http, or on the framework in the environment variable FRAMEWORK: gin or echo.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/examples/internal/demo"
+	"github.com/weir-go/weir/ginlimit"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+func newHandler(framework string) http.Handler {
+	store := memstore.New()
+	requests := core.Must(core.New(store, core.TokenBucket("requests", core.PerMinute(5))))
+	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerMinute(1000))))
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /chat", limited(framework, chat(tokens), requests, user,
+		// A request counts as one request, and as the estimated number of tokens. If either limit
+		// denies it, neither is charged.
+		gate.And(tokens, user, gate.Cost(estimate)),
+		// The client of a request that never fits into the limit should not retry.
+		gate.DeniedStatus(func(d core.Decision) int {
+			if d.RetryAfter == core.Never {
+				return http.StatusRequestEntityTooLarge
+			}
+			return http.StatusTooManyRequests
+		}),
+	))
+	return mux
+}
+
+// limited puts h behind a limiter. The limiter, the key function and the options are the same in
+// every framework.
+func limited(framework string, h http.Handler, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) http.Handler {
+	switch framework {
+	case "gin":
+		gin.SetMode(gin.ReleaseMode) // no list of routes at start
+		router := gin.New()
+		router.Any("/*path", ginlimit.New(l, key, opts...), gin.WrapH(h))
+		return router
+	case "echo":
+		e := echo.New()
+		e.Any("/*", echo.WrapHandler(h), echolimit.New(l, key, opts...))
+		return e
+	}
+	return nethttplimit.New(l, key, opts...)(h)
+}
+
+// user is the key function. It stands for the authentication of your application.
+func user(_ context.Context, r *http.Request) (string, error) {
+	if name, ok := map[string]string{"key-of-ann": "ann", "key-of-bob": "bob"}[r.Header.Get("X-API-Key")]; ok {
+		return name, nil
+	}
+	return "", keyfunc.ErrNoToken // status 401
+}
+
+// estimate returns the number of tokens that a request is charged at first: one for four bytes of
+// the prompt, and max_tokens for the answer. It runs before the request is admitted and must not
+// read the body, so max_tokens is in the query.
+func estimate(_ context.Context, r *http.Request) int {
+	if r.ContentLength < 0 || r.ContentLength > mostTokens {
+		return mostTokens // the length is unknown, or too large for any limit
+	}
+	return int(r.ContentLength+3)/4 + maxTokens(r)
+}
+
+// mostTokens is above every limit of tokens, so a request with such an estimate is always denied.
+const mostTokens = 1 << 20
+
+// maxTokens returns the most tokens that the answer may have.
+func maxTokens(r *http.Request) int {
+	n, err := strconv.Atoi(r.URL.Query().Get("max_tokens"))
+	if err != nil || n < 1 {
+		return 400
+	}
+	return min(n, mostTokens)
+}
+
+// chat passes the prompt to the model. The handler is the same in every framework.
+func chat(tokens *core.Limiter) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		used := 0 // if the model does not answer, only the request counts
+		// Most answers are shorter than max_tokens, and the difference is refunded. If the model
+		// has used more than the estimate, the difference is debited, into debt if necessary.
+		defer func() {
+			if err := gate.SettleFor(r.Context(), tokens, used); err != nil {
+				log.Print(err)
+			}
+		}()
+		prompt, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "the prompt cannot be read", http.StatusBadRequest)
+			return
+		}
+		answer, usage, err := complete(string(prompt), maxTokens(r))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		used = usage
+		fmt.Fprintf(w, "%s(%d tokens used)\n", answer, used)
+	}
+}
+
+// complete stands for the language model. Each word is a token, and the answer has twice as many
+// words as the prompt, but at most maxTokens.
+func complete(prompt string, maxTokens int) (answer string, usage int, err error) {
+	words := len(strings.Fields(prompt))
+	if words == 0 {
+		return "", 0, errors.New("the model does not answer")
+	}
+	n := min(2*words, maxTokens)
+	return strings.Repeat("blah ", n), words + n, nil
+}
+
+const try = `
+  # five requests a minute: each is estimated at 405 tokens and settled at 15, so five fit into 1000
+  for i in $(seq 6); do curl -s -H 'X-API-Key: key-of-ann' -d 'why is the sky blue' http://ADDR/chat; done
+  # 300 words are estimated at 673 tokens and use 700: the limit of tokens denies the next such request
+  seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate
+  seq 300 | curl -si -H 'X-API-Key: key-of-bob' --data-binary @- http://ADDR/chat | grep -i -e http -e rate -e retry
+  # more tokens than the limit ever allows: 413 without Retry-After
+  curl -i -H 'X-API-Key: key-of-bob' -d 'tell me all' "http://ADDR/chat?max_tokens=2000"
+  # the model fails: the tokens are refunded, the request counts
+  curl -i -H 'X-API-Key: key-of-bob' -X POST "http://ADDR/chat?max_tokens=100"
+`
+
+func main() {
+	if err := demo.Serve(newHandler(os.Getenv("FRAMEWORK")), try); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/weir-go/weir/examples/internal/demotest"
+)
+
+func TestMain(m *testing.M) { demotest.Main(m, main) }
+
+var frameworks = []string{"nethttp", "gin", "echo"}
+
+const (
+	sky     = "why is the sky blue" // 19 bytes and 5 words: estimated at 5, uses 15
+	chunked = "chunked"             // a prompt without Content-Length
+)
+
+func TestProxy(t *testing.T) {
+	long := strings.Repeat("four", 30) // 120 bytes, one word: estimated at 30, uses 3
+	type exchange struct {
+		user, maxTokens, prompt string
+		status                  int
+		requests, tokens        int    // remaining, with the estimate
+		retry, body             string // Retry-After, and a part of the body
+	}
+	for _, c := range []struct {
+		name      string
+		exchanges []exchange
+	}{
+		{"requests", []exchange{
+			{"ann", "", sky, 200, 4, 595, "", "(15 tokens used)"},
+			{"ann", "", sky, 200, 3, 580, "", ""},
+			{"ann", "", sky, 200, 2, 565, "", ""},
+			{"ann", "", sky, 200, 1, 550, "", ""},
+			{"ann", "", sky, 200, 0, 535, "", ""},
+			{"ann", "", sky, 429, 0, 925, "12", `"violated-policies":["requests"]`},
+			{"bob", "", sky, 200, 4, 595, "", ""},
+		}},
+		{"tokens", []exchange{
+			{"ann", "970", long, 200, 4, 0, "", "(3 tokens used)"},
+			{"ann", "967", long, 200, 3, 0, "", "(3 tokens used)"},
+			{"ann", "965", long, 429, 3, 994, "1", `"violated-policies":["tokens"]`},
+		}},
+		{"more than the estimate", []exchange{
+			{"ann", "400", strings.Repeat("a ", 300), 200, 4, 450, "", "(700 tokens used)"},
+			{"ann", "100", strings.Repeat("a ", 400), 200, 3, 0, "", "(500 tokens used)"},
+			{"ann", "1", "a", 429, 3, 0, "13", ""}, // a debt of 200
+		}},
+		{"never", []exchange{
+			{"ann", "1000", "a", 413, 5, 1000, "", "more than the policy ever allows"},
+			{"ann", "9223372036854775807", "a", 413, 5, 1000, "", ""},
+			{"ann", "", strings.Repeat("a", 2<<20), 413, 5, 1000, "", ""},
+			{"ann", "", chunked, 413, 5, 1000, "", ""},
+		}},
+		{"failure of the model", []exchange{
+			{"ann", "", "", 502, 4, 600, "", "does not answer"},
+			{"ann", "", "", 502, 3, 600, "", ""},
+		}},
+		{"invalid max_tokens", []exchange{
+			{"ann", "-1000", "", 502, 4, 600, "", ""},
+			{"ann", "9223372036854775808", "", 502, 3, 600, "", ""},
+		}},
+		{"unknown key", []exchange{{"mallory", "", sky, 401, 0, 0, "", ""}}},
+	} {
+		for _, framework := range frameworks {
+			t.Run(c.name+"/"+framework, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHandler(framework)
+					for i, e := range c.exchanges {
+						r := httptest.NewRequest("POST", "/chat?max_tokens="+e.maxTokens, strings.NewReader(e.prompt))
+						r.Header.Set("X-API-Key", "key-of-"+e.user)
+						if e.prompt == chunked {
+							r.ContentLength = -1
+						}
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, r)
+						var requests, tokens, ignored int
+						_, _ = fmt.Sscanf(w.Header().Get("RateLimit"), `"requests";r=%d;t=%d, "tokens";r=%d`, &requests, &ignored, &tokens)
+						retry := w.Header().Get("Retry-After")
+						if w.Code != e.status || requests != e.requests || tokens != e.tokens || retry != e.retry {
+							t.Errorf("request %d: got %d, %d and %d left, Retry-After %q, want %+v", i, w.Code, requests, tokens, retry, e)
+						}
+						if !strings.Contains(w.Body.String(), e.body) {
+							t.Errorf("request %d: got the body %s, want %s", i, w.Body, e.body)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	for _, framework := range frameworks {
+		t.Run(framework, func(t *testing.T) {
+			demotest.RunHints(t, demotest.Start(t, "FRAMEWORK="+framework),
+				"(15 tokens used)", `["requests"]`, "HTTP/1.1 200 OK", `["tokens"]`, "Retry-After: ",
+				"HTTP/1.1 413 ", "HTTP/1.1 502 ")
+		})
+	}
+}

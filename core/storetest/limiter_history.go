@@ -1,0 +1,451 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
+)
+
+func limiterHistories(s *subject) { compareLimiters(s, s.histories()) }
+
+// compareLimiters compares limiters of the subject with the model over n histories of 100 calls
+// each. It returns the number of times that each situation occurred.
+func compareLimiters(s *subject, n int) (occurred map[string]int) {
+	occurred = make(map[string]int)
+	for seed := range uint64(n) {
+		s.Harness = s.newHarness(s.T)
+		h := &limiterHistory{subject: s, seed: seed, rng: rand.New(rand.NewPCG(seed, 12)), occurred: occurred}
+		h.fine = h.one(3)
+		h.begin()
+		for range 100 {
+			h.step()
+		}
+	}
+	return occurred
+}
+
+// A limiterHistory makes random calls of two limiters, whose rules have plans and variants, and are
+// replaced. One rule may belong to both limiters.
+type limiterHistory struct {
+	*subject
+	seed     uint64
+	rng      *rand.Rand
+	fine     bool // periods are so short that fractions of a microsecond matter
+	declares bool // the Store rejects rules that are in conflict
+	oracle   oracle.Oracle
+	limiters [2]*modelLimiter
+	held     []*heldReservation
+	left     int           // the last Remaining
+	wait     time.Duration // the last RetryAfter
+	trace    []string
+	occurred map[string]int // the number of times that each situation occurred
+}
+
+// A heldReservation is a Reservation that can be settled.
+type heldReservation struct {
+	*core.Reservation
+	model *modelDecision
+	since time.Time
+}
+
+// planNames are the plans of rules. No rule has the plan "other".
+var planNames = []string{"free", "pro", "max"}
+
+func (h *limiterHistory) one(n int) bool { return h.rng.IntN(n) == 0 }
+
+func draw[T any](h *limiterHistory, from ...T) T { return from[h.rng.IntN(len(from))] }
+
+func (h *limiterHistory) plan() string { return draw(h, append(planNames, "", "", "", "other")...) }
+
+func (h *limiterHistory) key() string { return draw(h, "a", "b") }
+
+func (h *limiterHistory) note(format string, args ...any) {
+	h.trace = append(h.trace, fmt.Sprintf("at %d: ", h.now())+fmt.Sprintf(format, args...))
+}
+
+func (h *limiterHistory) now() int64 { return h.Now().UnixMicro() }
+
+// differ logs the last 30 calls and fails.
+func (h *limiterHistory) differ(format string, args ...any) {
+	h.Helper()
+	for _, text := range h.trace[max(0, len(h.trace)-30):] {
+		h.Log(text)
+	}
+	h.fail("history %d, call %d: %s", h.seed, len(h.trace), fmt.Sprintf(format, args...))
+}
+
+func (h *limiterHistory) must(err error) {
+	if h.Helper(); err != nil {
+		h.differ("got error %v", err)
+	}
+}
+
+// limit returns a random limit of a rule of the algorithm. It often has the length of one of like.
+func (h *limiterHistory) limit(algorithm int, like map[string]core.Limit) (l core.Limit) {
+	bucket := isBucket(testkit.Algorithms[algorithm])
+	l = core.Per(draw(h, 1, 2, 3, 7, 10, 50), draw(h, 700*time.Millisecond, time.Second, 3*time.Second, time.Minute))
+	if h.fine {
+		l = core.Per(1+h.rng.IntN(12), time.Duration(1+h.rng.IntN(100))*time.Microsecond)
+	}
+	if bucket && h.one(2) {
+		l.Burst = draw(h, 1, 2, 5, 20)
+	}
+	if old := like[draw(h, append(planNames, "")...)]; old.Events > 0 && !h.one(3) {
+		times := draw(h, 1, 2, 3, 7)
+		l = core.Limit{Events: old.Events * times, Per: old.Per, Burst: old.Burst * times}
+	}
+	if h.one(12) {
+		l = draw(h, core.Unlimited, core.Blocked)
+	}
+	return l
+}
+
+// rule returns a random rule of the name. It is often similar to like, unless like is nil.
+func (h *limiterHistory) rule(name string, like *modelRule) *modelRule {
+	r := &modelRule{name: name, limits: make(map[string]core.Limit), shadow: h.one(6), soft: draw[float64](h, 0, 0, 0, 10, 50, 300)}
+	var limits map[string]core.Limit
+	if like != nil && !h.one(6) {
+		*r, limits = *like, like.limits
+		r.limits = make(map[string]core.Limit)
+	} else if r.algorithm = h.rng.IntN(len(testkit.Algorithms)); testkit.Algorithms[r.algorithm].Name == "sliding_window" {
+		r.subWindows = draw(h, 1, 3, 10, 60)
+	}
+	r.limits[""] = h.limit(r.algorithm, limits)
+	for _, plan := range planNames[:h.rng.IntN(len(planNames)+1)] {
+		if !h.one(4) {
+			r.limits[plan] = h.limit(r.algorithm, r.limits)
+		}
+	}
+	return r
+}
+
+func rulesOf(models []*modelRule) (rules []core.Rule) {
+	for _, m := range models {
+		rules = append(rules, m.rule())
+	}
+	return rules
+}
+
+func (h *limiterHistory) begin() {
+	h.Advance(time.Duration(h.rng.Int64N(1e12)) * time.Microsecond)
+	h.limiter(core.TokenBucket("declared", core.PerSecond(1)))
+	_, err := core.New(h.Store, core.TokenBucket("declared", core.PerSecond(2)))
+	h.declares = err != nil
+	shared := h.rule("shared", nil)
+	for i, name := range []string{"x", "y"} {
+		l := &modelLimiter{}
+		for n := range 1 + h.rng.IntN(2) {
+			l.rules = append(l.rules, h.rule(fmt.Sprint(name, n), nil))
+		}
+		if !h.one(4) {
+			l.rules = append(l.rules, shared)
+		}
+		l.Limiter = h.limiter(rulesOf(l.rules)...)
+		h.limiters[i] = l
+	}
+}
+
+// view returns a random view of a limiter.
+func (h *limiterHistory) view() *modelView {
+	l := draw(h, h.limiters[:]...)
+	v := h.simple(l)
+	if h.one(3) {
+		h.occurred["chosen"]++
+		v.picks = make(map[string]*modelView)
+		for _, key := range []string{"a", "b"} {
+			if !h.one(3) {
+				v.picks[key] = h.simple(l)
+			}
+		}
+		v.view = v.view.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+			if picked := v.picks[key]; picked != nil {
+				return picked.view, nil
+			}
+			return nil, nil
+		})
+	}
+	return v
+}
+
+// simple returns a random view of l without Choose.
+func (h *limiterHistory) simple(l *modelLimiter) *modelView {
+	v := modelView{of: l, view: l.Limiter}
+	if len(l.variants) > 0 && h.one(3) {
+		h.occurred["variant"]++
+		v = *draw(h, l.variants...)
+	}
+	if h.one(2) {
+		v.plan = h.plan()
+		v.view = v.view.Plan(v.plan)
+	}
+	return &v
+}
+
+func (h *limiterHistory) cost() int {
+	switch h.rng.IntN(6) {
+	case 0:
+		return max(1, min(h.left, 100))
+	case 1:
+		return min(h.left, 100) + 1
+	case 2:
+		return 1 + h.rng.IntN(12)
+	}
+	return 1
+}
+
+func (h *limiterHistory) ask() modelAsk {
+	a := modelAsk{view: h.view(), key: h.key(), cost: h.cost(), peek: h.one(5)}
+	if h.one(4) {
+		a.plan = h.plan()
+	}
+	return a
+}
+
+// step moves the clock and makes a random call.
+func (h *limiterHistory) step() {
+	h.Helper()
+	h.advance()
+	switch h.rng.IntN(20) {
+	case 0:
+		h.replace(h.one(2))
+	case 1:
+		h.variant()
+	case 2, 3:
+		h.adjust()
+	case 4:
+		h.reset()
+	case 5, 6, 7:
+		h.settle()
+	case 8, 9, 10:
+		h.decide(h.ask(), h.ask())
+	default:
+		h.decide(h.ask())
+	}
+}
+
+func (h *limiterHistory) advance() {
+	per := time.Second
+	if h.fine {
+		per = 50 * time.Microsecond
+	}
+	var d time.Duration
+	switch h.rng.IntN(8) {
+	case 0:
+		d = h.wait
+	case 1:
+		d = max(0, h.wait-time.Microsecond)
+	case 2:
+		d = time.Duration(h.rng.Int64N(int64(per)))
+	case 3:
+		d = time.Duration(h.rng.Int64N(int64(per) / 10))
+	case 4:
+		if h.one(4) {
+			d = 100 * per
+		}
+	}
+	h.Advance(d.Truncate(time.Microsecond))
+}
+
+// decide compares the decision about asks, which is sometimes reserved, with that of the model.
+func (h *limiterHistory) decide(asks ...modelAsk) {
+	h.Helper()
+	want := decide(&h.oracle, h.now(), asks...)
+	h.note("decide %v: %v", asks, want.allowed)
+	coreAsks := make([]core.Ask, len(asks))
+	for i := range asks {
+		coreAsks[i] = asks[i].ask()
+	}
+	r, err := core.ReserveTogether(context.Background(), coreAsks...)
+	if want.invalid {
+		if h.occurred["invalid"]++; !errors.Is(err, core.ErrInvalidAsk) {
+			h.differ("got error %v, want ErrInvalidAsk", err)
+		}
+		return
+	}
+	h.must(err)
+	if slices.ContainsFunc(want.charges, func(c modelCharge) bool { return len(c.asks) > 1 }) {
+		h.occurred["merged"]++
+	}
+	got := r.Decision()
+	retryAfter, delay := want.wait()
+	if got.Allowed != want.allowed || got.RetryAfter != retryAfter || got.Delay != delay || got.Len() != len(want.states) {
+		h.differ("got %v with RetryAfter %v and Delay %v\n\twant Allowed %v, RetryAfter %v, Delay %v, %d states",
+			got, got.RetryAfter, got.Delay, want.allowed, retryAfter, delay, len(want.states))
+	}
+	for i, s := range got.States() {
+		h.compare(s, want.states[i], want.rules[i])
+	}
+	if len(h.held) > 8 {
+		h.held = h.held[1:]
+	}
+	h.held = append(h.held, &heldReservation{r, want, time.Now()})
+}
+
+// compare fails if the State got differs from want, of a Rule as in r.
+func (h *limiterHistory) compare(got, want core.State, r limited) {
+	h.Helper()
+	if want.Rule = got.Rule; got != want {
+		h.differ("%v:\n\tgot  %+v\n\twant %+v", got.Rule, got, want)
+	}
+	rule, l := got.Rule, got.Limit()
+	if l.Burst == 0 {
+		l.Burst = l.Events
+	}
+	if l != r.limit || rule.Name() != r.name || rule.PlanName() != r.plan || rule.IsShadow() != r.shadow {
+		h.differ("got the rule %v, want %+v", rule, r)
+	}
+	h.left = got.Remaining
+	if got.RetryAfter > 0 && got.RetryAfter != core.Never {
+		h.wait = got.RetryAfter
+	}
+	for name, is := range map[string]bool{
+		"unlimited": r.limit == core.Unlimited, "blocked": r.limit == core.Blocked, "unknown": got.Unknown,
+		"plan": r.plan != "" && r.plan != "unknown", "unknown plan": r.plan == "unknown",
+		"denied": !got.Allowed, "soft": got.Soft, "delayed": got.Delay > 0,
+	} {
+		if is {
+			h.occurred[name]++
+		}
+	}
+}
+
+// settle settles a reservation.
+func (h *limiterHistory) settle() {
+	h.Helper()
+	// A Reservation takes its own age for a step back of the clock if that stands still.
+	h.held = slices.DeleteFunc(h.held, func(r *heldReservation) bool { return time.Since(r.since) > time.Second/2 })
+	if len(h.held) == 0 {
+		return
+	}
+	r, cost := draw(h, h.held...), draw(h, 0, 0, 1, h.cost())
+	if r.model.allowed && len(r.model.charges) > 0 {
+		h.occurred["settled"]++
+	}
+	if h.one(2) {
+		h.note("settle %v at %d", r.model.rules, cost)
+		h.must(r.Settle(context.Background(), cost))
+		r.model.settle(&h.oracle, h.now(), cost, nil)
+		return
+	}
+	only := draw(h, h.limiters[:]...)
+	h.note("settle %v at %d for %v", r.model.rules, cost, rulesOf(only.rules))
+	err := r.SettleFor(context.Background(), only.Plan(h.plan()), cost)
+	if !r.model.settle(&h.oracle, h.now(), cost, only) {
+		if !errors.Is(err, core.ErrInvalidAsk) {
+			h.differ("got error %v, want ErrInvalidAsk", err)
+		}
+		return
+	}
+	h.must(err)
+}
+
+// adjust makes a Debit or Credit.
+func (h *limiterHistory) adjust() {
+	h.Helper()
+	v, key, cost, op, call := h.view(), h.key(), h.cost(), oracle.Debit, (*core.Limiter).Debit
+	if h.one(2) {
+		op, call = oracle.Credit, (*core.Limiter).Credit
+	}
+	h.note("op %d of %q, cost %d: %v", op, key, cost, v.rules(key, ""))
+	h.must(call(v.view, context.Background(), key, cost))
+	for _, r := range v.rules(key, "") {
+		if r.counts() {
+			h.oracle.Adjust(h.now(), []oracle.Charge{{Key: key, Rule: r.oracle(), Op: op, Cost: int64(cost)}})
+		}
+	}
+}
+
+// reset makes a Reset, which forgets the states of all plans.
+func (h *limiterHistory) reset() {
+	h.Helper()
+	v, key, want := h.view(), h.key(), false
+	h.note("reset of %q", key)
+	got, err := v.view.Reset(context.Background(), key)
+	h.must(err)
+	rules, _ := v.choose(key, "")
+	for _, r := range slices.Concat(rules, v.of.rules) {
+		for plan, l := range r.limits {
+			if r := r.under(plan, l); r.counts() {
+				c := []oracle.Charge{{Key: key, Rule: r.oracle(), Op: oracle.Reset}}
+				h.oracle.Adjust(h.now(), c)
+				want = want || c[0].Verdict.Found
+			}
+		}
+	}
+	if h.occurred[fmt.Sprint("reset ", want)]++; got != want {
+		h.differ("Reset of %q: got %v, want %v", key, got, want)
+	}
+}
+
+// variant makes a Variant.
+func (h *limiterHistory) variant() {
+	h.Helper()
+	l := draw(h, h.limiters[:]...)
+	v := &modelView{of: l}
+	for _, r := range l.rules {
+		if h.one(2) || len(v.variant) == 0 {
+			next := h.rule(r.name, r)
+			for next.algorithm != r.algorithm {
+				next = h.rule(r.name, r)
+			}
+			v.variant = append(v.variant, next)
+		}
+	}
+	h.note("variant %v of %v", rulesOf(v.variant), rulesOf(l.rules))
+	var err error
+	v.view, err = l.Variant(rulesOf(v.variant)...)
+	h.must(err)
+	l.variants = append(l.variants, v)
+}
+
+// replace replaces the rules of one limiter or of both.
+func (h *limiterHistory) replace(both bool) {
+	h.Helper()
+	changed := h.limiters[:]
+	if !both {
+		changed = []*modelLimiter{draw(h, changed...)}
+	}
+	rules := make(map[*core.Limiter][]core.Rule)
+	next := make(map[*modelLimiter][]*modelRule)
+	shared := h.rule("shared", nil)
+	for _, l := range changed {
+		for _, r := range l.rules {
+			switch {
+			case r.name == "shared" && both:
+				r = shared
+			case !h.one(3):
+				r = h.rule(r.name, r)
+			}
+			next[l] = append(next[l], r)
+		}
+		rules[l.Limiter] = rulesOf(next[l])
+	}
+	h.note("replace %v", rules)
+	conflict := false
+	if !both && h.declares {
+		for _, l := range h.limiters {
+			for _, r := range next[changed[0]] {
+				conflict = conflict || l != changed[0] && slices.ContainsFunc(l.rules, r.conflicts)
+			}
+		}
+	}
+	switch err := core.ReplaceAll(rules); {
+	case !conflict:
+		h.must(err)
+		for l, rules := range next {
+			l.rules = rules
+		}
+		h.occurred["replaced"]++
+	case !errors.Is(err, core.ErrRuleConflict):
+		h.differ("got error %v, want ErrRuleConflict", err)
+	default:
+		h.occurred["conflict"]++
+	}
+}

@@ -1,0 +1,339 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/storetest/internal/oracle"
+)
+
+// A modelRule models a core.Rule.
+type modelRule struct {
+	name       string
+	algorithm  int // an index of testkit.Algorithms
+	subWindows int // zero except for a sliding window
+	soft       float64
+	shadow     bool
+	limits     map[string]core.Limit // by plan; "" is the limit without a plan
+}
+
+// rule returns the modelled Rule.
+func (r *modelRule) rule() core.Rule {
+	rule := testkit.Algorithms[r.algorithm].Rule(r.name, r.limits[""]).Soft(r.soft)
+	for _, plan := range planNames {
+		if l, ok := r.limits[plan]; ok {
+			rule = rule.Plan(plan, l)
+		}
+	}
+	if r.subWindows > 0 {
+		rule = rule.SubWindows(r.subWindows)
+	}
+	if r.shadow {
+		rule = rule.Shadow()
+	}
+	return rule
+}
+
+// replaces reports whether r replaces o in a variant.
+func (r *modelRule) replaces(o *modelRule) bool {
+	return r.name == o.name && r.algorithm == o.algorithm
+}
+
+// under returns r with one limit.
+func (r *modelRule) under(plan string, l core.Limit) limited {
+	if l.Burst == 0 {
+		l.Burst = l.Events
+	}
+	return limited{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, l, plan}
+}
+
+// conflicts reports whether r and o have different limits for one plan.
+func (r *modelRule) conflicts(o *modelRule) bool {
+	for plan, l := range r.limits {
+		if other, ok := o.limits[plan]; ok && r.name == o.name && r.under("", l) != o.under("", other) {
+			return true
+		}
+	}
+	return false
+}
+
+// A limited is a rule with the limit of one event.
+type limited struct {
+	name                  string
+	algorithm, subWindows int
+	soft                  float64
+	shadow                bool
+	limit                 core.Limit // with a Burst
+	plan                  string     // the PlanName
+}
+
+// equal reports whether r and o are the same limit, under any plan.
+func (r limited) equal(o limited) bool {
+	o.plan = r.plan
+	return r == o
+}
+
+func (r limited) String() string {
+	m := modelRule{r.name, r.algorithm, r.subWindows, r.soft, r.shadow, map[string]core.Limit{"": r.limit}}
+	return fmt.Sprintf("%v plan %q", m.rule(), r.plan)
+}
+
+func (r *limited) counts() bool { return r.limit != core.Unlimited && r.limit != core.Blocked }
+
+// oracle returns r for the oracle, which keeps the states of different algorithms in one place.
+func (r *limited) oracle() *oracle.Rule {
+	name := testkit.Algorithms[r.algorithm].Name
+	o := &oracle.Rule{
+		Name: name + " " + r.name, Algorithm: name, Events: int64(r.limit.Events), Per: r.limit.Per.Microseconds(),
+		Extra: percent(int64(r.limit.Burst), r.soft), SubWindows: int64(r.subWindows), Shadow: r.shadow,
+	}
+	if isBucketRule(o) {
+		o.Burst = int64(r.limit.Burst)
+	}
+	return o
+}
+
+// A modelLimiter models a core.Limiter and its variants.
+type modelLimiter struct {
+	*core.Limiter
+	rules    []*modelRule
+	variants []*modelView
+}
+
+// with returns the rules of l under a variant.
+func (l *modelLimiter) with(variant []*modelRule) []*modelRule {
+	rules := slices.Clone(l.rules)
+	for i, r := range rules {
+		if at := slices.IndexFunc(variant, r.replaces); at >= 0 {
+			rules[i] = variant[at]
+		}
+	}
+	return rules
+}
+
+// A modelView models a view of a core.Limiter.
+type modelView struct {
+	of      *modelLimiter
+	view    *core.Limiter
+	variant []*modelRule
+	plan    string
+	picks   map[string]*modelView // the result of the function of Choose for each key
+}
+
+// choose returns the rules of v for an event of key, and its plan. plan is that of the event.
+func (v *modelView) choose(key, plan string) (rules []*modelRule, _ string) {
+	plan = cmp.Or(plan, v.plan)
+	if picked := v.picks[key]; picked != nil {
+		return v.of.with(picked.variant), cmp.Or(picked.plan, plan)
+	}
+	return v.of.with(v.variant), plan
+}
+
+// rules returns the rules of v with the limits of an event.
+func (v *modelView) rules(key, plan string) (all []limited) {
+	rules, plan := v.choose(key, plan)
+	has := func(r *modelRule) bool { return r.limits[plan] != core.Limit{} }
+	known := slices.ContainsFunc(rules, has)
+	for _, r := range rules {
+		switch {
+		case has(r):
+			all = append(all, r.under(plan, r.limits[plan]))
+		case !known && len(r.limits) > 1:
+			all = append(all, r.under("unknown", r.limits[""]))
+		default:
+			all = append(all, r.under("", r.limits[""]))
+		}
+	}
+	return all
+}
+
+// A modelAsk models a core.Ask.
+type modelAsk struct {
+	view      *modelView
+	key, plan string
+	cost      int // at least 1
+	peek      bool
+}
+
+func (a *modelAsk) ask() core.Ask {
+	return core.Ask{Limiter: a.view.view, Key: a.key, Plan: a.plan, Cost: a.cost, Peek: a.peek}
+}
+
+func (a modelAsk) String() string {
+	return fmt.Sprintf("%q plan %q cost %d peek %v: %v", a.key, a.plan, a.cost, a.peek, a.view.rules(a.key, a.plan))
+}
+
+// A modelDecision models a core.Decision, and a core.Reservation of it.
+type modelDecision struct {
+	rules   []limited     // of all asks
+	states  []core.State  // for each of rules, without its Rule
+	charges []modelCharge // those of equal rules and keys are merged
+	invalid bool          // the error is an ErrInvalidAsk
+
+	asks    []modelAsk
+	costs   []int // the settled cost of each ask
+	allowed bool
+}
+
+// A modelCharge is a charge of a decision to a rule.
+type modelCharge struct {
+	oracle.Charge
+	rule  limited
+	asks  []int           // the asks that it belongs to
+	parts []oracle.Charge // the charges that can be undone, the newest last
+}
+
+// newModelDecision returns the rules and charges of asks. blocked reports whether a rule blocks them.
+func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
+	d = &modelDecision{asks: asks}
+	for i, a := range asks {
+		for _, r := range a.view.rules(a.key, a.plan) {
+			d.rules = append(d.rules, r)
+			d.states = append(d.states, core.State{Ask: i})
+			for j, o := range d.rules[:len(d.rules)-1] {
+				if o.name == r.name && asks[d.states[j].Ask].key == a.key && !o.equal(r) {
+					d.invalid = true
+				}
+			}
+			if !r.counts() {
+				blocked = blocked || r.limit == core.Blocked && !r.shadow
+				continue
+			}
+			c := d.charge(a.key, r)
+			if c == nil {
+				d.charges = append(d.charges, modelCharge{Charge: oracle.Charge{Key: a.key, Rule: r.oracle(), Op: oracle.Peek}, rule: r})
+				c = &d.charges[len(d.charges)-1]
+			}
+			switch {
+			case !a.peek && c.Op == oracle.Peek:
+				c.Op, c.Cost = oracle.Spend, int64(a.cost)
+			case !a.peek:
+				c.Cost += int64(a.cost)
+			case c.Op == oracle.Peek:
+				c.Cost = max(c.Cost, int64(a.cost))
+			}
+			c.asks = append(c.asks, i)
+		}
+	}
+	return d, blocked
+}
+
+// charge returns the charge of r for key, or nil.
+func (d *modelDecision) charge(key string, r limited) *modelCharge {
+	for i := range d.charges {
+		if c := &d.charges[i]; c.Key == key && c.rule.equal(r) {
+			return c
+		}
+	}
+	return nil
+}
+
+// decide returns the decision about asks at now, and charges it to o.
+func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
+	d, blocked := newModelDecision(asks...)
+	if d.invalid {
+		return d
+	}
+	if !blocked {
+		charges := make([]oracle.Charge, len(d.charges))
+		for i := range charges {
+			charges[i] = d.charges[i].Charge
+			charges[i].Receipt = new(oracle.Receipt)
+		}
+		o.Take(now, charges)
+		for i, c := range charges {
+			if d.charges[i].Verdict = c.Verdict; c.Op == oracle.Spend && c.Verdict.Allowed {
+				d.charges[i].parts = []oracle.Charge{c}
+			}
+		}
+	}
+	d.allowed = true
+	for i, r := range d.rules {
+		s := &d.states[i]
+		switch {
+		case r.limit == core.Unlimited:
+			s.Allowed, s.Remaining = true, math.MaxInt
+		case r.limit == core.Blocked:
+			s.RetryAfter, s.Window = core.Never, core.Never
+		case blocked:
+			s.Allowed, s.Unknown = true, true
+		default:
+			v := catalog(nil).verdict(&d.charge(asks[s.Ask].key, r).Charge)
+			s.Allowed, s.Soft, s.Remaining = v.Allowed, v.Soft, v.Remaining
+			s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
+		}
+		d.allowed = d.allowed && (r.shadow || s.Allowed && !s.Unknown)
+	}
+	if !d.allowed {
+		d.charges = nil
+	}
+	for _, a := range asks {
+		if a.peek {
+			a.cost = 0
+		}
+		d.costs = append(d.costs, a.cost)
+	}
+	return d
+}
+
+// wait returns the RetryAfter and the Delay of the decision.
+func (d *modelDecision) wait() (retryAfter, delay time.Duration) {
+	for i, s := range d.states {
+		switch {
+		case d.rules[i].shadow:
+		case !s.Allowed:
+			retryAfter = max(retryAfter, s.RetryAfter)
+		case d.allowed:
+			delay = max(delay, s.Delay)
+		}
+	}
+	return retryAfter, delay
+}
+
+// settle sets the cost of the asks of only, or of all asks if only is nil. It reports whether there
+// are such asks.
+func (d *modelDecision) settle(o *oracle.Oracle, now int64, cost int, only *modelLimiter) (found bool) {
+	is := func(ask int) bool { return only == nil || d.asks[ask].view.of == only }
+	for i := range d.asks {
+		if is(i) {
+			d.costs[i], found = cost, true
+		}
+	}
+	for i := range d.charges {
+		c := &d.charges[i]
+		if !slices.ContainsFunc(c.asks, is) || c.rule.shadow && !c.Verdict.Allowed && len(c.parts) == 0 {
+			continue
+		}
+		change := int64(0)
+		for _, ask := range c.asks {
+			change += int64(d.costs[ask])
+		}
+		for _, p := range c.parts {
+			change -= p.Cost
+		}
+		for change < 0 {
+			last := &c.parts[len(c.parts)-1]
+			undo := *last
+			undo.Op, undo.Cost = oracle.Undo, min(last.Cost, -change)
+			change += undo.Cost
+			if last.Cost -= undo.Cost; last.Cost == 0 {
+				c.parts = c.parts[:len(c.parts)-1]
+			} else {
+				kept := undo.Receipt.Keep(undo.Rule, last.Cost)
+				undo.Receipt = &kept
+			}
+			o.Adjust(now, []oracle.Charge{undo})
+		}
+		if change > 0 {
+			debit := oracle.Charge{Key: c.Key, Rule: c.Rule, Op: oracle.Debit, Cost: change, Receipt: new(oracle.Receipt)}
+			o.Adjust(now, []oracle.Charge{debit})
+			c.parts = append(c.parts, debit)
+		}
+	}
+	return found
+}
