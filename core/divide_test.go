@@ -140,3 +140,29 @@ func rate(l core.Limit, n int) *big.Rat {
 	r := big.NewRat(int64(l.Events), int64(l.Per))
 	return r.Mul(r, big.NewRat(int64(n), 1))
 }
+
+// The parts of limits of one length have one state and fill up in the same time, even if their
+// bursts are rounded. The parts of another length keep a state of their own.
+func TestRule_Divide_LengthsOfPlans(t *testing.T) {
+	rule := core.TokenBucket("r", core.PerMinute(10)).Plan("pro", core.PerMinute(35)).Plan("longer", core.PerHour(100)).
+		Plan("staff", core.Unlimited).Divide(4).Shadow()
+	l := core.Must(core.New(memstore.New(), rule))
+	part := func(plan string) core.Rule { return l.Plan(plan).Rules()[0] }
+	for plan, want := range map[string]string{
+		"":        `token_bucket "r" 5/2m burst 2 shadow`,
+		"pro":     `token_bucket "r" 35/4m burst 8 shadow plan "pro"`,
+		"longer":  `token_bucket "r" 25/h shadow plan "longer"`,
+		"staff":   `token_bucket "r" unlimited shadow plan "staff"`,
+		"another": `token_bucket "r" 5/2m burst 2 shadow plan "unknown"`,
+	} {
+		if got := part(plan).String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for plan, length := range map[string]time.Duration{"": time.Minute, "pro": time.Minute, "longer": time.Hour, "another": time.Minute} {
+		c := part(plan).Compiled()
+		if full := time.Duration(c.Constants().Full.Micros) * time.Microsecond; full != length || c.StateName() != fmt.Sprintf("%.0f:r", length.Seconds()) {
+			t.Errorf("plan %q: got the state %s and %v, want %v", plan, c.StateName(), full, length)
+		}
+	}
+}

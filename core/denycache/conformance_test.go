@@ -135,10 +135,10 @@ func TestStore_Take_histories(t *testing.T) {
 		t.Run(delay.String(), func(t *testing.T) {
 			t.Parallel()
 			hits, known := 0, 0
-			for seed := range uint64(30) {
+			for seed := range uint64(40) {
 				h := &history{checked: newChecked(t, delay), rng: rand.New(rand.NewPCG(seed, 11))}
 				for i := range 3 {
-					h.rules = append(h.rules, h.rule(i))
+					h.rules = append(h.rules, h.limits(i))
 				}
 				for range 400 {
 					h.step()
@@ -159,31 +159,42 @@ func TestStore_Take_histories(t *testing.T) {
 type history struct {
 	*checked
 	rng   *rand.Rand
-	rules []core.Rule
+	rules [][]core.Rule // each with its limits, of which two have the same length
 }
 
-func (h *history) rule(i int) core.Rule {
-	limit := core.Limit{Events: 1 + h.rng.IntN(9), Per: []time.Duration{time.Millisecond, 130 * time.Millisecond, time.Second, time.Minute}[h.rng.IntN(4)]}
-	r := testkit.Algorithms[h.rng.IntN(len(testkit.Algorithms))].Rule(fmt.Sprint("r", i), limit)
-	if h.rng.IntN(4) == 0 {
-		r = r.Soft(50)
+// limits returns the i-th rule with one to three limits, as those of plans.
+func (h *history) limits(i int) (limits []core.Rule) {
+	period := []time.Duration{time.Millisecond, 130 * time.Millisecond, time.Second, time.Minute}[h.rng.IntN(4)]
+	algorithm := testkit.Algorithms[h.rng.IntN(len(testkit.Algorithms))]
+	soft, shadow := h.rng.IntN(4) == 0, h.rng.IntN(6) == 0
+	for plan := range 1 + h.rng.IntN(3) {
+		limit := core.Per(1+h.rng.IntN(9), period)
+		if plan == 2 {
+			limit.Per *= 2
+		}
+		r := algorithm.Rule(fmt.Sprint("r", i), limit)
+		if soft {
+			r = r.Soft(50)
+		}
+		if shadow {
+			r = r.Shadow()
+		}
+		limits = append(limits, r)
 	}
-	if h.rng.IntN(6) == 0 {
-		r = r.Shadow()
-	}
-	return r
+	return limits
 }
 
 func (h *history) charge(i int) driver.Charge {
-	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: h.rules[i].Compiled(), Cost: 1}
+	rule := h.rules[i][h.rng.IntN(len(h.rules[i]))]
+	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: rule.Compiled(), Cost: 1}
 	if h.rng.IntN(3) == 0 {
-		c.Cost = 1 + h.rng.IntN(h.rules[i].Capacity()+1)
+		c.Cost = 1 + h.rng.IntN(rule.Capacity()+1)
 	}
 	if h.rng.IntN(5) == 0 {
 		c.Op = driver.Peek
 	}
 	if h.rng.IntN(4) == 0 {
-		c.MaxDelay = h.upTo(h.rules[i].Limit().Per) + time.Microsecond
+		c.MaxDelay = h.upTo(rule.Limit().Per) + time.Microsecond
 	}
 	return c
 }
@@ -207,7 +218,7 @@ func (h *history) step() {
 	testkit.Must(h, storetest.Do(h.Context(), h, charges))
 	switch retry := charges[0].Verdict.RetryAfter; {
 	case h.rng.IntN(8) == 0:
-		h.advance(h.upTo(h.rules[0].Limit().Per))
+		h.advance(h.upTo(h.rules[0][0].Limit().Per))
 	case h.rng.IntN(3) > 0 || retry == 0 || retry == core.Never || !charges[0].Op.Asks():
 	case h.rng.IntN(2) == 0:
 		h.advance(retry - time.Microsecond)

@@ -18,9 +18,9 @@
 //   - A denial covers the same and larger costs, with the same or a smaller MaxDelay, under the
 //     same limit. For core.SlidingLog and core.SlidingWindow, a denial covers only its own cost,
 //     because only the Store knows when a larger cost fits. For each rule of a key, the latest
-//     eight denials are cached.
+//     eight denials are cached, of all plans of one length together.
 //   - A Reset, Credit, Debit or undo of a reservation through this Store removes the denials of
-//     the key at once.
+//     the key at once, for every plan that shares the changed state.
 //   - If an event is admitted and nothing remains, the Store's verdict says when the next event
 //     fits. A denial until then is cached in advance, except for a soft rule.
 //   - A shadow rule denies nothing.

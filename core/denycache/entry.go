@@ -107,11 +107,13 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	return v
 }
 
-// An entry holds the cached denials of one rule of one key: for different costs, and for different
-// limits if the rule is elastic. An entry is immutable and is replaced as a whole.
+// An entry holds the cached denials of one rule of one key: for different costs, and for the
+// different limits of plans, of variants and of an elastic rule. An entry is immutable and is
+// replaced as a whole.
 type entry []denial
 
-// maxDenials is the largest length of an entry. Clients may choose their costs.
+// maxDenials is the largest length of an entry. Clients may choose their costs. More than eight
+// limits in turn for one key, or more costs in a log, are a call for every decision.
 const maxDenials = 8
 
 // find returns a denial that covers c, preferably one that has not ended at now, or nil.

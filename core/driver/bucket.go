@@ -59,15 +59,15 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// fillLike sets the capacity of b so that b fills up in the same time as o. It returns false if the
-// capacity would be above maxCount.
-func (b *bucket) fillLike(o *bucket) bool {
-	if exceeds(o.full.Micros+1, b.den, b.num, maxCount-1) {
+// fillLike sets the capacity of b so that b fills up in the time f. It returns false if the capacity
+// would be above maxCount.
+func (b *bucket) fillLike(f fill) bool {
+	if exceeds(f.span.Micros+1, b.den, b.num, maxCount-1) {
 		return false
 	}
-	hi, lo := bits.Mul64(uint64(o.full.Frac), uint64(b.den))
-	frac, _ := bits.Div64(hi, lo, uint64(o.den))
-	b.full = Span{o.full.Micros, int64(frac)}
+	hi, lo := bits.Mul64(uint64(f.span.Frac), uint64(b.den))
+	frac, _ := bits.Div64(hi, lo, uint64(f.den))
+	b.full = Span{f.span.Micros, int64(frac)}
 	limit := b.burst - b.extra
 	b.burst = b.tokens(b.full)
 	b.extra = max(0, b.burst-limit)

@@ -76,6 +76,9 @@ func (c *Compiled) StateName() string { return c.stateName }
 // Name returns the name of the rule.
 func (c *Compiled) Name() string { return c.definition.Name }
 
+// Plan returns the plan of the callers that have the limit: see [Definition].
+func (c *Compiled) Plan() string { return c.definition.Plan }
+
 // Algorithm returns the algorithm of the rule.
 func (c *Compiled) Algorithm() Algorithm { return c.definition.Algorithm }
 

@@ -25,7 +25,7 @@ type Definition struct {
 
 	Text string // describes the rule in messages; if empty, they contain its algorithm, name and limit
 
-	inherited string // the length of the rule of which this one is a part or a size; else empty
+	inherited fill // the fill time of the bucket of which this one is a part or a size; else zero
 }
 
 // MaxSubWindows is the largest number of sub-windows of a SlidingWindow. A decision with a cost
@@ -58,7 +58,16 @@ func (d Definition) Compile() (*Compiled, error) {
 	if err := d.fault(); err != nil {
 		return nil, err
 	}
-	return newCompiled(d, newEngine(&d, portion(int64(d.capacity()), d.Soft))), nil
+	e := newEngine(&d, portion(int64(d.capacity()), d.Soft))
+	if b, ok := e.(*bucket); ok && d.inherited.den != 0 {
+		// The parts of the limits of one length share States, so they must fill up in the same time,
+		// too. A part that admits one event at once, because it must, may take longer.
+		own := *b
+		if !b.fillLike(d.inherited) || b.burst < own.burst {
+			*b = own
+		}
+	}
+	return newCompiled(d, e), nil
 }
 
 // fault returns the reason why d cannot be compiled, or nil.
@@ -88,7 +97,10 @@ func (d *Definition) fault() *RuleError {
 // would gain tokens with every change. (Above a million events a second, the caller still gains
 // tokens with a change, but fewer than the bucket refills in one microsecond.)
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
-	d.inherited = base.definition.length()
+	like, isBucket := base.engine.(*bucket)
+	if isBucket {
+		d.inherited = base.definition.fillTime()
+	}
 	c, err := d.Compile()
 	if err != nil {
 		return nil, err
@@ -99,8 +111,9 @@ func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	if d.length() != base.definition.length() {
 		return nil, d.invalid("limit", "has another period or other sub-windows than "+base.String())
 	}
-	if b, ok := c.engine.(*bucket); ok {
-		if !b.fillLike(base.engine.(*bucket)) {
+	if isBucket {
+		b := c.engine.(*bucket)
+		if !b.fillLike(fill{like.full, like.den}) { // of a part, it may be longer than d.inherited
 			return nil, d.invalid("limit", tooMany)
 		}
 		c = newCompiled(d, b)
@@ -117,14 +130,15 @@ func (d Definition) Divide(n int) Definition {
 
 // divide returns the result of Divide and its compiled rule, which is nil if the result is d.
 func (d Definition) divide(n int) (Definition, *Compiled) {
-	if n < 2 || d.Events < 1 {
+	if n < 2 || d.fault() != nil {
 		return d, nil
 	}
 	least := d
 	least.Text, least.Events, least.Burst = "", max(1, d.Events/n), 0
-	least.inherited = d.length()
 	exact := least
 	if d.Algorithm.IsBucket() {
+		least.inherited = d.fillTime()
+		exact = least
 		least.Burst = 1
 		common := int(gcd(int64(d.Events), int64(n)))
 		exact.Events, exact.Burst = d.Events/common, max(1, d.capacity()/n)
@@ -157,8 +171,9 @@ func (d Definition) String() string {
 func (d Definition) Equal(o Definition) bool {
 	d.Burst, o.Burst = d.capacity(), o.capacity()
 	d.Text, o.Text = "", ""
-	d.inherited, o.inherited = d.length(), o.length()
-	return d == o
+	same := d.length() == o.length()
+	d.inherited, o.inherited = fill{}, fill{}
+	return same && d == o
 }
 
 func (d *Definition) capacity() int { return cmp.Or(d.Burst, d.Events) }

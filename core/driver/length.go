@@ -22,18 +22,31 @@ func (d *Definition) length() string {
 		return durationText(us) + "/" + strconv.Itoa(d.SubWindows)
 	case !d.Algorithm.IsBucket():
 		return durationText(us)
-	case d.inherited != "":
-		return d.inherited
-	case d.fault() != nil:
+	case d.inherited.den == 0 && d.fault() != nil:
 		return ""
 	}
-	capacity := int64(d.capacity())
-	b := newBucket(int64(d.Events), us, capacity+portion(capacity, d.Soft), 0, false)
-	if b.full.Frac == 0 {
-		return durationText(b.full.Micros)
+	f := d.fillTime()
+	if f.span.Frac == 0 {
+		return durationText(f.span.Micros)
 	}
-	g := gcd(b.full.Frac, b.den)
-	return fmt.Sprintf("%dus+%d/%d", b.full.Micros, b.full.Frac/g, b.den/g)
+	g := gcd(f.span.Frac, f.den)
+	return fmt.Sprintf("%dus+%d/%d", f.span.Micros, f.span.Frac/g, f.den/g)
+}
+
+// A fill is the time in which a bucket fills up, and the denominator of the time.
+type fill struct {
+	span Span
+	den  int64
+}
+
+// fillTime returns the fill time of d, a valid bucket.
+func (d *Definition) fillTime() fill {
+	if d.inherited.den != 0 {
+		return d.inherited
+	}
+	capacity := int64(d.capacity())
+	b := newBucket(int64(d.Events), d.Per.Microseconds(), capacity+portion(capacity, d.Soft), 0, false)
+	return fill{b.full, b.den}
 }
 
 // durationText returns us microseconds as a text.

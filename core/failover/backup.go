@@ -34,18 +34,21 @@ func (b *backup) init(s driver.Store, c *config) {
 
 // declare declares the definitions, divided by [Instances], on the store.
 func (b *backup) declare(changes []driver.Change) error {
+	divided := make([]driver.Change, len(changes))
+	for i, c := range changes {
+		divided[i] = driver.Change{Old: b.divide(c.Old), New: b.divide(c.New)}
+	}
+	if err := driver.Declare(b.store, divided...); err != nil {
+		return err
+	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, c := range changes {
 		for _, d := range c.New {
 			delete(b.unknown, d.Name)
 		}
 	}
-	b.mu.Unlock()
-	divided := make([]driver.Change, len(changes))
-	for i, c := range changes {
-		divided[i] = driver.Change{Old: b.divide(c.Old), New: b.divide(c.New)}
-	}
-	return driver.Declare(b.store, divided...)
+	return nil
 }
 
 func (b *backup) divide(definitions []driver.Definition) []driver.Definition {

@@ -21,9 +21,10 @@
 //	h = nethttplimit.New(login, ip)(h)
 //	if err := store.Check(); err != nil { ... } // a name that no rule has
 //
-// The Store has one breaker for all rules, and its rules can be decided together. While the
-// backup decides, a decision that contains a fail-closed rule returns an error, and fail-open
-// rules always admit.
+// The Store has one breaker for all rules, and its rules can be decided together. While the backup
+// decides, a decision that contains a fail-closed rule returns an error, and fail-open rules always
+// admit. Both apply to every plan of a rule, except that the limits core.Unlimited and core.Blocked
+// are decided without a store, in an outage, too.
 //
 // # States
 //

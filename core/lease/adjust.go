@@ -7,21 +7,19 @@ import (
 )
 
 // Adjust implements [driver.Store]. It passes the charges to the Store behind. A Reset discards the
-// tokens of the key that are held in this process, even if the call fails, because the Store may
-// have applied it. A Debit that leaves nothing in the Store discards these tokens, too.
+// tokens of the key that are held in this process, for all plans that share the State, even if the
+// call fails, because the Store may have applied it. A Debit that leaves nothing in the Store,
+// under the limit of its plan, discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	sent := s.clock()
 	s.calls.Add(1)
 	err := s.next.Adjust(ctx, charges)
 	heard := s.clock()
 	for i := range charges {
-		c := &charges[i]
-		if !leasable(c) {
-			continue
-		}
+		c := &charges[i] // its rule need not be leasable: another plan may have a larger limit
 		sh := s.shard(c.Key)
 		sh.mu.Lock()
-		if e := sh.find(c); e != nil {
+		for e := sh.first(c); e != nil; e = e.next {
 			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
 				sh.evict(e)
 			} else if e.invalidate(); err == nil && e.u.rule.Equivalent(c.Rule) {

@@ -63,7 +63,7 @@ func (x *bucketUse) leased(n, asked int64) block {
 	return block{at: receipt.At, asked: asked, expires: forever, begin: first, end: first + n*x.u.unit}
 }
 
-func (x *bucketUse) admit(n int64) { x.events = append(x.events, Event{x.micros(), n}) }
+func (x *bucketUse) admit(n int64) { x.events = append(x.events, Event{Micros: x.micros(), Cost: n}) }
 
 // spend spends n tokens of e, if it holds them. The decision may be denied later.
 func (x *bucketUse) spend(e *entry, n int64) bool {

@@ -29,6 +29,11 @@
 // returned to the leases without another call. For example, a limit that all users share is
 // leased, and a small limit for each user beside it is passed through.
 //
+// Each plan of a rule (core.Rule.Plan) has leases of its own, whose tokens only its callers spend.
+// Plans of one length share the state of the key in the Store behind. Therefore a token that is
+// charged for one plan is missing in all of them, and a Reset, Credit, Debit or undo by any plan
+// applies to the leases of all of them.
+//
 // A block is half of the tokens that this process used for the key in the last [Lifetime], a
 // measuring period. For a nearly full bucket, the tokens that will expire within half a Lifetime
 // are added. A block is at most a 32nd of the Store's remaining tokens, or the refill of 10 ms if
@@ -47,8 +52,11 @@
 // # Never over the limit
 //
 // With any number of processes, a token bucket admits at most Burst + rate x T events in any span
-// T, and a fixed window admits at most Events in each window. An event counts from its decision,
-// which is made in this process, or in the Store for callers that wait for a call. The proof is in
+// T, and a fixed window admits at most Events in each window. If callers of several plans of one
+// length use a key, these bounds hold for all plans together: for a bucket, the sum over the plans
+// of events/Burst is at most 1 + T/length, where length is the time in which the bucket fills up;
+// for a window, Events is that of the largest limit. An event counts from its decision, which is
+// made in this process, or in the Store for callers that wait for a call. The proof is in
 // expiry.go. There are two exceptions:
 //   - A Credit, or the undo of a Reservation, makes a bucket full earlier, but leased tokens
 //     expire as before. The excess at one moment is at most the cost that was freed since the
@@ -61,6 +69,7 @@
 // While one process denies, other processes may hold tokens that expire unspent. With N processes,
 // the number of these tokens is at most (N-1) x min(a, b): a is half of the tokens that a process
 // used in the last Lifetime, b is 1/32 of the Store's tokens when the process leased its block.
+// Each further plan that uses the key in a process counts as a process here.
 //
 // The figures below come from 480 loads: limits of 128 to 100 000 a second, 6000 a minute and
 // 50 000 an hour, 1 to 8 processes, and 0.8 to 1.5 times the limit. Because of unused tokens, lease
@@ -83,14 +92,14 @@
 //	      50000/h        0.0  0.0  0.6  2.0       0.0  0.0  0.0  0.0
 //
 // A process that ends loses the tokens that it holds, whether it calls Close or not. The tokens of
-// a key are also lost if the key is evicted (see [MaxKeys]) or its limit changes. A bucket gets
-// lost tokens back as it refills, and a window gets them back when it ends. When few tokens remain,
-// blocks are small: four processes at full speed that share a key with a limit of 50 000 admit all
-// 50 000 events.
+// a key are also lost if the key is evicted (see [MaxKeys]) or the limit of its plan changes. A
+// bucket gets lost tokens back as it refills, and a window gets them back when it ends. When few
+// tokens remain, blocks are small: four processes at full speed that share a key with a limit of
+// 50 000 admit all 50 000 events.
 //
 // # Calls
 //
-// For each rule of a key there is one call at a time. It takes the tokens for all waiting
+// For each rule and plan of a key there is one call at a time. It takes the tokens for all waiting
 // callers, in the order of their arrival, and the next block. The next block is fetched before
 // the last block is used up, without a caller waiting for it, for at most 64 keys at a time. After
 // a Reset, and after three calls that brought too few tokens because other processes took tokens
@@ -116,5 +125,6 @@
 // short: after that wait the cost is admitted if no other event comes. It is too long by at most
 // the sum of 10 ms, the refill time of the held tokens, and one round trip. Remaining, ResetAfter
 // and Window are computed from the Store's last verdict and the time since then. They count the
-// tokens held in this process as free, and ignore the tokens that other processes have taken since.
+// tokens held in this process for the same plan as free, and ignore the tokens that other processes
+// and plans have taken since.
 package lease

@@ -12,11 +12,14 @@ type id struct {
 	key  string
 }
 
-// An entry holds the leased tokens for one rule of one key, and the last reply of the Store behind
-// about that rule and key. The lock of the shard guards the entry.
+// An entry holds the leased tokens for one rule and plan of one key, and the last reply of the
+// Store behind about them. The entries of one id differ in their plans, and form a list. To an
+// entry, the charges of another plan are like the charges of another process: both change the same
+// State in the Store behind. The lock of the shard guards the entry.
 type entry struct {
 	id
-	u         units
+	next      *entry // of the same id, or nil
+	u         units  // the limit of the plan
 	shard     *shard
 	reply     reply
 	blocks    [2]block // 0: all earlier leases and returned tokens, joined; 1: the last lease

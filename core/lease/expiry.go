@@ -13,6 +13,12 @@ package lease
 // the event. The spans of all events in a time T lie in an interval of length T + fill time, so
 // there are at most Burst + rate x T of them.
 //
+// The unit is one fill time divided by the Burst of the plan, and plans of one length have the same
+// fill time. The spans of the events of all plans are therefore at most T + fill time long
+// together, so the sum over the plans of events/Burst is at most 1 + T/fill time. (If the units of
+// two plans have different denominators, the Store reads a state of the other plan with an error
+// below a microsecond.)
+//
 // A block with n tokens stores one bound: token i, in the order of the spans, expires at begin +
 // i units or later. For the tokens of one lease the bound holds because their spans are
 // adjacent. It stays true

@@ -8,19 +8,33 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An Event was admitted at Micros, by the clock of the Store behind.
-type Event struct{ Micros, Cost int64 }
+// An Event was admitted at Micros, by the clock of the Store behind. Rule may be nil.
+type Event struct {
+	Micros, Cost int64
+	Rule         *driver.Compiled
+}
 
-// Overflow returns by how many tokens a bucket overflows that is charged at the times of the
-// events: by so many they are over Burst + rate x T in some span T.
+// Overflow returns by how many tokens a bucket of rule overflows that is charged at the times of the
+// events: by so many they are over Burst + rate x T in some span T. An event with a Rule of its own,
+// which must have the length of rule, takes the part of the bucket that it takes under that Rule.
 func Overflow(rule *driver.Compiled, events []Event) (most int64) {
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Micros, b.Micros) })
 	k := rule.Constants()
-	den := k.Denominator
-	unit, full := k.Unit.Micros*den+k.Unit.Frac, k.Full.Micros*den+k.Full.Frac
+	den := k.Denominator // of all rules
+	for _, e := range events {
+		if e.Rule != nil && den%e.Rule.Constants().Denominator != 0 {
+			den *= e.Rule.Constants().Denominator
+		}
+	}
+	units := func(s driver.Span, k driver.Constants) int64 { return s.Micros*den + s.Frac*(den/k.Denominator) }
+	unit, full := units(k.Unit, k), units(k.Full, k)
 	used, last := int64(0), int64(0)
 	for _, e := range events {
-		used = max(0, used-min(e.Micros-last, full/den+1)*den) + e.Cost*unit
+		own := unit
+		if e.Rule != nil {
+			own = units(e.Rule.Constants().Unit, e.Rule.Constants())
+		}
+		used = max(0, used-min(e.Micros-last, full/den+1)*den) + e.Cost*own
 		last = e.Micros
 		most = max(most, (used-full+unit-1)/unit)
 	}
@@ -32,7 +46,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 	now := s.clock()
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		for _, e := range s.shards[i].entries {
+		for e := range s.shards[i].all {
 			for _, b := range slices.Backward(e.blocks[:]) {
 				b.expire(&e.u, now)
 				n := b.tokens(&e.u)
@@ -54,7 +68,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 // Origins returns the origins of the tokens that are held.
 func (s *Store) Origins() (origins []int) {
 	for i := range s.shards {
-		for _, e := range s.shards[i].entries {
+		for e := range s.shards[i].all {
 			for _, b := range e.blocks {
 				if b.tokens(&e.u) > 0 {
 					origins = append(origins, b.origin)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/storetest"
@@ -22,6 +24,7 @@ import (
 type simulation struct {
 	t      *testing.T
 	rule   core.Rule
+	plans  []*driver.Compiled // rule, and its limits in each plan
 	start  time.Time
 	phases []time.Duration // in which the load is low, high, low, ...
 	trip   time.Duration   // the longest one way to the Store behind
@@ -40,6 +43,7 @@ var errCut = errors.New("the connection is cut")
 
 func newSimulation(t *testing.T, seed uint64, rule core.Rule) *simulation {
 	m := &simulation{t: t, rule: rule, start: time.Now(), rng: rand.New(rand.NewPCG(seed, 17)), flaky: seed%3 == 2}
+	m.plans = plansOf(t, rule)
 	m.trip = time.Duration(1) << m.random(22)
 	for range 8 {
 		m.phases = append(m.phases, time.Duration(1+m.random(int64(2*m.full()))), time.Duration(1+m.random(30))*time.Millisecond)
@@ -79,18 +83,22 @@ func (m *simulation) high() bool {
 }
 
 // connect returns the Store behind for one process, and a function that cuts the connection.
-// It reports an error if there are two fetches of key "k" at a time.
+// It reports an error if there are two fetches of key "k" under one limit at a time.
 func (m *simulation) connect(behind driver.Store) (_ driver.Store, cut *atomic.Bool) {
 	cut = new(atomic.Bool)
-	var fetches atomic.Int64
+	fetches := make(map[*driver.Compiled]*atomic.Int64)
+	for _, p := range m.plans {
+		fetches[p] = new(atomic.Int64)
+	}
 	fails := func() bool { return cut.Load() || m.flaky && m.random(20) == 0 }
 	f := &storetest.Fake{Store: behind}
 	f.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 		if _, ok := ctx.Deadline(); ok && charges[0].Key == "k" { // callers set no deadline, fetches do
-			if n := fetches.Add(1); n > 1 {
+			running := fetches[charges[0].Rule]
+			if n := running.Add(1); n > 1 {
 				m.t.Errorf("expected one fetch at a time, got %d", n)
 			}
-			defer fetches.Add(-1)
+			defer running.Add(-1)
 		}
 		m.pause(m.trip)
 		if fails() {
@@ -106,11 +114,12 @@ func (m *simulation) connect(behind driver.Store) (_ driver.Store, cut *atomic.B
 	return f, cut
 }
 
-// take asks s for cost events, and notes when they were admitted: when the Store behind admitted
-// them, if it did so in this call, or else when the call returned.
+// take asks s for cost events of a random plan, and notes when they were admitted: when the Store
+// behind admitted them, if it did so in this call, or else when the call returned.
 func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 	var receipt driver.Receipt
-	charges := []driver.Charge{{Key: "k", Rule: m.rule.Compiled(), Cost: cost, Receipt: &receipt}}
+	plan := m.plans[m.random(int64(len(m.plans)))]
+	charges := []driver.Charge{{Key: "k", Rule: plan, Cost: cost, Receipt: &receipt}}
 	if m.random(3) == 0 {
 		charges = append(charges, driver.Charge{Key: fmt.Sprint("beside", m.random(10)), Rule: besideRule.Compiled(), Cost: 1})
 	}
@@ -129,14 +138,14 @@ func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 		m.denied++
 		return false
 	}
-	k := m.rule.Compiled().Constants()
+	k := plan.Constants()
 	switch {
 	case receipt.At >= begun && receipt.At < at:
 		at = receipt.At
 	case k.Algorithm == driver.FixedWindow && receipt.At/k.Period == begun/k.Period:
 		at = begun // the tokens are of that window, though the call for the other rule may have ended later
 	}
-	m.events = append(m.events, lease.Event{Micros: at, Cost: int64(cost)})
+	m.events = append(m.events, lease.Event{Micros: at, Cost: int64(cost), Rule: plan})
 	return true
 }
 
@@ -159,11 +168,15 @@ func (m *simulation) load(s driver.Store) {
 	m.pause(time.Duration(n) * each * time.Duration(1+m.random(100)))
 }
 
-// process makes a leasing Store that four callers or fewer load, closes it, now and then after
-// its connection was cut, and makes another one, until the deadline.
+// process makes a leasing Store, now and then over a denycache, that four callers or fewer load. It
+// closes the Store, now and then after its connection was cut, and makes another one, until the
+// deadline.
 func (m *simulation) process(behind driver.Store, deadline time.Time, opts ...lease.Option) {
 	for time.Now().Before(deadline) {
 		next, cut := m.connect(behind)
+		if m.random(3) == 0 {
+			next = denycache.New(next)
+		}
 		s := lease.New(next, opts...)
 		end := time.Now().Add(time.Duration(m.random(int64(time.Until(deadline)) + 1)))
 		if m.random(3) == 0 {
@@ -188,16 +201,24 @@ func (m *simulation) process(behind driver.Store, deadline time.Time, opts ...le
 	}
 }
 
-// over returns the largest number of events over the limit in any span.
+// over returns the largest number of events over the limit in any span, for each length by itself.
+// A window admits as many events as its largest limit has, in all plans together.
 func (m *simulation) over() (most int64) {
-	k := m.rule.Compiled().Constants()
-	if k.Algorithm != driver.FixedWindow {
-		return lease.Overflow(m.rule.Compiled(), m.events)
-	}
-	counts := make(map[int64]int64)
-	for _, e := range m.events {
-		counts[e.Micros/k.Period] += e.Cost
-		most = max(most, counts[e.Micros/k.Period]-k.Capacity)
+	for _, longest := range m.plans {
+		events := slices.DeleteFunc(slices.Clone(m.events), func(e lease.Event) bool { return e.Rule.ID() != longest.ID() })
+		k := longest.Constants()
+		if k.Algorithm != driver.FixedWindow {
+			most = max(most, lease.Overflow(longest, events))
+			continue
+		}
+		capacity, counts := int64(0), make(map[int64]int64)
+		for _, e := range events {
+			capacity = max(capacity, e.Rule.Capacity())
+			counts[e.Micros/k.Period] += e.Cost
+		}
+		for _, n := range counts {
+			most = max(most, n-capacity)
+		}
 	}
 	return most
 }
@@ -215,6 +236,14 @@ func TestStore_Take_NeverOverTheLimit(t *testing.T) {
 		core.TokenBucket("r", core.PerSecond(3000)),
 		core.FixedWindow("r", core.PerSecond(500)),
 		core.FixedWindow("r", core.PerMinute(1500)),
+
+		// Plans of one length share a bucket: in any span T, the sum over the plans of the admitted
+		// part of the capacity is at most 1 + T/length.
+		core.TokenBucket("r", core.PerSecond(1000)).Plan("larger", core.PerSecond(4000)).Plan("smaller", core.PerSecond(100)),
+		core.TokenBucket("r", core.PerSecond(300).WithBurst(280)).Plan("larger", core.PerSecond(600).WithBurst(560)).
+			Plan("longer", core.PerMinute(3000)),
+		core.FixedWindow("r", core.PerSecond(500)).Plan("larger", core.PerSecond(1500)).Plan("smaller", core.PerSecond(100)),
+		core.FixedWindow("r", core.PerSecond(500)).Plan("larger", core.PerSecond(700)).Plan("longer", core.PerMinute(3000)),
 	} {
 		t.Run(fmt.Sprint(i, " ", rule.Limit()), func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // Four processes at full speed on one key of 50 000 admit never more, nearly all of it, and
-// make a call for less than one event in 100.
+// make a call for less than one event in 100. With plans, half of the callers have a larger limit.
 func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 	t.Parallel()
 	const limit, processes, goroutines = 50_000, 4, 8
@@ -33,6 +33,8 @@ func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 		rule core.Rule
 	}{
 		{"single", redistest.Shared(t).Client(), bucket}, {"single", redistest.Shared(t).Client(), window},
+		{"single, plans", redistest.Shared(t).Client(), bucket.Plan("pro", core.PerHour(2*limit))},
+		{"single, plans", redistest.Shared(t).Client(), window.Plan("pro", core.Per(2*limit, century))},
 		{"cluster", redistest.SharedCluster(t).Client(), bucket},
 	} {
 		t.Run(tt.name+" "+tt.rule.Name(), func(t *testing.T) {
@@ -41,29 +43,39 @@ func TestStore_Take_FourProcessesOnRedis(t *testing.T) {
 			for range processes {
 				stores = append(stores, lease.New(redisstore.New(tt.rdb, redisstore.Timeout(20*time.Second)), lease.Timeout(20*time.Second)))
 			}
-			var admitted atomic.Int64
+			largest := limit
+			if len(plansOf(t, tt.rule)) > 1 {
+				largest *= 2
+			}
+			var events, admitted atomic.Int64 // admitted is in events of the largest limit
 			begun := time.Now()
 			concurrently(processes*goroutines, func(i int) {
-				l := testkit.Limiter(t, stores[i%processes], tt.rule)
+				l, cost := testkit.Limiter(t, stores[i%processes], tt.rule), int64(1)
+				if i < processes*goroutines/2 {
+					l = l.Plan("pro")
+				} else if tt.rule.Algorithm() == driver.TokenBucket {
+					cost = int64(largest / limit)
+				}
 				for denied := 0; denied < 200; {
 					if testkit.Allow(t, l, key).Allowed {
-						admitted.Add(1)
+						events.Add(1)
+						admitted.Add(cost)
 					} else {
 						denied++
 					}
 				}
 			})
-			most := limit
+			most := largest
 			if tt.rule.Algorithm() == driver.TokenBucket {
-				most += int(time.Since(begun)*limit/time.Hour) + 1
+				most += int(time.Since(begun)*time.Duration(largest)/time.Hour) + largest/limit
 			}
 			calls := 0
 			for _, s := range stores {
 				testkit.Must(t, s.Close())
 				calls += int(s.Stats().Calls)
 			}
-			if n := int(admitted.Load()); n > most || n < limit*95/100 || calls*100 > n {
-				t.Errorf("expected %d to %d events, and a call for less than one in 100, got %d events and %d calls", limit*95/100, most, n, calls)
+			if n := int(admitted.Load()); n > most || n < largest*95/100 || calls*100 > int(events.Load()) {
+				t.Errorf("expected %d to %d events, and a call for less than one in 100, got %d events and %d calls", largest*95/100, most, n, calls)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ type Stats struct {
 	Hits   uint64 // charges decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
 	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
-	Keys   int    // pairs of a key and a rule in memory now
+	Keys   int    // combinations of a key, a rule and a plan in memory now
 	Held   uint64 // tokens held now
 }
 
@@ -86,8 +86,8 @@ func (s *Store) Stats() Stats {
 		sh.mu.Lock()
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
-		sum.Keys += len(sh.entries)
-		for _, e := range sh.entries {
+		sum.Keys += sh.size
+		for e := range sh.all {
 			sum.Held += uint64(e.held(now))
 		}
 		sh.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Store) Close() error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.closed = true
-		for _, e := range sh.entries {
+		for e := range sh.all {
 			sh.evict(e)
 		}
 		sh.mu.Unlock()

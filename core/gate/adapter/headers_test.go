@@ -130,7 +130,7 @@ func TestWriteFields_ManyRules(t *testing.T) {
 }
 
 // substitute returns a Store that decides by rules in place of the rules of the limiter, like a
-// store whose rules are configured elsewhere.
+// store that applies other limits.
 func substitute(rules ...core.Rule) core.Store {
 	return new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 		for i := range charges {
@@ -140,7 +140,7 @@ func substitute(rules ...core.Rule) core.Store {
 	})
 }
 
-// The fields describe the rules of the states, even if these differ from the rules of the gate.
+// The fields describe the limits of the states, even if these differ from the limits of the gate.
 func TestWriteFields_RulesInForce(t *testing.T) {
 	a, b := core.SlidingLog("a", core.PerMinute(10)), core.SlidingLog("b", core.PerMinute(20))
 	for _, c := range []struct {
@@ -158,10 +158,7 @@ func TestWriteFields_RulesInForce(t *testing.T) {
 			"another time", []core.Rule{core.SlidingLog("a", core.PerHour(10)), b},
 			`"a";q=10;w=3600, "b";q=20;w=60`, `"a";r=9;t=3600, "b";r=19;t=60`,
 		},
-		{"another name", []core.Rule{core.SlidingLog("c", core.PerMinute(10)), b}, `"c";q=10;w=60, "b";q=20;w=60`, `"c";r=9;t=60, "b";r=19;t=60`},
 		{"soft now", []core.Rule{a.Soft(10), b}, `"a";q=10;w=60, "b";q=20;w=60`, `"a";r=9;t=60, "b";r=19;t=60`},
-		{"a shadow now", []core.Rule{a.Shadow(), b}, `"b";q=20;w=60`, `"b";r=19;t=60`},
-		{"shadows now", []core.Rule{a.Shadow(), b.Shadow()}, "", ""},
 	} {
 		g := newGate("test", core.Must(core.New(substitute(c.rules...), a, b)), anyKey, nil)
 		h, r := header(), get("/")
