@@ -20,6 +20,8 @@ func TestLimiter_Allow_Allocations(t *testing.T) {
 		{[]core.Rule{core.TokenBucket("bucket", core.PerSecond(1_000_000))}, 0},
 		{[]core.Rule{core.TokenBucket("denied", core.PerDay(1))}, 0},
 		{[]core.Rule{core.SlidingLog("log", core.PerHour(5))}, 0},
+		{[]core.Rule{core.TokenBucket("plans", core.PerHour(5)).Plan("pro", core.PerHour(10))}, 0},
+		{[]core.Rule{core.TokenBucket("unlimited", core.Unlimited)}, 0},
 		{[]core.Rule{core.TokenBucket("second", core.PerSecond(10)), core.TokenBucket("hour", core.PerHour(500))}, 1},
 	} {
 		l := core.Must(core.New(memstore.New(), c.rules...))
@@ -28,6 +30,44 @@ func TestLimiter_Allow_Allocations(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "key") }); n > c.want {
 			t.Errorf("%v: got %v allocations in a decision, want %v", c.rules, n, c.want)
+		}
+	}
+}
+
+func TestLimiter_Views_Allocations(t *testing.T) {
+	ctx := context.Background()
+	l := core.Must(core.New(memstore.New(), core.TokenBucket("bucket", core.PerSecond(1_000_000)).
+		Plan("pro", core.PerSecond(2_000_000)).Plan("staff", core.Unlimited)))
+	variant := core.Must(l.Variant(core.TokenBucket("bucket", core.PerSecond(3_000_000))))
+	pro := l.Plan("pro")
+	chosen := l.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+		if key == "key" {
+			return variant, nil
+		}
+		return pro, nil
+	})
+	one, two := core.Ask{Limiter: l, Key: "key"}, core.Ask{Limiter: chosen, Key: "other"}
+	for name, c := range map[string]struct {
+		call func()
+		want float64
+	}{
+		"Plan":                    {func() { _, _ = pro.Allow(ctx, "key") }, 0},
+		"an unknown Plan":         {func() { _, _ = core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "key", Plan: "other"}) }, 0},
+		"Ask.Plan":                {func() { _, _ = core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "key", Plan: "pro"}) }, 0},
+		"Ask.Plan, unlimited":     {func() { _, _ = core.AllowTogether(ctx, core.Ask{Limiter: l, Key: "key", Plan: "staff"}) }, 0},
+		"Variant":                 {func() { _, _ = variant.Allow(ctx, "key") }, 0},
+		"Choose of a Variant":     {func() { _, _ = chosen.Allow(ctx, "key") }, 0},
+		"Choose of a Plan":        {func() { _, _ = chosen.Allow(ctx, "other") }, 0},
+		"two asks":                {func() { _, _ = core.AllowTogether(ctx, one, two) }, 1}, // the second State
+		"Reserve":                 {func() { _, _ = l.Reserve(ctx, "key", 1) }, 1},
+		"Reserve with Ask.Plan":   {func() { _, _ = core.ReserveTogether(ctx, core.Ask{Limiter: l, Key: "key", Plan: "pro"}) }, 1},
+		"Extend of a Reservation": {func() { _ = new(core.Reservation).Extend(ctx, one) }, 1},
+	} {
+		for range 10 {
+			c.call()
+		}
+		if n := testing.AllocsPerRun(1000, c.call); n > c.want {
+			t.Errorf("%s: got %v allocations, want %v", name, n, c.want)
 		}
 	}
 }

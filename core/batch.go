@@ -131,7 +131,7 @@ func (b *batch) fill(ctx context.Context, asks []Ask) error {
 		return a.check()
 	}
 	l := a.Limiter
-	rules := l.shared.rules.Load().rules
+	rules := l.current.Load().rules
 	if l.pick != nil || l.variant != nil || l.plan != "" || a.Plan != "" {
 		v, err := l.choose(ctx, a.Key, a.Plan)
 		if err != nil {

@@ -26,6 +26,7 @@ var documented = []error{
 // A caller makes random calls of limiters that share rules.
 type caller struct {
 	*rand.Rand
+	rules        []core.Rule
 	limiters     []*core.Limiter
 	reservations []*core.Reservation
 }
@@ -34,25 +35,38 @@ func newCaller(seed uint64, s, other core.Store) *caller {
 	c := &caller{Rand: rand.New(rand.NewPCG(seed, 23))}
 	spare := func() float64 { return c.Float64() }
 	limit, slow := core.Per(5, time.Second), core.Per(3, time.Minute)
-	rules := []core.Rule{
+	c.rules = []core.Rule{
 		core.TokenBucket("bucket", limit), core.LeakyBucket("queue", limit), core.FixedWindow("window", limit),
 		core.SlidingLog("log", slow), core.SlidingWindow("counter", slow).SubWindows(7),
 		core.TokenBucket("shadow", slow).Shadow(), core.SlidingLog("soft", limit).Soft(50),
 		core.TokenBucket("elastic", limit).Elastic(spare, 4), core.LeakyBucket("elastic queue", limit).Elastic(spare, 2),
 		core.TokenBucket("bucket", limit), core.TokenBucket("elastic", limit).Elastic(spare, 4), // equal rules
 	}
-	for range 4 {
-		var some []core.Rule
-		for range 1 + c.IntN(4) {
-			r := rules[c.IntN(len(rules))]
-			if !slices.ContainsFunc(some, func(o core.Rule) bool { return o.Name() == r.Name() }) {
-				some = append(some, r)
-			}
-		}
-		c.limiters = append(c.limiters, core.Must(core.New(s, some...)))
+	for i, r := range c.rules {
+		c.rules[i] = r.Plan("faster", core.Per(9, r.Limit().Per)).Plan("longer", core.Per(3, time.Hour)).
+			Plan("staff", core.Unlimited).Plan("banned", core.Blocked)
 	}
-	c.limiters = append(c.limiters, core.Must(core.New(other, rules[0])))
+	for range 4 {
+		c.limiters = append(c.limiters, core.Must(core.New(s, c.someRules()...)))
+	}
+	c.limiters = append(c.limiters, core.Must(core.New(other, c.rules[0])))
 	return c
+}
+
+// someRules returns rules of different names.
+func (c *caller) someRules() (some []core.Rule) {
+	for range 1 + c.IntN(4) {
+		r := c.rules[c.IntN(len(c.rules))]
+		if !slices.ContainsFunc(some, func(o core.Rule) bool { return o.Name() == r.Name() }) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// plan returns the name of a plan, most often of none.
+func (c *caller) plan() string {
+	return pick(c, "", "", "", "", "faster", "faster", "longer", "staff", "banned", "other")
 }
 
 func pick[T any](c *caller, from ...T) T { return from[c.IntN(len(from))] }
@@ -61,7 +75,16 @@ func (c *caller) limiter() *core.Limiter {
 	if c.IntN(50) == 0 {
 		return c.limiters[len(c.limiters)-1]
 	}
-	return c.limiters[c.IntN(len(c.limiters)-1)]
+	l := c.limiters[c.IntN(len(c.limiters)-1)]
+	switch c.IntN(8) {
+	case 0:
+		return l.Plan(c.plan())
+	case 1:
+		return core.Must(l.Variant(l.Rules()[0].Divide(2)))
+	case 2:
+		return l.Choose(func(context.Context, string) (*core.Limiter, error) { return l.Plan(c.plan()), nil })
+	}
+	return l
 }
 
 func (c *caller) key() string { return pick(c, "a", "a", "a", "b", "b", "b", "c", "c", "c", "") }
@@ -74,7 +97,7 @@ func (c *caller) asks() []core.Ask {
 	asks := make([]core.Ask, c.IntN(6))
 	for i := range asks {
 		asks[i] = core.Ask{
-			Limiter: c.limiter(), Key: c.key(), Cost: max(-1, c.cost()), Peek: c.IntN(4) == 0,
+			Limiter: c.limiter(), Key: c.key(), Cost: max(-1, c.cost()), Peek: c.IntN(4) == 0, Plan: c.plan(),
 			MaxDelay: pick(c, 0, 0, 0, 1, time.Millisecond, time.Second, math.MaxInt64, -1),
 		}
 		if c.IntN(30) > 0 { // most asks are valid, so that most decisions reach the Store
@@ -119,7 +142,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 	if len(c.reservations) > 0 {
 		r = c.reservations[c.IntN(len(c.reservations))]
 	}
-	switch c.IntN(14) {
+	switch c.IntN(16) {
 	case 0:
 		_, err = l.Allow(ctx, key)
 	case 1:
@@ -140,13 +163,20 @@ func (c *caller) call(ctx context.Context) (err error) {
 		err = c.reserve(l.Reserve(ctx, key, n))
 	case 9:
 		err = c.reserve(core.ReserveTogether(ctx, c.asks()...))
+	case 10:
+		err = l.Replace(c.someRules()...)
+	case 11:
+		var zero core.Reservation
+		err = c.reserve(&zero, zero.Extend(ctx, c.asks()...))
 	default:
 		if r == nil {
 			return nil
 		}
-		switch c.IntN(4) {
+		switch c.IntN(5) {
 		case 0:
 			err = r.Extend(ctx, c.asks()...)
+		case 4:
+			err = r.SettleFor(ctx, l, n)
 		case 1:
 			err = r.Settle(ctx, n) // the charges of a Reservation are summed in an int
 		case 2:
@@ -162,7 +192,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 func TestLimiter_ContractOfStores(t *testing.T) {
 	ops, several := make(map[driver.Op]int), 0
 	met := make(map[error]int)
-	for seed := range uint64(1000) {
+	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			var s, other storetest.Fake // which return an error for charges that break the contract
 			for _, f := range []*storetest.Fake{&s, &other} {

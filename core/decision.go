@@ -26,8 +26,9 @@ type Decision struct {
 }
 
 // A State is the part of a Decision that belongs to one Rule. Its field Rule contains the limit
-// that was in force: that of the plan or [Limiter.Variant], and for a [Rule.Elastic] possibly a larger one. If the limit is [Unlimited], Remaining is [math.MaxInt] and the durations are zero. If it
-// is [Blocked], Remaining is zero, RetryAfter and Window are [Never].
+// that was in force: that of the plan or [Limiter.Variant], and for a [Rule.Elastic] possibly a
+// larger one. If the limit is [Unlimited], Remaining is [math.MaxInt] and the durations are zero. If
+// it is [Blocked], Remaining is zero, and RetryAfter and Window are [Never].
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
 // events during Window. A bucket regains that much capacity in Window. If nothing remains, Window

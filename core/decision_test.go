@@ -22,6 +22,8 @@ func TestDecision_String(t *testing.T) {
 		l := core.Must(core.New(memstore.New(),
 			core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(500))))
 		queue := core.Must(core.New(memstore.New(), core.LeakyBucket("queue", core.PerSecond(10))))
+		both := core.Must(core.New(memstore.New(), core.TokenBucket("page", core.Blocked), core.SlidingLog("hour", core.Unlimited), core.TokenBucket("day", core.PerDay(3))))
+		open := core.Must(both.Variant(core.TokenBucket("page", core.Blocked).Shadow()))
 		ask := func(l *core.Limiter, n int) core.Decision { return testkit.Ask(t, l, "k", n) }
 		for _, c := range []struct {
 			got       core.Decision
@@ -36,6 +38,10 @@ func TestDecision_String(t *testing.T) {
 				`d.allowed=false d.retry_after=never d.remaining.second=9 d.remaining.hour=499`},
 			{ask(queue, 1), `allowed: "queue" 9 of 10 left`, `d.allowed=true d.remaining.queue=9`},
 			{ask(queue, 1), `allowed after 100ms: "queue" 8 of 10 left`, `d.allowed=true d.delay=100ms d.remaining.queue=8`},
+			{ask(both, 1), `denied for ever: "page" blocked, "hour" unlimited, "day" unknown`,
+				`d.allowed=false d.retry_after=never d.remaining.page=0`},
+			{ask(open, 2), `allowed: "page" blocked, "hour" unlimited, "day" 1 of 3 left`,
+				`d.allowed=true d.remaining.page=0 d.remaining.day=1`},
 		} {
 			if got := fmt.Sprint(c.got); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)

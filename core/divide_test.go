@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/big"
@@ -9,7 +10,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 func TestRule_Divide(t *testing.T) {
@@ -52,6 +56,54 @@ func TestRule_Divide(t *testing.T) {
 	}
 }
 
+// The limit of each plan is divided, and keeps its length. A plan that is added to a part has a
+// length of its own.
+func TestRule_Divide_Plans(t *testing.T) {
+	whole := core.TokenBucket("r", core.PerMinute(10)).Plan("hour", core.PerHour(500)).Plan("staff", core.Unlimited)
+	blocked := core.TokenBucket("r", core.Blocked).Plan("hour", core.PerHour(500))
+	for _, c := range []struct {
+		rule, lengths core.Rule
+		plan, want    string
+	}{
+		{whole.Divide(3), whole, "", `token_bucket "r" 10/3m burst 3`},
+		{whole.Divide(3), whole, "hour", `token_bucket "r" 500/3h burst 166 plan "hour"`},
+		{whole.Divide(3), whole, "other", `token_bucket "r" 10/3m burst 3 plan "unknown"`},
+		{whole.Divide(3), whole, "staff", `token_bucket "r" unlimited plan "staff"`},
+		{whole.Soft(50).Divide(2).Shadow(), whole.Soft(50), "hour", `token_bucket "r" 250/h soft 50% shadow plan "hour"`},
+		{whole.Divide(3).Plan("hour", core.PerHour(20)), whole, "hour", `token_bucket "r" 20/h plan "hour"`},
+		{blocked.Divide(2), blocked, "", `token_bucket "r" blocked`},
+		{blocked.Divide(2), blocked, "hour", `token_bucket "r" 250/h plan "hour"`},
+		{blocked.Divide(0), blocked, "hour", `token_bucket "r" 500/h plan "hour"`},
+	} {
+		of := func(r core.Rule) core.Rule { return testkit.Limiter(t, memstore.New(), r).Plan(c.plan).Rules()[0] }
+		got, whole := of(c.rule), of(c.lengths)
+		if got.String() != c.want {
+			t.Errorf("got %v, want %s", got, c.want)
+		}
+		if got.Compiled() != nil && got.Compiled().ID() != whole.Compiled().ID() {
+			t.Errorf("%v: got the states %s, want those of %v", got, got.Compiled().StateName(), whole)
+		}
+	}
+}
+
+// A Store may apply a part of a rule, and the State contains the part, which is a valid rule.
+func TestState_Rule_Part(t *testing.T) {
+	var store storetest.Fake
+	store.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		err := next(ctx, charges)
+		charges[0].Verdict.Rule = charges[0].Rule.Divide(2)
+		return err
+	})
+	l := testkit.Limiter(t, &store, core.TokenBucket("r", core.PerMinute(8)).Plan("pro", core.PerMinute(80))).Plan("pro")
+	for _, want := range []string{`token_bucket "r" 40/m plan "pro"`, `token_bucket "r" 20/m plan "pro"`} {
+		rule := testkit.Allow(t, l, "k").State(0).Rule
+		if again := testkit.Allow(t, l, "k").State(0).Rule; rule.String() != want || again != rule {
+			t.Errorf("got %v and %v, want %s twice, the same Rule", rule, again, want)
+		}
+		l = testkit.Limiter(t, &store, rule)
+	}
+}
+
 // The parts together admit no more than the whole, except that each part admits at least one event,
 // and less than n events fewer.
 func TestRule_Divide_PartsAddUp(t *testing.T) {
@@ -91,7 +143,7 @@ func rate(l core.Limit, n int) *big.Rat {
 
 // The parts of limits of one length have one state and fill up in the same time, even if their
 // bursts are rounded. The parts of another length keep a state of their own.
-func TestRule_Divide_Plans(t *testing.T) {
+func TestRule_Divide_LengthsOfPlans(t *testing.T) {
 	rule := core.TokenBucket("r", core.PerMinute(10)).Plan("pro", core.PerMinute(35)).Plan("longer", core.PerHour(100)).
 		Plan("staff", core.Unlimited).Divide(4).Shadow()
 	l := core.Must(core.New(memstore.New(), rule))

@@ -21,11 +21,13 @@ var (
 	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost reports a cost below zero. Nothing was charged.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrInvalidAsk reports a call without asks or with limiters of different Stores, an Ask without
-	// a Limiter or with a negative MaxDelay, two limits for one rule and key, or a function of Choose
-	// that returns a limiter of another kind. Nothing was charged.
+	// ErrInvalidAsk reports a call without asks, with limiters of different Stores, or with two limits
+	// for one rule and key; an Ask without a Limiter or with a negative MaxDelay; a function of Choose
+	// that returns no view of its limiter; or a limiter that a call cannot settle or replace. Nothing
+	// was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
-	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule.
+	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The capacity
+	// of [Blocked] is zero.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")

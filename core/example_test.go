@@ -151,3 +151,104 @@ func ExampleRule_Shadow() {
 	// true true
 	// true false
 }
+
+// Paying customers have a larger limit of the same rule. A caller with a plan that the rule does not
+// have gets the limit without a plan.
+func ExampleRule_Plan() {
+	api := core.Must(core.New(memstore.New(),
+		core.TokenBucket("api", core.PerMinute(10)).
+			Plan("pro", core.PerMinute(100)).
+			Plan("staff", core.Unlimited).
+			Plan("banned", core.Blocked)))
+
+	ctx := context.Background()
+	for _, customer := range []struct{ key, plan string }{{"alice", ""}, {"bob", "pro"}, {"carol", "staff"}, {"mallory", "banned"}} {
+		d, err := api.Plan(customer.plan).Allow(ctx, customer.key)
+		fmt.Println(d, err)
+	}
+	// Output:
+	// allowed: "api" 9 of 10 left <nil>
+	// allowed: "api" 99 of 100 left <nil>
+	// allowed: "api" unlimited <nil>
+	// denied for ever: "api" blocked <nil>
+}
+
+// A stricter limit is tried on the events of the same keys before it replaces the old one.
+func ExampleLimiter_Variant() {
+	api := core.Must(core.New(memstore.New(),
+		core.TokenBucket("api", core.PerMinute(10)),
+		core.SlidingLog("day", core.PerDay(1000))))
+	strict := core.Must(api.Variant(core.TokenBucket("api", core.PerMinute(5))))
+
+	ctx := context.Background()
+	_, _ = api.AllowN(ctx, "alice", 4)
+	d, _ := strict.Peek(ctx, "alice")
+	fmt.Println(d) // 4 of 10 events are 2 of 5: limits of one length share a state
+	// Output: allowed: "api" 3 of 5 left, "day" 996 of 1000 left
+}
+
+// One customer has bought a larger limit.
+func ExampleLimiter_Choose() {
+	all := core.Must(core.New(memstore.New(), core.TokenBucket("api", core.PerMinute(10))))
+	exceptions := map[string]*core.Limiter{
+		"alice": core.Must(all.Variant(core.TokenBucket("api", core.PerMinute(500)))),
+	}
+	api := all.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+		return exceptions[key], nil // nil for other customers
+	})
+
+	ctx := context.Background()
+	for _, key := range []string{"alice", "bob"} {
+		d, _ := api.Allow(ctx, key)
+		fmt.Println(key, d)
+	}
+	// Output:
+	// alice allowed: "api" 499 of 500 left
+	// bob allowed: "api" 9 of 10 left
+}
+
+// The limit is read from a new configuration while the limiter is used.
+func ExampleLimiter_Replace() {
+	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(10))))
+
+	ctx := context.Background()
+	_, _ = api.AllowN(ctx, "alice", 10)
+	for _, text := range []string{"20/m", "20 per minute"} {
+		limit, err := core.ParseLimit(text)
+		if err == nil {
+			err = api.Replace(core.SlidingLog("api", limit))
+		}
+		d, _ := api.Allow(ctx, "alice")
+		fmt.Println(d, err != nil)
+	}
+	// Output:
+	// allowed: "api" 9 of 20 left false
+	// allowed: "api" 8 of 20 left true
+}
+
+// A call of a language model costs one request and many tokens. The number of tokens is known after
+// the call.
+func ExampleReservation_SettleFor() {
+	store := memstore.New()
+	requests := core.Must(core.New(store, core.SlidingLog("requests", core.PerMinute(60))))
+	tokens := core.Must(core.New(store, core.TokenBucket("tokens", core.PerHour(6000))))
+
+	ctx := context.Background()
+	r, err := core.ReserveTogether(ctx,
+		core.Ask{Limiter: requests, Key: "alice"},
+		core.Ask{Limiter: tokens, Key: "alice", Cost: 500}) // an estimate
+	if err != nil || !r.Decision().Allowed {
+		return
+	}
+	used := 2000 // as the model says
+	if err := r.SettleFor(ctx, tokens, used); err != nil {
+		fmt.Println(err)
+	}
+	for _, l := range []*core.Limiter{requests, tokens} {
+		d, _ := l.Peek(ctx, "alice")
+		fmt.Println(d)
+	}
+	// Output:
+	// allowed: "requests" 59 of 60 left
+	// allowed: "tokens" 4000 of 6000 left
+}

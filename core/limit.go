@@ -94,7 +94,7 @@ func formatPeriod(d time.Duration) string {
 // ("7d"), or a text for [time.ParseDuration] ("15m", "100ms", "1h30m"). Errors are
 // [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
-	switch text {
+	switch strings.TrimSpace(text) {
 	case "unlimited":
 		return Unlimited, nil
 	case "blocked":
@@ -122,7 +122,7 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseError(text, reason string) error {
-	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\" or \"10/s burst 20\")", ErrInvalidLimit, text, reason)
+	return fmt.Errorf("%w %q: %s (expected \"10/s\", \"500/h\", \"10/s burst 20\", \"unlimited\" or \"blocked\")", ErrInvalidLimit, text, reason)
 }
 
 func parseCount(s string) (int, error) {

@@ -23,6 +23,8 @@ func TestLimit_String(t *testing.T) {
 		"5/100ms":       core.Per(5, 100*time.Millisecond),
 		"5/1µs":         core.Per(5, time.Microsecond),
 		"10/s burst 20": core.PerSecond(10).WithBurst(20),
+		"unlimited":     core.Unlimited,
+		"blocked":       core.Blocked,
 	} {
 		if got := want.String(); got != text {
 			t.Errorf("%#v: got %q, want %q", want, got, text)
@@ -34,13 +36,16 @@ func TestLimit_String(t *testing.T) {
 	if got, err := core.ParseLimit(" 10 / 60s burst  20 "); err != nil || got != core.Per(10, time.Minute).WithBurst(20) {
 		t.Errorf("with spaces: got %v, %v, want 10/m burst 20", got, err)
 	}
+	if got, err := core.ParseLimit(" blocked "); err != nil || got != core.Blocked {
+		t.Errorf("with spaces: got %v, %v, want blocked", got, err)
+	}
 }
 
 func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	for _, text := range []string{
 		"", "/", "10", "10/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "1e3/s", "10/x", "10/0s", "10/-1s", "10/s burst",
 		"10/s burst 0", "10/s burst -1", "10/s burst x", "10/s burst 1 burst 2", "99999999999999999999/s", "1/0d", "1/-1d",
-		"1/99999999999d", "10/s/s",
+		"1/99999999999d", "10/s/s", "Unlimited", "blocked burst 2", "-1/-1ns burst -1", core.Blocked.WithBurst(1).String(),
 	} {
 		l := core.PerSecond(3)
 		if err := l.UnmarshalText([]byte(text)); !errors.Is(err, core.ErrInvalidLimit) {
@@ -54,19 +59,23 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 
 func TestLimit_MarshalText_JSON(t *testing.T) {
 	type config struct{ Limit core.Limit }
-	text, err := json.Marshal(config{core.PerHour(500)})
-	if err != nil || string(text) != `{"Limit":"500/h"}` {
-		t.Fatalf("got %s, %v", text, err)
-	}
-	var c config
-	if err := json.Unmarshal(text, &c); err != nil || c.Limit != core.PerHour(500) {
-		t.Errorf("got %v, %v, want 500/h", c, err)
+	for want, l := range map[string]core.Limit{
+		`{"Limit":"500/h"}`: core.PerHour(500), `{"Limit":"unlimited"}`: core.Unlimited, `{"Limit":"blocked"}`: core.Blocked,
+	} {
+		text, err := json.Marshal(config{l})
+		if err != nil || string(text) != want {
+			t.Errorf("got %s, %v, want %s", text, err, want)
+		}
+		var c config
+		if err := json.Unmarshal(text, &c); err != nil || c.Limit != l {
+			t.Errorf("got %v, %v, want %v", c, err, l)
+		}
 	}
 }
 
 // The text form of every Limit that ParseLimit returns parses to the same Limit.
 func FuzzParseLimit(f *testing.F) {
-	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m"} {
+	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m", "unlimited", " blocked"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -74,7 +83,7 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if l.Events <= 0 || l.Per <= 0 || l.Burst < 0 {
+		if l != core.Unlimited && l != core.Blocked && (l.Events <= 0 || l.Per <= 0 || l.Burst < 0) {
 			t.Fatalf("%q: got %#v", text, l)
 		}
 		if again, err := core.ParseLimit(l.String()); err != nil || again != l {

@@ -16,8 +16,8 @@ import (
 // A key is any text that is not empty. An empty key is an [ErrEmptyKey], because all callers that
 // leave the key empty by mistake would share one state.
 //
-// [Limiter.Plan], [Limiter.Variant] and [Limiter.Choose] return views: limiters with other limits for
-// some events, which share the Store, the rules and the waiting callers of l.
+// [Limiter.Plan], [Limiter.Variant] and [Limiter.Choose] return views: limiters with other limits
+// for some events, which share the Store, the rules and the waiting callers of the first Limiter.
 type Limiter struct {
 	view
 	pick func(ctx context.Context, key string) (*Limiter, error) // nil unless Choose has made the view
@@ -45,7 +45,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{view: view{shared: &shared{store: s}}}
-	l.shared.rules.Store(set)
+	l.current.Store(set)
 	return l, nil
 }
 
@@ -58,18 +58,19 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Plan returns a view of l with the limits of a plan (see [Rule.Plan]). A rule without that plan has
-// its limit without a plan. If rules of l have plans, but none has this one, the view has the limits
-// without a plan, [Rule.PlanName] is "unknown", and l logs one warning through [log/slog.Default]. An
-// empty name returns a view without a plan. Plan only copies a few words.
+// Plan returns a view of l with the limits of a plan (see [Rule.Plan]). A rule without that plan
+// has its limit without a plan. If rules of l have plans, but none has this one, the view has the
+// limits without a plan, [Rule.PlanName] is "unknown", and l logs one warning through
+// [log/slog.Default]. If no rule of l has plans, Plan has no effect. An empty name returns a view
+// without a plan. Plan only copies a few words.
 func (l *Limiter) Plan(name string) *Limiter {
 	v := *l
 	v.plan = name
 	return &v
 }
 
-// Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the rules
-// for keys for which its function returns nil.
+// Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the
+// rules for keys for which its function returns nil.
 func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 
 // Allow decides about one event of key, and charges it if it is admitted.
@@ -96,10 +97,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 	return d, err
 }
 
-// Reset forgets the events of key under the rules of l: the states of every plan and length. It does
-// not reset states of other lengths that only a [Limiter.Variant] has, unless l is that view or has
-// chosen it. Reset reports whether any capacity was in use: tokens not refilled, or events not
-// expired. The keys of a middleware come from its keyfunc.Func.
+// Reset forgets the events of key under the rules of l: the states of every plan and length. It
+// does not reset states of other lengths that only a [Limiter.Variant] or the rules before a
+// [Limiter.Replace] have, unless l is that Variant or has chosen it. Reset reports whether any
+// capacity was in use: tokens not refilled, or events not expired. After an error, some of the
+// states may have been reset. The keys of a middleware come from its keyfunc.Func.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	v, err := l.choose(ctx, key, "")
 	if err != nil {

@@ -8,13 +8,18 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// modify returns a copy of r, changed by change. It returns the zero Rule unchanged.
+// modify returns a copy of r in which change has changed r and the rule of every plan. It returns
+// the zero Rule unchanged.
 func (r Rule) modify(change func(*definition)) Rule {
 	if r.d == nil {
 		return r
 	}
 	d := *r.d
 	change(&d)
+	d.plans = slices.Clone(d.plans)
+	for i, p := range d.plans {
+		d.plans[i] = p.modify(change)
+	}
 	return d.rule()
 }
 
@@ -70,8 +75,8 @@ func (r *definition) modifiers() string {
 	return b.String()
 }
 
-// Divide returns a copy of r with one n-th of the limit, for n processes that share no Store. It
-// divides the limits of the plans, too.
+// Divide returns a copy of r with one n-th of the limit, and of the limit of each plan that r has,
+// for n processes that share no Store.
 //
 // The rate of a bucket is divided exactly. If its events cannot be divided, the period becomes
 // longer: a third of 10/s is 10/3s. Bursts, and the events of windows and logs, are rounded down,
@@ -79,17 +84,15 @@ func (r *definition) modifiers() string {
 // if r admits fewer than n events at once, n processes admit n. Divide returns r itself if n is
 // less than 2, and if r cannot be divided, such as a soft bucket that takes decades to refill.
 func (r Rule) Divide(n int) Rule {
-	if n < 2 || r.def().compiled == nil {
+	if n < 2 || r.def().err != nil {
 		return r
 	}
-	part := r.d.Definition.Divide(n)
-	divided := r.modify(func(d *definition) {
-		d.Definition, d.plans = part, slices.Clone(d.plans)
-		for i, p := range d.plans {
-			d.plans[i].limit = r.withPlan(p).Divide(n).d.Definition
-		}
-	})
-	if divided.d.err == nil {
+	d := *r.d
+	d.Definition, d.plans = d.Definition.Divide(n), slices.Clone(d.plans)
+	for i, p := range d.plans {
+		d.plans[i] = p.Divide(n)
+	}
+	if divided := d.rule(); divided.d.err == nil {
 		return divided
 	}
 	return r

@@ -8,12 +8,6 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A plan is a limit of a rule for a group of callers.
-type plan struct {
-	name  string
-	limit driver.Definition // its limit, perhaps as the result of Rule.Divide; the rest is that of the Rule
-}
-
 // unknownPlan is the plan of the rules that apply to callers with a plan that no rule has.
 const unknownPlan = "unknown"
 
@@ -25,40 +19,39 @@ const unknownPlan = "unknown"
 //		Plan("banned", core.Blocked)
 //
 // [Limiter.Plan], the field Plan of an [Ask] and the option gate.Plan choose the plan of an event.
-// Other events have the limit of r. All other properties of r, such as [Rule.Shadow], apply to every
-// plan, whether they are set before Plan or after it. A name consists of 1 to 64 characters of
-// printable ASCII. "unknown" is reserved. A second Plan of the same name replaces the first.
+// Other events have the limit of r. All other properties of r, such as [Rule.Shadow], apply to
+// every plan, whether they are set before Plan or after it. A name consists of 1 to 64 characters
+// of printable ASCII. "unknown" is reserved. A second Plan of the same name replaces the first.
 //
-// Plans of the same length (see [Rule]) share the state of a key: an exhausted key that changes from
-// 10 to 100 a minute is still exhausted, and recovers at the new rate from then on. Plans of
+// Plans of the same length (see [Rule]) share the state of a key: an exhausted key that changes
+// from 10 to 100 a minute is still exhausted, and recovers at the new rate from then on. Plans of
 // different lengths have states of their own. A caller that changes between plans therefore gains
 // at most one limit for each length.
 func (r Rule) Plan(name string, l Limit) Rule {
-	return r.modify(func(d *definition) {
-		d.plans = slices.DeleteFunc(slices.Clone(d.plans), func(p plan) bool { return p.name == name })
-		d.plans = append(d.plans, plan{name, driver.Definition{Events: l.Events, Per: l.Per, Burst: l.Burst}})
-	})
+	if r.d == nil {
+		return r
+	}
+	d, planned := *r.d, *r.d
+	planned.plans = nil
+	// This omits the length that a part of r has inherited (see Divide), which is not that of l.
+	planned.Definition = driver.Definition{
+		Name: d.Name, Algorithm: d.Algorithm, Plan: name, SubWindows: d.SubWindows, Soft: d.Soft, Shadow: d.Shadow, UpTo: d.UpTo,
+	}
+	planned.setLimit(l)
+	d.plans = slices.DeleteFunc(slices.Clone(d.plans), func(p Rule) bool { return p.PlanName() == name })
+	d.plans = append(d.plans, planned.rule())
+	return d.rule()
 }
 
-// PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty for
-// the limit without a plan, and "unknown" if the Rule has plans and no rule of the limiter has that of
-// the event.
+// PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty
+// for the limit without a plan. If the event has a plan that no rule of the limiter has, PlanName
+// is "unknown" for every rule that has plans.
 func (r Rule) PlanName() string { return r.def().Definition.Plan }
 
-// withPlan returns r with the limit of p.
-func (r Rule) withPlan(p plan) Rule {
-	return r.modify(func(d *definition) {
-		l := p.limit
-		l.Name, l.Algorithm, l.Plan = d.Name, d.Algorithm, p.name
-		l.SubWindows, l.Soft, l.Shadow, l.UpTo = d.SubWindows, d.Soft, d.Shadow, d.UpTo
-		d.Definition, d.plans = l, nil
-	})
-}
-
-// checkPlan returns an error if r, the result of withPlan, is invalid.
+// checkPlan returns an error if r, the rule of a plan, is invalid.
 func (r Rule) checkPlan() error {
 	var err *RuleError
-	switch name := r.d.Definition.Plan; {
+	switch name := r.PlanName(); {
 	case name == "":
 		return r.d.invalid("plan", "has no name")
 	case name == unknownPlan:
@@ -67,4 +60,9 @@ func (r Rule) checkPlan() error {
 		return r.d.invalid("plan", fmt.Sprintf("%q: %s %s", name, err.Field, err.Reason))
 	}
 	return r.d.err
+}
+
+// withUnknownPlan returns r for callers whose plan is unknown.
+func (r Rule) withUnknownPlan() Rule {
+	return r.modify(func(d *definition) { d.Definition.Plan, d.plans = unknownPlan, nil })
 }

@@ -21,16 +21,17 @@ import (
 // its charges under the rules that charged them. Caches of stores never answer for another limit.
 //
 // The error is a [RuleError]: an ErrInvalidRule, or an [ErrRuleConflict] if another limiter on the
-// Store has a rule of the name with another definition; use [ReplaceAll] to change both. (A limiter
-// stays on its Store until the program ends.) Other processes are not affected.
+// Store has a rule of the name with another definition. Use [ReplaceAll] to change both. A limiter
+// that is not used any more counts, too: it stays on its Store until the program ends. Other
+// processes are not affected.
 func (l *Limiter) Replace(rules ...Rule) error {
 	return ReplaceAll(map[*Limiter][]Rule{l: rules})
 }
 
 // ReplaceAll replaces the rules of several limiters, as [Limiter.Replace] does, at once: no decision
 // of [AllowTogether] uses old rules of one and new rules of another limiter. All limiters must have
-// the same Store, and the map must not contain two views of one Limiter; otherwise the error is an
-// [ErrInvalidAsk]. On an error nothing changes.
+// the same Store, and the map must not contain nil or two views of one Limiter. Otherwise the error
+// is an [ErrInvalidAsk]. On an error nothing changes.
 func ReplaceAll(rules map[*Limiter][]Rule) error {
 	replacing.mu.Lock()
 	defer replacing.mu.Unlock()
@@ -52,40 +53,45 @@ func ReplaceAll(rules map[*Limiter][]Rule) error {
 			return err
 		}
 		sets[l.shared] = s
-		changes = append(changes, driver.Change{Old: l.shared.rules.Load().definitions(), New: s.definitions()})
+		changes = append(changes, driver.Change{Old: l.current.Load().definitions(), New: s.definitions()})
 	}
 	if err := driver.Declare(store, changes...); err != nil {
 		return err
 	}
-	replacing.begun.Add(1)
-	defer replacing.begun.Add(1)
+	replacing.version.Add(1)
+	defer replacing.version.Add(1)
 	for l, s := range sets {
-		close(l.rules.Swap(s).replaced)
+		close(l.current.Swap(s).replaced)
 	}
 	return nil
 }
 
-// replacing guards the replacement of the rules of several limiters.
-var replacing struct {
-	mu    sync.Mutex
-	begun atomic.Uint64 // odd while rules are being replaced
+// replacing is the lock of ReplaceAll, which all limiters share, because AllowTogether reads the
+// rules of several. Readers do not take it: they read again if version has changed meanwhile.
+var replacing replacement
+
+type replacement struct {
+	mu      sync.Mutex
+	version atomic.Uint64 // odd while rules are being replaced
 }
 
-// together returns the rules of each view, all from before or all from after any call of ReplaceAll.
+// settled waits until no rules are being replaced, and returns the version.
+func (r *replacement) settled() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version.Load()
+}
+
+// together appends to rules, which must be empty, the rules of each view: all from before or all
+// from after any call of ReplaceAll.
 func together(views []view, rules [][]Rule) [][]Rule {
-	for {
-		begun := replacing.begun.Load()
-		if begun%2 != 0 {
-			replacing.mu.Lock() // wait
-			replacing.mu.Unlock()
-			continue
-		}
-		rules = rules[:0]
+	for version := replacing.version.Load(); ; version = replacing.settled() {
 		for i := range views {
 			rules = append(rules, views[i].rules())
 		}
-		if replacing.begun.Load() == begun {
+		if version%2 == 0 && replacing.version.Load() == version {
 			return rules
 		}
+		rules = rules[:0]
 	}
 }

@@ -37,20 +37,21 @@ type reserved struct {
 // ruleCharges holds the charges of a Reservation to one rule for one key.
 type ruleCharges struct {
 	key       string
-	rule      *driver.Compiled
-	uncounted bool    // the rule is a shadow rule that did not count the event
-	ask       int32   // the index of the first ask that charges the rule
-	asks      []int32 // the indices of the other asks that charge it
-	parts     []part  // the charged costs that can be undone, the newest last
-	lost      int     // the charged cost that cannot be undone any more
-	first     [1]part // the array of parts, unless there are more
+	rule      *driver.Compiled // of the first charge
+	uncounted bool             // the rule is a shadow rule that did not count the event
+	ask       int32            // the index of the first ask that charges the rule
+	asks      []int32          // the indices of the other asks that charge it
+	parts     []part           // the charged costs that can be undone, the newest last
+	lost      int              // the charged cost that cannot be undone any more
+	first     [1]part          // the array of parts, unless there are more
 }
 
 // A part holds the cost of one Spend or Debit that has not been undone.
 type part struct {
 	cost    int
 	receipt driver.Receipt
-	rule    *driver.Compiled // the rule that the Store applied: see driver.Verdict
+	rule    *driver.Compiled // the rule of the charge: an undo under another limit would free another part
+	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 	since   time.Time        // when the call of the Store returned
 }
 
@@ -89,12 +90,12 @@ func (c *ruleCharges) undo(cost int) driver.Charge {
 	p := &c.parts[last]
 	cost = min(cost, p.cost)
 	p.cost -= cost
-	receipt := p.rule.Keep(p.receipt, int64(p.cost))
+	receipt := p.applied.Keep(p.receipt, int64(p.cost))
 	receipt.Age = p.age()
 	if p.cost == 0 {
 		c.parts = c.parts[:last]
 	}
-	return driver.Charge{Key: c.key, Rule: c.rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
+	return driver.Charge{Key: c.key, Rule: p.rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
 }
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
@@ -146,7 +147,7 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 		if c.Op == driver.Spend && c.Verdict.Allowed {
 			k.parts = k.first[:]
 			p := &k.parts[0]
-			p.cost, p.rule, p.since = c.Cost, cmp.Or(c.Verdict.Rule, c.Rule), now
+			p.cost, p.rule, p.applied, p.since = c.Cost, c.Rule, cmp.Or(c.Verdict.Rule, c.Rule), now
 		}
 		k.uncounted = c.Rule.Shadow() && !c.Verdict.Allowed
 	}
@@ -181,7 +182,8 @@ func (c *ruleCharges) addAsk(i int32) {
 //
 // If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged until
 // Refund, and their States are unchanged. If the Decision of r is a denial already, Extend does
-// nothing. For the zero Reservation, Extend is [ReserveTogether]. After an error r is unchanged, and asks have been charged at most once, or not at all.
+// nothing. For the zero Reservation, Extend is [ReserveTogether]. After an error r is unchanged, and
+// asks have been charged at most once, or not at all.
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +242,7 @@ func (r *Reservation) Decision() Decision {
 func (r *Reservation) Has(l *Limiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.asks, func(a reserved) bool { return a.limiter == l.shared })
+	return l != nil && slices.ContainsFunc(r.asks, func(a reserved) bool { return a.limiter == l.shared })
 }
 
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
@@ -254,7 +256,8 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 
 // LeaveQueue refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It
 // is for a delayed event whose caller does not wait any more. As with [Reservation.Refund], only
-// the last event of a queue can leave the queue. A second LeaveQueue does nothing.
+// the last event of a queue can leave the queue. A second LeaveQueue does nothing, but a later
+// Settle charges the queue again.
 //
 // After an error the event may have left the queue, and a second call does not try again. If ctx
 // had ended before the call, nothing was done.
@@ -283,7 +286,7 @@ func (r *Reservation) Settle(ctx context.Context, cost int) error {
 
 // SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
 // under any plan. It is for events with several costs, such as one request and many tokens of a
-// language model. If no ask was about l, the error is an [ErrInvalidAsk].
+// language model. If r has asks, but none about l, the error is an [ErrInvalidAsk].
 func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error {
 	if l == nil {
 		return invalidAsk("the limiter is nil")
@@ -323,7 +326,7 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(reserved
 }
 
 // settle changes the charged cost of each rule c to total(c). asks, unless it is nil, contains the
-// costs of all asks from then on.
+// costs of all asks from now on.
 func (r *Reservation) settle(ctx context.Context, asks []reserved, total func(c *ruleCharges) int) error {
 	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
 	for i := range r.rules {
@@ -370,7 +373,7 @@ func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	for i, cost := range changes {
 		if cost > 0 {
 			c := &r.rules[i]
-			p := c.add(part{cost: cost})
+			p := c.add(part{cost: cost, rule: c.rule})
 			parts = append(parts, p)
 			charges = append(charges, driver.Charge{Key: c.key, Rule: c.rule, Op: driver.Debit, Cost: cost, Receipt: &p.receipt})
 		}
@@ -380,7 +383,7 @@ func (r *Reservation) debit(ctx context.Context, changes []int) error {
 	}
 	err := r.adjust(ctx, charges)
 	for i, p := range parts {
-		p.rule, p.since = cmp.Or(charges[i].Verdict.Rule, charges[i].Rule), time.Now()
+		p.applied, p.since = cmp.Or(charges[i].Verdict.Rule, p.rule), time.Now()
 	}
 	return err
 }

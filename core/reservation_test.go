@@ -178,6 +178,191 @@ func TestReservation_Settle_DeniedShadow(t *testing.T) {
 	}
 }
 
+// SettleFor settles the asks of one limiter, under any plan. A cost counts once for each of its asks.
+func TestReservation_SettleFor(t *testing.T) {
+	ctx := t.Context()
+	requests := core.SlidingLog("requests", core.PerHour(100)).Plan("staff", core.Unlimited)
+	tokens := core.TokenBucket("tokens", core.PerHour(1000)).Plan("pro", core.PerHour(2000))
+	queue := core.LeakyBucket("queue", core.PerHour(1000))
+	dry := core.SlidingLog("dry", core.PerHour(2)).Shadow() // does not count the event
+	type step struct {
+		limiter string // requests, tokens, or another one; empty for Settle; "leave" for LeaveQueue
+		cost    int
+		want    []int // in use of requests, tokens, queue
+	}
+	for _, c := range []struct {
+		name  string
+		asks  func(requests, tokens *core.Limiter) []core.Ask
+		steps []step
+	}{
+		{"two limiters", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r, Key: "k"}, {Limiter: t, Key: "k", Cost: 500}}
+		}, []step{
+			{"tokens", 800, []int{1, 800, 800}}, {"tokens", 800, []int{1, 800, 800}}, {"tokens", 3, []int{1, 3, 3}},
+			{"requests", 0, []int{0, 3, 3}}, {"requests", 2, []int{2, 3, 3}}, {"tokens", 0, []int{2, 0, 0}}, {"", 7, []int{7, 7, 7}},
+		}},
+		{"one limiter twice", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: t, Key: "k", Cost: 3}, {Limiter: r, Key: "k"}, {Limiter: t, Key: "k", Cost: 4}}
+		}, []step{{"tokens", 5, []int{1, 10, 10}}, {"requests", 5, []int{5, 10, 10}}, {"tokens", 0, []int{5, 0, 0}}}},
+		{"views", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r.Plan("other"), Key: "k"}, {Limiter: t.Choose(func(context.Context, string) (*core.Limiter, error) { return nil, nil }), Key: "k"}}
+		}, []step{{"tokens", 9, []int{1, 9, 9}}, {"requests", 0, []int{0, 9, 9}}}},
+		{"peeks", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r, Key: "k", Peek: true}, {Limiter: t, Key: "k", Peek: true}}
+		}, []step{{"tokens", 6, []int{0, 6, 6}}, {"requests", 0, []int{0, 6, 6}}}},
+		{"unlimited", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r, Key: "k", Plan: "staff"}, {Limiter: t, Key: "k"}}
+		}, []step{{"requests", 9, []int{0, 1, 1}}, {"tokens", 2, []int{0, 2, 2}}, {"", 3, []int{0, 3, 3}}}},
+		{"denied", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r, Key: "k", Cost: 101}, {Limiter: t, Key: "k"}}
+		}, []step{{"tokens", 9, []int{0, 0, 0}}, {"requests", 9, []int{0, 0, 0}}}},
+		{"another limiter", func(r, t *core.Limiter) []core.Ask { return []core.Ask{{Limiter: r, Key: "k"}} }, []step{
+			{"tokens", 9, nil}, {"tokens", 0, nil}, {"nil", 0, nil}, {"requests", -1, nil}, {"requests", 2, []int{2, 0, 0}},
+		}},
+		{"after LeaveQueue", func(r, t *core.Limiter) []core.Ask {
+			return []core.Ask{{Limiter: r, Key: "k"}, {Limiter: t, Key: "k", Cost: 5}}
+		}, []step{{"leave", 0, []int{1, 5, 0}}, {"requests", 2, []int{2, 5, 0}}, {"tokens", 6, []int{2, 6, 6}}, {"leave", 0, []int{2, 6, 0}}, {"", 0, []int{0, 0, 0}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := memstore.New()
+			limiters := map[string]*core.Limiter{
+				"requests": testkit.Limiter(t, store, requests), "tokens": testkit.Limiter(t, store, tokens, queue, dry), "nil": nil,
+			}
+			testkit.Admit(t, testkit.Limiter(t, store, dry), "k", 2)
+			r, err := core.ReserveTogether(ctx, c.asks(limiters["requests"], limiters["tokens"])...)
+			testkit.Must(t, err)
+			for i, s := range c.steps {
+				switch s.limiter {
+				case "":
+					err = r.Settle(ctx, s.cost)
+				case "leave":
+					err = r.LeaveQueue(ctx)
+				default:
+					err = r.SettleFor(ctx, limiters[s.limiter], s.cost)
+				}
+				if s.want == nil {
+					if !errors.Is(err, core.ErrInvalidAsk) && !errors.Is(err, core.ErrNegativeCost) {
+						t.Errorf("step %d: got %v, want an error", i, err)
+					}
+					continue
+				}
+				testkit.Must(t, err)
+				got := slices.Concat(testkit.Used(t, limiters["requests"], "k"), testkit.Used(t, limiters["tokens"], "k"))
+				if want := append(s.want, 2); !slices.Equal(got, want) {
+					t.Errorf("step %d, %s at %d: got %v in use, want %v", i, s.limiter, s.cost, got, want)
+				}
+			}
+		})
+	}
+	testkit.Must(t, new(core.Reservation).SettleFor(ctx, testkit.Limiter(t, memstore.New(), queue), 5))
+}
+
+// A rule of two limiters has the sum of the costs of both.
+func TestReservation_SettleFor_SharedRule(t *testing.T) {
+	ctx, store := t.Context(), memstore.New()
+	shared := core.SlidingLog("shared", core.PerHour(100))
+	a := testkit.Limiter(t, store, shared, core.SlidingLog("a", core.PerHour(100)))
+	b := testkit.Limiter(t, store, core.SlidingLog("b", core.PerHour(100)), shared)
+	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: a, Key: "k", Cost: 2}, core.Ask{Limiter: b, Key: "k", Cost: 3})
+	testkit.Must(t, err)
+	testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"}))
+	for i, c := range []struct {
+		limiter *core.Limiter
+		cost    int
+		want    []int // in use of shared, a, b
+	}{{a, 2, []int{11, 4, 7}}, {b, 10, []int{24, 4, 20}}, {a, 0, []int{20, 0, 20}}, {a, 1, []int{22, 2, 20}}, {b, 0, []int{2, 2, 0}}} {
+		testkit.Must(t, r.SettleFor(ctx, c.limiter, c.cost))
+		if got := append(testkit.Used(t, a, "k"), testkit.Used(t, b, "k")[0]); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: got %v in use, want %v", i, got, c.want)
+		}
+	}
+	for i, s := range []int{0, 0, 1, 1, 2, 2, 3, 3} { // the asks of the States
+		if got := r.Decision().State(i).Ask; got != s {
+			t.Errorf("State %d: got the ask %d, want %d", i, got, s)
+		}
+	}
+}
+
+// If the context had ended, SettleFor can be repeated. If the Store failed, it is not repeated.
+func TestReservation_SettleFor_Errors(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var store storetest.Fake
+	a := testkit.Limiter(t, &store, core.SlidingLog("a", core.PerHour(100)))
+	b := testkit.Limiter(t, &store, core.SlidingLog("b", core.PerHour(100)))
+	r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: a, Key: "k"}, core.Ask{Limiter: b, Key: "k"})
+	testkit.Must(t, err)
+	for i, c := range []struct {
+		ctx     context.Context
+		limiter *core.Limiter
+		cost    int
+		hook    storetest.Hook
+		want    error
+		used    []int
+	}{
+		{ended, a, 5, nil, context.Canceled, []int{1, 1}},
+		{ended, b, 1, nil, nil, []int{1, 1}}, // no change
+		{t.Context(), a, 5, nil, nil, []int{5, 1}},
+		{t.Context(), b, 9, storetest.Fail(core.ErrUnavailable), core.ErrUnavailable, []int{5, 1}},
+		{t.Context(), b, 9, nil, nil, []int{5, 1}},
+		{t.Context(), a, 3, storetest.Lose(core.ErrUnavailable), core.ErrUnavailable, []int{3, 1}},
+		{t.Context(), a, 3, nil, nil, []int{3, 1}},
+		{t.Context(), a, 4, nil, nil, []int{4, 1}},
+	} {
+		if store.Set(); c.hook != nil {
+			store.Set(c.hook)
+		}
+		if err := r.SettleFor(c.ctx, c.limiter, c.cost); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("step %d: got %v, want %v", i, err, c.want)
+		}
+		store.Set()
+		if got := append(testkit.Used(t, a, "k"), testkit.Used(t, b, "k")...); !slices.Equal(got, c.used) {
+			t.Errorf("step %d: got %v in use, want %v", i, got, c.used)
+		}
+	}
+}
+
+// Extend of the zero Reservation is ReserveTogether, also after an error.
+func TestReservation_Extend_Zero(t *testing.T) {
+	ctx := t.Context()
+	var store storetest.Fake
+	l := testkit.Limiter(t, &store, core.SlidingLog("log", core.PerHour(5)))
+	two := testkit.Limiter(t, &store, core.SlidingLog("log", core.PerHour(5)), core.LeakyBucket("queue", core.PerHour(5)).Shadow())
+	elsewhere := testkit.Limiter(t, memstore.New(), core.SlidingLog("log", core.PerHour(5)))
+	for name, asks := range map[string][]core.Ask{
+		"no asks": nil, "no limiter": {{Key: "k"}}, "no key": {{Limiter: l}}, "lost": {{Limiter: l, Key: "away"}}, "two, lost": {{Limiter: two, Key: "away"}},
+	} {
+		for _, first := range [][]core.Ask{{{Limiter: l, Key: name, Cost: 2}}, {{Limiter: two, Key: name, Cost: 2}}, {{Limiter: elsewhere, Key: name, Cost: 2}}} {
+			var r core.Reservation
+			store.Set(storetest.Lose(core.ErrUnavailable))
+			if err := r.Extend(ctx, asks...); err == nil {
+				t.Errorf("%s: got no error", name)
+			}
+			store.Set()
+			for _, err := range []error{r.Settle(ctx, 3), r.Refund(ctx), r.LeaveQueue(ctx)} {
+				testkit.Must(t, err)
+			}
+			if d := r.Decision(); d.Len() != 0 || d.Allowed {
+				t.Errorf("%s: after an error: got %v, want the zero Decision", name, d)
+			}
+			testkit.Must(t, r.Extend(ctx, first...))
+			testkit.Must(t, r.Extend(ctx, first...))
+			for _, cost := range []int{2, 0} {
+				testkit.Must(t, r.Settle(ctx, cost))
+				if got := testkit.Used(t, first[0].Limiter, name)[0]; got != 2*cost || r.Decision().Len() != 2*len(first[0].Limiter.Rules()) {
+					t.Errorf("%s: settled at %d: got %d in use, want %d; %v", name, cost, got, 2*cost, r.Decision())
+				}
+			}
+		}
+	}
+	var denied core.Reservation
+	testkit.Must(t, denied.Extend(ctx, core.Ask{Limiter: l, Key: "k", Cost: 6}))
+	testkit.Must(t, denied.Extend(ctx, core.Ask{Limiter: l, Key: "k"}))
+	if d := denied.Decision(); d.Allowed || d.Len() != 1 {
+		t.Errorf("got %v, want the first denial", d)
+	}
+}
+
 // After an error of Extend, the reservation is unchanged.
 func TestReservation_Extend_Invalid(t *testing.T) {
 	var store storetest.Fake
@@ -220,7 +405,7 @@ func TestReservation_Extend_Concurrent(t *testing.T) {
 			if err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil {
 				t.Error(err)
 			}
-			if err := r.Settle(t.Context(), 2); err != nil || !r.Decision().Allowed {
+			if err := r.SettleFor(t.Context(), l, 2); err != nil || !r.Decision().Allowed {
 				t.Errorf("got %v, %+v, want an admission", err, r.Decision())
 			}
 		})

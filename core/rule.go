@@ -19,14 +19,16 @@ import (
 //
 // If the limit of a name changes, the states carry over if the new limit has the same length: the
 // time in which a bucket fills up, or the period of other algorithms and the number of sub-windows.
-// "10/m" and "20/m" have the same length. A limit of another length starts with unused states.
+// "10/m" and "20/m" have the same length. A limit of another length starts with unused states. A
+// bucket with [Rule.Soft] has to fill up its extra events, too: 10 percent of 5 is no event, so
+// "5/m" and "10/m" do not have the same length then.
 type Rule struct{ d *definition }
 
 // A definition holds the fields of a Rule and the result of compiling them. It does not change.
 type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a rule that is not elastic
-	plans   []plan   // the other limits of the rule, in the order of Rule.Plan
+	plans   []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -111,7 +113,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	}
 	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		known = &definition{Definition: c.Definition(), compiled: c}
+		known = &definition{Definition: c.Definition(), compiled: c, divided: new(atomic.Pointer[definition])}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}

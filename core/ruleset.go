@@ -2,7 +2,6 @@ package core
 
 import (
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
@@ -13,7 +12,7 @@ type ruleSet struct {
 	rules    []Rule
 	plans    map[string][]Rule // by the name of the plan
 	unknown  []Rule            // the rules for callers whose plan is not in plans
-	replaced chan struct{}     // closed when the Limiter has got other rules
+	replaced chan struct{}     // closed when the Limiter has got other rules; nil for a result of with
 }
 
 // newRuleSet checks and compiles rules.
@@ -21,8 +20,7 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 	if len(rules) == 0 {
 		return nil, &RuleError{Field: "rules", Reason: "are missing: a limiter needs at least one", Category: ErrInvalidRule}
 	}
-	s := &ruleSet{rules: slices.Clone(rules), plans: make(map[string][]Rule), replaced: make(chan struct{})}
-	s.unknown = s.rules
+	s := &ruleSet{rules: slices.Clone(rules), replaced: make(chan struct{})}
 	for i, r := range s.rules {
 		d := r.def()
 		if d.err != nil {
@@ -34,25 +32,33 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 			}
 		}
 		for _, p := range d.plans {
-			planned := r.withPlan(p)
-			if err := planned.checkPlan(); err != nil {
+			if err := p.checkPlan(); err != nil {
 				return nil, err
 			}
-			if s.plans[p.name] == nil {
-				s.plans[p.name] = slices.Clone(s.rules)
-			}
-			s.plans[p.name][i] = planned
 		}
 	}
-	if len(s.plans) > 0 {
-		s.unknown = slices.Clone(s.rules)
-		for i, r := range s.unknown {
-			if len(r.d.plans) > 0 {
-				s.unknown[i] = r.withPlan(plan{unknownPlan, r.d.Definition})
-			}
+	s.addPlans()
+	s.unknown = slices.Clone(s.rules)
+	for i, r := range s.unknown {
+		if len(r.d.plans) > 0 {
+			s.unknown[i] = r.withUnknownPlan()
 		}
 	}
 	return s, nil
+}
+
+// addPlans sets s.plans. A rule that does not have a plan has its own limit in it.
+func (s *ruleSet) addPlans() {
+	s.plans = make(map[string][]Rule)
+	for i, r := range s.rules {
+		for _, p := range r.d.plans {
+			name := p.PlanName()
+			if s.plans[name] == nil {
+				s.plans[name] = slices.Clone(s.rules)
+			}
+			s.plans[name][i] = p
+		}
+	}
 }
 
 // of returns the rules for a plan. It reports false if the rules have plans, but not this one.
@@ -66,18 +72,18 @@ func (s *ruleSet) of(plan string) (rules []Rule, known bool) {
 	return s.unknown, false
 }
 
-// all calls f for each rule and for the rule with the limit of each of its plans.
-func (s *ruleSet) all(f func(i int, r Rule)) {
-	for i, r := range s.rules {
-		f(i, r)
-		for _, p := range r.d.plans {
-			f(i, s.plans[p.name][i])
-		}
+// all returns the rules, each followed by the same rule with the limits of its plans.
+func (s *ruleSet) all() (rules []Rule) {
+	for _, r := range s.rules {
+		rules = append(append(rules, r), r.d.plans...)
 	}
+	return rules
 }
 
 func (s *ruleSet) definitions() (all []driver.Definition) {
-	s.all(func(_ int, r Rule) { all = append(all, r.d.Definition) })
+	for _, r := range s.all() {
+		all = append(all, r.d.Definition)
+	}
 	return all
 }
 
@@ -88,38 +94,16 @@ func (s *ruleSet) find(r Rule) int {
 	})
 }
 
-// with returns a copy of s in which the rules of o replace the rules of the same name and algorithm,
-// together with their plans. It ignores other rules of o.
+// with returns a copy of s in which the rules of o replace the rules of the same name and
+// algorithm, together with their plans. It ignores other rules of o.
 func (s *ruleSet) with(o *ruleSet) *ruleSet {
-	merged := &ruleSet{rules: slices.Clone(s.rules), plans: make(map[string][]Rule)}
-	for _, from := range []*ruleSet{s, o} {
-		for name := range from.plans {
-			rules, known := s.plans[name]
-			if !known {
-				rules = s.rules
-			}
-			merged.plans[name] = slices.Clone(rules)
-		}
-	}
-	merged.unknown = slices.Clone(s.unknown)
+	merged := &ruleSet{rules: slices.Clone(s.rules), unknown: slices.Clone(s.unknown)}
 	for i, r := range o.rules {
-		at := s.find(r)
-		if at < 0 {
-			continue
-		}
-		merged.rules[at], merged.unknown[at] = r, o.unknown[i]
-		for name, rules := range merged.plans {
-			rules[at] = r
-			if own, ok := o.plans[name]; ok {
-				rules[at] = own[i]
-			}
+		if at := s.find(r); at >= 0 {
+			merged.rules[at], merged.unknown[at] = r, o.unknown[i]
 		}
 	}
-	maps.DeleteFunc(merged.plans, func(name string, _ []Rule) bool { // the plans of replaced rules
-		return !slices.ContainsFunc(merged.rules, func(r Rule) bool {
-			return slices.ContainsFunc(r.d.plans, func(p plan) bool { return p.name == name })
-		})
-	})
+	merged.addPlans()
 	return merged
 }
 

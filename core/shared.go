@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -8,7 +9,7 @@ import (
 // shared is the part of a Limiter that it shares with its views.
 type shared struct {
 	store   Store
-	rules   atomic.Pointer[ruleSet]
+	current atomic.Pointer[ruleSet]
 	waiters waiters
 	warned  sync.Once // about an unknown plan
 }
@@ -22,7 +23,7 @@ type view struct {
 
 // ruleSet returns the present rules.
 func (v *view) ruleSet() *ruleSet {
-	s := v.shared.rules.Load()
+	s := v.current.Load()
 	if v.variant != nil {
 		s = v.variant.over(s)
 	}
@@ -42,13 +43,11 @@ func (v *view) rules() []Rule {
 // states returns rules that have all states of v: for each rule, those of every length.
 func (v *view) states() (rules []Rule) {
 	seen := make(map[uint64]bool)
-	add := func(_ int, r Rule) {
+	for _, r := range slices.Concat(v.ruleSet().all(), v.current.Load().all()) {
 		if c := r.d.compiled; c != nil && !seen[c.ID()] {
 			seen[c.ID()] = true
 			rules = append(rules, r)
 		}
 	}
-	v.ruleSet().all(add)
-	v.shared.rules.Load().all(add)
 	return rules
 }

@@ -34,11 +34,13 @@ func (v *variant) over(base *ruleSet) *ruleSet {
 //	trial, err := api.Variant(strict.Shadow())
 //
 // A view has the Store, the waiting callers and the states of l: limits of one length (see [Rule])
-// share a state. The Store does not learn about rules, so they cannot conflict with other limiters.
+// share a state. The Store does not learn about the rules of a view, so they cannot conflict with
+// rules of other limiters.
 //
-// After [Limiter.Replace], the view has the new rules of l, except those that rules still replace. A
-// rule whose name or algorithm l has no longer is ignored. A Variant of a view replaces the Variant
-// that the view had, and keeps its plan. A Variant takes about a kilobyte for each rule.
+// After [Limiter.Replace], the view has the new rules of l, except those that rules still replace.
+// A rule whose name or algorithm l has no longer is ignored. A Variant of a view replaces the
+// Variant that the view had, and keeps its plan. A Variant takes about a kilobyte for each rule and
+// each plan.
 //
 // The error is a [RuleError] if a rule is invalid, or if l has no rule of its name and algorithm.
 func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
@@ -46,7 +48,7 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := l.shared.rules.Load()
+	base := l.current.Load()
 	for _, r := range rules {
 		if base.find(r) < 0 {
 			return nil, r.d.invalid("name", fmt.Sprintf("and the algorithm %s belong to no rule of the limiter", r.Algorithm()))
@@ -57,14 +59,14 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 	return &v, nil
 }
 
-// Choose returns a view of l that calls pick for the key of every event, and uses the view of l that
-// pick returns: a [Limiter.Variant], a [Limiter.Plan], or nil for l itself. If the picked view has a
-// plan, that plan has precedence over the plan of the event.
+// Choose returns a view of l that calls pick for the key of every event, and uses the view of l
+// that pick returns: a [Limiter.Variant], a [Limiter.Plan], or nil for l itself. If the picked view
+// has a plan, that plan has precedence over the plan of the event.
 //
-// pick is called by every method of the result that has a key, concurrently, and by Wait for every
-// attempt. It must be fast, because each decision waits for it. An error of pick is returned by the
-// method, and nothing is charged. A result that is no view of l, or was made by Choose itself, is an
-// [ErrInvalidAsk]. Choose panics if pick is nil.
+// pick is called by every method of the result that has a key, for every [Ask] about the result,
+// and by Wait for every attempt, concurrently. It must be fast, because each decision waits for it.
+// The method returns an error of pick, and charges nothing. A result that is no view of l, or was
+// made by Choose itself, is an [ErrInvalidAsk]. Choose panics if pick is nil.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {
@@ -79,6 +81,9 @@ func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, e
 // choose returns the view for an event of key. plan, if not empty, replaces the plan of l.
 func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
 	v := l.view
+	if key == "" {
+		return v, ErrEmptyKey
+	}
 	if plan != "" {
 		v.plan = plan
 	}
@@ -87,12 +92,10 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
 	}
 	picked, err := l.pick(ctx, key)
 	switch {
-	case err != nil:
+	case err != nil || picked == nil:
 		return v, err
-	case picked == nil:
-		return v, nil
 	case picked.shared != l.shared || picked.pick != nil:
-		return v, invalidAsk("the function of Choose returned a limiter that is no view of its own")
+		return v, invalidAsk("the function of Choose returned no view of its limiter, or one that Choose has made")
 	}
 	if picked.plan != "" {
 		v.plan = picked.plan

@@ -59,28 +59,26 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			return ErrNeverAdmitted
 		}
 	}
-	if !waits {
-		_, err := l.AllowN(ctx, key, n)
-		return err
-	}
-	w, err := l.waiters.join(key, n)
-	if err != nil {
-		return err
-	}
-	defer l.waiters.leave(key, w)
-	if err := l.checkWait(ctx, key, w); err != nil {
-		return err
-	}
-	select {
-	case <-w.first:
-	case <-ctx.Done():
-		return ctx.Err()
+	w := &waiter{n: n} // waits for no other caller
+	if waits {
+		if w, err = l.waiters.join(key, n); err != nil {
+			return err
+		}
+		defer l.waiters.leave(key, w)
+		if err := l.checkWait(ctx, key, w); err != nil {
+			return err
+		}
+		select {
+		case <-w.first:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	for {
 		// From the charge on, the Store counts the event. l.waiters stops counting it before the charge:
 		// later callers may then miss the event for a moment, but never count it twice.
 		l.waiters.setCost(w, 0)
-		replaced := l.shared.rules.Load().replaced
+		replaced := l.current.Load().replaced
 		a := Ask{Limiter: l, Key: key, Cost: n}
 		if left := left(ctx); left != Never {
 			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline

@@ -271,3 +271,58 @@ func TestLimiter_Wait_DepartureAfterDeadline(t *testing.T) {
 		}
 	})
 }
+
+// Callers of all plans wait in one line. Callers whose plan is Unlimited do not wait, and Blocked is
+// never admitted.
+func TestLimiter_Wait_Plans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)).
+			Plan("pro", core.PerMinute(60)).Plan("staff", core.Unlimited).Plan("banned", core.Blocked).Plan("hour", core.PerHour(5)))
+		testkit.Admit(t, l, "k", 10)
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for _, c := range []struct {
+			plan string
+			want time.Duration
+			err  error
+		}{
+			{"", 6 * time.Second, nil}, {"pro", 7 * time.Second, nil}, {"", 13 * time.Second, nil}, {"hour", 13 * time.Second, nil},
+			{"staff", 0, nil}, {"banned", 0, core.ErrNeverAdmitted}, {"pro", 14 * time.Second, nil},
+		} {
+			wg.Go(func() {
+				if err := l.Plan(c.plan).Wait(t.Context(), "k"); !errors.Is(err, c.err) || time.Since(begin) != c.want {
+					t.Errorf("plan %q: got %v after %v, want %v after %v", c.plan, err, time.Since(begin), c.err, c.want)
+				}
+			})
+			synctest.Wait() // until it waits
+		}
+		wg.Wait()
+	})
+}
+
+// A caller that had no limit when it called Wait, and has one when it is charged, waits.
+func TestLimiter_Wait_BecomesLimited(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		t.Run(a.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := testkit.Limiter(t, memstore.New(), a.Rule("r", core.PerMinute(1)).Plan("staff", core.Unlimited))
+				testkit.Admit(t, l, "k", 1)
+				testkit.Must(t, l.Plan("staff").Debit(t.Context(), "k", 9))
+				calls := 0
+				chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) {
+					if calls++; calls == 1 {
+						return l.Plan("staff"), nil
+					}
+					return nil, nil
+				})
+				begin := time.Now()
+				if err := chosen.Wait(t.Context(), "k"); err != nil || time.Since(begin) < time.Second {
+					t.Errorf("got %v after %v, want nil after a wait", err, time.Since(begin))
+				}
+				if got := testkit.Left(t, l, "k"); got != 0 {
+					t.Errorf("got %d left, want 0", got)
+				}
+			})
+		})
+	}
+}

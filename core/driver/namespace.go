@@ -77,7 +77,7 @@ func (n *Namespace) Declare(changes ...Change) error {
 		}
 	}
 	if n.rules == nil {
-		n.rules = next
+		n.rules = make(map[ruleName]declared, len(next))
 	}
 	for name, e := range next {
 		if e.limiters > 0 {

@@ -1,0 +1,298 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A key that has used the whole limit of 10 a minute one second ago, after a change of the limit.
+func TestLimiter_Replace_States(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		bucket := a.Name == "token_bucket" || a.Name == "leaky_bucket"
+		for _, c := range []struct {
+			name       string
+			limit      core.Limit
+			remaining  int           // for a window or log; a bucket has none
+			retryAfter time.Duration // for a bucket
+		}{
+			{"20 a minute", core.PerMinute(20), 9, 2 * time.Second},
+			{"5 a minute", core.PerMinute(5), 0, 11 * time.Second},
+			{"10 an hour", core.PerHour(10), 9, 0},
+		} {
+			t.Run(a.Name+", "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rule := func(l core.Limit) core.Rule { return a.Rule("r", l) }
+					l := testkit.Limiter(t, memstore.New(), rule(core.PerMinute(10)))
+					testkit.Admit(t, l, "k", 10)
+					time.Sleep(time.Second)
+					testkit.Must(t, l.Replace(rule(c.limit)))
+					s := testkit.Allow(t, l, "k").State(0)
+					if s.Limit() != c.limit {
+						t.Errorf("got the limit %v, want %v", s.Limit(), c.limit)
+					}
+					switch {
+					case bucket && c.retryAfter > 0:
+						if s.Allowed || s.RetryAfter != c.retryAfter {
+							t.Errorf("got %+v, want a RetryAfter of %v", s, c.retryAfter)
+						}
+						time.Sleep(c.retryAfter)
+						testkit.Admit(t, l, "k", 1)
+					case s.Allowed != (c.remaining > 0) || s.Remaining != c.remaining:
+						t.Errorf("got %+v, want %d remaining", s, c.remaining)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A call of Replace or ReplaceAll that fails changes nothing: neither limits nor names on the Store.
+func TestReplaceAll_Errors(t *testing.T) {
+	store := memstore.New()
+	rule := func(name string, n int) core.Rule { return core.TokenBucket(name, core.PerMinute(n)) }
+	a, b := testkit.Limiter(t, store, rule("a", 1)), testkit.Limiter(t, store, rule("b", 1), rule("both", 1))
+	testkit.Limiter(t, store, rule("taken", 1).Plan("pro", core.PerMinute(2)), rule("both", 1))
+	elsewhere := testkit.Limiter(t, memstore.New(), rule("a", 1))
+	type change = map[*core.Limiter][]core.Rule
+	for _, c := range []struct {
+		name   string
+		change change
+		want   error
+		text   string
+	}{
+		{"no rules", change{a: nil, b: {rule("free", 1)}}, core.ErrInvalidRule, "rules are missing"},
+		{"an invalid rule", change{a: {rule("free", 1), rule("a", 0)}}, core.ErrInvalidRule, `rule "a": events is 0, not positive`},
+		{"the zero rule", change{a: {{}}}, core.ErrInvalidRule, "algorithm is none"},
+		{"an invalid plan", change{a: {rule("a", 2).Plan("", core.PerMinute(1))}}, core.ErrInvalidRule, "plan has no name"},
+		{"a name that another limiter has", change{a: {rule("free", 1), rule("taken", 2)}}, core.ErrRuleConflict, `rule "taken": name is taken on this store`},
+		{"a plan that another limiter has", change{a: {rule("taken", 1).Plan("pro", core.PerMinute(3))}}, core.ErrRuleConflict, `and now token_bucket "taken" 3/m plan "pro"`},
+		{"a name that another limiter has, too", change{b: {rule("b", 1), rule("both", 2)}}, core.ErrRuleConflict, `rule "both"`},
+		{"two rules of one name", change{a: {rule("free", 1)}, b: {rule("free", 2)}}, core.ErrRuleConflict, `rule "free"`},
+		{"two views", change{a: {rule("a", 2)}, a.Plan("p"): {rule("a", 2)}}, core.ErrInvalidAsk, "two limiters are views of one"},
+		{"no limiter", change{nil: {rule("free", 1)}}, core.ErrInvalidAsk, "the limiter is nil"},
+		{"two stores", change{a: {rule("free", 1)}, elsewhere: {rule("free", 1)}}, core.ErrInvalidAsk, "different stores"},
+	} {
+		err := core.ReplaceAll(c.change)
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got %v, want %v with the text %s", c.name, err, c.want, c.text)
+		}
+		var ruleError *core.RuleError
+		if c.want != core.ErrInvalidAsk && !errors.As(err, &ruleError) {
+			t.Errorf("%s: got %v, want a RuleError", c.name, err)
+		}
+		if got := slices.Concat(texts(a.Rules()), texts(b.Rules()), texts(elsewhere.Rules())); strings.Join(got, ", ") !=
+			`token_bucket "a" 1/m, token_bucket "b" 1/m, token_bucket "both" 1/m, token_bucket "a" 1/m` {
+			t.Errorf("%s: got the rules %v after the error", c.name, got)
+		}
+		if _, err := core.New(store, rule("a", 9)); !errors.Is(err, core.ErrRuleConflict) {
+			t.Errorf("%s: after the error, the name a is free: %v", c.name, err)
+		}
+	}
+	testkit.Limiter(t, store, rule("free", 7)) // no call has taken the name
+	testkit.Must(t, core.ReplaceAll(nil))
+}
+
+// A rule that several limiters have changes with ReplaceAll. Names that no limiter has any more are
+// free.
+func TestReplaceAll(t *testing.T) {
+	store := memstore.New()
+	rule := func(name string, n int) core.Rule {
+		return core.TokenBucket(name, core.PerMinute(n)).Plan("pro", core.PerHour(n))
+	}
+	a, b := testkit.Limiter(t, store, rule("r", 1)), testkit.Limiter(t, store, rule("s", 1), rule("r", 1))
+	if err := a.Replace(rule("r", 2)); !errors.Is(err, core.ErrRuleConflict) {
+		t.Errorf("one of two limiters: got %v, want ErrRuleConflict", err)
+	}
+	testkit.Must(t, core.ReplaceAll(map[*core.Limiter][]core.Rule{a: {rule("r", 2)}, b.Plan("pro"): {rule("r", 2)}}))
+	for _, l := range []*core.Limiter{a, b} {
+		if got := texts(l.Rules()); !slices.Equal(got, []string{`token_bucket "r" 2/m`}) {
+			t.Errorf("got %v", got)
+		}
+		if got := texts(l.Plan("pro").Rules()); !slices.Equal(got, []string{`token_bucket "r" 2/h plan "pro"`}) {
+			t.Errorf("plan pro: got %v", got)
+		}
+	}
+	c := testkit.Limiter(t, store, core.FixedWindow("s", core.PerMinute(1))) // released by b
+	if err := b.Replace(rule("s", 1)); !errors.Is(err, core.ErrRuleConflict) {
+		t.Errorf("a name that another limiter took: got %v, want ErrRuleConflict", err)
+	}
+	testkit.Must(t, c.Replace(rule("t", 1)))
+	testkit.Must(t, b.Replace(rule("s", 1)))
+	testkit.Must(t, a.Replace(rule("r", 3))) // b has it no longer
+	testkit.Must(t, core.ReplaceAll(map[*core.Limiter][]core.Rule{b: {rule("r", 9)}, a: {rule("s", 9)}}))
+}
+
+// Replace wakes the callers of Wait: they ask again with the new rules, in the same order.
+func TestLimiter_Replace_WakesWaiters(t *testing.T) {
+	bucket := func(n int) core.Rule { return core.TokenBucket("r", core.PerMinute(n)) }
+	log := core.SlidingLog("log", core.PerHour(1))
+	for _, c := range []struct {
+		name  string
+		after time.Duration // the time of Replace
+		rules []core.Rule
+		costs []int
+		want  []time.Duration // when each Wait ends
+		errs  []error
+	}{
+		{"no change", 0, []core.Rule{bucket(10)}, []int{1, 1}, []time.Duration{6 * time.Second, 12 * time.Second}, []error{nil, nil}},
+		{"twice the rate", time.Second, []core.Rule{bucket(20)}, []int{1}, []time.Duration{3 * time.Second}, []error{nil}},
+		{"twice the rate, in order", time.Second, []core.Rule{bucket(20)}, []int{2, 1, 3},
+			[]time.Duration{6 * time.Second, 9 * time.Second, 18 * time.Second}, []error{nil, nil, nil}},
+		{"half the rate", time.Second, []core.Rule{bucket(5)}, []int{1}, []time.Duration{12 * time.Second}, []error{nil}},
+		{"costs that cannot fit any more", time.Second, []core.Rule{bucket(5)}, []int{6, 1, 6},
+			[]time.Duration{time.Second, 12 * time.Second, 12 * time.Second}, []error{core.ErrNeverAdmitted, nil, core.ErrNeverAdmitted}},
+		{"another length", 4 * time.Second, []core.Rule{core.TokenBucket("r", core.PerHour(2))}, []int{1, 1},
+			[]time.Duration{4 * time.Second, 4 * time.Second}, []error{nil, nil}},
+		{"another rule", 4 * time.Second, []core.Rule{log}, []int{1, 1}, []time.Duration{4 * time.Second, time.Hour + 4*time.Second}, []error{nil, nil}},
+		{"unlimited", time.Second, []core.Rule{core.TokenBucket("r", core.Unlimited)}, []int{1, 10},
+			[]time.Duration{time.Second, time.Second}, []error{nil, nil}},
+		{"blocked", time.Second, []core.Rule{core.TokenBucket("r", core.Blocked)}, []int{1, 1},
+			[]time.Duration{time.Second, time.Second}, []error{core.ErrNeverAdmitted, core.ErrNeverAdmitted}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := testkit.Limiter(t, memstore.New(), bucket(10))
+				testkit.Admit(t, l, "k", 10)
+				begin := time.Now()
+				got, errs := make([]time.Duration, len(c.costs)), make([]error, len(c.costs))
+				var wg sync.WaitGroup
+				for i, cost := range c.costs {
+					wg.Go(func() {
+						errs[i] = l.WaitN(t.Context(), "k", cost)
+						got[i] = time.Since(begin)
+					})
+					synctest.Wait() // until it waits
+				}
+				if c.after > 0 {
+					time.Sleep(c.after)
+					testkit.Must(t, l.Plan("p").Replace(c.rules...))
+				}
+				wg.Wait()
+				if !slices.Equal(got, c.want) || !slices.EqualFunc(errs, c.errs, errors.Is) {
+					t.Errorf("got ends after %v with %v, want %v with %v", got, errs, c.want, c.errs)
+				}
+			})
+		})
+	}
+}
+
+// A caller that waits for its departure from a queue is not affected by Replace.
+func TestLimiter_Replace_KeepsDepartures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.LeakyBucket("r", core.PerMinute(10)))
+		testkit.Admit(t, l, "k", 1)
+		begin := time.Now()
+		time.AfterFunc(time.Second, func() {
+			if err := l.Replace(core.LeakyBucket("r", core.PerMinute(20))); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := l.Wait(t.Context(), "k"); err != nil || time.Since(begin) != 6*time.Second {
+			t.Errorf("got %v after %v, want nil after 6s", err, time.Since(begin))
+		}
+	})
+}
+
+// A Reservation undoes each charge under the rule that charged it, although Extend and Settle charge
+// the same state under another one.
+func TestReservation_Refund_AfterReplace(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		for name, others := range map[string]int{"unused": 0, "beside other events": 20} {
+			t.Run(a.Name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx := t.Context()
+					l := testkit.Limiter(t, memstore.New(), a.Rule("r", core.PerMinute(100)))
+					if others > 0 {
+						testkit.Admit(t, l, "k", others)
+					}
+					r := testkit.Reserve(t, l, "k", 10)
+					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(200))))
+					testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: l, Key: "k", Cost: 20}))
+					testkit.Must(t, r.Refund(ctx))
+					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(100))))
+					if got := testkit.Used(t, l, "k")[0]; got != others {
+						t.Errorf("after Refund: got %d in use, want %d", got, others)
+					}
+					r = testkit.Reserve(t, l, "k", 10)
+					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(200))))
+					testkit.Must(t, r.Settle(ctx, 30))
+					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(100))))
+					if got := testkit.Used(t, l, "k")[0]; got != others+30 {
+						t.Errorf("after Settle(30): got %d in use, want %d", got, others+30)
+					}
+					testkit.Must(t, r.Settle(ctx, 5))
+					if got := testkit.Used(t, l, "k")[0]; got != others+5 {
+						t.Errorf("after Settle(5): got %d in use, want %d", got, others+5)
+					}
+				})
+			})
+		}
+	}
+}
+
+// AllowTogether never uses the old rules of one limiter and the new rules of another. Otherwise it
+// would return ErrInvalidAsk, because the limiters share a rule and a key. There are many limiters,
+// so that the replacement takes long enough.
+func TestReplaceAll_Concurrent(t *testing.T) {
+	ctx, store := t.Context(), memstore.New()
+	rules := func(i int) []core.Rule {
+		return []core.Rule{core.TokenBucket("r", core.PerSecond(1000+i)).Plan("pro", core.PerSecond(2000+i))}
+	}
+	first := rules(0)
+	change, asks := make(map[*core.Limiter][]core.Rule), make([]core.Ask, 32)
+	for i := range asks {
+		l := testkit.Limiter(t, store, first...)
+		change[l], asks[i] = nil, core.Ask{Limiter: l, Key: "k"}
+	}
+	l := asks[0].Limiter
+	variant := core.Must(l.Variant(core.TokenBucket("r", core.PerSecond(5))))
+	chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) { return variant, nil })
+	calls := []func() error{
+		func() error { _, err := core.AllowTogether(ctx, asks...); return err },
+		func() error { _, err := variant.Allow(ctx, "k"); return err },
+		func() error { _, err := l.Reset(ctx, "k"); return err },
+		func() error { return chosen.Wait(ctx, "wait") },
+		func() error { _, err := core.New(store, core.TokenBucket("other", core.PerSecond(1))); return err },
+		func() error {
+			r, err := core.ReserveTogether(ctx, asks...)
+			if err == nil {
+				err = r.SettleFor(ctx, l, 3)
+			}
+			return err
+		},
+	}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for !done.Load() {
+				if err := calls[max(0, i-64+len(calls))](); err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		next := rules(i)
+		for l := range change {
+			change[l] = next
+		}
+		if err := core.ReplaceAll(change); err != nil {
+			t.Error(err)
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+}

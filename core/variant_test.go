@@ -1,0 +1,298 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// texts returns the texts of rules.
+func texts(rules []core.Rule) (texts []string) {
+	for _, r := range rules {
+		texts = append(texts, r.String())
+	}
+	return texts
+}
+
+// A variant replaces rules and their plans, also after Replace. It ignores its rules whose name or
+// algorithm the limiter has no longer.
+func TestLimiter_Variant_Rules(t *testing.T) {
+	a := core.TokenBucket("a", core.PerMinute(1))
+	b := core.SlidingLog("b", core.PerMinute(2)).Plan("pro", core.PerMinute(3))
+	l := testkit.Limiter(t, memstore.New(), a, b)
+	views := map[string]*core.Limiter{
+		"a":    core.Must(l.Variant(core.TokenBucket("a", core.PerHour(10)).Plan("gold", core.PerHour(20)))),
+		"b":    core.Must(l.Variant(core.SlidingLog("b", core.PerDay(30)).Shadow())),
+		"b, a": core.Must(l.Variant(core.SlidingLog("b", core.PerDay(31)), core.TokenBucket("a", core.PerHour(11)))),
+	}
+	for _, step := range []struct {
+		name string
+		now  []core.Rule
+		want map[string][]string // by the name of the view and the plan
+	}{
+		{"at first", []core.Rule{a, b}, map[string][]string{
+			"a ":        {`token_bucket "a" 10/h`, `sliding_log "b" 2/m`},
+			"a gold":    {`token_bucket "a" 20/h plan "gold"`, `sliding_log "b" 2/m`},
+			"a pro":     {`token_bucket "a" 10/h`, `sliding_log "b" 3/m plan "pro"`},
+			"a other":   {`token_bucket "a" 10/h plan "unknown"`, `sliding_log "b" 2/m plan "unknown"`},
+			"b ":        {`token_bucket "a" 1/m`, `sliding_log "b" 30/d shadow`},
+			"b pro":     {`token_bucket "a" 1/m`, `sliding_log "b" 30/d shadow`},
+			"b, a pro":  {`token_bucket "a" 11/h`, `sliding_log "b" 31/d`},
+			"b, a gold": {`token_bucket "a" 11/h`, `sliding_log "b" 31/d`},
+		}},
+		{"other limits", []core.Rule{a.Plan("pro", core.Unlimited), core.SlidingLog("b", core.PerMinute(4))}, map[string][]string{
+			"a pro":  {`token_bucket "a" 10/h plan "unknown"`, `sliding_log "b" 4/m`}, // the plan of the replaced rule
+			"a gold": {`token_bucket "a" 20/h plan "gold"`, `sliding_log "b" 4/m`},
+			"b pro":  {`token_bucket "a" unlimited plan "pro"`, `sliding_log "b" 30/d shadow`},
+		}},
+		{"without a, b with another algorithm", []core.Rule{core.FixedWindow("b", core.PerMinute(5)), core.FixedWindow("c", core.PerMinute(6))}, map[string][]string{
+			"a ":       {`fixed_window "b" 5/m`, `fixed_window "c" 6/m`},
+			"a gold":   {`fixed_window "b" 5/m`, `fixed_window "c" 6/m`},
+			"b, a pro": {`fixed_window "b" 5/m`, `fixed_window "c" 6/m`},
+		}},
+		{"as at first", []core.Rule{b, a}, map[string][]string{
+			"a gold": {`sliding_log "b" 2/m`, `token_bucket "a" 20/h plan "gold"`},
+			"b, a ":  {`sliding_log "b" 31/d`, `token_bucket "a" 11/h`},
+		}},
+	} {
+		testkit.Must(t, l.Replace(step.now...))
+		for name, v := range views {
+			for _, plan := range []string{"", "pro", "gold", "other"} {
+				if want, ok := step.want[name+" "+plan]; ok {
+					if got := texts(v.Plan(plan).Rules()); !slices.Equal(got, want) {
+						t.Errorf("%s: %s of plan %q: got %q, want %q", step.name, name, plan, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Limits of one length share a state. Reset of a variant resets the states of l and its own.
+func TestLimiter_Variant_States(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
+	twenty := core.Must(l.Variant(core.TokenBucket("r", core.PerMinute(20))))
+	hour := core.Must(l.Variant(core.TokenBucket("r", core.PerHour(20)).Plan("day", core.PerDay(20))))
+	day := core.Must(hour.Variant(core.TokenBucket("r", core.PerDay(20)))) // replaces hour
+	for key, c := range map[string]struct {
+		reset *core.Limiter
+		want  []int // in use by l, twenty, hour, day
+	}{"l": {l, []int{0, 0, 2, 3}}, "twenty": {twenty, []int{0, 0, 2, 3}}, "hour": {hour, []int{0, 0, 0, 0}}, "day": {day, []int{0, 0, 2, 0}}} {
+		testkit.Admit(t, l, key, 5)
+		testkit.Admit(t, hour, key, 2)
+		testkit.Admit(t, hour.Plan("day"), key, 3)
+		used := func() (used []int) {
+			for _, v := range []*core.Limiter{l, twenty, hour, day} {
+				used = append(used, testkit.Used(t, v, key)[0])
+			}
+			return used
+		}
+		if got, want := used(), []int{5, 10, 2, 3}; !slices.Equal(got, want) {
+			t.Errorf("got %v in use, want %v", got, want)
+		}
+		if found, err := c.reset.Reset(t.Context(), key); !found || err != nil {
+			t.Errorf("Reset of %s: got %v, %v, want true", key, found, err)
+		}
+		if got := used(); !slices.Equal(got, c.want) {
+			t.Errorf("Reset of %s: got %v in use, want %v", key, got, c.want)
+		}
+	}
+}
+
+// Reset calls the Store for at most 16 states at once, which redisstore accepts.
+func TestLimiter_Reset_ManyLengths(t *testing.T) {
+	rule := core.TokenBucket("r", core.PerMinute(10))
+	for i := range 40 {
+		rule = rule.Plan(fmt.Sprint(i), core.Per(10, time.Duration(1+i/2)*time.Hour)) // two plans have one length
+	}
+	var store storetest.Fake
+	var calls []int
+	store.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		calls = append(calls, len(charges))
+		return next(ctx, charges)
+	})
+	l := testkit.Limiter(t, &store, rule)
+	testkit.Admit(t, l.Plan("39"), "k", 1)
+	calls = nil
+	if found, err := l.Reset(t.Context(), "k"); !found || err != nil || !slices.Equal(calls, []int{16, 5}) {
+		t.Errorf("got %v, %v in calls of %v states, want true in calls of 16 and 5", found, err, calls)
+	}
+	store.Set(storetest.Fail(core.ErrUnavailable))
+	if found, err := l.Reset(t.Context(), "k"); found || !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("after the store failed: got %v, %v, want ErrUnavailable", found, err)
+	}
+}
+
+func TestLimiter_Variant_Errors(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
+	for want, rules := range map[string][]core.Rule{
+		`weir: rule "s": name and the algorithm token_bucket belong to no rule of the limiter`: {core.TokenBucket("s", core.PerMinute(1))},
+		`weir: rule "r": name and the algorithm sliding_log belong to no rule of the limiter`:  {core.SlidingLog("r", core.PerMinute(1))},
+		`weir: rule "r": limit is zero`:                                                          {core.TokenBucket("r", core.Limit{})},
+		`weir: rule "": rules are missing: a limiter needs at least one`:                         nil,
+		`weir: rule "": algorithm is none: make rules with TokenBucket, SlidingLog and the like`: {{}},
+		`weir: rule "r": name is given to two rules of one limiter`:                              {core.TokenBucket("r", core.PerMinute(1)), core.TokenBucket("r", core.PerMinute(2))},
+		`weir: rule "r": plan "p": per is not a whole number of microseconds`:                    {core.TokenBucket("r", core.PerMinute(1)).Plan("p", core.Per(1, 1))},
+	} {
+		v, err := l.Variant(rules...)
+		var rule *core.RuleError
+		if v != nil || !errors.As(err, &rule) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// The plan of the picked view has precedence over the plan of the event, which has precedence over
+// the plan of the limiter. A picked view replaces the variant of the limiter.
+func TestLimiter_Choose_Precedence(t *testing.T) {
+	rule := func(n int) core.Rule {
+		return core.SlidingLog("r", core.PerHour(n)).Plan("a", core.PerHour(n+1)).Plan("b", core.PerHour(n+2)).Plan("c", core.PerHour(n+3))
+	}
+	l := testkit.Limiter(t, memstore.New(), rule(10))
+	twenty, thirty := core.Must(l.Variant(rule(20))), core.Must(l.Variant(rule(30)))
+	for i, c := range []struct {
+		limiter *core.Limiter
+		ask     string // the plan of the event
+		picked  *core.Limiter
+		want    int
+	}{
+		{l, "", nil, 10},
+		{l, "", l, 10},
+		{l.Plan("a"), "", nil, 11},
+		{l.Plan("a"), "b", nil, 12},
+		{l.Plan("a"), "b", l.Plan("c"), 13},
+		{l.Plan("a"), "b", twenty, 22},
+		{l.Plan("a"), "", twenty, 21},
+		{l.Plan("a"), "b", twenty.Plan("c"), 23},
+		{l.Plan("a"), "b", twenty.Plan("c").Plan(""), 22},
+		{twenty, "", nil, 20},
+		{twenty, "", l, 10},
+		{twenty, "", l.Plan("a"), 11},
+		{twenty, "a", thirty, 31},
+	} {
+		chosen := c.limiter.Choose(func(context.Context, string) (*core.Limiter, error) { return l.Plan("b"), nil }).
+			Choose(func(context.Context, string) (*core.Limiter, error) { return c.picked, nil }) // replaces the first
+		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: chosen, Key: "k", Plan: c.ask, Peek: true})
+		testkit.Must(t, err)
+		if got := d.State(0).Limit().Events; got != c.want {
+			t.Errorf("case %d: got the limit %d, want %d", i, got, c.want)
+		}
+	}
+	chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) { return twenty, nil })
+	if got, want := texts(chosen.Rules()), texts(l.Rules()); !slices.Equal(got, want) {
+		t.Errorf("Rules: got %q, want %q", got, want)
+	}
+	testkit.Panics(t, "core: Choose: pick is nil", func() { l.Choose(nil) })
+}
+
+// Every method that has a key calls pick once, with that key, and returns its errors without a call
+// of the Store.
+func TestLimiter_Choose_Methods(t *testing.T) {
+	ctx, broken := t.Context(), errors.New("broken")
+	var store storetest.Fake
+	rule := core.TokenBucket("r", core.PerHour(10_000))
+	l := testkit.Limiter(t, &store, rule)
+	foreign := testkit.Limiter(t, &store, rule)
+	var keys []string
+	var picked *core.Limiter
+	var fault error
+	chosen := l.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+		keys = append(keys, key)
+		return picked, fault
+	})
+	first := testkit.Reserve(t, l, "first", 1)
+	for name, c := range map[string]struct {
+		call func() error
+		want []string // the keys
+	}{
+		"Allow":   {func() error { _, err := chosen.Allow(ctx, "k"); return err }, []string{"k"}},
+		"AllowN":  {func() error { _, err := chosen.AllowN(ctx, "k", 2); return err }, []string{"k"}},
+		"Peek":    {func() error { _, err := chosen.Peek(ctx, "k"); return err }, []string{"k"}},
+		"Reserve": {func() error { _, err := chosen.Reserve(ctx, "k", 1); return err }, []string{"k"}},
+		"Reset":   {func() error { _, err := chosen.Reset(ctx, "k"); return err }, []string{"k"}},
+		"Debit":   {func() error { return chosen.Debit(ctx, "k", 1) }, []string{"k"}},
+		"Credit":  {func() error { return chosen.Credit(ctx, "k", 1) }, []string{"k"}},
+		"Wait":    {func() error { return chosen.Wait(ctx, "wait") }, []string{"wait", "wait"}}, // also before it waits
+		"AllowTogether": {func() error {
+			_, err := core.AllowTogether(ctx, core.Ask{Limiter: chosen, Key: "k"}, core.Ask{Limiter: l, Key: "l"}, core.Ask{Limiter: chosen, Key: "m"})
+			return err
+		}, []string{"k", "m"}},
+		"ReserveTogether": {func() error {
+			_, err := core.ReserveTogether(ctx, core.Ask{Limiter: l, Key: "l"}, core.Ask{Limiter: chosen, Key: "k"})
+			return err
+		}, []string{"k"}},
+		"Extend":         {func() error { return first.Extend(ctx, core.Ask{Limiter: chosen, Key: "k"}) }, []string{"k"}},
+		"no key":         {func() error { _, err := chosen.Allow(ctx, ""); return ignore(err, core.ErrEmptyKey) }, nil},
+		"Debit, no key":  {func() error { return ignore(chosen.Debit(ctx, "", 1), core.ErrEmptyKey) }, nil},
+		"Reset, no key":  {func() error { _, err := chosen.Reset(ctx, ""); return ignore(err, core.ErrEmptyKey) }, nil},
+		"Wait, no key":   {func() error { return ignore(chosen.Wait(ctx, ""), core.ErrEmptyKey) }, nil},
+		"Debit, no cost": {func() error { return chosen.Debit(ctx, "k", 0) }, nil},
+		"Wait, no cost":  {func() error { return chosen.WaitN(ctx, "k", 0) }, nil},
+		"Plan, Rules":    {func() error { chosen.Plan("p").Rules(); return nil }, nil},
+	} {
+		for _, p := range []struct {
+			picked *core.Limiter
+			err    error
+			want   error
+		}{{l, nil, nil}, {nil, nil, nil}, {nil, broken, broken}, {l, broken, broken}, {foreign, nil, core.ErrInvalidAsk}, {chosen, nil, core.ErrInvalidAsk}, {new(core.Limiter), nil, core.ErrInvalidAsk}} {
+			keys, picked, fault = nil, p.picked, p.err
+			if len(c.want) == 0 {
+				p.want = nil
+			}
+			calls := store.Calls()
+			err := c.call()
+			if !errors.Is(err, p.want) || p.want == nil && err != nil {
+				t.Errorf("%s: got %v, want %v", name, err, p.want)
+			}
+			if p.want == nil && !slices.Equal(keys, c.want) {
+				t.Errorf("%s: got calls of pick with the keys %q, want %q", name, keys, c.want)
+			}
+			if p.want != nil && store.Calls() > calls {
+				t.Errorf("%s: got a call of the store, although pick returned %v, %v", name, p.picked, p.err)
+			}
+		}
+	}
+}
+
+// ignore returns err, unless it is expected.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return fmt.Errorf("got %v, want %v", err, expected)
+}
+
+// A variant for single keys, and one for a tenth of them.
+func TestLimiter_Choose_Variants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
+		large := core.Must(l.Variant(core.TokenBucket("r", core.PerMinute(100))))
+		chosen := l.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+			if key == "large" {
+				return large, nil
+			}
+			return nil, nil
+		})
+		for key, want := range map[string]int{"large": 100, "small": 10} {
+			testkit.Admit(t, chosen, key, want)
+			if d := testkit.Allow(t, chosen, key); d.Allowed || d.RetryAfter != time.Minute/time.Duration(want) {
+				t.Errorf("%s: got %v, want a denial for the time of one event", key, d)
+			}
+			begin := time.Now()
+			testkit.Must(t, chosen.Wait(t.Context(), key))
+			if got, want := time.Since(begin), time.Minute/time.Duration(want); got != want {
+				t.Errorf("%s: got a wait of %v, want %v", key, got, want)
+			}
+		}
+	})
+}
