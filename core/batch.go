@@ -220,6 +220,7 @@ func (b *batch) add(a *Ask, rules []Rule, op driver.Op) {
 }
 
 // addUncharged adds r, whose limit is Unlimited or Blocked. Inlined, it would slow down every add.
+//
 //go:noinline
 func (b *batch) addUncharged(r Rule) {
 	b.rules = append(b.rules, r)

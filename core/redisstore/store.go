@@ -139,7 +139,10 @@ func (s *Store) Declare(changes ...driver.Change) error {
 			}
 		}
 		if rules > MaxCharges {
-			return fmt.Errorf("%w: %d rules of one limiter, more than %d", driver.ErrInvalidRule, rules, MaxCharges)
+			return &driver.RuleError{
+				Rule: c.New[0].Name, Field: "rules", Category: driver.ErrInvalidRule,
+				Reason: fmt.Sprintf("are %d in one limiter, more than %d", rules, MaxCharges),
+			}
 		}
 	}
 	return s.Namespace.Declare(changes...)
