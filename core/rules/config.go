@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A Config is a set of policies: the content of a configuration file. Parse checks everything, so
+// every rule of a Config is valid. A Config does not change.
+type Config struct {
+	Policies map[string]Policy // by name
+	Routes   map[string]string // net/http patterns to names of policies
+	Off      bool              // no limit is enforced or counted
+}
+
+// A Policy is the configuration of one limiter.
+type Policy struct {
+	Rules   []Rule
+	Keys    map[string]Override // by key
+	Enforce float64             // the percentage of keys for which the policy is enforced; shadow rules for the others
+	Off     bool                // the policy is neither enforced nor counted
+}
+
+// A Rule is the configuration of one rule of a policy.
+type Rule struct {
+	Name       string
+	Algorithm  driver.Algorithm
+	Limit      core.Limit
+	Plans      []Plan // in the order of the file
+	Soft       float64
+	SubWindows int
+	Shadow     bool
+	Candidate  *Rule // evaluated as a shadow rule beside this one, with states of its own
+}
+
+// A Plan is the limit of a rule for the callers of a plan.
+type Plan struct {
+	Name  string
+	Limit core.Limit
+}
+
+// An Override gives one key another plan or other limits.
+type Override struct {
+	Plan   string
+	Limits map[string]core.Limit // by the name of the rule
+	Until  time.Time             // the zero Time means for ever
+}
