@@ -1,9 +1,12 @@
 package core
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -53,6 +56,28 @@ func (r Rule) Shadow() Rule { return r.modify(func(d *definition) { d.Shadow = t
 
 // IsShadow reports whether r is a [Rule.Shadow].
 func (r Rule) IsShadow() bool { return r.def().Shadow }
+
+// Label returns a copy of r that is called text in header fields and problem documents, instead of
+// its name, which identifies the rule on the Store. Several rules may have one label: it does not
+// belong to the definition that [ErrRuleConflict] compares. The characters are those of a name. An
+// empty text removes the label.
+func (r Rule) Label(text string) Rule { return r.modify(func(d *definition) { d.label = text }) }
+
+// ClientName returns the [Rule.Label] of r, or its name if it has none.
+func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
+
+// checkLabel returns an error if the label of r could not be the name of a rule.
+func (r *definition) checkLabel() error {
+	if r.label == "" {
+		return nil
+	}
+	as := driver.Definition{Name: r.label, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
+	var err *RuleError
+	if _, invalid := as.Compile(); errors.As(invalid, &err) {
+		return r.invalid("label", err.Reason)
+	}
+	return nil
+}
 
 // modifiers returns the text after the limit in the result of String.
 func (r *definition) modifiers() string {

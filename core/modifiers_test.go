@@ -1,13 +1,17 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // A modified rule has another definition and text.
@@ -81,5 +85,50 @@ func TestRule_Elastic_Hysteresis(t *testing.T) {
 	}
 	if got := l.Rules()[0].Capacity(); got != 100 {
 		t.Errorf("the rule itself: got a capacity of %d, want 100", got)
+	}
+}
+
+// A label replaces the name for clients in every copy of the rule, and nothing else.
+func TestRule_Label(t *testing.T) {
+	plain := core.TokenBucket("api.r", core.PerSecond(10))
+	labelled := plain.Label("r").Plan("before", core.PerSecond(20))
+	for _, c := range []struct {
+		rule core.Rule
+		want string
+	}{
+		{plain, "api.r"}, {labelled, "r"}, {labelled.Label(""), "api.r"}, {labelled.Label("s"), "s"}, {core.Rule{}.Label("s"), ""},
+		{labelled.Divide(3), "r"}, {labelled.Shadow(), "r"}, {plain.Elastic(idle, 2).Label("r"), "r"}, {plain.Label("r").Elastic(idle, 2), "r"},
+	} {
+		if got := c.rule.ClientName(); got != c.want {
+			t.Errorf("%v: got the name %q for clients, want %q", c.rule, got, c.want)
+		}
+	}
+	s := memstore.New()
+	testkit.Limiter(t, s, plain.Plan("before", core.PerSecond(20)))
+	l := testkit.Limiter(t, s, labelled) // a label is no conflict
+	for _, plan := range []string{"", "before", "other"} {
+		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.ClientName() != "r" || got.Name() != "api.r" {
+			t.Errorf("plan %q: got the rule %v with the name %q for clients", plan, got, got.ClientName())
+		}
+	}
+	var half storetest.Fake
+	half.Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+		charges[0].Verdict = driver.Verdict{Allowed: true, Rule: charges[0].Rule.Divide(2)}
+		return nil
+	})
+	if got := testkit.Allow(t, testkit.Limiter(t, &half, labelled), "k").State(0).Rule; got.Limit().Events != 5 || got.ClientName() != "r" {
+		t.Errorf("a part: got the rule %v with the name %q for clients", got, got.ClientName())
+	}
+}
+
+func TestRule_Label_Invalid(t *testing.T) {
+	for label, reason := range map[string]string{"\n": "is not printable ASCII", "\u00e9": "is not printable ASCII", strings.Repeat("x", 65): "is 65 bytes long"} {
+		for _, l := range []core.Limit{core.PerSecond(1), core.Blocked} {
+			_, err := core.New(memstore.New(), core.TokenBucket("r", l).Label(label))
+			var invalid *core.RuleError
+			if !errors.As(err, &invalid) || invalid.Field != "label" || invalid.Rule != "r" || !strings.HasPrefix(invalid.Reason, reason) {
+				t.Errorf("%q: got %v, want a RuleError about the label that %s", label, err, reason)
+			}
+		}
 	}
 }

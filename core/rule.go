@@ -15,7 +15,8 @@ import (
 // A Store keeps the states of a Rule under its name. Rules with the same name and an equal
 // definition share their states, on purpose. (Only copies of one Rule are equal by ==.) The same
 // name with another definition is an [ErrRuleConflict]. A name consists of 1 to 64 characters of
-// printable ASCII, and is sent to clients in the header field RateLimit-Policy.
+// printable ASCII, and is sent to clients in the header field RateLimit-Policy, unless [Rule.Label]
+// sets another name for them.
 //
 // If the limit of a name changes, the states carry over if the new limit has the same length: the
 // time in which a bucket fills up, or the period of other algorithms and the number of sub-windows.
@@ -29,6 +30,7 @@ type definition struct {
 	driver.Definition
 	elastic *elastic // nil for a rule that is not elastic
 	plans   []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
+	label   string   // the name for clients, unless it is empty
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -93,6 +95,9 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 func (d definition) rule() Rule {
 	d.divided = new(atomic.Pointer[definition])
 	d.Text = d.text()
+	if d.err = d.checkLabel(); d.err != nil {
+		return Rule{&d}
+	}
 	if !d.limit().counts() {
 		limited := d // checks everything except the limit
 		limited.setLimit(PerSecond(1))
@@ -113,7 +118,7 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	}
 	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		known = &definition{Definition: c.Definition(), compiled: c, divided: new(atomic.Pointer[definition])}
+		known = &definition{Definition: c.Definition(), label: r.d.label, compiled: c, divided: new(atomic.Pointer[definition])}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}

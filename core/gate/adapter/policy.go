@@ -17,7 +17,7 @@ type policy struct {
 }
 
 func newPolicy(rule core.Rule) policy {
-	name := appendString(nil, rule.Name())
+	name := appendString(nil, rule.ClientName())
 	p := policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))

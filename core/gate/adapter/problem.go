@@ -43,7 +43,7 @@ func quotaProblem(r *http.Request, d core.Decision, status int, retry int64) *ga
 		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
 			named = s
 		}
-		if name := s.Rule.Name(); !slices.Contains(p.Violated, name) {
+		if name := s.Rule.ClientName(); !slices.Contains(p.Violated, name) {
 			p.Violated = append(p.Violated, name)
 		}
 	}
@@ -56,7 +56,7 @@ func quotaProblem(r *http.Request, d core.Decision, status int, retry int64) *ga
 // describe returns the text for the client about a rule that denied.
 func describe(rule core.Rule, retry int64) string {
 	l := rule.Limit()
-	b := append([]byte("Policy "), appendString(nil, rule.Name())...)
+	b := append([]byte("Policy "), appendString(nil, rule.ClientName())...)
 	b = append(b, " allows "...)
 	if l == core.Blocked {
 		return string(append(b, "no requests."...))

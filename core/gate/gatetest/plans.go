@@ -94,6 +94,28 @@ func (s *suite) testPlans(t *testing.T) {
 		}
 		a.checkRan(t, 1)
 	})
+	t.Run("labels", func(t *testing.T) {
+		a := s.start(setup{rules: []core.Rule{core.SlidingLog("api.minute", core.PerMinute(2)).Plan("pro", core.PerMinute(1)).Label("minute")}})
+		other := core.Must(core.New(a.store, core.SlidingLog("login.minute", core.PerMinute(9)).Label("minute")))
+		a = s.start(setup{limiter: a.limiter, store: a.store, opts: []gate.Option{gate.Plan(header("X-Plan")), gate.And(other, constant("a"))}})
+		for i, c := range []struct {
+			plan, policy, limit string
+			status              int
+		}{
+			{"", `"minute";q=2;w=60`, `"minute";r=1;t=60`, 200},
+			{"pro", `"minute";q=1;w=60`, `"minute";r=0;t=60`, 429},
+		} {
+			r := request("GET", "/")
+			r.Header.Set("X-Plan", c.plan)
+			got := record(t, a, r)
+			if policy, limit := got.header.Get("RateLimit-Policy"), got.header.Get("RateLimit"); got.status != c.status || policy != c.policy || limit != c.limit {
+				t.Errorf("request %d: got %d, %s, %s, want %+v", i, got.status, policy, limit, c)
+			}
+			if want := `"detail":"Policy \"minute\" allows 1 request per 60 s. Retry in 60 s.","instance":"/","violated-policies":["minute"]`; c.status == 429 && !strings.Contains(got.body, want) {
+				t.Errorf("got the body %s, want %s", got.body, want)
+			}
+		}
+	})
 	t.Run("replaced", func(t *testing.T) {
 		a := s.start(setup{rules: []core.Rule{planned}})
 		for _, c := range []struct {
