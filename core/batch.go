@@ -133,11 +133,10 @@ func (b *batch) fill(ctx context.Context, asks []Ask) error {
 	l := a.Limiter
 	rules := l.current.Load().rules
 	if l.pick != nil || l.variant != nil || l.plan != "" || a.Plan != "" {
-		v, err := l.choose(ctx, a.Key, a.Plan)
-		if err != nil {
+		var err error
+		if _, rules, err = l.chosen(ctx, a.Key, a.Plan); err != nil {
 			return err
 		}
-		rules = v.rules()
 	}
 	if b.add(a, rules, driver.Spend); len(b.charges) < len(b.rules) {
 		b.merge()
@@ -150,11 +149,6 @@ func (b *batch) fillTogether(ctx context.Context, asks []Ask) error {
 	if len(asks) == 0 {
 		return invalidAsk("there is none")
 	}
-	var few struct {
-		views [4]view
-		rules [4][]Rule
-	}
-	views := few.views[:0]
 	for i := range asks {
 		a := &asks[i]
 		if err := a.check(); err != nil {
@@ -163,13 +157,30 @@ func (b *batch) fillTogether(ctx context.Context, asks []Ask) error {
 		if a.Limiter.store != asks[0].Limiter.store {
 			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
 		}
-		v, err := a.Limiter.choose(ctx, a.Key, a.Plan)
-		if err != nil {
-			return err
-		}
-		views = append(views, v)
 	}
-	rules := together(views, few.rules[:0])
+	var few struct {
+		views [4]view
+		sets  [4]*ruleSet
+		rules [4][]Rule
+	}
+	views, sets, rules := few.views[:0], few.sets[:0], few.rules[:0]
+	err := replacing.consistent(func() error {
+		views, sets = views[:0], sets[:0]
+		for i := range asks {
+			v, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
+			if err != nil {
+				return err
+			}
+			views, sets = append(views, v), append(sets, v.ruleSet())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range views {
+		rules = append(rules, views[i].planned(sets[i]))
+	}
 	for i := range asks {
 		for j := range i {
 			if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {

@@ -13,6 +13,7 @@ const module = "github.com/weir-go/weir/"
 var allowed = map[string][]string{
 	"core":                   {"core/driver", "core/internal/argument"},
 	"core/driver":            {},
+	"core/rules":             {"core", "core/driver", "core/internal/argument", "core/internal/memo", "go.yaml.in/yaml/v4"},
 	"core/internal/argument": {},
 	"core/internal/memo":     {},
 	"core/internal/testkit":  {"core"},

@@ -103,7 +103,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 // capacity was in use: tokens not refilled, or events not expired. After an error, some of the
 // states may have been reset. The keys of a middleware come from its keyfunc.Func.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
-	v, err := l.choose(ctx, key, "")
+	v, _, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return false, err
 	}
@@ -149,11 +149,11 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	if n == 0 {
 		return nil
 	}
-	v, err := l.choose(ctx, key, "")
+	v, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
 	}
-	_, err = adjust(ctx, v.store, v.rules(), op, Ask{Limiter: l, Key: key, Cost: n})
+	_, err = adjust(ctx, v.store, rules, op, Ask{Limiter: l, Key: key, Cost: n})
 	return err
 }
 

@@ -32,7 +32,11 @@ func (l *Limiter) Replace(rules ...Rule) error {
 // of [AllowTogether] uses old rules of one and new rules of another limiter. All limiters must have
 // the same Store, and the map must not contain nil or two views of one Limiter. Otherwise the error
 // is an [ErrInvalidAsk]. On an error nothing changes.
-func ReplaceAll(rules map[*Limiter][]Rule) error {
+//
+// The functions then are called if there is no error, before the new rules are used. They change
+// the data of functions of [Limiter.Choose]: each decision uses rules and data of one version. They
+// must be fast, and must not use a Limiter, because decisions wait for them.
+func ReplaceAll(rules map[*Limiter][]Rule, then ...func()) error {
 	replacing.mu.Lock()
 	defer replacing.mu.Unlock()
 	sets := make(map[*shared]*ruleSet, len(rules))
@@ -63,6 +67,9 @@ func ReplaceAll(rules map[*Limiter][]Rule) error {
 	for l, s := range sets {
 		close(l.current.Swap(s).replaced)
 	}
+	for _, f := range then {
+		f()
+	}
 	return nil
 }
 
@@ -82,16 +89,13 @@ func (r *replacement) settled() uint64 {
 	return r.version.Load()
 }
 
-// together appends to rules, which must be empty, the rules of each view: all from before or all
-// from after any call of ReplaceAll.
-func together(views []view, rules [][]Rule) [][]Rule {
-	for version := replacing.version.Load(); ; version = replacing.settled() {
-		for i := range views {
-			rules = append(rules, views[i].rules())
+// consistent calls read until no rules have been replaced during the call. The result of the last
+// call counts.
+func (r *replacement) consistent(read func() error) error {
+	for version := r.version.Load(); ; version = r.settled() {
+		err := read()
+		if version%2 == 0 && r.version.Load() == version {
+			return err
 		}
-		if version%2 == 0 && replacing.version.Load() == version {
-			return rules
-		}
-		rules = rules[:0]
 	}
 }

@@ -296,3 +296,66 @@ func TestReplaceAll_Concurrent(t *testing.T) {
 	done.Store(true)
 	wg.Wait()
 }
+
+// Each decision uses rules of a limiter and data of its function of Choose of one version, also if
+// rules are added and removed, and if the function returns an error about the present rules.
+func TestReplaceAll_Then(t *testing.T) {
+	ctx, store := t.Context(), memstore.New()
+	rules := func(version int) []core.Rule {
+		l := core.PerSecond(1000 + version)
+		return []core.Rule{core.TokenBucket("always", l), []core.Rule{core.TokenBucket("even", l), core.SlidingLog("odd", l)}[version%2]}
+	}
+	change, chosen := make(map[*core.Limiter][]core.Rule), make([]*core.Limiter, 2)
+	var current atomic.Int64
+	for i := range chosen {
+		l := testkit.Limiter(t, store, rules(0)...)
+		change[l] = nil
+		chosen[i] = l.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+			if key == "base" {
+				return nil, nil
+			}
+			next := rules(int(current.Load()))
+			return l.Variant(next[0].Shadow(), next[1].Shadow()) // an error if l has other rules
+		})
+	}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for !done.Load() {
+				d, err := core.AllowTogether(ctx, core.Ask{Limiter: chosen[0], Key: "base", Peek: true}, core.Ask{Limiter: chosen[1], Key: "k", Peek: true})
+				if i%2 == 0 {
+					d, err = chosen[0].Peek(ctx, "k")
+				}
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+				limit := d.State(0).Limit()
+				for _, s := range d.States() {
+					if s.Limit() != limit || (s.Rule.Name() != "always") && (s.Rule.Name() == "odd") != (limit.Events%2 == 1) {
+						t.Errorf("caller %d: got rules of two versions: %v", i, d)
+						return
+					}
+				}
+				if _, err := chosen[1].Reset(ctx, "k"); err != nil {
+					t.Errorf("caller %d: %v", i, err)
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		for l := range change {
+			change[l] = rules(i)
+		}
+		if err := core.ReplaceAll(change, func() { current.Store(int64(i)) }); err != nil {
+			t.Error(err)
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+	change[nil] = nil
+	if err := core.ReplaceAll(change, func() { t.Error("called after an error") }); !errors.Is(err, core.ErrInvalidAsk) {
+		t.Errorf("got error %v, want ErrInvalidAsk", err)
+	}
+}

@@ -31,8 +31,10 @@ func (v *view) ruleSet() *ruleSet {
 }
 
 // rules returns the present rules for the plan of v.
-func (v *view) rules() []Rule {
-	s := v.ruleSet()
+func (v *view) rules() []Rule { return v.planned(v.ruleSet()) }
+
+// planned returns the rules of s, a ruleSet of v, for the plan of v.
+func (v *view) planned(s *ruleSet) []Rule {
 	rules, known := s.of(v.plan)
 	if !known {
 		v.warned.Do(func() { s.warnOfPlan(v.plan) })

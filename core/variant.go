@@ -64,7 +64,8 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 // has a plan, that plan has precedence over the plan of the event.
 //
 // pick is called by every method of the result that has a key, for every [Ask] about the result,
-// and by Wait for every attempt, concurrently. It must be fast, because each decision waits for it.
+// and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced rules
+// meanwhile. It must be fast, because each decision waits for it, and must not replace rules.
 // The method returns an error of pick, and charges nothing. A result that is no view of l, or was
 // made by Choose itself, is an [ErrInvalidAsk]. Choose panics if pick is nil.
 //
@@ -76,6 +77,28 @@ func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, e
 	v := *l
 	v.pick = pick
 	return &v
+}
+
+// chosen returns the view for an event of key, as choose does, and its rules: both from before or
+// both from after any call of ReplaceAll.
+func (l *Limiter) chosen(ctx context.Context, key, plan string) (v view, rules []Rule, err error) {
+	if l.pick == nil {
+		if v, err = l.choose(ctx, key, plan); err == nil {
+			rules = v.rules()
+		}
+		return v, rules, err
+	}
+	var s *ruleSet
+	err = replacing.consistent(func() (err error) {
+		if v, err = l.choose(ctx, key, plan); err == nil {
+			s = v.ruleSet()
+		}
+		return err
+	})
+	if err == nil {
+		rules = v.planned(s)
+	}
+	return v, rules, err
 }
 
 // choose returns the view for an event of key. plan, if not empty, replaces the plan of l.

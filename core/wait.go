@@ -42,12 +42,12 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
-	v, err := l.choose(ctx, key, "")
+	_, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
 	}
 	waits := false // whether a rule can make callers wait
-	for _, r := range v.rules() {
+	for _, r := range rules {
 		switch c := r.d.compiled; {
 		case r.d.Shadow:
 		case c != nil:
