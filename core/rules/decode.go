@@ -1,0 +1,175 @@
+package rules
+
+import (
+	"encoding"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A value is a part of a file. The zero value is a field that is absent.
+type value struct {
+	node *yaml.Node
+	path string
+}
+
+// An entry is a key and its value in a mapping.
+type entry struct {
+	name       string
+	key, value value
+}
+
+// plainName matches the names of policies and rules.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// at returns the path of an entry of v.
+func (v value) at(name string) string {
+	switch {
+	case !plainName.MatchString(name):
+		return v.path + "[" + strconv.Quote(shorten(name)) + "]"
+	case v.path == "":
+		return name
+	}
+	return v.path + "." + name
+}
+
+// A decoder decodes a file. Its methods report errors and return zero values for invalid parts.
+type decoder struct{ reporter }
+
+func (d *decoder) fail(v value, format string, args ...any) {
+	d.report(v.node.Line, v.node.Column, v.path, fmt.Sprintf(format, args...))
+}
+
+// kinds describes the values that a file can contain, by their tags.
+var kinds = map[string]string{
+	"!!map": "a mapping", "!!seq": "a list", "!!str": "a text", "!!int": "an integer", "!!float": "a number",
+	"!!bool": "a boolean", "!!null": "null", "!!timestamp": "a time", "!!merge": "a merge key",
+}
+
+// is reports whether v is present and has one of the tags. If v is present but has another tag, it
+// is an error.
+func (d *decoder) is(v value, tags ...string) bool {
+	switch {
+	case v.node == nil:
+		return false
+	case v.node.Kind == yaml.AliasNode || v.node.Anchor != "":
+		d.fail(v, "anchors and aliases are not supported")
+	case v.node.Style&yaml.TaggedStyle != 0 || v.node.Tag == "!":
+		d.fail(v, "tags are not supported")
+	case !slices.Contains(tags, v.node.Tag):
+		d.fail(v, "is %s, expected %s", kinds[v.node.Tag], kinds[tags[0]])
+	default:
+		return true
+	}
+	return false
+}
+
+// entries returns the entries of a mapping.
+func (d *decoder) entries(v value) (all []entry) {
+	if !d.is(v, "!!map") {
+		return nil
+	}
+	first := make(map[string]*yaml.Node)
+	for i := 0; i+1 < len(v.node.Content) && !d.full(); i += 2 {
+		key := v.node.Content[i]
+		e := entry{key.Value, value{key, v.at(key.Value)}, value{v.node.Content[i+1], v.at(key.Value)}}
+		switch before := first[e.name]; {
+		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
+			d.fail(value{key, v.path}, "a key must be a text, without tags, anchors, aliases and merge keys")
+		case e.name == "":
+			d.fail(value{key, v.path}, "a key is empty")
+		case before != nil:
+			d.fail(e.key, "is given twice, first on line %d", before.Line)
+		default:
+			first[e.name] = key
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// object returns the fields of a mapping that has only the known fields, or nil if v is no mapping.
+func (d *decoder) object(v value, known []string) map[string]value {
+	if !d.is(v, "!!map") {
+		return nil
+	}
+	fields := make(map[string]value, len(known))
+	for _, e := range d.entries(v) {
+		if slices.Contains(known, e.name) {
+			fields[e.name] = e.value
+			continue
+		}
+		d.fail(e.key, "is an unknown field%s", nearest(e.name, known, "; known are "+strings.Join(known, ", ")))
+	}
+	return fields
+}
+
+// required reports an error if v has no field of the name.
+func (d *decoder) required(v value, fields map[string]value, names ...string) {
+	for _, name := range names {
+		if fields[name].node == nil {
+			d.fail(v, "the field %s is missing", name)
+		}
+	}
+}
+
+// elements returns the elements of a list.
+func (d *decoder) elements(v value) (all []value) {
+	if !d.is(v, "!!seq") {
+		return nil
+	}
+	for i, n := range v.node.Content {
+		all = append(all, value{n, fmt.Sprintf("%s[%d]", v.path, i)})
+	}
+	return all
+}
+
+// text decodes a text into to. It returns false for an invalid or absent value.
+func (d *decoder) text(v value, to encoding.TextUnmarshaler, tags ...string) bool {
+	if !d.is(v, append([]string{"!!str"}, tags...)...) {
+		return false
+	}
+	if err := to.UnmarshalText([]byte(v.node.Value)); err != nil {
+		d.fail(v, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+		return false
+	}
+	return true
+}
+
+// choice decodes a text that is one of the keys of choices.
+func choice[T any](d *decoder, v value, what string, choices map[string]T) (chosen T, ok bool) {
+	if !d.is(v, "!!str") {
+		return chosen, false
+	}
+	if chosen, ok = choices[v.node.Value]; !ok {
+		names := slices.Sorted(maps.Keys(choices))
+		d.fail(v, "%q is no %s%s", v.node.Value, what, nearest(v.node.Value, names, ": use "+strings.Join(names, ", ")))
+	}
+	return chosen, ok
+}
+
+// number decodes a number into to, a pointer to a float64 or int. It returns false for an invalid
+// or absent value.
+func (d *decoder) number(v value, to any, tags ...string) bool {
+	if !d.is(v, tags...) {
+		return false
+	}
+	if err := v.node.Decode(to); err != nil {
+		d.fail(v, "%q is too large", v.node.Value)
+		return false
+	}
+	return true
+}
+
+// boolean decodes a boolean, which is false if it is absent.
+func (d *decoder) boolean(v value) (b bool) {
+	if d.is(v, "!!bool") {
+		b = strings.EqualFold(v.node.Value, "true")
+	}
+	return b
+}

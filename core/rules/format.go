@@ -1,0 +1,127 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Format returns c in the format that [Parse] reads, with policies, keys, limits and routes in the
+// order of their names. Parse returns an equal Config for the result. The error is that of Parse if
+// c is invalid.
+func (c *Config) Format() ([]byte, error) {
+	policies := new(mapping)
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		policies.add(name, c.Policies[name].node())
+	}
+	file := new(mapping)
+	file.add("policies", policies.node(0))
+	if len(c.Routes) > 0 {
+		routes := new(mapping)
+		for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
+			routes.add(pattern, text(c.Routes[pattern]))
+		}
+		file.add("routes", routes.node(0))
+	}
+	file.addOff(c.Off)
+	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := Parse("config", data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// A mapping collects the keys and values of a mapping of a file.
+type mapping []*yaml.Node
+
+func (m *mapping) add(key string, v *yaml.Node) { *m = append(*m, text(key), v) }
+
+func (m *mapping) addOff(off bool) {
+	if off {
+		m.add("off", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+	}
+}
+
+func (m *mapping) node(style yaml.Style) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: style, Content: *m}
+}
+
+func text(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
+
+func number(tag string, f float64) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: strconv.FormatFloat(f, 'f', -1, 64)}
+}
+
+func (p Policy) node() *yaml.Node {
+	m := new(mapping)
+	if p.Enforce != 100 {
+		m.add("enforce", number("", p.Enforce))
+	}
+	m.addOff(p.Off)
+	rules := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for _, r := range p.Rules {
+		rules.Content = append(rules.Content, r.node())
+	}
+	m.add("rules", rules)
+	if len(p.Keys) > 0 {
+		keys := new(mapping)
+		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
+			keys.add(key, p.Keys[key].node())
+		}
+		m.add("keys", keys.node(0))
+	}
+	return m.node(0)
+}
+
+func (r *Rule) node() *yaml.Node {
+	m := new(mapping)
+	if r.Name != "" {
+		m.add("name", text(r.Name))
+	}
+	m.add("algorithm", text(r.Algorithm.String()))
+	m.add("limit", text(r.Limit.String()))
+	if len(r.Plans) > 0 {
+		plans := new(mapping)
+		for _, p := range r.Plans {
+			plans.add(p.Name, text(p.Limit.String()))
+		}
+		m.add("plans", plans.node(yaml.FlowStyle))
+	}
+	if r.Soft != 0 {
+		m.add("soft", number("", r.Soft))
+	}
+	if r.SubWindows != 0 {
+		m.add("sub_windows", number("!!int", float64(r.SubWindows)))
+	}
+	if r.Shadow {
+		m.add("mode", text("shadow"))
+	}
+	if r.Candidate != nil {
+		m.add("candidate", r.Candidate.node())
+	}
+	return m.node(yaml.FlowStyle)
+}
+
+func (o Override) node() *yaml.Node {
+	m := new(mapping)
+	if o.Plan != "" {
+		m.add("plan", text(o.Plan))
+	}
+	if len(o.Limits) > 0 {
+		limits := new(mapping)
+		for _, rule := range slices.Sorted(maps.Keys(o.Limits)) {
+			limits.add(rule, text(o.Limits[rule].String()))
+		}
+		m.add("limits", limits.node(yaml.FlowStyle))
+	}
+	if !o.Until.IsZero() {
+		m.add("until", text(o.Until.UTC().Format(time.RFC3339Nano)))
+	}
+	return m.node(yaml.FlowStyle)
+}

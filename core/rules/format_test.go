@@ -1,0 +1,97 @@
+package rules
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+func TestConfig_Format(t *testing.T) {
+	got, err := exampleConfig.Format()
+	want := `policies:
+  api:
+    rules:
+      - {name: second, algorithm: token_bucket, limit: 10/s burst 20, plans: {gold: 100/s, staff: unlimited, banned: blocked}}
+      - {name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, mode: shadow, candidate: {algorithm: sliding_window, limit: 400/h, sub_windows: 30}}
+    keys:
+      user:241531: {plan: gold}
+      user:99: {limits: {second: 5/s}, until: '2027-01-01T00:00:00Z'}
+  export:
+    off: true
+    rules:
+      - {name: export, algorithm: fixed_window, limit: 3/d}
+  login:
+    enforce: 25
+    rules:
+      - {name: login, algorithm: sliding_window, limit: 5/15m}
+routes:
+  /v1/: api
+  POST /login: login
+`
+	if err != nil || string(got) != want {
+		t.Errorf("got (%v):\n%s\nexpected:\n%s", err, got, want)
+	}
+}
+
+// Parse returns an equal Config for the result of Format.
+func TestConfig_FormatRoundTrip(t *testing.T) {
+	rule := Rule{Name: "r", Algorithm: driver.TokenBucket, Limit: core.PerSecond(1)}
+	with := func(change func(*Rule)) *Config {
+		r := rule
+		change(&r)
+		return &Config{Policies: map[string]Policy{"api": {Enforce: 100, Rules: []Rule{r}}}}
+	}
+	keys := make(map[string]Override)
+	for _, key := range []string{
+		"a", "1", "1.5", "null", "~", "true", "yes", "off", "<<", "=", "2026-01-01", "0x1f", "!a", "&a", "*a", "- a", "? a", "a: b", "a #b", "[", "{a}", " a ",
+		"a\nb", "\n", "\t", "\r\n", "\x00", "\x7f", "\u0085", "\u2028", "\ufeff", "\ufffd", "é", "😀", `"'`, "%", "@", "`", "|", ">", "---", "...", "a\n---\nb", strings.Repeat("a b ", 300),
+	} {
+		keys[key] = Override{Limits: map[string]core.Limit{"null": core.Blocked}}
+	}
+	for name, c := range map[string]*Config{
+		"example": exampleConfig,
+		"off":     {Off: true, Policies: map[string]Policy{"off": {Off: true, Rules: []Rule{rule}}}},
+		"keys":    {Policies: map[string]Policy{"1": {Enforce: 0.07, Rules: []Rule{{Name: "null", Algorithm: driver.SlidingLog, Limit: core.PerDay(7)}}, Keys: keys}}},
+		"limits": with(func(r *Rule) {
+			r.Limit = core.Per(1, 90*time.Microsecond).WithBurst(1)
+			r.Plans = []Plan{{"z", core.Per(7, 36*time.Hour+time.Minute)}, {"1 ", core.Per(5, 48*time.Hour)}}
+			r.Soft, r.Candidate = 0.5, &Rule{Algorithm: driver.LeakyBucket, Limit: core.Unlimited}
+		}),
+		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{
+			"a": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}, Until: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
+		}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := c.Format()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Parse("f", data); err != nil || !reflect.DeepEqual(got, c) {
+				t.Errorf("got %+v (%v) from:\n%s\nexpected %+v", got, err, data, c)
+			}
+		})
+	}
+}
+
+func TestConfig_FormatInvalid(t *testing.T) {
+	rules := []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}}
+	for name, test := range map[string]struct {
+		c    Config
+		want string
+	}{
+		"zero":         {Config{}, "config:1:1: the file has no policies"},
+		"zero rule":    {Config{Policies: map[string]Policy{"a": {Rules: []Rule{{Name: "r"}}}}}, `"none" is no algorithm`},
+		"invalid key":  {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"\xff": {Limits: map[string]core.Limit{"r": core.PerSecond(1)}}}}}}, "a key must be a text"},
+		"unknown rule": {Config{Policies: map[string]Policy{"a": {Rules: rules, Keys: map[string]Override{"k": {Limits: map[string]core.Limit{"s": core.PerSecond(1)}}}}}}, `no rule "s"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := test.c.Format(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %q and %v, expected an error with %q", got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxSize is the size of the largest file that Parse accepts, in bytes.
+const MaxSize = 16 << 20
+
+const (
+	maxParts  = 1 << 20 // lines and commas: a file of MaxSize may take 2 GB of memory otherwise
+	maxLevels = 32      // of mappings and lists; the format has 7
+)
+
+// Parse reads a configuration in the format of the package comment, YAML or JSON. name is the name
+// of the file in errors.
+//
+// The error is of type [Errors] and contains all errors of the file, but at most 100. After an error
+// in the syntax, the rest of the file is not checked. A file larger than [MaxSize], and a file with
+// more than a million lines and commas, is an error.
+func Parse(name string, data []byte) (*Config, error) {
+	d := decoder{reporter: reporter{file: name}}
+	parts := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + bytes.Count(data, []byte(","))
+	switch {
+	case len(data) > MaxSize:
+		d.report(1, 1, "", fmt.Sprintf("the file is larger than %d MiB", MaxSize>>20))
+		return nil, d.err()
+	case parts > maxParts:
+		d.report(1, 1, "", fmt.Sprintf("the file has more than %d lines and commas", maxParts))
+		return nil, d.err()
+	}
+	data = withoutSurrogates(bytes.TrimPrefix(data, []byte("\ufeff")))
+	d.data = string(data)
+	if !utf8.Valid(data) {
+		line, column := d.position(strings.IndexRune(d.data, utf8.RuneError))
+		d.report(line, column, "", "the file is not UTF-8")
+		return nil, d.err()
+	}
+	c := d.file()
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// surrogates matches a character outside the Basic Multilingual Plane in a string of JSON, and
+// escaped backslashes, which may be followed by other text that looks like one.
+var surrogates = regexp.MustCompile(`\\\\|\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}`)
+
+// withoutSurrogates returns data, if it is JSON, with other escapes for surrogate pairs, which YAML
+// does not have.
+func withoutSurrogates(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u`)) || !json.Valid(data) {
+		return data
+	}
+	return surrogates.ReplaceAllFunc(data, func(pair []byte) []byte {
+		var text string
+		if len(pair) == 2 || json.Unmarshal(fmt.Appendf(nil, `"%s"`, pair), &text) != nil {
+			return pair
+		}
+		c, _ := utf8.DecodeRuneInString(text)
+		return fmt.Appendf(nil, `\U%08x`, c)
+	})
+}
+
+// file decodes the document of a file.
+func (d *decoder) file() *Config {
+	l, err := yaml.NewLoader(strings.NewReader(d.data), yaml.WithPlugin(limits{}))
+	var first, second yaml.Node
+	if err == nil {
+		err = l.Load(&first)
+	}
+	switch {
+	case err == io.EOF:
+		d.report(1, 1, "", noPolicies)
+		return nil
+	case err != nil:
+		d.syntax(err)
+		return nil
+	}
+	c := d.config(value{node: first.Content[0]})
+	switch err := l.Load(&second); {
+	case err == nil:
+		d.report(second.Line, second.Column, "", "a second document begins here: a file has one")
+	case err != io.EOF:
+		d.syntax(err)
+	}
+	return c
+}
+
+// syntax reports an error of package yaml.
+func (d *decoder) syntax(err error) {
+	e := &yaml.LoadError{Message: err.Error()}
+	errors.As(err, &e)
+	line, column := e.Mark.Line, e.Mark.Column
+	if line == 0 { // the error is about a character
+		line, column = d.position(e.Mark.Index)
+	}
+	reason := e.Message
+	if e.ContextMsg != "" {
+		reason = e.ContextMsg + ": " + reason
+	}
+	d.report(line, max(1, column), "", reason)
+}
+
+// limits implements yaml.LoaderLimitsPlugin.
+type limits struct{}
+
+func (limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	if depth > maxLevels {
+		return errors.New("more than " + strconv.Itoa(maxLevels) + " levels")
+	}
+	return nil
+}
+
+// CheckAlias returns nil because a decoder rejects every alias.
+func (limits) CheckAlias(_, _ int) error { return nil }

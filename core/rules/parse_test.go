@@ -1,0 +1,263 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// example is the file that the command prints.
+func example(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../../cmd/weir/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// exampleConfig is the Config of example.
+var exampleConfig = &Config{
+	Policies: map[string]Policy{
+		"api": {
+			Enforce: 100,
+			Rules: []Rule{
+				{
+					Name: "second", Algorithm: driver.TokenBucket, Limit: core.PerSecond(10).WithBurst(20),
+					Plans: []Plan{{"gold", core.PerSecond(100)}, {"staff", core.Unlimited}, {"banned", core.Blocked}},
+				},
+				{
+					Name: "hour", Algorithm: driver.SlidingLog, Limit: core.PerHour(500), Soft: 10, Shadow: true,
+					Candidate: &Rule{Algorithm: driver.SlidingWindow, Limit: core.PerHour(400), SubWindows: 30},
+				},
+			},
+			Keys: map[string]Override{
+				"user:241531": {Plan: "gold"},
+				"user:99": {
+					Limits: map[string]core.Limit{"second": core.PerSecond(5)},
+					Until:  time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+				},
+			},
+		},
+		"login":  {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
+		"export": {Enforce: 100, Off: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3)}}},
+	},
+	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
+}
+
+func TestParse_Example(t *testing.T) {
+	got, err := Parse("example.yaml", example(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, exampleConfig) {
+		t.Errorf("got %+v, expected %+v", got, exampleConfig)
+	}
+}
+
+func TestParse_JSON(t *testing.T) {
+	in := "{\n\t\"policies\": {\"api\": {\"enforce\": 1e1, \"rules\": [\n\t\t{\"name\": \"r\", \"algorithm\": \"sliding_log\", \"limit\": \"5\\/m\"}],\n" +
+		`"keys": {"\u00e9\ud83d\ude00\\ud83d\\ude00\t": {"limits": {"r": "1/m"}}}}}}`
+	got, err := Parse("limits.json", []byte(in))
+	want := &Config{Policies: map[string]Policy{"api": {
+		Enforce: 10,
+		Rules:   []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerMinute(5)}},
+		Keys:    map[string]Override{"é😀\\ud83d\\ude00\t": {Limits: map[string]core.Limit{"r": core.PerMinute(1)}}},
+	}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v (%v), expected %+v", got, err, want)
+	}
+}
+
+// Keys of mappings are texts, also without quotes.
+func TestParse_Keys(t *testing.T) {
+	in := "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 5/m, plans: {1: 2/m}}]\n    keys:\n"
+	for _, key := range []string{"0010", "1e3", "null", "true", "2026-01-01", "off", "'<<'", "~", `"\0"`} {
+		in += "      " + key + ": {plan: '1'}\n"
+	}
+	c, err := Parse("limits.yaml", []byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"0010", "1e3", "null", "true", "2026-01-01", "off", "<<", "~", "\x00"} {
+		if c.Policies["api"].Keys[key].Plan != "1" {
+			t.Errorf("there is no key %q", key)
+		}
+	}
+}
+
+// with returns a file with a rule and other text in the policy, and text at the end. Both begin at
+// the beginning of a line: lines 4 and 5.
+func with(rule, end string) string {
+	return "policies:\n  api:\n    rules:\n" + rule + "\n" + end
+}
+
+const valid = `      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {gold: 10/m}}`
+
+// invalidFiles are files with their errors.
+var invalidFiles = map[string]struct {
+	in     string
+	want   []string // one for each error: the text of the Error, without the name of the file
+	beyond bool     // the error is in the text, or a schema cannot describe it
+}{
+	"empty file":          {"", []string{"1:1: the file has no policies"}, true},
+	"only comments":       {"# c\n", []string{"1:1: the file has no policies"}, true},
+	"empty document":      {"---\n", []string{"2:1: is null, expected a mapping"}, false},
+	"no policies":         {"off: true", []string{"1:1: the file has no policies"}, false},
+	"policies are empty":  {"policies: {}", []string{"1:1: the file has no policies"}, false},
+	"policies are null":   {"policies:\n", []string{"1:10: policies: is null, expected a mapping"}, false},
+	"a list":              {"[a]", []string{"1:1: is a list, expected a mapping"}, false},
+	"a text":              {"a", []string{"1:1: is a text, expected a mapping"}, false},
+	"not UTF-8":           {"policies:\n  é\xff: 1", []string{"2:4: the file is not UTF-8"}, true},
+	"UTF-16":              {"\xff\xfep\x00", []string{"1:1: the file is not UTF-8"}, true},
+	"control character":   {"policies:\n  \x01", []string{"2:3: control characters are not allowed (value: 1)"}, true},
+	"syntax":              {with(valid, "routes: {a: ]"), []string{"5:13: while parsing a flow node: did not find expected node content"}, true},
+	"tab":                 {"policies:\n\tapi: 1", []string{"2:1: while scanning for the next token: found character that cannot start any token"}, true},
+	"too many levels":     {strings.Repeat("[", 40), []string{"1:33: while increasing flow level: more than 32 levels"}, true},
+	"two documents":       {with(valid, "---\na: b\n---\n["), []string{"5:1: a second document begins here: a file has one"}, true},
+	"second is invalid":   {with(valid, "--- ]"), []string{"5:5: while parsing a block node: did not find expected node content"}, true},
+	"unknown alias":       {"policies: *a", []string{"1:11: unknown anchor 'a' referenced"}, true},
+	"anchor and alias":    {with("      - &a {}\n      - *a", ""), []string{"4:9: policies.api.rules[0]: anchors and aliases are not supported", "5:9: policies.api.rules[1]: anchors and aliases are not supported"}, true},
+	"tag":                 {with(valid, "off: !!bool true"), []string{"5:6: off: tags are not supported"}, true},
+	"local tag":           {with(valid, "off: !a true"), []string{"5:6: off: tags are not supported"}, true},
+	"tag without a name":  {with(valid, "off: ! true"), []string{"5:6: off: tags are not supported"}, true},
+	"key with a tag":      {with(valid, "!!str off: true"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"merge key":           {with(valid, "<<: {off: true}"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"key is a list":       {with(valid, "? [a]\n: b"), []string{"5:3: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"key is empty":        {with(valid, "    keys: {'': {plan: gold}}"), []string{"5:12: policies.api.keys: a key is empty"}, false},
+	"duplicate key":       {with(valid, "off: true\noff: true"), []string{"6:1: off: is given twice, first on line 5"}, true},
+	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
+	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, off"}, false},
+	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
+	"policy is null":      {"policies: {a: }", []string{"1:15: policies.a: is null, expected a mapping"}, false},
+	"no rules":            {"policies: {a: {off: true}}", []string{"1:15: policies.a: a policy needs at least one rule"}, false},
+	"rules are empty":     {"policies: {a: {rules: []}}", []string{"1:15: policies.a: a policy needs at least one rule"}, false},
+	"rules are a mapping": {"policies: {a: {rules: {}}}", []string{"1:23: policies.a.rules: is a mapping, expected a list"}, false},
+	"off is a text":       {with(valid, "off: yes"), []string{"5:6: off: is a text, expected a boolean"}, false},
+	"enforce is a text":   {with(valid, "    enforce: 5%"), []string{"5:14: policies.api.enforce: is a text, expected a number"}, false},
+	"enforce above 100":   {with(valid, "    enforce: 100.5"), []string{"5:14: policies.api.enforce: is 100.5 percent, outside 0 to 100"}, false},
+	"enforce below 0":     {with(valid, "    enforce: -1"), []string{"5:14: policies.api.enforce: is -1 percent, outside 0 to 100"}, false},
+	"enforce is NaN":      {with(valid, "    enforce: .nan"), []string{"5:14: policies.api.enforce: is NaN percent, outside 0 to 100"}, true},
+	"enforce is precise":  {with(valid, "    enforce: 33.333"), []string{"5:14: policies.api.enforce: is 33.333 percent, which has more than two decimals"}, true},
+	"rule is a text":      {with("      - r", ""), []string{"4:9: policies.api.rules[0]: is a text, expected a mapping"}, false},
+	"empty rule":          {with("      - {}", ""), []string{"4:9: policies.api.rules[0]: the field name is missing", "4:9: policies.api.rules[0]: the field algorithm is missing", "4:9: policies.api.rules[0]: the field limit is missing"}, false},
+	"two rules":           {with(valid+"\n"+valid, ""), []string{`5:9: policies.api.rules[1]: another rule of the policy is called "r"`}, true},
+	"name of a rule":      {with("      - {name: a b, algorithm: sliding_log, limit: 5/m}", ""), []string{"4:16: policies.api.rules[0].name: the name of a rule consists of letters, digits, _ and -"}, false},
+	"name is a number":    {with("      - {name: 1, algorithm: sliding_log, limit: 5/m}", ""), []string{"4:16: policies.api.rules[0].name: is an integer, expected a text"}, false},
+	"long name":           {with("      - {name: "+strings.Repeat("r", 61)+", algorithm: sliding_log, limit: 5/m}", ""), []string{`4:9: policies.api.rules[0]: "api.` + strings.Repeat("r", 61) + `" is its name on a store: name is 65 bytes long, more than 64`}, true},
+	"long candidate":      {with("      - {name: "+strings.Repeat("r", 51)+", algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m}}", ""), []string{`4:116: policies.api.rules[0].candidate: "api.` + strings.Repeat("r", 51) + `.candidate" is its name on a store: name is 65 bytes long, more than 64`}, true},
+	"algorithm":           {with("      - {name: r, algorithm: sliding_logs, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "sliding_logs" is no algorithm; did you mean "sliding_log"?`}, false},
+	"algorithm none":      {with("      - {name: r, algorithm: none, limit: 5/m}", ""), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"limit is a number":   {with("      - {name: r, algorithm: sliding_log, limit: 5}", ""), []string{"4:50: policies.api.rules[0].limit: is an integer, expected a text"}, false},
+	"limit":               {with("      - {name: r, algorithm: sliding_log, limit: 5 per m}", ""), []string{`4:50: policies.api.rules[0].limit: invalid limit "5 per m": has no "/" (expected "10/s", "500/h", "10/s burst 20", "unlimited" or "blocked")`}, false},
+	"limit of a log":      {with("      - {name: r, algorithm: sliding_log, limit: 5/m burst 6}", ""), []string{"4:50: policies.api.rules[0].limit: burst has a meaning for buckets only: leave it zero"}, true},
+	"many fields": {
+		with("      - {name: r, algorithm: token_bucket, limit: 5/1ns, soft: -1, sub_windows: 0, plans: {unknown: 5/m, gold: 1/1ns}, mode: off}", ""),
+		[]string{
+			"4:51: policies.api.rules[0].limit: per is not a whole number of microseconds",
+			"4:64: policies.api.rules[0].soft: soft is -1 percent, outside 0 to 1000",
+			"4:81: policies.api.rules[0].sub_windows: sub-windows have a meaning for a sliding window only",
+			`4:101: policies.api.rules[0].plans.unknown: plan cannot be called "unknown"`,
+			`4:112: policies.api.rules[0].plans.gold: plan "gold": per is not a whole number of microseconds`,
+			`4:126: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`,
+		}, false,
+	},
+	"sub-windows are 0":     {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 0}", ""), []string{"4:71: policies.api.rules[0].sub_windows: sub-windows are 0, outside 1 to 120"}, false},
+	"sub-windows are large": {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 9223372036854775808}", ""), []string{`4:71: policies.api.rules[0].sub_windows: "9223372036854775808" is too large`}, false},
+	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
+	"limit with soft":       {with("      - {name: r, algorithm: sliding_log, limit: 900000000/m, soft: 50, plans: {gold: 281474976710655/m}}", ""), []string{`4:80: policies.api.rules[0].plans: plan "gold": limit counts to more than 2^48`}, true},
+	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
+	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
+	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows`}, false},
+	"limit of a candidate":  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {algorithm: sliding_log, limit: 5/m, soft: 2000}}", ""), []string{"4:109: policies.api.rules[0].candidate.soft: soft is 2000 percent, outside 0 to 1000"}, false},
+	"empty override":        {with(valid, "    keys: {a: {}}"), []string{"5:15: policies.api.keys.a: an override needs a plan or limits"}, false},
+	"override without":      {with(valid, "    keys: {a: {limits: {}, until: 2026-01-01T00:00:00Z}}"), []string{"5:15: policies.api.keys.a: an override needs a plan or limits"}, false},
+	"plan of an override":   {with(valid, `    keys: {"user:1": {plan: golden}}`), []string{`5:29: policies.api.keys["user:1"].plan: "golden" is no plan of the policy; did you mean "gold"?`}, true},
+	"no plans":              {with("      - {name: r, algorithm: sliding_log, limit: 5/m}", "    keys: {a: {plan: gold}}"), []string{"5:22: policies.api.keys.a.plan: the policy has no plans"}, true},
+	"rule of an override":   {with(valid, "    keys: {a: {limits: {s: 5/m}}}"), []string{`5:25: policies.api.keys.a.limits.s: the policy has no rule "s"`}, true},
+	"limit of an override":  {with(valid, "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{"5:28: policies.api.keys.a.limits.r: burst has a meaning for buckets only: leave it zero"}, true},
+	"until is a date":       {with(valid, "    keys: {a: {plan: gold, until: 2026-01-01}}"), []string{`5:35: policies.api.keys.a.until: parsing time "2026-01-01" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T"`}, false},
+	"until is year 10000":   {with(valid, "    keys: {a: {plan: gold, until: '9999-12-31T23:59:59-01:00'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
+	"until is the zero":     {with(valid, "    keys: {a: {plan: gold, until: '0001-01-01T00:00:00Z'}}"), []string{"5:35: policies.api.keys.a.until: is not a time of the years 1 to 9999 in UTC"}, true},
+	"invalid rule of a key": {with("      - {name: r, algorithm: none, limit: 5/m}", "    keys: {a: {limits: {r: 5/m burst 6}}}"), []string{`4:30: policies.api.rules[0].algorithm: "none" is no algorithm: use fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket`}, false},
+	"route":                 {with(valid, "routes: {/: apo}"), []string{`5:13: routes["/"]: there is no policy "apo"; did you mean "api"?`}, true},
+	"route to a number":     {with(valid, "routes: {/: 1}"), []string{`5:13: routes["/"]: is an integer, expected a text`}, false},
+	"invalid pattern":       {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
+	"long pattern":          {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},
+	"conflict":              {with(valid, `routes: {/x: api, "/a/{x}": api, "GET /{y}/b": api}`), []string{`5:34: routes["GET /{y}/b"]: conflicts with "/a/{x}" on line 5: GET /{y}/b and /a/{x} both match some paths, like "/a/b".`}, true},
+	"same requests":         {with(valid, `routes: {"/{x}": api, "/{y}": api}`), []string{`5:23: routes["/{y}"]: conflicts with "/{x}" on line 5: /{y} matches the same requests as /{x}`}, true},
+}
+
+func TestParse_Errors(t *testing.T) {
+	for name, test := range invalidFiles {
+		t.Run(name, func(t *testing.T) {
+			c, err := Parse("f", []byte(test.in))
+			var got Errors
+			if !errors.As(err, &got) || c != nil {
+				t.Fatalf("got %v and %v", c, err)
+			}
+			if got.Error() != "f:"+strings.Join(test.want, "\nf:") {
+				t.Errorf("got:\n%v\nexpected:\n%s", err, "f:"+strings.Join(test.want, "\nf:"))
+			}
+		})
+	}
+}
+
+func TestParse_Excerpt(t *testing.T) {
+	long := strings.Repeat("é ", 50)
+	for name, test := range map[string]struct{ in, want string }{
+		"line":               {"a: 1\noff: yes # c\n", "off: yes # c\n     ^"},
+		"tabs and controls":  {"a: 1\noff:\t\u200eyes\t\n", "off:  yes\n     ^"},
+		"Windows":            {"a: 1\r\noff: yes\r\n", "off: yes\n     ^"},
+		"old Mac":            {"a: 1\roff: yes\r", "off: yes\n     ^"},
+		"byte order mark":    {"\ufeffoff: yes", "off: yes\n     ^"},
+		"line of YAML":       {"a: \"\u2028\noff: yes\"\noff: yes", "off: yes\n     ^"},
+		"long line":          {`{"a": "` + long + `", "off": yes, "b": "` + long + `"}`, strings.Repeat(" é", 12) + ` ", "off": yes, "b": "` + strings.Repeat("é ", 16) + "é\n" + strings.Repeat(" ", 40) + "^"},
+		"end of a long line": {long + ": *", " é é é é é é é é é é é é é é é é é é é : *\n                                        ^"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("f", []byte(test.in))
+			var all Errors
+			errors.As(err, &all)
+			if got := all[len(all)-1].Excerpt; !strings.HasPrefix(got, test.want) {
+				t.Errorf("got\n%s\nexpected\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestParse_Bounds(t *testing.T) {
+	many := "off: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
+	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
+	var routes strings.Builder
+	for i := range maxRoutes + 1 {
+		fmt.Fprintf(&routes, "  /%d: api\n", i)
+	}
+	for name, test := range map[string]struct {
+		in     string
+		errors int
+		want   string // contained in the last error
+	}{
+		"size":        {strings.Repeat(" ", MaxSize+1), 1, "f:1:1: the file is larger than 16 MiB"},
+		"commas":      {"[" + strings.Repeat("a,", maxParts) + "a,]", 1, "f:1:1: the file has more than 1048576 lines and commas"},
+		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1:1: the file has more than 1048576 lines and commas"},
+		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
+		"errors":      {many, maxErrors, "is given twice"},
+		"long reason": {huge, 3, `x" is no algorithm: use`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("f", []byte(test.in))
+			var all Errors
+			if errors.As(err, &all); len(all) != test.errors || !strings.Contains(all[len(all)-1].Error(), test.want) || len(all[len(all)-1].Error()) > 2*maxReason {
+				t.Errorf("got %d errors, the last is %v", len(all), all[len(all)-1])
+			}
+		})
+	}
+}

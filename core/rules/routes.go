@@ -1,0 +1,77 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// These limits bound the time in which conflicts between patterns are found. It is 5 s at worst.
+const (
+	maxRoutes  = 4000
+	maxPattern = 256 // in bytes
+)
+
+// routes decodes the routes of a file.
+func (d *decoder) routes(v value, policies map[string]Policy) map[string]string {
+	all := d.entries(v)
+	if len(all) > maxRoutes {
+		d.fail(v, "has more than %d patterns", maxRoutes)
+		return nil
+	}
+	var routes map[string]string
+	names := slices.Sorted(maps.Keys(policies))
+	mux := http.NewServeMux()
+	for i, e := range all {
+		if d.full() {
+			break
+		}
+		if d.is(e.value, "!!str") {
+			policy := e.value.node.Value
+			if _, ok := policies[policy]; !ok {
+				d.fail(e.value, "there is no policy %q%s", policy, nearest(policy, names, ""))
+			}
+			if routes == nil {
+				routes = make(map[string]string)
+			}
+			routes[e.name] = policy
+		}
+		if len(e.name) > maxPattern {
+			d.fail(e.key, "is longer than %d bytes", maxPattern)
+		} else if register(mux, e.name) != "" {
+			d.pattern(e, all[:i])
+		}
+	}
+	return routes
+}
+
+// pattern reports why the pattern of e is invalid or in conflict with an earlier one.
+func (d *decoder) pattern(e entry, earlier []entry) {
+	if reason := register(http.NewServeMux(), e.name); reason != "" {
+		d.fail(e.key, "is an invalid pattern: %s", reason)
+		return
+	}
+	for _, o := range earlier {
+		mux := http.NewServeMux()
+		register(mux, o.name)
+		if reason := register(mux, e.name); reason != "" {
+			_, why, _ := strings.Cut(reason, ":\n")
+			why, _, _ = strings.Cut(why, "\n")
+			d.fail(e.key, "conflicts with %q on line %d: %s", o.name, o.key.node.Line, why)
+			return
+		}
+	}
+}
+
+// register adds a pattern to mux, and returns the text of its panic.
+func register(mux *http.ServeMux, pattern string) (reason string) {
+	defer func() {
+		if e := recover(); e != nil {
+			reason = fmt.Sprint(e)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return ""
+}

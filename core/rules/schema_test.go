@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+func schema(t testing.TB) (*jsonschema.Schema, *jsonschema.Resolved) {
+	t.Helper()
+	data, err := os.ReadFile("weir.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(data, s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+// fromYAML returns the value of a node, as editors see it: the JSON of the YAML.
+func fromYAML(t testing.TB, n *yaml.Node) any {
+	t.Helper()
+	switch n.Tag {
+	case "!!map":
+		m := make(map[string]any)
+		for i := 0; i < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = fromYAML(t, n.Content[i+1])
+		}
+		return m
+	case "!!seq":
+		l := []any{}
+		for _, c := range n.Content {
+			l = append(l, fromYAML(t, c))
+		}
+		return l
+	case "!!timestamp":
+		return n.Value
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// validates reports whether the schema accepts a file.
+func validates(t testing.TB, s *jsonschema.Resolved, data []byte) error {
+	t.Helper()
+	var n yaml.Node
+	if err := yaml.Load(data, &n); err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(fromYAML(t, n.Content[0]))
+}
+
+// The schema has the same fields as the format.
+func TestSchema_Fields(t *testing.T) {
+	s, _ := schema(t)
+	for name, test := range map[string]struct {
+		schema *jsonschema.Schema
+		fields []string
+	}{
+		"file":      {s, fileFields},
+		"policy":    {s.Defs["policy"], policyFields},
+		"rule":      {s.Defs["rule"], ruleFields},
+		"candidate": {s.Defs["candidate"], candidateFields},
+		"override":  {s.Defs["override"], overrideFields},
+	} {
+		got, want := slices.Sorted(maps.Keys(test.schema.Properties)), slices.Sorted(slices.Values(test.fields))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, expected %v", name, got, want)
+		}
+	}
+	for name, test := range map[string]struct{ got, want []string }{
+		"algorithm": {texts(s.Defs["algorithm"].Enum), slices.Sorted(maps.Keys(algorithmNames))},
+		"mode":      {texts(s.Defs["rule"].Properties["mode"].Enum), slices.Sorted(maps.Keys(modes))},
+	} {
+		if !slices.Equal(test.got, test.want) {
+			t.Errorf("%s: got %v, expected %v", name, test.got, test.want)
+		}
+	}
+	if got := *s.Defs["sub_windows"].Maximum; got != driver.MaxSubWindows {
+		t.Errorf("sub_windows: got %v, expected %d", got, driver.MaxSubWindows)
+	}
+	if got := *s.Properties["routes"].MaxProperties; got != maxRoutes {
+		t.Errorf("routes: got %v, expected %d", got, maxRoutes)
+	}
+}
+
+func texts(values []any) (all []string) {
+	for _, v := range values {
+		all = append(all, v.(string))
+	}
+	return all
+}
+
+func TestSchema_Example(t *testing.T) {
+	_, s := schema(t)
+	if err := validates(t, s, example(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The schema rejects invalid files, except for errors that a schema cannot describe.
+func TestSchema_Invalid(t *testing.T) {
+	_, s := schema(t)
+	for name, test := range invalidFiles {
+		if !test.beyond && validates(t, s, []byte(test.in)) == nil {
+			t.Errorf("%s: the schema accepts the file", name)
+		}
+	}
+}
