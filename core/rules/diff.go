@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Diff returns the changes from a to b in words, in alphabetical order. It returns none if a and b
+// have the same effect. nil is a Config without policies.
+//
+//	api key user:99: added (second 5/s)
+//	api.hour: added (sliding_log 500/h)
+//	api.second plan gold: 100/s to unlimited
+//	api.second: 10/s to 20/s
+//	policy login: removed
+//
+// Diff is for operators. The result contains keys, which may be personal data, such as addresses:
+// do not log it where keys must not be logged.
+func Diff(a, b *Config) []string {
+	var d differ
+	if a == nil {
+		a = &Config{}
+	}
+	if b == nil {
+		b = &Config{}
+	}
+	d.off("all policies", a.Off, b.Off)
+	each(a.Policies, b.Policies, func(name string, a, b *Policy) {
+		switch {
+		case b == nil:
+			d.add("policy %s: removed", name)
+			return
+		case a == nil:
+			d.add("policy %s: added", name)
+			a = &Policy{Enforce: 100}
+		}
+		d.policy(name, a, b)
+	})
+	each(a.Routes, b.Routes, func(pattern string, a, b *string) {
+		change(&d, "route "+pattern, a, b, func(s string) string { return s })
+	})
+	slices.Sort(d)
+	return d
+}
+
+// A differ collects changes.
+type differ []string
+
+func (d *differ) add(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
+
+func (d *differ) off(what string, a, b bool) {
+	if a != b {
+		d.add("%s: switched %s", what, map[bool]string{true: "off", false: "on"}[b])
+	}
+}
+
+// each calls f for every name in a or b, with nil for a value that is absent.
+func each[T any](a, b map[string]T, f func(name string, a, b *T)) {
+	for name, x := range a {
+		if y, ok := b[name]; ok {
+			f(name, &x, &y)
+		} else {
+			f(name, &x, nil)
+		}
+	}
+	for name, y := range b {
+		if _, ok := a[name]; !ok {
+			f(name, nil, &y)
+		}
+	}
+}
+
+// change adds the change of what from a to b, which are nil if they are absent.
+func change[T any](d *differ, what string, a, b *T, text func(T) string) {
+	switch {
+	case a == nil:
+		d.add("%s: added (%s)", what, text(*b))
+	case b == nil:
+		d.add("%s: removed (was %s)", what, text(*a))
+	case text(*a) != text(*b):
+		d.add("%s: %s to %s", what, text(*a), text(*b))
+	}
+}
+
+func (d *differ) policy(name string, a, b *Policy) {
+	d.off("policy "+name, a.Off, b.Off)
+	change(d, "policy "+name+" enforce", &a.Enforce, &b.Enforce, percent)
+	before, after := byName(a.Rules, ruleName), byName(b.Rules, ruleName)
+	each(before, after, func(rule string, a, b *Rule) { d.rule(storeName(name, rule), a, b) })
+	var orders [2][]string
+	for i, p := range []*Policy{a, b} {
+		for _, r := range p.Rules {
+			if _, ok := before[r.Name]; ok {
+				if _, ok := after[r.Name]; ok {
+					orders[i] = append(orders[i], r.Name)
+				}
+			}
+		}
+	}
+	if !slices.Equal(orders[0], orders[1]) {
+		d.add("policy %s: rules in another order", name)
+	}
+	each(a.Keys, b.Keys, func(key string, a, b *Override) {
+		if strings.ContainsFunc(key, func(c rune) bool { return c == ' ' || !unicode.IsGraphic(c) }) {
+			key = strconv.Quote(key)
+		}
+		change(d, name+" key "+key, a, b, Override.text)
+	})
+}
+
+func ruleName(r Rule) string { return r.Name }
+func planName(p Plan) string { return p.Name }
+
+func byName[T any](all []T, name func(T) string) map[string]T {
+	m := make(map[string]T, len(all))
+	for _, x := range all {
+		m[name(x)] = x
+	}
+	return m
+}
+
+// rule adds the changes of a rule or candidate.
+func (d *differ) rule(what string, a, b *Rule) {
+	if a == nil || b == nil {
+		change(d, what, a, b, Rule.text)
+	}
+	if b == nil {
+		return
+	}
+	if a == nil {
+		a = &Rule{Candidate: nil, Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow}
+	}
+	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
+	change(d, what, &a.Limit, &b.Limit, core.Limit.String)
+	each(byName(a.Plans, planName), byName(b.Plans, planName), func(name string, a, b *Plan) {
+		change(d, what+" plan "+name, a, b, func(p Plan) string { return p.Limit.String() })
+	})
+	change(d, what+" soft", &a.Soft, &b.Soft, percent)
+	if a.Algorithm == b.Algorithm {
+		x, y := a.subWindows(), b.subWindows()
+		change(d, what+" sub-windows", &x, &y, strconv.Itoa)
+	}
+	change(d, what+" mode", &a.Shadow, &b.Shadow, mode)
+	if a.Candidate != nil || b.Candidate != nil {
+		d.rule(what+" candidate", a.Candidate, b.Candidate)
+	}
+}
+
+func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
+
+func mode(shadow bool) string {
+	if shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// subWindows returns the number of sub-windows of a sliding window, and zero for other algorithms.
+func (r *Rule) subWindows() int {
+	if r.Algorithm == driver.SlidingWindow {
+		return cmp.Or(r.SubWindows, core.DefaultSubWindows)
+	}
+	return 0
+}
+
+// text describes the rule without its plans and candidate: "sliding_log 500/h soft 10%".
+func (r Rule) text() string {
+	s := r.Algorithm.String() + " " + r.Limit.String()
+	if n := r.subWindows(); n != 0 && n != core.DefaultSubWindows {
+		s += fmt.Sprintf(" in %d sub-windows", n)
+	}
+	if r.Soft != 0 {
+		s += " soft " + percent(r.Soft)
+	}
+	if r.Shadow {
+		s += " shadow"
+	}
+	return s
+}
+
+// text describes the override: "plan gold, second 5/s, until 2027-01-01T00:00:00Z".
+func (o Override) text() string {
+	var parts []string
+	if o.Plan != "" {
+		parts = append(parts, "plan "+o.Plan)
+	}
+	for _, rule := range slices.Sorted(maps.Keys(o.Limits)) {
+		parts = append(parts, rule+" "+o.Limits[rule].String())
+	}
+	if !o.Until.IsZero() {
+		parts = append(parts, "until "+o.Until.UTC().Format(time.RFC3339Nano))
+	}
+	return strings.Join(parts, ", ")
+}

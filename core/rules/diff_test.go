@@ -1,0 +1,107 @@
+package rules
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// parse returns a Config with two policies and text that replaces parts of it.
+func parse(t *testing.T, in string) *Config {
+	t.Helper()
+	c, err := Parse("f", []byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDiff(t *testing.T) {
+	rules := func(rules string) string { return "policies: {api: {rules: [" + rules + "]}}" }
+	api := func(more string) string {
+		return "policies: {api: {rules: [{name: r, algorithm: token_bucket, limit: 10/s, plans: {gold: 100/s}}]" + more + "}}"
+	}
+	const (
+		first  = "{name: r, algorithm: sliding_window, limit: 10/s, "
+		second = "{name: s, algorithm: sliding_log, limit: 500/h}"
+		third  = "{name: t, algorithm: fixed_window, limit: 7/d}"
+	)
+	for name, test := range map[string]struct {
+		a, b string
+		want []string
+	}{
+		"equal":               {api(""), api(""), nil},
+		"switches":            {api(""), api(", off: true") + "\noff: true", []string{"all policies: switched off", "policy api: switched off"}},
+		"switched on":         {api(", off: true") + "\noff: true", api(""), []string{"all policies: switched on", "policy api: switched on"}},
+		"percentage":          {api(", enforce: 0.5"), api(""), []string{"policy api enforce: 0.5% to 100%"}},
+		"rule":                {rules(first + "soft: 10}," + second), rules(first + "soft: 10}," + third), []string{"api.s: removed (was sliding_log 500/h)", "api.t: added (fixed_window 7/d)"}},
+		"order":               {rules(second + "," + third), rules(third + "," + second), []string{"policy api: rules in another order"}},
+		"order of others":     {rules(second + "," + third), rules(third), []string{"api.s: removed (was sliding_log 500/h)"}},
+		"limit":               {rules("{name: r, algorithm: token_bucket, limit: 10/s}"), rules("{name: r, algorithm: token_bucket, limit: 20/s burst 5}"), []string{"api.r: 10/s to 20/s burst 5"}},
+		"algorithm":           {rules(first + "sub_windows: 30}"), rules("{name: r, algorithm: sliding_log, limit: 10/s}"), []string{"api.r algorithm: sliding_window to sliding_log"}},
+		"sub-windows":         {rules(first + "sub_windows: 30}"), rules(first + "}"), []string{"api.r sub-windows: 30 to 60"}},
+		"default sub-windows": {rules(first + "sub_windows: 60}"), rules(first + "}"), nil},
+		"modifiers":           {rules(first + "soft: 10}"), rules(first + "mode: shadow}"), []string{"api.r mode: enforce to shadow", "api.r soft: 10% to 0%"}},
+		"plans": {
+			rules(first + "plans: {gold: 100/s, pro: 50/s, x: 1/s}}"), rules(first + "plans: {x: 1/s, gold: unlimited, banned: blocked}}"),
+			[]string{"api.r plan banned: added (blocked)", "api.r plan gold: 100/s to unlimited", "api.r plan pro: removed (was 50/s)"},
+		},
+		"candidate": {
+			rules(first + "candidate: {algorithm: sliding_log, limit: 5/s}}"), rules(first + "candidate: {algorithm: sliding_log, limit: 6/s, soft: 1}}"),
+			[]string{"api.r candidate soft: 0% to 1%", "api.r candidate: 5/s to 6/s"},
+		},
+		"new candidate": {
+			rules(first + "}"), rules(first + "candidate: {algorithm: sliding_window, limit: 5/s, sub_windows: 6}}"),
+			[]string{"api.r candidate: added (sliding_window 5/s in 6 sub-windows)"},
+		},
+		"old candidate": {rules(first + "candidate: {algorithm: sliding_log, limit: 5/s}}"), rules(first + "}"), []string{"api.r candidate: removed (was sliding_log 5/s)"}},
+		"policy": {
+			"policies: {a: {rules: [" + second + "]}}", "policies: {b: {enforce: 1, rules: [" + first + "soft: 10, mode: shadow, plans: {p: 1/s}}]}}",
+			[]string{"b.r plan p: added (1/s)", "b.r: added (sliding_window 10/s soft 10% shadow)", "policy a: removed", "policy b enforce: 100% to 1%", "policy b: added"},
+		},
+		"keys": {
+			api(", keys: {a: {plan: gold}, b: {plan: gold}, c: {plan: gold}}"),
+			api(`, keys: {a: {plan: gold, limits: {r: 5/s}, until: 2027-01-01T01:00:00+01:00}, c: {plan: gold}, "x y\n": {limits: {r: blocked}}}`),
+			[]string{`api key "x y\n": added (r blocked)`, "api key a: plan gold to plan gold, r 5/s, until 2027-01-01T00:00:00Z", "api key b: removed (was plan gold)"},
+		},
+		"routes": {
+			api("") + "\nroutes: {GET /a: api, /b: api}", "policies: {api: {rules: [" + second + "]}, b: {rules: [" + second + "]}}\nroutes: {GET /a: b, /c: b}",
+			[]string{
+				"api.r: removed (was token_bucket 10/s)", "api.s: added (sliding_log 500/h)", "b.s: added (sliding_log 500/h)", "policy b: added",
+				"route /b: removed (was api)", "route /c: added (b)", "route GET /a: api to b",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Diff(parse(t, test.a), parse(t, test.b)); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, expected %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDiff_Nil(t *testing.T) {
+	c := parse(t, "policies: {a: {rules: [{name: r, algorithm: sliding_log, limit: 1/s}]}}")
+	for _, test := range []struct {
+		a, b *Config
+		want []string
+	}{
+		{nil, nil, nil},
+		{nil, c, []string{"a.r: added (sliding_log 1/s)", "policy a: added"}},
+		{c, nil, []string{"policy a: removed"}},
+	} {
+		if got := Diff(test.a, test.b); !slices.Equal(got, test.want) {
+			t.Errorf("got %q, expected %q", got, test.want)
+		}
+	}
+}
+
+// A change of any field is in the result.
+func TestDiff_EveryField(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Policy](), reflect.TypeFor[Rule](), reflect.TypeFor[Plan](), reflect.TypeFor[Override]()} {
+		want := map[string]int{"Config": 3, "Policy": 4, "Rule": 8, "Plan": 2, "Override": 3}[typ.Name()]
+		if got := typ.NumField(); got != want {
+			t.Errorf("%s has %d fields: Diff, Format and TestDiff know %d", typ, got, want)
+		}
+	}
+}
