@@ -1,0 +1,70 @@
+//go:build !race
+
+package rules_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+const fast = "api: {rules: [{name: r, algorithm: token_bucket, limit: 1000000/s, plans: {gold: 2000000/s}}]"
+
+var decisions = []struct{ name, policies, key string }{
+	{"no overrides", fast + "}", "k"},
+	{"another key has an override", fast + ", keys: {j: {plan: gold}}}", "k"},
+	{"a plan", fast + ", keys: {k: {plan: gold}}}", "k"},
+	{"a limit", fast + ", keys: {k: {limits: {r: 3000000/s}}}}", "k"},
+	{"a limit until a time", fast + ", keys: {k: {limits: {r: 3000000/s}, until: 2100-01-01T00:00:00Z}}}", "k"},
+	{"enforced for a part", fast + ", enforce: 50}", "user:241531"},
+	{"enforced for a part, a long key", fast + ", enforce: 50}", strings.Repeat("k", 128)},
+	{"off", fast + ", off: true}", "k"},
+}
+
+func TestSet_Allocations(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range decisions {
+		l := limiter(t, newSet(t, c.policies), "api")
+		for range 10 {
+			_, _ = l.Allow(ctx, c.key)
+		}
+		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, c.key) }); n > 0 {
+			t.Errorf("%s: got %v allocations, want none", c.name, n)
+		}
+	}
+}
+
+// The first case is a plain limiter.
+func BenchmarkSet(b *testing.B) {
+	ctx := context.Background()
+	run := func(name string, l *core.Limiter, key string) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = l.Allow(ctx, key)
+			}
+		})
+	}
+	run("plain", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(1_000_000)))), "k")
+	for _, c := range decisions {
+		run(c.name, limiter(b, newSet(b, c.policies), "api"), c.key)
+	}
+	config := parse(b, fast+"}")
+	api := config.Policies["api"]
+	api.Keys = make(map[string]rules.Override)
+	for i := range 100_000 {
+		api.Keys[fmt.Sprint("user:", i)] = rules.Override{Plan: "gold"}
+	}
+	config.Policies["api"] = api
+	s, err := rules.New(memstore.New(), config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, _ := s.Limiter("api")
+	run("many overrides", l, "k")
+}

@@ -1,0 +1,229 @@
+package rules_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// A model makes the decisions of a Set with plain limiters. It finds the limits for each decision
+// anew.
+type model struct {
+	policies map[string]rules.Policy // the latest configuration of each
+	off      bool
+	store    core.Store
+}
+
+// An undeclared store does not know the rules of its limiters, so it accepts any.
+type undeclared struct{ core.Store }
+
+func (m *model) apply(c *rules.Config) {
+	m.off = c.Off
+	for name, p := range c.Policies {
+		m.policies[name] = p
+	}
+}
+
+// rules returns the rules for an event.
+func (m *model) rules(policy, key, plan string) (all []core.Rule) {
+	p := m.policies[policy]
+	o, ok := p.Keys[key]
+	if ok && !o.Until.IsZero() && !time.Now().Before(o.Until) {
+		o = rules.Override{}
+	}
+	if o.Plan != "" {
+		plan = o.Plan
+	}
+	for _, r := range p.Rules {
+		l := limitOf(r, plan)
+		if own, ok := o.Limits[r.Name]; ok {
+			l = own
+		}
+		all = append(all, m.rule(p, policy+"."+r.Name, r, l, r.Shadow || !rules.InPercent(policy, key, p.Enforce)))
+		if r.Candidate != nil {
+			all = append(all, m.rule(p, policy+"."+r.Name+".candidate", *r.Candidate, limitOf(*r.Candidate, plan), true))
+		}
+	}
+	return all
+}
+
+func limitOf(r rules.Rule, plan string) core.Limit {
+	for _, p := range r.Plans {
+		if p.Name == plan {
+			return p.Limit
+		}
+	}
+	return r.Limit
+}
+
+func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, shadow bool) core.Rule {
+	at := slices.IndexFunc(testkit.Algorithms, func(a testkit.Algorithm) bool { return a.Name == r.Algorithm.String() })
+	if p.Off || m.off {
+		return testkit.Algorithms[at].Rule(name, core.Unlimited)
+	}
+	rule := testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
+	if r.SubWindows > 0 {
+		rule = rule.SubWindows(r.SubWindows)
+	}
+	if shadow {
+		rule = rule.Shadow()
+	}
+	return rule
+}
+
+// A history has random configurations and events.
+type history struct{ *rand.Rand }
+
+func (h history) one(n int) bool { return h.IntN(n) == 0 }
+
+func draw[T any](h history, from ...T) T { return from[h.IntN(len(from))] }
+
+func (h history) limit() core.Limit {
+	if h.one(10) {
+		return draw(h, core.Unlimited, core.Blocked)
+	}
+	return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, time.Second, 10*time.Second, time.Minute))
+}
+
+func (h history) rule(name string) rules.Rule {
+	r := rules.Rule{
+		Name: name, Limit: h.limit(), Shadow: h.one(6), Soft: draw[float64](h, 0, 0, 50),
+		Algorithm: draw(h, driver.TokenBucket, driver.TokenBucket, driver.LeakyBucket, driver.FixedWindow, driver.SlidingLog, driver.SlidingWindow),
+	}
+	if r.Algorithm == driver.SlidingWindow {
+		r.SubWindows = draw(h, 0, 5)
+	}
+	for _, plan := range []string{"gold", "free"} {
+		if h.one(2) {
+			r.Plans = append(r.Plans, rules.Plan{Name: plan, Limit: h.limit()})
+		}
+	}
+	return r
+}
+
+// policy returns a policy that often has rules of like.
+func (h history) policy(like rules.Policy) (p rules.Policy) {
+	p.Enforce, p.Off = draw[float64](h, 0, 30, 60, 100, 100, 100), h.one(10)
+	plans := []string{""}
+	for i := range 1 + h.IntN(3) {
+		r := h.rule(fmt.Sprint("r", i))
+		switch {
+		case i < len(like.Rules) && h.one(2):
+			r = like.Rules[i]
+		case h.one(4):
+			c := h.rule("")
+			r.Candidate = &c
+		}
+		for _, plan := range r.Plans {
+			plans = append(plans, plan.Name)
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	p.Keys = make(map[string]rules.Override)
+	for i := range h.IntN(4) {
+		o := rules.Override{Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
+		for _, r := range p.Rules {
+			if h.one(2) {
+				o.Limits[r.Name] = h.limit()
+			}
+		}
+		if h.one(3) {
+			o.Until = time.Now().Add(time.Duration(h.IntN(20)) * time.Second)
+		}
+		p.Keys[fmt.Sprint("k", i)] = o
+	}
+	return p
+}
+
+func (h history) config(m *model) *rules.Config {
+	c := &rules.Config{Off: h.one(15), Policies: make(map[string]rules.Policy)}
+	for _, name := range []string{"a", "b", "c"} {
+		if !h.one(4) {
+			c.Policies[name] = h.policy(m.policies[name])
+		}
+	}
+	return c
+}
+
+// Random configurations are applied under random events. Every decision is that of plain limiters.
+func TestSet_Histories(t *testing.T) {
+	occurred := make(map[string]int)
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			h := history{rand.New(rand.NewPCG(seed, 1))}
+			m := &model{policies: make(map[string]rules.Policy), store: undeclared{memstore.New()}}
+			c := h.config(m)
+			s, err := rules.New(memstore.New(), c)
+			testkit.Must(t, err)
+			m.apply(c)
+			for range 300 {
+				switch {
+				case h.one(15):
+					c := h.config(m)
+					if h.one(4) { // the invalid policy
+						c.Policies["d"] = rules.Policy{Enforce: 100, Rules: []rules.Rule{{Name: "r", Algorithm: driver.TokenBucket}}}
+						if err := s.Apply(c); err == nil {
+							t.Fatal("got no error for an invalid limit")
+						}
+						occurred["invalid"]++
+						break
+					}
+					testkit.Must(t, s.Apply(c))
+					m.apply(c)
+				case h.one(3):
+					time.Sleep(time.Duration(h.IntN(5000)) * time.Millisecond)
+				default:
+					policy := draw(h, "a", "b", "c")
+					if _, ok := m.policies[policy]; !ok {
+						break
+					}
+					compare(t, m, limiter(t, s, policy), policy, fmt.Sprint("k", h.IntN(6)), draw(h, "", "", "gold", "free", "none"), 1+h.IntN(3), occurred)
+				}
+			}
+		})
+	}
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "invalid", "soft", "delay", "candidate"} {
+		if occurred[name] == 0 {
+			t.Errorf("%s never occurred: %v", name, occurred)
+		}
+	}
+}
+
+func compare(t *testing.T, m *model, l *core.Limiter, policy, key, plan string, cost int, occurred map[string]int) {
+	t.Helper()
+	got, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: key, Plan: plan, Cost: cost})
+	testkit.Must(t, err)
+	all := m.rules(policy, key, plan)
+	want := testkit.Ask(t, testkit.Limiter(t, m.store, all...), key, cost)
+	if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.Delay != want.Delay || got.Len() != want.Len() {
+		t.Fatalf("policy %s, key %s, plan %q: got %v, want %v of %v", policy, key, plan, got, want, all)
+	}
+	occurred[map[bool]string{true: "allowed", false: "denied"}[got.Allowed]]++
+	for i, g := range got.States() {
+		w := want.State(i)
+		if g.Limit() != w.Limit() || g.Rule.Name() != w.Rule.Name() || g.Rule.IsShadow() != w.Rule.IsShadow() {
+			t.Fatalf("policy %s, key %s, plan %q: got the rule %v, want %v", policy, key, plan, g.Rule, w.Rule)
+		}
+		for name, is := range map[string]bool{
+			"shadow": g.Rule.IsShadow(), "unlimited": g.Limit() == core.Unlimited, "blocked": g.Limit() == core.Blocked,
+			"soft": g.Soft, "delay": g.Delay > 0, "candidate": len(g.Rule.Name()) > 5,
+		} {
+			if is {
+				occurred[name]++
+			}
+		}
+		if g.Rule = w.Rule; g != w {
+			t.Fatalf("policy %s, key %s, plan %q, %v:\n\tgot  %+v\n\twant %+v", policy, key, plan, w.Rule, g, w)
+		}
+	}
+}

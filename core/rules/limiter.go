@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A policy is a limiter of a Set.
+type policy struct {
+	root    *core.Limiter // has the present rules
+	limiter *core.Limiter // a view of root, with the overrides
+	current atomic.Pointer[version]
+}
+
+func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
+	root, err := core.New(s, rules...)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{root: root}
+	p.limiter = root.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+		return p.current.Load().pick(key)
+	})
+	return p, nil
+}
+
+// storeRules returns the rules of p on the store, where the policy is called name: each rule, and
+// after it its candidate.
+func (p *Policy) storeRules(name string) (rules []core.Rule) {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		at := storeName(name, r.Name)
+		rules = append(rules, r.build(at).Label(r.Name))
+		if r.Candidate != nil {
+			rules = append(rules, r.Candidate.build(candidateName(at)).Shadow())
+		}
+	}
+	return rules
+}

@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
+)
+
+// A Set holds the limiters of the policies of a [Config], which [Set.Apply] and [Set.Watch] change
+// while the limiters are used. It is safe for concurrent use.
+//
+// On the store, the rule "second" of the policy "api" is called "api.second", and its candidate
+// "api.second.candidate". Clients see "second". A decision about a key without an override
+// allocates nothing more than that of a plain limiter.
+type Set struct {
+	store    core.Store
+	onChange func(Change)
+	onError  func(error)
+
+	mu      sync.Mutex         // of Apply
+	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store
+	applied atomic.Pointer[applied]
+}
+
+// applied is the configuration in force.
+type applied struct {
+	config   *Config
+	version  string
+	policies map[string]*policy // also those that were removed
+}
+
+// A Change describes a call of [Set.Apply] that has changed limits.
+type Change struct {
+	Previous, Version string   // see Set.Version
+	Diff              []string // the differences in words; see Diff
+}
+
+// New returns a Set of the policies of c, which keeps its states in store. The error is a
+// [core.ErrNoStore], or that of [Set.Apply]. New panics if an option is nil.
+func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
+	if argument.IsNil(store) {
+		return nil, fmt.Errorf("%w: it is nil", core.ErrNoStore)
+	}
+	s := &Set{store: store, unused: make(map[string]*policy)}
+	argument.Apply("rules: New", s, opts)
+	s.applied.Store(&applied{config: &Config{}})
+	if _, err := s.apply(c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Limiter returns the limiter of a policy. It stays valid for ever: after [Set.Apply], it has the
+// rules of the new configuration, for all its views. Its rules must not be changed by other means,
+// such as [core.Limiter.Replace], and it must not get another [core.Limiter.Choose].
+func (s *Set) Limiter(policy string) (*core.Limiter, error) {
+	p := s.applied.Load().policies[policy]
+	if p == nil {
+		return nil, fmt.Errorf("weir: the configuration has no policy %q", policy)
+	}
+	return p.limiter, nil
+}
+
+// Version returns a hash of the applied configuration. Sets with equal configurations have equal
+// versions, in all processes that run one release of the package.
+func (s *Set) Version() string { return s.applied.Load().version }
+
+// Apply changes the limiters of s to the policies of c, which must not be changed afterwards. On an
+// error nothing changes. Each decision uses the rules and overrides of one configuration, also if
+// it is about several policies.
+//
+// Changed limits continue with the states of the keys as in [core.Limiter.Replace]. New policies
+// get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
+// Config.Off and a later configuration that has the policy again apply to it.
+//
+// The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
+// that is in conflict with that of a limiter outside of s. Other errors report an override of a
+// rule or plan that the policy does not have, and an invalid percentage.
+func (s *Set) Apply(c *Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.applied.Load()
+	changed, err := s.apply(c)
+	if err == nil && changed && s.onChange != nil {
+		s.onChange(Change{Previous: old.version, Version: s.Version(), Diff: Diff(old.config, c)})
+	}
+	return err
+}
+
+func (s *Set) apply(c *Config) (changed bool, err error) {
+	if c == nil {
+		return false, errors.New("weir: the configuration is nil")
+	}
+	old := s.applied.Load()
+	next := &applied{config: c, policies: make(map[string]*policy)}
+	versions := make(map[string]*version)
+	add := func(name string, config *Policy) error {
+		off := c.Off || config.Off
+		p := old.policies[name]
+		if p != nil {
+			if v := p.current.Load(); v.isOff == off && reflect.DeepEqual(v.config, config) {
+				next.policies[name] = p
+				return nil
+			}
+		}
+		v, err := newVersion(name, config, off, p)
+		if err != nil {
+			return fmt.Errorf("weir: policy %q: %w", name, err)
+		}
+		versions[name] = v
+		return nil
+	}
+	for name, config := range c.Policies {
+		if err := add(name, &config); err != nil {
+			return false, err
+		}
+	}
+	for name, p := range old.policies {
+		if _, ok := c.Policies[name]; !ok {
+			if err := add(name, p.current.Load().config); err != nil {
+				return false, err
+			}
+		}
+	}
+	if next.version, err = versionOf(c); err != nil {
+		return false, err
+	}
+	replaced := make(map[*core.Limiter][]core.Rule)
+	for name, v := range versions {
+		p := old.policies[name]
+		if p == nil {
+			p = s.unused[name]
+		}
+		if p == nil {
+			if p, err = newPolicy(s.store, v.rules); err != nil {
+				return false, fmt.Errorf("weir: policy %q: %w", name, err)
+			}
+			s.unused[name] = p
+		}
+		// A limiter whose overrides alone change is replaced, too: its waiting callers ask again.
+		v.root, next.policies[name], replaced[p.root] = p.root, p, v.rules
+	}
+	err = core.ReplaceAll(replaced, func() {
+		for name, v := range versions {
+			next.policies[name].current.Store(v)
+		}
+		s.applied.Store(next)
+	})
+	if err != nil {
+		return false, err
+	}
+	for name := range versions {
+		delete(s.unused, name)
+	}
+	return next.version != old.version, nil
+}
+
+// versionOf returns a hash of c.
+func versionOf(c *Config) (string, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("weir: configuration: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6]), nil
+}

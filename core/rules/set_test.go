@@ -1,0 +1,343 @@
+package rules_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// parse returns the configuration with the given policies, in YAML.
+func parse(t testing.TB, policies string) *rules.Config {
+	t.Helper()
+	c, err := rules.Parse("test", []byte("policies: {"+policies+"}"))
+	testkit.Must(t, err)
+	return c
+}
+
+// newSet returns a Set on a new memstore.
+func newSet(t testing.TB, policies string, opts ...rules.Option) *rules.Set {
+	t.Helper()
+	s, err := rules.New(memstore.New(), parse(t, policies), opts...)
+	testkit.Must(t, err)
+	return s
+}
+
+func limiter(t testing.TB, s *rules.Set, policy string) *core.Limiter {
+	t.Helper()
+	l, err := s.Limiter(policy)
+	testkit.Must(t, err)
+	return l
+}
+
+// inForce returns the rules of a decision about key.
+func inForce(t testing.TB, l *core.Limiter, key string) (texts []string) {
+	t.Helper()
+	for _, s := range testkit.Peek(t, l, key).States() {
+		texts = append(texts, s.Rule.String())
+	}
+	return texts
+}
+
+func want(t *testing.T, name string, l *core.Limiter, key string, want ...string) {
+	t.Helper()
+	if got := inForce(t, l, key); !slices.Equal(got, want) {
+		t.Errorf("%s, key %q:\n\tgot  %q\n\twant %q", name, key, got, want)
+	}
+}
+
+const second = `{name: second, algorithm: token_bucket, limit: 10/s burst 20, plans: {gold: 100/s, staff: unlimited}}`
+
+const hour = `{name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, plans: {silver: 900/h}}`
+
+func TestSet_Rules(t *testing.T) {
+	const (
+		base   = `token_bucket "api.second" 10/s burst 20`
+		hourly = `sliding_log "api.hour" 500/h soft 10%`
+	)
+	both := "api: {rules: [" + second + "," + hour + "]"
+	for _, c := range []struct{ name, policies, key, plan, want string }{
+		{"base", both + "}", "k", "", base + "|" + hourly},
+		{"a plan", both + "}", "k", "gold", `token_bucket "api.second" 100/s plan "gold"|` + hourly},
+		{"an unknown plan", both + "}", "k", "none", base + ` plan "unknown"|` + hourly + ` plan "unknown"`},
+		{"another key", both + ", keys: {k: {plan: gold}}}", "j", "", base + "|" + hourly},
+		{"the plan of a key", both + ", keys: {k: {plan: gold}}}", "k", "staff", `token_bucket "api.second" 100/s plan "gold"|` + hourly},
+		{"a limit of a key", both + ", keys: {k: {limits: {second: 5/s}}}}", "k", "", `token_bucket "api.second" 5/s|` + hourly},
+		{"a limit of a key with a plan", both + ", keys: {k: {limits: {second: 5/s}}}}", "k", "gold", `token_bucket "api.second" 5/s plan "gold"|` + hourly},
+		{
+			"limits and a plan of a key", both + ", keys: {k: {plan: silver, limits: {second: blocked}}}}", "k", "",
+			`token_bucket "api.second" blocked|sliding_log "api.hour" 900/h soft 10% plan "silver"`,
+		},
+		{"before the end", both + ", keys: {k: {plan: gold, until: 2000-01-01T00:00:01Z}}}", "k", "", `token_bucket "api.second" 100/s plan "gold"|` + hourly},
+		{"after the end", both + ", keys: {k: {plan: gold, until: 2000-01-01T00:00:00Z}}}", "k", "", base + "|" + hourly},
+		{"enforced for no key", both + ", enforce: 0}", "k", "gold", `token_bucket "api.second" 100/s shadow plan "gold"|` + hourly + " shadow"},
+		{"enforced for no key, limits of a key", both + ", enforce: 0, keys: {k: {limits: {hour: 1/h}}}}", "k", "", base + ` shadow|sliding_log "api.hour" 1/h soft 10% shadow`},
+		{"enforced for all keys", both + ", enforce: 100}", "k", "", base + "|" + hourly},
+		{"off", both + ", off: true, keys: {k: {plan: gold}}}", "k", "silver", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
+		{"all off", both + "}}#", "k", "", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
+		{"shadow", "api: {rules: [{name: r, algorithm: leaky_bucket, limit: 1/s, mode: shadow}]}", "k", "", `leaky_bucket "api.r" 1/s shadow`},
+		{
+			"a candidate", "api: {rules: [{name: r, algorithm: sliding_window, limit: 9/s, sub_windows: 5, candidate: {algorithm: fixed_window, limit: 8/s}}], keys: {k: {limits: {r: 1/s}}}}", "k", "",
+			`sliding_window "api.r" 1/s in 5 sub-windows|fixed_window "api.r.candidate" 8/s shadow`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := parse(t, strings.TrimSuffix(c.policies, "}#"))
+				config.Off = strings.HasSuffix(c.policies, "#")
+				s, err := rules.New(memstore.New(), config)
+				testkit.Must(t, err)
+				l := limiter(t, s, "api")
+				d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: c.key, Plan: c.plan})
+				testkit.Must(t, err)
+				var got []string
+				for _, s := range d.States() {
+					got = append(got, s.Rule.String())
+					if name, _, _ := strings.Cut(strings.TrimPrefix(s.Rule.Name(), "api."), "."); !s.Rule.IsShadow() && !config.Off && !config.Policies["api"].Off && s.Rule.ClientName() != name {
+						t.Errorf("got the name %q for clients, want %q", s.Rule.ClientName(), name)
+					}
+				}
+				if got := strings.Join(got, "|"); got != c.want {
+					t.Errorf("got  %s\nwant %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A candidate has states of its own and counts the same events. It denies nothing.
+func TestSet_Candidate(t *testing.T) {
+	s := newSet(t, "api: {rules: [{name: r, algorithm: fixed_window, limit: 5/h, candidate: {algorithm: fixed_window, limit: 3/h}}]}")
+	l := limiter(t, s, "api")
+	for i := range 5 {
+		d := testkit.Admit(t, l, "k", 1)
+		if c := d.State(1); c.Allowed != (i < 3) || d.State(0).Remaining != 4-i {
+			t.Errorf("event %d: got %v, want a candidate that admits 3", i, d)
+		}
+	}
+	if testkit.Allow(t, l, "k").Allowed {
+		t.Error("got event 6 admitted")
+	}
+}
+
+// The percentage selects keys by their hash, for all policies alike.
+func TestSet_Enforce(t *testing.T) {
+	s := newSet(t, "login: {rules: [{name: r, algorithm: fixed_window, limit: 5/h}], enforce: 25, keys: {plain: {limits: {r: 4/h}}}}")
+	l := limiter(t, s, "login")
+	enforced := 0
+	for i := range 1000 {
+		key := fmt.Sprint("user:", i)
+		shadow := testkit.Peek(t, l, key).State(0).Rule.IsShadow()
+		if shadow == rules.InPercent("login", key, 25) {
+			t.Errorf("%s: got a shadow rule %v", key, shadow)
+		}
+		if !shadow {
+			enforced++
+		}
+	}
+	if enforced < 200 || enforced > 300 {
+		t.Errorf("got %d keys of 1000, want 250", enforced)
+	}
+}
+
+func TestSet_Apply(t *testing.T) {
+	var changes []rules.Change
+	s := newSet(t, "api: {rules: ["+hour+"]}", rules.OnChange(func(c rules.Change) { changes = append(changes, c) }))
+	l, first := limiter(t, s, "api"), s.Version()
+	testkit.Admit(t, l, "k", 500)
+	apply := func(policies string) {
+		t.Helper()
+		before := s.Version()
+		n := len(changes)
+		testkit.Must(t, s.Apply(parse(t, policies)))
+		switch {
+		case s.Version() == before:
+			if len(changes) != n {
+				t.Errorf("got the change %+v to an equal configuration", changes[n])
+			}
+		case len(changes) != n+1 || changes[n].Previous != before || changes[n].Version != s.Version() || len(changes[n].Diff) == 0:
+			t.Errorf("got the changes %+v, want one from %s to %s", changes[n:], before, s.Version())
+		}
+	}
+
+	apply("api: {rules: [{name: hour, algorithm: sliding_log, limit: 600/h}]}")
+	testkit.Admit(t, l, "k", 100)
+	if testkit.Allow(t, l, "k").Allowed {
+		t.Error("got event 601 of 600 admitted")
+	}
+	view := l.Plan("gold")
+	apply("api: {rules: [" + second + "]}, login: {rules: [" + hour + "]}")
+	want(t, "other rules", view, "k", `token_bucket "api.second" 100/s plan "gold"`)
+	want(t, "a new policy", limiter(t, s, "login"), "k", `sliding_log "login.hour" 500/h soft 10%`)
+
+	apply("api: {rules: [" + second + "], keys: {k: {limits: {second: 1/s}}}}")
+	want(t, "an override", l, "k", `token_bucket "api.second" 1/s`)
+	login := limiter(t, s, "login")
+	want(t, "a removed policy", login, "k", `sliding_log "login.hour" 500/h soft 10%`)
+	apply("login: {rules: [{name: hour, algorithm: sliding_log, limit: 600/h}]}")
+	want(t, "a policy that is there again", login, "k", `sliding_log "login.hour" 600/h`)
+	want(t, "a removed policy with an override", l, "k", `token_bucket "api.second" 1/s`)
+	off := parse(t, "login: {rules: ["+hour+"]}")
+	off.Off = true
+	testkit.Must(t, s.Apply(off))
+	want(t, "all off, a removed policy", l, "k", `token_bucket "api.second" unlimited`)
+
+	apply("api: {rules: [" + hour + "]}")
+	if s.Version() != first {
+		t.Errorf("got the version %s of the first configuration, which was %s", s.Version(), first)
+	}
+	apply("api: {rules: [" + hour + "]}")
+	if again := limiter(t, s, "api"); again != l {
+		t.Error("got another limiter")
+	}
+	if _, err := s.Limiter("none"); err == nil {
+		t.Error("got no error for an unknown policy")
+	}
+}
+
+// An Apply that fails changes nothing, and does not prevent a later one.
+func TestSet_Apply_Errors(t *testing.T) {
+	store := memstore.New()
+	testkit.Limiter(t, store, core.TokenBucket("other.r", core.PerSecond(1)))
+	valid := "api: {rules: [" + second + "," + hour + "], keys: {k: {plan: gold}}}"
+	s, err := rules.New(store, parse(t, valid), rules.OnChange(func(c rules.Change) { t.Errorf("got the change %+v", c) }))
+	testkit.Must(t, err)
+	l, version := limiter(t, s, "api"), s.Version()
+	// changed returns a configuration with new policies, one of which is called new, and other rules.
+	changed := func(change func(c *rules.Config, api *rules.Policy)) *rules.Config {
+		c := parse(t, `a: {rules: [{name: r, algorithm: token_bucket, limit: 1/s}]}, z: {rules: [{name: r, algorithm: token_bucket, limit: 1/s}]},
+			api: {rules: [`+second+`, {name: hour, algorithm: sliding_log, limit: 7/h}], keys: {k: {plan: staff}}}`)
+		api := c.Policies["api"]
+		change(c, &api)
+		c.Policies["api"] = api
+		return c
+	}
+	conflict := parse(t, "other: {rules: [{name: r, algorithm: token_bucket, limit: 2/s}]}").Policies["other"]
+	for name, c := range map[string]struct {
+		config *rules.Config
+		err    error  // or nil for any
+		text   string // a part of the error
+	}{
+		"no configuration":          {nil, nil, "nil"},
+		"an invalid limit":          {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Limit = core.Limit{} }), core.ErrInvalidRule, `policy "api": weir: rule "api.hour": limit is zero`},
+		"no algorithm":              {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Algorithm = 0 }), nil, `rule "hour" has no algorithm`},
+		"a candidate without one":   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[1].Candidate = &rules.Rule{} }), nil, `rule "hour" has no algorithm`},
+		"no rules":                  {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules = nil }), core.ErrInvalidRule, "are missing"},
+		"no name":                   {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[0].Name = strings.Repeat("n", 61) }), core.ErrInvalidRule, "name is 65 bytes long"},
+		"a percentage":              {changed(func(_ *rules.Config, api *rules.Policy) { api.Enforce = 101 }), nil, "enforce is 101 percent"},
+		"an override, plan":         {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = rules.Override{Plan: "none"} }), nil, `key "j": no rule of the policy has the plan "none"`},
+		"an override, rule":         {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = overrideOf("none", core.PerSecond(1)) }), nil, `key "j": the policy has no rule "none"`},
+		"an override, limit":        {changed(func(_ *rules.Config, api *rules.Policy) { api.Keys["j"] = overrideOf("hour", core.PerHour(-1)) }), core.ErrInvalidRule, `key "j": weir: rule "api.hour": events is -1`},
+		"a conflict":                {changed(func(c *rules.Config, _ *rules.Policy) { c.Policies["other"] = conflict }), core.ErrRuleConflict, `policy "other"`},
+		"a conflict of an old rule": {changed(func(_ *rules.Config, api *rules.Policy) { api.Rules[0].Name = "taken" }), core.ErrRuleConflict, `"api.taken"`},
+	} {
+		if name == "a conflict of an old rule" {
+			testkit.Limiter(t, store, core.TokenBucket("api.taken", core.PerSecond(1)))
+		}
+		err := s.Apply(c.config)
+		if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got error %v, want %v, %s", name, err, c.err, c.text)
+		}
+		if s.Version() != version {
+			t.Errorf("%s: got another version", name)
+		}
+		want(t, name, l, "k", `token_bucket "api.second" 100/s plan "gold"`, `sliding_log "api.hour" 500/h soft 10%`)
+		for _, policy := range []string{"a", "z", "other"} {
+			if _, err := s.Limiter(policy); err == nil {
+				t.Errorf("%s: got a limiter of the policy %q", name, policy)
+			}
+		}
+		if _, err := rules.New(memstore.New(), c.config); (err == nil) != errors.Is(c.err, core.ErrRuleConflict) {
+			t.Errorf("%s: got error %v of New", name, err)
+		}
+	}
+	if _, err := rules.New(nil, parse(t, valid)); !errors.Is(err, core.ErrNoStore) {
+		t.Errorf("got error %v, want ErrNoStore", err)
+	}
+	s, err = rules.New(store, parse(t, valid)) // equal rules are no conflict
+	testkit.Must(t, err)
+	want(t, "another set", limiter(t, s, "api"), "k", `token_bucket "api.second" 100/s plan "gold"`, `sliding_log "api.hour" 500/h soft 10%`)
+}
+
+func overrideOf(rule string, l core.Limit) rules.Override {
+	return rules.Override{Limits: map[string]core.Limit{rule: l}}
+}
+
+// A policy of a configuration that was not applied may have other rules in the next one.
+func TestSet_Apply_AfterAnError(t *testing.T) {
+	store := memstore.New()
+	testkit.Limiter(t, store, core.TokenBucket("z.r", core.PerSecond(1)))
+	s, err := rules.New(store, parse(t, "api: {rules: ["+second+"]}"))
+	testkit.Must(t, err)
+	const rule = "{rules: [{name: r, algorithm: token_bucket, limit: %d/s}]}"
+	policies := func(limit int, names ...string) string {
+		for i, name := range names {
+			names[i] = name + ": " + fmt.Sprintf(rule, limit)
+		}
+		return strings.Join(names, ", ")
+	}
+	for i := range 20 { // the order of the policies is random
+		if err := s.Apply(parse(t, policies(2+i, "a", "b", "c", "z"))); !errors.Is(err, core.ErrRuleConflict) {
+			t.Fatalf("got error %v, want ErrRuleConflict", err)
+		}
+	}
+	testkit.Must(t, s.Apply(parse(t, policies(30, "a", "b"))))
+	for _, name := range []string{"a", "b"} {
+		want(t, "applied", limiter(t, s, name), "k", fmt.Sprintf(`token_bucket "%s.r" 30/s`, name))
+	}
+	testkit.Must(t, s.Apply(parse(t, policies(31, "c"))))
+	want(t, "applied later", limiter(t, s, "c"), "k", `token_bucket "c.r" 31/s`)
+}
+
+// A caller that waits asks again if only its override changes.
+func TestSet_Apply_WakesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const policy = "api: {rules: [{name: r, algorithm: token_bucket, limit: 1/h}]"
+		s := newSet(t, policy+"}")
+		l := limiter(t, s, "api")
+		testkit.Admit(t, l, "k", 1)
+		begin := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if err := s.Apply(parse(t, policy+", keys: {k: {limits: {r: unlimited}}}}")); err != nil {
+				t.Error(err)
+			}
+		}()
+		testkit.Must(t, l.Wait(t.Context(), "k"))
+		if got := time.Since(begin); got != time.Second {
+			t.Errorf("got a wait of %v, want 1s", got)
+		}
+	})
+}
+
+func TestSet_Version(t *testing.T) {
+	versions := make(map[string]string)
+	base := "api: {rules: [" + second + "], keys: {k: {plan: gold}, j: {limits: {second: 2/s}}}}"
+	for _, policies := range []string{
+		base, strings.Replace(base, "10/s", "11/s", 1), strings.Replace(base, "burst 20", "burst 21", 1), strings.Replace(base, "token", "leaky", 1),
+		strings.Replace(base, "k:", "l:", 1), strings.Replace(base, "plan: gold", "plan: staff", 1), strings.Replace(base, "2/s", "3/s", 1),
+		strings.Replace(base, "keys", "enforce: 5, keys", 1), strings.Replace(base, "keys", "off: true, keys", 1),
+		strings.Replace(base, "plan: gold", "plan: gold, until: 2030-01-01T00:00:00Z", 1),
+	} {
+		v := newSet(t, policies).Version()
+		if other, ok := versions[v]; ok {
+			t.Errorf("got one version of %s and %s", other, policies)
+		}
+		versions[v] = policies
+	}
+	if v := newSet(t, base).Version(); versions[v] != base {
+		t.Errorf("got the version %s, want one of %q", v, slices.Collect(maps.Keys(versions)))
+	}
+	testkit.Panics(t, "rules: OnChange: function is nil", func() { rules.OnChange(nil) })
+	testkit.Panics(t, "rules: OnError: function is nil", func() { rules.OnError(nil) })
+	testkit.Panics(t, "rules: New: option 0 is nil", func() { _, _ = rules.New(memstore.New(), parse(t, base), nil) })
+}

@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/memo"
+)
+
+// maxViews is the number of selections of a policy for which a view is cached. A view takes about a
+// kilobyte for each rule and plan.
+const maxViews = 10_000
+
+// A version is a policy of a Config while it is in force.
+type version struct {
+	name   string // of the policy
+	config *Policy
+	isOff  bool
+	root   *core.Limiter
+	rules  []core.Rule // on the store
+	keys   map[string]override
+	others selections
+	off    selection
+	views  memo.Map[*selection, view]
+}
+
+// An override is the Override of a key.
+type override struct {
+	*selections
+	until time.Time
+}
+
+// selections are the rules for keys with equal overrides.
+type selections struct{ enforced, shadow selection }
+
+// A selection determines the view for some keys.
+type selection struct {
+	Override
+	asShadow  bool // all rules are shadow rules
+	unlimited bool // no rule counts
+}
+
+// A view is the result of a pick.
+type view struct {
+	limiter *core.Limiter
+	err     error
+}
+
+// newVersion checks the policy config. It uses the rules of old, if not nil, that are equal.
+func newVersion(name string, config *Policy, off bool, old *policy) (*version, error) {
+	v := &version{name: name, config: config, isOff: off, off: selection{unlimited: true}, others: newSelections(Override{})}
+	v.views.Max = maxViews
+	if !(config.Enforce >= 0 && config.Enforce <= 100) { // NaN is neither
+		return nil, fmt.Errorf("enforce is %v percent, outside 0 to 100", config.Enforce)
+	}
+	if old != nil && reflect.DeepEqual(old.current.Load().config.Rules, config.Rules) {
+		v.rules = old.current.Load().rules
+		return v, v.setKeys()
+	}
+	for i := range config.Rules {
+		for r := &config.Rules[i]; r != nil; r = r.Candidate {
+			if constructors[r.Algorithm] == nil {
+				return nil, fmt.Errorf("rule %q has no algorithm", config.Rules[i].Name)
+			}
+		}
+	}
+	v.rules = config.storeRules(name)
+	if _, err := core.New(noStore{}, v.rules...); err != nil {
+		return nil, err
+	}
+	return v, v.setKeys()
+}
+
+func newSelections(o Override) selections {
+	return selections{enforced: selection{Override: o}, shadow: selection{Override: o, asShadow: true}}
+}
+
+// setKeys checks the overrides, and sets v.keys. Equal overrides share their selections.
+func (v *version) setKeys() error {
+	v.keys = make(map[string]override, len(v.config.Keys))
+	known := make(map[string]*selections)
+	for key, o := range v.config.Keys {
+		text := o.id()
+		c := known[text]
+		if c == nil {
+			if err := v.check(o); err != nil {
+				return fmt.Errorf("key %q: %w", key, err)
+			}
+			made := newSelections(o)
+			c = &made
+			known[text] = c
+		}
+		v.keys[key] = override{c, o.Until}
+	}
+	return nil
+}
+
+// id returns a text that overrides with the same plan and limits have.
+func (o *Override) id() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q", o.Plan)
+	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
+		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
+	}
+	return b.String()
+}
+
+// check returns an error if o cannot be applied to the policy.
+func (v *version) check(o Override) error {
+	hasPlan := func(r Rule) bool { return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == o.Plan }) }
+	if o.Plan != "" && !slices.ContainsFunc(v.config.Rules, hasPlan) {
+		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
+	}
+	for name, l := range o.Limits {
+		at := slices.IndexFunc(v.config.Rules, func(r Rule) bool { return r.Name == name })
+		if at < 0 {
+			return fmt.Errorf("the policy has no rule %q", name)
+		}
+		if err := v.config.Rules[at].with(l).check(storeName(v.name, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with returns r with the limit l for all plans.
+func (r Rule) with(l core.Limit) *Rule {
+	r.Limit, r.Plans = l, slices.Clone(r.Plans)
+	for i := range r.Plans {
+		r.Plans[i].Limit = l
+	}
+	return &r
+}
+
+// pick returns the view for key: nil for the rules of the policy.
+func (v *version) pick(key string) (*core.Limiter, error) {
+	if v.isOff {
+		return v.view(&v.off)
+	}
+	c := &v.others
+	if len(v.keys) > 0 {
+		if o, ok := v.keys[key]; ok && (o.until.IsZero() || time.Now().Before(o.until)) {
+			c = o.selections
+		}
+	}
+	if v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce) {
+		return v.view(&c.shadow)
+	}
+	if c == &v.others {
+		return nil, nil
+	}
+	return v.view(&c.enforced)
+}
+
+// view returns the view for c, which it remembers.
+func (v *version) view(c *selection) (*core.Limiter, error) {
+	w := v.views.Get(c, v.newView)
+	return w.limiter, w.err
+}
+
+// newView returns the view for c. It has all rules of the policy, so it does not depend on the
+// rules that the root has at the moment.
+func (v *version) newView(c *selection) (w view) {
+	config := *v.config
+	config.Rules = slices.Clone(config.Rules)
+	for i := range config.Rules {
+		r := &config.Rules[i]
+		if l, ok := c.Limits[r.Name]; ok {
+			*r = *r.with(l)
+		}
+		r.Shadow = r.Shadow || c.asShadow
+	}
+	rules := config.storeRules(v.name)
+	for i, r := range rules {
+		if c.unlimited {
+			rules[i] = constructors[r.Algorithm()](r.Name(), core.Unlimited)
+		}
+	}
+	if w.limiter, w.err = v.root.Variant(rules...); w.err == nil {
+		w.limiter = w.limiter.Plan(c.Plan)
+	}
+	return w
+}

@@ -1,0 +1,77 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"time"
+)
+
+// WatchInterval is the time between two calls of [Source.Load] by [Set.Watch].
+const WatchInterval = time.Second
+
+// Watch applies the configuration of source now, and again when its text has changed, until ctx
+// ends. It asks the source every [WatchInterval]. Watch returns the error of ctx.
+//
+// If the source returns an error, or a text that is invalid or empty or that [Set.Apply] rejects,
+// the last good configuration stays in force. Watch reports the error once (see [OnError]): an
+// error of the source again after a success, and a rejected text when it has changed. It does not
+// try a rejected text again.
+func (s *Set) Watch(ctx context.Context, source Source) error {
+	w := watcher{set: s, source: source}
+	ticker := time.NewTicker(WatchInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		w.poll(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return ctx.Err()
+}
+
+// A watcher is the state of one call of Watch.
+type watcher struct {
+	set    *Set
+	source Source
+	known  bool   // text is set
+	text   []byte // the latest one, good or bad
+	failed string // the text of the last error of the source; empty after a success
+}
+
+// poll asks the source once.
+func (w *watcher) poll(ctx context.Context) {
+	text, err := w.source.Load(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		if err = unreadable(w.source, err); err.Error() != w.failed {
+			w.failed = err.Error()
+			w.report(err)
+		}
+		return
+	}
+	w.failed = ""
+	if w.known && bytes.Equal(text, w.text) {
+		return
+	}
+	w.known, w.text = true, bytes.Clone(text)
+	c, err := Parse(nameOf(w.source), text)
+	if err == nil {
+		err = w.set.Apply(c)
+	}
+	if err != nil {
+		w.report(err)
+	}
+}
+
+func (w *watcher) report(err error) {
+	if w.set.onError != nil {
+		w.set.onError(err)
+		return
+	}
+	slog.Error("weir: the configuration is not applied; the last good one stays in force",
+		"source", nameOf(w.source), "version", w.set.Version(), "error", err)
+}

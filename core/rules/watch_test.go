@@ -1,0 +1,234 @@
+package rules_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// A content is a file at one time.
+type content struct {
+	text string
+	err  error
+}
+
+func limited(limit string) string {
+	return "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: " + limit + "}]}}\n"
+}
+
+// A watched file changes at the given times. The test lists the limit in force and the errors.
+func TestSet_Watch(t *testing.T) {
+	const ms = time.Millisecond
+	missing := content{err: &fs.PathError{Op: "open", Path: "f.yaml", Err: fs.ErrNotExist}}
+	broken := content{text: "policies:\n  api: {rule: []}\n"}
+	ok := func(limit string) content { return content{text: limited(limit)} }
+	type event struct {
+		at   time.Duration
+		file content
+	}
+	type expectation struct {
+		at    time.Duration
+		limit string
+	}
+	for _, c := range []struct {
+		name   string
+		events []event
+		want   []expectation
+		errors []string // parts of the errors, in order
+	}{
+		{"unchanged", nil, []expectation{{10 * time.Second, "1/s"}}, nil},
+		{"changed at once", []event{{0, ok("2/s")}}, []expectation{{50 * ms, "1/s"}, {150 * ms, "2/s"}}, nil},
+		{"changed, within 1.1 s", []event{{1010 * ms, ok("2/s")}}, []expectation{{2050 * ms, "1/s"}, {2120 * ms, "2/s"}}, nil},
+		{"changed twice", []event{{1500 * ms, ok("2/s")}, {3500 * ms, ok("1/s")}}, []expectation{{3 * time.Second, "2/s"}, {5 * time.Second, "1/s"}}, nil},
+		{
+			"broken, then good", []event{{1500 * ms, broken}, {9500 * ms, ok("3/s")}}, []expectation{{9 * time.Second, "1/s"}, {11 * time.Second, "3/s"}},
+			[]string{`f.yaml:2:9: policies.api.rule: is an unknown field`},
+		},
+		{
+			"broken twice, with another text between", []event{{1500 * ms, broken}, {3500 * ms, ok("1/s")}, {5500 * ms, broken}},
+			[]expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:2:9", "f.yaml:2:9"},
+		},
+		{"empty", []event{{1500 * ms, content{}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
+		{"only comments", []event{{1500 * ms, content{text: "# none\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1"}},
+		{"without policies", []event{{1500 * ms, content{text: "policies: {}\n"}}}, []expectation{{9 * time.Second, "1/s"}}, []string{"f.yaml:1:1: the file has no policies"}},
+		{
+			"missing, then again there", []event{{1500 * ms, missing}, {5500 * ms, ok("1/s")}, {7500 * ms, missing}, {9500 * ms, ok("2/s")}},
+			[]expectation{{9 * time.Second, "1/s"}, {11 * time.Second, "2/s"}},
+			[]string{"weir: configuration of f.yaml: open f.yaml: file does not exist", "file does not exist"},
+		},
+		{
+			"missing, then another error", []event{{1500 * ms, missing}, {5500 * ms, content{err: fs.ErrPermission}}}, []expectation{{9 * time.Second, "1/s"}},
+			[]string{"not exist", "permission denied"},
+		},
+		{
+			"replaced by an editor: missing and in steps", []event{
+				{1950 * ms, missing}, {2050 * ms, content{}}, {2150 * ms, content{text: limited("2/s")[:20]}}, {2250 * ms, ok("2/s")},
+			},
+			[]expectation{{2250 * ms, "1/s"}, {3 * time.Second, "2/s"}}, nil,
+		},
+		{ // the beginning of the text is a valid configuration with fewer rules
+			"written in two steps", []event{{1950 * ms, ok("1/s")}, {1990 * ms, ok("2/s")}, {2050 * ms, ok("20/s")}},
+			[]expectation{{2150 * ms, "1/s"}, {2350 * ms, "20/s"}}, nil,
+		},
+		{
+			"in conflict", []event{{1500 * ms, content{text: strings.Replace(limited("1/s"), "name: r", "name: taken", 1)}}}, []expectation{{9 * time.Second, "1/s"}},
+			[]string{`rule "api.taken"`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := ok("1/s")
+				source := rules.FileOf("f.yaml", func() ([]byte, error) { return []byte(now.text), now.err })
+				config, err := rules.Load(t.Context(), source)
+				testkit.Must(t, err)
+				store := memstore.New()
+				testkit.Limiter(t, store, testkit.Algorithms[0].Rule("api.taken", config.Policies["api"].Rules[0].Limit))
+				var errs []error
+				s, err := rules.New(store, config, rules.OnError(func(err error) { errs = append(errs, err) }))
+				testkit.Must(t, err)
+				l := limiter(t, s, "api")
+				begin, times := time.Now(), map[time.Duration]string{}
+				for _, e := range c.events {
+					time.AfterFunc(e.at-ms, func() { now = e.file })
+				}
+				if len(c.events) > 0 && c.events[0].at == 0 {
+					now = c.events[0].file
+				}
+				for _, w := range c.want {
+					time.AfterFunc(w.at, func() { times[w.at] = l.Rules()[0].Limit().String() })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second+ms/2)
+				defer cancel()
+				if err := s.Watch(ctx, source); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 12*time.Second+ms/2 {
+					t.Errorf("got %v after %v, want the end of the context", err, time.Since(begin))
+				}
+				for _, w := range c.want {
+					if times[w.at] != w.limit {
+						t.Errorf("after %v: got the limit %s, want %s", w.at, times[w.at], w.limit)
+					}
+				}
+				for i, err := range errs {
+					if i >= len(c.errors) || !strings.Contains(err.Error(), c.errors[i]) {
+						t.Errorf("got error %d: %v, want %q", i, err, c.errors)
+					}
+				}
+				if len(errs) != len(c.errors) {
+					t.Errorf("got %d errors, want %d", len(errs), len(c.errors))
+				}
+			})
+		})
+	}
+}
+
+// A file that changes all the time is not applied.
+func TestFile_Unstable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		source := rules.FileOf("f", func() ([]byte, error) { reads++; return bytes.Repeat([]byte("#"), reads), nil })
+		if text, err := source.Load(t.Context()); string(text) != "#" || err != nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		begin := time.Now()
+		if text, err := source.Load(t.Context()); err == nil || text != nil {
+			t.Errorf("got %q, %v, want an error", text, err)
+		}
+		if got := time.Since(begin); got != time.Second {
+			t.Errorf("got an error after %v, want 1s", got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := source.Load(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want Canceled", err)
+		}
+	})
+}
+
+func TestLoad_Errors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	if _, err := rules.Load(t.Context(), rules.File(path)); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got error %v of a missing file", err)
+	}
+	for _, text := range []string{"", "policies: {", "policies: {api: {}}"} {
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		if _, err := rules.Load(t.Context(), rules.File(path)); err == nil || !strings.HasPrefix(err.Error(), path+":") {
+			t.Errorf("%q: got error %v, want its position", text, err)
+		}
+	}
+	if _, err := rules.Load(t.Context(), failing{}); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "rules_test.failing") {
+		t.Errorf("got error %v, want that of the source", err)
+	}
+}
+
+// failing is a Source without a name.
+type failing struct{}
+
+func (failing) Load(context.Context) ([]byte, error) { return nil, fs.ErrInvalid }
+
+// Without OnError, an error is logged with the version in force.
+func TestSet_Watch_Log(t *testing.T) {
+	var logged bytes.Buffer
+	old := slog.Default()
+	defer slog.SetDefault(old)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		s := newSet(t, "api: {rules: ["+second+"]}")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_ = s.Watch(ctx, failing{})
+		if got := logged.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "version="+s.Version()) || !strings.Contains(got, "invalid argument") {
+			t.Errorf("logged %q, want one error", got)
+		}
+	})
+}
+
+// A ConfigMap in Kubernetes is a symbolic link to a symbolic link, the second of which is replaced.
+func TestSet_Watch_ConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	write := func(version, limit string) {
+		t.Helper()
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, version, "limits.yaml"), []byte(limited(limit)), 0o600))
+		testkit.Must(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+		testkit.Must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	}
+	write("..2000", "1/s")
+	path := filepath.Join(dir, "limits.yaml")
+	testkit.Must(t, os.Symlink("..data/limits.yaml", path))
+	source := rules.File(path)
+	config, err := rules.Load(t.Context(), source)
+	testkit.Must(t, err)
+	changes := make(chan rules.Change, 9)
+	s, err := rules.New(memstore.New(), config,
+		rules.OnChange(func(c rules.Change) { changes <- c }), rules.OnError(func(err error) { t.Errorf("got error %v", err) }))
+	testkit.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Watch(ctx, source) }()
+	write("..2001", "2/s")
+	testkit.Must(t, os.RemoveAll(filepath.Join(dir, "..2000")))
+	select {
+	case c := <-changes:
+		if c.Version != s.Version() {
+			t.Errorf("got the change %+v, want the version %s", c, s.Version())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("got no change within 10 s")
+	}
+	want(t, "replaced", limiter(t, s, "api"), "k", `fixed_window "api.r" 2/s`)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want Canceled", err)
+	}
+}
