@@ -341,3 +341,28 @@ func TestSet_Version(t *testing.T) {
 	testkit.Panics(t, "rules: OnError: function is nil", func() { rules.OnError(nil) })
 	testkit.Panics(t, "rules: New: option 0 is nil", func() { _, _ = rules.New(memstore.New(), parse(t, base), nil) })
 }
+
+// Keys with equal overrides share the rules, which are made when a key is used. A policy remembers
+// the rules of 10 000 different overrides.
+func TestSet_Overrides_Shared(t *testing.T) {
+	c := parse(t, "api: {rules: ["+second+"], keys: {a: {plan: gold, limits: {second: 1/s}}, b: {plan: gold, limits: {second: 1/s}, until: 2100-01-01T00:00:00Z}}}")
+	for i := range 10_000 {
+		c.Policies["api"].Keys[fmt.Sprint(i)] = overrideOf("second", core.PerSecond(1+i))
+	}
+	s, err := rules.New(memstore.New(), c)
+	testkit.Must(t, err)
+	l := limiter(t, s, "api")
+	rule := func(key string) core.Rule { return testkit.Peek(t, l, key).State(0).Rule }
+	first := rule("a")
+	if rule("b") != first || rule("a") != first {
+		t.Error("got other rules for an equal override")
+	}
+	for i := range 10_000 {
+		if got := rule(fmt.Sprint(i)).Limit(); got != core.PerSecond(1+i) {
+			t.Fatalf("key %d: got the limit %v", i, got)
+		}
+	}
+	if again := rule("a"); again == first || again.String() != first.String() {
+		t.Errorf("got the rule %v after 10 000 others, want a new one like %v", again, first)
+	}
+}
