@@ -43,7 +43,7 @@ func (e Error) Error() string {
 const (
 	maxErrors  = 100 // of a file; others are not reported
 	maxReason  = 500 // in bytes: names and limits in a file can have any length
-	maxExcerpt = 80  // in characters
+	maxExcerpt = 100 // in characters
 )
 
 // A reporter collects the errors of a file.
@@ -95,9 +95,11 @@ func (r *reporter) excerpt(line, column int) string {
 		return ""
 	}
 	text := r.lines[line-1]
-	for range max(0, column-1-maxExcerpt/2) { // long lines begin in the middle
-		_, n := utf8.DecodeRuneInString(text)
-		text, column = text[n:], column-1
+	if utf8.RuneCountInString(text) > maxExcerpt {
+		for range column - 1 - maxExcerpt/2 { // characters before the excerpt
+			_, n := utf8.DecodeRuneInString(text)
+			text, column = text[n:], column-1
+		}
 	}
 	shown := []rune(text[:min(len(text), maxExcerpt*utf8.UTFMax)])
 	for i, c := range shown {

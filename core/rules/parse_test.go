@@ -219,8 +219,8 @@ func TestParse_Excerpt(t *testing.T) {
 		"old Mac":            {"a: 1\roff: yes\r", "off: yes\n     ^"},
 		"byte order mark":    {"\ufeffoff: yes", "off: yes\n     ^"},
 		"line of YAML":       {"a: \"\u2028\noff: yes\"\noff: yes", "off: yes\n     ^"},
-		"long line":          {`{"a": "` + long + `", "off": yes, "b": "` + long + `"}`, strings.Repeat(" é", 12) + ` ", "off": yes, "b": "` + strings.Repeat("é ", 16) + "é\n" + strings.Repeat(" ", 40) + "^"},
-		"end of a long line": {long + ": *", strings.Repeat(" é", 18) + " : *\n" + strings.Repeat(" ", 40) + "^"},
+		"long line":          {`{"a": "` + long + `", "off": yes, "b": "` + long + `"}`, strings.Repeat(" é", 17) + ` ", "off": yes, "b": "` + strings.Repeat("é ", 21) + "é\n" + strings.Repeat(" ", 50) + "^"},
+		"end of a long line": {long + ": *", strings.Repeat(" é", 23) + " : *\n" + strings.Repeat(" ", 50) + "^"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("f", []byte(test.in))

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// explain prints the limits of a key in a policy, for a caller with a plan if one is given.
+func explain(args []string, stdout, _ io.Writer) error {
+	c, err := load(args[0])
+	if err != nil {
+		return err
+	}
+	name, key := args[1], args[2]
+	p, ok := c.Policies[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("%s has no policy %q", args[0], name)
+	case key == "":
+		return fmt.Errorf("the key is empty")
+	}
+	var plan string
+	if len(args) > 3 {
+		plan = args[3]
+	}
+	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
+	override := p.Keys[key]
+	if until := override.Until; !until.IsZero() {
+		end := "ends"
+		if !time.Now().Before(until) {
+			end, override = "ended", rules.Override{}
+		}
+		print("The override of the key %s at %s.", end, until.Format(time.RFC3339))
+	}
+	switch {
+	case c.Off:
+		print("All policies are off: no rule is enforced or counted.")
+	case p.Off:
+		print("The policy is off: its rules are neither enforced nor counted.")
+	}
+	if plan != "" && !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.ContainsFunc(r.Plans, named(plan)) }) {
+		print("No rule of the policy has the plan %q.", plan)
+	}
+	enforced := rules.InPercent(name, key, p.Enforce)
+	if p.Enforce != 100 {
+		in := "not among them"
+		if enforced {
+			in = "among them"
+		}
+		print("The policy is enforced for %s%% of the keys; this key is %s.", strconv.FormatFloat(p.Enforce, 'f', -1, 64), in)
+	}
+	mode := func(shadow bool) string {
+		switch {
+		case c.Off || p.Off:
+			return "off"
+		case shadow:
+			return "shadow"
+		}
+		return "enforce"
+	}
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tALGORITHM\tLIMIT\tSOURCE\tMODE")
+	for _, r := range p.Rules {
+		limit, source := limitOf(r, override, plan)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limit, source, mode(r.Shadow || !enforced))
+		if candidate := r.Candidate; candidate != nil {
+			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, candidate.Limit, mode(true))
+		}
+	}
+	return w.Flush()
+}
+
+// limitOf returns the limit of r for a caller with a plan, and the part of the file that has it.
+func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, source string) {
+	if limit, ok := o.Limits[r.Name]; ok {
+		return limit, "override of the key"
+	}
+	source = fmt.Sprintf("plan %q", plan)
+	if o.Plan != "" {
+		plan, source = o.Plan, fmt.Sprintf("plan %q, override of the key", o.Plan)
+	}
+	if i := slices.IndexFunc(r.Plans, named(plan)); i >= 0 {
+		return r.Plans[i].Limit, source
+	}
+	return r.Limit, "base"
+}
+
+func named(plan string) func(rules.Plan) bool {
+	return func(p rules.Plan) bool { return p.Name == plan }
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core/rules"
+)
+
+// files writes the named files into a directory, which becomes the working directory.
+func files(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	const (
+		rule  = "{name: second, algorithm: token_bucket, limit: 10/s, plans: {gold: 100/s}, candidate: {algorithm: sliding_log, limit: 7/s}}"
+		hour  = "{name: hour, algorithm: sliding_log, limit: 500/h, mode: shadow, plans: {gold: 900/h, banned: blocked}}"
+		start = "policies: {api: {rules: [" + rule + ", " + hour + "]"
+	)
+	for name, content := range map[string]string{
+		"a.yaml": start + `, keys: {k: {plan: gold, limits: {second: 5/s}}, old: {plan: banned, until: "2020-01-01T00:00:00Z"}, new: {plan: banned, until: "9999-01-01T00:00:00Z"}}}}`,
+		"b.yaml": start + "}}",
+		// user:1 is the 2074th of 10 000, user:2 the 2581st.
+		"part.yaml":   start + ", enforce: 25.5}}",
+		"off.yaml":    start + ", off: true}}",
+		"alloff.yaml": start + "}}\noff: true",
+		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\nof: true\n",
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const columns = "RULE               ALGORITHM     LIMIT  SOURCE  MODE\n"
+
+func TestRun(t *testing.T) {
+	const all = "usage:\n" +
+		"  weir check FILE...                   report the errors of files\n" +
+		"  weir diff A B                        list the changes from file A to file B\n" +
+		"  weir explain FILE POLICY KEY [PLAN]  list the limits of a key\n" +
+		"  weir init                            print an example file\n"
+	const usageOfDiff = "usage:\n  weir diff A B                        list the changes from file A to file B\n"
+	bad := "bad.yaml:3:54: policies.api.rules[0].limit: is an integer, expected a text\n" +
+		"\t    rules: [{name: r, algorithm: sliding_log, limit: 10}]\n" +
+		"\t" + strings.Repeat(" ", 53) + "^\n" +
+		"bad.yaml:4:1: of: is an unknown field; did you mean \"off\"?\n\tof: true\n\t^\n"
+	for name, test := range map[string]struct {
+		args           []string
+		status         int
+		stdout, stderr string
+	}{
+		"no command":        {nil, 2, "", all},
+		"unknown command":   {[]string{"chek", "a.yaml"}, 2, "", all},
+		"help":              {[]string{"-h"}, 0, "", all},
+		"help of a command": {[]string{"diff", "-help"}, 0, "", usageOfDiff},
+		"unknown flag":      {[]string{"-x"}, 2, "", "flag provided but not defined: -x\n" + all},
+		"flag of a command": {[]string{"diff", "-x", "a.yaml"}, 2, "", "flag provided but not defined: -x\n" + usageOfDiff},
+		"too few":           {[]string{"diff", "a.yaml"}, 2, "", usageOfDiff},
+		"too many":          {[]string{"diff", "a.yaml", "b.yaml", "a.yaml"}, 2, "", usageOfDiff},
+		"check":             {[]string{"check", "a.yaml", "b.yaml"}, 0, "", ""},
+		"check invalid":     {[]string{"check", "bad.yaml", "a.yaml"}, 1, "", bad},
+		"check missing":     {[]string{"check", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n" + bad},
+		"diff":              {[]string{"diff", "b.yaml", "off.yaml"}, 0, "policy api: switched off\n", ""},
+		"diff equal":        {[]string{"diff", "b.yaml", "b.yaml"}, 0, "", ""},
+		"diff invalid":      {[]string{"diff", "a.yaml", "bad.yaml"}, 1, "", bad},
+		"diff missing":      {[]string{"diff", "missing.yaml", "bad.yaml"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
+		"explain missing":   {[]string{"explain", "missing.yaml", "api", "x"}, 1, "", "weir: open missing.yaml: no such file or directory\n"},
+		"explain no policy": {[]string{"explain", "a.yaml", "apis", "x"}, 1, "", "weir: a.yaml has no policy \"apis\"\n"},
+		"explain no key":    {[]string{"explain", "a.yaml", "api", ""}, 1, "", "weir: the key is empty\n"},
+		"explain": {[]string{"explain", "b.yaml", "api", "x"}, 0, columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
+			"RULE               ALGORITHM     LIMIT  SOURCE       MODE\n" +
+			"second             token_bucket  100/s  plan \"gold\"  enforce\n" +
+			"second, candidate  sliding_log   7/s    base         shadow\n" +
+			"hour               sliding_log   900/h  plan \"gold\"  shadow\n", ""},
+		"explain unknown plan": {[]string{"explain", "b.yaml", "api", "x", "silver"}, 0, "No rule of the policy has the plan \"silver\".\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain override": {[]string{"explain", "a.yaml", "api", "k", "banned"}, 0, "" +
+			"RULE               ALGORITHM     LIMIT  SOURCE                            MODE\n" +
+			"second             token_bucket  5/s    override of the key               enforce\n" +
+			"second, candidate  sliding_log   7/s    base                              shadow\n" +
+			"hour               sliding_log   900/h  plan \"gold\", override of the key  shadow\n", ""},
+		"explain old override": {[]string{"explain", "a.yaml", "api", "old"}, 0, "The override of the key ended at 2020-01-01T00:00:00Z.\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain new override": {[]string{"explain", "a.yaml", "api", "new"}, 0, "The override of the key ends at 9999-01-01T00:00:00Z.\n" +
+			"RULE               ALGORITHM     LIMIT    SOURCE                              MODE\n" +
+			"second             token_bucket  10/s     base                                enforce\n" +
+			"second, candidate  sliding_log   7/s      base                                shadow\n" +
+			"hour               sliding_log   blocked  plan \"banned\", override of the key  shadow\n", ""},
+		"explain enforced": {[]string{"explain", "part.yaml", "api", "user:1"}, 0, "The policy is enforced for 25.5% of the keys; this key is among them.\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain not enforced": {[]string{"explain", "part.yaml", "api", "user:2"}, 0, "The policy is enforced for 25.5% of the keys; this key is not among them.\n" + columns +
+			"second             token_bucket  10/s   base    shadow\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain off": {[]string{"explain", "off.yaml", "api", "x"}, 0, "The policy is off: its rules are neither enforced nor counted.\n" + columns +
+			"second             token_bucket  10/s   base    off\n" +
+			"second, candidate  sliding_log   7/s    base    off\n" +
+			"hour               sliding_log   500/h  base    off\n", ""},
+		"explain all off": {[]string{"explain", "alloff.yaml", "api", "x"}, 0, "All policies are off: no rule is enforced or counted.\n" + columns +
+			"second             token_bucket  10/s   base    off\n" +
+			"second, candidate  sliding_log   7/s    base    off\n" +
+			"hour               sliding_log   500/h  base    off\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files(t)
+			var stdout, stderr strings.Builder
+			if got := run(test.args, &stdout, &stderr); got != test.status {
+				t.Errorf("got status %d, expected %d", got, test.status)
+			}
+			if stdout.String() != test.stdout {
+				t.Errorf("got stdout:\n%s\nexpected:\n%s", &stdout, test.stdout)
+			}
+			if stderr.String() != test.stderr {
+				t.Errorf("got stderr:\n%s\nexpected:\n%s", &stderr, test.stderr)
+			}
+		})
+	}
+}
+
+// The file of init is valid.
+func TestRun_Init(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if status := run([]string{"init"}, &stdout, &stderr); status != 0 || stderr.Len() > 0 {
+		t.Fatalf("got status %d and %s", status, &stderr)
+	}
+	if _, err := rules.Parse("example.yaml", []byte(stdout.String())); err != nil {
+		t.Error(err)
+	}
+	name := filepath.Join(t.TempDir(), "f.yaml")
+	if err := os.WriteFile(name, []byte(stdout.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status := run([]string{"check", name}, &stdout, &stderr); status != 0 {
+		t.Errorf("got status %d of check: %s", status, &stderr)
+	}
+}

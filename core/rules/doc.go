@@ -1,0 +1,47 @@
+// Package rules reads limits from configuration files, in YAML or JSON. [Parse] checks a file, and
+// the command weir does the same before a file is used:
+//
+//	go run github.com/weir-go/weir/cmd/weir check limits.yaml
+//
+// # Format
+//
+//	policies:
+//	  api:                         # a policy is a limiter; letters, digits, _ and -
+//	    rules:                     # an event is admitted if every rule admits it
+//	      - name: second           # as for a policy; POLICY.NAME has at most 64 characters
+//	        algorithm: token_bucket
+//	        limit: 10/s burst 20
+//	        plans: {gold: 100/s, staff: unlimited, banned: blocked}
+//	      - name: hour
+//	        algorithm: sliding_log
+//	        limit: 500/h
+//	        soft: 10               # percent above the limit that are admitted, and flagged
+//	        mode: shadow           # evaluated, but never enforced; default: enforce
+//	        candidate:             # a shadow rule for the same events, with states of its own
+//	          algorithm: sliding_window
+//	          limit: 400/h
+//	          sub_windows: 30      # of a sliding_window; default: 60
+//	    keys:                      # exceptions for single keys
+//	      "user:241531": {plan: gold}
+//	      "user:99": {limits: {second: 5/s}, until: 2027-01-01T00:00:00Z}
+//	  login:
+//	    enforce: 25                # percent of the keys (see InPercent); default: 100
+//	    off: true                  # neither enforced nor counted; default: false
+//	    rules:
+//	      - {name: login, algorithm: sliding_window, limit: 5/15m}
+//	routes:                        # patterns of net/http.ServeMux, and names of policies
+//	  "POST /login": login
+//	  "/v1/": api
+//	off: false                     # true switches all policies off
+//
+// A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
+// optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
+// soft and shadow rules. An override with limits has precedence over plans, and its plan has
+// precedence over the plan of the event. It ends at the time until (RFC 3339).
+//
+// A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
+// fields, duplicate keys, anchors, aliases, merge keys and tags are errors. So are routes that
+// conflict, or name a policy that does not exist. A file has at most 16 MiB, a million lines and
+// commas, and 4000 routes of 256 bytes each. weir.schema.json in the directory of this package is a
+// JSON Schema for editors.
+package rules
