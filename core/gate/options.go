@@ -68,13 +68,14 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 //	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
 //	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
 //
-// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are treated
-// like those of key functions. f must not trust a header field, because a client would choose its
-// limits. Plan panics if f is nil.
+// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are
+// treated like those of key functions. f must not trust a header field, because a client would
+// choose its limits. Plan panics if f is nil.
 //
-// f runs for each limiter, after the key function of that limiter and before its limit is checked. If
-// f verifies tokens, do not let it run for the limiter of the address, which would no longer bound the
-// number of bad tokens that are verified (see [And]). Give Plan to the limiter of the user alone:
+// f runs for each limiter, after the key function of that limiter and before its limit is checked.
+// If f verifies tokens, do not let it run for the limiter of the address, which would no longer
+// bound the number of bad tokens that are verified (see [And]). Give Plan to the limiter of the user
+// alone:
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject(), gate.Plan(tokens.Claim("plan"))))
 func Plan(f keyfunc.Func) Option {
@@ -83,9 +84,10 @@ func Plan(f keyfunc.Func) Option {
 }
 
 // Cost makes f determine the cost of a request, which is charged to every limiter of the gate that
-// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
-// the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
-// application: the response is 500 unless [OnError] chooses another status.
+// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied
+// if the limit is exhausted. A cost above the capacity of a rule is denied without a Retry-After. A
+// negative cost is a fault of the application: the response is 500 unless [OnError] chooses another
+// status.
 //
 // f runs before the key functions and the handler, so it must not read the body. ctx is the context
 // that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards. Cost panics if f
@@ -179,9 +181,9 @@ func FailClosed() Option {
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
 //   - Any other [keyfunc.ErrNoKey], status 400.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
-//   - The error of the Store, or of a function of [core.Limiter.Choose], status 0. The status is 503
-//     with [FailClosed] or for a [core.ErrFailClosed]. It is 500 if no decision is possible: for more
-//     rules than the Store can take together, or a [core.ErrInvalidAsk].
+//   - The error of the Store, or of a function of [core.Limiter.Choose], status 0. The status is
+//     503 with [FailClosed] or for a [core.ErrFailClosed]. It is 500 if no decision is possible:
+//     for more rules than the Store can take together, or a [core.ErrInvalidAsk].
 //   - The error of a request that has ended (r.Context().Err() is not nil), status 503. The Store
 //     is not the cause. The result 0 means 503 here, because otherwise a client could pass the
 //     limit by hanging up.
