@@ -74,8 +74,8 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 //
 // f runs for each limiter, after the key function of that limiter and before its limit is checked.
 // If f verifies tokens, do not let it run for the limiter of the address, which would no longer
-// bound the number of bad tokens that are verified (see [And]). Give Plan to the limiter of the user
-// alone:
+// bound the number of bad tokens that are verified (see [And]). Give Plan to the limiter of
+// the user alone:
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject(), gate.Plan(tokens.Claim("plan"))))
 func Plan(f keyfunc.Func) Option {
