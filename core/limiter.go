@@ -63,8 +63,9 @@ func Must(l *Limiter, err error) *Limiter {
 // returns a view without a plan. Plan only copies a few words.
 //
 // If rules of l have plans, but none has this one, the plan is unknown: the view has the limits
-// without a plan. l and its views log only the first event with an unknown plan, as a warning
-// through [log/slog.Default]. In the States of every such event, [Rule.PlanName] is "unknown".
+// without a plan. l and its views log a warning through [log/slog.Default], once for each of the
+// first 16 unknown plans since the last Replace. In the States of every such event, [Rule.PlanName]
+// is "unknown".
 func (l *Limiter) Plan(name string) *Limiter {
 	v := *l
 	v.plan = name

@@ -197,10 +197,10 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 // capacity of a rule, and also if the caller is [core.Blocked]. Test for Blocked first:
 //
 //	gate.DeniedStatus(func(d core.Decision) int {
-//		if s, _ := d.StateOf("api"); s.Limit() == core.Blocked {
+//		switch {
+//		case d.Blocked():
 //			return http.StatusForbidden
-//		}
-//		if d.RetryAfter == core.Never {
+//		case d.RetryAfter == core.Never:
 //			return http.StatusRequestEntityTooLarge
 //		}
 //		return http.StatusTooManyRequests
