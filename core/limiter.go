@@ -72,6 +72,10 @@ func (l *Limiter) Plan(name string) *Limiter {
 	return &v
 }
 
+// HasPlans reports whether plans make a difference to l: whether one of its rules has plans, or
+// Choose has made l.
+func (l *Limiter) HasPlans() bool { return l.pick != nil || len(l.ruleSet().plans) > 0 }
+
 // Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the
 // rules for keys for which its function returns nil.
 func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }

@@ -88,7 +88,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	if ask.Key == "" {
 		return errEmptyKey
 	}
-	if a.Plan != nil {
+	if a.Plan != nil && a.Limiter.HasPlans() {
 		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
 			ask.Plan, err = "", nil
 		}
