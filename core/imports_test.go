@@ -27,7 +27,6 @@ var allowed = map[string][]string{
 	"core/gate":              {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
 	"core/gate/adapter":      {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "keyfunc"},
-	"core/rules":             {"core", "core/driver", "go.yaml.in/yaml/v4"},
 	"cmd/weir":               {"core", "core/rules"},
 	"keyfunc":                {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":           {"core", "core/gate", "core/gate/adapter", "keyfunc"},

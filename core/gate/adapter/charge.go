@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -87,7 +88,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	if ask.Key == "" {
 		return errEmptyKey
 	}
-	if a.Plan != nil {
+	if a.Plan != nil && a.Limiter.HasPlans() {
 		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
 			ask.Plan, err = "", nil
 		}
@@ -127,13 +128,21 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 		c.refund(http.StatusTooManyRequests)
 	default:
 		for _, a := range asks[:before] {
-			if a.Cost == 0 { // chargeKnown has charged 1
+			if a.Cost == 0 && !hasCost(asks, a.Limiter) { // chargeKnown has charged 1
 				c.refundFor(a.Limiter)
 			}
 		}
 	}
 	c.addExhausted(asks, false)
 	return nil, true
+}
+
+// hasCost reports whether one of asks with a cost is about l or another view of its limiter: a
+// refund for l would refund this cost, too. Views of one limiter have rules of the same names.
+func hasCost(asks []core.Ask, l *core.Limiter) bool {
+	return slices.ContainsFunc(asks, func(a core.Ask) bool {
+		return a.Cost > 0 && (a.Limiter == l || a.Limiter.Rules()[0].Name() == l.Rules()[0].Name())
+	})
 }
 
 // denied reports whether the asks that were charged early are denied.

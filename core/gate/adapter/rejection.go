@@ -72,9 +72,9 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	if canceled || r.Context().Err() != nil {
 		return ended
 	}
-	if errors.Is(err, driver.ErrInvalidCharge) {
-		// The Store never makes this decision: letting requests through would remove the limit.
-		return failure{status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
+	if errors.Is(err, driver.ErrInvalidCharge) || errors.Is(err, core.ErrInvalidAsk) {
+		// No such decision is ever made: letting requests through would remove the limit.
+		return failure{status: http.StatusInternalServerError, log: "weir: the limiters cannot make such a decision"}
 	}
 	f := failure{log: "weir: the store could not decide"}
 	if failClosed || errors.Is(err, core.ErrFailClosed) {

@@ -32,7 +32,7 @@ func (rc *requestContext) refund(status int) {
 	}
 }
 
-// refundFor refunds an admitted request to l, for which it has the cost zero.
+// refundFor refunds an admitted request to l, for which all its costs are zero.
 func (rc *requestContext) refundFor(l *core.Limiter) {
 	ctx := context.WithoutCancel(rc.Context)
 	if err := rc.reservation.SettleFor(ctx, l, 0); err != nil {

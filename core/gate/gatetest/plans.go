@@ -116,6 +116,15 @@ func (s *suite) testPlans(t *testing.T) {
 			}
 		}
 	})
+	t.Run("two plans for one key, which no limiter can decide about", func(t *testing.T) {
+		store := memory()
+		l := core.Must(core.New(store, planned))
+		for _, opts := range [][]gate.Option{{quiet}, {quiet, gate.FailClosed()}} {
+			a := s.start(setup{limiter: l, store: store, opts: append(opts, gate.And(l, constant("k"), gate.Plan(constant("pro"))))})
+			a.gets(t, 500)
+			a.checkRan(t, 0)
+		}
+	})
 	t.Run("replaced", func(t *testing.T) {
 		a := s.start(setup{rules: []core.Rule{planned}})
 		for _, c := range []struct {
