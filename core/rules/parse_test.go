@@ -257,6 +257,7 @@ func TestParse_Bounds(t *testing.T) {
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
 		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
 		"errors":      {many, maxErrors, "is given twice"},
+		"last error":  {with(strings.Repeat("      - {x: 1}\n", 24)+"      - {name: a, x: 1}\n      - {name: "+strings.Repeat("r", 70)+", algorithm: sliding_log, x: 1}", ""), maxErrors, "policies.api.rules[25].x: is an unknown field"},
 		"long reason": {huge, 3, `x" is no algorithm: use`},
 	} {
 		t.Run(name, func(t *testing.T) {
