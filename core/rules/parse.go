@@ -80,7 +80,7 @@ func (d *decoder) file() *Config {
 	l, err := yaml.NewLoader(strings.NewReader(d.data), yaml.WithPlugin(new(limits)))
 	var first, second yaml.Node
 	if err == nil {
-		err = l.Load(&first)
+		err = load(l, &first)
 	}
 	switch {
 	case err == io.EOF:
@@ -91,13 +91,24 @@ func (d *decoder) file() *Config {
 		return nil
 	}
 	c := d.config(value{node: first.Content[0]})
-	switch err := l.Load(&second); {
+	switch err := load(l, &second); {
 	case err == nil:
 		d.report(second.Line, second.Column, "", "a second document begins here: a file has one")
 	case err != io.EOF:
 		d.syntax(err)
 	}
 	return c
+}
+
+// load loads the next document. Package yaml panics if it finds an error of its own, which must not
+// end a program that reads a new file.
+func load(l *yaml.Loader, n *yaml.Node) (err error) {
+	defer func() {
+		if e := recover(); e != nil {
+			err = fmt.Errorf("package yaml panics: %v", e)
+		}
+	}()
+	return l.Load(n)
 }
 
 // syntax reports an error of package yaml.

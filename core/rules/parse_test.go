@@ -279,3 +279,9 @@ func TestParse_Lists(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestLoad_Panic(t *testing.T) {
+	if err := load(nil, nil); err == nil || !strings.Contains(err.Error(), "package yaml panics: runtime error") {
+		t.Errorf("got %v", err)
+	}
+}
