@@ -41,7 +41,11 @@ func (v value) at(name string) string {
 // A decoder decodes a file. Its methods report errors and return zero values for invalid parts.
 type decoder struct{ reporter }
 
+// fail reports an error at v, which may be absent if d is full.
 func (d *decoder) fail(v value, format string, args ...any) {
+	if d.full() {
+		return
+	}
 	d.report(v.node.Line, v.node.Column, v.path, fmt.Sprintf(format, args...))
 }
 

@@ -79,15 +79,15 @@ func each[T any](a, b map[string]T, f func(name string, a, b *T)) {
 	}
 }
 
-// change adds the change of what from a to b, which are nil if they are absent.
-func change[T any](d *differ, what string, a, b *T, text func(T) string) {
+// change adds the change of a subject from a to b, which are nil if they are absent.
+func change[T any](d *differ, subject string, a, b *T, text func(T) string) {
 	switch {
 	case a == nil:
-		d.add("%s: added (%s)", what, text(*b))
+		d.add("%s: added (%s)", subject, text(*b))
 	case b == nil:
-		d.add("%s: removed (was %s)", what, text(*a))
+		d.add("%s: removed (was %s)", subject, text(*a))
 	case text(*a) != text(*b):
-		d.add("%s: %s to %s", what, text(*a), text(*b))
+		d.add("%s: %s to %s", subject, text(*a), text(*b))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +17,7 @@ import (
 const MaxSize = 16 << 20
 
 const (
-	maxParts  = 1 << 20 // lines and commas: a file of MaxSize may take 2 GB of memory otherwise
+	maxParts  = 1 << 20 // a file of MaxSize could take gigabytes of memory and minutes otherwise
 	maxLevels = 32      // of mappings and lists; the format has 7
 )
 
@@ -27,16 +26,19 @@ const (
 //
 // The error is of type [Errors] and contains all errors of the file, but at most 100. After an error
 // in the syntax, the rest of the file is not checked. A file larger than [MaxSize], and a file with
-// more than a million lines and commas, is an error.
+// more than 2^20 lines, commas and colons, is an error.
 func Parse(name string, data []byte) (*Config, error) {
 	d := decoder{reporter: reporter{file: name}}
-	parts := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + bytes.Count(data, []byte(","))
+	parts := 0
+	for _, c := range []byte("\n\r,:") {
+		parts += bytes.Count(data, []byte{c})
+	}
 	switch {
 	case len(data) > MaxSize:
 		d.report(1, 1, "", fmt.Sprintf("the file is larger than %d MiB", MaxSize>>20))
 		return nil, d.err()
 	case parts > maxParts:
-		d.report(1, 1, "", fmt.Sprintf("the file has more than %d lines and commas", maxParts))
+		d.report(1, 1, "", fmt.Sprintf("the file has more than %d lines, commas and colons", maxParts))
 		return nil, d.err()
 	}
 	data = withoutSurrogates(bytes.TrimPrefix(data, []byte("\ufeff")))
@@ -75,10 +77,10 @@ func withoutSurrogates(data []byte) []byte {
 
 // file decodes the document of a file.
 func (d *decoder) file() *Config {
-	l, err := yaml.NewLoader(strings.NewReader(d.data), yaml.WithPlugin(limits{}))
+	l, err := yaml.NewLoader(strings.NewReader(d.data), yaml.WithPlugin(new(limits)))
 	var first, second yaml.Node
 	if err == nil {
-		err = l.Load(&first)
+		err = load(l, &first)
 	}
 	switch {
 	case err == io.EOF:
@@ -89,13 +91,24 @@ func (d *decoder) file() *Config {
 		return nil
 	}
 	c := d.config(value{node: first.Content[0]})
-	switch err := l.Load(&second); {
+	switch err := load(l, &second); {
 	case err == nil:
 		d.report(second.Line, second.Column, "", "a second document begins here: a file has one")
 	case err != io.EOF:
 		d.syntax(err)
 	}
 	return c
+}
+
+// load loads the next document. Package yaml panics if it finds an error of its own, which must not
+// end a program that reads a new file.
+func load(l *yaml.Loader, n *yaml.Node) (err error) {
+	defer func() {
+		if e := recover(); e != nil {
+			err = fmt.Errorf("package yaml panics: %v", e)
+		}
+	}()
+	return l.Load(n)
 }
 
 // syntax reports an error of package yaml.
@@ -114,14 +127,19 @@ func (d *decoder) syntax(err error) {
 }
 
 // limits implements yaml.LoaderLimitsPlugin.
-type limits struct{}
+type limits struct{ parts int }
 
-func (limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
-	if depth > maxLevels {
-		return errors.New("more than " + strconv.Itoa(maxLevels) + " levels")
+// CheckDepth is called for every mapping and list.
+func (l *limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
+	l.parts++
+	switch {
+	case depth > maxLevels:
+		return fmt.Errorf("more than %d levels", maxLevels)
+	case l.parts > maxParts:
+		return fmt.Errorf("more than %d mappings and lists", maxParts)
 	}
 	return nil
 }
 
 // CheckAlias returns nil because a decoder rejects every alias.
-func (limits) CheckAlias(_, _ int) error { return nil }
+func (*limits) CheckAlias(_, _ int) error { return nil }

@@ -172,7 +172,8 @@ var invalidFiles = map[string]struct {
 	"sub-windows are 0":     {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 0}", ""), []string{"4:71: policies.api.rules[0].sub_windows: sub-windows are 0, outside 1 to 120"}, false},
 	"sub-windows are large": {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 9223372036854775808}", ""), []string{`4:71: policies.api.rules[0].sub_windows: "9223372036854775808" is too large`}, false},
 	"sub-windows are 1.5":   {with("      - {name: r, algorithm: sliding_window, limit: 5/m, sub_windows: 1.5}", ""), []string{"4:71: policies.api.rules[0].sub_windows: is a number, expected an integer"}, false},
-	"limit with soft":       {with("      - {name: r, algorithm: sliding_log, limit: 900000000/m, soft: 50, plans: {gold: 281474976710655/m}}", ""), []string{`4:80: policies.api.rules[0].plans: plan "gold": limit counts to more than 2^48`}, true},
+	"plan with soft":        {with("      - {name: r, algorithm: token_bucket, limit: 1/s, soft: 100, plans: {gold: 1/36000d}}", ""), []string{`4:74: policies.api.rules[0].plans: plan "gold": limit reaches over more than 100 years`}, true},
+	"limit with soft":       {with("      - {name: r, algorithm: token_bucket, limit: 1/36000d, soft: 100}", ""), []string{"4:51: policies.api.rules[0].limit: limit reaches over more than 100 years"}, true},
 	"mode":                  {with("      - {name: r, algorithm: sliding_log, limit: 5/m, mode: off}", ""), []string{`4:61: policies.api.rules[0].mode: "off" is no mode: use enforce, shadow`}, false},
 	"name of a plan":        {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {é: 5/m}}", ""), []string{`4:66: policies.api.rules[0].plans["é"]: plan "é" is not a name of at most 64 characters of printable ASCII`}, false},
 	"candidate":             {with("      - {name: r, algorithm: sliding_log, limit: 5/m, candidate: {mode: shadow, limit: 5/m}}", ""), []string{"4:66: policies.api.rules[0].candidate: the field algorithm is missing", `4:67: policies.api.rules[0].candidate.mode: is an unknown field; known are algorithm, limit, soft, sub_windows`}, false},
@@ -236,9 +237,12 @@ func TestParse_Excerpt(t *testing.T) {
 func TestParse_Bounds(t *testing.T) {
 	many := "off: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
-	var routes strings.Builder
+	var routes, plans strings.Builder
 	for i := range maxRoutes + 1 {
 		fmt.Fprintf(&routes, "  /%d: api\n", i)
+	}
+	for i := range maxPlans + 1 {
+		fmt.Fprintf(&plans, "%d: 1/s, ", i)
 	}
 	for name, test := range map[string]struct {
 		in     string
@@ -246,10 +250,14 @@ func TestParse_Bounds(t *testing.T) {
 		want   string // contained in the last error
 	}{
 		"size":        {strings.Repeat(" ", MaxSize+1), 1, "f:1:1: the file is larger than 16 MiB"},
-		"commas":      {"[" + strings.Repeat("a,", maxParts) + "a,]", 1, "f:1:1: the file has more than 1048576 lines and commas"},
-		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1:1: the file has more than 1048576 lines and commas"},
+		"commas":      {"[" + strings.Repeat("a,", maxParts) + "a,]", 1, "f:1:1: the file has more than 1048576 lines, commas and colons"},
+		"colons":      {strings.Repeat("a:", maxParts+1), 1, "f:1:1: the file has more than 1048576 lines, commas and colons"},
+		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1:1: the file has more than 1048576 lines, commas and colons"},
 		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
+		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
+		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
 		"errors":      {many, maxErrors, "is given twice"},
+		"last error":  {with(strings.Repeat("      - {x: 1}\n", 24)+"      - {name: a, x: 1}\n      - {name: "+strings.Repeat("r", 70)+", algorithm: sliding_log, x: 1}", ""), maxErrors, "policies.api.rules[25].x: is an unknown field"},
 		"long reason": {huge, 3, `x" is no algorithm: use`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,5 +267,21 @@ func TestParse_Bounds(t *testing.T) {
 				t.Errorf("got %d errors, the last is %v", len(all), all[len(all)-1])
 			}
 		})
+	}
+}
+
+func TestParse_Lists(t *testing.T) {
+	l := limits{parts: maxParts - 1}
+	if err := l.CheckDepth(1, nil); err != nil {
+		t.Error(err)
+	}
+	if err := l.CheckDepth(1, nil); err == nil || err.Error() != "more than 1048576 mappings and lists" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoad_Panic(t *testing.T) {
+	if err := load(nil, nil); err == nil || !strings.Contains(err.Error(), "package yaml panics: runtime error") {
+		t.Errorf("got %v", err)
 	}
 }

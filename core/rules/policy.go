@@ -18,6 +18,12 @@ var (
 	overrideFields  = []string{"plan", "limits", "until"}
 )
 
+// These limits bound the time in which a policy is checked.
+const (
+	maxRules = 100  // of a policy
+	maxPlans = 1000 // of a rule
+)
+
 const noPolicies = "the file has no policies"
 
 func (d *decoder) config(v value) *Config {
@@ -56,20 +62,27 @@ func (d *decoder) policy(name string, v value) Policy {
 			d.fail(e, "is %v percent, which has more than two decimals", p.Enforce)
 		}
 	}
-	var known []checkedRule
 	elements := d.elements(f["rules"])
+	switch {
+	case f["rules"].node == nil || f["rules"].node.Tag == "!!seq" && len(elements) == 0:
+		d.fail(v, "a policy needs at least one rule")
+	case len(elements) > maxRules:
+		d.fail(f["rules"], "has more than %d rules", maxRules)
+		return p
+	}
+	known := knownNames{rules: make(map[string]checkedRule), plans: make(map[string]bool)}
 	for _, element := range elements {
 		r, ok := d.rule(name, element)
-		if slices.ContainsFunc(known, func(o checkedRule) bool { return o.Name == r.Name && r.Name != "" }) {
+		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
 			d.fail(element, "another rule of the policy is called %q", r.Name)
 		}
-		known = append(known, checkedRule{r, ok})
+		known.rules[r.Name] = checkedRule{r, ok}
+		for _, plan := range r.Plans {
+			known.plans[plan.Name] = true
+		}
 		p.Rules = append(p.Rules, r)
 	}
-	if f["rules"].node == nil || f["rules"].node.Tag == "!!seq" && len(elements) == 0 {
-		d.fail(v, "a policy needs at least one rule")
-	}
-	if len(known) == 0 {
+	if len(elements) == 0 {
 		return p
 	}
 	for _, e := range d.entries(f["keys"]) {
@@ -81,40 +94,36 @@ func (d *decoder) policy(name string, v value) Policy {
 	return p
 }
 
+// knownNames are the names that the overrides of a policy can use.
+type knownNames struct {
+	rules map[string]checkedRule
+	plans map[string]bool
+}
+
 // A checkedRule is a rule of a file that is valid if ok is true.
 type checkedRule struct {
 	Rule
 	ok bool
 }
 
-// override decodes the override of a key. known contains the rules of the policy.
-func (d *decoder) override(v value, known []checkedRule) (o Override) {
+// override decodes the override of a key.
+func (d *decoder) override(v value, known knownNames) (o Override) {
 	f := d.object(v, overrideFields)
 	if f == nil {
 		return o
 	}
 	if plan := f["plan"]; plan.node != nil {
-		plans := make(map[string]bool)
-		for _, r := range known {
-			for _, p := range r.Plans {
-				plans[p.Name] = true
-			}
-		}
-		if len(plans) == 0 {
+		if len(known.plans) == 0 {
 			d.fail(plan, "the policy has no plans")
 		} else {
-			choice(d, plan, "plan of the policy", plans)
+			choice(d, plan, "plan of the policy", known.plans)
 		}
 		o.Plan = plan.node.Value
 	}
-	rules := make(map[string]checkedRule, len(known))
-	for _, r := range known {
-		rules[r.Name] = r
-	}
 	for _, e := range d.entries(f["limits"]) {
-		r, exists := rules[e.name]
+		r, exists := known.rules[e.name]
 		if !exists {
-			names := slices.Sorted(maps.Keys(rules))
+			names := slices.Sorted(maps.Keys(known.rules))
 			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
 		}
 		if !d.text(e.value, &r.Limit) {
@@ -158,6 +167,10 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		}
 	}
 	plans := d.entries(f["plans"])
+	if len(plans) > maxPlans {
+		d.fail(f["plans"], "has more than %d plans", maxPlans)
+		return r, false
+	}
 	for _, e := range plans {
 		p := Plan{e.name, core.Unlimited} // which is valid, in case the text is not
 		d.text(e.value, &p.Limit)
@@ -205,7 +218,7 @@ func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans 
 	if r.Algorithm == 0 || r.check(name) == nil {
 		return
 	}
-	// Package core reports one error. So this checks each field in a rule that is valid otherwise.
+	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
 	before := len(d.errors)
 	valid := Rule{Algorithm: r.Algorithm, Limit: core.PerSecond(1)}
 	if err := valid.check(name); err != nil {

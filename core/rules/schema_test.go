@@ -92,11 +92,16 @@ func TestSchema_Fields(t *testing.T) {
 			t.Errorf("%s: got %v, expected %v", name, test.got, test.want)
 		}
 	}
-	if got := *s.Defs["sub_windows"].Maximum; got != driver.MaxSubWindows {
-		t.Errorf("sub_windows: got %v, expected %d", got, driver.MaxSubWindows)
-	}
-	if got := *s.Properties["routes"].MaxProperties; got != maxRoutes {
-		t.Errorf("routes: got %v, expected %d", got, maxRoutes)
+	for name, test := range map[string]struct{ got, want int }{
+		"rules":       {*s.Defs["policy"].Properties["rules"].MaxItems, maxRules},
+		"plans":       {*s.Defs["rule"].Properties["plans"].MaxProperties, maxPlans},
+		"routes":      {*s.Properties["routes"].MaxProperties, maxRoutes},
+		"pattern":     {*s.Properties["routes"].PropertyNames.MaxLength, maxPattern},
+		"sub_windows": {int(*s.Defs["sub_windows"].Maximum), driver.MaxSubWindows},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: got %d, expected %d", name, test.got, test.want)
+		}
 	}
 }
 
