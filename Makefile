@@ -25,7 +25,7 @@ help: ## list what there is to do
 # and "alloc" are in the names of those tests, and of the case in the contract of the adapters.
 # The race detector needs cgo, which Go switches off by itself where it has seen
 # no C compiler.
-BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./nethttplimit ./ginlimit ./echolimit
+BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit
 
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/lease ./core/failover

@@ -3,6 +3,15 @@
 //
 //	go run github.com/weir-go/weir/cmd/weir check limits.yaml
 //
+// A [Set] makes ordinary limiters of the policies of a file, and changes their limits when the file
+// changes:
+//
+//	file := rules.File("limits.yaml")
+//	config, err := rules.Load(ctx, file) // an error of a missing or invalid file
+//	set, err := rules.New(store, config)
+//	go set.Watch(ctx, file)
+//	api, err := set.Limiter("api") // for middleware, for example nethttplimit.New
+//
 // # Format
 //
 //	policies:
@@ -44,4 +53,28 @@
 // conflict, or name a policy that does not exist. A file has at most 16 MiB, 2^20 lines, commas and
 // colons, 4000 routes of 256 bytes each, 100 rules in a policy, and 1000 plans in a rule.
 // weir.schema.json in the directory of this package is a JSON Schema for editors.
+//
+// # Changes
+//
+// [Set.Watch] reads the file every second. A new configuration is checked as a whole before it is
+// used. Each decision uses one configuration, also if it is about several policies. States of keys
+// continue as after core.Limiter.Replace. If the file is missing, empty or invalid, the last good
+// configuration stays in force, and the error is logged once with its position. A removed policy
+// keeps its last rules as long as the program runs. [Set.Version] identifies the configuration in
+// force, and [OnChange] receives the differences.
+//
+// A configuration from elsewhere, such as a row of a database, is a [Source] for Watch, or a
+// [Config] for [Set.Apply].
+//
+// # Names and states
+//
+// On the store, the rule "second" of the policy "api" is called "api.second", and its candidate
+// "api.second.candidate". Options of stores, such as failover.FailClosedFor, take these names.
+// Clients see "second" in the header fields. The limits of an override share the state of the key
+// with other limits of the same length, like plans (core.Rule). An override is a
+// core.Limiter.Variant, which is made when the key is used; keys with equal overrides share it. A
+// policy remembers at most 10 000, which take about a kilobyte for each rule and plan.
+//
+// With enforce, all rules are shadow rules for the other keys, and candidates are always shadow
+// rules. With off, the policy has the same rules without a limit: the store is not called.
 package rules

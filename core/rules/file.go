@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -16,7 +17,17 @@ import (
 // A program may write a file in several steps. After a change, Load therefore reads the file again
 // every 100 ms until two results are equal, for at most a second. The first call reads it once.
 func File(path string) Source {
-	return &file{path: path, read: func() ([]byte, error) { return os.ReadFile(path) }}
+	return &file{path: path, read: func() ([]byte, error) { return readFile(path) }}
+}
+
+// readFile returns the content of a file, or the beginning of one that is larger than MaxSize.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1)) // Parse rejects it
 }
 
 const (

@@ -17,9 +17,8 @@ import (
 // A Set holds the limiters of the policies of a [Config], which [Set.Apply] and [Set.Watch] change
 // while the limiters are used. It is safe for concurrent use.
 //
-// On the store, the rule "second" of the policy "api" is called "api.second", and its candidate
-// "api.second.candidate". Clients see "second". A decision about a key without an override
-// allocates nothing more than that of a plain limiter.
+// A process should have one Set for each store: two Sets with the same policies are in conflict
+// when one of them changes. A decision allocates nothing more than that of a plain limiter.
 type Set struct {
 	store    core.Store
 	onChange func(Change)
@@ -37,10 +36,10 @@ type applied struct {
 	policies map[string]*policy // also those that were removed
 }
 
-// A Change describes a call of [Set.Apply] that has changed limits.
+// A Change describes a call of [Set.Apply] that has changed the configuration.
 type Change struct {
 	Previous, Version string   // see Set.Version
-	Diff              []string // the differences in words; see Diff
+	Diff              []string // the result of Diff, which contains keys
 }
 
 // New returns a Set of the policies of c, which keeps its states in store. The error is a

@@ -8,8 +8,8 @@ import (
 // A Source provides the text of a configuration, for example from a file ([File]) or a row of a
 // database. If it has a method String, the result is the name of the source in errors.
 type Source interface {
-	// Load returns the present text, which the caller does not change. It is not called concurrently by
-	// one Watch. An error means that there is no text, or that it could not be read.
+	// Load returns the present text, which the caller does not change. One Watch makes one call at a
+	// time. An error means that there is no text, or that it could not be read.
 	Load(ctx context.Context) ([]byte, error)
 }
 

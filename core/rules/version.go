@@ -121,7 +121,9 @@ func (v *version) check(o Override) error {
 		if at < 0 {
 			return fmt.Errorf("the policy has no rule %q", name)
 		}
-		if err := v.config.Rules[at].with(l).check(storeName(v.name, name)); err != nil {
+		r := v.config.Rules[at]
+		r.Limit, r.Plans = l, nil
+		if err := r.check(storeName(v.name, name)); err != nil {
 			return err
 		}
 	}

@@ -166,6 +166,10 @@ func TestLoad_Errors(t *testing.T) {
 			t.Errorf("%q: got error %v, want its position", text, err)
 		}
 	}
+	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("#"), rules.MaxSize+9), 0o600))
+	if text, err := rules.File(path).Load(t.Context()); len(text) != rules.MaxSize+1 || err != nil {
+		t.Errorf("a large file: got %d bytes, %v", len(text), err)
+	}
 	if _, err := rules.Load(t.Context(), failing{}); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "rules_test.failing") {
 		t.Errorf("got error %v, want that of the source", err)
 	}
