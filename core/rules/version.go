@@ -165,8 +165,7 @@ func (v *version) view(c *selection) (*core.Limiter, error) {
 	return w.limiter, w.err
 }
 
-// newView returns the view for c. It has all rules of the policy, so it does not depend on the
-// rules that the root has at the moment.
+// newView makes the view for c.
 func (v *version) newView(c *selection) (w view) {
 	config := *v.config
 	config.Rules = slices.Clone(config.Rules)
