@@ -68,18 +68,25 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 //	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
 //	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
 //
-// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are treated
-// like those of key functions. f runs for each limiter, after the key function of that limiter. f must
-// not trust a header field, because a client would choose its limits. Plan panics if f is nil.
+// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are
+// treated like those of key functions: that limiter is charged nothing. f must not trust a header
+// field, because a client would choose its limits. Plan panics if f is nil.
+//
+// f runs for each limiter, after the key function of that limiter and even if the key is exhausted.
+// If f verifies tokens, give it only to a limiter behind that of the address, so that the address
+// bounds the number of bad tokens:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject(), gate.Plan(tokens.Claim("plan"))))
 func Plan(f keyfunc.Func) Option {
 	argument.NotNil("gate: Plan", "function", f)
 	return option(func(c *config.Config) { c.Plan = f })
 }
 
 // Cost makes f determine the cost of a request, which is charged to every limiter of the gate that
-// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
-// the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
-// application: the response is 500 unless [OnError] chooses another status.
+// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied
+// if the limit is exhausted. A cost above the capacity of a rule is denied without a Retry-After. A
+// negative cost is a fault of the application: the response is 500 unless [OnError] chooses another
+// status.
 //
 // f runs before the key functions and the handler, so it must not read the body. ctx is the context
 // that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards. Cost panics if f
@@ -173,6 +180,8 @@ func FailClosed() Option {
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
 //   - Any other [keyfunc.ErrNoKey], status 400.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
+//   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
+//     gate asks about two limits for one rule and key, such as two plans.
 //   - The error of the Store, status 0. The status is 503 with [FailClosed] or for a
 //     [core.ErrFailClosed], and 500 if the Store cannot take so many rules in one decision.
 //   - The error of a request that has ended (r.Context().Err() is not nil), status 503. The Store

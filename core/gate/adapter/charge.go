@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -127,7 +128,9 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 		c.refund(http.StatusTooManyRequests)
 	default:
 		for _, a := range asks[:before] {
-			if a.Cost == 0 { // chargeKnown has charged 1
+			// chargeKnown has charged 1. A refund would apply to every ask about the limiter.
+			costs := func(o core.Ask) bool { return o.Limiter == a.Limiter && o.Cost > 0 }
+			if a.Cost == 0 && !slices.ContainsFunc(asks, costs) {
 				c.refundFor(a.Limiter)
 			}
 		}
