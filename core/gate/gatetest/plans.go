@@ -103,6 +103,17 @@ func (s *suite) testPlans(t *testing.T) {
 			a.checkRan(t, 0)
 		}
 	})
+	t.Run("without plans", func(t *testing.T) { // verifications of tokens would escape the limit of the address
+		calls := 0
+		a := s.start(setup{})
+		other := core.Must(core.New(a.store, planned))
+		a = s.start(setup{limiter: a.limiter, store: a.store, opts: []gate.Option{
+			gate.And(other, constant("a")), gate.Plan(func(context.Context, *http.Request) (string, error) { calls++; return "pro", nil }),
+		}})
+		if a.gets(t, 200); calls != 1 {
+			t.Errorf("the function of Plan was called %d times, want once: for the limiter with plans", calls)
+		}
+	})
 	t.Run("replaced", func(t *testing.T) {
 		a := s.start(setup{rules: []core.Rule{planned}})
 		for _, c := range []struct {
