@@ -77,9 +77,10 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 //
 // pick is called by every method of the result that has a key, for every [Ask] about the result,
 // and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced rules
-// meanwhile. It must be fast, because each decision waits for it, and must not replace rules.
-// The method returns an error of pick, and charges nothing. A result that is no view of l, or was
-// made by Choose itself, is an [ErrInvalidAsk]. Choose panics if pick is nil.
+// meanwhile. It must be fast, because each decision waits for it, and must not replace rules. If pick
+// returns an error, the method charges nothing, and returns an [ErrInvalidAsk] that wraps the error.
+// A result that is no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose
+// panics if pick is nil.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {
@@ -127,8 +128,10 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
 	}
 	picked, err := l.pick(ctx, key)
 	switch {
-	case err != nil || picked == nil:
-		return v, err
+	case err != nil:
+		return v, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
+	case picked == nil:
+		return v, nil
 	case picked.shared != l.shared || picked.pick != nil:
 		return v, invalidAsk("the function of Choose returned no view of its limiter, or one that Choose has made")
 	}

@@ -69,16 +69,16 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 //	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
 //
 // If f returns "" or [keyfunc.ErrNoKey], such as for a token without that claim, the limits without
-// a plan apply. They also apply to a plan that no rule of a limiter has: see [core.Limiter.Plan].
-// Other errors of f are treated like those of key functions. f must not trust a header field,
-// because a client would choose its limits. Plan panics if f is nil.
+// a plan apply. They also apply to a plan that no rule of a limiter has, with a warning: see
+// [core.Limiter.Plan]. Other errors of f are treated like those of key functions: that limiter is
+// charged nothing. f must not trust a header field, because a client would choose its limits. Plan
+// panics if f is nil.
 //
-// f runs for each limiter, after the key function of that limiter and before its limit is checked.
-// If f verifies tokens, do not let it run for the limiter of the address, which would no longer
-// bound the number of bad tokens that are verified (see [And]). Give Plan to the limiter of the
-// user alone:
+// f runs for each limiter whose rules have plans ([core.Limiter.HasPlans]), after the key function
+// of that limiter and even if the key is exhausted. If f verifies tokens, the limiter of the address
+// should have no plans and come first, so that the address bounds the number of bad tokens:
 //
-//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject(), gate.Plan(tokens.Claim("plan"))))
+//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject()), gate.Plan(tokens.Claim("plan")))
 func Plan(f keyfunc.Func) Option {
 	argument.NotNil("gate: Plan", "function", f)
 	return option(func(c *config.Config) { c.Plan = f })
@@ -182,9 +182,10 @@ func FailClosed() Option {
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
 //   - Any other [keyfunc.ErrNoKey], status 400.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
-//   - The error of the Store, or of a function of [core.Limiter.Choose], status 0. The status is
-//     503 with [FailClosed] or for a [core.ErrFailClosed]. It is 500 if no decision is possible:
-//     for more rules than the Store can take together, or a [core.ErrInvalidAsk].
+//   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
+//     gate asks about two limits for one rule and key, such as two plans.
+//   - The error of the Store, status 0. The status is 503 with [FailClosed] or for a
+//     [core.ErrFailClosed], and 500 if the Store cannot take so many rules in one decision.
 //   - The error of a request that has ended (r.Context().Err() is not nil), status 503. The Store
 //     is not the cause. The result 0 means 503 here, because otherwise a client could pass the
 //     limit by hanging up.

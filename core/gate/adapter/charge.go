@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -100,7 +99,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 func (c *charges) add(asks []core.Ask, ask core.Ask) []core.Ask {
 	for i := range asks {
 		if o := &asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
-			if i >= c.charged && ask.Cost > o.Cost {
+			if ask.Cost > o.Cost {
 				*o = ask
 			}
 			return asks
@@ -127,22 +126,12 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 	case !c.decision.Allowed:
 		c.refund(http.StatusTooManyRequests)
 	default:
-		for _, a := range asks[:before] {
-			if a.Cost == 0 && !hasCost(asks, a.Limiter) { // chargeKnown has charged 1
-				c.refundFor(a.Limiter)
-			}
+		for i, a := range asks[:before] {
+			c.settleAsk(i, a.Cost) // chargeKnown has charged 1 for a cost of 0, or a smaller cost: see add
 		}
 	}
 	c.addExhausted(asks, false)
 	return nil, true
-}
-
-// hasCost reports whether one of asks with a cost is about l or another view of its limiter: a
-// refund for l would refund this cost, too. Views of one limiter have rules of the same names.
-func hasCost(asks []core.Ask, l *core.Limiter) bool {
-	return slices.ContainsFunc(asks, func(a core.Ask) bool {
-		return a.Cost > 0 && (a.Limiter == l || a.Limiter.Rules()[0].Name() == l.Rules()[0].Name())
-	})
 }
 
 // denied reports whether the asks that were charged early are denied.
