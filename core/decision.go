@@ -225,6 +225,16 @@ func (d Decision) Soft() bool {
 	return false
 }
 
+// Blocked reports whether the event was denied because an enforced limit is [Blocked].
+func (d Decision) Blocked() bool {
+	for _, s := range d.States() {
+		if s.Limit() == Blocked && !s.Rule.IsShadow() {
+			return true
+		}
+	}
+	return false
+}
+
 // StateOf returns the State of the first Rule with the name, and false if no Rule has the name.
 func (d Decision) StateOf(name string) (State, bool) {
 	for _, s := range d.States() {

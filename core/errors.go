@@ -23,7 +23,7 @@ var (
 	ErrNegativeCost = errors.New("weir: negative cost")
 	// ErrInvalidAsk reports a call without asks, with limiters of different Stores, or with two limits
 	// for one rule and key; an Ask without a Limiter or with a negative MaxDelay; a function of Choose
-	// that returns no view of its limiter; or a limiter that a call cannot settle or replace. Nothing
+	// that returns an error, or no view of its limiter; or a limiter that a call cannot settle or replace. Nothing
 	// was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The capacity

@@ -59,15 +59,22 @@ func Must(l *Limiter, err error) *Limiter {
 }
 
 // Plan returns a view of l with the limits of a plan (see [Rule.Plan]). A rule without that plan
-// has its limit without a plan. If rules of l have plans, but none has this one, the view has the
-// limits without a plan, [Rule.PlanName] is "unknown", and l logs one warning through
-// [log/slog.Default]. If no rule of l has plans, Plan has no effect. An empty name returns a view
-// without a plan. Plan only copies a few words.
+// has its limit without a plan. If no rule of l has plans, Plan has no effect. An empty name
+// returns a view without a plan. Plan only copies a few words.
+//
+// If rules of l have plans, but none has this one, the plan is unknown: the view has the limits
+// without a plan. l and its views log a warning through [log/slog.Default], once for each of the
+// first 16 unknown plans since the last Replace. In the States of every such event, [Rule.PlanName]
+// is "unknown".
 func (l *Limiter) Plan(name string) *Limiter {
 	v := *l
 	v.plan = name
 	return &v
 }
+
+// HasPlans reports whether plans make a difference to l: whether one of its rules has plans, or
+// Choose has made l.
+func (l *Limiter) HasPlans() bool { return l.pick != nil || len(l.ruleSet().plans) > 0 }
 
 // Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the
 // rules for keys for which its function returns nil.

@@ -23,10 +23,14 @@ const unknownPlan = "unknown"
 // every plan, whether they are set before Plan or after it. A name consists of 1 to 64 characters
 // of printable ASCII. "unknown" is reserved. A second Plan of the same name replaces the first.
 //
-// Plans of the same length (see [Rule]) share the state of a key: an exhausted key that changes
-// from 10 to 100 a minute is still exhausted, and recovers at the new rate from then on. Plans of
-// different lengths have states of their own. A caller that changes between plans therefore gains
-// at most one limit for each length.
+// If an application has a name for the limit of r, too, such as "free", add it with the same limit.
+// Otherwise "free" is an unknown plan (see [Limiter.Plan]).
+//
+// Plans of the same length (see [Rule]) share the state of a key. If a key that has used 10 of 10 a
+// minute changes to 100 a minute, a window or log has 90 left at once. A bucket keeps the part that
+// is used: an exhausted bucket is still exhausted, and refills at the new rate. Plans of different
+// lengths have states of their own. A caller that changes between plans therefore gains at most one
+// limit for each length.
 func (r Rule) Plan(name string, l Limit) Rule {
 	if r.d == nil {
 		return r

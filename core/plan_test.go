@@ -3,6 +3,7 @@ package core_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -158,7 +159,7 @@ func TestNew_InvalidPlans(t *testing.T) {
 	}
 }
 
-// A plan that no rule has applies the limits without a plan. A limiter warns of one such plan.
+// A plan that no rule has applies the limits without a plan. A limiter warns of it once.
 func TestLimiter_Plan_Unknown(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -168,7 +169,7 @@ func TestLimiter_Plan_Unknown(t *testing.T) {
 	}{
 		{"a rule has plans", []core.Rule{
 			core.TokenBucket("a", core.PerMinute(10)).Plan("pro", core.PerMinute(20)), core.SlidingLog("b", core.PerMinute(30)),
-		}, []string{"unknown", ""}, 1},
+		}, []string{"unknown", ""}, 4},
 		{"no rule has plans", []core.Rule{core.TokenBucket("a", core.PerMinute(10))}, []string{""}, 0},
 	} {
 		var log bytes.Buffer
@@ -194,6 +195,24 @@ func TestLimiter_Plan_Unknown(t *testing.T) {
 		if got := strings.Count(log.String(), "level=WARN msg=\"weir: unknown plan"); got != c.warnings || log.Len() > 1000 {
 			t.Errorf("%s: got the log %.1000s, want %d warnings", c.name, log.String(), c.warnings)
 		}
+	}
+}
+
+// The number of warnings is bounded until the rules are replaced.
+func TestLimiter_Plan_UnknownNames(t *testing.T) {
+	var log bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	r := core.TokenBucket("a", core.PerHour(1000)).Plan("pro", core.PerHour(2000))
+	l := testkit.Limiter(t, memstore.New(), r)
+	for _, want := range []int{16, 32} {
+		for i := range 200 {
+			testkit.Admit(t, l.Plan(fmt.Sprint("plan ", i%20)), "k", 1)
+		}
+		if got := strings.Count(log.String(), "level=WARN"); got != want {
+			t.Errorf("got %d warnings, want %d", got, want)
+		}
+		testkit.Must(t, l.Replace(r))
 	}
 }
 

@@ -287,7 +287,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
-	return r.settleAsks(ctx, cost, func(reserved) bool { return true })
+	return r.settleAsks(ctx, cost, func(int) bool { return true })
 }
 
 // SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
@@ -297,11 +297,17 @@ func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error
 	if l == nil {
 		return invalidAsk("the limiter is nil")
 	}
-	return r.settleAsks(ctx, cost, func(a reserved) bool { return a.limiter == l.shared })
+	return r.settleAsks(ctx, cost, func(i int) bool { return r.asks[i].limiter == l.shared })
 }
 
-// settleAsks sets the total cost of the asks for which is returns true.
-func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(reserved) bool) error {
+// SettleAsk is [Reservation.Settle] for one ask, whose index is that of [State.Ask]. If r has asks,
+// but not that one, the error is an [ErrInvalidAsk].
+func (r *Reservation) SettleAsk(ctx context.Context, ask, cost int) error {
+	return r.settleAsks(ctx, cost, func(i int) bool { return i == ask })
+}
+
+// settleAsks sets the total cost of the asks for whose index is returns true.
+func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int) bool) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
@@ -309,17 +315,17 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(reserved
 	defer r.mu.Unlock()
 	next, found := slices.Clone(r.asks), false
 	for i := range next {
-		if is(next[i]) {
+		if is(i) {
 			next[i].cost, found = cost, true
 		}
 	}
 	if !found && len(next) > 0 {
-		return invalidAsk("the reservation has no ask about the limiter")
+		return invalidAsk("the reservation has no such ask")
 	}
 	return r.settle(ctx, next, func(c *ruleCharges) int {
-		total, settled := next[c.ask].cost, is(next[c.ask])
+		total, settled := next[c.ask].cost, is(int(c.ask))
 		for _, i := range c.asks {
-			total, settled = saturated(total, next[i].cost), settled || is(next[i])
+			total, settled = saturated(total, next[i].cost), settled || is(int(i))
 		}
 		switch {
 		case !settled:

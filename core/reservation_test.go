@@ -488,3 +488,25 @@ func TestReservation_Settle_Denied(t *testing.T) {
 	}
 	testkit.Must(t, new(core.Reservation).Refund(ctx))
 }
+
+func TestReservation_SettleAsk(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("r", core.PerMinute(100)))
+	r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "a", Cost: 3}, core.Ask{Limiter: l, Key: "b", Cost: 4}, core.Ask{Limiter: l, Key: "a", Cost: 5})
+	testkit.Must(t, err)
+	for i, c := range []struct {
+		ask, cost, a, b int
+		err             error
+	}{
+		{1, 9, 8, 9, nil},
+		{0, 0, 5, 9, nil},
+		{2, 6, 6, 9, nil},
+		{3, 1, 6, 9, core.ErrInvalidAsk},
+		{-1, 1, 6, 9, core.ErrInvalidAsk},
+		{0, -1, 6, 9, core.ErrNegativeCost},
+	} {
+		err := r.SettleAsk(t.Context(), c.ask, c.cost)
+		if a, b := testkit.Used(t, l, "a")[0], testkit.Used(t, l, "b")[0]; !errors.Is(err, c.err) || a != c.a || b != c.b {
+			t.Errorf("call %d: got %v with %d and %d in use, want %v with %d and %d", i, err, a, b, c.err, c.a, c.b)
+		}
+	}
+}

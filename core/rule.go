@@ -17,11 +17,12 @@ import (
 // name with another definition is an [ErrRuleConflict]. A name consists of 1 to 64 characters of
 // printable ASCII, and is sent to clients in the header field RateLimit-Policy.
 //
-// If the limit of a name changes, the states carry over if the new limit has the same length: the
-// time in which a bucket fills up, or the period of other algorithms and the number of sub-windows.
-// "10/m" and "20/m" have the same length. A limit of another length starts with unused states. A
-// bucket with [Rule.Soft] has to fill up its extra events, too: 10 percent of 5 is no event, so
-// "5/m" and "10/m" do not have the same length then.
+// Limits of one length share the states of a name: the limits of its plans and variants, and those
+// before and after [Limiter.Replace]. A limit of another length starts with unused states. The
+// length of a window or log is its period, together with the number of sub-windows. The length of a
+// bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but
+// two minutes for "10/m burst 20". A bucket with [Rule.Soft] has to fill up its extra events, too:
+// with 10 percent, 66 s for "10/m", but 60 s for "5/m", because 10 percent of 5 is no event.
 type Rule struct{ d *definition }
 
 // A definition holds the fields of a Rule and the result of compiling them. It does not change.

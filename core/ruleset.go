@@ -1,7 +1,6 @@
 package core
 
 import (
-	"log/slog"
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
@@ -13,6 +12,7 @@ type ruleSet struct {
 	plans    map[string][]Rule // by the name of the plan
 	unknown  []Rule            // the rules for callers whose plan is not in plans
 	replaced chan struct{}     // closed when the Limiter has got other rules; nil for a result of with
+	warned   unknownPlans
 }
 
 // newRuleSet checks and compiles rules.
@@ -105,13 +105,4 @@ func (s *ruleSet) with(o *ruleSet) *ruleSet {
 	}
 	merged.addPlans()
 	return merged
-}
-
-// warnOfPlan logs that no rule of s has the plan.
-func (s *ruleSet) warnOfPlan(plan string) {
-	names := make([]string, len(s.rules))
-	for i, r := range s.rules {
-		names[i] = r.Name()
-	}
-	slog.Warn("weir: unknown plan; its callers have the limits without a plan", "plan", plan[:min(len(plan), 64)], "rules", names)
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -11,7 +10,6 @@ type shared struct {
 	store   Store
 	current atomic.Pointer[ruleSet]
 	waiters waiters
-	warned  sync.Once // about an unknown plan
 }
 
 // A view selects the rules of a Limiter for an event.
@@ -35,7 +33,7 @@ func (v *view) rules() []Rule {
 	s := v.ruleSet()
 	rules, known := s.of(v.plan)
 	if !known {
-		v.warned.Do(func() { s.warnOfPlan(v.plan) })
+		v.current.Load().warned.warn(v.plan, s)
 	}
 	return rules
 }

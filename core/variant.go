@@ -27,11 +27,15 @@ func (v *variant) over(base *ruleSet) *ruleSet {
 
 // Variant returns a view of l in which each of rules replaces the rule of l that has its name and
 // algorithm, together with the plans of that rule. The limits and all other properties may differ.
-// Use it for exceptions of single keys, such as a higher limit of one customer, and to try rules on
-// a part of the traffic:
+// Use it with [Limiter.Choose] for exceptions of single keys, such as a higher limit of one
+// customer, and to try a limit on a part of the keys. A trial that is not enforced needs a rule of
+// its own, because a [Rule.Shadow] in place of an enforced rule leaves these keys without a limit:
 //
-//	strict := core.TokenBucket("api", core.PerMinute(5))
-//	trial, err := api.Variant(strict.Shadow())
+//	api, err := core.New(store,
+//		core.TokenBucket("api", core.PerMinute(10)),
+//		core.TokenBucket("trial", core.Unlimited))
+//	larger, err := api.Variant(core.TokenBucket("api", core.PerMinute(50)))
+//	trial, err := api.Variant(core.TokenBucket("trial", core.PerMinute(5)).Shadow())
 //
 // A view has the Store, the waiting callers and the states of l: limits of one length (see [Rule])
 // share a state. The Store does not learn about the rules of a view, so they cannot conflict with
@@ -61,12 +65,21 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 
 // Choose returns a view of l that calls pick for the key of every event, and uses the view of l
 // that pick returns: a [Limiter.Variant], a [Limiter.Plan], or nil for l itself. If the picked view
-// has a plan, that plan has precedence over the plan of the event.
+// has a plan, that plan has precedence over the plan of the event. Give the result of Choose to the
+// middleware, in place of l. The key is then that of its key function, such as "user:ann":
+//
+//	chosen := api.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
+//		if key == "user:ann" && time.Now().Before(friday) {
+//			return larger, nil
+//		}
+//		return nil, nil
+//	})
 //
 // pick is called by every method of the result that has a key, for every [Ask] about the result,
 // and by Wait for every attempt, concurrently. It must be fast, because each decision waits for it.
-// The method returns an error of pick, and charges nothing. A result that is no view of l, or was
-// made by Choose itself, is an [ErrInvalidAsk]. Choose panics if pick is nil.
+// If pick returns an error, the method charges nothing, and returns an [ErrInvalidAsk] that wraps the
+// error. A result that is no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose
+// panics if pick is nil.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {
@@ -92,8 +105,10 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
 	}
 	picked, err := l.pick(ctx, key)
 	switch {
-	case err != nil || picked == nil:
-		return v, err
+	case err != nil:
+		return v, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
+	case picked == nil:
+		return v, nil
 	case picked.shared != l.shared || picked.pick != nil:
 		return v, invalidAsk("the function of Choose returned no view of its limiter, or one that Choose has made")
 	}

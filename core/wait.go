@@ -19,7 +19,8 @@ const MaxWaiters = 10_000
 //   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
 //   - [ErrNeverAdmitted] if the event can never be admitted.
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
-//     The estimate includes the events of callers that already wait for key in this process.
+//     The estimate includes the events of callers that already wait for key in this process, if they
+//     have the same plan and [Limiter.Variant].
 //   - [ErrTooManyWaiters] if [MaxWaiters] calls wait already.
 //   - the error of the Store if the Store fails.
 //
@@ -61,7 +62,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	}
 	w := &waiter{n: n} // waits for no other caller
 	if waits {
-		if w, err = l.waiters.join(key, n); err != nil {
+		if w, err = l.waiters.join(key, n, v); err != nil {
 			return err
 		}
 		defer l.waiters.leave(key, w)
@@ -118,7 +119,7 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 	for {
 		ahead := l.waiters.ahead(key, w)
 		if ahead == 0 {
-			return nil // w is, or soon will be, the first: its own decision shows whether it is too late
+			return nil // the decision of w, when it is the first, shows whether it is too late
 		}
 		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true})
 		if err != nil {
@@ -232,11 +233,12 @@ type waiters struct {
 type waiter struct {
 	first chan struct{} // closed when this waiter is the first of its key
 	n     int           // the cost of its event
+	view  view          // the limits when it was called
 	cost  int           // n, or 0 while the Store may have counted it; guarded by the mutex of waiters
 }
 
 // join adds a waiter after all other waiters of key.
-func (l *waiters) join(key string, n int) (*waiter, error) {
+func (l *waiters) join(key string, n int, v view) (*waiter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.n == MaxWaiters {
@@ -245,7 +247,7 @@ func (l *waiters) join(key string, n int) (*waiter, error) {
 	if l.byKey == nil {
 		l.byKey = make(map[string][]*waiter)
 	}
-	w := &waiter{first: make(chan struct{}), n: n, cost: n}
+	w := &waiter{first: make(chan struct{}), n: n, view: v, cost: n}
 	if len(l.byKey[key]) == 0 {
 		close(w.first)
 	}
@@ -260,7 +262,8 @@ func (l *waiters) setCost(w *waiter, cost int) {
 	w.cost = cost
 }
 
-// ahead returns the cost of the waiters of key before w.
+// ahead returns the cost of the waiters of key before w that have its limits. Other limits may have
+// states of their own, or make the cost a smaller part of the state.
 func (l *waiters) ahead(key string, w *waiter) (cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +271,9 @@ func (l *waiters) ahead(key string, w *waiter) (cost int) {
 		if o == w {
 			break
 		}
-		cost = saturated(cost, o.cost)
+		if o.view == w.view {
+			cost = saturated(cost, o.cost)
+		}
 	}
 	return cost
 }

@@ -326,3 +326,20 @@ func TestLimiter_Wait_BecomesLimited(t *testing.T) {
 		})
 	}
 }
+
+// Callers of a faster plan with a state of its own do not make the estimate for a caller too long.
+func TestLimiter_Wait_OtherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerHour(10)).Plan("fast", core.PerSecond(1)))
+		for range 21 {
+			go func() { _ = l.Plan("fast").Wait(t.Context(), "k") }()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := l.Wait(ctx, "k"); err != nil || time.Since(begin) != 20*time.Second {
+			t.Errorf("got %v after %v, want nil after 20s", err, time.Since(begin))
+		}
+	})
+}

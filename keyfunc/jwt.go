@@ -163,8 +163,8 @@ func (j *JWT) Subject() Func {
 
 // Claim returns a Func that returns the text of a claim as it is, for example the name of a plan.
 // If the claim of a valid token is absent, is not a string, is empty, is longer than 512 bytes or
-// contains U+FFFD (invalid text), the error is an [ErrNoKey] that is no ErrNoToken. Claim panics if
-// name is empty.
+// contains U+FFFD (invalid text), the error is an [ErrNoKey] that is no ErrNoToken. As a plan, it
+// means the limits without a plan (gate.Plan). Claim panics if name is empty.
 //
 // Unlike the other keys of this package, the text has no prefix, so it may equal the key of an
 // address or user. For a limiter, add a name:

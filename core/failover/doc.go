@@ -92,9 +92,10 @@
 // more events, because the outage may begin shortly before the window ends.
 //
 // The outage ends when the primary is in full use again. Events in the primary's states expire
-// during the outage, so the primary then admits at most one more burst. The states of the backup
-// remain until they expire. If another outage follows soon, they still count, so a primary that
-// flaps does not grant a burst each time.
+// during the outage, so the primary then admits at most one more burst. During the ramp-up both
+// stores decide, and each may admit R events a second. The states of the backup remain until they
+// expire. If another outage follows soon, they still count, so a primary that flaps does not grant
+// a burst each time.
 //
 // If the result of the primary is lost, the primary may have charged the event. The backup then
 // decides again, so an event is charged once or twice.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -104,6 +105,7 @@ func TestStore_Close(t *testing.T) {
 				if took := time.Since(begun); took != 0 {
 					t.Errorf("Close: got %v, expected no wait", took)
 				}
+				synctest.Wait() // for a probe that Close has abandoned
 				calls := p.primary.Calls()
 				time.Sleep(time.Minute)
 				if n := p.primary.Calls() - calls; n != 0 {

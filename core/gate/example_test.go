@@ -254,7 +254,7 @@ func ExampleDeniedStatus() {
 	api := core.Must(core.New(store, core.TokenBucket("api", core.PerMinute(10)).Plan("banned", core.Blocked)))
 	status := gate.DeniedStatus(func(d core.Decision) int {
 		switch {
-		case d.State(0).Limit() == core.Blocked:
+		case d.Blocked():
 			return http.StatusForbidden
 		case d.RetryAfter == core.Never:
 			return http.StatusRequestEntityTooLarge

@@ -68,22 +68,31 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 //	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
 //	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
 //
-// If f returns "" or [keyfunc.ErrNoKey], the limits without a plan apply. Its other errors are treated
-// like those of key functions. f runs for each limiter, after the key function of that limiter. f must
-// not trust a header field, because a client would choose its limits. Plan panics if f is nil.
+// If f returns "" or [keyfunc.ErrNoKey], such as for a token without that claim, the limits without
+// a plan apply. They also apply to a plan that no rule of a limiter has, with a warning: see
+// [core.Limiter.Plan]. Other errors of f are treated like those of key functions: that limiter is
+// charged nothing. f must not trust a header field, because a client would choose its limits. Plan
+// panics if f is nil.
+//
+// f runs for each limiter whose rules have plans ([core.Limiter.HasPlans]), after the key function
+// of that limiter and even if the key is exhausted. If f verifies tokens, the limiter of the address
+// should have no plans and come first, so that the address bounds the number of bad tokens:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject()), gate.Plan(tokens.Claim("plan")))
 func Plan(f keyfunc.Func) Option {
 	argument.NotNil("gate: Plan", "function", f)
 	return option(func(c *config.Config) { c.Plan = f })
 }
 
 // Cost makes f determine the cost of a request, which is charged to every limiter of the gate that
-// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied if the limit is exhausted. A cost above
-// the capacity of a rule is denied without a Retry-After. A negative cost is a fault of the
-// application: the response is 500 unless [OnError] chooses another status.
+// has no Cost of its own (see [And]). The default is 1. A cost of 0 charges nothing, but is denied
+// if the limit is exhausted. A cost above the capacity of a rule is denied without a Retry-After;
+// [DeniedStatus] can make the status 413. A negative cost is a fault of the application: the
+// response is 500 unless [OnError] chooses another status.
 //
 // f runs before the key functions and the handler, so it must not read the body. ctx is the context
-// that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards. Cost panics if f
-// is nil.
+// that key functions get ([keyfunc.Func]). [Settle] corrects the cost afterwards; without it, the
+// result of f stays charged. Cost panics if f is nil.
 func Cost(f func(ctx context.Context, r *http.Request) int) Option {
 	argument.NotNil("gate: Cost", "function", f)
 	return option(func(c *config.Config) { c.Cost = f })
@@ -173,6 +182,8 @@ func FailClosed() Option {
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
 //   - Any other [keyfunc.ErrNoKey], status 400.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
+//   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
+//     gate asks about two limits for one rule and key, such as two plans.
 //   - The error of the Store, status 0. The status is 503 with [FailClosed] or for a
 //     [core.ErrFailClosed], and 500 if the Store cannot take so many rules in one decision.
 //   - The error of a request that has ended (r.Context().Err() is not nil), status 503. The Store
@@ -188,8 +199,18 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 }
 
 // DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
-// other result means 429, the default. A cost that can never be admitted has d.RetryAfter ==
-// [core.Never]; the State of a caller whose plan is blocked has the limit [core.Blocked].
+// other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
+// capacity of a rule, and also if the caller is [core.Blocked]. Test for Blocked first:
+//
+//	gate.DeniedStatus(func(d core.Decision) int {
+//		switch {
+//		case d.Blocked():
+//			return http.StatusForbidden
+//		case d.RetryAfter == core.Never:
+//			return http.StatusRequestEntityTooLarge
+//		}
+//		return http.StatusTooManyRequests
+//	})
 //
 // With another status than 429, the [Problem] has the type about:blank and the title of the status.
 // Its detail, its violated policies, Retry-After and all other header fields stay the same. OnDenied

@@ -10,7 +10,8 @@ import (
 
 var (
 	// ErrNotAdmitted is the error of [Settle] and [SettleFor] if no gate has charged the request: it
-	// was skipped or denied, its caller has no limit, the Store failed, or there is no such gate.
+	// was skipped or denied, its key function returned [keyfunc.ErrNotLimited], the Store failed,
+	// or there is no such gate. For a [core.Unlimited] caller, Settle and SettleFor return nil.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
 	// ErrSeveralCosts is the error of [Settle] if limiters of the gate have a [Cost] of their own.
 	ErrSeveralCosts = errors.New("weir: limiters of the gate have costs of their own: use SettleFor")
@@ -42,7 +43,8 @@ func Settle(ctx context.Context, cost int) error {
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
 // variant was in force. It looks for the innermost gate that has charged l for the request, and
 // returns [ErrNotAdmitted] if there is none. A handler can ignore that error: the request was let
-// through without a limit, for example while the Store was down.
+// through without a limit, for example while the Store was down. Defer SettleFor, so that the cost
+// of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 	for r := request.From(ctx); r != nil && l != nil; r = r.Outer() {
 		if r.Decision().Allowed && r.Charged(l) {

@@ -25,10 +25,14 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	if o.Skip != nil && o.Skip(ctx, r) || o.Exempt != nil && o.Exempt(ctx, r) {
 		return g.undecided(r), nil, nil
 	}
-	if o.Expose {
-		expose(h, g.exposed)
-	}
 	rc := newRequestContext(r.Context(), g)
+	switch {
+	case !o.Expose:
+	case rc.versions == g.versions:
+		expose(h, g.exposed)
+	default: // outer gates send more versions
+		expose(h, exposedFields(rc.versions))
+	}
 	c := charges{requestContext: rc, cost: 1}
 	rejection, decided := c.decide(ctx, h, r)
 	switch {

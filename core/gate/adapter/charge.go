@@ -87,7 +87,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	if ask.Key == "" {
 		return errEmptyKey
 	}
-	if a.Plan != nil {
+	if a.Plan != nil && a.Limiter.HasPlans() {
 		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
 			ask.Plan, err = "", nil
 		}
@@ -99,7 +99,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 func (c *charges) add(asks []core.Ask, ask core.Ask) []core.Ask {
 	for i := range asks {
 		if o := &asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
-			if i >= c.charged && ask.Cost > o.Cost {
+			if ask.Cost > o.Cost {
 				*o = ask
 			}
 			return asks
@@ -126,10 +126,8 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 	case !c.decision.Allowed:
 		c.refund(http.StatusTooManyRequests)
 	default:
-		for _, a := range asks[:before] {
-			if a.Cost == 0 { // chargeKnown has charged 1
-				c.refundFor(a.Limiter)
-			}
+		for i, a := range asks[:before] {
+			c.settleAsk(i, a.Cost) // chargeKnown has charged 1 for a cost of 0, or a smaller cost: see add
 		}
 	}
 	c.addExhausted(asks, false)

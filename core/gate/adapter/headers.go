@@ -202,7 +202,9 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	if m.policy.rule.Limit() != core.Blocked {
+	if m.policy.rule.Limit() == core.Blocked {
+		h.Del(fieldLegacyReset) // an outer gate may have set it
+	} else {
 		h[fieldLegacyReset] = []string{integer(reset.Unix())}
 	}
 }

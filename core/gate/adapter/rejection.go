@@ -72,9 +72,13 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	if canceled || r.Context().Err() != nil {
 		return ended
 	}
-	if errors.Is(err, driver.ErrInvalidCharge) {
-		// The Store never makes this decision: letting requests through would remove the limit.
+	// Letting the request through would remove the limit: the Store never makes such a decision, and
+	// the cause may depend on a key that the client has chosen.
+	switch {
+	case errors.Is(err, driver.ErrInvalidCharge):
 		return failure{status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
+	case errors.Is(err, core.ErrInvalidAsk):
+		return failure{status: http.StatusInternalServerError, log: "weir: the limits of a request cannot be decided"}
 	}
 	f := failure{log: "weir: the store could not decide"}
 	if failClosed || errors.Is(err, core.ErrFailClosed) {

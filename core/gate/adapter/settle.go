@@ -32,11 +32,11 @@ func (rc *requestContext) refund(status int) {
 	}
 }
 
-// refundFor refunds an admitted request to l, for which it has the cost zero.
-func (rc *requestContext) refundFor(l *core.Limiter) {
+// settleAsk sets the cost of the ask with index i of an admitted request.
+func (rc *requestContext) settleAsk(i, cost int) {
 	ctx := context.WithoutCancel(rc.Context)
-	if err := rc.reservation.SettleFor(ctx, l, 0); err != nil {
-		rc.gate.log.warn(ctx, "weir: the cost of a request could not be refunded", err, http.StatusOK)
+	if err := rc.reservation.SettleAsk(ctx, i, cost); err != nil {
+		rc.gate.log.warn(ctx, "weir: the cost of a request could not be settled", err, http.StatusOK)
 	}
 }
 

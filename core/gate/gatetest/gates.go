@@ -49,6 +49,17 @@ func (s *suite) testGates(t *testing.T) {
 	if s.nest != nil {
 		t.Run("one application", func(t *testing.T) { s.testGatesOf(t, s.nest) })
 	}
+	t.Run("exposed fields of outer gates", func(t *testing.T) {
+		outer, inner := s.start(setup{}), s.start(setup{})
+		got := exchange(t, s.stack([]Gate{
+			{outer.limiter, constant("k"), []gate.Option{gate.Headers(gate.XRateLimit)}},
+			{inner.limiter, constant("k"), []gate.Option{gate.ExposeHeaders()}},
+		}, says("ok")), request("GET", "/")).header.Get("Access-Control-Expose-Headers")
+		const want = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
 }
 
 // testGatesOf tests several gates that build puts around a handler, the outermost first.

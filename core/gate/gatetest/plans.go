@@ -94,6 +94,26 @@ func (s *suite) testPlans(t *testing.T) {
 		}
 		a.checkRan(t, 1)
 	})
+	t.Run("two plans for one key, which no limiter can decide about", func(t *testing.T) {
+		store := memory()
+		l := core.Must(core.New(store, planned))
+		for _, opts := range [][]gate.Option{{quiet}, {quiet, gate.FailClosed()}} {
+			a := s.start(setup{limiter: l, store: store, opts: append(opts, gate.And(l, constant("k"), gate.Plan(constant("pro"))))})
+			a.gets(t, 500)
+			a.checkRan(t, 0)
+		}
+	})
+	t.Run("without plans", func(t *testing.T) { // verifications of tokens would escape the limit of the address
+		calls := 0
+		a := s.start(setup{})
+		other := core.Must(core.New(a.store, planned))
+		a = s.start(setup{limiter: a.limiter, store: a.store, opts: []gate.Option{
+			gate.And(other, constant("a")), gate.Plan(func(context.Context, *http.Request) (string, error) { calls++; return "pro", nil }),
+		}})
+		if a.gets(t, 200); calls != 1 {
+			t.Errorf("the function of Plan was called %d times, want once: for the limiter with plans", calls)
+		}
+	})
 	t.Run("replaced", func(t *testing.T) {
 		a := s.start(setup{rules: []core.Rule{planned}})
 		for _, c := range []struct {
@@ -108,6 +128,31 @@ func (s *suite) testPlans(t *testing.T) {
 			if got := a.get(t); got.header.Get("RateLimit-Policy") != c.want {
 				t.Errorf("got %s, want %s", got.header.Get("RateLimit-Policy"), c.want)
 			}
+		}
+	})
+	t.Run("undecidable", func(t *testing.T) { // a client may cause it by its key
+		l := s.start(setup{rules: []core.Rule{planned}}).limiter
+		for name, a := range map[string]setup{
+			"two plans of one key": {limiter: l, opts: []gate.Option{gate.And(l, constant("k"), gate.Plan(constant("pro")))}},
+			"Choose fails":         {limiter: l.Choose(func(context.Context, string) (*core.Limiter, error) { return nil, errSecret })},
+			"Choose is wrong":      {limiter: l.Choose(func(context.Context, string) (*core.Limiter, error) { return new(core.Limiter), nil })},
+		} {
+			a.key, a.opts = constant("k"), append(a.opts, quiet)
+			app := s.start(a)
+			if got := app.get(t); got.status != 500 || strings.Contains(got.body, errSecret.Error()) {
+				t.Errorf("%s: got %d, %s, want 500", name, got.status, got.body)
+			}
+			app.checkRan(t, 0)
+		}
+	})
+	t.Run("blocked behind another gate", func(t *testing.T) {
+		outer, inner := s.start(setup{}), s.start(setup{rules: []core.Rule{core.SlidingLog("no", core.Blocked)}})
+		both := gate.Headers(gate.IETFDraft, gate.XRateLimit)
+		got := exchange(t, s.stack([]Gate{
+			{outer.limiter, constant("k"), []gate.Option{both}}, {inner.limiter, constant("k"), nil},
+		}, says("ok")), request("GET", "/"))
+		if reset, ok := got.header["X-Ratelimit-Reset"]; got.status != 429 || got.header.Get("X-RateLimit-Limit") != "0" || ok {
+			t.Errorf("got %d, X-RateLimit-Limit %s, X-RateLimit-Reset %s, want 429, 0 and no time", got.status, got.header.Get("X-RateLimit-Limit"), reset)
 		}
 	})
 }
@@ -248,6 +293,36 @@ func (s *suite) testSeveralCosts(t *testing.T) {
 		r.Header.Set("X-Key", "a")
 		if got := record(t, h, r); got.status != 200 || taken(t, first, "k") != 0 || taken(t, last, "a") != 10 {
 			t.Errorf("a cost of zero: got status %d, counts %d and %d, want 200, 0 and 10", got.status, taken(t, first, "k"), taken(t, last, "a"))
+		}
+	})
+	t.Run("of an exhausted key, twice", func(t *testing.T) { // the larger cost counts
+		l := core.Must(core.New(memory(), core.SlidingLog("r", core.PerMinute(9))))
+		h := s.build(l, constant("k"), []gate.Option{costHeader("X-First"), gate.And(l, header("X-Key"), costs(7)), quiet}, says("ok"))
+		r := request("GET", "/")
+		r.Header.Set("X-First", "9")
+		exchange(t, h, r) // exhausts k
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-First", "2")
+		r.Header.Set("X-Key", "k")
+		if got := record(t, h, r); got.status != 200 || taken(t, l, "k") != 7 {
+			t.Errorf("got status %d and a count of %d, want 200 and 7", got.status, taken(t, l, "k"))
+		}
+	})
+	t.Run("of an exhausted key, another key of the limiter", func(t *testing.T) { // it stays charged
+		l := core.Must(core.New(memory(), core.SlidingLog("r", core.PerMinute(1))))
+		h := s.build(l, constant("k"), []gate.Option{costHeader("X-First"), gate.And(l, header("X-Key"), costs(1)), quiet}, says("ok"))
+		r := request("GET", "/")
+		r.Header.Set("X-First", "1")
+		exchange(t, h, r) // exhausts k
+		if _, err := l.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-First", "0")
+		r.Header.Set("X-Key", "a")
+		if got := record(t, h, r); got.status != 200 || taken(t, l, "a") != 1 || taken(t, l, "k") != 0 {
+			t.Errorf("got status %d and counts of %d and %d, want 200, 1 and 0", got.status, taken(t, l, "a"), taken(t, l, "k"))
 		}
 	})
 }

@@ -74,6 +74,7 @@ func (s *suite) testRejected(t *testing.T) {
 	t.Run("good tokens", s.testGoodTokens)
 	t.Run("exhausted address", s.testExhaustedAddress)
 	t.Run("one limiter twice", s.testDistinctAsks)
+	t.Run("zero beside another cost", s.testZeroBesideCost)
 }
 
 // testBadTokens sends 200 bad tokens from one address, one after the other.
@@ -520,6 +521,28 @@ func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 		t.Errorf("%d tokens are verified, want only the first", n)
 	}
 	a.checkTaken(t, "a", 0)
+}
+
+// A key with a cost of zero is charged early while it is exhausted. Its refund must leave the other
+// key of its limiter charged.
+func (s *suite) testZeroBesideCost(t *testing.T) {
+	store, v := memory(), new(verifier)
+	l := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(5))))
+	for name, other := range map[string]*core.Limiter{"the limiter": l, "a view": l.Plan("pro")} {
+		t.Run(name, func(t *testing.T) {
+			a := s.start(setup{limiter: l, store: store, key: keyfunc.RemoteIP(), opts: []gate.Option{costs(0), gate.And(other, v.key, costs(2))}})
+			for range 6 {
+				record(t, a, withToken("bad"))
+			}
+			if _, err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
+				t.Fatal(err)
+			}
+			got := record(t, a, withToken(name))
+			if n := taken(t, l, "user:"+name); got.status != 200 || n != 2 {
+				t.Errorf("got %d with %d taken, want 200 with 2", got.status, n)
+			}
+		})
+	}
 }
 
 // A key that is found twice for the same limiter is charged once.

@@ -18,7 +18,7 @@ func (s *suite) testDeniedStatus(t *testing.T) {
 	}
 	byDecision := gate.DeniedStatus(func(d core.Decision) int {
 		switch {
-		case d.State(0).Limit() == core.Blocked:
+		case d.Blocked():
 			return 403
 		case d.RetryAfter == core.Never:
 			return 413
