@@ -95,3 +95,19 @@ func TestConfig_FormatInvalid(t *testing.T) {
 		})
 	}
 }
+
+// A time in a zone that RFC 3339 cannot express is written in UTC.
+func TestConfig_FormatZone(t *testing.T) {
+	until := time.Date(1890, 1, 1, 0, 0, 0, 0, time.FixedZone("LMT", 1172))
+	c := Config{Policies: map[string]Policy{"a": {
+		Rules: []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerSecond(1)}},
+		Keys:  map[string]Override{"k": {Limits: map[string]core.Limit{"r": core.PerSecond(2)}, Until: until}},
+	}}}
+	data, err := c.Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Parse("f", data); err != nil || !got.Policies["a"].Keys["k"].Until.Equal(until) {
+		t.Errorf("got %v (%v), expected %v", got, err, until)
+	}
+}
