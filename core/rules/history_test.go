@@ -158,7 +158,7 @@ func (h history) config(m *model) *rules.Config {
 // Random configurations are applied under random events. Every decision is that of plain limiters.
 func TestSet_Histories(t *testing.T) {
 	occurred := make(map[string]int)
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			h := history{rand.New(rand.NewPCG(seed, 1))}
 			m := &model{policies: make(map[string]rules.Policy), store: undeclared{memstore.New()}}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,8 +90,20 @@ func TestSet_Watch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				now := ok("1/s")
-				source := rules.FileOf("f.yaml", func() ([]byte, error) { return []byte(now.text), now.err })
+				var mu sync.Mutex // of now and times
+				now, times := ok("1/s"), make(map[time.Duration]string)
+				locked := func(f func()) func() {
+					return func() {
+						mu.Lock()
+						defer mu.Unlock()
+						f()
+					}
+				}
+				source := rules.FileOf("f.yaml", func() ([]byte, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return []byte(now.text), now.err
+				})
 				config, err := rules.Load(t.Context(), source)
 				testkit.Must(t, err)
 				store := memstore.New()
@@ -99,21 +112,23 @@ func TestSet_Watch(t *testing.T) {
 				s, err := rules.New(store, config, rules.OnError(func(err error) { errs = append(errs, err) }))
 				testkit.Must(t, err)
 				l := limiter(t, s, "api")
-				begin, times := time.Now(), map[time.Duration]string{}
+				begin := time.Now()
 				for _, e := range c.events {
-					time.AfterFunc(e.at-ms, func() { now = e.file })
+					time.AfterFunc(e.at-ms, locked(func() { now = e.file }))
 				}
 				if len(c.events) > 0 && c.events[0].at == 0 {
-					now = c.events[0].file
+					locked(func() { now = c.events[0].file })()
 				}
 				for _, w := range c.want {
-					time.AfterFunc(w.at, func() { times[w.at] = l.Rules()[0].Limit().String() })
+					time.AfterFunc(w.at, locked(func() { times[w.at] = l.Rules()[0].Limit().String() }))
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second+ms/2)
 				defer cancel()
 				if err := s.Watch(ctx, source); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 12*time.Second+ms/2 {
 					t.Errorf("got %v after %v, want the end of the context", err, time.Since(begin))
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				for _, w := range c.want {
 					if times[w.at] != w.limit {
 						t.Errorf("after %v: got the limit %s, want %s", w.at, times[w.at], w.limit)
