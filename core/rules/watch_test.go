@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +215,9 @@ func TestSet_Watch_Log(t *testing.T) {
 
 // A ConfigMap in Kubernetes is a symbolic link to a symbolic link, the second of which is replaced.
 func TestSet_Watch_ConfigMap(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a program needs privileges for symbolic links")
+	}
 	dir := t.TempDir()
 	write := func(version, limit string) {
 		t.Helper()
