@@ -97,6 +97,7 @@ func (d definition) rule() Rule {
 	d.divided = new(atomic.Pointer[definition])
 	d.Text = d.text()
 	if d.err = d.checkLabel(); d.err != nil {
+		d.compiled = nil
 		return Rule{&d}
 	}
 	if !d.limit().counts() {

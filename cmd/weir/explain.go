@@ -40,9 +40,9 @@ func explain(args []string, stdout, _ io.Writer) error {
 		print("The override of the key %s at %s.", end, until.Format(time.RFC3339))
 	}
 	switch {
-	case c.Off:
+	case c.Disabled:
 		print("All policies are off: no rule is enforced or counted.")
-	case p.Off:
+	case p.Disabled:
 		print("The policy is off: its rules are neither enforced nor counted.")
 	}
 	if plan != "" && !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.ContainsFunc(r.Plans, named(plan)) }) {
@@ -58,7 +58,7 @@ func explain(args []string, stdout, _ io.Writer) error {
 	}
 	mode := func(shadow bool) string {
 		switch {
-		case c.Off || p.Off:
+		case c.Disabled || p.Disabled:
 			return "off"
 		case shadow:
 			return "shadow"

@@ -23,9 +23,9 @@ func files(t *testing.T) {
 		"b.yaml": start + "}}",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st.
 		"part.yaml":   start + ", enforce: 25.5}}",
-		"off.yaml":    start + ", off: true}}",
-		"alloff.yaml": start + "}}\noff: true",
-		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\nof: true\n",
+		"off.yaml":    start + ", disabled: true}}",
+		"alloff.yaml": start + "}}\ndisabled: true",
+		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 	bad := "bad.yaml:3:54: policies.api.rules[0].limit: is an integer, expected a text\n" +
 		"\t    rules: [{name: r, algorithm: sliding_log, limit: 10}]\n" +
 		"\t" + strings.Repeat(" ", 53) + "^\n" +
-		"bad.yaml:4:1: of: is an unknown field; did you mean \"off\"?\n\tof: true\n\t^\n"
+		"bad.yaml:4:1: disable: is an unknown field; did you mean \"disabled\"?\n\tdisable: true\n\t^\n"
 	for name, test := range map[string]struct {
 		args           []string
 		status         int

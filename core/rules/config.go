@@ -12,15 +12,15 @@ import (
 type Config struct {
 	Policies map[string]Policy // by name
 	Routes   map[string]string // net/http patterns to names of policies
-	Off      bool              // no limit is enforced or counted
+	Disabled bool              // no limit is enforced or counted
 }
 
 // A Policy is the configuration of one limiter.
 type Policy struct {
-	Rules   []Rule
-	Keys    map[string]Override // by key
-	Enforce float64             // the percentage of keys for which the policy is enforced; shadow rules for the others
-	Off     bool                // the policy is neither enforced nor counted
+	Rules    []Rule
+	Keys     map[string]Override // by key
+	Enforce  float64             // the percentage of keys for which the policy is enforced; shadow rules for the others
+	Disabled bool                // the policy is neither enforced nor counted
 }
 
 // A Rule is the configuration of one rule of a policy.

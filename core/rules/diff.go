@@ -33,7 +33,7 @@ func Diff(a, b *Config) []string {
 	if b == nil {
 		b = &Config{}
 	}
-	d.off("all policies", a.Off, b.Off)
+	d.off("all policies", a.Disabled, b.Disabled)
 	each(a.Policies, b.Policies, func(name string, a, b *Policy) {
 		switch {
 		case b == nil:
@@ -92,7 +92,7 @@ func change[T any](d *differ, subject string, a, b *T, text func(T) string) {
 }
 
 func (d *differ) policy(name string, a, b *Policy) {
-	d.off("policy "+name, a.Off, b.Off)
+	d.off("policy "+name, a.Disabled, b.Disabled)
 	change(d, "policy "+name+" enforce", &a.Enforce, &b.Enforce, percent)
 	before, after := byName(a.Rules, ruleName), byName(b.Rules, ruleName)
 	each(before, after, func(rule string, a, b *Rule) { d.rule(storeName(name, rule), a, b) })

@@ -31,8 +31,8 @@ func TestDiff(t *testing.T) {
 		want []string
 	}{
 		"equal":               {api(""), api(""), nil},
-		"switches":            {api(""), api(", off: true") + "\noff: true", []string{"all policies: switched off", "policy api: switched off"}},
-		"switched on":         {api(", off: true") + "\noff: true", api(""), []string{"all policies: switched on", "policy api: switched on"}},
+		"switches":            {api(""), api(", disabled: true") + "\ndisabled: true", []string{"all policies: switched off", "policy api: switched off"}},
+		"switched on":         {api(", disabled: true") + "\ndisabled: true", api(""), []string{"all policies: switched on", "policy api: switched on"}},
 		"percentage":          {api(", enforce: 0.5"), api(""), []string{"policy api enforce: 0.5% to 100%"}},
 		"rule":                {rules(first + "soft: 10}," + second), rules(first + "soft: 10}," + third), []string{"api.s: removed (was sliding_log 500/h)", "api.t: added (fixed_window 7/d)"}},
 		"order":               {rules(second + "," + third), rules(third + "," + second), []string{"policy api: rules in another order"}},

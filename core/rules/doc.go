@@ -35,13 +35,13 @@
 //	      "user:99": {limits: {second: 5/s}, until: 2027-01-01T00:00:00Z}
 //	  login:
 //	    enforce: 25                # percent of the keys (see InPercent); default: 100
-//	    off: true                  # neither enforced nor counted; default: false
+//	    disabled: true             # neither enforced nor counted; default: false
 //	    rules:
 //	      - {name: login, algorithm: sliding_window, limit: 5/15m}
 //	routes:                        # patterns of net/http.ServeMux, and names of policies
 //	  "POST /login": login
 //	  "/v1/": api
-//	off: false                     # true switches all policies off
+//	disabled: false                # true disables all policies
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
@@ -76,5 +76,5 @@
 // policy remembers at most 10 000, which take about a kilobyte for each rule and plan.
 //
 // With enforce, all rules are shadow rules for the other keys, and candidates are always shadow
-// rules. With off, the policy has the same rules without a limit: the store is not called.
+// rules. With disabled, the policy has the same rules without a limit: the store is not called.
 package rules

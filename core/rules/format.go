@@ -26,7 +26,7 @@ func (c *Config) Format() ([]byte, error) {
 		}
 		file.add("routes", routes.node(0))
 	}
-	file.addOff(c.Off)
+	file.addDisabled(c.Disabled)
 	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return nil, err
@@ -42,9 +42,9 @@ type mapping []*yaml.Node
 
 func (m *mapping) add(key string, v *yaml.Node) { *m = append(*m, text(key), v) }
 
-func (m *mapping) addOff(off bool) {
-	if off {
-		m.add("off", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+func (m *mapping) addDisabled(disabled bool) {
+	if disabled {
+		m.add("disabled", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
 	}
 }
 
@@ -63,7 +63,7 @@ func (p Policy) node() *yaml.Node {
 	if p.Enforce != 100 {
 		m.add("enforce", number("", p.Enforce))
 	}
-	m.addOff(p.Off)
+	m.addDisabled(p.Disabled)
 	rules := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	for _, r := range p.Rules {
 		rules.Content = append(rules.Content, r.node())

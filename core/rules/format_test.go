@@ -21,7 +21,7 @@ func TestConfig_Format(t *testing.T) {
       user:241531: {plan: gold}
       user:99: {limits: {second: 5/s}, until: '2027-01-01T00:00:00Z'}
   export:
-    off: true
+    disabled: true
     rules:
       - {name: export, algorithm: fixed_window, limit: 3/d}
   login:
@@ -54,7 +54,7 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 	}
 	for name, c := range map[string]*Config{
 		"example": exampleConfig,
-		"off":     {Off: true, Policies: map[string]Policy{"off": {Off: true, Rules: []Rule{rule}}}},
+		"off":     {Disabled: true, Policies: map[string]Policy{"off": {Disabled: true, Rules: []Rule{rule}}}},
 		"keys":    {Policies: map[string]Policy{"1": {Enforce: 0.07, Rules: []Rule{{Name: "null", Algorithm: driver.SlidingLog, Limit: core.PerDay(7)}}, Keys: keys}}},
 		"limits": with(func(r *Rule) {
 			r.Limit = core.Per(1, 90*time.Microsecond).WithBurst(1)

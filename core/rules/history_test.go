@@ -28,7 +28,7 @@ type model struct {
 type undeclared struct{ core.Store }
 
 func (m *model) apply(c *rules.Config) {
-	m.off = c.Off
+	m.off = c.Disabled
 	for name, p := range c.Policies {
 		m.policies[name] = p
 	}
@@ -68,7 +68,7 @@ func limitOf(r rules.Rule, plan string) core.Limit {
 
 func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, shadow bool) core.Rule {
 	at := slices.IndexFunc(testkit.Algorithms, func(a testkit.Algorithm) bool { return a.Name == r.Algorithm.String() })
-	if p.Off || m.off {
+	if p.Disabled || m.off {
 		return testkit.Algorithms[at].Rule(name, core.Unlimited)
 	}
 	rule := testkit.Algorithms[at].Rule(name, l).Soft(r.Soft)
@@ -113,7 +113,7 @@ func (h history) rule(name string) rules.Rule {
 
 // policy returns a policy that often has rules of like.
 func (h history) policy(like rules.Policy) (p rules.Policy) {
-	p.Enforce, p.Off = draw[float64](h, 0, 30, 60, 100, 100, 100), h.one(10)
+	p.Enforce, p.Disabled = draw[float64](h, 0, 30, 60, 100, 100, 100), h.one(10)
 	plans := []string{""}
 	for i := range 1 + h.IntN(3) {
 		r := h.rule(fmt.Sprint("r", i))
@@ -146,7 +146,7 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 }
 
 func (h history) config(m *model) *rules.Config {
-	c := &rules.Config{Off: h.one(15), Policies: make(map[string]rules.Policy)}
+	c := &rules.Config{Disabled: h.one(15), Policies: make(map[string]rules.Policy)}
 	for _, name := range []string{"a", "b", "c"} {
 		if !h.one(4) {
 			c.Policies[name] = h.policy(m.policies[name])

@@ -47,7 +47,7 @@ var exampleConfig = &Config{
 			},
 		},
 		"login":  {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
-		"export": {Enforce: 100, Off: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3)}}},
+		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3)}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
 }
@@ -110,7 +110,7 @@ var invalidFiles = map[string]struct {
 	"empty file":          {"", []string{"1:1: the file has no policies"}, true},
 	"only comments":       {"# c\n", []string{"1:1: the file has no policies"}, true},
 	"empty document":      {"---\n", []string{"2:1: is null, expected a mapping"}, false},
-	"no policies":         {"off: true", []string{"1:1: the file has no policies"}, false},
+	"no policies":         {"disabled: true", []string{"1:1: the file has no policies"}, false},
 	"policies are empty":  {"policies: {}", []string{"1:1: the file has no policies"}, false},
 	"policies are null":   {"policies:\n", []string{"1:10: policies: is null, expected a mapping"}, false},
 	"a list":              {"[a]", []string{"1:1: is a list, expected a mapping"}, false},
@@ -121,29 +121,29 @@ var invalidFiles = map[string]struct {
 	"syntax":              {with(valid, "routes: {a: ]"), []string{"5:13: while parsing a flow node: did not find expected node content"}, true},
 	"tab":                 {"policies:\n\tapi: 1", []string{"2:1: while scanning for the next token: found character that cannot start any token"}, true},
 	"too many levels":     {strings.Repeat("[", 40), []string{"1:33: while increasing flow level: more than 32 levels"}, true},
-	"escapes of JSON":     {`{"\\\u00e9": 1, "off": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, off`, "1:24: off: is an integer, expected a boolean"}, false},
+	"escapes of JSON":     {`{"\\\u00e9": 1, "disabled": 2}`, []string{`1:2: ["\\é"]: is an unknown field; known are policies, routes, disabled`, "1:29: disabled: is an integer, expected a boolean"}, false},
 	"two documents":       {with(valid, "---\na: b\n---\n["), []string{"5:1: a second document begins here: a file has one"}, true},
 	"second is invalid":   {with(valid, "--- ]"), []string{"5:5: while parsing a block node: did not find expected node content"}, true},
 	"unknown alias":       {"policies: *a", []string{"1:11: unknown anchor 'a' referenced"}, true},
 	"anchor and alias":    {with("      - &a {}\n      - *a", ""), []string{"4:9: policies.api.rules[0]: anchors and aliases are not supported", "5:9: policies.api.rules[1]: anchors and aliases are not supported"}, true},
-	"tag":                 {with(valid, "off: !!bool true"), []string{"5:6: off: tags are not supported"}, true},
-	"local tag":           {with(valid, "off: !a true"), []string{"5:6: off: tags are not supported"}, true},
-	"tag without a name":  {with(valid, "off: ! true"), []string{"5:6: off: tags are not supported"}, true},
-	"key with a tag":      {with(valid, "!!str off: true"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
-	"key with an anchor":  {with(valid, "&a off: true"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
-	"merge key":           {with(valid, "<<: {off: true}"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"tag":                 {with(valid, "disabled: !!bool true"), []string{"5:11: disabled: tags are not supported"}, true},
+	"local tag":           {with(valid, "disabled: !a true"), []string{"5:11: disabled: tags are not supported"}, true},
+	"tag without a name":  {with(valid, "disabled: ! true"), []string{"5:11: disabled: tags are not supported"}, true},
+	"key with a tag":      {with(valid, "!!str disabled: true"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"key with an anchor":  {with(valid, "&a disabled: true"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
+	"merge key":           {with(valid, "<<: {disabled: true}"), []string{"5:1: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
 	"key is a list":       {with(valid, "? [a]\n: b"), []string{"5:3: a key must be a text, without tags, anchors, aliases and merge keys"}, true},
 	"key is empty":        {with(valid, "    keys: {'': {plan: gold}}"), []string{"5:12: policies.api.keys: a key is empty"}, false},
-	"duplicate key":       {with(valid, "off: true\noff: true"), []string{"6:1: off: is given twice, first on line 5"}, true},
+	"duplicate key":       {with(valid, "disabled: true\ndisabled: true"), []string{"6:1: disabled: is given twice, first on line 5"}, true},
 	"unknown field":       {with(valid, "polices: {}"), []string{`5:1: polices: is an unknown field; did you mean "policies"?`}, false},
-	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, off"}, false},
+	"unlike any field":    {with(valid, "version: 1"), []string{"5:1: version: is an unknown field; known are policies, routes, disabled"}, false},
 	"name of a policy":    {"policies: {a.b: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["a.b"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"name is not ASCII":   {"policies: {é: {rules: [{name: r, algorithm: sliding_log, limit: 5/m}]}}", []string{`1:12: policies["é"]: the name of a policy consists of letters, digits, _ and -`}, false},
 	"policy is null":      {"policies: {a: }", []string{"1:15: policies.a: is null, expected a mapping"}, false},
-	"no rules":            {"policies: {a: {off: true}}", []string{"1:15: policies.a: a policy needs at least one rule"}, false},
+	"no rules":            {"policies: {a: {disabled: true}}", []string{"1:15: policies.a: a policy needs at least one rule"}, false},
 	"rules are empty":     {"policies: {a: {rules: []}}", []string{"1:15: policies.a: a policy needs at least one rule"}, false},
 	"rules are a mapping": {"policies: {a: {rules: {}}}", []string{"1:23: policies.a.rules: is a mapping, expected a list"}, false},
-	"off is a text":       {with(valid, "off: yes"), []string{"5:6: off: is a text, expected a boolean"}, false},
+	"off is a text":       {with(valid, "disabled: yes"), []string{"5:11: disabled: is a text, expected a boolean"}, false},
 	"enforce is a text":   {with(valid, "    enforce: 5%"), []string{"5:14: policies.api.enforce: is a text, expected a number"}, false},
 	"enforce above 100":   {with(valid, "    enforce: 100.5"), []string{"5:14: policies.api.enforce: is 100.5 percent, outside 0 to 100"}, false},
 	"enforce below 0":     {with(valid, "    enforce: -1"), []string{"5:14: policies.api.enforce: is -1 percent, outside 0 to 100"}, false},
@@ -219,13 +219,13 @@ func TestParse_Errors(t *testing.T) {
 func TestParse_Excerpt(t *testing.T) {
 	long := strings.Repeat("é ", 50)
 	for name, test := range map[string]struct{ in, want string }{
-		"line":               {"a: 1\noff: yes # c\n", "off: yes # c\n     ^"},
-		"tabs and controls":  {"a: 1\noff:\t\u200eyes\t\n", "off:  yes\n     ^"},
-		"Windows":            {"a: 1\r\noff: yes\r\n", "off: yes\n     ^"},
-		"old Mac":            {"a: 1\roff: yes\r", "off: yes\n     ^"},
-		"byte order mark":    {"\ufeffoff: yes", "off: yes\n     ^"},
-		"line of YAML":       {"a: \"\u2028\noff: yes\"\noff: yes", "off: yes\n     ^"},
-		"long line":          {`{"a": "` + long + `", "off": yes, "b": "` + long + `"}`, strings.Repeat(" é", 17) + ` ", "off": yes, "b": "` + strings.Repeat("é ", 21) + "é\n" + strings.Repeat(" ", 50) + "^"},
+		"line":               {"a: 1\ndisabled: yes # c\n", "disabled: yes # c\n          ^"},
+		"tabs and controls":  {"a: 1\ndisabled:\t\u200eyes\t\n", "disabled:  yes\n          ^"},
+		"Windows":            {"a: 1\r\ndisabled: yes\r\n", "disabled: yes\n          ^"},
+		"old Mac":            {"a: 1\rdisabled: yes\r", "disabled: yes\n          ^"},
+		"byte order mark":    {"\ufeffdisabled: yes", "disabled: yes\n          ^"},
+		"line of YAML":       {"a: \"\u2028\ndisabled: yes\"\ndisabled: yes", "disabled: yes\n          ^"},
+		"long line":          {`{"a": "` + long + `", "disabled": yes, "b": "` + long + `"}`, strings.Repeat("é ", 15) + `", "disabled": yes, "b": "` + strings.Repeat("é ", 21) + "é\n" + strings.Repeat(" ", 50) + "^"},
 		"end of a long line": {long + ": *", strings.Repeat(" é", 23) + " : *\n" + strings.Repeat(" ", 50) + "^"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestParse_Excerpt(t *testing.T) {
 }
 
 func TestParse_Bounds(t *testing.T) {
-	many := "off: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
+	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
 	var routes, plans strings.Builder
 	for i := range maxRoutes + 1 {

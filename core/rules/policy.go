@@ -11,8 +11,8 @@ import (
 
 // The fields of the mappings of a file. weir.schema.json contains them, too.
 var (
-	fileFields      = []string{"policies", "routes", "off"}
-	policyFields    = []string{"rules", "keys", "enforce", "off"}
+	fileFields      = []string{"policies", "routes", "disabled"}
+	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
 	ruleFields      = append([]string{"name", "plans", "mode", "candidate"}, candidateFields...)
 	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows"}
 	overrideFields  = []string{"plan", "limits", "until"}
@@ -31,7 +31,7 @@ func (d *decoder) config(v value) *Config {
 	if f == nil {
 		return nil
 	}
-	c := &Config{Policies: make(map[string]Policy), Off: d.boolean(f["off"])}
+	c := &Config{Policies: make(map[string]Policy), Disabled: d.boolean(f["disabled"])}
 	policies := d.entries(f["policies"])
 	for _, e := range policies {
 		if !plainName.MatchString(e.name) {
@@ -52,7 +52,7 @@ func (d *decoder) policy(name string, v value) Policy {
 	if f == nil {
 		return p
 	}
-	p.Off = d.boolean(f["off"])
+	p.Disabled = d.boolean(f["disabled"])
 	if e := f["enforce"]; d.number(e, &p.Enforce, "!!float", "!!int") {
 		hundredths := p.Enforce * 100
 		switch {

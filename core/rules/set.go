@@ -78,7 +78,7 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //
 // Changed limits continue with the states of the keys as in [core.Limiter.Replace]. New policies
 // get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
-// Config.Off and a later configuration that has the policy again apply to it.
+// Config.Disabled and a later configuration that has the policy again apply to it.
 //
 // The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
 // that is in conflict with that of a limiter outside of s. Other errors report an override of a
@@ -102,10 +102,10 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	next := &applied{config: c, policies: make(map[string]*policy)}
 	versions := make(map[string]*version)
 	add := func(name string, config *Policy) error {
-		off := c.Off || config.Off
+		off := c.Disabled || config.Disabled
 		p := old.policies[name]
 		if p != nil {
-			if v := p.current.Load(); v.isOff == off && reflect.DeepEqual(v.config, config) {
+			if v := p.current.Load(); v.disabled == off && reflect.DeepEqual(v.config, config) {
 				next.policies[name] = p
 				return nil
 			}

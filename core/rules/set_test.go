@@ -82,7 +82,7 @@ func TestSet_Rules(t *testing.T) {
 		{"enforced for no key", both + ", enforce: 0}", "k", "gold", `token_bucket "api.second" 100/s shadow plan "gold"|` + hourly + " shadow"},
 		{"enforced for no key, limits of a key", both + ", enforce: 0, keys: {k: {limits: {hour: 1/h}}}}", "k", "", base + ` shadow|sliding_log "api.hour" 1/h soft 10% shadow`},
 		{"enforced for all keys", both + ", enforce: 100}", "k", "", base + "|" + hourly},
-		{"off", both + ", off: true, keys: {k: {plan: gold}}}", "k", "silver", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
+		{"off", both + ", disabled: true, keys: {k: {plan: gold}}}", "k", "silver", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
 		{"all off", both + "}}#", "k", "", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
 		{"shadow", "api: {rules: [{name: r, algorithm: leaky_bucket, limit: 1/s, mode: shadow}]}", "k", "", `leaky_bucket "api.r" 1/s shadow`},
 		{
@@ -93,7 +93,7 @@ func TestSet_Rules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := parse(t, strings.TrimSuffix(c.policies, "}#"))
-				config.Off = strings.HasSuffix(c.policies, "#")
+				config.Disabled = strings.HasSuffix(c.policies, "#")
 				s, err := rules.New(memstore.New(), config)
 				testkit.Must(t, err)
 				l := limiter(t, s, "api")
@@ -102,7 +102,7 @@ func TestSet_Rules(t *testing.T) {
 				var got []string
 				for _, s := range d.States() {
 					got = append(got, s.Rule.String())
-					if name, _, _ := strings.Cut(strings.TrimPrefix(s.Rule.Name(), "api."), "."); !s.Rule.IsShadow() && !config.Off && !config.Policies["api"].Off && s.Rule.ClientName() != name {
+					if name, _, _ := strings.Cut(strings.TrimPrefix(s.Rule.Name(), "api."), "."); !s.Rule.IsShadow() && !config.Disabled && !config.Policies["api"].Disabled && s.Rule.ClientName() != name {
 						t.Errorf("got the name %q for clients, want %q", s.Rule.ClientName(), name)
 					}
 				}
@@ -187,7 +187,7 @@ func TestSet_Apply(t *testing.T) {
 	want(t, "a policy that is there again", login, "k", `sliding_log "login.hour" 600/h`)
 	want(t, "a removed policy with an override", l, "k", `token_bucket "api.second" 1/s`)
 	off := parse(t, "login: {rules: ["+hour+"]}")
-	off.Off = true
+	off.Disabled = true
 	testkit.Must(t, s.Apply(off))
 	want(t, "all off, a removed policy", l, "k", `token_bucket "api.second" unlimited`)
 
@@ -325,7 +325,7 @@ func TestSet_Version(t *testing.T) {
 	for _, policies := range []string{
 		base, strings.Replace(base, "10/s", "11/s", 1), strings.Replace(base, "burst 20", "burst 21", 1), strings.Replace(base, "token", "leaky", 1),
 		strings.Replace(base, "k:", "l:", 1), strings.Replace(base, "plan: gold", "plan: staff", 1), strings.Replace(base, "2/s", "3/s", 1),
-		strings.Replace(base, "keys", "enforce: 5, keys", 1), strings.Replace(base, "keys", "off: true, keys", 1),
+		strings.Replace(base, "keys", "enforce: 5, keys", 1), strings.Replace(base, "keys", "disabled: true, keys", 1),
 		strings.Replace(base, "plan: gold", "plan: gold, until: 2030-01-01T00:00:00Z", 1),
 	} {
 		v := newSet(t, policies).Version()

@@ -18,15 +18,15 @@ const maxViews = 10_000
 
 // A version is a policy of a Config while it is in force.
 type version struct {
-	name   string // of the policy
-	config *Policy
-	isOff  bool
-	root   *core.Limiter
-	rules  []core.Rule // on the store
-	keys   map[string]override
-	others selections
-	off    selection
-	views  memo.Map[*selection, view]
+	name     string // of the policy
+	config   *Policy
+	disabled bool
+	root     *core.Limiter
+	rules    []core.Rule // on the store
+	keys     map[string]override
+	others   selections
+	off      selection
+	views    memo.Map[*selection, view]
 }
 
 // An override is the Override of a key.
@@ -53,7 +53,7 @@ type view struct {
 
 // newVersion checks the policy config. It uses the rules of old, if not nil, that are equal.
 func newVersion(name string, config *Policy, off bool, old *policy) (*version, error) {
-	v := &version{name: name, config: config, isOff: off, off: selection{unlimited: true}, others: newSelections(Override{})}
+	v := &version{name: name, config: config, disabled: off, off: selection{unlimited: true}, others: newSelections(Override{})}
 	v.views.Max = maxViews
 	if !(config.Enforce >= 0 && config.Enforce <= 100) { // NaN is neither
 		return nil, fmt.Errorf("enforce is %v percent, outside 0 to 100", config.Enforce)
@@ -141,7 +141,7 @@ func (r Rule) with(l core.Limit) *Rule {
 
 // pick returns the view for key: nil for the rules of the policy.
 func (v *version) pick(key string) (*core.Limiter, error) {
-	if v.isOff {
+	if v.disabled {
 		return v.view(&v.off)
 	}
 	c := &v.others
