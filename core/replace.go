@@ -7,30 +7,6 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// Replace gives l and its views new rules while they are used: each decision uses either the old
-// rules or the new ones. If an error is returned, nothing changes.
-//
-// A rule of the same name, algorithm and length (see [Rule]) continues with the states of the old
-// rule, and the new limit applies to them from the next decision on. A bucket keeps the part that
-// is used, and a window or log keeps its events. If 100 an hour become 50, a bucket with 40 of 100
-// left has 20 of 50 left, and a window or log with 60 events admits nothing until fewer than 50 are
-// left in it. If 50 become 100, an exhausted bucket refills twice as fast, and a window or log has
-// room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. A
-// rule of another length starts with unused states. States of old rules expire in the Store by
-// themselves.
-//
-// Callers of [Limiter.Wait] ask again with the new rules, in the same order. A [Reservation] undoes
-// its charges under the rules that charged them. Caches of stores never answer for another limit.
-// Other processes keep their rules until they call Replace, too (see [New]).
-//
-// The error is a [RuleError]: an ErrInvalidRule, or an [ErrRuleConflict] if another limiter on the
-// Store has a rule of the name that differs from the new rule, such as the old rule. Use
-// [ReplaceAll] to change both. A limiter that is not used any more counts, too: it stays on its
-// Store until the program ends.
-func (l *Limiter) Replace(rules ...Rule) error {
-	return ReplaceAll(map[*Limiter][]Rule{l: rules})
-}
-
 // ReplaceAll replaces the rules of several limiters, as [Limiter.Replace] does, at once: no decision
 // of [AllowTogether] uses old rules of one and new rules of another limiter. All limiters must have
 // the same Store, and the map must not contain nil or two views of one Limiter. Otherwise the error

@@ -104,13 +104,6 @@ func (c *ruleCharges) undo(cost int) driver.Charge {
 	return driver.Charge{Key: c.key, Rule: p.rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
 }
 
-// Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
-// the event is denied, Settle and Refund do nothing. On an error the Reservation is nil, and the
-// event has been charged at most once, or not at all.
-func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation, error) {
-	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
-}
-
 // ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	r := new(Reservation)
