@@ -192,7 +192,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 func TestLimiter_ContractOfStores(t *testing.T) {
 	ops, several := make(map[driver.Op]int), 0
 	met := make(map[error]int)
-	for seed := range uint64(300) {
+	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			var s, other storetest.Fake // which return an error for charges that break the contract
 			for _, f := range []*storetest.Fake{&s, &other} {
