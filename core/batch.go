@@ -265,15 +265,20 @@ func (b *batch) merge() {
 	b.charges = kept
 }
 
-// charge returns the charge of the i-th rule, or nil if its limit is never charged.
-func (b *batch) charge(i int) *driver.Charge {
+// place returns the index of the charge of the i-th rule, or -1 if its limit is never charged.
+func (b *batch) place(i int) int {
 	if len(b.places) > 0 {
-		i = b.places[i]
+		return b.places[i]
 	}
-	if i < 0 {
-		return nil
+	return i
+}
+
+// ask returns the index of the ask of the i-th rule.
+func (b *batch) ask(i int) (ask int) {
+	for len(b.ends) > 0 && i >= b.ends[ask] {
+		ask++
 	}
-	return &b.charges[i]
+	return ask
 }
 
 // absorb merges other into c. It adds the costs, keeps the larger cost of two Peeks, and drops a

@@ -160,14 +160,12 @@ func (d *Decision) sum(b *batch) {
 		if i > 0 {
 			s = &d.rest[i-1]
 		}
-		if c := b.charge(i); c != nil {
-			s.set(c, rule)
+		if at := b.place(i); at >= 0 {
+			s.set(&b.charges[at], rule)
 		} else {
 			s.setUncharged(rule)
 		}
-		for len(b.ends) > 0 && i >= b.ends[s.Ask] {
-			s.Ask++
-		}
+		s.Ask = b.ask(i)
 		switch {
 		case rule.d.Shadow:
 		case s.Allowed && !s.Unknown:

@@ -150,17 +150,9 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 		}
 		k.uncounted = c.Rule.Shadow() && !c.Verdict.Allowed
 	}
-	ask := int32(0)
 	for i := range b.rules {
-		for len(b.ends) > 0 && i >= b.ends[ask] {
-			ask++
-		}
-		at := i
-		if len(b.places) > 0 {
-			at = b.places[i]
-		}
-		if at >= 0 {
-			r.rules[at].addAsk(ask)
+		if at := b.place(i); at >= 0 {
+			r.rules[at].addAsk(int32(b.ask(i)))
 		}
 	}
 }

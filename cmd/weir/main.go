@@ -10,6 +10,7 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"flag"
@@ -115,12 +116,7 @@ func report(w io.Writer, err error) {
 
 // load reads and checks a file.
 func load(name string) (*rules.Config, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, rules.MaxSize+1))
+	data, err := rules.File(name).Load(context.Background())
 	if err != nil {
 		return nil, err
 	}
