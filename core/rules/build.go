@@ -2,6 +2,8 @@ package rules
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -48,6 +50,23 @@ func (r *Rule) build(name string) core.Rule {
 		c = c.Shadow()
 	}
 	return c
+}
+
+// check returns the error of package core for a rule.
+func (r *Rule) check(name string) *core.RuleError {
+	_, err := core.New(noStore{}, r.build(name))
+	var e *core.RuleError
+	errors.As(err, &e)
+	return e
+}
+
+// with returns r with the limit l for all plans.
+func (r Rule) with(l core.Limit) *Rule {
+	r.Limit, r.Plans = l, slices.Clone(r.Plans)
+	for i := range r.Plans {
+		r.Plans[i].Limit = l
+	}
+	return &r
 }
 
 // A noStore is the store of limiters that are made only to check their rules.

@@ -130,15 +130,6 @@ func (v *version) check(o Override) error {
 	return nil
 }
 
-// with returns r with the limit l for all plans.
-func (r Rule) with(l core.Limit) *Rule {
-	r.Limit, r.Plans = l, slices.Clone(r.Plans)
-	for i := range r.Plans {
-		r.Plans[i].Limit = l
-	}
-	return &r
-}
-
 // pick returns the view for key: nil for the rules of the policy.
 func (v *version) pick(key string) (*core.Limiter, error) {
 	if v.disabled {

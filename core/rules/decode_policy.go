@@ -1,0 +1,250 @@
+package rules
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/weir-go/weir/core"
+)
+
+// The fields of the mappings of a file. weir.schema.json contains them, too.
+var (
+	fileFields      = []string{"policies", "routes", "disabled"}
+	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
+	ruleFields      = append([]string{"name", "plans", "mode", "candidate"}, candidateFields...)
+	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows"}
+	overrideFields  = []string{"plan", "limits", "until"}
+)
+
+// These limits bound the time in which a policy is checked.
+const (
+	maxRules = 100  // of a policy
+	maxPlans = 1000 // of a rule
+)
+
+const noPolicies = "the file has no policies"
+
+func (d *decoder) config(v value) *Config {
+	f := d.object(v, fileFields)
+	if f == nil {
+		return nil
+	}
+	c := &Config{Policies: make(map[string]Policy), Disabled: d.boolean(f["disabled"])}
+	policies := d.entries(f["policies"])
+	for _, e := range policies {
+		if !plainName.MatchString(e.name) {
+			d.fail(e.key, "the name of a policy consists of letters, digits, _ and -")
+		}
+		c.Policies[e.name] = d.policy(e.name, e.value)
+	}
+	if len(policies) == 0 && len(d.errors) == 0 {
+		d.fail(v, noPolicies)
+	}
+	c.Routes = d.routes(f["routes"], c.Policies)
+	return c
+}
+
+func (d *decoder) policy(name string, v value) Policy {
+	p := Policy{Enforce: 100}
+	f := d.object(v, policyFields)
+	if f == nil {
+		return p
+	}
+	p.Disabled = d.boolean(f["disabled"])
+	if e := f["enforce"]; d.number(e, &p.Enforce, "!!float", "!!int") {
+		hundredths := p.Enforce * 100
+		switch {
+		case !(p.Enforce >= 0 && p.Enforce <= 100): // NaN is neither
+			d.fail(e, "is %v percent, outside 0 to 100", p.Enforce)
+		case math.Abs(hundredths-math.Round(hundredths)) > 1e-6:
+			d.fail(e, "is %v percent, which has more than two decimals", p.Enforce)
+		}
+	}
+	elements := d.elements(f["rules"])
+	switch {
+	case f["rules"].node == nil || f["rules"].node.Tag == "!!seq" && len(elements) == 0:
+		d.fail(v, "a policy needs at least one rule")
+	case len(elements) > maxRules:
+		d.fail(f["rules"], "has more than %d rules", maxRules)
+		return p
+	}
+	known := knownNames{rules: make(map[string]checkedRule), plans: make(map[string]bool)}
+	for _, element := range elements {
+		r, ok := d.rule(name, element)
+		if _, exists := known.rules[r.Name]; exists && r.Name != "" {
+			d.fail(element, "another rule of the policy is called %q", r.Name)
+		}
+		known.rules[r.Name] = checkedRule{r, ok}
+		for _, plan := range r.Plans {
+			known.plans[plan.Name] = true
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	if len(elements) == 0 {
+		return p
+	}
+	for _, e := range d.entries(f["keys"]) {
+		if p.Keys == nil {
+			p.Keys = make(map[string]Override)
+		}
+		p.Keys[e.name] = d.override(e.value, known)
+	}
+	return p
+}
+
+// knownNames are the names that the overrides of a policy can use.
+type knownNames struct {
+	rules map[string]checkedRule
+	plans map[string]bool
+}
+
+// A checkedRule is a rule of a file that is valid if ok is true.
+type checkedRule struct {
+	Rule
+	ok bool
+}
+
+// override decodes the override of a key.
+func (d *decoder) override(v value, known knownNames) (o Override) {
+	f := d.object(v, overrideFields)
+	if f == nil {
+		return o
+	}
+	if plan := f["plan"]; plan.node != nil {
+		if len(known.plans) == 0 {
+			d.fail(plan, "the policy has no plans")
+		} else {
+			choice(d, plan, "plan of the policy", known.plans)
+		}
+		o.Plan = plan.node.Value
+	}
+	for _, e := range d.entries(f["limits"]) {
+		r, exists := known.rules[e.name]
+		if !exists {
+			names := slices.Sorted(maps.Keys(known.rules))
+			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
+		}
+		if !d.text(e.value, &r.Limit) {
+			continue
+		}
+		if o.Limits == nil {
+			o.Limits = make(map[string]core.Limit)
+		}
+		o.Limits[e.name] = r.Limit
+		if r.Plans = nil; r.ok {
+			d.reject(e.value, r.check("rule"))
+		}
+	}
+	if until := f["until"]; d.text(until, &o.Until, "!!timestamp") {
+		o.Until = o.Until.UTC()
+		if o.Until.Year() < 1 || o.Until.Year() > 9999 || o.Until.IsZero() {
+			d.fail(until, "is not a time of the years 1 to 9999 in UTC")
+		}
+	}
+	if limits := f["limits"].node; f["plan"].node == nil && (limits == nil || limits.Tag == "!!map" && len(limits.Content) == 0) {
+		d.fail(v, "an override needs a plan or limits")
+	}
+	return o
+}
+
+// modes are the values of the field mode: whether a rule is a shadow rule.
+var modes = map[string]bool{"enforce": false, "shadow": true}
+
+// rule decodes a rule of a policy. It reports whether the rule is valid.
+func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
+	before := len(d.errors)
+	f := d.object(v, ruleFields)
+	if f == nil {
+		return r, false
+	}
+	d.required(v, f, "name")
+	if name := f["name"]; d.is(name, "!!str") {
+		r.Name = name.node.Value
+		if !plainName.MatchString(r.Name) {
+			d.fail(name, "the name of a rule consists of letters, digits, _ and -")
+		}
+	}
+	plans := d.entries(f["plans"])
+	if len(plans) > maxPlans {
+		d.fail(f["plans"], "has more than %d plans", maxPlans)
+		return r, false
+	}
+	for _, e := range plans {
+		p := Plan{e.name, core.Unlimited} // which is valid, in case the text is not
+		d.text(e.value, &p.Limit)
+		r.Plans = append(r.Plans, p)
+	}
+	r.Shadow, _ = choice(d, f["mode"], "mode", modes)
+	d.limited(v, f, &r)
+	name := storeName(policy, r.Name)
+	if !plainName.MatchString(policy) || !plainName.MatchString(r.Name) {
+		name = "rule" // the error is reported already
+	}
+	d.check(name, v, f, r, plans)
+	if c := f["candidate"]; c.node != nil {
+		r.Candidate = d.candidate(name, c)
+	}
+	return r, len(d.errors) == before && !d.full()
+}
+
+// candidate decodes the candidate of the rule that has a name on a store.
+func (d *decoder) candidate(name string, v value) *Rule {
+	f := d.object(v, candidateFields)
+	if f == nil {
+		return nil
+	}
+	c := new(Rule)
+	d.limited(v, f, c)
+	d.check(candidateName(name), v, f, *c, nil)
+	return c
+}
+
+// limited decodes the fields that a rule and a candidate have.
+func (d *decoder) limited(v value, f map[string]value, r *Rule) {
+	d.required(v, f, "algorithm", "limit")
+	r.Algorithm, _ = choice(d, f["algorithm"], "algorithm", algorithmNames)
+	r.Limit = core.Unlimited // which is valid, in case the text is not
+	d.text(f["limit"], &r.Limit)
+	d.number(f["soft"], &r.Soft, "!!float", "!!int")
+	if d.number(f["sub_windows"], &r.SubWindows, "!!int") && r.SubWindows == 0 {
+		r.SubWindows = -1 // zero means the default, and a file can leave the field out
+	}
+}
+
+// check reports the errors of a rule that package core finds. name is its name on a store.
+func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans []entry) {
+	if r.Algorithm == 0 || r.check(name) == nil {
+		return
+	}
+	// Package core reports one error, so this checks each field in a rule that is valid otherwise.
+	before := len(d.errors)
+	valid := Rule{Algorithm: r.Algorithm, Limit: core.PerSecond(1)}
+	if err := valid.check(name); err != nil {
+		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
+	}
+	limit, soft, windows := valid, valid, valid
+	limit.Limit, soft.Soft, windows.SubWindows = r.Limit, r.Soft, r.SubWindows
+	d.reject(f["limit"], limit.check("rule"))
+	d.reject(f["soft"], soft.check("rule"))
+	d.reject(f["sub_windows"], windows.check("rule"))
+	for i, e := range plans {
+		plan := valid
+		plan.Plans = r.Plans[i : i+1]
+		d.reject(e.value, plan.check("rule"))
+	}
+	if len(d.errors) == before { // the fields are valid, but not together
+		at, err := f["limit"], r.check(name)
+		if err.Field == "plan" {
+			at = f["plans"]
+		}
+		d.reject(at, err)
+	}
+}
+
+// reject reports err at v unless it is nil.
+func (d *decoder) reject(v value, err *core.RuleError) {
+	if err != nil {
+		d.fail(v, "%s %s", err.Field, err.Reason)
+	}
+}
