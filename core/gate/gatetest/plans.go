@@ -116,15 +116,6 @@ func (s *suite) testPlans(t *testing.T) {
 			}
 		}
 	})
-	t.Run("two plans for one key, which no limiter can decide about", func(t *testing.T) {
-		store := memory()
-		l := core.Must(core.New(store, planned))
-		for _, opts := range [][]gate.Option{{quiet}, {quiet, gate.FailClosed()}} {
-			a := s.start(setup{limiter: l, store: store, opts: append(opts, gate.And(l, constant("k"), gate.Plan(constant("pro"))))})
-			a.gets(t, 500)
-			a.checkRan(t, 0)
-		}
-	})
 	t.Run("without plans", func(t *testing.T) { // verifications of tokens would escape the limit of the address
 		calls := 0
 		a := s.start(setup{})
@@ -156,6 +147,7 @@ func (s *suite) testPlans(t *testing.T) {
 		l := s.start(setup{rules: []core.Rule{planned}}).limiter
 		for name, a := range map[string]setup{
 			"two plans of one key": {limiter: l, opts: []gate.Option{gate.And(l, constant("k"), gate.Plan(constant("pro")))}},
+			"the same, FailClosed": {limiter: l, opts: []gate.Option{gate.And(l, constant("k"), gate.Plan(constant("pro"))), gate.FailClosed()}},
 			"Choose fails":         {limiter: l.Choose(func(context.Context, string) (*core.Limiter, error) { return nil, errSecret })},
 			"Choose is wrong":      {limiter: l.Choose(func(context.Context, string) (*core.Limiter, error) { return new(core.Limiter), nil })},
 		} {
