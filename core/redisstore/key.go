@@ -1,46 +1,21 @@
 package redisstore
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"hash"
-	"sync"
-
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
 // A keyer makes the keys in Redis. Their hash tag contains 128 bits of a hash of the identity. The
 // length of keys is therefore bounded, keys hide the identity, and no client can choose the slot.
 type keyer struct {
 	prefix string
-	macs   *sync.Pool // of hash.Hash; nil without a secret
+	hasher keyhash.Hasher
 }
 
-func newKeyer(c config) keyer {
-	k := keyer{prefix: c.prefix}
-	if c.secret != nil {
-		k.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, c.secret) }}
-	}
-	return k
-}
+func newKeyer(c config) keyer { return keyer{c.prefix, keyhash.New(c.secret)} }
 
-// tag returns the hash of an identity as text of 22 characters.
-func (k *keyer) tag(identity string) string {
-	var sum [sha256.Size]byte
-	if k.macs == nil {
-		sum = sha256.Sum256([]byte(identity))
-	} else {
-		mac := k.macs.Get().(hash.Hash)
-		mac.Reset()
-		mac.Write([]byte(identity))
-		mac.Sum(sum[:0])
-		k.macs.Put(mac)
-	}
-	var text [22]byte
-	base64.RawURLEncoding.Encode(text[:], sum[:16])
-	return string(text[:])
-}
+// tag returns the hash of an identity.
+func (k *keyer) tag(identity string) string { return k.hasher.Tag(identity) }
 
 // key returns the key for the state of r: for a sliding log of 500/h that is called
 // "api", "weir:{<tag>}l3:3600:api".
