@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -78,9 +79,9 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 // pick is called by every method of the result that has a key, for every [Ask] about the result,
 // and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced rules
 // meanwhile. It must be fast, because each decision waits for it, and must not replace rules. If pick
-// returns an error, the method charges nothing, and returns an [ErrInvalidAsk] that wraps the error.
-// A result that is no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose
-// panics if pick is nil.
+// returns an error, the method charges nothing. It returns an [ErrUnavailable], or an error after
+// the end of ctx, as it is, and any other error in an [ErrInvalidAsk] that wraps it. A result that is
+// no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose panics if pick is nil.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {
@@ -128,6 +129,8 @@ func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
 	}
 	picked, err := l.pick(ctx, key)
 	switch {
+	case err != nil && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
+		return v, err
 	case err != nil:
 		return v, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
 	case picked == nil:

@@ -273,6 +273,32 @@ func ignore(err, expected error) error {
 }
 
 // A variant for single keys, and one for a tenth of them.
+// An error that says that the data for the choice is unavailable is that of the method.
+func TestLimiter_Choose_Unavailable(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	other := errors.New("other")
+	for _, c := range []struct {
+		ctx                context.Context
+		err                error
+		invalid, unchanged bool
+	}{
+		{t.Context(), fmt.Errorf("%w: overrides", core.ErrUnavailable), false, true},
+		{t.Context(), core.ErrFailClosed, true, false}, // alone it says nothing about the Store
+		{t.Context(), context.Canceled, true, false},
+		{ended, context.Canceled, false, true},
+		{ended, other, false, true},
+		{t.Context(), other, true, false},
+	} {
+		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
+		chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) { return nil, c.err })
+		_, err := chosen.Allow(c.ctx, "k")
+		if !errors.Is(err, c.err) || errors.Is(err, core.ErrInvalidAsk) != c.invalid || (err == c.err) != c.unchanged {
+			t.Errorf("%v: got error %v", c.err, err)
+		}
+	}
+}
+
 func TestLimiter_Choose_Variants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
