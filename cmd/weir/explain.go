@@ -69,7 +69,7 @@ func explain(args []string, stdout, _ io.Writer) error {
 	fmt.Fprintln(w, "RULE\tALGORITHM\tLIMIT\tSOURCE\tMODE")
 	for _, r := range p.Rules {
 		limit, source := limitOf(r, override, plan)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limit, source, mode(r.Shadow || !enforced))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limit, source, mode((r.Shadow || !enforced) && !override.Blocked))
 		if candidate := r.Candidate; candidate != nil {
 			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, candidate.Limit, mode(true))
 		}
@@ -79,12 +79,16 @@ func explain(args []string, stdout, _ io.Writer) error {
 
 // limitOf returns the limit of r for a caller with a plan, and the part of the file that has it.
 func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, source string) {
+	const override = "override of the key"
+	if o.Blocked {
+		return core.Blocked, override
+	}
 	if limit, ok := o.Limits[r.Name]; ok {
-		return limit, "override of the key"
+		return limit, override
 	}
 	source = fmt.Sprintf("plan %q", plan)
 	if o.Plan != "" {
-		plan, source = o.Plan, fmt.Sprintf("plan %q, override of the key", o.Plan)
+		plan, source = o.Plan, fmt.Sprintf("plan %q, %s", o.Plan, override)
 	}
 	if i := slices.IndexFunc(r.Plans, named(plan)); i >= 0 {
 		return r.Plans[i].Limit, source

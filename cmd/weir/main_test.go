@@ -21,8 +21,8 @@ func files(t *testing.T) {
 	for name, content := range map[string]string{
 		"a.yaml": start + `, keys: {k: {plan: gold, limits: {second: 5/s}}, old: {plan: banned, until: "2020-01-01T00:00:00Z"}, new: {plan: banned, until: "9999-01-01T00:00:00Z"}}}}`,
 		"b.yaml": start + "}}",
-		// user:1 is the 2074th of 10 000, user:2 the 2581st.
-		"part.yaml":   start + ", enforce: 25.5}}",
+		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
+		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
 		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
@@ -104,6 +104,11 @@ func TestRun(t *testing.T) {
 			"second             token_bucket  10/s   base    shadow\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +
 			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain blocked": {[]string{"explain", "part.yaml", "api", "user:3"}, 0, "The policy is enforced for 25.5% of the keys; this key is not among them.\n" +
+			"RULE               ALGORITHM     LIMIT    SOURCE               MODE\n" +
+			"second             token_bucket  blocked  override of the key  enforce\n" +
+			"second, candidate  sliding_log   7/s      base                 shadow\n" +
+			"hour               sliding_log   blocked  override of the key  enforce\n", ""},
 		"explain off": {[]string{"explain", "off.yaml", "api", "x"}, 0, "The policy is off: its rules are neither enforced nor counted.\n" + columns +
 			"second             token_bucket  10/s   base    off\n" +
 			"second, candidate  sliding_log   7/s    base    off\n" +

@@ -41,9 +41,10 @@ type Plan struct {
 	Limit core.Limit
 }
 
-// An Override gives one key another plan or other limits.
+// An Override blocks one key, or gives it another plan or other limits.
 type Override struct {
-	Plan   string
-	Limits map[string]core.Limit // by the name of the rule
-	Until  time.Time             // the zero Time means for ever
+	Blocked bool // every event is denied, also by shadow rules and outside Enforce; Plan and Limits have no effect
+	Plan    string
+	Limits  map[string]core.Limit // by the name of the rule
+	Until   time.Time             // the zero Time means for ever
 }

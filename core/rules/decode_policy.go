@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // The fields of the mappings of a file. weir.schema.json contains them, too.
@@ -14,7 +15,7 @@ var (
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
 	ruleFields      = append([]string{"name", "plans", "mode", "candidate"}, candidateFields...)
 	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows"}
-	overrideFields  = []string{"plan", "limits", "until"}
+	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
 
 // These limits bound the time in which a policy is checked.
@@ -22,8 +23,6 @@ const (
 	maxRules = 100  // of a policy
 	maxPlans = 1000 // of a rule
 )
-
-const noPolicies = "the file has no policies"
 
 func (d *decoder) config(v value) *Config {
 	f := d.object(v, fileFields)
@@ -39,7 +38,7 @@ func (d *decoder) config(v value) *Config {
 		c.Policies[e.name] = d.policy(e.name, e.value)
 	}
 	if len(policies) == 0 && len(d.errors) == 0 {
-		d.fail(v, noPolicies)
+		d.fail(v, "the file has no policies")
 	}
 	c.Routes = d.routes(f["routes"], c.Policies)
 	return c
@@ -93,7 +92,8 @@ func (d *decoder) policy(name string, v value) Policy {
 	return p
 }
 
-// knownNames are the names that the overrides of a policy can use.
+// knownNames are the names that the overrides of a policy can use. The zero knownNames are those of
+// a policy that is not known.
 type knownNames struct {
 	rules map[string]checkedRule
 	plans map[string]bool
@@ -105,23 +105,36 @@ type checkedRule struct {
 	ok bool
 }
 
+// plan reports an error if v is not the name of a plan of the policy.
+func (d *decoder) plan(v value, known knownNames) {
+	switch {
+	case known.rules == nil:
+		r := Rule{Algorithm: driver.TokenBucket, Limit: core.Unlimited, Plans: []Plan{{v.node.Value, core.Unlimited}}}
+		d.reject(v, r.check("rule"))
+	case len(known.plans) == 0:
+		d.fail(v, "the policy has no plans")
+	default:
+		choice(d, v, "plan of the policy", known.plans)
+	}
+}
+
 // override decodes the override of a key.
 func (d *decoder) override(v value, known knownNames) (o Override) {
 	f := d.object(v, overrideFields)
 	if f == nil {
 		return o
 	}
-	if plan := f["plan"]; plan.node != nil {
-		if len(known.plans) == 0 {
-			d.fail(plan, "the policy has no plans")
-		} else {
-			choice(d, plan, "plan of the policy", known.plans)
-		}
+	o.Blocked = d.boolean(f["blocked"])
+	if plan := f["plan"]; d.is(plan, "!!str") {
+		d.plan(plan, known)
 		o.Plan = plan.node.Value
 	}
 	for _, e := range d.entries(f["limits"]) {
 		r, exists := known.rules[e.name]
-		if !exists {
+		switch {
+		case known.rules == nil:
+			d.ruleName(e.key, e.name)
+		case !exists:
 			names := slices.Sorted(maps.Keys(known.rules))
 			d.fail(e.key, "the policy has no rule %q%s", e.name, nearest(e.name, names, ""))
 		}
@@ -142,8 +155,9 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 			d.fail(until, "is not a time of the years 1 to 9999 in UTC")
 		}
 	}
-	if limits := f["limits"].node; f["plan"].node == nil && (limits == nil || limits.Tag == "!!map" && len(limits.Content) == 0) {
-		d.fail(v, "an override needs a plan or limits")
+	limits, blocked := f["limits"].node, f["blocked"].node
+	if f["plan"].node == nil && (limits == nil || limits.Tag == "!!map" && len(limits.Content) == 0) && (blocked == nil || blocked.Tag == "!!bool" && !o.Blocked) {
+		d.fail(v, "an override needs a plan, limits or blocked: true")
 	}
 	return o
 }
@@ -161,9 +175,7 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 	d.required(v, f, "name")
 	if name := f["name"]; d.is(name, "!!str") {
 		r.Name = name.node.Value
-		if !plainName.MatchString(r.Name) {
-			d.fail(name, "the name of a rule consists of letters, digits, _ and -")
-		}
+		d.ruleName(name, r.Name)
 	}
 	plans := d.entries(f["plans"])
 	if len(plans) > maxPlans {
@@ -186,6 +198,12 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		r.Candidate = d.candidate(name, c)
 	}
 	return r, len(d.errors) == before && !d.full()
+}
+
+func (d *decoder) ruleName(v value, name string) {
+	if !plainName.MatchString(name) {
+		d.fail(v, "the name of a rule consists of letters, digits, _ and -")
+	}
 }
 
 // candidate decodes the candidate of the rule that has a name on a store.

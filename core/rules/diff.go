@@ -190,6 +190,9 @@ func (r Rule) text() string {
 // text describes the override: "plan gold, second 5/s, until 2027-01-01T00:00:00Z".
 func (o Override) text() string {
 	var parts []string
+	if o.Blocked {
+		parts = append(parts, "blocked")
+	}
 	if o.Plan != "" {
 		parts = append(parts, "plan "+o.Plan)
 	}

@@ -31,6 +31,7 @@
 //	          limit: 400/h
 //	          sub_windows: 30      # of a sliding_window; default: 60
 //	    keys:                      # exceptions for single keys
+//	      "user:7": {blocked: true}
 //	      "user:241531": {plan: gold}
 //	      "user:99": {limits: {second: 5/s}, until: 2027-01-01T00:00:00Z}
 //	  login:
@@ -46,7 +47,10 @@
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
 // soft and shadow rules. An override with limits has precedence over plans, and its plan has
-// precedence over the plan of the event. It ends at the time until (RFC 3339).
+// precedence over the plan of the event. With blocked: true, every rule denies every event of the
+// key without a call of the store. This includes shadow rules, and all rules if enforce excludes the
+// key, but not rules of a disabled policy. An override ends at the time until (RFC 3339).
+// [ParseOverride] reads a single override.
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that

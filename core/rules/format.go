@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ func (c *Config) Format() ([]byte, error) {
 		}
 		file.add("routes", routes.node(0))
 	}
-	file.addDisabled(c.Disabled)
+	file.addTrue("disabled", c.Disabled)
 	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return nil, err
@@ -37,14 +38,32 @@ func (c *Config) Format() ([]byte, error) {
 	return data, nil
 }
 
+// Format returns o as one line that [ParseOverride] reads, without a line break at its end:
+//
+//	{plan: gold, limits: {second: 5/s}, until: '2027-01-01T00:00:00Z'}
+//
+// ParseOverride returns an equal Override for the result. The error is that of ParseOverride if o is
+// invalid.
+func (o Override) Format() ([]byte, error) {
+	text, err := yaml.Dump(o.node(), yaml.WithLineWidth(-1))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ParseOverride("override", text); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text, []byte("\n")), nil
+}
+
 // A mapping collects the keys and values of a mapping of a file.
 type mapping []*yaml.Node
 
 func (m *mapping) add(key string, v *yaml.Node) { *m = append(*m, text(key), v) }
 
-func (m *mapping) addDisabled(disabled bool) {
-	if disabled {
-		m.add("disabled", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+// addTrue adds a boolean unless it is false.
+func (m *mapping) addTrue(key string, b bool) {
+	if b {
+		m.add(key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
 	}
 }
 
@@ -63,7 +82,7 @@ func (p Policy) node() *yaml.Node {
 	if p.Enforce != 100 {
 		m.add("enforce", number("", p.Enforce))
 	}
-	m.addDisabled(p.Disabled)
+	m.addTrue("disabled", p.Disabled)
 	rules := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	for _, r := range p.Rules {
 		rules.Content = append(rules.Content, r.node())
@@ -110,6 +129,7 @@ func (r *Rule) node() *yaml.Node {
 
 func (o Override) node() *yaml.Node {
 	m := new(mapping)
+	m.addTrue("blocked", o.Blocked)
 	if o.Plan != "" {
 		m.add("plan", text(o.Plan))
 	}

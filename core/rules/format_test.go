@@ -19,6 +19,7 @@ func TestConfig_Format(t *testing.T) {
       - {name: hour, algorithm: sliding_log, limit: 500/h, soft: 10, mode: shadow, candidate: {algorithm: sliding_window, limit: 400/h, sub_windows: 30}}
     keys:
       user:241531: {plan: gold}
+      user:7: {blocked: true, until: '2027-01-01T00:00:00Z'}
       user:99: {limits: {second: 5/s}, until: '2027-01-01T00:00:00Z'}
   export:
     disabled: true

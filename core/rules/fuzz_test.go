@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"testing"
@@ -35,6 +36,32 @@ func FuzzParse(f *testing.F) {
 		}
 		if err := validates(t, s, formatted); err != nil {
 			t.Errorf("the schema rejects %s: %v", formatted, err)
+		}
+	})
+}
+
+// ParseOverride returns an Override that Format writes in one line.
+func FuzzParseOverride(f *testing.F) {
+	for _, text := range []string{
+		"{plan: gold, limits: {second: 5/s, hour: unlimited}, until: 2027-01-01T00:00:00.5+01:00}", `{"blocked":true}`, "blocked: true\nplan: ' a: #'",
+		"plan: \"~\"", "limits:\n  null: 1/1h2m burst 3\n", "{limits: {a: 5}, until: 2027-01-01}", "{}\n---\n{}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := ParseOverride("f", data)
+		if err != nil {
+			if all, ok := err.(Errors); !ok || len(all) == 0 || !reflect.DeepEqual(o, Override{}) {
+				t.Errorf("got %+v and %#v", o, err)
+			}
+			return
+		}
+		formatted, err := o.Format()
+		if err != nil || bytes.ContainsAny(formatted, "\r\n") {
+			t.Fatalf("got %q (%v) of %+v", formatted, err, o)
+		}
+		if again, err := ParseOverride("f", formatted); err != nil || !reflect.DeepEqual(again, o) {
+			t.Errorf("got %+v (%v) of %s, expected %+v", again, err, formatted, o)
 		}
 	})
 }

@@ -45,11 +45,14 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 		plan = o.Plan
 	}
 	for _, r := range p.Rules {
-		l := limitOf(r, plan)
+		l, shadow := limitOf(r, plan), r.Shadow || !rules.InPercent(policy, key, p.Enforce)
 		if own, ok := o.Limits[r.Name]; ok {
 			l = own
 		}
-		all = append(all, m.rule(p, policy+"."+r.Name, r, l, r.Shadow || !rules.InPercent(policy, key, p.Enforce)))
+		if o.Blocked {
+			l, shadow = core.Blocked, false
+		}
+		all = append(all, m.rule(p, policy+"."+r.Name, r, l, shadow))
 		if r.Candidate != nil {
 			all = append(all, m.rule(p, policy+"."+r.Name+".candidate", *r.Candidate, limitOf(*r.Candidate, plan), true))
 		}
@@ -131,7 +134,7 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 	}
 	p.Keys = make(map[string]rules.Override)
 	for i := range h.IntN(4) {
-		o := rules.Override{Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
+		o := rules.Override{Blocked: h.one(6), Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
 		for _, r := range p.Rules {
 			if h.one(2) {
 				o.Limits[r.Name] = h.limit()

@@ -28,31 +28,47 @@ const (
 // in the syntax, the rest of the file is not checked. A file larger than [MaxSize], and a file with
 // more than 2^20 lines, commas and colons, is an error.
 func Parse(name string, data []byte) (*Config, error) {
+	return parseDocument(name, data, MaxSize, (*decoder).config)
+}
+
+const maxOverride = 64 << 10 // in bytes
+
+// ParseOverride reads one override in the format of a file, such as {plan: gold, limits: {second:
+// 5/s}}. Names of rules and plans, and the limits of rules, can be checked only with a policy, as
+// [Set.Apply] does. name is the name of the text in errors.
+//
+// The error is that of Parse. A text larger than 64 KiB is an error.
+func ParseOverride(name string, text []byte) (Override, error) {
+	return parseDocument(name, text, maxOverride, func(d *decoder, v value) Override { return d.override(v, knownNames{}) })
+}
+
+// parseDocument decodes a document of at most size bytes.
+func parseDocument[T any](name string, data []byte, size int, decode func(*decoder, value) T) (decoded T, err error) {
 	d := decoder{reporter: reporter{file: name}}
 	parts := 0
 	for _, c := range []byte("\n\r,:") {
 		parts += bytes.Count(data, []byte{c})
 	}
 	switch {
-	case len(data) > MaxSize:
-		d.report(1, 1, "", fmt.Sprintf("the file is larger than %d MiB", MaxSize>>20))
-		return nil, d.err()
+	case len(data) > size:
+		d.report(1, 1, "", fmt.Sprintf("is larger than %d KiB", size>>10))
+		return decoded, d.err()
 	case parts > maxParts:
-		d.report(1, 1, "", fmt.Sprintf("the file has more than %d lines, commas and colons", maxParts))
-		return nil, d.err()
+		d.report(1, 1, "", fmt.Sprintf("has more than %d lines, commas and colons", maxParts))
+		return decoded, d.err()
 	}
 	data = withoutSurrogates(bytes.TrimPrefix(data, []byte("\ufeff")))
 	d.data = string(data)
 	if !utf8.Valid(data) {
 		line, column := d.position(strings.IndexRune(d.data, utf8.RuneError))
-		d.report(line, column, "", "the file is not UTF-8")
-		return nil, d.err()
+		d.report(line, column, "", "is not UTF-8")
+		return decoded, d.err()
 	}
-	c := d.file()
+	all := document(&d, decode)
 	if err := d.err(); err != nil {
-		return nil, err
+		return decoded, err
 	}
-	return c, nil
+	return all, nil
 }
 
 // surrogates matches a character outside the Basic Multilingual Plane in a string of JSON, and
@@ -75,29 +91,29 @@ func withoutSurrogates(data []byte) []byte {
 	})
 }
 
-// file decodes the document of a file.
-func (d *decoder) file() *Config {
+// document decodes the only document of a text. A text without one is an empty mapping.
+func document[T any](d *decoder, decode func(*decoder, value) T) (decoded T) {
 	l, err := yaml.NewLoader(strings.NewReader(d.data), yaml.WithPlugin(new(limits)))
 	var first, second yaml.Node
 	if err == nil {
 		err = load(l, &first)
 	}
+	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
 	switch {
-	case err == io.EOF:
-		d.report(1, 1, "", noPolicies)
-		return nil
-	case err != nil:
+	case err == nil:
+		root = first.Content[0]
+	case err != io.EOF:
 		d.syntax(err)
-		return nil
+		return decoded
 	}
-	c := d.config(value{node: first.Content[0]})
+	decoded = decode(d, value{node: root})
 	switch err := load(l, &second); {
 	case err == nil:
-		d.report(second.Line, second.Column, "", "a second document begins here: a file has one")
+		d.report(second.Line, second.Column, "", "a second document begins here: there can be only one")
 	case err != io.EOF:
 		d.syntax(err)
 	}
-	return c
+	return decoded
 }
 
 // load loads the next document. Package yaml panics if it finds an error of its own, which must not

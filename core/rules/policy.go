@@ -2,6 +2,8 @@ package rules
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
@@ -24,6 +26,26 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 		return p.current.Load().pick(key)
 	})
 	return p, nil
+}
+
+// check returns an error if p, which is called name, cannot have the override o.
+func (p *Policy) check(name string, o Override) error {
+	hasPlan := func(r Rule) bool { return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == o.Plan }) }
+	if o.Plan != "" && !slices.ContainsFunc(p.Rules, hasPlan) {
+		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
+	}
+	for rule, l := range o.Limits {
+		at := slices.IndexFunc(p.Rules, func(r Rule) bool { return r.Name == rule })
+		if at < 0 {
+			return fmt.Errorf("the policy has no rule %q", rule)
+		}
+		r := p.Rules[at]
+		r.Limit, r.Plans = l, nil
+		if err := r.check(storeName(name, rule)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeRules returns the rules of p on the store, where the policy is called name: each rule, and

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // parse returns the configuration with the given policies, in YAML.
@@ -77,6 +78,12 @@ func TestSet_Rules(t *testing.T) {
 			"limits and a plan of a key", both + ", keys: {k: {plan: silver, limits: {second: blocked}}}}", "k", "",
 			`token_bucket "api.second" blocked|sliding_log "api.hour" 900/h soft 10% plan "silver"`,
 		},
+		{
+			"a blocked key, without its plan and limits", both + ", keys: {k: {blocked: true, plan: gold, limits: {hour: 9/h}}}}", "k", "staff",
+			`token_bucket "api.second" blocked plan "gold"|sliding_log "api.hour" blocked soft 10%`,
+		},
+		{"a blocked key, enforced for no key", both + ", enforce: 0, keys: {k: {blocked: true}}}", "k", "", `token_bucket "api.second" blocked|sliding_log "api.hour" blocked soft 10%`},
+		{"a blocked key, off", both + ", disabled: true, keys: {k: {blocked: true}}}", "k", "", `token_bucket "api.second" unlimited|sliding_log "api.hour" unlimited`},
 		{"before the end", both + ", keys: {k: {plan: gold, until: 2000-01-01T00:00:01Z}}}", "k", "", `token_bucket "api.second" 100/s plan "gold"|` + hourly},
 		{"after the end", both + ", keys: {k: {plan: gold, until: 2000-01-01T00:00:00Z}}}", "k", "", base + "|" + hourly},
 		{"enforced for no key", both + ", enforce: 0}", "k", "gold", `token_bucket "api.second" 100/s shadow plan "gold"|` + hourly + " shadow"},
@@ -109,6 +116,43 @@ func TestSet_Rules(t *testing.T) {
 				if got := strings.Join(got, "|"); got != c.want {
 					t.Errorf("got  %s\nwant %s", got, c.want)
 				}
+			})
+		})
+	}
+}
+
+// A blocked key is denied by every rule until the end, without a call of the store.
+func TestSet_Blocked(t *testing.T) {
+	for name, policy := range map[string]string{
+		"an unlimited plan":   "rules: [" + second + "," + hour + "]",
+		"shadow rules":        "rules: [{name: r, algorithm: leaky_bucket, limit: 1/s, mode: shadow}, {name: s, algorithm: sliding_log, limit: unlimited, mode: shadow}]",
+		"enforced for no key": "rules: [" + second + "], enforce: 0",
+		"candidate":           "rules: [{name: r, algorithm: fixed_window, limit: 9/s, candidate: {algorithm: sliding_log, limit: 9/s}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(storetest.Fake)
+				s, err := rules.New(store, parse(t, "api: {"+policy+", keys: {k: {blocked: true, until: 2000-01-01T00:00:01Z}}}"))
+				testkit.Must(t, err)
+				l := limiter(t, s, "api").Plan("staff")
+				d := testkit.Allow(t, l, "k")
+				if d.Allowed || !d.Blocked() || d.RetryAfter != core.Never {
+					t.Errorf("got %v, want a denial for ever", d)
+				}
+				for _, s := range d.States() {
+					if candidate := strings.HasSuffix(s.Rule.Name(), ".candidate"); candidate != s.Rule.IsShadow() || candidate != s.Unknown {
+						t.Errorf("got the state %+v", s)
+					}
+				}
+				if err := l.Wait(t.Context(), "k"); !errors.Is(err, core.ErrNeverAdmitted) {
+					t.Errorf("got error %v of Wait, want ErrNeverAdmitted", err)
+				}
+				if n := store.Calls(); n != 0 {
+					t.Errorf("got %d calls of the store, want none", n)
+				}
+				testkit.Admit(t, l, "another key", 1)
+				time.Sleep(time.Second)
+				testkit.Admit(t, l, "k", 1)
 			})
 		})
 	}
@@ -326,7 +370,7 @@ func TestSet_Version(t *testing.T) {
 		base, strings.Replace(base, "10/s", "11/s", 1), strings.Replace(base, "burst 20", "burst 21", 1), strings.Replace(base, "token", "leaky", 1),
 		strings.Replace(base, "k:", "l:", 1), strings.Replace(base, "plan: gold", "plan: staff", 1), strings.Replace(base, "2/s", "3/s", 1),
 		strings.Replace(base, "keys", "enforce: 5, keys", 1), strings.Replace(base, "keys", "disabled: true, keys", 1),
-		strings.Replace(base, "plan: gold", "plan: gold, until: 2030-01-01T00:00:00Z", 1),
+		strings.Replace(base, "plan: gold", "plan: gold, until: 2030-01-01T00:00:00Z", 1), strings.Replace(base, "plan: gold", "plan: gold, blocked: true", 1),
 	} {
 		v := newSet(t, policies).Version()
 		if other, ok := versions[v]; ok {

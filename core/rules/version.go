@@ -88,7 +88,7 @@ func (v *version) setKeys() error {
 		text := o.id()
 		c := known[text]
 		if c == nil {
-			if err := v.check(o); err != nil {
+			if err := v.config.check(v.name, o); err != nil {
 				return fmt.Errorf("key %q: %w", key, err)
 			}
 			made := newSelections(o)
@@ -100,34 +100,14 @@ func (v *version) setKeys() error {
 	return nil
 }
 
-// id returns a text that overrides with the same plan and limits have.
+// id returns a text that overrides that differ at most in their ends have.
 func (o *Override) id() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q", o.Plan)
+	fmt.Fprintf(&b, "%t %q", o.Blocked, o.Plan)
 	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
 		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
 	}
 	return b.String()
-}
-
-// check returns an error if o cannot be applied to the policy.
-func (v *version) check(o Override) error {
-	hasPlan := func(r Rule) bool { return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == o.Plan }) }
-	if o.Plan != "" && !slices.ContainsFunc(v.config.Rules, hasPlan) {
-		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
-	}
-	for name, l := range o.Limits {
-		at := slices.IndexFunc(v.config.Rules, func(r Rule) bool { return r.Name == name })
-		if at < 0 {
-			return fmt.Errorf("the policy has no rule %q", name)
-		}
-		r := v.config.Rules[at]
-		r.Limit, r.Plans = l, nil
-		if err := r.check(storeName(v.name, name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pick returns the view for key: nil for the rules of the policy.
@@ -162,10 +142,12 @@ func (v *version) newView(c *selection) (w view) {
 	config.Rules = slices.Clone(config.Rules)
 	for i := range config.Rules {
 		r := &config.Rules[i]
-		if l, ok := c.Limits[r.Name]; ok {
+		if c.Blocked {
+			*r = *r.with(core.Blocked)
+		} else if l, ok := c.Limits[r.Name]; ok {
 			*r = *r.with(l)
 		}
-		r.Shadow = r.Shadow || c.asShadow
+		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}
 	rules := config.storeRules(v.name)
 	for i, r := range rules {
