@@ -22,8 +22,8 @@ const (
 	maxRead = time.Second
 	// retryInterval is the time between two reads while the source fails.
 	retryInterval = time.Second
-	// maxCachedKey is the length of the longest key that a cache holds. Of a longer key, it holds the
-	// tag.
+	// maxCachedKey is the length of the longest key that a cache holds. It holds the tags of longer
+	// keys.
 	maxCachedKey = 128
 )
 
