@@ -119,10 +119,13 @@ func putConfig(ctx context.Context, r *remote, args []string) error {
 	if err != nil {
 		return err
 	}
-	old, err := rules.Load(ctx, r.source) // it fails before the first Put
+	old, err := rules.Load(ctx, r.source)
 	var invalid rules.Errors
-	if errors.As(err, &invalid) {
+	switch {
+	case errors.As(err, &invalid):
 		fmt.Fprintln(r.stderr, "weir: the configuration in Redis was invalid; it is replaced")
+	case err != nil && !errors.Is(err, rules.ErrNoConfig):
+		return err
 	}
 	if err := r.source.Put(ctx, text); err != nil {
 		return err
