@@ -58,7 +58,10 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	if m.blocked[[2]string{policy, key}] {
 		o = rules.Override{Blocked: true}
 	}
-	if o.Plan != "" {
+	hasPlan := func(r rules.Rule) bool {
+		return slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == o.Plan })
+	}
+	if slices.ContainsFunc(p.Rules, hasPlan) { // a later configuration may not have it
 		plan = o.Plan
 	}
 	for _, r := range p.Rules {

@@ -278,7 +278,7 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 	for _, c := range []struct{ value, want, reported string }{
 		{"{plan: gold}", "100/h", ""},
 		{"{plan: ", "100/h", "flow node"}, // the last good one
-		{"{plan: silver}", "10/h", ""},
+		{"{plan: silver}", "10/h", `no rule of the policy has the plan "silver"`},
 		{"{limits: {q: 5/h}}", "10/h", ""},
 		{"{limits: {q: 5/h, r: 6/h}}", "6/h", ""},
 		{"{limits: {r: 5/h burst 9}}", "10/h", "burst"},
@@ -300,6 +300,20 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 				return fmt.Sprint(n.errs())
 			})
 		}
+	}
+}
+
+// A plan that the policy does not have hides neither the plan of the event nor other limits.
+func TestSet_Override_RemovedPlan(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	testkit.Must(t, rdb.Set(t.Context(), prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: silver}", 0).Err())
+	d, err := limiter(t, n.Set, "api").Plan("gold").Peek(t.Context(), "k")
+	testkit.Must(t, err)
+	if got := d.State(0).Limit(); got != core.PerHour(100) {
+		t.Errorf("got %v, want the limit of the plan gold", got)
 	}
 }
 

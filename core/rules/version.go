@@ -159,6 +159,11 @@ func (v *version) newView(c *selection) (w view) {
 		}
 		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}
+	plan := c.Plan
+	if err := v.config.check(v.name, Override{Plan: plan}); err != nil { // the override is in a source
+		v.set.report(overridesFail, fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err))
+		plan = "" // that of the event
+	}
 	rules := config.storeRules(v.name)
 	for i, r := range rules {
 		if c.unlimited {
@@ -166,7 +171,7 @@ func (v *version) newView(c *selection) (w view) {
 		}
 	}
 	if w.limiter, w.err = v.root.Variant(rules...); w.err == nil {
-		w.limiter = w.limiter.Plan(c.Plan)
+		w.limiter = w.limiter.Plan(plan)
 	}
 	return w
 }
