@@ -31,8 +31,9 @@ type RedisSource struct {
 	mu            sync.Mutex // of Load
 	version, text string     // of the last Load
 
-	last   string       // the ID of the last change that was read; only Set.Watch uses it
-	polled atomic.Int64 // the time at which changes were read last, in nanoseconds since cache.start; zero if never
+	interval time.Duration // between two polls of changes
+	last     string        // the ID of the last change that was read; only Set.Watch uses it
+	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
@@ -42,7 +43,7 @@ func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
 	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
 	argument.Apply("rules: Redis", &c, opts)
-	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret)}
+	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
 	s.known.Max = maxViews
 	s.cache = newCache(c.cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed

@@ -90,7 +90,7 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 
 // watch reads the changes of overrides every WatchInterval until ctx ends.
 func (s *RedisSource) watch(ctx context.Context) {
-	ticker := time.NewTicker(WatchInterval)
+	ticker := time.NewTicker(s.interval)
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {

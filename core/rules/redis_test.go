@@ -47,6 +47,7 @@ func newNode(t *testing.T, rdb redis.UniversalClient, opts ...rules.RedisOption)
 		defer mu.Unlock()
 		return slices.Clone(errs)
 	}}
+	rules.PollEvery(n.source, 20*time.Millisecond)
 	config, err := rules.Parse("f", []byte(apiPolicies))
 	testkit.Must(t, err)
 	n.Set, err = rules.New(memstore.New(), config, rules.Overrides(n.source), rules.OnError(func(err error) {
@@ -95,6 +96,7 @@ func TestSet_Override(t *testing.T) {
 		rdb  redis.UniversalClient
 	}{{"single", redistest.Shared(t).Client()}, {"cluster", redistest.SharedCluster(t).Client()}} {
 		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
 			prefix := rules.Prefix(newPrefix())
 			a, b := newNode(t, server.rdb, prefix), newNode(t, server.rdb, prefix)
 			ctx, soon := t.Context(), time.Now().Add(time.Hour)
@@ -236,31 +238,32 @@ func TestSet_OverrideOf(t *testing.T) {
 // Changes that a process has missed invalidate its whole cache.
 func TestRedisSource_Gap(t *testing.T) {
 	t.Parallel()
-	server := redistest.NewServer(t)
-	rdb, ctx := server.Client(), t.Context()
-	const stream = "weir:rules:changes"
-	add := func(p redis.Pipeliner, values ...string) {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: values})
-	}
-	for name, lose := range map[string]func(redis.Pipeliner){
-		"trimmed":   func(p redis.Pipeliner) { add(p, "key", "glTDKakoUPbVOd03b0gW7g"); p.XTrimMaxLen(ctx, stream, 1) },
-		"no stream": func(p redis.Pipeliner) { p.Del(ctx, stream) },
-		"no data":   func(p redis.Pipeliner) { p.FlushAll(ctx) },
-		"foreign":   func(p redis.Pipeliner) { add(p, "a", "b") },
+	rdb := redistest.Shared(t).Client()
+	for name, lose := range map[string]func(p redis.Pipeliner, prefix string){
+		"trimmed": func(p redis.Pipeliner, prefix string) {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", "glTDKakoUPbVOd03b0gW7g"}})
+			p.XTrimMaxLen(t.Context(), prefix+"rules:changes", 1)
+		},
+		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"rules:changes") },
+		"foreign": func(p redis.Pipeliner, prefix string) {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"a", "b"}})
+		},
 	} {
-		a, b := newNode(t, rdb), newNode(t, rdb)
-		for _, plan := range []string{"gold", "free", "gold"} { // b has then read a change
-			testkit.Must(t, a.Override(ctx, "api", "0", rules.Override{Plan: plan}))
-			becomes(t, name+": before", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "0") })
-		}
-		pipe := rdb.TxPipeline() // removes the override without a notice
-		pipe.Del(ctx, "weir:{X-zrZv_IbzjZUnhsbWlseQ}override:api")
-		lose(pipe)
-		_, err := pipe.Exec(ctx)
-		testkit.Must(t, err)
-		becomes(t, name, "10/h", func() string { return b.limit(t, "0") })
-		a.stop()
-		b.stop()
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, prefix := t.Context(), newPrefix()
+			a, b := newNode(t, rdb, rules.Prefix(prefix)), newNode(t, rdb, rules.Prefix(prefix))
+			for _, plan := range []string{"gold", "free", "gold"} { // b has then read a change
+				testkit.Must(t, a.Override(ctx, "api", "0", rules.Override{Plan: plan}))
+				becomes(t, "before", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "0") })
+			}
+			pipe := rdb.TxPipeline() // removes the override without a notice
+			pipe.Del(ctx, prefix+"{X-zrZv_IbzjZUnhsbWlseQ}override:api")
+			lose(pipe, prefix)
+			_, err := pipe.Exec(ctx)
+			testkit.Must(t, err)
+			becomes(t, "after", "10/h", func() string { return b.limit(t, "0") })
+		})
 	}
 }
 
