@@ -67,8 +67,8 @@
 // keeps its last rules as long as the program runs. [Set.Version] identifies the configuration in
 // force, and [OnChange] receives the differences.
 //
-// A configuration from elsewhere, such as a row of a database, is a [Source] for Watch, or a
-// [Config] for [Set.Apply].
+// A configuration from elsewhere, such as a row of a database (_examples/database), is a [Source]
+// for Watch, or a [Config] for [Set.Apply].
 //
 // # Redis
 //
