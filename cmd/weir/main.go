@@ -7,6 +7,7 @@
 //	weir init                                  print an example file
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
+//	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
 //	weir rules put FILE                        write a configuration, and list the changes
 //	weir rules override POLICY KEY OVERRIDE    give a key other limits
 //	weir rules block POLICY KEY [UNTIL]        deny all events of a key
@@ -29,7 +30,7 @@
 //	-redis URL      default: the environment variable WEIR_REDIS_URL, or redis://127.0.0.1:6379
 //	-cluster        Redis is a Cluster
 //	-prefix PREFIX  as of the option rules.Prefix; default: weir:
-//	-config FILE    the policies are in a file, and only overrides in Redis
+//	-config FILE    the policies are in a file, and only the overrides in Redis
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other

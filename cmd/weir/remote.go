@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -23,6 +24,7 @@ type remote struct {
 	url, prefix, file string // flags
 	cluster           bool
 	source            *rules.RedisSource
+	invalid           error // of a value in Redis
 }
 
 // open sets the source.
@@ -77,10 +79,21 @@ func newClient(text string, cluster bool) (redis.UniversalClient, error) {
 	return redis.NewClient(o), nil
 }
 
-// config returns the policies.
-func (r *remote) config(ctx context.Context) (*rules.Config, error) {
+// load returns the policies, and a Set of them with the overrides in Redis.
+func (r *remote) load(ctx context.Context) (set *rules.Set, c *rules.Config, err error) {
 	if r.file != "" {
-		return load(r.file)
+		c, err = load(r.file)
+	} else {
+		c, err = rules.Load(ctx, r.source)
 	}
-	return rules.Load(ctx, r.source)
+	if err == nil {
+		set, err = rules.New(memstore.New(), c, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
+	}
+	return set, c, err
+}
+
+// overrideOf returns the override of a key. A value in Redis that is no override is an error.
+func (r *remote) overrideOf(ctx context.Context, set *rules.Set, policy, key string) (rules.Override, error) {
+	o, err := set.OverrideOf(ctx, policy, key)
+	return o, cmp.Or(err, r.invalid)
 }

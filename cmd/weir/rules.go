@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -29,6 +29,7 @@ type rulesCommand struct {
 var rulesCommands = []rulesCommand{
 	{command{"rules get", "", "print the configuration in Redis", 0, 0, nil}, getConfig},
 	{command{"rules get", "POLICY KEY", "print the override of a key", 2, 2, nil}, ofKey(nil)},
+	{command{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, nil}, explainRemote},
 	{command{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, nil}, putConfig},
 	{command{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, nil}, ofKey(override)},
 	{command{"rules block", "POLICY KEY [UNTIL]", "deny all events of a key, also until a time or for a duration", 2, 3, nil}, ofKey(block)},
@@ -140,23 +141,16 @@ func putConfig(ctx context.Context, r *remote, args []string) error {
 // override that is then in force. args of change follow the policy and the key.
 func ofKey(change func(ctx context.Context, set *rules.Set, policy, key string, args []string) error) func(context.Context, *remote, []string) error {
 	return func(ctx context.Context, r *remote, args []string) error {
-		config, err := r.config(ctx)
-		if err != nil {
-			return err
-		}
-		var invalid error
-		set, err := rules.New(memstore.New(), config, rules.Overrides(r.source), rules.OnError(func(err error) { invalid = err }))
-		if err != nil {
-			return err
-		}
 		policy, key := args[0], args[1]
-		if change != nil {
-			if err := change(ctx, set, policy, key, args[2:]); err != nil {
-				return err
-			}
+		set, _, err := r.load(ctx)
+		if err == nil && change != nil {
+			err = change(ctx, set, policy, key, args[2:])
 		}
-		o, err := set.OverrideOf(ctx, policy, key)
-		if err = errors.Join(err, invalid); err != nil {
+		if err != nil {
+			return err
+		}
+		o, err := r.overrideOf(ctx, set, policy, key)
+		if err != nil {
 			return err
 		}
 		text := []byte("{}")
@@ -168,6 +162,17 @@ func ofKey(change func(ctx context.Context, set *rules.Set, policy, key string, 
 		_, err = fmt.Fprintf(r.stdout, "%s\n", text)
 		return err
 	}
+}
+
+func explainRemote(ctx context.Context, r *remote, args []string) error {
+	set, config, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	args = append([]string{cmp.Or(r.file, r.source.String())}, args...)
+	return explainIn(config, args, func(policy, key string) (rules.Override, error) {
+		return r.overrideOf(ctx, set, policy, key)
+	}, r.stdout)
 }
 
 func override(ctx context.Context, set *rules.Set, policy, key string, args []string) error {

@@ -54,6 +54,7 @@ func TestRules(t *testing.T) {
 			files(t)
 			write(t, "first.yaml", firstRules)
 			write(t, "second.yaml", strings.Replace(firstRules, "10/h", "20/h", 1))
+			write(t, "third.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver").Replace(firstRules))
 			runSteps(t, flags, []step{
 				{"get", 1, "", "weir: configuration of Redis: there is no configuration"},
 				{"get api x", 1, "", "weir: configuration of Redis: there is no configuration"},
@@ -71,12 +72,21 @@ func TestRules(t *testing.T) {
 				{"unblock api x", 0, "{limits: {r: 5/h}}\n", ""},
 				{"block api x 9999-01-01T00:00:00Z", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
 				{"get api x", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
+				{"explain api x gold", 0, "The override of the key ends at 9999-01-01T00:00:00Z.\n" +
+					"RULE  ALGORITHM     LIMIT    SOURCE               MODE\nr     token_bucket  blocked  override of the key  enforce\n", ""},
+				{"explain api k", 0, "" +
+					"RULE  ALGORITHM     LIMIT  SOURCE                            MODE\nr     token_bucket  100/h  plan \"gold\", override of the key  enforce\n", ""},
+				{"explain apis x", 1, "", `weir: Redis has no policy "apis"`},
 				{"get api y", 0, "{}\n", ""},
 				{"remove api x", 0, "{}\n", ""},
 				{"block api -prefix", 0, "{blocked: true}\n", ""}, // a key: flags end at the policy
 				{"get apis x", 1, "", `weir: the configuration has no policy "apis"`},
 				{`override api x {"plan":"golf"}`, 1, "", `weir: policy "api": no rule of the policy has the plan "golf"`},
 				{`override api x {"plans":"gold"}`, 1, "", "OVERRIDE:1:2: plans: is an unknown field"},
+				{`override api old {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
+				{"put third.yaml", 0, "api key k: plan gold to plan silver\napi.r plan gold: removed (was 100/h)\napi.r plan silver: added (100/h)\n", ""},
+				{"explain api old silver", 0, "No rule of the policy has the plan \"gold\" of the override.\n" +
+					"RULE  ALGORITHM     LIMIT  SOURCE         MODE\nr     token_bucket  100/h  plan \"silver\"  enforce\n", ""},
 				{"block api x -1h", 1, "", `weir: UNTIL is past: "-1h"`},
 				{"get api x", 0, "{}\n", ""},
 			}...)
@@ -112,6 +122,7 @@ func TestRules_Environment(t *testing.T) {
 		{"block -config first.yaml login x", 1, "", `no policy "login"`},
 		{"block -config bad.yaml api x", 1, "", "bad.yaml:3:54: "},
 		{"get -config first.yaml api x", 0, "{blocked: true}\n", ""},
+		{"explain -config first.yaml apis x", 1, "", `weir: first.yaml has no policy "apis"`},
 	}...)
 	config, err := rules.Parse("first.yaml", []byte(firstRules))
 	if err != nil {
@@ -151,7 +162,8 @@ func TestRules_InvalidValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	runSteps(t, flags, []step{
-		{"get api x", 1, "", keys[0] + ":1:2: block: is an unknown field"},
+		{"get api x", 1, "", "Redis:1:2: block: is an unknown field"},
+		{"explain api x", 1, "", "Redis:1:2: block: is an unknown field"},
 		{"unblock api x", 0, "{}\n", ""},
 	}...)
 }
