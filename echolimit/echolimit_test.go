@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,8 +74,25 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
 }
 
+// buildRoutes accepts slashes at both ends of a path.
+func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
+	e := echo.New()
+	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Request().URL.Path = "/" + strings.Trim(c.Request().URL.Path, "/")
+			return next(c)
+		}
+	})
+	e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
+	e.POST("/login", echo.WrapHandler(h.Login))
+	e.GET("/login", echo.WrapHandler(h.Login))
+	e.GET("/users/:name", echo.WrapHandler(h.User))
+	e.GET("/files/*", echo.WrapHandler(h.Files))
+	return e
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
 		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
 }
 

@@ -78,8 +78,20 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	})
 }
 
+// buildRoutes cleans paths.
+func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
+	e := gin.New()
+	e.RemoveExtraSlash = true
+	e.Use(ginlimit.New(g.Limiter, g.Key, g.Opts...))
+	e.POST("/login", gin.WrapF(h.Login))
+	e.GET("/login", gin.WrapF(h.Login))
+	e.GET("/users/:name", gin.WrapF(h.User))
+	e.GET("/files/*path", gin.WrapF(h.Files))
+	return e
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing), gatetest.Routes(buildRoutes),
 		gatetest.Nest(nest), gatetest.ClientAddress(ginlimit.ClientIP, buildTrusting))
 }
 

@@ -34,6 +34,7 @@ type applied struct {
 	config   *Config
 	version  string
 	policies map[string]*policy // also those that were removed
+	routes   routes
 }
 
 // A Change describes a call of [Set.Apply] that has changed the configuration.
@@ -100,6 +101,9 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	}
 	old := s.applied.Load()
 	next := &applied{config: c, policies: make(map[string]*policy)}
+	if next.routes, err = newRoutes(c); err != nil {
+		return false, err
+	}
 	versions := make(map[string]*version)
 	add := func(name string, config *Policy) error {
 		off := c.Disabled || config.Disabled
