@@ -70,6 +70,44 @@
 // A configuration from elsewhere, such as a row of a database, is a [Source] for Watch, or a
 // [Config] for [Set.Apply].
 //
+// # Redis
+//
+// Several processes share a configuration that is in Redis, and overrides for any number of keys:
+//
+//	source := rules.Redis(rdb) // with the KeySecret of the store, if that has one
+//	config, err := rules.Load(ctx, source)
+//	if err != nil { // Redis is down, or empty
+//		config, err = rules.Load(ctx, rules.File("limits.yaml"))
+//	}
+//	set, err := rules.New(store, config, rules.Overrides(source))
+//	go set.Watch(ctx, source) // or another source, such as a File: the overrides are followed, too
+//
+// [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] write the
+// override of a key, until a time or for ever; it has precedence over the keys of the configuration.
+// The command weir rules does the same. Every watching process applies a change within two seconds.
+//
+// A process caches the overrides of the last [MaxKeys] keys, including keys without one. The first
+// decision of a key reads Redis, and concurrent decisions wait for the same reply. Later decisions
+// use the cache, without an allocation, until the override has changed or [MaxAge] is over.
+//
+// If Redis is down or hangs, no decision fails: cached overrides stay in force however old they are,
+// and other keys have the limits of the configuration (see [FailClosed]). One decision a second waits
+// for up to [Timeout]. [RedisSource.Stats] counts such decisions and tells the age of the cache. An
+// override that cannot be read as text leaves the cached one in force. A plan, rule or limit that the
+// policy cannot have is ignored. These errors are reported to [OnError].
+//
+// For other programs, these are the keys. HASH is the hash in the keys of package redisstore:
+//
+//	weir:rules                    a hash; the field text is the configuration, and the field version
+//	                              any text that changes with it
+//	weir:{HASH}override:POLICY    an override, such as {plan: gold}
+//	weir:{HASH}block:POLICY       an override that hides the other one: {blocked: true}
+//	weir:rules:changes            a stream of changed overrides, with the fields policy and key (HASH),
+//	                              of which at least the latest 10 000 are kept
+//
+// The Redis user needs +hget +hgetall +mget +xrange +xrevrange, and for writes also +hset +set +del
+// +xadd.
+//
 // # Names and states
 //
 // On the store, the rule "second" of the policy "api" is called "api.second", and its candidate

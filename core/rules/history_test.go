@@ -13,6 +13,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 )
 
@@ -22,6 +24,15 @@ type model struct {
 	policies map[string]rules.Policy // the latest configuration of each
 	off      bool
 	store    core.Store
+	written  map[[2]string]rules.Override // by policy and key
+	blocked  map[[2]string]bool
+}
+
+func newModel(s core.Store) *model {
+	return &model{
+		policies: make(map[string]rules.Policy), store: undeclared{s},
+		written: make(map[[2]string]rules.Override), blocked: make(map[[2]string]bool),
+	}
 }
 
 // An undeclared store does not know the rules of its limiters, so it accepts any.
@@ -40,6 +51,12 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	o, ok := p.Keys[key]
 	if ok && !o.Until.IsZero() && !time.Now().Before(o.Until) {
 		o = rules.Override{}
+	}
+	if written, ok := m.written[[2]string{policy, key}]; ok {
+		o = written
+	}
+	if m.blocked[[2]string{policy, key}] {
+		o = rules.Override{Blocked: true}
 	}
 	if o.Plan != "" {
 		plan = o.Plan
@@ -85,7 +102,10 @@ func (m *model) rule(p rules.Policy, name string, r rules.Rule, l core.Limit, sh
 }
 
 // A history has random configurations and events.
-type history struct{ *rand.Rand }
+type history struct {
+	*rand.Rand
+	real bool // the time is that of servers, which two stores do not read at once
+}
 
 func (h history) one(n int) bool { return h.IntN(n) == 0 }
 
@@ -94,6 +114,9 @@ func draw[T any](h history, from ...T) T { return from[h.IntN(len(from))] }
 func (h history) limit() core.Limit {
 	if h.one(10) {
 		return draw(h, core.Unlimited, core.Blocked)
+	}
+	if h.real { // nothing is restored during the test
+		return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, 1000*time.Hour, 2000*time.Hour))
 	}
 	return core.Per(draw(h, 1, 2, 3, 7, 20), draw(h, time.Second, 10*time.Second, time.Minute))
 }
@@ -134,18 +157,27 @@ func (h history) policy(like rules.Policy) (p rules.Policy) {
 	}
 	p.Keys = make(map[string]rules.Override)
 	for i := range h.IntN(4) {
-		o := rules.Override{Blocked: h.one(6), Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
-		for _, r := range p.Rules {
-			if h.one(2) {
-				o.Limits[r.Name] = h.limit()
-			}
-		}
+		o := h.override(p, plans)
 		if h.one(3) {
 			o.Until = time.Now().Add(time.Duration(h.IntN(20)) * time.Second)
+			if h.real {
+				o.Until = time.Now().Add(draw(h, -time.Hour, time.Hour))
+			}
 		}
 		p.Keys[fmt.Sprint("k", i)] = o
 	}
 	return p
+}
+
+// override returns an override for p, which has the plans.
+func (h history) override(p rules.Policy, plans []string) rules.Override {
+	o := rules.Override{Blocked: h.one(6), Plan: draw(h, plans...), Limits: make(map[string]core.Limit)}
+	for _, r := range p.Rules {
+		if h.one(2) {
+			o.Limits[r.Name] = h.limit()
+		}
+	}
+	return o
 }
 
 func (h history) config(m *model) *rules.Config {
@@ -163,8 +195,8 @@ func TestSet_Histories(t *testing.T) {
 	occurred := make(map[string]int)
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
-			h := history{rand.New(rand.NewPCG(seed, 1))}
-			m := &model{policies: make(map[string]rules.Policy), store: undeclared{memstore.New()}}
+			h := history{Rand: rand.New(rand.NewPCG(seed, 1))}
+			m := newModel(memstore.New())
 			c := h.config(m)
 			s, err := rules.New(memstore.New(), c)
 			testkit.Must(t, err)
@@ -172,25 +204,11 @@ func TestSet_Histories(t *testing.T) {
 			for range 300 {
 				switch {
 				case h.one(15):
-					c := h.config(m)
-					if h.one(4) { // the invalid policy
-						c.Policies["d"] = rules.Policy{Enforce: 100, Rules: []rules.Rule{{Name: "r", Algorithm: driver.TokenBucket}}}
-						if err := s.Apply(c); err == nil {
-							t.Fatal("got no error for an invalid limit")
-						}
-						occurred["invalid"]++
-						break
-					}
-					testkit.Must(t, s.Apply(c))
-					m.apply(c)
+					h.change(t, s, m, occurred)
 				case h.one(3):
 					time.Sleep(time.Duration(h.IntN(5000)) * time.Millisecond)
 				default:
-					policy := draw(h, "a", "b", "c")
-					if _, ok := m.policies[policy]; !ok {
-						break
-					}
-					compare(t, m, limiter(t, s, policy), policy, fmt.Sprint("k", h.IntN(6)), draw(h, "", "", "gold", "free", "none"), 1+h.IntN(3), occurred)
+					h.ask(t, s, m, occurred)
 				}
 			}
 		})
@@ -202,13 +220,88 @@ func TestSet_Histories(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, m *model, l *core.Limiter, policy, key, plan string, cost int, occurred map[string]int) {
+// The states, the configuration and overrides are in Redis.
+func TestSet_Histories_Redis(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.Shared(t).Client(), t.Context()
+	occurred := make(map[string]int)
+	for seed := range uint64(12) {
+		h := history{Rand: rand.New(rand.NewPCG(seed, 2)), real: true}
+		m := newModel(redisstore.New(rdb, redisstore.Prefix(newPrefix()), redisstore.Timeout(time.Minute)))
+		prefix := newPrefix()
+		source := rules.Redis(rdb, rules.Prefix(prefix), rules.Timeout(time.Minute))
+		c := h.config(m)
+		s, err := rules.New(redisstore.New(rdb, redisstore.Prefix(prefix), redisstore.Timeout(time.Minute)), c, rules.Overrides(source))
+		testkit.Must(t, err)
+		m.apply(c)
+		for range 200 {
+			name, key := draw(h, "a", "b", "c"), fmt.Sprint("k", h.IntN(6))
+			at := [2]string{name, key}
+			_, inForce := s.OverrideOf(ctx, name, key)
+			switch n := h.IntN(12); {
+			case n == 0:
+				h.change(t, s, m, occurred)
+			case n > 3 || inForce != nil: // the configuration has no such policy
+				h.ask(t, s, m, occurred)
+			case n == 1:
+				p := m.policies[name]
+				o := h.override(p, []string{"", "gold"})
+				if o.Plan != "" && !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return limitOf(r, "gold") != r.Limit }) || !o.Blocked && o.Plan == "" && len(o.Limits) == 0 {
+					break // invalid
+				}
+				testkit.Must(t, s.Override(ctx, name, key, o))
+				m.written[at] = o
+				occurred["written"]++
+			case n == 2:
+				until := time.Now().Add(draw(h, -time.Hour, time.Hour))
+				testkit.Must(t, s.Block(ctx, name, key, until))
+				m.blocked[at] = until.After(time.Now())
+			case n == 3:
+				testkit.Must(t, s.Remove(ctx, name, key))
+				delete(m.written, at)
+				delete(m.blocked, at)
+			}
+		}
+	}
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "soft", "candidate", "written"} {
+		if occurred[name] == 0 {
+			t.Errorf("%s never occurred: %v", name, occurred)
+		}
+	}
+}
+
+// change applies another configuration, or an invalid one.
+func (h history) change(t *testing.T, s *rules.Set, m *model, occurred map[string]int) {
+	t.Helper()
+	c := h.config(m)
+	if h.one(4) { // the invalid policy
+		c.Policies["d"] = rules.Policy{Enforce: 100, Rules: []rules.Rule{{Name: "r", Algorithm: driver.TokenBucket}}}
+		if err := s.Apply(c); err == nil {
+			t.Fatal("got no error for an invalid limit")
+		}
+		occurred["invalid"]++
+		return
+	}
+	testkit.Must(t, s.Apply(c))
+	m.apply(c)
+}
+
+// ask compares the decision about an event with that of the model.
+func (h history) ask(t *testing.T, s *rules.Set, m *model, occurred map[string]int) {
+	t.Helper()
+	policy := draw(h, "a", "b", "c")
+	if _, ok := m.policies[policy]; ok {
+		h.compare(t, m, limiter(t, s, policy), policy, fmt.Sprint("k", h.IntN(6)), draw(h, "", "", "gold", "free", "none"), 1+h.IntN(3), occurred)
+	}
+}
+
+func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, plan string, cost int, occurred map[string]int) {
 	t.Helper()
 	got, err := core.AllowTogether(context.Background(), core.Ask{Limiter: l, Key: key, Plan: plan, Cost: cost})
 	testkit.Must(t, err)
 	all := m.rules(policy, key, plan)
 	want := testkit.Ask(t, testkit.Limiter(t, m.store, all...), key, cost)
-	if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.Delay != want.Delay || got.Len() != want.Len() {
+	if got.Allowed != want.Allowed || got.Len() != want.Len() || !h.real && (got.RetryAfter != want.RetryAfter || got.Delay != want.Delay) {
 		t.Fatalf("policy %s, key %s, plan %q: got %v, want %v of %v", policy, key, plan, got, want, all)
 	}
 	occurred[map[bool]string{true: "allowed", false: "denied"}[got.Allowed]]++
@@ -224,6 +317,9 @@ func compare(t *testing.T, m *model, l *core.Limiter, policy, key, plan string, 
 			if is {
 				occurred[name]++
 			}
+		}
+		if h.real {
+			g.RetryAfter, g.ResetAfter, g.Window, g.Delay = w.RetryAfter, w.ResetAfter, w.Window, w.Delay
 		}
 		if g.Rule = w.Rule; g != w {
 			t.Fatalf("policy %s, key %s, plan %q, %v:\n\tgot  %+v\n\twant %+v", policy, key, plan, w.Rule, g, w)

@@ -22,8 +22,8 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 		return nil, err
 	}
 	p := &policy{root: root}
-	p.limiter = root.Choose(func(_ context.Context, key string) (*core.Limiter, error) {
-		return p.current.Load().pick(key)
+	p.limiter = root.Choose(func(ctx context.Context, key string) (*core.Limiter, error) {
+		return p.current.Load().pick(ctx, key)
 	})
 	return p, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -20,9 +21,10 @@ import (
 // A process should have one Set for each store: two Sets with the same policies are in conflict
 // when one of them changes. A decision allocates nothing more than that of a plain limiter.
 type Set struct {
-	store    core.Store
-	onChange func(Change)
-	onError  func(error)
+	store     core.Store
+	overrides *RedisSource // nil if there is none
+	onChange  func(Change)
+	onError   func(error)
 
 	mu      sync.Mutex         // of Apply
 	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store
@@ -52,6 +54,10 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	s := &Set{store: store, unused: make(map[string]*policy)}
 	argument.Apply("rules: New", s, opts)
 	s.applied.Store(&applied{config: &Config{}})
+	if s.overrides != nil {
+		report := func(err error) { s.report(overridesFail, err) }
+		s.overrides.report.Store(&report)
+	}
 	if _, err := s.apply(c); err != nil {
 		return nil, err
 	}
@@ -64,9 +70,13 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 func (s *Set) Limiter(policy string) (*core.Limiter, error) {
 	p := s.applied.Load().policies[policy]
 	if p == nil {
-		return nil, fmt.Errorf("weir: the configuration has no policy %q", policy)
+		return nil, errNoPolicy(policy)
 	}
 	return p.limiter, nil
+}
+
+func errNoPolicy(name string) error {
+	return fmt.Errorf("weir: the configuration has no policy %q", name)
 }
 
 // Version returns a hash of the applied configuration. Sets with equal configurations have equal
@@ -114,7 +124,7 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 				return nil
 			}
 		}
-		v, err := newVersion(name, config, off, p)
+		v, err := newVersion(s, name, config, off, p)
 		if err != nil {
 			return fmt.Errorf("weir: policy %q: %w", name, err)
 		}
@@ -164,6 +174,15 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 		delete(s.unused, name)
 	}
 	return next.version != old.version, nil
+}
+
+// report reports an error as OnError describes.
+func (s *Set) report(message string, err error) {
+	if s.onError != nil {
+		s.onError(err)
+		return
+	}
+	slog.Error(message, "version", s.Version(), "error", err)
 }
 
 // versionOf returns a hash of c.

@@ -1,12 +1,12 @@
 package rules
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
@@ -18,6 +18,7 @@ const maxViews = 10_000
 
 // A version is a policy of a Config while it is in force.
 type version struct {
+	set      *Set
 	name     string // of the policy
 	config   *Policy
 	disabled bool
@@ -27,12 +28,6 @@ type version struct {
 	others   selections
 	off      selection
 	views    memo.Map[*selection, view]
-}
-
-// An override is the Override of a key.
-type override struct {
-	*selections
-	until time.Time
 }
 
 // selections are the rules for keys with equal overrides.
@@ -52,8 +47,8 @@ type view struct {
 }
 
 // newVersion checks the policy config. It uses the rules of old, if not nil, that are equal.
-func newVersion(name string, config *Policy, off bool, old *policy) (*version, error) {
-	v := &version{name: name, config: config, disabled: off, off: selection{unlimited: true}, others: newSelections(Override{})}
+func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*version, error) {
+	v := &version{set: set, name: name, config: config, disabled: off, off: selection{unlimited: true}, others: newSelections(Override{})}
 	v.views.Max = maxViews
 	if !(config.Enforce >= 0 && config.Enforce <= 100) { // NaN is neither
 		return nil, fmt.Errorf("enforce is %v percent, outside 0 to 100", config.Enforce)
@@ -110,14 +105,24 @@ func (o *Override) id() string {
 	return b.String()
 }
 
-// pick returns the view for key: nil for the rules of the policy.
-func (v *version) pick(key string) (*core.Limiter, error) {
+// pick returns the view for key: nil for the rules of the policy. Overrides of a source have
+// precedence over those of the configuration.
+func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
 	if v.disabled {
 		return v.view(&v.off)
 	}
 	c := &v.others
 	if len(v.keys) > 0 {
-		if o, ok := v.keys[key]; ok && (o.until.IsZero() || time.Now().Before(o.until)) {
+		if o := v.keys[key]; o.inForce() {
+			c = o.selections
+		}
+	}
+	if source := v.set.overrides; source != nil {
+		s, err := source.cache.get(ctx, v.name, key)
+		if err != nil {
+			return nil, err
+		}
+		if o := s.inForce(); o.selections != nil {
 			c = o.selections
 		}
 	}
@@ -145,7 +150,12 @@ func (v *version) newView(c *selection) (w view) {
 		if c.Blocked {
 			*r = *r.with(core.Blocked)
 		} else if l, ok := c.Limits[r.Name]; ok {
-			*r = *r.with(l)
+			limited := r.with(l)
+			if err := limited.check(storeName(v.name, r.Name)); err != nil { // the override is in a source
+				v.set.report(overridesFail, fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err))
+				limited = r
+			}
+			*r = *limited
 		}
 		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}

@@ -3,7 +3,7 @@ package rules
 import (
 	"bytes"
 	"context"
-	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -17,7 +17,14 @@ const WatchInterval = time.Second
 // the last good configuration stays in force. Watch reports the error once (see [OnError]): an
 // error of the source again after a success, and a rejected text when it has changed. It does not
 // try a rejected text again.
+//
+// Watch also reads the changes of the overrides of the option [Overrides], every WatchInterval.
 func (s *Set) Watch(ctx context.Context, source Source) error {
+	if s.overrides != nil {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { s.overrides.watch(ctx) })
+	}
 	w := watcher{set: s, source: source}
 	ticker := time.NewTicker(WatchInterval)
 	defer ticker.Stop()
@@ -68,10 +75,5 @@ func (w *watcher) poll(ctx context.Context) {
 }
 
 func (w *watcher) report(err error) {
-	if w.set.onError != nil {
-		w.set.onError(err)
-		return
-	}
-	slog.Error("weir: the configuration is not applied; the last good one stays in force",
-		"source", nameOf(w.source), "version", w.set.Version(), "error", err)
+	w.set.report("weir: the configuration of "+nameOf(w.source)+" is not applied; the last good one stays in force", err)
 }

@@ -1,0 +1,83 @@
+//go:build !race
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+var cachedKeys = map[string]string{"without an override": "none", "with a plan": "gold", "long": strings.Repeat("k", maxCachedKey)}
+
+// A lookup of a cached key allocates nothing.
+func TestCache_Get_Allocations(t *testing.T) {
+	source, c := newFake(cacheOptions{})
+	source.set("gold", "gold")
+	for name, key := range cachedKeys {
+		if n := testing.AllocsPerRun(1000, func() { _, _ = c.get(context.Background(), "api", key) }); n > 0 {
+			t.Errorf("%s: got %v allocations, want none", name, n)
+		}
+	}
+}
+
+func BenchmarkCache_Get(b *testing.B) {
+	source, c := newFake(cacheOptions{size: 100_000})
+	source.set("gold", "gold")
+	ctx := context.Background()
+	for name, key := range cachedKeys {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = c.get(ctx, "api", key)
+			}
+		})
+	}
+	keys := make([]string, 50_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("user:", i)
+		_, _ = c.get(ctx, "api", keys[i])
+	}
+	b.Run("50000 keys in turn", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := range b.N {
+			_, _ = c.get(ctx, "api", keys[i%len(keys)])
+		}
+	})
+	b.Run("50000 keys, parallel", func(b *testing.B) {
+		b.RunParallel(func(p *testing.PB) {
+			for i := 0; p.Next(); i++ {
+				_, _ = c.get(ctx, "api", keys[i%len(keys)])
+			}
+		})
+	})
+}
+
+// A decision with a cached override, in memory.
+func BenchmarkSet_Overrides(b *testing.B) {
+	config, err := Parse("f", []byte("policies: {api: {rules: [{name: r, algorithm: token_bucket, limit: 1000000/s, plans: {gold: 2000000/s}}]}}"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	source := &RedisSource{}
+	fake, c := newFake(cacheOptions{})
+	source.cache = c
+	fake.set("gold", "gold")
+	s, err := New(memstore.New(), config, Overrides(source))
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := core.Must(s.Limiter("api"))
+	for name, key := range cachedKeys {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = l.Allow(context.Background(), key)
+			}
+		})
+	}
+}

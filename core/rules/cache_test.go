@@ -1,0 +1,271 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/internal/testkit"
+)
+
+// A fakeSource answers the reads of a cache.
+type fakeSource struct {
+	mu    sync.Mutex
+	delay time.Duration
+	err   error
+	plans map[string]string // of keys, by their tags
+	reads int
+	errs  []error // reported
+}
+
+var noSecret = keyhash.New(nil)
+
+func newFake(o cacheOptions) (*fakeSource, *cache) {
+	s := &fakeSource{plans: make(map[string]string)}
+	o.size, o.timeout, o.maxAge = max(o.size, 100), 100*time.Millisecond, time.Minute
+	c := newCache(o, noSecret)
+	c.read = func(_ context.Context, _, tag string, _ stored) (stored, error) {
+		s.mu.Lock()
+		s.reads++
+		plan, delay, err := s.plans[tag], s.delay, s.err
+		s.mu.Unlock()
+		time.Sleep(delay)
+		if plan == "" || err != nil {
+			return stored{}, err
+		}
+		made := newSelections(Override{Plan: plan})
+		return stored{override: override{selections: &made}}, nil
+	}
+	c.report = func(err error) { s.errs = append(s.errs, err) }
+	return s, c
+}
+
+// set sets the plan of a key, without a notice to the cache.
+func (s *fakeSource) set(key, plan string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plans[noSecret.Tag(key)] = plan
+}
+
+// plan returns the plan of a key.
+func plan(t *testing.T, c *cache, key string) string {
+	t.Helper()
+	s, err := c.get(t.Context(), "api", key)
+	testkit.Must(t, err)
+	return s.inForce().public().Plan
+}
+
+// Each step changes the source or asks for the plan of the key "k", at a time after the step before.
+func TestCache_Get(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	down := errors.New("down")
+	type step struct {
+		after   time.Duration
+		plan    string // of the source from now on; "-" is as before
+		delay   time.Duration
+		err     error
+		changed bool // the cache is told
+
+		want  string // the plan
+		took  time.Duration
+		reads int // so far
+	}
+	for name, c := range map[string]struct {
+		steps                    []step
+		stale, missing, reported uint64
+	}{
+		"without an override": {steps: []step{
+			{plan: "", want: "", reads: 1}, {after: 59 * s, plan: "gold", want: "", reads: 1}, {after: s, plan: "-", want: "gold", reads: 2},
+		}},
+		"changed": {steps: []step{
+			{plan: "gold", want: "gold", reads: 1}, {plan: "free", want: "gold", reads: 1}, {plan: "-", changed: true, want: "free", reads: 2},
+			{plan: "", changed: true, want: "", reads: 3}, {after: 50 * s, plan: "-", want: "", reads: 3},
+		}},
+		"slow": {steps: []step{
+			{plan: "gold", delay: 90 * ms, want: "gold", took: 90 * ms, reads: 1}, {plan: "-", delay: 90 * ms, want: "gold", reads: 1},
+		}},
+		"too slow, with a reply later": {steps: []step{
+			{plan: "gold", delay: 150 * ms, want: "", took: 100 * ms, reads: 1}, {after: 60 * ms, plan: "-", delay: 150 * ms, want: "gold", reads: 1},
+		}, missing: 1, reported: 1},
+		"down, for keys without an entry": {steps: []step{
+			{err: down, want: "", reads: 1}, {plan: "gold", err: down, want: "", reads: 1}, {after: 999 * ms, plan: "-", err: down, want: "", reads: 1},
+			{after: ms, plan: "-", want: "gold", reads: 2}, {err: down, plan: "-", want: "gold", reads: 2},
+			{err: down, plan: "-", changed: true, want: "gold", reads: 3},
+		}, missing: 3, stale: 1, reported: 2},
+		"down, with an old entry": {steps: []step{
+			{plan: "gold", want: "gold", reads: 1}, {after: time.Minute, plan: "", err: down, want: "gold", reads: 2}, {plan: "-", err: down, want: "gold", reads: 2},
+			{after: 2 * s, plan: "-", err: down, want: "gold", reads: 3}, {after: 2 * s, plan: "-", want: "", reads: 4},
+		}, stale: 3, reported: 1},
+		"hangs": {steps: []step{
+			{plan: "gold", want: "gold", reads: 1},
+			{plan: "-", changed: true, delay: time.Hour, want: "gold", took: 100 * ms, reads: 2}, {after: 500 * ms, plan: "-", delay: time.Hour, want: "gold", reads: 2},
+		}, stale: 2, reported: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, c2 := newFake(cacheOptions{})
+				for i, st := range c.steps {
+					time.Sleep(st.after)
+					source.mu.Lock()
+					source.delay, source.err = st.delay, st.err
+					source.mu.Unlock()
+					if st.plan != "-" {
+						source.set("k", st.plan)
+					}
+					if st.changed {
+						c2.changed(noSecret.Tag("k"))
+					}
+					begin := time.Now()
+					if got := plan(t, c2, "k"); got != st.want || time.Since(begin) != st.took {
+						t.Errorf("step %d: got the plan %q after %v, want %q after %v", i, got, time.Since(begin), st.want, st.took)
+					}
+					if source.mu.Lock(); source.reads != st.reads {
+						t.Errorf("step %d: got %d reads, want %d", i, source.reads, st.reads)
+					}
+					source.mu.Unlock()
+				}
+				if got := [3]uint64{c2.stale.Load(), c2.missing.Load(), uint64(len(source.errs))}; got != [3]uint64{c.stale, c.missing, c.reported} {
+					t.Errorf("got %d stale, missing and reported, want %d, %d, %d: %v", got, c.stale, c.missing, c.reported, source.errs)
+				}
+				time.Sleep(2 * time.Hour) // until all reads have ended
+			})
+		})
+	}
+}
+
+// Many lookups of a key wait for one read. A change during the read causes another one.
+func TestCache_Get_Concurrent(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			source, c := newFake(cacheOptions{})
+			source.delay = 10 * time.Millisecond
+			source.set("k", "old")
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					if got, want := plan(t, c, "k"), map[bool]string{false: "old", true: "new"}[changed]; got != want {
+						t.Errorf("got %q, want %q", got, want)
+					}
+				})
+			}
+			time.Sleep(time.Millisecond)
+			if changed {
+				source.set("k", "new")
+				c.changed(noSecret.Tag("k"))
+			}
+			wg.Wait()
+			if want := map[bool]int{false: 1, true: 2}[changed]; source.reads != want {
+				t.Errorf("changed %v: got %d reads, want %d", changed, source.reads, want)
+			}
+		})
+	}
+}
+
+// A lookup ends with its context. The read goes on.
+func TestCache_Get_ContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{failClosed: true})
+		source.delay = 50 * time.Millisecond
+		source.set("k", "gold")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := c.get(ctx, "api", "k"); err != context.DeadlineExceeded {
+			t.Errorf("got error %v", err)
+		}
+		time.Sleep(40 * time.Millisecond)
+		synctest.Wait()
+		if got := plan(t, c, "k"); got != "gold" || source.reads != 1 || len(source.errs) > 0 {
+			t.Errorf("got %q after %d reads, errors %v", got, source.reads, source.errs)
+		}
+	})
+}
+
+func TestCache_Get_FailClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{failClosed: true})
+		source.set("known", "gold")
+		plan(t, c, "known")
+		source.err = errors.New("down")
+		c.allChanged()
+		if got := plan(t, c, "known"); got != "gold" {
+			t.Errorf("got %q for a known key", got)
+		}
+		for range 2 { // the second one while reads are paused
+			_, err := c.get(t.Context(), "api", "unknown")
+			if !errors.Is(err, core.ErrFailClosed) || !errors.Is(err, core.ErrUnavailable) || strings.Contains(err.Error(), "unknown") {
+				t.Errorf("got error %v", err)
+			}
+		}
+	})
+}
+
+// A source that hangs does not accumulate goroutines.
+func TestCache_Get_ManyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		source.delay = time.Hour
+		var wg sync.WaitGroup
+		for i := range 2 * maxReads {
+			wg.Go(func() { plan(t, c, fmt.Sprint(i)) })
+		}
+		wg.Wait()
+		if source.reads != maxReads || c.missing.Load() != 2*maxReads || len(source.errs) != 1 {
+			t.Errorf("got %d reads, %d missing, errors %v", source.reads, c.missing.Load(), source.errs)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// Keys are stored by policy, long keys by their tags.
+func TestCache_Keys(t *testing.T) {
+	source, c := newFake(cacheOptions{})
+	long := strings.Repeat("k", maxCachedKey)
+	for key, plan := range map[string]string{"a": "A", long: "B", long + "k": "C"} {
+		source.set(key, plan)
+	}
+	source.set(noSecret.Tag(long+"k"), "D") // this key looks like the tag of another one
+	for range 2 {
+		for key, want := range map[string]string{"a": "A", long: "B", long + "k": "C", noSecret.Tag(long + "k"): "D", "none": ""} {
+			if got := plan(t, c, key); got != want {
+				t.Errorf("%.30s: got %q, want %q", key, got, want)
+			}
+		}
+	}
+	if source.reads != 5 {
+		t.Errorf("got %d reads, want 5", source.reads)
+	}
+	if _, err := c.get(t.Context(), "login", "a"); err != nil || source.reads != 6 {
+		t.Errorf("another policy: got %v, %d reads, want 6", err, source.reads)
+	}
+}
+
+// A flood of keys stays within the size, and keeps a key that is used often.
+func TestCache_Flood(t *testing.T) {
+	source, c := newFake(cacheOptions{size: 1000})
+	for range 20 {
+		plan(t, c, "hot")
+	}
+	before := testkit.Heap()
+	for i := range 50_000 {
+		plan(t, c, strings.Repeat("x", i%200)+fmt.Sprint(i))
+		if i%10 == 0 {
+			plan(t, c, "hot")
+		}
+	}
+	if n := c.entries.EstimatedSize(); n > 1100 {
+		t.Errorf("got %d entries", n)
+	}
+	if reads := source.reads - 50_000; reads > 50 {
+		t.Errorf("got %d reads of the hot key, want few", reads)
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 2<<20 {
+		t.Errorf("got %d KiB more memory for 1000 entries", grown>>10)
+	}
+}

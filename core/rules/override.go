@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// errNoOverrides is the error of methods of a Set without the option Overrides.
+var errNoOverrides = errors.New("weir: the Set has no source of overrides: see the option Overrides")
+
+// Override gives a key other limits than the configuration, until o.Until or for ever: in this
+// process at once, and within two seconds in every process that watches the source. It replaces an
+// earlier override of the key, but a [Set.Block] stays in force. States continue, as after a change
+// of the configuration.
+//
+//	friday := time.Date(2027, 3, 5, 18, 0, 0, 0, time.UTC)
+//	err := set.Override(ctx, "api", "user:99", rules.Override{
+//		Limits: map[string]core.Limit{"second": core.PerSecond(20)}, Until: friday,
+//	})
+//
+// Nothing is written if the policy does not exist, if the key is empty, or if o is empty, has ended
+// or has a plan, a rule or a limit that the policy cannot have. If a later configuration does not
+// have that plan or rule, this part of the override has no effect. After an error of Redis, the
+// override may have been written, and other processes may notice it only after [MaxAge].
+func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
+	p, tag, err := s.overridden(policy, key)
+	if err != nil {
+		return err
+	}
+	if o.Plan == "" && len(o.Limits) == 0 && !o.Blocked {
+		return errors.New("weir: the override is empty")
+	}
+	if !o.Until.IsZero() && !time.Now().Before(o.Until) {
+		return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
+	}
+	if err := p.check(policy, o); err != nil {
+		return fmt.Errorf("weir: policy %q: %w", policy, err)
+	}
+	return s.overrides.write(ctx, policy, tag, &o, s.overrides.overrideKey(tag, policy))
+}
+
+// Block denies all events of a key, until a time or, if that is the zero Time, for ever. Later, the
+// earlier override of the key is in force again. If until is past, Block ends an earlier block. The
+// errors are those of [Set.Override].
+//
+// The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
+// outside of the percentage that a policy is enforced for, but not if the policy is disabled.
+func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) error {
+	_, tag, err := s.overridden(policy, key)
+	if err != nil {
+		return err
+	}
+	block := &Override{Blocked: true, Until: until}
+	if !until.IsZero() && !time.Now().Before(until) {
+		block = nil
+	}
+	return s.overrides.write(ctx, policy, tag, block, s.overrides.blockKey(tag, policy))
+}
+
+// Remove removes the override and the block of a key. Overrides of the configuration stay. The errors
+// are those of [Set.Override].
+func (s *Set) Remove(ctx context.Context, policy, key string) error {
+	_, tag, err := s.overridden(policy, key)
+	if err != nil {
+		return err
+	}
+	return s.overrides.write(ctx, policy, tag, nil, s.overrides.overrideKey(tag, policy), s.overrides.blockKey(tag, policy))
+}
+
+// overridden returns a policy in force, and the tag of a key.
+func (s *Set) overridden(policy, key string) (*Policy, string, error) {
+	p, ok := s.applied.Load().config.Policies[policy]
+	switch {
+	case s.overrides == nil:
+		return nil, "", errNoOverrides
+	case !ok:
+		return nil, "", errNoPolicy(policy)
+	case key == "":
+		return nil, "", core.ErrEmptyKey
+	}
+	return &p, s.overrides.hasher.Tag(key), nil
+}
+
+// OverrideOf returns the override of a key: that of [Set.Block], else that of [Set.Override], else
+// that of the configuration, which may have ended, or the zero Override if there is none. OverrideOf
+// reads Redis, and not the cache. The errors are those of Set.Override.
+func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, error) {
+	p, tag, err := s.overridden(policy, key)
+	if err != nil {
+		return Override{}, err
+	}
+	stored, err := s.overrides.read(ctx, policy, tag, stored{})
+	if err != nil {
+		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
+	}
+	if o := stored.inForce(); o.selections != nil {
+		return o.public(), nil
+	}
+	return p.Keys[key], nil
+}

@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/keyhash"
+	"github.com/weir-go/weir/core/internal/memo"
+)
+
+// A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
+// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for a
+// Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one Set.
+type RedisSource struct {
+	rdb    redis.UniversalClient
+	prefix string
+	hasher keyhash.Hasher
+	cache  *cache
+	known  memo.Map[string, *selections] // by Override.id
+	report atomic.Pointer[func(error)]   // of the Set
+
+	mu            sync.Mutex // of Load
+	version, text string     // of the last Load
+
+	interval time.Duration // between two polls of changes
+	last     string        // the ID of the last change that was read; only Set.Watch uses it
+	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
+}
+
+// Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
+// Cluster, of Redis 6.2 or later or Valkey. It sends no command before the first call of a method,
+// and neither closes nor reconfigures rdb. Redis panics if rdb or an option is nil.
+func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
+	argument.NotNil("rules: Redis", "the client", rdb)
+	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
+	argument.Apply("rules: Redis", &c, opts)
+	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
+	s.known.Max = maxViews
+	s.cache = newCache(c.cache, s.hasher)
+	s.cache.read, s.cache.report = s.read, s.failed
+	return s
+}
+
+// String returns the name of the source in errors.
+func (s *RedisSource) String() string { return "Redis" }
+
+// configKey returns the key of the configuration: a hash with the fields text and version.
+func (s *RedisSource) configKey() string { return s.prefix + "rules" }
+
+// errNoConfig is the error of Load before the first Put.
+var errNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
+
+// Load implements [Source]. It reads the version, and the text if the version has changed.
+func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, fmt.Errorf("%w (key %s)", errNoConfig, s.configKey())
+	case err != nil:
+		return nil, err
+	case version == s.version:
+		return []byte(s.text), nil
+	}
+	fields, err := s.rdb.HGetAll(ctx, s.configKey()).Result()
+	if err != nil {
+		return nil, err
+	}
+	s.version, s.text = fields["version"], fields["text"]
+	return []byte(s.text), nil
+}
+
+// Put writes a configuration, in the format of [Parse]. Every process that watches the source
+// applies it within two seconds. Errors in the text are those of Parse; nothing is then written. The
+// rules for an update of a file apply: see [Set.Apply].
+func (s *RedisSource) Put(ctx context.Context, text []byte) error {
+	if _, err := Parse("configuration", text); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	version := hex.EncodeToString(sum[:6])
+	if err := s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Err(); err != nil {
+		return fmt.Errorf("weir: configuration of %v: %w", s, err)
+	}
+	return nil
+}
+
+// RedisStats describe the overrides of a [RedisSource].
+type RedisStats struct {
+	Reads   uint64 // of overrides of keys, since the source was made
+	Stale   uint64 // lookups that used an old override, because it could not be read again
+	Missing uint64 // lookups that found no override because it could not be read
+	Keys    int    // in the cache; an estimate
+
+	// Age is the time since Set.Watch has read the changes of overrides. Cached overrides are as old as
+	// that, or as the option MaxAge if that is less. It is negative before the first time.
+	Age time.Duration
+}
+
+// Stats returns the present numbers.
+func (s *RedisSource) Stats() RedisStats {
+	c := s.cache
+	age := time.Duration(-1)
+	if at := s.polled.Load(); at != 0 {
+		age = time.Since(c.start) - time.Duration(at)
+	}
+	return RedisStats{Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.entries.EstimatedSize(), Age: age}
+}
+
+// failed passes an error to the Set.
+func (s *RedisSource) failed(err error) {
+	if f := s.report.Load(); f != nil {
+		(*f)(err)
+	}
+}

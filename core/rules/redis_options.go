@@ -1,0 +1,86 @@
+package rules
+
+import (
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/argument"
+)
+
+// A RedisOption configures a [RedisSource].
+type RedisOption interface{ argument.Option[redisConfig] }
+
+type redisOption = argument.OptionFunc[redisConfig]
+
+type redisConfig struct {
+	prefix string
+	secret []byte
+	cache  cacheOptions
+}
+
+// DefaultPrefix is the prefix of all keys when [Prefix] is not given. It is that of package
+// redisstore, whose keys are different.
+const DefaultPrefix = "weir:"
+
+// Prefix sets the prefix of all keys in Redis. The default is [DefaultPrefix]. Prefix panics if p is
+// longer than 32 bytes or contains a brace.
+func Prefix(p string) RedisOption {
+	if len(p) > 32 || strings.ContainsAny(p, "{}") {
+		panic("rules: Prefix: longer than 32 bytes, or contains a brace")
+	}
+	return redisOption(func(c *redisConfig) { c.prefix = p })
+}
+
+// KeySecret hides keys from readers of Redis, like the option of the same name of package
+// redisstore, which should have the same secret. With another secret, overrides are not found.
+// KeySecret panics if secret is shorter than 16 bytes.
+func KeySecret(secret []byte) RedisOption {
+	if len(secret) < 16 {
+		panic("rules: KeySecret: shorter than 16 bytes")
+	}
+	secret = append([]byte(nil), secret...)
+	return redisOption(func(c *redisConfig) { c.secret = secret })
+}
+
+// DefaultMaxKeys is the size of the cache when [MaxKeys] is not given.
+const DefaultMaxKeys = 100_000
+
+// MaxKeys sets the number of keys whose overrides are cached, including keys without an override.
+// The default is [DefaultMaxKeys]. MaxKeys panics if n < 1.
+func MaxKeys(n int) RedisOption {
+	if n < 1 {
+		panic("rules: MaxKeys: n is less than 1")
+	}
+	return redisOption(func(c *redisConfig) { c.cache.size = n })
+}
+
+// DefaultMaxAge is the age when [MaxAge] is not given.
+const DefaultMaxAge = time.Minute
+
+// MaxAge sets the time after which a cached override is read again, even if [Set.Watch] has not read
+// that it has changed. It bounds the age of overrides without Watch, and if a change was lost in a
+// failover of Redis. The default is [DefaultMaxAge]. MaxAge panics if d is not positive.
+func MaxAge(d time.Duration) RedisOption {
+	if d <= 0 {
+		panic("rules: MaxAge: not positive")
+	}
+	return redisOption(func(c *redisConfig) { c.cache.maxAge = d })
+}
+
+// DefaultTimeout is the time when [Timeout] is not given.
+const DefaultTimeout = 100 * time.Millisecond
+
+// Timeout sets the time for which a decision waits for the override of its key. The default is
+// [DefaultTimeout]. After a failure, only one decision a second waits until Redis replies again.
+// Timeout panics if d is not positive.
+func Timeout(d time.Duration) RedisOption {
+	if d <= 0 {
+		panic("rules: Timeout: not positive")
+	}
+	return redisOption(func(c *redisConfig) { c.cache.timeout = d })
+}
+
+// FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if Redis
+// fails and the cache has no override of the key, not even an old one. By default, the decision then
+// uses the configuration alone, which admits blocked keys.
+func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }

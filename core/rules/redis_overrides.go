@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/keyhash"
+)
+
+// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the states
+// of redisstore.
+func (s *RedisSource) overrideKey(tag, policy string) string {
+	return s.prefix + "{" + tag + "}override:" + policy
+}
+
+// blockKey returns the key of a block: an override that hides the other one while it lasts.
+func (s *RedisSource) blockKey(tag, policy string) string {
+	return s.prefix + "{" + tag + "}block:" + policy
+}
+
+// changesKey returns the key of a stream with the changes of overrides.
+func (s *RedisSource) changesKey() string { return s.prefix + "rules:changes" }
+
+// read reads the overrides of a key for the cache. A text that is no override leaves the old one in
+// force.
+func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) (stored, error) {
+	keys := []string{s.overrideKey(tag, policy), s.blockKey(tag, policy)}
+	texts, err := s.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return stored{}, err
+	}
+	for i, to := range []*override{&old.override, &old.block} {
+		text, ok := texts[i].(string)
+		if !ok {
+			*to = override{}
+			continue
+		}
+		o, err := ParseOverride(keys[i], []byte(text))
+		if err != nil {
+			s.failed(fmt.Errorf("weir: an override in %v is invalid: %w", s, err))
+			continue
+		}
+		*to = override{s.selectionsOf(o), o.Until}
+	}
+	return old, nil
+}
+
+// selectionsOf returns the selections for o. Equal overrides share them.
+func (s *RedisSource) selectionsOf(o Override) *selections {
+	return s.known.Get(o.id(), func(string) *selections {
+		made := newSelections(o)
+		return &made
+	})
+}
+
+// maxChanges is the number of changes that are kept for processes that have not read them. A process
+// that has missed more invalidates its whole cache.
+const maxChanges = 10_000
+
+// write writes the override of a key under a Redis key, or removes the Redis keys if o is nil. It
+// then writes the change.
+func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) (err error) {
+	if o == nil {
+		err = s.rdb.Del(ctx, keys...).Err()
+	} else {
+		var text []byte
+		if text, err = o.Format(); err != nil {
+			return err
+		}
+		args := redis.SetArgs{}
+		if !o.Until.IsZero() {
+			args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+		}
+		err = s.rdb.SetArgs(ctx, keys[0], text, args).Err()
+	}
+	defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
+	if err == nil {
+		err = s.rdb.XAdd(ctx, &redis.XAddArgs{
+			Stream: s.changesKey(), MaxLen: maxChanges, Approx: true, Values: []string{"policy", policy, "key", tag},
+		}).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("weir: override in %v: %w", s, err)
+	}
+	return nil
+}
+
+// watch reads the changes of overrides every WatchInterval until ctx ends.
+func (s *RedisSource) watch(ctx context.Context) {
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	failing := false
+	for ctx.Err() == nil {
+		err := s.poll(ctx)
+		if err == nil {
+			s.polled.Store(int64(time.Since(s.cache.start)))
+		} else if !failing && ctx.Err() == nil {
+			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// poll reads the changes since the last poll.
+func (s *RedisSource) poll(ctx context.Context) error {
+	const page = 1000
+	if s.last == "" {
+		latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+		if err != nil {
+			return err
+		}
+		s.last = noChange
+		if len(latest) > 0 {
+			s.last = latest[0].ID
+		}
+		s.cache.allChanged() // changes before this one may concern entries
+		return nil
+	}
+	for {
+		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), s.last, "+", page).Result()
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.last == noChange:
+		case len(changes) > 0 && changes[0].ID == s.last:
+			changes = changes[1:]
+		default: // the last change is no longer there, so others may be lost, too
+			s.last = ""
+			return s.poll(ctx)
+		}
+		for _, c := range changes {
+			if tag, _ := c.Values["key"].(string); len(tag) == keyhash.TagLen {
+				s.cache.changed(tag)
+			} else {
+				s.cache.allChanged() // another program has written it
+			}
+			s.last = c.ID
+		}
+		if len(changes) < page-1 {
+			return nil
+		}
+	}
+}
+
+// overridesFail is the message of log records about overrides.
+const overridesFail = "weir: overrides of keys are not in force"
+
+// noChange is the ID before the first change.
+const noChange = "0-0"

@@ -1,0 +1,410 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/rules"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var prefixes atomic.Int64
+
+// newPrefix returns a prefix for the keys of a test on a shared server.
+func newPrefix() string { return fmt.Sprintf("test%d:", prefixes.Add(1)) }
+
+const apiPolicies = "policies: {api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {free: 50/h, gold: 100/h}}]}, other: {rules: [{name: o, algorithm: token_bucket, limit: 5/h}]}}"
+
+// A node is a process that uses a configuration and overrides in Redis.
+type node struct {
+	*rules.Set
+	source *rules.RedisSource
+	errs   func() []string
+	stop   func()
+}
+
+// newNode returns a Set with apiPolicies. The Set watches Redis until stop or the end of the test.
+func newNode(t *testing.T, rdb redis.UniversalClient, opts ...rules.RedisOption) *node {
+	t.Helper()
+	var mu sync.Mutex
+	var errs []string
+	n := &node{source: rules.Redis(rdb, opts...), errs: func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(errs)
+	}}
+	rules.PollEvery(n.source, 20*time.Millisecond)
+	config, err := rules.Parse("f", []byte(apiPolicies))
+	testkit.Must(t, err)
+	n.Set, err = rules.New(memstore.New(), config, rules.Overrides(n.source), rules.OnError(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err.Error())
+	}))
+	testkit.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = n.Watch(ctx, n.source)
+	}()
+	n.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(n.stop)
+	return n
+}
+
+// limit returns the limit of a key of the policy api.
+func (n *node) limit(t *testing.T, key string) string {
+	t.Helper()
+	d, err := limiter(t, n.Set, "api").Peek(t.Context(), key)
+	testkit.Must(t, err)
+	return d.State(0).Limit().String()
+}
+
+// becomes waits until get returns want.
+func becomes(t *testing.T, what, want string, get func() string) {
+	t.Helper()
+	begin := time.Now()
+	got := get()
+	for ; got != want && time.Since(begin) < 10*time.Second; got = get() {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got != want {
+		t.Errorf("%s: got %s after %v, want %s", what, got, time.Since(begin), want)
+	}
+}
+
+// A write of one process takes effect there at once and in others when they read the changes.
+func TestSet_Override(t *testing.T) {
+	t.Parallel()
+	for _, server := range []struct {
+		name string
+		rdb  redis.UniversalClient
+	}{{"single", redistest.Shared(t).Client()}, {"cluster", redistest.SharedCluster(t).Client()}} {
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			prefix := rules.Prefix(newPrefix())
+			a, b := newNode(t, server.rdb, prefix), newNode(t, server.rdb, prefix)
+			ctx, soon := t.Context(), time.Now().Add(time.Hour)
+			for i, step := range []struct {
+				do   func() error
+				want string
+			}{
+				{func() error { return nil }, "10/h"},
+				{func() error { return a.Override(ctx, "api", "k", rules.Override{Plan: "gold"}) }, "100/h"},
+				{func() error {
+					return a.Override(ctx, "api", "k", rules.Override{Limits: map[string]core.Limit{"r": core.PerHour(20)}, Until: soon})
+				}, "20/h"},
+				{func() error { return a.Block(ctx, "api", "k", soon) }, "blocked"},
+				{func() error { return a.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: soon}) }, "blocked"},
+				{func() error { return a.Block(ctx, "api", "k", time.Now()) }, "100/h"},
+				{func() error { return a.Block(ctx, "api", "k", time.Time{}) }, "blocked"},
+				{func() error { return a.Remove(ctx, "api", "k") }, "10/h"},
+			} {
+				testkit.Must(t, step.do())
+				if got := a.limit(t, "k"); got != step.want {
+					t.Errorf("step %d: got %s at once, want %s", i, got, step.want)
+				}
+				becomes(t, fmt.Sprint("step ", i, " elsewhere"), step.want, func() string { return b.limit(t, "k") })
+				if got := b.limit(t, "other"); got != "10/h" {
+					t.Errorf("step %d: another key got %s", i, got)
+				}
+			}
+			if errs := slices.Concat(a.errs(), b.errs()); !onlyNoConfig(errs) {
+				t.Errorf("got errors %q", errs)
+			}
+		})
+	}
+}
+
+// onlyNoConfig reports whether all errors are about the configuration that is not in Redis.
+func onlyNoConfig(errs []string) bool {
+	return !slices.ContainsFunc(errs, func(s string) bool { return !strings.Contains(s, "there is no configuration") })
+}
+
+func TestSet_Override_Errors(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	ctx, past := t.Context(), time.Now().Add(-time.Second)
+	gold := rules.Override{Plan: "gold"}
+	limited := func(rule string, l core.Limit) rules.Override {
+		return rules.Override{Limits: map[string]core.Limit{rule: l}}
+	}
+	without, err := rules.New(memstore.New(), parse(t, "api: {rules: ["+second+"]}"))
+	testkit.Must(t, err)
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no source":          {without.Override(ctx, "api", "k", gold), "the Set has no source of overrides"},
+		"no policy":          {n.Override(ctx, "apis", "k", gold), `no policy "apis"`},
+		"no key":             {n.Override(ctx, "api", "", gold), "empty key"},
+		"empty":              {n.Override(ctx, "api", "k", rules.Override{}), "the override is empty"},
+		"past":               {n.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: past}), "past"},
+		"unknown plan":       {n.Override(ctx, "api", "k", rules.Override{Plan: "silver"}), `no rule of the policy has the plan "silver"`},
+		"unknown rule":       {n.Override(ctx, "api", "k", limited("q", core.PerHour(1))), `no rule "q"`},
+		"invalid limit":      {n.Override(ctx, "api", "k", limited("r", core.PerHour(1).WithBurst(5))), "burst"},
+		"block of no policy": {n.Block(ctx, "apis", "k", time.Time{}), `no policy "apis"`},
+		"remove without key": {n.Remove(ctx, "api", ""), "empty key"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want %q", name, c.err, c.want)
+		}
+	}
+	if keys := rdb.Keys(ctx, prefix+"*").Val(); len(keys) > 0 {
+		t.Errorf("got the keys %q", keys)
+	}
+}
+
+// Redis contains hashes of keys, and expires overrides after their end.
+func TestSet_Override_Keys(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for _, secret := range []string{"", "a secret of sixteen or more"} {
+		prefix := newPrefix() + fmt.Sprint(len(secret))
+		opts := []rules.RedisOption{rules.Prefix(prefix)}
+		tag := "q8Oke4rRi4VcaH2cosYJHg"
+		if secret != "" {
+			opts, tag = append(opts, rules.KeySecret([]byte(secret))), "ReleIqma5P2gug232rnC7Q"
+		}
+		n := newNode(t, rdb, opts...)
+		ctx := t.Context()
+		testkit.Must(t, n.Override(ctx, "api", "user:1", rules.Override{Plan: "gold", Until: time.Now().Add(time.Hour)}))
+		testkit.Must(t, n.Block(ctx, "other", "user:1", time.Time{}))
+		testkit.Must(t, n.source.Put(ctx, []byte(apiPolicies)))
+		keys := rdb.Keys(ctx, prefix+"*").Val()
+		slices.Sort(keys)
+		want := []string{prefix + "rules", prefix + "rules:changes", prefix + "{" + tag + "}block:other", prefix + "{" + tag + "}override:api"}
+		slices.Sort(want)
+		if !slices.Equal(keys, want) {
+			t.Errorf("got the keys %q, want %q", keys, want)
+		}
+		if ttl := rdb.TTL(ctx, prefix+"{"+tag+"}override:api").Val(); ttl < time.Hour || ttl > 3*time.Hour {
+			t.Errorf("got the TTL %v of an override of an hour", ttl)
+		}
+		for _, m := range rdb.XRange(ctx, prefix+"rules:changes", "-", "+").Val() {
+			if s := fmt.Sprint(m.Values); strings.Contains(s, "user:1") {
+				t.Errorf("got the change %s", s)
+			}
+		}
+	}
+}
+
+// OverrideOf returns the override that a decision uses, and that of the configuration.
+func TestSet_OverrideOf(t *testing.T) {
+	t.Parallel()
+	source := rules.Redis(redistest.Shared(t).Client(), rules.Prefix(newPrefix()))
+	n, err := rules.New(memstore.New(), parse(t, "api: {rules: [{name: r, algorithm: fixed_window, limit: 10/h, plans: {gold: 100/h}}], keys: {k: {plan: gold}}}"), rules.Overrides(source))
+	testkit.Must(t, err)
+	ctx, until := t.Context(), time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	is := func(want string) {
+		t.Helper()
+		o, err := n.OverrideOf(ctx, "api", "k")
+		testkit.Must(t, err)
+		if got, err := o.Format(); err == nil && string(got) != want || err != nil && want != "" {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	is("{plan: gold}")
+	testkit.Must(t, n.Override(ctx, "api", "k", rules.Override{Limits: map[string]core.Limit{"r": core.PerHour(20)}, Until: until}))
+	is("{limits: {r: 20/h}, until: '" + until.Format(time.RFC3339Nano) + "'}")
+	testkit.Must(t, n.Override(ctx, "api", "k", rules.Override{Limits: map[string]core.Limit{"r": core.PerHour(20)}})) // shares its rules with the one before
+	is("{limits: {r: 20/h}}")
+	testkit.Must(t, n.Block(ctx, "api", "k", time.Time{}))
+	is("{blocked: true}")
+	testkit.Must(t, n.Remove(ctx, "api", "k"))
+	is("{plan: gold}")
+	if _, err := n.OverrideOf(ctx, "apis", "k"); err == nil {
+		t.Error("got no error for an unknown policy")
+	}
+}
+
+// Changes that a process has missed invalidate its whole cache.
+func TestRedisSource_Gap(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	for name, lose := range map[string]func(p redis.Pipeliner, prefix string){
+		"trimmed": func(p redis.Pipeliner, prefix string) {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", "glTDKakoUPbVOd03b0gW7g"}})
+			p.XTrimMaxLen(t.Context(), prefix+"rules:changes", 1)
+		},
+		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"rules:changes") },
+		"foreign": func(p redis.Pipeliner, prefix string) {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"a", "b"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, prefix := t.Context(), newPrefix()
+			a, b := newNode(t, rdb, rules.Prefix(prefix)), newNode(t, rdb, rules.Prefix(prefix))
+			for _, plan := range []string{"gold", "free", "gold"} { // b has then read a change
+				testkit.Must(t, a.Override(ctx, "api", "0", rules.Override{Plan: plan}))
+				becomes(t, "before", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "0") })
+			}
+			pipe := rdb.TxPipeline() // removes the override without a notice
+			pipe.Del(ctx, prefix+"{X-zrZv_IbzjZUnhsbWlseQ}override:api")
+			lose(pipe, prefix)
+			_, err := pipe.Exec(ctx)
+			testkit.Must(t, err)
+			becomes(t, "after", "10/h", func() string { return b.limit(t, "0") })
+		})
+	}
+}
+
+// A value that is no override, or not for this policy, has no effect and is reported.
+func TestSet_Override_InvalidValues(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	key := prefix + "{glTDKakoUPbVOd03b0gW7g}override:api" // of the key "k"
+	ctx := t.Context()
+	for _, c := range []struct{ value, want, reported string }{
+		{"{plan: gold}", "100/h", ""},
+		{"{plan: ", "100/h", "flow node"}, // the last good one
+		{"{plan: silver}", "10/h", ""},
+		{"{limits: {q: 5/h}}", "10/h", ""},
+		{"{limits: {q: 5/h, r: 6/h}}", "6/h", ""},
+		{"{limits: {r: 5/h burst 9}}", "10/h", "burst"},
+		{strings.Repeat("#", 100_000), "10/h", "64 KiB"},
+		{"", "10/h", "override"},
+		{`{"blocked": true, "until": "2001-01-01T00:00:00Z"}`, "10/h", ""},
+		{`{"blocked": true}`, "blocked", ""},
+	} {
+		before := len(n.errs())
+		testkit.Must(t, rdb.Set(ctx, key, c.value, 0).Err())
+		testkit.Must(t, rdb.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", "all"}}).Err())
+		becomes(t, fmt.Sprintf("%.40q", c.value), c.want, func() string { return n.limit(t, "k") })
+		if c.reported != "" {
+			becomes(t, fmt.Sprintf("%.40q", c.value), "reported", func() string {
+				n.limit(t, "k")
+				if slices.ContainsFunc(n.errs()[before:], func(s string) bool { return strings.Contains(s, c.reported) }) {
+					return "reported"
+				}
+				return fmt.Sprint(n.errs())
+			})
+		}
+	}
+}
+
+// No decision fails because Redis is down, at the start or later.
+func TestSet_Overrides_Outage(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	testkit.Must(t, server.Stop())
+	n := newNode(t, server.Client())
+	if got := n.limit(t, "early"); got != "10/h" {
+		t.Errorf("down at the start: got %s", got)
+	}
+	if s := n.source.Stats(); s.Missing != 1 || s.Age >= 0 {
+		t.Errorf("got %+v", s)
+	}
+	if _, err := rules.Load(t.Context(), n.source); err == nil || !strings.Contains(err.Error(), "configuration of Redis") {
+		t.Errorf("got error %v of Load", err)
+	}
+	if err := n.Override(t.Context(), "api", "k", rules.Override{Plan: "gold"}); err == nil || !strings.Contains(err.Error(), "override in Redis") {
+		t.Errorf("got error %v of Override", err)
+	}
+	testkit.Must(t, server.Start())
+	becomes(t, "up", "100/h", func() string {
+		_ = n.Override(t.Context(), "api", "k", rules.Override{Plan: "gold"})
+		return n.limit(t, "k")
+	})
+	testkit.Must(t, server.Stop())
+	if got := n.limit(t, "k"); got != "100/h" {
+		t.Errorf("down later: got %s", got)
+	}
+	if got := n.limit(t, "new"); got != "10/h" {
+		t.Errorf("down later, a new key: got %s", got)
+	}
+	if errs := n.errs(); len(errs) < 3 || len(errs) > 9 {
+		t.Errorf("got %d errors, want some for each outage: %q", len(errs), errs)
+	}
+}
+
+// A configuration in Redis is followed, whatever happens to it.
+func TestRedisSource_Watch(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	ctx := t.Context()
+	if _, err := rules.Load(ctx, n.source); err == nil || !strings.Contains(err.Error(), prefix+"rules") {
+		t.Errorf("got error %v without a configuration", err)
+	}
+	put := func(limit string) {
+		testkit.Must(t, n.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", limit, 1))))
+	}
+	put("11/h")
+	becomes(t, "first", "11/h", func() string { return n.limit(t, "k") })
+	var all rules.Errors
+	if err := n.source.Put(ctx, []byte("policies: {api: {}}")); !errors.As(err, &all) {
+		t.Errorf("got error %v of an invalid text", err)
+	}
+	put("12/h")
+	becomes(t, "second", "12/h", func() string { return n.limit(t, "k") })
+	for name, lose := range map[string]error{
+		"invalid": rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "x").Err(),
+		"removed": rdb.Del(ctx, prefix+"rules").Err(),
+	} {
+		testkit.Must(t, lose)
+		before := len(n.errs())
+		becomes(t, name, "reported", func() string {
+			if len(n.errs()) > before || name == "invalid" {
+				return "reported"
+			}
+			return "nothing"
+		})
+		if got := n.limit(t, "k"); got != "12/h" {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+	put("13/h")
+	becomes(t, "again", "13/h", func() string { return n.limit(t, "k") })
+}
+
+// The permissions in the documentation suffice.
+func TestRedisSource_Permissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	ctx := t.Context()
+	testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "reader", "on", ">password", "~weir:*", "+mget", "+hget", "+hgetall", "+xrange", "+xrevrange").Err())
+	testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "operator", "on", ">password", "~weir:*",
+		"+mget", "+hget", "+hgetall", "+xrange", "+xrevrange", "+hset", "+set", "+del", "+xadd").Err())
+	client := func(user string) *redis.Client {
+		o := *server.Client().Options()
+		o.Username, o.Password, o.DisableIdentity = user, "password", true
+		rdb := redis.NewClient(&o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	writer, reader := newNode(t, client("operator")), newNode(t, client("reader"))
+	testkit.Must(t, writer.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", "11/h", 1))))
+	testkit.Must(t, writer.Override(ctx, "api", "gold", rules.Override{Plan: "gold"}))
+	testkit.Must(t, writer.Block(ctx, "api", "gone", time.Time{}))
+	testkit.Must(t, writer.Remove(ctx, "api", "gone"))
+	becomes(t, "policies", "11/h", func() string { return reader.limit(t, "gone") })
+	becomes(t, "override", "100/h", func() string { return reader.limit(t, "gold") })
+	if err := reader.Block(ctx, "api", "k", time.Time{}); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("got error %v of a reader's write", err)
+	}
+	if errs := slices.Concat(writer.errs(), reader.errs()); !onlyNoConfig(errs) {
+		t.Errorf("got errors %q", errs)
+	}
+}
