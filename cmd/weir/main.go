@@ -1,10 +1,12 @@
 // Command weir checks, compares and explains configuration files of rate limits. Package
 // github.com/weir-go/weir/core/rules describes the format.
 //
-//	weir check FILE...                   report the errors of files
-//	weir diff A B                        list the changes from file A to file B
-//	weir explain FILE POLICY KEY [PLAN]  list the limits of a key
-//	weir init                            print an example file
+//	weir check FILE...                         report the errors of files
+//	weir diff A B                              list the changes from file A to file B
+//	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
+//	weir init                                  print an example file
+//
+// A ROUTE is a request such as "POST /login": weir explain prints which policy applies to it.
 //
 // The exit status is 0, 1 if a file cannot be read or is invalid, or 2 if the arguments are invalid.
 package main
@@ -34,7 +36,7 @@ type command struct {
 var commands = []command{
 	{"check", "FILE...", "report the errors of files", 1, 1 << 30, check},
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, diff},
-	{"explain", "FILE POLICY KEY [PLAN]", "list the limits of a key", 3, 4, explain},
+	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 }
 
@@ -95,7 +97,7 @@ func parse(args []string, stderr io.Writer, used ...command) (rest []string, sta
 func usage(w io.Writer, used ...command) {
 	fmt.Fprintln(w, "usage:")
 	for _, c := range used {
-		fmt.Fprintf(w, "  weir %-30s  %s\n", c.name+" "+c.args, c.help)
+		fmt.Fprintf(w, "  weir %-36s  %s\n", c.name+" "+c.args, c.help)
 	}
 }
 
