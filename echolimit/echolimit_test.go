@@ -303,3 +303,33 @@ func TestNew_Contexts(t *testing.T) {
 		t.Errorf("Skip and Cost see the users %v, want %v", seen, want)
 	}
 }
+
+// patterns is a RouteTable that remembers the patterns of requests.
+type patterns []string
+
+func (p *patterns) ForRequest(r *http.Request) *core.Limiter { *p = append(*p, r.Pattern); return nil }
+
+// In Pre and without a route, the pattern is that of the router around Echo.
+func TestNew_Pattern(t *testing.T) {
+	var got, before patterns
+	e := echo.New()
+	e.Pre(echolimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&before)))
+	e.Use(echolimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&got)))
+	e.GET("/users/:id", ok)
+	e.GET("", ok)
+	e.GET("/assets*", ok)
+	e.Group("/files", func(next echo.HandlerFunc) echo.HandlerFunc { return next }).GET("/:name", ok)
+	mux := http.NewServeMux()
+	mux.Handle("/", e)
+	targets := []string{"GET /users/1", "GET /", "GET /assets/a", "GET /files/a", "GET /files/a/b", "GET /none", "POST /users/1"}
+	for _, target := range targets {
+		method, path, _ := strings.Cut(target, " ")
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+	}
+	if want := []string{"/users/:id", "/", "/assets*", "/files/:name", "/files/:name", "/", "/users/:id"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if want := slices.Repeat([]string{"/"}, len(targets)); !slices.Equal(before, want) {
+		t.Errorf("before the router: got %q, want %q", before, want)
+	}
+}

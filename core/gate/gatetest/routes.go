@@ -210,7 +210,8 @@ func (s *suite) testTable(t *testing.T) {
 		return core.Must(core.New(store, core.SlidingLog(name, core.PerMinute(n)).Plan("pro", core.PerMinute(10*n))))
 	}
 	t.Run("options", func(t *testing.T) {
-		base, login, and := limit("base", 5), limit("login", 2), limit("and", 9)
+		base := core.Must(core.New(store, core.SlidingLog("base", core.PerMinute(5)))) // without plans
+		login, and := limit("login", 2), limit("and", 9)
 		for name, c := range map[string]struct {
 			opts  []gate.Option
 			login string
@@ -218,7 +219,7 @@ func (s *suite) testTable(t *testing.T) {
 		}{
 			"none":                              {nil, `"login";r=1;t=60`, `"base";r=4;t=60`},
 			"And":                               {[]gate.Option{gate.And(and, constant("x"))}, `"login";r=1;t=60, "and";r=8;t=60`, `"base";r=4;t=60, "and";r=8;t=60`},
-			"Plan":                              {[]gate.Option{gate.Plan(constant("pro"))}, `"login";r=19;t=60`, `"base";r=49;t=60`},
+			"Plan":                              {[]gate.Option{gate.Plan(constant("pro"))}, `"login";r=19;t=60`, `"base";r=4;t=60`},
 			"Cost":                              {[]gate.Option{costs(2)}, `"login";r=0;t=60`, `"base";r=3;t=60`},
 			"refund":                            {[]gate.Option{refundAll}, `"login";r=1;t=60`, `"base";r=4;t=60`},
 			"skipped":                           {[]gate.Option{skipped, gate.Routes(tableFunc(func(*http.Request) *core.Limiter { panic("called") }))}, "", ""},
