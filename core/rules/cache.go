@@ -20,6 +20,9 @@ const (
 	maxReads = 4096
 	// maxRead bounds the time of a read that no lookup waits for.
 	maxRead = time.Second
+	// failingFor is the time without a reply after which the source is said to fail. A single slow
+	// reply is no failure.
+	failingFor = 300 * time.Millisecond
 	// retryInterval is the time between two reads while the source fails.
 	retryInterval = time.Second
 	// maxCachedKey is the length of the longest key that a cache holds. It holds the tags of longer
@@ -48,6 +51,7 @@ type cache struct {
 	mu    sync.Mutex // of reads
 	reads map[cacheKey]*reading
 
+	failed                atomic.Int64 // the time of the first failure since the last reply; zero if there is none
 	retry                 atomic.Int64 // the time of the next read while the source fails; else zero
 	count, stale, missing atomic.Uint64
 }
@@ -175,9 +179,13 @@ func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, er
 	return r, nil
 }
 
-// fail notes that the source has failed.
+// fail notes that a read has failed.
 func (c *cache) fail(err error) {
-	if next := int64(time.Since(c.start) + retryInterval); c.retry.CompareAndSwap(0, next) {
+	now := int64(max(1, time.Since(c.start))) // zero means that there is none
+	if c.failed.CompareAndSwap(0, now) || now-c.failed.Load() < int64(failingFor) {
+		return
+	}
+	if c.retry.CompareAndSwap(0, now+int64(retryInterval)) {
 		c.report(fmt.Errorf("weir: overrides of keys: %w", err))
 	}
 }
@@ -199,6 +207,7 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	if e.stored, r.err = c.read(ctx, k.policy, tag, e.stored); r.err == nil {
 		r.entry = e
 		c.entries.Set(k, e)
+		c.failed.Store(0)
 		c.retry.Store(0)
 	} else {
 		c.fail(r.err)

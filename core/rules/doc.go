@@ -80,8 +80,8 @@
 // keeps its last rules as long as the program runs. [Set.Version] identifies the configuration in
 // force, and [OnChange] receives the differences.
 //
-// A configuration from elsewhere, such as a row of a database, is a [Source] for Watch, or a
-// [Config] for [Set.Apply].
+// A configuration from elsewhere, such as a row of a database (_examples/database), is a [Source]
+// for Watch, or a [Config] for [Set.Apply].
 //
 // # Redis
 //
@@ -104,10 +104,11 @@
 // use the cache, without an allocation, until the override has changed or [MaxAge] is over.
 //
 // If Redis is down or hangs, no decision fails: cached overrides stay in force however old they are,
-// and other keys have the limits of the configuration (see [FailClosed]). One decision a second waits
-// for up to [Timeout]. [RedisSource.Stats] counts such decisions and tells the age of the cache. An
-// override that cannot be read as text leaves the cached one in force. A plan, rule or limit that the
-// policy cannot have is ignored. These errors are reported to [OnError].
+// and other keys have the limits of the configuration (see [FailClosed]). A decision waits for up to
+// [Timeout]; after 300 ms without a reply, only one decision a second does. [RedisSource.Stats]
+// counts such decisions and tells the age of the cache. An override that cannot be parsed leaves the
+// cached one in force. A plan, rule or limit that the policy cannot have is ignored. These errors are
+// reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore:
 //

@@ -25,8 +25,9 @@ type RedisSource struct {
 	prefix string
 	hasher keyhash.Hasher
 	cache  *cache
-	known  memo.Map[string, *selections] // by Override.id
-	report atomic.Pointer[func(error)]   // of the Set
+	parsed memo.Map[string, parsedOverride] // by text
+	known  memo.Map[string, *selections]    // by Override.id
+	report atomic.Pointer[func(error)]      // of the Set
 
 	mu            sync.Mutex // of Load
 	version, text string     // of the last Load
@@ -44,7 +45,7 @@ func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
 	argument.Apply("rules: Redis", &c, opts)
 	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
-	s.known.Max = maxViews
+	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed
 	return s

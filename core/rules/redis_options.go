@@ -71,7 +71,8 @@ func MaxAge(d time.Duration) RedisOption {
 const DefaultTimeout = 100 * time.Millisecond
 
 // Timeout sets the time for which a decision waits for the override of its key. The default is
-// [DefaultTimeout]. After a failure, only one decision a second waits until Redis replies again.
+// [DefaultTimeout]. If Redis has not replied to any decision for 300 ms, only one decision a second
+// waits, until Redis replies again.
 // Timeout panics if d is not positive.
 func Timeout(d time.Duration) RedisOption {
 	if d <= 0 {

@@ -38,22 +38,34 @@ func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) 
 			*to = override{}
 			continue
 		}
-		o, err := ParseOverride(keys[i], []byte(text))
-		if err != nil {
-			s.failed(fmt.Errorf("weir: an override in %v is invalid: %w", s, err))
+		parsed := s.parsed.Get(text, s.parse)
+		if parsed.err != nil {
+			s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, keys[i], parsed.err))
 			continue
 		}
-		*to = override{s.selectionsOf(o), o.Until}
+		*to = parsed.override
 	}
 	return old, nil
 }
 
-// selectionsOf returns the selections for o. Equal overrides share them.
-func (s *RedisSource) selectionsOf(o Override) *selections {
-	return s.known.Get(o.id(), func(string) *selections {
-		made := newSelections(o)
-		return &made
-	})
+// A parsedOverride is the result of parse.
+type parsedOverride struct {
+	override
+	err error
+}
+
+// parse parses the text of an override. Overrides that differ at most in their ends share their
+// selections.
+func (s *RedisSource) parse(text string) (p parsedOverride) {
+	var o Override
+	if o, p.err = ParseOverride(s.String(), []byte(text)); p.err == nil {
+		p.until = o.Until
+		p.selections = s.known.Get(o.id(), func(string) *selections {
+			made := newSelections(o)
+			return &made
+		})
+	}
+	return p
 }
 
 // maxChanges is the number of changes that are kept for processes that have not read them. A process
