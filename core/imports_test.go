@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"core/denycache":         {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":              {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
 	"core/gate/adapter":      {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
-	"core/gate/gatetest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "keyfunc"},
+	"core/gate/gatetest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/rules", "keyfunc"},
 	"cmd/weir":               {"core", "core/memstore", "core/rules", "github.com/redis/go-redis/v9"},
 	"keyfunc":                {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":           {"core", "core/gate", "core/gate/adapter", "keyfunc"},

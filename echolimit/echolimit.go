@@ -46,7 +46,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request())
+			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request(), c.Path())
 			c.SetRequest(r)
 			switch {
 			case rejection == nil && outcome == nil:

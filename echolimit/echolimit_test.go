@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,8 +74,25 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
 }
 
+// buildRoutes accepts slashes at both ends of a path.
+func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
+	e := echo.New()
+	e.Pre(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Request().URL.Path = "/" + strings.Trim(c.Request().URL.Path, "/")
+			return next(c)
+		}
+	})
+	e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
+	e.POST("/login", echo.WrapHandler(h.Login))
+	e.GET("/login", echo.WrapHandler(h.Login))
+	e.GET("/users/:name", echo.WrapHandler(h.User))
+	e.GET("/files/*", echo.WrapHandler(h.Files))
+	return e
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
 		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
 }
 
@@ -283,5 +301,35 @@ func TestNew_Contexts(t *testing.T) {
 	}
 	if want := []any{"ann", "ann"}; !slices.Equal(seen, want) {
 		t.Errorf("Skip and Cost see the users %v, want %v", seen, want)
+	}
+}
+
+// patterns is a RouteTable that remembers the patterns of requests.
+type patterns []string
+
+func (p *patterns) ForRequest(r *http.Request) *core.Limiter { *p = append(*p, r.Pattern); return nil }
+
+// In Pre and without a route, the pattern is that of the router around Echo.
+func TestNew_Pattern(t *testing.T) {
+	var got, before patterns
+	e := echo.New()
+	e.Pre(echolimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&before)))
+	e.Use(echolimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&got)))
+	e.GET("/users/:id", ok)
+	e.GET("", ok)
+	e.GET("/assets*", ok)
+	e.Group("/files", func(next echo.HandlerFunc) echo.HandlerFunc { return next }).GET("/:name", ok)
+	mux := http.NewServeMux()
+	mux.Handle("/", e)
+	targets := []string{"GET /users/1", "GET /", "GET /assets/a", "GET /files/a", "GET /files/a/b", "GET /none", "POST /users/1"}
+	for _, target := range targets {
+		method, path, _ := strings.Cut(target, " ")
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+	}
+	if want := []string{"/users/:id", "/", "/assets*", "/files/:name", "/files/:name", "/", "/users/:id"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if want := slices.Repeat([]string{"/"}, len(targets)); !slices.Equal(before, want) {
+		t.Errorf("before the router: got %q, want %q", before, want)
 	}
 }

@@ -46,7 +46,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 	// A *gin.Context looks in the context of its request only with Engine.ContextWithFallback.
 	adapter.RegisterRequestKey(gin.ContextRequestKey)
 	return func(c *gin.Context) {
-		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request)
+		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request, c.FullPath())
 		c.Request = r
 		if rejection == nil {
 			run(outcome, c)

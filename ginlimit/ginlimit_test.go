@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -78,8 +79,20 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	})
 }
 
+// buildRoutes cleans paths.
+func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
+	e := gin.New()
+	e.RemoveExtraSlash = true
+	e.Use(ginlimit.New(g.Limiter, g.Key, g.Opts...))
+	e.POST("/login", gin.WrapF(h.Login))
+	e.GET("/login", gin.WrapF(h.Login))
+	e.GET("/users/:name", gin.WrapF(h.User))
+	e.GET("/files/*path", gin.WrapF(h.Files))
+	return e
+}
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing), gatetest.Routes(buildRoutes),
 		gatetest.Nest(nest), gatetest.ClientAddress(ginlimit.ClientIP, buildTrusting))
 }
 
@@ -351,5 +364,31 @@ func TestNew_Contexts(t *testing.T) {
 	}
 	if _, isGin := ctx.(*gin.Context); !isGin {
 		t.Errorf("the key function got a %T", ctx)
+	}
+}
+
+// patterns is a RouteTable that remembers the patterns of requests.
+type patterns []string
+
+func (p *patterns) ForRequest(r *http.Request) *core.Limiter { *p = append(*p, r.Pattern); return nil }
+
+// Without a route, the pattern is that of the router around Gin.
+func TestNew_Pattern(t *testing.T) {
+	var got patterns
+	limit := ginlimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&got))
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.Use(limit)
+	e.GET("/users/:id", ok)
+	e.GET(`/users/:id/a\:b`, ok)
+	e.Group("/files").GET("/*path", ok)
+	mux := http.NewServeMux()
+	mux.Handle("/", e)
+	for _, target := range []string{"GET /users/1", "GET /users/1/a:b", "GET /files/a", "GET /none", "POST /users/1"} {
+		method, path, _ := strings.Cut(target, " ")
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+	}
+	if want := []string{"/users/:id", "/users/:id/a:b", "/files/*path", "/", "/"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

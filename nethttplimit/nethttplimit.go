@@ -35,7 +35,7 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 			panic(name + ": New: handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r, outcome, rejection := g.Admit(r.Context(), w.Header(), r)
+			r, outcome, rejection := g.Admit(r.Context(), w.Header(), r, r.Pattern)
 			switch {
 			case rejection == nil && outcome == nil:
 				next.ServeHTTP(w, r)

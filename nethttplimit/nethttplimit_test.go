@@ -16,7 +16,21 @@ func build(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.Handler
 	return nethttplimit.New(l, key, opts...)(h)
 }
 
-func TestContract(t *testing.T) { gatetest.Run(t, build, gatetest.OnDenied(nethttplimit.OnDenied)) }
+// buildRoutes has the gate in the handlers of a ServeMux.
+func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
+	limit := nethttplimit.New(g.Limiter, g.Key, g.Opts...)
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]http.HandlerFunc{
+		"POST /login": h.Login, "GET /login": h.Login, "GET /users/{name}": h.User, "GET /files/{path...}": h.Files,
+	} {
+		mux.Handle(pattern, limit(h))
+	}
+	return mux
+}
+
+func TestContract(t *testing.T) {
+	gatetest.Run(t, build, gatetest.OnDenied(nethttplimit.OnDenied), gatetest.Routes(buildRoutes))
+}
 
 func BenchmarkRequest(b *testing.B) {
 	gatetest.Benchmark(b, build, func(h http.HandlerFunc) http.Handler { return h })

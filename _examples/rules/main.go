@@ -39,7 +39,8 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-// newHandler returns the API with the limiters of two policies of set.
+// newHandler returns the API with the limiters of set. Logins have a gate of their own because they
+// have another key.
 func newHandler(set *rules.Set) (http.Handler, error) {
 	api, err1 := set.Limiter("api")
 	login, err2 := set.Limiter("login")
@@ -47,7 +48,9 @@ func newHandler(set *rules.Set) (http.Handler, error) {
 		return nil, err // the first configuration must have the policies
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", nethttplimit.New(api, user)(http.HandlerFunc(hello)))
+	limit := nethttplimit.New(api, user, gate.Routes(set)) // the routes of the file choose the policy
+	mux.Handle("/", limit(http.HandlerFunc(hello)))
+	mux.Handle("GET /search", limit(http.HandlerFunc(hello)))
 	mux.Handle("POST /login", nethttplimit.New(login, keyfunc.RemoteIP())(http.HandlerFunc(hello)))
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, set.Version()) })
 	return mux, nil

@@ -56,7 +56,7 @@ func TestFileChanges(t *testing.T) {
 		return w.Header().Get("RateLimit-Policy")
 	}
 	for _, c := range []struct{ method, target, user, want string }{
-		{"GET", "/", "ann", `"minute";q=10;w=60`}, {"GET", "/", "sue", `"minute";q=100;w=60`}, {"POST", "/login", "", `"login";q=5;w=900`},
+		{"GET", "/", "ann", `"minute";q=10;w=60`}, {"GET", "/", "sue", `"minute";q=100;w=60`}, {"GET", "/search", "ann", `"search";q=3;w=60`}, {"POST", "/login", "", `"login";q=5;w=900`},
 	} {
 		if got := policy(c.method, c.target, c.user); got != c.want {
 			t.Errorf("%s %s as %s: got %s, want %s", c.method, c.target, c.user, got, c.want)

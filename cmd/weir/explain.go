@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-// explain prints the limits of a key in a policy, for a caller with a plan if one is given.
+// explain prints the limits of a key in a policy, for a caller with a plan if one is given. A route
+// such as "POST /login", in place of the name of a policy, stands for its policy.
 func explain(args []string, stdout, _ io.Writer) error {
 	c, err := load(args[0])
 	if err != nil {
@@ -24,6 +27,18 @@ func explain(args []string, stdout, _ io.Writer) error {
 // explainIn is explain for c, which has the name args[0]. overrideOf returns the override of a key.
 func explainIn(c *rules.Config, args []string, overrideOf func(policy, key string) (rules.Override, error), stdout io.Writer) error {
 	name, key := args[1], args[2]
+	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
+	if strings.Contains(name, "/") {
+		route, err := routeOf(c, name)
+		if err != nil {
+			return err
+		}
+		if route == "" {
+			return fmt.Errorf("%s has no route for %s", args[0], name)
+		}
+		name = c.Routes[route]
+		print("The route %q has the policy %q.", route, name)
+	}
 	p, ok := c.Policies[name]
 	switch {
 	case !ok:
@@ -35,7 +50,6 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	if len(args) > 3 {
 		plan = args[3]
 	}
-	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
 	override, err := overrideOf(name, key)
 	if err != nil {
 		return err
@@ -90,6 +104,19 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 		}
 	}
 	return w.Flush()
+}
+
+// routeOf returns the route of a request such as "POST /login" or "GET example.com/v1".
+func routeOf(c *rules.Config, request string) (string, error) {
+	method, target, ok := strings.Cut(request, " ")
+	if !ok {
+		method, target = http.MethodGet, request
+	}
+	r, err := http.NewRequest(method, "http://"+target, nil)
+	if err != nil {
+		return "", err
+	}
+	return c.Route(r), nil
 }
 
 // limitOf returns the limit of r for a caller with a plan, and the part of the file that has it.

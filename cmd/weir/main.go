@@ -3,7 +3,7 @@
 //
 //	weir check FILE...                         report the errors of files
 //	weir diff A B                              list the changes from file A to file B
-//	weir explain FILE POLICY KEY [PLAN]        list the limits of a key
+//	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
@@ -13,6 +13,9 @@
 //	weir rules block POLICY KEY [UNTIL]        deny all events of a key
 //	weir rules unblock POLICY KEY              end the block of a key
 //	weir rules remove POLICY KEY               remove the override and the block of a key
+//
+// A ROUTE is a request such as "POST /login". The commands weir explain and weir rules explain accept
+// it in place of a policy, and print which policy applies to it.
 //
 // An OVERRIDE is written as in a file, and UNTIL is a time or a duration:
 //
@@ -69,7 +72,7 @@ type command struct {
 var commands = []command{
 	{"check", "FILE...", "report the errors of files", 1, 1 << 30, check},
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, diff},
-	{"explain", "FILE POLICY KEY [PLAN]", "list the limits of a key", 3, 4, explain},
+	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
 	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil}, // see runRules
 }

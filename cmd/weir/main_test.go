@@ -21,6 +21,7 @@ func files(t *testing.T) {
 	for name, content := range map[string]string{
 		"a.yaml": start + `, keys: {k: {plan: gold, limits: {second: 5/s}}, old: {plan: banned, until: "2020-01-01T00:00:00Z"}, new: {plan: banned, until: "9999-01-01T00:00:00Z"}}}}`,
 		"b.yaml": start + "}}",
+		"r.yaml": start + "}}\nroutes: {\"POST /login/{name}\": api, example.com/v1/: api}",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
 		"off.yaml":    start + ", disabled: true}}",
@@ -44,7 +45,7 @@ func TestRun(t *testing.T) {
 	const all = "usage:\n" +
 		"  weir check FILE...                         report the errors of files\n" +
 		"  weir diff A B                              list the changes from file A to file B\n" +
-		"  weir explain FILE POLICY KEY [PLAN]        list the limits of a key\n" +
+		"  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n" +
 		"  weir init                                  print an example file\n" +
 		"  weir rules COMMAND                         read and change limits in Redis\n"
 	const usageOfDiff = "usage:\n  weir diff A B                              list the changes from file A to file B\n"
@@ -79,6 +80,16 @@ func TestRun(t *testing.T) {
 			"second             token_bucket  10/s   base    enforce\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +
 			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain route": {[]string{"explain", "r.yaml", "POST //login/ann", "x"}, 0, "The route \"POST /login/{name}\" has the policy \"api\".\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain route of a host": {[]string{"explain", "r.yaml", "example.com:80/v1", "x"}, 0, "The route \"example.com/v1/\" has the policy \"api\".\n" + columns +
+			"second             token_bucket  10/s   base    enforce\n" +
+			"second, candidate  sliding_log   7/s    base    shadow\n" +
+			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain no route":      {[]string{"explain", "r.yaml", "/login/ann", "x"}, 1, "", "weir: r.yaml has no route for /login/ann\n"},
+		"explain invalid route": {[]string{"explain", "r.yaml", "/%", "x"}, 1, "", "weir: parse \"http:///%\": invalid URL escape \"%\"\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
 			"RULE               ALGORITHM     LIMIT  SOURCE       MODE\n" +
 			"second             token_bucket  100/s  plan \"gold\"  enforce\n" +

@@ -75,6 +75,13 @@
 // [core.Limiter.Choose] gives single keys other limits. [core.Limiter.Replace] changes the limits
 // while the gate is used: each decision uses either the old rules or the new ones.
 //
+// # Routes
+//
+// The option [Routes] chooses the limiter by the route of a request, for example by the routes of a
+// configuration file (package rules). One gate then serves all routes:
+//
+//	e.Use(echolimit.New(api, keyfunc.RemoteIP(), gate.Routes(set)))
+//
 // # Clients that hang up
 //
 // The end of a request's context tells a gate that the client has hung up. For HTTP/2, net/http

@@ -16,7 +16,7 @@ func TestOptions_InvalidArguments(t *testing.T) {
 	anyKey := func(context.Context, *http.Request) (string, error) { return "k", nil }
 	testkit.Panics(t, "gate: And: limiter is nil", func() { And(nil, anyKey) })
 	testkit.Panics(t, "gate: And: key function is nil", func() { And(l, nil) })
-	for _, o := range []Option{Headers(), Headers(XRateLimit), FailClosed(), MaxDelay(time.Second), And(l, anyKey), Exempt(anyKey, "::1")} {
+	for _, o := range []Option{Headers(), Headers(XRateLimit), FailClosed(), MaxDelay(time.Second), Routes(noRoutes{}), And(l, anyKey), Exempt(anyKey, "::1")} {
 		testkit.Panics(t, "gate: And: only Cost and Plan can be given for one limiter", func() { And(l, anyKey, o) })
 	}
 	testkit.Panics(t, "gate: And: option 0 is nil", func() { And(l, anyKey, nil) })
@@ -39,6 +39,11 @@ func TestOptions_InvalidArguments(t *testing.T) {
 	testkit.Panics(t, "gate: Headers: unknown version 0", func() { Headers(0) })
 	testkit.Panics(t, "gate: Headers: unknown version 9", func() { Headers(XRateLimit, 9) })
 }
+
+// noRoutes has no route.
+type noRoutes struct{}
+
+func (noRoutes) ForRequest(*http.Request) *core.Limiter { return nil }
 
 // noCounter counts nothing.
 type noCounter struct{}

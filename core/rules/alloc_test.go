@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/rules"
 )
@@ -36,6 +37,23 @@ func TestSet_Allocations(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, c.key) }); n > 0 {
 			t.Errorf("%s: got %v allocations, want none", c.name, n)
+		}
+	}
+}
+
+func TestSet_ForRequest_Allocations(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "POST /login", "/v1/", "/v1/users/{id}", "GET example.com/x"))
+	testkit.Must(t, err)
+	for _, c := range []struct{ target, pattern string }{
+		{"POST example.com:80/login", ""}, {"/v1/a/b", ""}, {"/v1", ""}, {"POST //login", "/login"},
+		{"/v1/users/7", "GET /v1/users/{name}"}, {"/v1/users/7", "/v1/users/:name"}, {"/v1/users/7", "/v1/*path"},
+	} {
+		r := requestFor(t, c.target, c.pattern)
+		if s.ForRequest(r) == nil {
+			t.Errorf("%+v: got no limiter", c)
+		}
+		if n := testing.AllocsPerRun(1000, func() { s.ForRequest(r) }); n > 0 {
+			t.Errorf("%+v: got %v allocations, want none", c, n)
 		}
 	}
 }

@@ -1,11 +1,9 @@
 package rules
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 )
 
 // These limits bound the time in which conflicts between patterns are found. It is 5 s at worst.
@@ -49,29 +47,13 @@ func (d *decoder) routes(v value, policies map[string]Policy) map[string]string 
 
 // pattern reports why the pattern of e is invalid or in conflict with an earlier one.
 func (d *decoder) pattern(e entry, earlier []entry) {
-	if reason := register(http.NewServeMux(), e.name); reason != "" {
+	patterns := make([]string, len(earlier))
+	for i := range earlier {
+		patterns[i] = earlier[i].name
+	}
+	if other, reason := rejected(e.name, patterns); other < 0 {
 		d.fail(e.key, "is an invalid pattern: %s", reason)
-		return
+	} else {
+		d.fail(e.key, "conflicts with %q on line %d: %s", patterns[other], earlier[other].key.node.Line, reason)
 	}
-	for _, o := range earlier {
-		mux := http.NewServeMux()
-		register(mux, o.name)
-		if reason := register(mux, e.name); reason != "" {
-			_, why, _ := strings.Cut(reason, ":\n")
-			why, _, _ = strings.Cut(why, "\n")
-			d.fail(e.key, "conflicts with %q on line %d: %s", o.name, o.key.node.Line, why)
-			return
-		}
-	}
-}
-
-// register adds a pattern to mux, and returns the text of its panic.
-func register(mux *http.ServeMux, pattern string) (reason string) {
-	defer func() {
-		if e := recover(); e != nil {
-			reason = fmt.Sprint(e)
-		}
-	}()
-	mux.Handle(pattern, http.NotFoundHandler())
-	return ""
 }

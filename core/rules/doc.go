@@ -58,6 +58,19 @@
 // colons, 4000 routes of 256 bytes each, 100 rules in a policy, and 1000 plans in a rule.
 // weir.schema.json in the directory of this package is a JSON Schema for editors.
 //
+// # Routes
+//
+// A Set is a table of routes for the option gate.Routes of the middlewares:
+//
+//	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Routes(set))
+//	mux.Handle("POST /login", limit(login))
+//	mux.Handle("/v1/", limit(v1))
+//
+// A request has the policy of the pattern that matches it, as in a [http.ServeMux]: the most
+// specific pattern wins. Requests without a route have the limiter of New, here api. The middleware
+// belongs behind the router, as in this example or with Use in Gin and Echo: a route then applies
+// to the patterns of the router, and no spelling of a path avoids it. See [Set.ForRequest].
+//
 // # Changes
 //
 // [Set.Watch] reads the file every second. A new configuration is checked as a whole before it is

@@ -36,6 +36,7 @@ type applied struct {
 	config   *Config
 	version  string
 	policies map[string]*policy // also those that were removed
+	routes   routes
 }
 
 // A Change describes a call of [Set.Apply] that has changed the configuration.
@@ -92,7 +93,8 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //
 // The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
 // that is in conflict with that of a limiter outside of s. Other errors report an override of a
-// rule or plan that the policy does not have, and an invalid percentage.
+// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid, in
+// conflict with another route, or without a policy.
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,6 +112,9 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	}
 	old := s.applied.Load()
 	next := &applied{config: c, policies: make(map[string]*policy)}
+	if next.routes, err = newRoutes(c); err != nil {
+		return false, err
+	}
 	versions := make(map[string]*version)
 	add := func(name string, config *Policy) error {
 		off := c.Disabled || config.Disabled

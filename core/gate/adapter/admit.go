@@ -9,7 +9,8 @@ import (
 )
 
 // Admit decides about r and writes the header fields to h. ctx is the context of the framework,
-// which is passed to the key functions; the Store gets r.Context().
+// which is passed to the key functions; the Store gets r.Context(). pattern is the pattern of the
+// route that the framework has matched, for [gate.Routes]; if it is empty, r.Pattern counts.
 //
 // A request that a leaky bucket delays is held until its departure, or until its client hangs up.
 // If the client hangs up, the bucket is refunded only if no later request is in the queue, because
@@ -20,7 +21,7 @@ import (
 // response are set except Content-Type and X-Content-Type-Options, and nothing is written. In both
 // cases the adapter must replace r by the returned request, which is r or a copy with the decision
 // in its context.
-func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http.Request, *Outcome, *gate.Rejection) {
+func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
 	o := &g.options
 	if o.Skip != nil && o.Skip(ctx, r) || o.Exempt != nil && o.Exempt(ctx, r) {
 		return g.undecided(r), nil, nil
@@ -33,7 +34,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request) (*http
 	default: // outer gates send more versions
 		expose(h, exposedFields(rc.versions))
 	}
-	c := charges{requestContext: rc, cost: 1}
+	c := charges{requestContext: rc, first: g.limiterFor(r, pattern), cost: 1}
 	rejection, decided := c.decide(ctx, h, r)
 	switch {
 	case rejection != nil:

@@ -19,10 +19,19 @@ import (
 // are charged earlier, with a reservation to which later asks are added.
 type charges struct {
 	*requestContext
+	first    *core.Limiter // of the key function of New
 	decision core.Decision
 	cost     int   // of the limiters without a cost of their own
 	charged  int   // the number of asks that have been charged
 	failed   error // the error of the Store, which is not called again after an error
+}
+
+// limiter returns the limiter of the i-th key function.
+func (c *charges) limiter(i int) *core.Limiter {
+	if i == 0 {
+		return c.first
+	}
+	return c.gate.asks[i].Limiter
 }
 
 // decide calls the key functions of the gate and charges the keys. decided reports whether the
@@ -39,7 +48,7 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 	asks := few[:0] // each limiter, key and plan once; not in c, which would then be allocated
 	for i := range g.asks {
 		a := &g.asks[i]
-		ask := core.Ask{Limiter: a.Limiter, MaxDelay: g.options.MaxDelay}
+		ask := core.Ask{Limiter: c.limiter(i), MaxDelay: g.options.MaxDelay}
 		err := c.identify(ctx, r, a, &ask)
 		// The error of an invalid token may contain an ErrNotLimited of the function that returns the
 		// keys of tokens.
@@ -56,7 +65,7 @@ func (c *charges) decide(ctx context.Context, h http.Header, r *http.Request) (r
 			return c.rejectWithoutKey(h, r, err), false
 		}
 		asks = c.add(asks, ask)
-		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(g.indexOf(a.Limiter), ask.Key) {
+		if c.failed != nil || i == len(g.asks)-1 || !g.exhausted.has(ask.Limiter, ask.Key) {
 			continue
 		}
 		c.chargeKnown(r.Context(), asks)
@@ -87,7 +96,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	if ask.Key == "" {
 		return errEmptyKey
 	}
-	if a.Plan != nil && a.Limiter.HasPlans() {
+	if a.Plan != nil && ask.Limiter.HasPlans() {
 		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
 			ask.Plan, err = "", nil
 		}
@@ -217,9 +226,12 @@ func (c *charges) addExhausted(asks []core.Ask, withoutKey bool) {
 		}
 	}
 	for i := range asks {
-		n := g.indexOf(asks[i].Limiter)
-		if reset[i] > 0 && n < len(g.asks)-1 { // no key function follows the last key
-			g.exhausted.add(n, asks[i].Key, reset[i])
+		last := true
+		for n := range len(g.asks) - 1 {
+			last = last && c.limiter(n) != asks[i].Limiter
+		}
+		if reset[i] > 0 && !last { // no key function follows the last key
+			g.exhausted.add(asks[i].Limiter, asks[i].Key, reset[i])
 		}
 	}
 }

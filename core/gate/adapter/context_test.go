@@ -22,7 +22,7 @@ func TestRequestContext_Parent(t *testing.T) {
 	type own struct{}
 	parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), own{}, "value"))
 	r := get("/").WithContext(parent)
-	admitted, _, rejection := newGate("test", once(), anyKey, nil).Admit(parent, header(), r)
+	admitted, _, rejection := newGate("test", once(), anyKey, nil).Admit(parent, header(), r, "")
 	if rejection != nil {
 		t.Fatal(rejection)
 	}

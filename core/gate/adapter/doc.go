@@ -12,8 +12,9 @@
 //     adapter.New[func(*fw.Context, core.Decision)]("fwlimit", l, key, opts...).
 //  2. OnDenied calls [Denied] with the same name and type.
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
-//     header of the response and the request. It must replace the framework's request by the
-//     request that Admit returns, whose context contains the decision.
+//     header of the response, the request, and the pattern of the route that the framework has
+//     matched, if it has its own. It must replace the framework's request by the request that
+//     Admit returns, whose context contains the decision.
 //  4. If Admit returns no Rejection, the middleware runs the handler with [Outcome.Run], and with
 //     the ResponseWriter of [Outcome.Watch]. If the Outcome is nil, it may run the handler
 //     directly. The framework must write the response to the ResponseWriter of Watch. If the

@@ -27,7 +27,7 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 	g, onDenied := adapter.New[func(*Context, core.Decision)]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
 		return func(c *Context) {
-			r, outcome, rejection := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request)
+			r, outcome, rejection := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request, "")
 			c.Request = r
 			switch {
 			case rejection == nil:

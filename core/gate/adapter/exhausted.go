@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // exhaustedKeys is a set of keys whose limits were exhausted when they were charged last. A gate
@@ -37,13 +39,13 @@ func newExhaustedKeys() *exhaustedKeys {
 	return &exhaustedKeys{seed: maphash.MakeSeed(), begin: time.Now()}
 }
 
-// The method has reports whether the set contains key for the limiter with index ask.
-func (s *exhaustedKeys) has(ask int, key string) bool {
+// The method has reports whether the set contains key for l.
+func (s *exhaustedKeys) has(l *core.Limiter, key string) bool {
 	table := s.table.Load()
 	if table == nil {
 		return false
 	}
-	hash := s.hash(ask, key)
+	hash := s.hash(l, key)
 	for i := range table[hash%1024] {
 		if e := table[hash%1024][i].Load(); e>>32 == hash>>32 {
 			return e&math.MaxUint32 > uint64(time.Since(s.begin)/time.Second)
@@ -52,12 +54,12 @@ func (s *exhaustedKeys) has(ask int, key string) bool {
 	return false
 }
 
-// add puts key into the set for the duration d.
-func (s *exhaustedKeys) add(ask int, key string, d time.Duration) {
+// add puts key into the set for l, for the duration d.
+func (s *exhaustedKeys) add(l *core.Limiter, key string, d time.Duration) {
 	if s.table.Load() == nil {
 		s.table.CompareAndSwap(nil, new([1024][8]atomic.Uint64))
 	}
-	hash := s.hash(ask, key)
+	hash := s.hash(l, key)
 	bucket := &s.table.Load()[hash%1024]
 	replaced := &bucket[0]
 	for i := range bucket {
@@ -77,6 +79,6 @@ func (s *exhaustedKeys) add(ask int, key string, d time.Duration) {
 	}
 }
 
-func (s *exhaustedKeys) hash(ask int, key string) uint64 {
-	return maphash.String(s.seed, key) + uint64(ask)*0x9e3779b97f4a7c15
+func (s *exhaustedKeys) hash(l *core.Limiter, key string) uint64 {
+	return maphash.String(s.seed, key) + maphash.Comparable(s.seed, l)
 }

@@ -6,7 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
+
+var one, two = new(core.Limiter), new(core.Limiter)
 
 func TestExhaustedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -17,20 +21,20 @@ func TestExhaustedKeys(t *testing.T) {
 			{90*time.Second + 1, 90*time.Second + 1}, {1000 * time.Hour, maxExhausted}, {1<<63 - 1, maxExhausted},
 		} {
 			s := newExhaustedKeys()
-			if s.has(0, "a") {
+			if s.has(one, "a") {
 				t.Error("an empty set has a key")
 			}
 			time.Sleep(1700 * time.Millisecond) // between two seconds
-			s.add(0, "a", c.stay)
-			if !s.has(0, "a") || s.has(1, "a") || s.has(0, "b") {
-				t.Errorf("%v: has returns %v, %v, %v; want true, false, false", c.stay, s.has(0, "a"), s.has(1, "a"), s.has(0, "b"))
+			s.add(one, "a", c.stay)
+			if !s.has(one, "a") || s.has(two, "a") || s.has(one, "b") {
+				t.Errorf("%v: has returns %v, %v, %v; want true, false, false", c.stay, s.has(one, "a"), s.has(two, "a"), s.has(one, "b"))
 			}
 			time.Sleep(c.want - 1)
-			if !s.has(0, "a") {
+			if !s.has(one, "a") {
 				t.Errorf("%v: the entry has ended before %v", c.stay, c.want)
 			}
 			time.Sleep(time.Second)
-			if s.has(0, "a") {
+			if s.has(one, "a") {
 				t.Errorf("%v: the entry has not ended a second after %v", c.stay, c.want)
 			}
 		}
@@ -41,15 +45,15 @@ func TestExhaustedKeys(t *testing.T) {
 func TestExhaustedKeys_AddAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newExhaustedKeys()
-		s.add(0, "a", time.Minute)
-		s.add(0, "a", time.Second)
+		s.add(one, "a", time.Minute)
+		s.add(one, "a", time.Second)
 		time.Sleep(time.Minute)
-		if !s.has(0, "a") {
+		if !s.has(one, "a") {
 			t.Error("an entry that was added for a minute and then for a second has ended after a minute")
 		}
-		s.add(0, "a", time.Minute)
+		s.add(one, "a", time.Minute)
 		time.Sleep(time.Minute)
-		if !s.has(0, "a") {
+		if !s.has(one, "a") {
 			t.Error("an entry that was added again has ended at the end of the first")
 		}
 	})
@@ -58,27 +62,27 @@ func TestExhaustedKeys_AddAgain(t *testing.T) {
 // The memory is bounded, and a new key replaces the entry of its bucket that ends first.
 func TestExhaustedKeys_Flood(t *testing.T) {
 	s := newExhaustedKeys()
-	s.add(0, "long", time.Hour)
+	s.add(one, "long", time.Hour)
 	for i := range 100_000 {
 		key := strconv.Itoa(i)
-		s.add(0, key, time.Minute)
-		if !s.has(0, key) {
+		s.add(one, key, time.Minute)
+		if !s.has(one, key) {
 			t.Fatalf("key %d is missing just after it was added", i)
 		}
 	}
-	if !s.has(0, "long") {
+	if !s.has(one, "long") {
 		t.Error("a key that ends in an hour is replaced by keys that end in a minute")
 	}
 	kept := 0
 	for i := range 100_000 {
-		if s.has(0, strconv.Itoa(i)) {
+		if s.has(one, strconv.Itoa(i)) {
 			kept++
 		}
 	}
 	if kept < 8000 || kept > 8192 {
 		t.Errorf("%d of 100 000 keys are kept, want 8192 or a little less", kept)
 	}
-	if n := testing.AllocsPerRun(100, func() { s.add(0, "x", time.Minute); s.has(0, "x") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { s.add(one, "x", time.Minute); s.has(one, "x") }); n != 0 {
 		t.Errorf("add and has allocate %v times, want 0", n)
 	}
 }
@@ -89,15 +93,15 @@ func TestExhaustedKeys_Concurrent(t *testing.T) {
 	for g := range 16 {
 		wg.Go(func() {
 			for i := range 1000 {
-				s.add(g%2, strconv.Itoa(i), time.Minute)
-				s.has(1, strconv.Itoa(i+g))
+				s.add([]*core.Limiter{one, two}[g%2], strconv.Itoa(i), time.Minute)
+				s.has(two, strconv.Itoa(i+g))
 			}
 		})
 	}
 	wg.Wait()
 	for i := range 1000 {
-		s.add(0, strconv.Itoa(i), time.Minute)
-		if !s.has(0, strconv.Itoa(i)) {
+		s.add(one, strconv.Itoa(i), time.Minute)
+		if !s.has(one, strconv.Itoa(i)) {
 			t.Fatalf("key %d is missing", i)
 		}
 	}
@@ -107,18 +111,18 @@ func BenchmarkExhaustedKeys(b *testing.B) {
 	s := newExhaustedKeys()
 	b.Run("never used", func(b *testing.B) {
 		for b.Loop() {
-			s.has(0, "203.0.113.9")
+			s.has(one, "203.0.113.9")
 		}
 	})
-	s.add(0, "198.51.100.7", time.Hour)
+	s.add(one, "198.51.100.7", time.Hour)
 	b.Run("another key", func(b *testing.B) {
 		for b.Loop() {
-			s.has(0, "203.0.113.9")
+			s.has(one, "203.0.113.9")
 		}
 	})
 	b.Run("this key", func(b *testing.B) {
 		for b.Loop() {
-			s.has(0, "198.51.100.7")
+			s.has(one, "198.51.100.7")
 		}
 	})
 }

@@ -77,11 +77,6 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	return g
 }
 
-// indexOf returns the index of the first ask of l, a limiter of g.
-func (g *Gate) indexOf(l *core.Limiter) int {
-	return slices.IndexFunc(g.asks, func(a config.Ask) bool { return a.Limiter == l })
-}
-
 // Denied returns the OnDenied option of the adapter called name. [New] returns f to that adapter,
 // and panics in any other adapter. Denied panics if f, which must be a function, is nil.
 func Denied[F any](name string, f F) gate.Option {

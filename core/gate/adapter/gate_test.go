@@ -50,14 +50,14 @@ func TestDenied(t *testing.T) {
 func TestGate_Admit_Rejection(t *testing.T) {
 	g := newGate("test", once(), anyKey, nil)
 	r := get("/path")
-	admitted, _, rejection := g.Admit(r.Context(), header(), r)
+	admitted, _, rejection := g.Admit(r.Context(), header(), r, "")
 	if rejection != nil {
 		t.Fatal(rejection)
 	}
 	if _, decided := gate.FromContext(admitted.Context()); !decided {
 		t.Error("the admitted request has no decision")
 	}
-	_, _, rejection = g.Admit(r.Context(), header(), r)
+	_, _, rejection = g.Admit(r.Context(), header(), r, "")
 	if rejection == nil || !rejection.Denied() || !errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 1 {
 		t.Fatalf("the rejection is %+v", rejection)
 	}
@@ -69,7 +69,7 @@ func TestGate_Admit_Rejection(t *testing.T) {
 	failing := func(context.Context, *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
 	}
-	_, _, rejection = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r)
+	_, _, rejection = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r, "")
 	if rejection == nil || rejection.Denied() || !errors.Is(rejection, secret) || errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 0 {
 		t.Fatalf("the rejection is %+v", rejection)
 	}

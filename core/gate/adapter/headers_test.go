@@ -93,7 +93,7 @@ func TestInteger(t *testing.T) {
 func TestWriteFields_AddToField(t *testing.T) {
 	g := newGate("test", core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerSecond(5)))), anyKey, nil)
 	h, r := header(), get("/")
-	if _, _, rejection := g.Admit(r.Context(), h, r); rejection != nil {
+	if _, _, rejection := g.Admit(r.Context(), h, r, ""); rejection != nil {
 		t.Fatal(rejection)
 	}
 	h.Add("RateLimit-Policy", "more")
@@ -114,16 +114,16 @@ func TestWriteFields_ManyRules(t *testing.T) {
 	}
 	many := newGate("test", core.Must(core.New(memstore.New(), rules...)), anyKey, nil)
 	h, r := header(), get("/")
-	many.Admit(r.Context(), h, r)
+	many.Admit(r.Context(), h, r, "")
 	if got := h.Get("RateLimit"); got != strings.Join(want, ", ") {
 		t.Errorf("one gate: %s", got)
 	}
 	outer := newGate("test", once(), anyKey, nil)
-	admitted, _, _ := outer.Admit(r.Context(), h, r)
+	admitted, _, _ := outer.Admit(r.Context(), h, r, "")
 	if _, err := many.asks[0].Limiter.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	many.Admit(admitted.Context(), h, admitted)
+	many.Admit(admitted.Context(), h, admitted, "")
 	if got := h.Get("RateLimit"); got != `"once";r=0;t=86400, `+strings.Join(want, ", ") {
 		t.Errorf("behind another gate: %s", got)
 	}
@@ -162,7 +162,7 @@ func TestWriteFields_RulesInForce(t *testing.T) {
 	} {
 		g := newGate("test", core.Must(core.New(substitute(c.rules...), a, b)), anyKey, nil)
 		h, r := header(), get("/")
-		g.Admit(r.Context(), h, r)
+		g.Admit(r.Context(), h, r, "")
 		if h.Get("RateLimit-Policy") != c.policy || h.Get("RateLimit") != c.limit {
 			t.Errorf("%s: %s and %s\n\twant %s and %s", c.name, h.Get("RateLimit-Policy"), h.Get("RateLimit"), c.policy, c.limit)
 		}
@@ -186,7 +186,7 @@ func TestHeaders_EveryVersion(t *testing.T) {
 		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(2))))
 		g := newGate("test", l, anyKey, []gate.Option{gate.Headers(v), gate.ExposeHeaders()})
 		h, r := header(), get("/")
-		g.Admit(r.Context(), h, r)
+		g.Admit(r.Context(), h, r, "")
 		exposed := h.Get("Access-Control-Expose-Headers")
 		h.Del("Access-Control-Expose-Headers")
 		if len(h) == 0 {

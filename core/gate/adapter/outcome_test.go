@@ -26,7 +26,7 @@ func newAttempt(t *testing.T) *attempt {
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
 	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.statuses = append(a.statuses, status); return true })})
 	r := get("/")
-	_, outcome, rejection := g.Admit(r.Context(), header(), r)
+	_, outcome, rejection := g.Admit(r.Context(), header(), r, "")
 	if rejection != nil {
 		t.Fatal(rejection)
 	}
@@ -53,7 +53,7 @@ func TestGate_Admit_NoOutcome(t *testing.T) {
 	skip := gate.Skip(func(context.Context, *http.Request) bool { return true })
 	for name, opts := range map[string][]gate.Option{"admitted": nil, "skipped": {skip}} {
 		r := get("/")
-		got, outcome, rejection := newGate("test", once(), anyKey, opts).Admit(r.Context(), header(), r)
+		got, outcome, rejection := newGate("test", once(), anyKey, opts).Admit(r.Context(), header(), r, "")
 		if outcome != nil || rejection != nil || (got == r) != (opts != nil) {
 			t.Errorf("%s: got %v, %v, the same request: %v", name, outcome, rejection, got == r)
 		}

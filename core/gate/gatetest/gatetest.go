@@ -73,6 +73,7 @@ type suite struct {
 	nest          func([]Gate, http.HandlerFunc) http.Handler
 	clientAddress func(...keyfunc.IPOption) keyfunc.Func
 	buildTrusting func(bool, keyfunc.Func, http.HandlerFunc) http.Handler
+	buildRoutes   func(Gate, Handlers) http.Handler
 	buildFailing  func(*core.Limiter, keyfunc.Func, []gate.Option, failingHandler, http.HandlerFunc) http.Handler
 	onDenied      func(func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option
 	errorHandler  string // the media type of its documents; empty if the adapter writes the responses
@@ -101,6 +102,10 @@ func Run(t *testing.T, build Build, opts ...Option) {
 	t.Run("settle", s.testSettle)
 	t.Run("plans", s.testPlans)
 	t.Run("several costs", s.testSeveralCosts)
+	t.Run("route table", s.testTable)
+	if s.buildRoutes != nil {
+		t.Run("routes", s.testRoutes)
+	}
 	if s.onDenied != nil {
 		t.Run("OnDenied", s.testOnDenied)
 	}

@@ -41,6 +41,10 @@ func (s *suite) testAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector changes the number of allocations")
 	}
+	other := core.Must(core.New(memstore.New(), core.TokenBucket("other", core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))
+	routedTo := func(l *core.Limiter) gate.Option {
+		return gate.Routes(tableFunc(func(*http.Request) *core.Limiter { return l }))
+	}
 	for _, c := range []struct {
 		name string
 		opts []gate.Option
@@ -50,6 +54,8 @@ func (s *suite) testAllocations(t *testing.T) {
 		{"with headers", nil, 1, budget},
 		{"without headers", []gate.Option{gate.Headers()}, 1, budget - 1},
 		{"two keys", nil, 2, budget + 2},
+		{"no route", []gate.Option{routedTo(nil)}, 1, budget + 1},
+		{"a route", []gate.Option{routedTo(other)}, 1, budget + 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			serve := s.allowedRequest(c.keys, c.opts...)

@@ -23,6 +23,9 @@ type Config struct {
 		Begin()
 		End()
 	}
+	Routes interface { // a gate.RouteTable
+		ForRequest(*http.Request) *core.Limiter
+	}
 	OnError    func(r *http.Request, err error, status int) int
 	Versions   uint8 // a set of gate.HeaderVersions: bit v stands for version v
 	Inherits   bool  // add the versions that outer gates send

@@ -1,0 +1,297 @@
+package rules_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// routed returns a configuration with a policy for each of patterns, named by its index.
+func routed(t testing.TB, patterns ...string) *rules.Config {
+	t.Helper()
+	var policies []string
+	routes := make(map[string]string)
+	for i, p := range patterns {
+		name := fmt.Sprint("p", i)
+		policies = append(policies, name+": {rules: [{name: r, algorithm: token_bucket, limit: 9/s}]}")
+		routes[p] = name
+	}
+	c := parse(t, strings.Join(policies, ", "))
+	c.Routes = routes
+	return c
+}
+
+// requestFor returns a request of a target such as "POST host/path", "/path" or "OPTIONS *".
+func requestFor(t testing.TB, target, pattern string) *http.Request {
+	t.Helper()
+	method, at, ok := strings.Cut(target, " ")
+	if !ok {
+		method, at = "GET", target
+	}
+	host := ""
+	if i := strings.IndexByte(at, '/'); i > 0 {
+		host, at = at[:i], at[i:]
+	}
+	u := new(url.URL)
+	if at != "" {
+		var err error
+		u, err = url.ParseRequestURI(at)
+		testkit.Must(t, err)
+	}
+	return &http.Request{Method: method, Host: host, URL: u, Pattern: pattern}
+}
+
+func TestConfig_Route(t *testing.T) {
+	c := routed(t, "POST /login", "/v1/", "/v1/users/{id}", "GET /v1/users/me", "example.com/v1/", "/exact/{$}", "/both", "/both/",
+		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")
+	for _, c2 := range []struct{ target, pattern, want string }{
+		// Without a pattern of the router.
+		{"POST /login", "", "POST /login"},
+		{"GET /login", "", ""},
+		{"POST //login", "", "POST /login"},
+		{"POST /./login", "", "POST /login"},
+		{"POST /x/../login", "", "POST /login"},
+		{"POST /../login", "", "POST /login"},
+		{"POST /%6cogin", "", "POST /login"},
+		{"POST /login?x", "", "POST /login"},
+		{"POST /login/", "", ""},
+		{"POST /LOGIN", "", ""},
+		{"POST /%2flogin", "", ""},
+		{"/v1", "", "/v1/"},
+		{"/v1/", "", "/v1/"},
+		{"//v1//x", "", "/v1/"},
+		{"/v1x", "", ""},
+		{"/v1/users/7", "", "/v1/users/{id}"},
+		{"/v1/users/7/", "", "/v1/"},
+		{"/v1/users", "", "/v1/"},
+		{"HEAD /v1/users/me", "", "GET /v1/users/me"},
+		{"POST /v1/users/me", "", "/v1/users/{id}"},
+		{"/v1/acme/big", "", "/v1/{tenant}/big/"},
+		{"/v1/acme/big/x", "", "/v1/{tenant}/big/"},
+		{"example.com/v1/x", "", "example.com/v1/"},
+		{"example.com:8080/v1", "", "example.com/v1/"},
+		{"example.com/v1/users/7", "", "example.com/v1/"},
+		{"example.com/both", "", "/both"},
+		{"Example.com/v1/x", "", "/v1/"},
+		{"[::1]:80/v1/x", "", "/v1/"},
+		{"a:b:c/v1/x", "", "/v1/"},
+		{"PURGE example.com/cache/a", "", "PURGE example.com/cache/{key}"},
+		{"/exact", "", "/exact/{$}"},
+		{"/exact/", "", "/exact/{$}"},
+		{"/exact/x", "", ""},
+		{"/both", "", "/both"},
+		{"/both/", "", "/both/"},
+		{"/files", "", "GET /files/{path...}"},
+		{"/files/a/b", "", "GET /files/{path...}"},
+		{"/a%2Fb", "", "/a%2fb"},
+		{"/a/b", "", ""},
+		{"CONNECT /tunnel", "", "CONNECT /tunnel"},
+		{"CONNECT //x/../tunnel", "", "CONNECT /tunnel"},
+		{"CONNECT /v1", "", "/v1/"},
+		{"CONNECT example.com:80/v1", "", "example.com/v1/"},
+		{"CONNECT ", "", ""},
+		{"OPTIONS *", "", ""},
+		{"", "", ""},
+		// With the whole pattern, in the syntax of several routers.
+		{"POST //login", "/login", "POST /login"},
+		{"POST /login/", "POST /login", "POST /login"},
+		{"POST /anything", "POST example.com/login", "POST /login"},
+		{"GET /login", "/login", ""},
+		{"/v1/users/me", "/v1/users/:id", "/v1/users/{id}"},
+		{"/v1/users/me", "/v1/users/{id}", "/v1/users/{id}"},
+		{"/v1/users/me", "GET /v1/users/me", "GET /v1/users/me"},
+		{"/v1/users%2fme", "/v1/:name", "/v1/"},
+		{"/v1/acme/big", "/v1/:tenant/big", "/v1/{tenant}/big/"},
+		{"/exact/", "GET /exact/{$}", "/exact/{$}"},
+		{"/both/", "/both/{$}", "/both/"},
+		{"example.com/v1/x", "GET example.com/v1/x", "example.com/v1/"},
+		{"/a%2fb", "/a%2Fb", "/a%2fb"},
+		{"/x", "/100%", ""},
+		// With a pattern of a prefix.
+		{"/v1/users/me", "/v1/", "GET /v1/users/me"},
+		{"/v1/users/me", "/v1/*path", "GET /v1/users/me"},
+		{"/v1/users/me", "/*", "GET /v1/users/me"},
+		{"/v1/users/me", "/", "GET /v1/users/me"},
+		{"/v1/users/me", "/v*", "GET /v1/users/me"},
+		{"/%76%31/users/me", "/v1/*", "GET /v1/users/me"},
+		{"/v1/users/me", "GET /{rest...}", "GET /v1/users/me"},
+		{"/v1/acme/big/x", "/v1/:tenant/*", "/v1/{tenant}/big/"},
+		{"/v1/acme/big/x", "/v1/{tenant}/", "/v1/{tenant}/big/"},
+		{"/v1", "/v1/*", "/v1/"},
+		{"/files/../both", "/files/*", "GET /files/{path...}"},
+		{"/files/../v1/users/me", "/files/{path...}", "GET /files/{path...}"},
+		{"/files%2fx", "/files/*path", "GET /files/{path...}"},
+		{"/files/a/../../both", "/files/", "GET /files/{path...}"},
+		{"/both/../v1/users/me", "/bo*", ""},
+		// Without a path in the pattern.
+		{"/both", "none", "/both"},
+		{"/both", "*", "/both"},
+	} {
+		if got := c.Route(requestFor(t, c2.target, c2.pattern)); got != c2.want {
+			t.Errorf("%s, pattern %q: got %q, want %q", c2.target, c2.pattern, got, c2.want)
+		}
+	}
+	if got := c.Route(&http.Request{Pattern: "/both"}); got != "/both" {
+		t.Errorf("without a URL: got %q", got)
+	}
+	if got := c.Route(new(http.Request)); got != "" {
+		t.Errorf("an empty request: got %q", got)
+	}
+}
+
+func TestSet_ForRequest(t *testing.T) {
+	r := httptest.NewRequest("GET", "/a", nil)
+	s, err := rules.New(memstore.New(), routed(t, "/a", "/b"))
+	testkit.Must(t, err)
+	p0, p1 := limiter(t, s, "p0"), limiter(t, s, "p1")
+	if got := s.ForRequest(r); got != p0 {
+		t.Error("got another limiter than p0")
+	}
+	testkit.Must(t, s.Apply(routed(t, "/b", "/a")))
+	if got := s.ForRequest(r); got != p1 {
+		t.Error("got another limiter than p1 after the change")
+	}
+	testkit.Must(t, s.Apply(routed(t, "/b")))
+	if got := s.ForRequest(r); got != nil {
+		t.Errorf("got the limiter %v without a route", got.Rules())
+	}
+	if _, err := p1.Allow(t.Context(), "k"); err != nil {
+		t.Errorf("the limiter of the removed policy: %v", err)
+	}
+}
+
+func TestSet_Apply_InvalidRoutes(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "/a"))
+	testkit.Must(t, err)
+	version := s.Version()
+	unknown := routed(t, "/b")
+	unknown.Routes["GET /a"] = "none"
+	for want, c := range map[string]*rules.Config{
+		`weir: route "GET /a": there is no policy "none"`:                                  unknown,
+		`weir: route "x" is an invalid pattern: parsing "x"`:                               routed(t, "/b", "x"),
+		`weir: route "" is an invalid pattern: http: invalid pattern`:                      routed(t, ""),
+		`weir: route "/{x}/b" conflicts with "/b/{y}": /{x}/b and /b/{y} both match some`:  routed(t, "/a", "/b/{y}", "/{x}/b"),
+		`weir: route "/{y}" conflicts with "/{x}": /{y} matches the same requests as /{x}`: routed(t, "/{x}", "/{y}"),
+	} {
+		if err := s.Apply(c); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got the error %v, want %s", err, want)
+		}
+		if got := c.Route(httptest.NewRequest("GET", "/b", nil)); got != "" {
+			t.Errorf("%s: got the route %q of an invalid configuration", want, got)
+		}
+		if _, err := rules.New(memstore.New(), c); err == nil {
+			t.Errorf("%s: New accepts it", want)
+		}
+	}
+	if s.Version() != version || s.ForRequest(httptest.NewRequest("GET", "/a", nil)) != limiter(t, s, "p0") {
+		t.Error("the configuration or its routes have changed")
+	}
+}
+
+// A decision about the limiter of a request uses one configuration.
+func TestSet_ForRequest_Concurrent(t *testing.T) {
+	configs := []*rules.Config{routed(t, "/a", "/b"), routed(t, "/b", "/a"), routed(t, "/c")}
+	s, err := rules.New(memstore.New(), configs[0])
+	testkit.Must(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 300 {
+			if err := s.Apply(configs[i%3]); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for r := httptest.NewRequest("GET", "/a", nil); ; {
+		if l := s.ForRequest(r); l != nil {
+			if _, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// sameAsServeMux compares Route for r and those of patterns that are valid together with a
+// http.ServeMux, which returns the pattern after its redirects.
+func sameAsServeMux(t *testing.T, patterns []string, r *http.Request) (c *rules.Config, found bool) {
+	t.Helper()
+	c = &rules.Config{Policies: map[string]rules.Policy{"p": {}}, Routes: make(map[string]string)}
+	mux := http.NewServeMux()
+	for _, p := range patterns {
+		if strings.Contains(p, "//") || strings.Contains(p, "/.") {
+			continue // a ServeMux takes an empty segment for a wildcard
+		}
+		func() {
+			defer func() { _ = recover() }() // of an invalid pattern
+			mux.Handle(p, http.NotFoundHandler())
+			c.Routes[p] = "p"
+		}()
+	}
+	_, want := mux.Handler(r)
+	if got := c.Route(r); got != want && r.Method != http.MethodConnect { // for which a ServeMux has no redirects
+		t.Errorf("%s %q %q with %q: got %q, a ServeMux has %q", r.Method, r.Host, r.URL, c.Routes, got, want)
+	}
+	return c, want != ""
+}
+
+func TestConfig_Route_SameAsServeMux(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	found := 0
+	for range 5_000 {
+		var patterns []string
+		for range 6 {
+			p := pick("", "", "GET ", "POST ", "HEAD ") + pick("", "", "h")
+			for n := range random.IntN(4) {
+				p += "/" + pick("a", "b", "%2f", fmt.Sprintf("{x%d}", n))
+			}
+			patterns = append(patterns, p+pick("", "", "/", "/{$}", "/{rest...}"))
+		}
+		target := ""
+		for range 1 + random.IntN(4) {
+			target += "/" + pick("a", "b", "c", "a", "b", ".", "..", "", "%2f", "%61", "%2e")
+		}
+		u, err := url.ParseRequestURI(target + pick("", "", "/"))
+		testkit.Must(t, err)
+		r := &http.Request{Method: pick("GET", "HEAD", "POST", "PUT"), Host: pick("", "h", "h:80", "i"), URL: u}
+		if _, ok := sameAsServeMux(t, patterns, r); ok {
+			found++
+		}
+	}
+	if found < 1000 {
+		t.Errorf("%d requests had a route, want 1000 or more", found)
+	}
+}
+
+// No request and no pattern of a router makes Route panic.
+func FuzzConfig_Route(f *testing.F) {
+	f.Add("GET /a/{x}\n/a/\n/a/b/{$}\nh/{y...}\nPOST /", "GET", "h:80", "/a/b/", "")
+	f.Add("/a%2fb/{x}/c\n/{x}/{y}/d\nCONNECT /", "CONNECT", "", "/a%2Fb/../%2e%2e/d", "/a/*")
+	f.Add("/\n/{a}/b\n/c/b", "HEAD", "[::1]:x", "//a/./b", "GET h/{id}/{rest...}")
+	f.Add("//\n/{$}/x\n/a//b", "", "\x00", "/%", "{$}")
+	f.Fuzz(func(t *testing.T, patterns, method, host, target, pattern string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			u = &url.URL{Path: target}
+		}
+		r := &http.Request{Method: method, Host: host, URL: u}
+		c, _ := sameAsServeMux(t, strings.Split(patterns, "\n"), r)
+		r.Pattern = pattern
+		if got := c.Route(r); got != "" && c.Routes[got] == "" {
+			t.Errorf("got the unknown pattern %q", got)
+		}
+	})
+}
