@@ -19,10 +19,11 @@ import (
 // [Settle], or [SettleFor] with the limiter that p has chosen.
 //
 // Use the middleware where the router has matched the request, so that p gets the pattern: in
-// handlers of a [http.ServeMux], and in Gin and Echo with Use. In front of a router, such as with
-// Pre of Echo or around a ServeMux, p gets the path alone, which the router may understand in
-// another way. A client can then choose among the policies, unless the router is a ServeMux and p a
-// *rules.Set.
+// handlers of a [http.ServeMux], with Use in Gin and Echo, and with With in chi. In front of a
+// router, such as with Pre of Echo, with Use of a chi.Router or around a ServeMux, p gets the path
+// alone, which the router may understand in another way. A client can then choose among the
+// policies, unless the router is a ServeMux and p a *rules.Set. In a sub-router of chi and behind
+// [http.StripPrefix], patterns lack the prefix.
 //
 // Routes panics if p is nil.
 func Routes(p Policy) Option {

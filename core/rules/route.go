@@ -17,8 +17,8 @@ import (
 // were the path of r, so that each spelling of a path has the policy of the handler that it reaches:
 // with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of /login. A
 // placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the route
-// /users/{id}, or to /users/. The routes of paths below it, such as /users/me, do not apply, because
-// the router does not know them.
+// /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply, because
+// it is not a pattern of the router.
 //
 // If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if the
 // path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty, it
