@@ -304,7 +304,7 @@ func TestNew_Contexts(t *testing.T) {
 	}
 }
 
-// patterns is a RouteTable that remembers the patterns of requests.
+// patterns is a Policy that remembers the patterns of requests.
 type patterns []string
 
 func (p *patterns) ForRequest(r *http.Request) *core.Limiter { *p = append(*p, r.Pattern); return nil }

@@ -8,30 +8,31 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
-// Routes makes t choose the limiter of a request, in place of the limiter of New. *rules.Set is a
-// RouteTable: its configuration file has patterns of routes and the names of their policies.
+// Routes makes p choose the limiter of a request, in place of the limiter of New. *rules.Set is a
+// Policy: its configuration file has patterns of routes and the names of their policies.
 //
 //	nethttplimit.New(api, keyfunc.RemoteIP(), gate.Routes(set))
 //
 // Everything else stays as given to New: the key function, [Cost], [Plan], [MaxDelay] and the
-// limiters of [And]. If New has And limiters, t must return limiters on their Store; otherwise such
+// limiters of [And]. If New has And limiters, p must return limiters on their Store; otherwise such
 // requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500). Handlers use
-// [Settle], or [SettleFor] with the limiter that t has chosen.
+// [Settle], or [SettleFor] with the limiter that p has chosen.
 //
-// Use the middleware where the router has matched the request, so that t gets the pattern: in
-// handlers of a [http.ServeMux], and in Gin and Echo with Use. In front of a router, such as with
-// Pre of Echo or around a ServeMux, t gets the path alone, which the router may understand in
-// another way. A client can then choose among the policies, unless the router is a ServeMux and t a
-// *rules.Set.
+// Use the middleware where the router has matched the request, so that p gets the pattern: in
+// handlers of a [http.ServeMux], with Use in Gin and Echo, and with With in chi. In front of a
+// router, such as with Pre of Echo, with Use of a chi.Router or around a ServeMux, p gets the path
+// alone, which the router may understand in another way. A client can then choose among the
+// policies, unless the router is a ServeMux and p a *rules.Set. In a sub-router of chi and behind
+// [http.StripPrefix], patterns lack the prefix.
 //
-// Routes panics if t is nil.
-func Routes(t RouteTable) Option {
-	argument.NotNil("gate: Routes", "table", t)
-	return option(func(c *config.Config) { c.Routes = t })
+// Routes panics if p is nil.
+func Routes(p Policy) Option {
+	argument.NotNil("gate: Routes", "policy", p)
+	return option(func(c *config.Config) { c.Routes = p })
 }
 
-// A RouteTable chooses the limiters of requests.
-type RouteTable interface {
+// A Policy chooses the limiters of requests.
+type Policy interface {
 	// ForRequest returns the limiter of r, or nil for the limiter of New. r.Pattern is the pattern
 	// that the router has matched, in the syntax of the router: that of a [http.ServeMux],
 	// c.FullPath() of Gin or c.Path() of Echo. It is empty if none has matched.

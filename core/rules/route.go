@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 
@@ -10,15 +10,15 @@ import (
 )
 
 // ForRequest returns the limiter of the policy that the routes choose for r, or nil if no route
-// matches. It implements gate.RouteTable, for the option gate.Routes of a middleware. The limiter
+// matches. It implements gate.Policy, for the option gate.Routes of a middleware. The limiter
 // stays valid after [Set.Apply].
 //
 // If r.Pattern is set, a router has matched r already. ForRequest looks up that pattern as if it
 // were the path of r, so that each spelling of a path has the policy of the handler that it reaches:
 // with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of /login. A
 // placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the route
-// /users/{id}, or to /users/. The routes of paths below it, such as /users/me, do not apply, because
-// the router does not know them.
+// /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply, because
+// it is not a pattern of the router.
 //
 // If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if the
 // path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty, it
@@ -29,8 +29,11 @@ import (
 // the router checks the host, too.
 func (s *Set) ForRequest(r *http.Request) *core.Limiter {
 	a := s.applied.Load()
+	if len(a.config.Routes) == 0 {
+		return nil
+	}
 	if pattern := a.routes.of(r); pattern != "" {
-		return a.policies[a.config.Routes[pattern]].limiter
+		return a.policies[a.config.Routes[string(pattern)]].limiter
 	}
 	return nil
 }
@@ -38,22 +41,25 @@ func (s *Set) ForRequest(r *http.Request) *core.Limiter {
 // Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is none.
 // If the routes of c are invalid, the result is "".
 func (c *Config) Route(r *http.Request) string {
-	t, _ := newRoutes(c)
-	return t.of(r)
+	t, err := newRoutes(c)
+	if err != nil {
+		return ""
+	}
+	return string(t.of(r))
 }
 
 // of returns the pattern of r, or "".
-func (t routes) of(r *http.Request) string {
-	if len(t) == 0 {
-		return ""
-	}
+func (t *routes) of(r *http.Request) route {
 	path, exact := routed(r.Pattern)
+	if exact && !t.hosts {
+		return t.known.Get(matched{r.Method, path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
+	}
 	if !exact && r.URL != nil {
 		if own := cleanPath(r.URL.EscapedPath()); within(own, path) {
 			path = own
 		}
 	}
-	return t.find(r.Method, withoutPort(r.Host), cleanPath(path))
+	return t.find(r.Method, r.Host, cleanPath(path))
 }
 
 // routed returns the path of the pattern of a router, up to a part that stands for any number of
@@ -105,12 +111,9 @@ func cleanPath(p string) string {
 	return clean + "/"
 }
 
-// withoutPort returns a host as [http.ServeMux] compares it.
-func withoutPort(host string) string {
-	if strings.Contains(host, ":") {
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			return h
-		}
+func unescape(segment string) string {
+	if s, err := url.PathUnescape(segment); err == nil {
+		return s
 	}
-	return host
+	return segment
 }

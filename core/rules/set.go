@@ -36,7 +36,7 @@ type applied struct {
 	config   *Config
 	version  string
 	policies map[string]*policy // also those that were removed
-	routes   routes
+	routes   *routes
 }
 
 // A Change describes a call of [Set.Apply] that has changed the configuration.

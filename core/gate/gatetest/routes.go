@@ -185,7 +185,7 @@ func (s *suite) testRoutes(t *testing.T) {
 	})
 }
 
-// A tableFunc is a gate.RouteTable.
+// A tableFunc is a gate.Policy.
 type tableFunc func(r *http.Request) *core.Limiter
 
 func (f tableFunc) ForRequest(r *http.Request) *core.Limiter { return f(r) }
@@ -195,7 +195,7 @@ func by(limiters map[string]*core.Limiter) gate.Option {
 	return gate.Routes(tableFunc(func(r *http.Request) *core.Limiter { return limiters[r.Header.Get("X-Policy")] }))
 }
 
-// testTable tests gate.Routes with any RouteTable.
+// testTable tests gate.Routes with any Policy.
 func (s *suite) testTable(t *testing.T) {
 	ask := func(policy, key string) *http.Request {
 		r := request("GET", "/v1/orders")
@@ -323,7 +323,7 @@ func (s *suite) testTable(t *testing.T) {
 		for name, f := range map[string]func(){
 			"nil": func() { gate.Routes(nil) }, "nil function": func() { gate.Routes(tableFunc(nil)) },
 		} {
-			if got := fmt.Sprint(caught(f)); got != "gate: Routes: table is nil" {
+			if got := fmt.Sprint(caught(f)); got != "gate: Routes: policy is nil" {
 				t.Errorf("%s: panicked with %v", name, got)
 			}
 		}

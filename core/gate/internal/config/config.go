@@ -23,7 +23,7 @@ type Config struct {
 		Begin()
 		End()
 	}
-	Routes interface { // a gate.RouteTable
+	Routes interface { // a gate.Policy
 		ForRequest(*http.Request) *core.Limiter
 	}
 	OnError    func(r *http.Request, err error, status int) int
