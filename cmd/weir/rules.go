@@ -211,7 +211,7 @@ func parseUntil(s string, now time.Time) (time.Time, error) {
 }
 
 func unblock(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
-	return set.Block(ctx, policy, key, time.Unix(1, 0)) // a time in the past
+	return set.Unblock(ctx, policy, key)
 }
 
 func remove(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {

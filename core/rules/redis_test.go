@@ -111,7 +111,7 @@ func TestSet_Override(t *testing.T) {
 				}, "20/h"},
 				{func() error { return a.Block(ctx, "api", "k", soon) }, "blocked"},
 				{func() error { return a.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: soon}) }, "blocked"},
-				{func() error { return a.Block(ctx, "api", "k", time.Now()) }, "100/h"},
+				{func() error { return a.Unblock(ctx, "api", "k") }, "100/h"},
 				{func() error { return a.Block(ctx, "api", "k", time.Time{}) }, "blocked"},
 				{func() error { return a.Remove(ctx, "api", "k") }, "10/h"},
 			} {
@@ -160,6 +160,7 @@ func TestSet_Override_Errors(t *testing.T) {
 		"unknown plan":       {n.Override(ctx, "api", "k", rules.Override{Plan: "silver"}), `no rule of the policy has the plan "silver"`},
 		"unknown rule":       {n.Override(ctx, "api", "k", limited("q", core.PerHour(1))), `no rule "q"`},
 		"invalid limit":      {n.Override(ctx, "api", "k", limited("r", core.PerHour(1).WithBurst(5))), "burst"},
+		"block in the past":  {n.Block(ctx, "api", "k", past), "past"},
 		"block of no policy": {n.Block(ctx, "apis", "k", time.Time{}), `no policy "apis"`},
 		"remove without key": {n.Remove(ctx, "api", ""), "empty key"},
 	} {
@@ -279,7 +280,7 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 		{"{plan: gold}", "100/h", ""},
 		{"{plan: ", "100/h", "flow node"}, // the last good one
 		{"{plan: silver}", "10/h", `no rule of the policy has the plan "silver"`},
-		{"{limits: {q: 5/h}}", "10/h", ""},
+		{"{limits: {q: 5/h}}", "10/h", `no rule "q"`},
 		{"{limits: {q: 5/h, r: 6/h}}", "6/h", ""},
 		{"{limits: {r: 5/h burst 9}}", "10/h", "burst"},
 		{strings.Repeat("#", 100_000), "10/h", "64 KiB"},
