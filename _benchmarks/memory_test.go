@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// The limits, which no benchmark reaches. The limit of many keys refills slowly, so
-// that no key is full again before the benchmark ends.
+// The limits, which no benchmark reaches, except that of a denied key. The limit of many keys refills
+// slowly, so that no key is full again before the benchmark ends.
 const (
 	manyKeys = 1000 // an hour
 	hotKey   = 1_000_000
@@ -42,10 +43,11 @@ var inMemory = []struct {
 	{"floor", func(*testing.B, int, int) func(string) {
 		// The minimum for any limiter: hash the key and read the clock.
 		seed, start := maphash.MakeSeed(), time.Now()
-		words := make([]uint64, 1<<21)
 		return func(key string) {
-			i := maphash.String(seed, key) % (1 << 20) * 2
-			words[i], words[i+1] = i, uint64(time.Since(start))
+			hash, now := maphash.String(seed, key), time.Since(start)
+			if hash == 0 && now == 0 {
+				panic("unreachable")
+			}
 		}
 	}},
 	{"weir", func(_ *testing.B, perHour, burst int) func(string) {
@@ -70,6 +72,21 @@ var inMemory = []struct {
 			b.Fatal(err)
 		}
 		return func(key string) { _, _, _ = l.RateLimitCtx(ctx, key, 1) }
+	}},
+	{"x-time-rate", func(_ *testing.B, perHour, burst int) func(string) {
+		// The usual code around this package: a map of limiters, and a mutex.
+		var mu sync.Mutex
+		limiters := make(map[string]*rate.Limiter)
+		return func(key string) {
+			mu.Lock()
+			l, ok := limiters[key]
+			if !ok {
+				l = rate.NewLimiter(rate.Limit(perHour)/3600, burst)
+				limiters[key] = l
+			}
+			mu.Unlock()
+			l.Allow()
+		}
 	}},
 	{"echo", func(_ *testing.B, perHour, burst int) func(string) {
 		s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
@@ -96,39 +113,49 @@ func identities(n int) []string {
 	return keys
 }
 
+// BenchmarkMemoryHotKey measures a key that is always admitted, and one that is always denied.
 func BenchmarkMemoryHotKey(b *testing.B) {
-	for _, peer := range inMemory {
-		b.Run(peer.name, func(b *testing.B) {
-			decide := peer.make(b, hotKey, hotBurst)
-			decide("user:1")
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
+	for _, load := range []struct {
+		name           string
+		perHour, burst int
+	}{
+		{"admitted", hotKey, hotBurst},
+		{"denied", manyKeys, manyKeys},
+	} {
+		b.Run(load.name, func(b *testing.B) {
+			var candidates []candidate
+			for _, peer := range inMemory {
+				decide := peer.make(b, load.perHour, load.burst)
+				for range 2 * manyKeys {
 					decide("user:1")
 				}
-			})
+				candidates = append(candidates, candidate{peer.name, func(n int) {
+					for range n {
+						decide("user:1")
+					}
+				}})
+			}
+			interleave(b, 400_000, candidates)
 		})
 	}
 }
 
 func BenchmarkMemoryMillionKeys(b *testing.B) {
 	keys := identities(1_000_000)
+	var candidates []candidate
 	for _, peer := range inMemory {
-		b.Run(peer.name, func(b *testing.B) {
-			decide := peer.make(b, manyKeys, burst)
-			for _, k := range keys {
-				decide(k)
+		decide := peer.make(b, manyKeys, burst)
+		for _, k := range keys {
+			decide(k)
+		}
+		candidates = append(candidates, candidate{peer.name, func(n int) {
+			rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			for range n {
+				decide(keys[rng.IntN(len(keys))])
 			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			b.RunParallel(func(pb *testing.PB) {
-				rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
-				for pb.Next() {
-					decide(keys[rng.IntN(len(keys))])
-				}
-			})
-		})
+		}})
 	}
+	interleave(b, 500_000, candidates)
 }
 
 // BenchmarkMemoryHeap reports the heap memory of a key without the bytes of the key.

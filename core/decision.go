@@ -20,7 +20,10 @@ type Decision struct {
 	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
 	Delay      time.Duration // allowed: delay the event this long (middlewares do it); zero except for leaky buckets
 
-	first State   // separate from rest, so that a decision about one Rule allocates nothing
+	// The first State is stored in two parts, separate from rest, so that a decision about one Rule
+	// allocates nothing and the Verdict is not copied.
+	rule  Rule
+	first driver.Verdict
 	rest  []State // the second State and all after it
 	n     int
 }
@@ -132,7 +135,7 @@ func (d Decision) Len() int { return d.n }
 // order of the Rules of its Limiter. State panics if i is out of range.
 func (d Decision) State(i int) State {
 	if i == 0 && d.n > 0 {
-		return d.first
+		return stateOf(d.rule, &d.first)
 	}
 	return d.rest[i-1]
 }
@@ -156,23 +159,29 @@ func (d *Decision) sum(b *batch) {
 		d.rest = make([]State, d.n-1)
 	}
 	for i, rule := range b.rules {
-		s := &d.first
-		if i > 0 {
-			s = &d.rest[i-1]
-		}
+		var v driver.Verdict
 		if at := b.place(i); at >= 0 {
-			s.set(&b.charges[at], rule)
+			v = b.charges[at].Verdict
+			if v.Rule != nil && v.Rule != rule.d.compiled {
+				rule = rule.ruleOf(v.Rule)
+			}
 		} else {
-			s.setUncharged(rule)
+			v = uncharged(rule)
 		}
-		s.Ask = b.ask(i)
+		if i == 0 {
+			d.rule, d.first = rule, v
+		} else {
+			s := &d.rest[i-1]
+			*s = stateOf(rule, &v)
+			s.Ask = b.ask(i)
+		}
 		switch {
-		case rule.d.Shadow:
-		case s.Allowed && !s.Unknown:
-			d.Delay = max(d.Delay, s.Delay)
+		case b.rules[i].d.Shadow:
+		case v.Allowed && !v.Unknown:
+			d.Delay = max(d.Delay, v.Delay)
 		default:
 			d.Allowed = false
-			d.RetryAfter = max(d.RetryAfter, s.RetryAfter)
+			d.RetryAfter = max(d.RetryAfter, v.RetryAfter)
 		}
 	}
 	if !d.Allowed {
@@ -180,32 +189,48 @@ func (d *Decision) sum(b *batch) {
 	}
 }
 
-// set copies the Verdict of c, a charge of rule, to s.
-func (s *State) set(c *driver.Charge, rule Rule) {
-	v := &c.Verdict
-	if s.Rule = rule; v.Rule != nil && v.Rule != rule.d.compiled {
-		s.Rule = rule.ruleOf(v.Rule)
+// sumBucket stores in d, which must be zero, the decision about a Spend or Peek of cost by rule, whose
+// algorithm is that of a bucket. used is the part in use before the charge.
+func (d *Decision) sumBucket(rule Rule, used driver.Span, op driver.Op, cost int) {
+	v := &d.first
+	rule.d.compiled.AnswerBucket(v, used, op, cost)
+	d.rule, d.n = rule, 1
+	switch {
+	case rule.d.Shadow:
+		d.Allowed = true
+	case v.Allowed:
+		d.Allowed, d.Delay = true, v.Delay
+	default:
+		d.RetryAfter = v.RetryAfter
 	}
-	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
-	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// setUncharged sets s to the State of rule, whose limit is Unlimited or Blocked.
-func (s *State) setUncharged(rule Rule) {
-	s.Rule, s.Remaining = rule, rule.Capacity()
-	if s.Allowed = rule.Limit() == Unlimited; !s.Allowed {
-		s.RetryAfter, s.Window = Never, Never
+// stateOf returns the State with the fields of v, a verdict of rule.
+func stateOf(rule Rule, v *driver.Verdict) State {
+	return State{
+		Rule: rule, Allowed: v.Allowed, Unknown: v.Unknown, Soft: v.Soft, Remaining: v.Remaining,
+		RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Window: v.Window, Delay: v.Delay,
 	}
+}
+
+// uncharged returns the verdict of rule, whose limit is Unlimited or Blocked.
+func uncharged(rule Rule) (v driver.Verdict) {
+	v.Remaining = rule.Capacity()
+	if v.Allowed = rule.Limit() == Unlimited; !v.Allowed {
+		v.RetryAfter, v.Window = Never, Never
+	}
+	return v
 }
 
 // combine returns a decision that allows an event if both d, about that number of asks, and o do.
 // Both must contain States.
 func (d Decision) combine(asks int, o Decision) Decision {
-	o.first.Ask += asks
-	for i := range o.rest {
-		o.rest[i].Ask += asks
+	d.rest = slices.Clip(d.rest)
+	for _, s := range o.States() {
+		s.Ask += asks
+		d.rest = append(d.rest, s)
 	}
-	d.rest, d.n = slices.Concat(d.rest, []State{o.first}, o.rest), d.n+o.n
+	d.n += o.n
 	d.Allowed, d.RetryAfter, d.Delay = d.Allowed && o.Allowed, max(d.RetryAfter, o.RetryAfter), max(d.Delay, o.Delay)
 	if !d.Allowed {
 		d.Delay = 0

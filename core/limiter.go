@@ -46,6 +46,9 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	}
 	l := &Limiter{view: view{shared: &shared{store: s}}}
 	l.current.Store(set)
+	if b, ok := s.(driver.BucketTaker); ok && b.TakesBuckets(s) {
+		l.buckets = b
+	}
 	return l, nil
 }
 
@@ -110,7 +113,7 @@ func (l *Limiter) Replace(rules ...Rule) error {
 // Decision is then zero, and the event has been charged at most once, or not at all. The caller
 // must choose whether to let an event through after an error.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
-	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key})
+	err = l.decide(ctx, &d, key, driver.Spend, 1)
 	return d, err
 }
 
@@ -118,14 +121,50 @@ func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error)
 // nothing is left, like [Limiter.Peek]. If n is negative, it returns an [ErrNegativeCost]. If n is
 // above the capacity of a rule, the event is denied with a RetryAfter of [Never].
 func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, err error) {
-	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
+	if n == 0 {
+		return l.Peek(ctx, key)
+	}
+	err = l.decide(ctx, &d, key, driver.Spend, n)
 	return d, err
 }
 
 // Peek reports whether Allow would admit an event of key. It charges nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
-	err = decide(ctx, &d, nil, Ask{Limiter: l, Key: key, Peek: true})
+	err = l.decide(ctx, &d, key, driver.Peek, 1)
 	return d, err
+}
+
+// decide is [decide] for one ask. If l has one rule, whose algorithm is that of a bucket, decide
+// makes no batch.
+func (l *Limiter) decide(ctx context.Context, d *Decision, key string, op driver.Op, cost int) error {
+	rule, ok := l.onlyBucket()
+	if !ok || key == "" || cost < 0 {
+		return decide(ctx, d, nil, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	used, err := l.buckets.TakeBucket(ctx, key, rule.d.compiled, op, cost)
+	if err == nil {
+		d.sumBucket(rule, used, op, cost)
+	}
+	return err
+}
+
+// onlyBucket returns the rule in force of l. It reports false unless that is one rule, a bucket with
+// a limit that is charged, and the Store has a function for a single bucket.
+func (l *Limiter) onlyBucket() (rule Rule, ok bool) {
+	if l.buckets == nil || l.pick != nil {
+		return Rule{}, false
+	}
+	rules := l.current.Load().rules
+	if l.variant != nil || l.plan != "" {
+		rules = l.rules()
+	}
+	if len(rules) != 1 || rules[0].d.compiled == nil || !rules[0].d.Algorithm.IsBucket() {
+		return Rule{}, false
+	}
+	return rules[0].inForce(), true
 }
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If

@@ -13,6 +13,7 @@ type Compiled struct {
 	id         uint64
 	engine     engine
 	constants  Constants
+	whole      bool                     // a whole bucket: see TakeWhole
 	divided    atomic.Pointer[division] // the latest
 }
 
@@ -49,7 +50,10 @@ func newCompiled(d Definition, e engine) *Compiled {
 	k := e.constants()
 	k.Algorithm = d.Algorithm
 	name := d.length() + ":" + d.Name
-	return &Compiled{definition: d, stateName: name, id: stateID(d.Algorithm, name), engine: e, constants: k}
+	return &Compiled{
+		definition: d, stateName: name, id: stateID(d.Algorithm, name), engine: e, constants: k,
+		whole: d.Algorithm == TokenBucket && k.Denominator == 1 && k.Extra == 0,
+	}
 }
 
 // stateID returns the FNV-1a hash of the algorithm and the name of States.

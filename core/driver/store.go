@@ -27,6 +27,20 @@ type Store interface {
 	Adjust(ctx context.Context, charges []Charge) error
 }
 
+// A BucketTaker is a Store with a shortcut of Take for the most frequent call: one charge of a
+// bucket. Package core uses it.
+type BucketTaker interface {
+	// TakesBuckets reports whether TakeBucket decides as the method Take of s does. It must return
+	// false unless s is the Store itself: a Store that embeds a BucketTaker has its methods, but may
+	// have a Take of its own.
+	TakesBuckets(s Store) bool
+
+	// TakeBucket is Take for one Spend or Peek without a MaxDelay and a Receipt. The algorithm of
+	// rule must be that of a bucket. TakeBucket returns the part of the bucket in use before the
+	// charge, from which the Verdict follows: see [Compiled.AnswerBucket].
+	TakeBucket(ctx context.Context, key string, rule *Compiled, op Op, cost int) (used Span, err error)
+}
+
 // A Prober is a Store that can report whether it would accept a write. Package failover probes a
 // primary during an outage, and returns to it when the probe succeeds. Other stores are probed by a
 // Peek. A Store must implement Prober if it can serve reads while it cannot accept writes, as a

@@ -46,14 +46,19 @@ func (s *shard) forward(now int64) int64 {
 	return s.last
 }
 
-// takeOne reads the state of c into r, and changes it if c fits. steady is true if now comes from a
-// clock that never steps back.
+// takeOne locks the shard and calls take. steady is true if now comes from a clock that never steps
+// back.
 func (s *shard) takeOne(c *driver.Charge, h hashes, r *driver.Reading, now int64, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if steady {
 		now = s.forward(now)
 	}
+	s.take(c, h, r, now)
+}
+
+// take reads the state of c into r, and changes it if c fits. The shard must be locked.
+func (s *shard) take(c *driver.Charge, h hashes, r *driver.Reading, now int64) {
 	loaded, at, b := s.load(h, c.Rule, now)
 	size := loaded.Size()
 	*r = c.Read(loaded, now)

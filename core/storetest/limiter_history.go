@@ -262,7 +262,7 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 	for i := range asks {
 		coreAsks[i] = asks[i].ask()
 	}
-	r, err := core.ReserveTogether(context.Background(), coreAsks...)
+	r, got, err := h.reserve(coreAsks)
 	if want.invalid {
 		if h.occurred["invalid"]++; !errors.Is(err, core.ErrInvalidAsk) {
 			h.differ("got error %v, want ErrInvalidAsk", err)
@@ -273,7 +273,6 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 	if slices.ContainsFunc(want.charges, func(c modelCharge) bool { return len(c.asks) > 1 }) {
 		h.occurred["merged"]++
 	}
-	got := r.Decision()
 	retryAfter, delay := want.wait()
 	if got.Allowed != want.allowed || got.RetryAfter != retryAfter || got.Delay != delay || got.Len() != len(want.states) {
 		h.differ("got %v with RetryAfter %v and Delay %v\n\twant Allowed %v, RetryAfter %v, Delay %v, %d states",
@@ -282,10 +281,34 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 	for i, s := range got.States() {
 		h.compare(s, want.states[i], want.rules[i])
 	}
+	if r == nil {
+		return
+	}
 	if len(h.held) > 8 {
 		h.held = h.held[1:]
 	}
 	h.held = append(h.held, &heldReservation{r, want, time.Now()})
+}
+
+// reserve decides about asks. It makes half of the decisions that have one ask without a plan by Allow,
+// AllowN or Peek, which return no Reservation.
+func (h *limiterHistory) reserve(asks []core.Ask) (r *core.Reservation, d core.Decision, err error) {
+	ctx := context.Background()
+	switch a := asks[0]; {
+	case len(asks) > 1 || a.Plan != "" || h.one(2):
+		if r, err = core.ReserveTogether(ctx, asks...); err == nil {
+			d = r.Decision()
+		}
+	case a.Peek && a.Cost == 1:
+		d, err = a.Limiter.Peek(ctx, a.Key)
+	case a.Peek:
+		d, err = core.AllowTogether(ctx, a)
+	case a.Cost == 1:
+		d, err = a.Limiter.Allow(ctx, a.Key)
+	default:
+		d, err = a.Limiter.AllowN(ctx, a.Key, a.Cost)
+	}
+	return r, d, err
 }
 
 // compare fails if the State got differs from want, of a Rule as in r.

@@ -1,0 +1,36 @@
+package core_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// A counted Store embeds a driver.BucketTaker and has a Take of its own.
+type counted struct {
+	*memstore.Store
+	taken int
+}
+
+func (s *counted) Take(ctx context.Context, charges []driver.Charge) error {
+	s.taken++
+	return s.Store.Take(ctx, charges)
+}
+
+func TestLimiter_Allow_StoreThatEmbedsBucketTaker(t *testing.T) {
+	s := &counted{Store: memstore.New()}
+	l := core.Must(core.New(s, core.TokenBucket("r", core.PerHour(2))))
+	for name, call := range map[string]func() (core.Decision, error){
+		"Allow":  func() (core.Decision, error) { return l.Allow(t.Context(), "k") },
+		"AllowN": func() (core.Decision, error) { return l.AllowN(t.Context(), "k", 2) },
+		"Peek":   func() (core.Decision, error) { return l.Peek(t.Context(), "k") },
+	} {
+		s.taken = 0
+		if _, err := call(); err != nil || s.taken != 1 {
+			t.Errorf("%s: got %d calls of Take and error %v, expected 1", name, s.taken, err)
+		}
+	}
+}
