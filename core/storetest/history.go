@@ -88,6 +88,7 @@ func (h *history) do(charges []driver.Charge) error {
 	h.occurred["TakeBucket"]++
 	used, err := b.TakeBucket(context.Background(), c.Key, c.Rule, c.Op, c.Cost)
 	c.Rule.AnswerBucket(&c.Verdict, used, c.Op, c.Cost)
+	c.Verdict.Rule = c.Rule
 	return err
 }
 
