@@ -133,9 +133,10 @@ func (d Decision) Len() int { return d.n }
 
 // State returns the i-th State. The States are in the order of the asks and, for each ask, in the
 // order of the Rules of its Limiter. State panics if i is out of range.
-func (d Decision) State(i int) State {
+func (d Decision) State(i int) (s State) {
 	if i == 0 && d.n > 0 {
-		return stateOf(d.rule, &d.first)
+		s.set(d.rule, &d.first)
+		return s
 	}
 	return d.rest[i-1]
 }
@@ -158,22 +159,19 @@ func (d *Decision) sum(b *batch) {
 	if d.n > 1 {
 		d.rest = make([]State, d.n-1)
 	}
+	var none driver.Verdict
 	for i, rule := range b.rules {
-		var v driver.Verdict
-		if at := b.place(i); at >= 0 {
-			v = b.charges[at].Verdict
-			if v.Rule != nil && v.Rule != rule.d.compiled {
-				rule = rule.ruleOf(v.Rule)
-			}
-		} else {
-			v = uncharged(rule)
+		v := &none
+		if at := b.place(i); at < 0 {
+			none = uncharged(rule)
+		} else if v = &b.charges[at].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
+			rule = rule.ruleOf(v.Rule)
 		}
 		if i == 0 {
-			d.rule, d.first = rule, v
+			d.rule, d.first = rule, *v
 		} else {
-			s := &d.rest[i-1]
-			*s = stateOf(rule, &v)
-			s.Ask = b.ask(i)
+			d.rest[i-1].set(rule, v)
+			d.rest[i-1].Ask = b.ask(i)
 		}
 		switch {
 		case b.rules[i].d.Shadow:
@@ -189,8 +187,8 @@ func (d *Decision) sum(b *batch) {
 	}
 }
 
-// sumBucket stores in d, which must be zero, the decision about a Spend or Peek of cost by rule, whose
-// algorithm is that of a bucket. used is the part in use before the charge.
+// sumBucket stores in d, which must be zero, the decision about a Spend or Peek of cost by rule, a
+// bucket. used is the part in use before the charge.
 func (d *Decision) sumBucket(rule Rule, used driver.Span, op driver.Op, cost int) {
 	v := &d.first
 	rule.d.compiled.AnswerBucket(v, used, op, cost)
@@ -205,12 +203,11 @@ func (d *Decision) sumBucket(rule Rule, used driver.Span, op driver.Op, cost int
 	}
 }
 
-// stateOf returns the State with the fields of v, a verdict of rule.
-func stateOf(rule Rule, v *driver.Verdict) State {
-	return State{
-		Rule: rule, Allowed: v.Allowed, Unknown: v.Unknown, Soft: v.Soft, Remaining: v.Remaining,
-		RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Window: v.Window, Delay: v.Delay,
-	}
+// set copies rule and the fields of v, a verdict of rule, to s.
+func (s *State) set(rule Rule, v *driver.Verdict) {
+	s.Rule = rule
+	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
+	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
 // uncharged returns the verdict of rule, whose limit is Unlimited or Blocked.

@@ -18,9 +18,9 @@ func (c *Compiled) TakeWhole(until, now int64, cost int) (used, after int64, fit
 	return used, after, after <= k.Full.Micros, c.whole && used <= k.Full.Micros && int64(cost) <= k.Capacity
 }
 
-// AnswerBucket sets v, which must be zero, to the verdict on a Spend or Peek without a MaxDelay, except
-// for its field Rule: the write barrier of that pointer would take a sixth of the time of a decision
-// about one of many keys. The rule must be a bucket. used is the part in use before the charge.
+// AnswerBucket sets v, which must be zero, to the verdict on a Spend or Peek without a MaxDelay. The
+// rule must be a bucket. used is the part in use before the charge. v.Rule remains nil, because the
+// write barrier of the pointer slows down decisions about many keys: see DESIGN.md.
 func (c *Compiled) AnswerBucket(v *Verdict, used Span, op Op, cost int) {
 	k := &c.constants
 	if !c.whole || int64(cost) > k.Capacity || used.Frac != 0 {
