@@ -136,8 +136,8 @@ var (
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
 	timer := time.NewTimer(c.options.timeout)
 	defer timer.Stop()
-	for {
-		r, err := c.join(ctx, k, old)
+	for again := false; ; again = true {
+		r, began, err := c.join(ctx, k, old)
 		if err != nil {
 			return nil, err
 		}
@@ -149,25 +149,27 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if r.err != nil || c.valid(r.entry) {
+		// A read that began before this call may have missed a change that this process has written.
+		if r.err != nil || began || again || c.valid(r.entry) {
 			return r.entry, r.err
-		} // The override has changed since the read began, which may have been before this call.
+		}
 	}
 }
 
 // join returns the read of k that is under way, or else begins one. While the source fails, it
 // begins one in a retryInterval, and no other lookup waits for it.
-func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, error) {
+func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (r *reading, began bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, retry, now := c.reads[k], c.retry.Load(), time.Since(c.start)
+	retry, now := c.retry.Load(), time.Since(c.start)
+	r = c.reads[k]
 	switch {
 	case retry != 0 && (r != nil || int64(now) < retry):
-		return nil, errPaused
+		return nil, false, errPaused
 	case r != nil:
-		return r, nil
+		return r, false, nil
 	case len(c.reads) >= maxReads:
-		return nil, errBusy
+		return nil, false, errBusy
 	}
 	if retry != 0 {
 		c.retry.Store(int64(now + retryInterval))
@@ -176,7 +178,7 @@ func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, er
 	r = &reading{done: make(chan struct{})}
 	c.reads[k] = r
 	go c.run(context.WithoutCancel(ctx), k, old, r) // callers leave at their own deadlines
-	return r, nil
+	return r, true, nil
 }
 
 // fail notes that a read has failed.

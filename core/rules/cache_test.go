@@ -112,6 +112,10 @@ func TestCache_Get(t *testing.T) {
 			{plan: "gold", want: "gold", reads: 1}, {plan: "-", changed: true, delay: time.Hour, want: "gold", took: 100 * ms, reads: 2},
 			{after: 250 * ms, plan: "-", delay: time.Hour, want: "gold", took: 100 * ms, reads: 2}, {plan: "-", delay: time.Hour, want: "gold", reads: 2},
 		}, stale: 3, reported: 1},
+		"replies late": {steps: []step{
+			{plan: "gold", delay: 700 * ms, want: "", took: 100 * ms, reads: 1}, {after: 250 * ms, plan: "-", delay: 700 * ms, want: "", took: 100 * ms, reads: 1},
+			{after: 300 * ms, plan: "-", changed: true, delay: 700 * ms, want: "gold", reads: 1}, {after: s, plan: "-", want: "gold", reads: 2},
+		}, stale: 1, missing: 2, reported: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
