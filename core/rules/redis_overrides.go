@@ -38,7 +38,12 @@ func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) 
 			*to = override{}
 			continue
 		}
-		parsed := s.parsed.Get(text, s.parse)
+		var parsed parsedOverride
+		if len(text) <= maxParsed {
+			parsed = s.parsed.Get(text, s.parse)
+		} else {
+			parsed = s.parse(text)
+		}
 		if parsed.err != nil {
 			s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, keys[i], parsed.err))
 			continue
@@ -47,6 +52,9 @@ func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) 
 	}
 	return old, nil
 }
+
+// maxParsed is the length of the longest text of which the result of parse is remembered.
+const maxParsed = 1024
 
 // A parsedOverride is the result of parse.
 type parsedOverride struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -300,6 +301,45 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 				return fmt.Sprint(n.errs())
 			})
 		}
+	}
+}
+
+// Long values do not stay in memory.
+func TestSet_Override_LongValues(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix, ctx := newPrefix(), t.Context()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	before := testkit.Heap()
+	for i := range 200 {
+		for length, want := range map[int]string{60_000: "100/h", 100_000: "10/h"} {
+			key := fmt.Sprint(length, "-", i)
+			value := "{plan: gold} #" + strings.Repeat("x", length) + key
+			testkit.Must(t, rdb.Set(ctx, prefix+"{"+keyhash.New(nil).Tag(key)+"}override:api", value, time.Minute).Err())
+			if got := n.limit(t, key); got != want {
+				t.Errorf("key %s: got %s, want %s", key, got, want)
+			}
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("got %d MiB more memory after 30 MiB of values", grown>>20)
+	}
+}
+
+// Several calls of Watch share a source.
+func TestSet_Watch_Twice(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := rules.Prefix(newPrefix())
+	a, b := newNode(t, rdb, prefix), newNode(t, rdb, prefix)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() { _ = b.Watch(ctx, b.source) })
+	for i := range 20 {
+		plan := []string{"gold", "free"}[i%2]
+		testkit.Must(t, a.Override(ctx, "api", "k", rules.Override{Plan: plan}))
+		becomes(t, "elsewhere", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "k") })
 	}
 }
 
