@@ -29,8 +29,9 @@ type RedisSource struct {
 	known  memo.Map[string, *selections]    // by Override.id
 	report atomic.Pointer[func(error)]      // of the Set
 
-	mu            sync.Mutex // of Load
-	version, text string     // of the last Load
+	mu      sync.Mutex // of Load
+	version string     // of the last Load
+	text    []byte     // of the last Load; nil if there is none
 
 	interval time.Duration // between two polls of changes
 	last     string        // the ID of the last change that was read; only Set.Watch uses it
@@ -70,15 +71,15 @@ func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("%w (key %s)", errNoConfig, s.configKey())
 	case err != nil:
 		return nil, err
-	case version == s.version:
-		return []byte(s.text), nil
+	case version == s.version && s.text != nil:
+		return s.text, nil
 	}
 	fields, err := s.rdb.HGetAll(ctx, s.configKey()).Result()
 	if err != nil {
 		return nil, err
 	}
-	s.version, s.text = fields["version"], fields["text"]
-	return []byte(s.text), nil
+	s.version, s.text = fields["version"], []byte(fields["text"])
+	return s.text, nil
 }
 
 // Put writes a configuration, in the format of [Parse]. Every process that watches the source

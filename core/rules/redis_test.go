@@ -388,6 +388,10 @@ func TestRedisSource_Watch(t *testing.T) {
 	if _, err := rules.Load(ctx, n.source); err == nil || !strings.Contains(err.Error(), prefix+"rules") {
 		t.Errorf("got error %v without a configuration", err)
 	}
+	testkit.Must(t, rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "").Err())
+	if text, err := rules.Redis(rdb, rules.Prefix(prefix)).Load(ctx); string(text) != "policies: {" || err != nil {
+		t.Errorf("got %q, %v with an empty version", text, err)
+	}
 	put := func(limit string) {
 		testkit.Must(t, n.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", limit, 1))))
 	}
