@@ -34,7 +34,8 @@ type RedisSource struct {
 	text    []byte     // of the last Load; nil if there is none
 
 	interval time.Duration // between two polls of changes
-	last     string        // the ID of the last change that was read; only Set.Watch uses it
+	polling  sync.Mutex    // of last: several calls of Set.Watch share it
+	last     string        // the ID of the last change that was read
 	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
 }
 

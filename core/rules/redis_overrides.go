@@ -114,7 +114,9 @@ func (s *RedisSource) watch(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
+		s.polling.Lock()
 		err := s.poll(ctx)
+		s.polling.Unlock()
 		if err == nil {
 			s.polled.Store(int64(time.Since(s.cache.start)))
 		} else if !failing && ctx.Err() == nil {
@@ -156,13 +158,17 @@ func (s *RedisSource) poll(ctx context.Context) error {
 			s.last = ""
 			return s.poll(ctx)
 		}
+		foreign := false // another program has written a change
 		for _, c := range changes {
-			if tag, _ := c.Values["key"].(string); len(tag) == keyhash.TagLen {
+			tag, _ := c.Values["key"].(string)
+			if len(tag) == keyhash.TagLen {
 				s.cache.changed(tag)
-			} else {
-				s.cache.allChanged() // another program has written it
 			}
+			foreign = foreign || len(tag) != keyhash.TagLen
 			s.last = c.ID
+		}
+		if foreign {
+			s.cache.allChanged()
 		}
 		if len(changes) < page-1 {
 			return nil
