@@ -65,8 +65,8 @@ staticcheck:
 prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .ci/vale)
 	CGO_ENABLED=1 CGO_CFLAGS="-O0 -g0" $(GO) run $(VALE) --config .ci/vale/vale.ini --output line .
 
-# The packages of which no test needs Redis. The others are vetted and built only. The
-# builds are not optimized, which takes a third less time.
+# The packages of which no test or few tests need Redis. The others are vetted and built only.
+# The builds are not optimized, which takes a third less time.
 NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/gate/internal/request ./core/internal/argument ./core/internal/memo ./core/load
 
 .PHONY: portable

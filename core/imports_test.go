@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"core/gate":              {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
 	"core/gate/adapter":      {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/rules", "keyfunc"},
-	"cmd/weir":               {"core", "core/rules"},
+	"cmd/weir":               {"core", "core/memstore", "core/rules", "github.com/redis/go-redis/v9"},
 	"keyfunc":                {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":           {"core", "core/gate", "core/gate/adapter", "keyfunc"},
 	"ginlimit":               {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},

@@ -1,9 +1,14 @@
-// Rules limits an API by a configuration file. The limits change when the file changes, while the
-// program runs.
+// Rules limits an API by a configuration in a file or in Redis. The limits change when the
+// configuration changes, while the program runs. In Redis, operators also change limits of single
+// users.
 //
 //	go run -C _examples ./rules
+//	go run -C _examples ./rules -redis redis://127.0.0.1:6379
 //
-// -config FILE, or the environment variable CONFIG, names another file.
+// -config FILE, or the environment variable CONFIG, names another file. -redis URL, or REDIS_URL,
+// uses Redis: the file is written into it if it has no configuration, and used while it is down.
+// Start the program twice (ADDR=127.0.0.1:8081 for the second) to see that both have the same limits
+// and count together.
 package main
 
 import (
@@ -18,10 +23,16 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/examples/internal/demo"
 	"github.com/weir-go/weir/keyfunc"
@@ -59,24 +70,55 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, d)
 }
 
-// start returns the limiters of the configuration in path, which follow the file until ctx ends.
-func start(ctx context.Context, store core.Store, path string) (*rules.Set, error) {
+// fromFile returns the limiters of the configuration in path, which follow the file until ctx ends.
+func fromFile(ctx context.Context, path string) (*rules.Set, error) {
 	file := rules.File(path)
 	config, err := rules.Load(ctx, file)
 	if err != nil {
 		return nil, err // at the start, a missing or broken file is an error
 	}
-	set, err := rules.New(store, config, rules.OnChange(func(c rules.Change) {
+	return watch(ctx, memstore.New(), config, file)
+}
+
+// fromRedis returns the limiters of the configuration in Redis, which follow Redis until ctx ends.
+// They begin with that of path if Redis is empty or down.
+func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*rules.Set, error) {
+	source := rules.Redis(rdb)
+	soon, cancel := context.WithTimeout(ctx, 3*time.Second) // Redis may hang
+	defer cancel()
+	config, err := rules.Load(soon, source)
+	if err != nil {
+		log.Printf("%v; the limits are those of %s", err, path)
+		text, err2 := os.ReadFile(path)
+		if err2 != nil {
+			return nil, err2
+		}
+		if config, err2 = rules.Parse(path, text); err2 != nil {
+			return nil, err2
+		}
+		if errors.Is(err, rules.ErrNoConfig) {
+			if err := source.Put(soon, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	// All processes count in Redis, and each for itself while Redis is down.
+	store := failover.New(redisstore.New(rdb), memstore.New())
+	return watch(ctx, store, config, source, rules.Overrides(source))
+}
+
+func watch(ctx context.Context, store core.Store, config *rules.Config, source rules.Source, opts ...rules.Option) (*rules.Set, error) {
+	set, err := rules.New(store, config, append(opts, rules.OnChange(func(c rules.Change) {
 		log.Printf("version %s: %s", c.Version, strings.Join(c.Diff, "; "))
-	}))
+	}))...)
 	if err != nil {
 		return nil, err
 	}
-	go func() { _ = set.Watch(ctx, file) }() // logs errors of a changed file, and keeps the old limits
+	go func() { _ = set.Watch(ctx, source) }() // logs errors of a changed text, and keeps the old limits
 	return set, nil
 }
 
-const try = `
+const tryFile = `
   # 10 requests a minute for each user; sue has the plan gold and 100
   curl -i -u ann: http://ADDR/
   curl -i -u sue: http://ADDR/
@@ -92,13 +134,32 @@ const try = `
   mv FILE.good FILE
 `
 
+const tryRedis = `
+  # 10 requests a minute for each user; sue has the plan gold and 100
+  curl -i -u ann: http://ADDR/
+  curl -i -u sue: http://ADDR/
+  # in the root of the repository: an operator gives ann other limits, and blocks bob for a day
+  go run github.com/weir-go/weir/cmd/weir rules override -redis 'URL' api ann '{limits: {minute: 250/m}}'
+  go run github.com/weir-go/weir/cmd/weir rules block -redis 'URL' api bob 24h
+  sleep 2
+  curl -i -u ann: http://ADDR/
+  curl -i -u bob: http://ADDR/
+  # the operator ends the block, and changes a limit of all
+  go run github.com/weir-go/weir/cmd/weir rules unblock -redis 'URL' api bob
+  go run github.com/weir-go/weir/cmd/weir rules get -redis 'URL' | sed -e 's|limit: 10/m|limit: 20/m|' > FILE.new
+  go run github.com/weir-go/weir/cmd/weir rules put -redis 'URL' FILE.new && rm FILE.new
+  sleep 2
+  curl -i -u bob: http://ADDR/
+`
+
 func run() error {
 	_, source, _, _ := runtime.Caller(0)
 	path := flag.String("config", cmp.Or(os.Getenv("CONFIG"), filepath.Join(filepath.Dir(source), "limits.yaml")), "configuration file")
+	url := flag.String("redis", os.Getenv("REDIS_URL"), "`URL` of Redis, for a configuration that processes share")
 	flag.Parse()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	set, err := start(ctx, memstore.New(), *path)
+	set, try, err := start(ctx, *path, *url)
 	if err != nil {
 		return err
 	}
@@ -106,7 +167,25 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return demo.Serve(handler, strings.ReplaceAll(try, "FILE", *path))
+	return demo.Serve(handler, strings.NewReplacer("FILE", *path, "URL", *url).Replace(try))
+}
+
+// start returns the limiters of the configuration in path, or at the URL if there is one, and
+// commands to try.
+func start(ctx context.Context, path, url string) (*rules.Set, string, error) {
+	if url == "" {
+		set, err := fromFile(ctx, path)
+		return set, tryFile, err
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+	options.DialerRetries = 1            // the store itself retries
+	options.ContextTimeoutEnabled = true // otherwise go-redis ignores deadlines of contexts while it waits for replies
+	logging.Disable()                    // go-redis logs every attempt; the errors of the Set are enough here
+	set, err := fromRedis(ctx, redis.NewClient(options), path)
+	return set, tryRedis, err
 }
 
 func main() {

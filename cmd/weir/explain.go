@@ -21,6 +21,11 @@ func explain(args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return explainIn(c, args, func(policy, key string) (rules.Override, error) { return c.Policies[policy].Keys[key], nil }, stdout)
+}
+
+// explainIn is explain for c, which has the name args[0]. overrideOf returns the override of a key.
+func explainIn(c *rules.Config, args []string, overrideOf func(policy, key string) (rules.Override, error), stdout io.Writer) error {
 	name, key := args[1], args[2]
 	print := func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) }
 	if strings.Contains(name, "/") {
@@ -45,7 +50,10 @@ func explain(args []string, stdout, _ io.Writer) error {
 	if len(args) > 3 {
 		plan = args[3]
 	}
-	override := p.Keys[key]
+	override, err := overrideOf(name, key)
+	if err != nil {
+		return err
+	}
 	if until := override.Until; !until.IsZero() {
 		end := "ends"
 		if !time.Now().Before(until) {
@@ -59,8 +67,15 @@ func explain(args []string, stdout, _ io.Writer) error {
 	case p.Disabled:
 		print("The policy is off: its rules are neither enforced nor counted.")
 	}
-	if plan != "" && !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.ContainsFunc(r.Plans, named(plan)) }) {
+	hasPlan := func(plan string) bool {
+		return plan == "" || slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return slices.ContainsFunc(r.Plans, named(plan)) })
+	}
+	if !hasPlan(plan) {
 		print("No rule of the policy has the plan %q.", plan)
+	}
+	if !hasPlan(override.Plan) { // it is in Redis, and older than the configuration
+		print("No rule of the policy has the plan %q of the override.", override.Plan)
+		override.Plan = ""
 	}
 	enforced := rules.InPercent(name, key, p.Enforce)
 	if p.Enforce != 100 {

@@ -1,14 +1,50 @@
-// Command weir checks, compares and explains configuration files of rate limits. Package
-// github.com/weir-go/weir/core/rules describes the format.
+// Command weir checks, compares and explains configuration files of rate limits, and changes limits
+// in Redis. Package github.com/weir-go/weir/core/rules describes the format.
 //
 //	weir check FILE...                         report the errors of files
 //	weir diff A B                              list the changes from file A to file B
 //	weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key
 //	weir init                                  print an example file
+//	weir rules get                             print the configuration in Redis
+//	weir rules get POLICY KEY                  print the override of a key
+//	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
+//	weir rules put FILE                        write a configuration, and list the changes
+//	weir rules override POLICY KEY OVERRIDE    give a key other limits
+//	weir rules block POLICY KEY [UNTIL]        deny all events of a key
+//	weir rules unblock POLICY KEY              end the block of a key
+//	weir rules remove POLICY KEY               remove the override and the block of a key
 //
-// A ROUTE is a request such as "POST /login": weir explain prints which policy applies to it.
+// A ROUTE is a request such as "POST /login". The commands weir explain and weir rules explain accept
+// it in place of a policy, and print which policy applies to it.
 //
-// The exit status is 0, 1 if a file cannot be read or is invalid, or 2 if the arguments are invalid.
+// An OVERRIDE is written as in a file, and UNTIL is a time or a duration:
+//
+//	weir rules override --redis redis://redis.internal:6379 api user:99 '{plan: gold, until: 2027-01-01T00:00:00Z}'
+//	weir rules block --redis redis://redis.internal:6379 api user:7 24h
+//
+// The commands that change a key print the override that is then in force, which is the block if
+// there is one, or {} if there is none. A running program applies the change if its rules.Set has
+// the option rules.Overrides, and a configuration if Set.Watch watches a rules.RedisSource.
+//
+// # Flags of weir rules
+//
+// Flags are accepted before and after the name of the command, but not after its arguments.
+//
+//	-redis URL      default: the environment variable WEIR_REDIS_URL, or redis://127.0.0.1:6379
+//	-cluster        Redis is a Cluster
+//	-prefix PREFIX  as of the option rules.Prefix; default: weir:
+//	-config FILE    the policies are in a file, and only the overrides in Redis
+//
+// A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
+// it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other
+// users of the machine can read arguments, so a URL with a password belongs into WEIR_REDIS_URL. The
+// secret of the option rules.KeySecret is read from the environment variable WEIR_KEY_SECRET. If the
+// prefix or the secret is not that of the programs, they do not find the overrides.
+//
+// # Exit status
+//
+// The exit status is 0, 2 if flags or the number of arguments are wrong, or 1 after any other error:
+// a file or an argument is invalid, or Redis does not reply within 10 seconds.
 package main
 
 import (
@@ -38,11 +74,12 @@ var commands = []command{
 	{"diff", "A B", "list the changes from file A to file B", 2, 2, diff},
 	{"explain", "FILE POLICY|ROUTE KEY [PLAN]", "list the limits of a key", 3, 4, explain},
 	{"init", "", "print an example file", 0, 0, printExample},
+	{"rules", "COMMAND", "read and change limits in Redis", 0, 0, nil}, // see runRules
 }
 
 const (
-	exitInvalid = 1 // a file cannot be read or is invalid
-	exitUsage   = 2
+	exitError = 1
+	exitUsage = 2
 )
 
 // errReported is the error of a command that has printed its errors.
@@ -50,41 +87,49 @@ var errReported = errors.New("reported")
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	args, status, ok := parse(args, stderr, commands...)
+	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
+	args, status, ok := parse(flags, args, stderr, commands...)
 	if !ok {
 		return status
+	}
+	if len(args) > 0 && args[0] == "rules" {
+		return runRules(args[1:], stdout, stderr)
 	}
 	for _, c := range commands {
 		if len(args) == 0 || c.name != args[0] {
 			continue
 		}
-		args, status, ok := parse(args[1:], stderr, c)
+		args, status, ok := parse(flags, args[1:], stderr, c)
 		switch {
 		case !ok:
 			return status
 		case len(args) < c.min || len(args) > c.max:
-			usage(stderr, c)
+			usage(stderr, flags, c)
 			return exitUsage
 		}
-		err := c.run(args, stdout, stderr)
-		if err != nil && err != errReported {
-			report(stderr, err)
-		}
-		if err != nil {
-			return exitInvalid
-		}
-		return 0
+		return exitStatus(c.run(args, stdout, stderr), stderr)
 	}
-	usage(stderr, commands...)
+	usage(stderr, flags, commands...)
 	return exitUsage
 }
 
-// parse returns args without the flags. It reports false if the command ends with a status, because
-// args contain -help or another flag.
-func parse(args []string, stderr io.Writer, used ...command) (rest []string, status int, ok bool) {
-	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
+// exitStatus returns the exit status for the result of a command, and prints an error that is not
+// yet printed.
+func exitStatus(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	if err != errReported {
+		report(stderr, err)
+	}
+	return exitError
+}
+
+// parse returns args without the flags at their beginning. It reports false if the command ends with
+// a status, because args contain -help or an unknown flag.
+func parse(flags *flag.FlagSet, args []string, stderr io.Writer, used ...command) (rest []string, status int, ok bool) {
 	flags.SetOutput(stderr)
-	flags.Usage = func() { usage(stderr, used...) }
+	flags.Usage = func() { usage(stderr, flags, used...) }
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil, 0, false
@@ -94,18 +139,19 @@ func parse(args []string, stderr io.Writer, used ...command) (rest []string, sta
 	return flags.Args(), 0, true
 }
 
-func usage(w io.Writer, used ...command) {
+func usage(w io.Writer, flags *flag.FlagSet, used ...command) {
 	fmt.Fprintln(w, "usage:")
 	for _, c := range used {
 		fmt.Fprintf(w, "  weir %-36s  %s\n", c.name+" "+c.args, c.help)
 	}
+	flags.PrintDefaults()
 }
 
 // report prints an error, and the excerpts of errors in a file.
 func report(w io.Writer, err error) {
 	var all rules.Errors
 	if !errors.As(err, &all) {
-		fmt.Fprintln(w, "weir:", err)
+		fmt.Fprintln(w, "weir:", strings.TrimPrefix(err.Error(), "weir: "))
 		return
 	}
 	for _, e := range all {

@@ -28,9 +28,14 @@ func files(t *testing.T) {
 		"alloff.yaml": start + "}}\ndisabled: true",
 		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, name, content)
+	}
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -41,7 +46,8 @@ func TestRun(t *testing.T) {
 		"  weir check FILE...                         report the errors of files\n" +
 		"  weir diff A B                              list the changes from file A to file B\n" +
 		"  weir explain FILE POLICY|ROUTE KEY [PLAN]  list the limits of a key\n" +
-		"  weir init                                  print an example file\n"
+		"  weir init                                  print an example file\n" +
+		"  weir rules COMMAND                         read and change limits in Redis\n"
 	const usageOfDiff = "usage:\n  weir diff A B                              list the changes from file A to file B\n"
 	bad := "bad.yaml:3:54: policies.api.rules[0].limit: is an integer, expected a text\n" +
 		"\t    rules: [{name: r, algorithm: sliding_log, limit: 10}]\n" +

@@ -137,7 +137,7 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 	timer := time.NewTimer(c.options.timeout)
 	defer timer.Stop()
 	for again := false; ; again = true {
-		r, began, err := c.join(ctx, k, old)
+		r, err := c.join(ctx, k, old)
 		if err != nil {
 			return nil, err
 		}
@@ -149,8 +149,8 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		// A read that began before this call may have missed a change that this process has written.
-		if r.err != nil || began || again || c.valid(r.entry) {
+		// The first read may have begun before this call, and have missed a change of this process.
+		if r.err != nil || again || c.valid(r.entry) {
 			return r.entry, r.err
 		}
 	}
@@ -158,18 +158,17 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 
 // join returns the read of k that is under way, or else begins one. While the source fails, it
 // begins one in a retryInterval, and no other lookup waits for it.
-func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (r *reading, began bool, err error) {
+func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	retry, now := c.retry.Load(), time.Since(c.start)
-	r = c.reads[k]
+	r, retry, now := c.reads[k], c.retry.Load(), time.Since(c.start)
 	switch {
 	case retry != 0 && (r != nil || int64(now) < retry):
-		return nil, false, errPaused
+		return nil, errPaused
 	case r != nil:
-		return r, false, nil
+		return r, nil
 	case len(c.reads) >= maxReads:
-		return nil, false, errBusy
+		return nil, errBusy
 	}
 	if retry != 0 {
 		c.retry.Store(int64(now + retryInterval))
@@ -178,7 +177,7 @@ func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (r *reading, 
 	r = &reading{done: make(chan struct{})}
 	c.reads[k] = r
 	go c.run(context.WithoutCancel(ctx), k, old, r) // callers leave at their own deadlines
-	return r, true, nil
+	return r, nil
 }
 
 // fail notes that a read has failed.
@@ -209,8 +208,10 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	if e.stored, r.err = c.read(ctx, k.policy, tag, e.stored); r.err == nil {
 		r.entry = e
 		c.entries.Set(k, e)
-		c.failed.Store(0)
-		c.retry.Store(0)
+		if time.Since(c.start)-e.at < max(c.options.timeout, failingFor) { // a later reply does not end an outage
+			c.failed.Store(0)
+			c.retry.Store(0)
+		}
 	} else {
 		c.fail(r.err)
 	}

@@ -95,7 +95,7 @@
 //	set, err := rules.New(store, config, rules.Overrides(source))
 //	go set.Watch(ctx, source) // or another source, such as a File: the overrides are followed, too
 //
-// [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] write the
+// [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] change the
 // override of a key, until a time or for ever; it has precedence over the keys of the configuration.
 // The command weir rules does the same. Every watching process applies a change within two seconds.
 //

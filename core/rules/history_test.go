@@ -58,7 +58,10 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	if m.blocked[[2]string{policy, key}] {
 		o = rules.Override{Blocked: true}
 	}
-	if o.Plan != "" {
+	hasPlan := func(r rules.Rule) bool {
+		return slices.ContainsFunc(r.Plans, func(p rules.Plan) bool { return p.Name == o.Plan })
+	}
+	if slices.ContainsFunc(p.Rules, hasPlan) { // a later configuration may not have it
 		plan = o.Plan
 	}
 	for _, r := range p.Rules {
@@ -253,9 +256,11 @@ func TestSet_Histories_Redis(t *testing.T) {
 				m.written[at] = o
 				occurred["written"]++
 			case n == 2:
-				until := time.Now().Add(draw(h, -time.Hour, time.Hour))
-				testkit.Must(t, s.Block(ctx, name, key, until))
-				m.blocked[at] = until.After(time.Now())
+				if m.blocked[at] = h.one(2); m.blocked[at] {
+					testkit.Must(t, s.Block(ctx, name, key, time.Now().Add(time.Hour)))
+				} else {
+					testkit.Must(t, s.Unblock(ctx, name, key))
+				}
 			case n == 3:
 				testkit.Must(t, s.Remove(ctx, name, key))
 				delete(m.written, at)

@@ -15,7 +15,7 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 // Override gives a key other limits than the configuration, until o.Until or for ever: in this
 // process at once, and within two seconds in every process that watches the source. It replaces an
 // earlier override of the key, but a [Set.Block] stays in force. States continue, as after a change
-// of the configuration.
+// of the configuration. A waiting caller of Wait notices it at its next attempt.
 //
 //	friday := time.Date(2027, 3, 5, 18, 0, 0, 0, time.UTC)
 //	err := set.Override(ctx, "api", "user:99", rules.Override{
@@ -34,8 +34,8 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 	if o.Plan == "" && len(o.Limits) == 0 && !o.Blocked {
 		return errors.New("weir: the override is empty")
 	}
-	if !o.Until.IsZero() && !time.Now().Before(o.Until) {
-		return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
+	if err := future(o.Until); err != nil {
+		return err
 	}
 	if err := p.check(policy, o); err != nil {
 		return fmt.Errorf("weir: policy %q: %w", policy, err)
@@ -43,9 +43,16 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 	return s.overrides.write(ctx, policy, tag, &o, s.overrides.overrideKey(tag, policy))
 }
 
-// Block denies all events of a key, until a time or, if that is the zero Time, for ever. Later, the
-// earlier override of the key is in force again. If until is past, Block ends an earlier block. The
-// errors are those of [Set.Override].
+// future returns an error if until is past.
+func future(until time.Time) error {
+	if until.IsZero() || time.Now().Before(until) {
+		return nil
+	}
+	return fmt.Errorf("weir: the override ends at %s, which is past", until.Format(time.RFC3339))
+}
+
+// Block denies all events of a key, until a time or, if that is the zero Time, for ever. Afterwards,
+// the override that the key had before is in force again. The errors are those of [Set.Override].
 //
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
 // outside of the percentage that a policy is enforced for, but not if the policy is disabled.
@@ -54,11 +61,19 @@ func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) er
 	if err != nil {
 		return err
 	}
-	block := &Override{Blocked: true, Until: until}
-	if !until.IsZero() && !time.Now().Before(until) {
-		block = nil
+	if err := future(until); err != nil {
+		return err
 	}
-	return s.overrides.write(ctx, policy, tag, block, s.overrides.blockKey(tag, policy))
+	return s.overrides.write(ctx, policy, tag, &Override{Blocked: true, Until: until}, s.overrides.blockKey(tag, policy))
+}
+
+// Unblock ends the block of a key. The errors are those of [Set.Override].
+func (s *Set) Unblock(ctx context.Context, policy, key string) error {
+	_, tag, err := s.overridden(policy, key)
+	if err != nil {
+		return err
+	}
+	return s.overrides.write(ctx, policy, tag, nil, s.overrides.blockKey(tag, policy))
 }
 
 // Remove removes the override and the block of a key. Overrides of the configuration stay. The errors

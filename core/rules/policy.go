@@ -28,10 +28,16 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 	return p, nil
 }
 
+// hasPlan reports whether a rule of p has a plan of the name.
+func (p *Policy) hasPlan(name string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == name })
+	})
+}
+
 // check returns an error if p, which is called name, cannot have the override o.
 func (p *Policy) check(name string, o Override) error {
-	hasPlan := func(r Rule) bool { return slices.ContainsFunc(r.Plans, func(p Plan) bool { return p.Name == o.Plan }) }
-	if o.Plan != "" && !slices.ContainsFunc(p.Rules, hasPlan) {
+	if o.Plan != "" && !p.hasPlan(o.Plan) {
 		return fmt.Errorf("no rule of the policy has the plan %q", o.Plan)
 	}
 	for rule, l := range o.Limits {

@@ -59,8 +59,8 @@ func (s *RedisSource) String() string { return "Redis" }
 // configKey returns the key of the configuration: a hash with the fields text and version.
 func (s *RedisSource) configKey() string { return s.prefix + "rules" }
 
-// errNoConfig is the error of Load before the first Put.
-var errNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
+// ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use [errors.Is].
+var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
 // Load implements [Source]. It reads the version, and the text if the version has changed.
 func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
@@ -69,7 +69,7 @@ func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
 	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return nil, fmt.Errorf("%w (key %s)", errNoConfig, s.configKey())
+		return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
 	case err != nil:
 		return nil, err
 	case version == s.version && s.text != nil:

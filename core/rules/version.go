@@ -141,8 +141,12 @@ func (v *version) view(c *selection) (*core.Limiter, error) {
 	return w.limiter, w.err
 }
 
-// newView makes the view for c.
+// newView makes the view for c. It reports and ignores a part of an override of a source that the
+// policy cannot have.
 func (v *version) newView(c *selection) (w view) {
+	if err := v.config.check(v.name, c.Override); err != nil {
+		v.set.report(overridesFail, fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err))
+	}
 	config := *v.config
 	config.Rules = slices.Clone(config.Rules)
 	for i := range config.Rules {
@@ -150,12 +154,9 @@ func (v *version) newView(c *selection) (w view) {
 		if c.Blocked {
 			*r = *r.with(core.Blocked)
 		} else if l, ok := c.Limits[r.Name]; ok {
-			limited := r.with(l)
-			if err := limited.check(storeName(v.name, r.Name)); err != nil { // the override is in a source
-				v.set.report(overridesFail, fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err))
-				limited = r
+			if limited := r.with(l); limited.check(storeName(v.name, r.Name)) == nil {
+				*r = *limited
 			}
-			*r = *limited
 		}
 		r.Shadow = (r.Shadow || c.asShadow) && !c.Blocked
 	}
@@ -165,7 +166,8 @@ func (v *version) newView(c *selection) (w view) {
 			rules[i] = constructors[r.Algorithm()](r.Name(), core.Unlimited)
 		}
 	}
-	if w.limiter, w.err = v.root.Variant(rules...); w.err == nil {
+	w.limiter, w.err = v.root.Variant(rules...)
+	if w.err == nil && v.config.hasPlan(c.Plan) {
 		w.limiter = w.limiter.Plan(c.Plan)
 	}
 	return w

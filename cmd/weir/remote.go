@@ -1,0 +1,99 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
+)
+
+const defaultURL = "redis://127.0.0.1:6379"
+
+// A remote is a configuration and overrides in Redis.
+type remote struct {
+	stdout, stderr    io.Writer
+	url, prefix, file string // flags
+	cluster           bool
+	source            *rules.RedisSource
+	invalid           error // of a value in Redis
+}
+
+// open sets the source.
+func (r *remote) open() (redis.UniversalClient, error) {
+	secret := os.Getenv("WEIR_KEY_SECRET")
+	switch {
+	case len(r.prefix) > 32 || strings.ContainsAny(r.prefix, "{}"):
+		return nil, errors.New("the prefix is longer than 32 bytes or contains a brace")
+	case secret != "" && len(secret) < 16:
+		return nil, errors.New("WEIR_KEY_SECRET is shorter than 16 bytes")
+	}
+	rdb, err := newClient(cmp.Or(r.url, os.Getenv("WEIR_REDIS_URL"), defaultURL), r.cluster)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Redis is invalid, expected redis://USER:PASSWORD@HOST:PORT/DB or rediss:// for TLS: %w", err)
+	}
+	opts := []rules.RedisOption{rules.Prefix(r.prefix)}
+	if secret != "" {
+		opts = append(opts, rules.KeySecret([]byte(secret)))
+	}
+	r.source = rules.Redis(rdb, opts...)
+	return rdb, nil
+}
+
+// newClient returns a client for a URL: of a Cluster, of Sentinels if it has the parameter
+// master_name, or of a single server. The error does not contain the password.
+func newClient(text string, cluster bool) (redis.UniversalClient, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("it is no URL") // err contains a part of it
+	}
+	switch {
+	case u.Query().Has("master_name"):
+		o, err := redis.ParseFailoverURL(text)
+		if err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+		return redis.NewFailoverClient(o), nil
+	case cluster || u.Query().Has("addr"):
+		o, err := redis.ParseClusterURL(text)
+		if err != nil {
+			return nil, err
+		}
+		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	o.DialerRetries, o.ContextTimeoutEnabled = 1, true
+	return redis.NewClient(o), nil
+}
+
+// load returns the policies, and a Set of them with the overrides in Redis.
+func (r *remote) load(ctx context.Context) (set *rules.Set, c *rules.Config, err error) {
+	if r.file != "" {
+		c, err = load(r.file)
+	} else {
+		c, err = rules.Load(ctx, r.source)
+	}
+	if err == nil {
+		set, err = rules.New(memstore.New(), c, rules.Overrides(r.source), rules.OnError(func(err error) { r.invalid = err }))
+	}
+	return set, c, err
+}
+
+// overrideOf returns the override of a key. A value in Redis that is no override is an error.
+func (r *remote) overrideOf(ctx context.Context, set *rules.Set, policy, key string) (rules.Override, error) {
+	o, err := set.OverrideOf(ctx, policy, key)
+	return o, cmp.Or(err, r.invalid)
+}

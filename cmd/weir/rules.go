@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/weir-go/weir/core/rules"
+)
+
+// timeout is the time for all commands of Redis.
+const timeout = 10 * time.Second
+
+// A rulesCommand is a subcommand of weir rules.
+type rulesCommand struct {
+	command
+	run func(ctx context.Context, r *remote, args []string) error
+}
+
+var rulesCommands = []rulesCommand{
+	{command{"rules get", "", "print the configuration in Redis", 0, 0, nil}, getConfig},
+	{command{"rules get", "POLICY KEY", "print the override of a key", 2, 2, nil}, ofKey(nil)},
+	{command{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, nil}, explainRemote},
+	{command{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, nil}, putConfig},
+	{command{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, nil}, ofKey(override)},
+	{command{"rules block", "POLICY KEY [UNTIL]", "deny all events of a key, also until a time or for a duration", 2, 3, nil}, ofKey(block)},
+	{command{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, nil}, ofKey(unblock)},
+	{command{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, nil}, ofKey(remove)},
+}
+
+// namedCommands returns the commands with a name.
+func namedCommands(name string) (found []rulesCommand) {
+	for _, c := range rulesCommands {
+		if c.name == "rules "+name {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// runRules runs weir rules with args, and returns the exit status.
+func runRules(args []string, stdout, stderr io.Writer) int {
+	r := remote{stdout: stdout, stderr: stderr}
+	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
+	flags.StringVar(&r.url, "redis", "", "the `URL` of Redis (default $WEIR_REDIS_URL, else "+defaultURL+")")
+	flags.BoolVar(&r.cluster, "cluster", false, "the URL is that of a Redis Cluster")
+	flags.StringVar(&r.prefix, "prefix", rules.DefaultPrefix, "the `TEXT` before all keys in Redis")
+	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
+	used := rulesCommands
+	args, status, ok := parse(flags, args, stderr, plain(used)...)
+	if !ok {
+		return status
+	}
+	if len(args) > 0 {
+		if named := namedCommands(args[0]); len(named) > 0 {
+			used = named
+			if args, status, ok = parse(flags, args[1:], stderr, plain(used)...); !ok {
+				return status
+			}
+			i := slices.IndexFunc(used, func(c rulesCommand) bool { return c.min <= len(args) && len(args) <= c.max })
+			if i >= 0 && (r.file == "" || len(args) > 1) { // the other commands need no policies
+				return exitStatus(r.run(used[i], args), stderr)
+			}
+		}
+	}
+	usage(stderr, flags, plain(used)...)
+	return exitUsage
+}
+
+func plain(all []rulesCommand) (commands []command) {
+	for _, c := range all {
+		commands = append(commands, c.command)
+	}
+	return commands
+}
+
+// run runs c.
+func (r *remote) run(c rulesCommand, args []string) error {
+	logging.Disable() // go-redis logs its attempts; the last error is reported
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	rdb, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	err = c.run(ctx, r, args)
+	if _, moved := redis.IsMovedError(err); moved {
+		return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
+	}
+	return err
+}
+
+// getConfig prints the configuration in Redis.
+func getConfig(ctx context.Context, r *remote, _ []string) error {
+	text, err := r.source.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("configuration of %v: %w", r.source, err)
+	}
+	_, err = r.stdout.Write(text)
+	return err
+}
+
+// putConfig writes a file into Redis, and prints the changes.
+func putConfig(ctx context.Context, r *remote, args []string) error {
+	text, err := rules.File(args[0]).Load(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := rules.Parse(args[0], text)
+	if err != nil {
+		return err
+	}
+	old, err := rules.Load(ctx, r.source)
+	var invalid rules.Errors
+	switch {
+	case errors.As(err, &invalid):
+		fmt.Fprintln(r.stderr, "weir: the configuration in Redis was invalid; it is replaced")
+	case err != nil && !errors.Is(err, rules.ErrNoConfig):
+		return err
+	}
+	if err := r.source.Put(ctx, text); err != nil {
+		return err
+	}
+	for _, line := range rules.Diff(old, config) {
+		fmt.Fprintln(r.stdout, line)
+	}
+	return nil
+}
+
+// ofKey returns a command that changes the override of a key, unless change is nil, and prints the
+// override that is then in force. args of change follow the policy and the key.
+func ofKey(change func(ctx context.Context, set *rules.Set, policy, key string, args []string) error) func(context.Context, *remote, []string) error {
+	return func(ctx context.Context, r *remote, args []string) error {
+		policy, key := args[0], args[1]
+		set, _, err := r.load(ctx)
+		if err == nil && change != nil {
+			err = change(ctx, set, policy, key, args[2:])
+		}
+		if err != nil {
+			return err
+		}
+		o, err := r.overrideOf(ctx, set, policy, key)
+		if err != nil {
+			return err
+		}
+		text := []byte("{}")
+		if o.Blocked || o.Plan != "" || len(o.Limits) > 0 {
+			if text, err = o.Format(); err != nil {
+				return err
+			}
+		}
+		_, err = fmt.Fprintf(r.stdout, "%s\n", text)
+		return err
+	}
+}
+
+func explainRemote(ctx context.Context, r *remote, args []string) error {
+	set, config, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	args = append([]string{cmp.Or(r.file, r.source.String())}, args...)
+	return explainIn(config, args, func(policy, key string) (rules.Override, error) {
+		return r.overrideOf(ctx, set, policy, key)
+	}, r.stdout)
+}
+
+func override(ctx context.Context, set *rules.Set, policy, key string, args []string) error {
+	o, err := rules.ParseOverride("OVERRIDE", []byte(args[0]))
+	if err != nil {
+		return err
+	}
+	return set.Override(ctx, policy, key, o)
+}
+
+func block(ctx context.Context, set *rules.Set, policy, key string, args []string) error {
+	var until time.Time
+	if len(args) > 0 {
+		var err error
+		if until, err = parseUntil(strings.TrimSpace(args[0]), time.Now()); err != nil {
+			return err
+		}
+	}
+	return set.Block(ctx, policy, key, until)
+}
+
+// parseUntil reads a time after now, or a duration.
+func parseUntil(s string, now time.Time) (time.Time, error) {
+	until, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: %q", s)
+		}
+		until = now.Add(d)
+	}
+	if !until.After(now) {
+		return time.Time{}, fmt.Errorf("UNTIL is past: %q", s)
+	}
+	return until, nil
+}
+
+func unblock(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
+	return set.Unblock(ctx, policy, key)
+}
+
+func remove(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
+	return set.Remove(ctx, policy, key)
+}

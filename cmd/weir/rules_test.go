@@ -1,0 +1,228 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/rules"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A step is a command line without "weir rules", and its result.
+type step struct {
+	args           string // separated by spaces
+	status         int
+	stdout, stderr string // all of stdout, a part of stderr
+}
+
+// runSteps runs the steps with flags before the other arguments.
+func runSteps(t *testing.T, flags string, steps ...step) {
+	t.Helper()
+	for _, s := range steps {
+		var stdout, stderr strings.Builder
+		args := strings.Fields("rules " + flags + " " + s.args)
+		if got := run(args, &stdout, &stderr); got != s.status {
+			t.Errorf("%s: got status %d, expected %d", s.args, got, s.status)
+		}
+		if stdout.String() != s.stdout {
+			t.Errorf("%s: got stdout:\n%s\nexpected:\n%s", s.args, &stdout, s.stdout)
+		}
+		if got := stderr.String(); !strings.Contains(got, s.stderr) || s.stderr == "" && got != "" || strings.Contains(got, "weir: weir") {
+			t.Errorf("%s: got stderr:\n%s\nexpected a part:\n%s", s.args, got, s.stderr)
+		}
+	}
+}
+
+const (
+	firstRules = "policies: {api: {rules: [{name: r, algorithm: token_bucket, limit: 10/h, plans: {gold: 100/h}}], keys: {k: {plan: gold}}}}\n"
+	addedRules = "api key k: added (plan gold)\napi.r plan gold: added (100/h)\napi.r: added (token_bucket 10/h)\npolicy api: added\n"
+)
+
+func TestRules(t *testing.T) {
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	for name, flags := range map[string]string{
+		"single":            "--redis redis://" + server.Addr + " -prefix single:",
+		"database":          "-redis=redis://" + server.Addr + "/1 --prefix=database:",
+		"cluster":           "-cluster -redis redis://" + cluster.Nodes[2].Addr + " -prefix cluster:",
+		"cluster addresses": "-prefix addresses: -redis redis://127.0.0.1:1?addr=" + cluster.Nodes[1].Addr,
+	} {
+		t.Run(name, func(t *testing.T) {
+			files(t)
+			write(t, "first.yaml", firstRules)
+			write(t, "second.yaml", strings.Replace(firstRules, "10/h", "20/h", 1))
+			write(t, "third.yaml", strings.NewReplacer("10/h", "20/h", "gold", "silver").Replace(firstRules))
+			runSteps(t, flags, []step{
+				{"get", 1, "", "weir: configuration of Redis: there is no configuration"},
+				{"get api x", 1, "", "weir: configuration of Redis: there is no configuration"},
+				{"put bad.yaml", 1, "", "bad.yaml:3:54: "},
+				{"put missing.yaml", 1, "", "weir: open missing.yaml: no such file"},
+				{"put first.yaml", 0, addedRules, ""},
+				{"put second.yaml", 0, "api.r: 10/h to 20/h\n", ""},
+				{"get", 0, strings.Replace(firstRules, "10/h", "20/h", 1), ""},
+				{"get api x", 0, "{}\n", ""},
+				{"get api k", 0, "{plan: gold}\n", ""},
+				{`override api x {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
+				{`override api x {"plan":"gold","until":"9999-01-01T00:00:00Z"}`, 0, "{plan: gold, until: '9999-01-01T00:00:00Z'}\n", ""},
+				{"block api x", 0, "{blocked: true}\n", ""},
+				{`override api x {"limits":{"r":"5/h"}}`, 0, "{blocked: true}\n", ""},
+				{"unblock api x", 0, "{limits: {r: 5/h}}\n", ""},
+				{"block api x 9999-01-01T00:00:00Z", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
+				{"get api x", 0, "{blocked: true, until: '9999-01-01T00:00:00Z'}\n", ""},
+				{"explain api x gold", 0, "The override of the key ends at 9999-01-01T00:00:00Z.\n" +
+					"RULE  ALGORITHM     LIMIT    SOURCE               MODE\nr     token_bucket  blocked  override of the key  enforce\n", ""},
+				{"explain api k", 0, "" +
+					"RULE  ALGORITHM     LIMIT  SOURCE                            MODE\nr     token_bucket  100/h  plan \"gold\", override of the key  enforce\n", ""},
+				{"explain apis x", 1, "", `weir: Redis has no policy "apis"`},
+				{"get api y", 0, "{}\n", ""},
+				{"remove api x", 0, "{}\n", ""},
+				{"block api -prefix", 0, "{blocked: true}\n", ""}, // a key: flags end at the policy
+				{"get apis x", 1, "", `weir: the configuration has no policy "apis"`},
+				{`override api x {"plan":"golf"}`, 1, "", `weir: policy "api": no rule of the policy has the plan "golf"`},
+				{`override api x {"plans":"gold"}`, 1, "", "OVERRIDE:1:2: plans: is an unknown field"},
+				{`override api old {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
+				{"put third.yaml", 0, "api key k: plan gold to plan silver\napi.r plan gold: removed (was 100/h)\napi.r plan silver: added (100/h)\n", ""},
+				{"explain api old silver", 0, "No rule of the policy has the plan \"gold\" of the override.\n" +
+					"RULE  ALGORITHM     LIMIT  SOURCE         MODE\nr     token_bucket  100/h  plan \"silver\"  enforce\n", ""},
+				{"block api x -1h", 1, "", `weir: UNTIL is past: "-1h"`},
+				{"get api x", 0, "{}\n", ""},
+			}...)
+		})
+	}
+	t.Run("cluster without flag", func(t *testing.T) {
+		var missing int
+		for _, node := range cluster.Nodes {
+			var stdout, stderr strings.Builder
+			run([]string{"rules", "get", "-redis", "redis://" + node.Addr}, &stdout, &stderr)
+			if strings.Contains(stderr.String(), "a Redis Cluster needs the flag -cluster") {
+				missing++
+			}
+		}
+		if missing != len(cluster.Nodes)-1 {
+			t.Errorf("%d of %d nodes: got the advice to use -cluster", missing, len(cluster.Nodes))
+		}
+	})
+}
+
+// Overrides are found by a Set with the same prefix and secret, and checked with the policies of a
+// file if there is one.
+func TestRules_Environment(t *testing.T) {
+	server := redistest.Shared(t)
+	files(t)
+	write(t, "first.yaml", firstRules)
+	const prefix, secret = "environment:", "a secret of sixteen or more"
+	t.Setenv("WEIR_REDIS_URL", "redis://"+server.Addr)
+	t.Setenv("WEIR_KEY_SECRET", secret)
+	runSteps(t, "-prefix "+prefix, []step{
+		{"block api x", 1, "", "there is no configuration"},
+		{"block -config first.yaml api x", 0, "{blocked: true}\n", ""},
+		{"block -config first.yaml login x", 1, "", `no policy "login"`},
+		{"block -config bad.yaml api x", 1, "", "bad.yaml:3:54: "},
+		{"get -config first.yaml api x", 0, "{blocked: true}\n", ""},
+		{"explain -config first.yaml apis x", 1, "", `weir: first.yaml has no policy "apis"`},
+	}...)
+	config, err := rules.Parse("first.yaml", []byte(firstRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := rules.Redis(server.Client(), rules.Prefix(prefix), rules.KeySecret([]byte(secret)))
+	set, err := rules.New(memstore.New(), config, rules.Overrides(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := set.OverrideOf(t.Context(), "api", "x"); err != nil || !o.Blocked {
+		t.Errorf("got %v, %v, want a block", o, err)
+	}
+}
+
+// Values of other programs are shown, and replaced.
+func TestRules_InvalidValues(t *testing.T) {
+	server := redistest.Shared(t)
+	rdb, prefix := server.Client(), "invalid:"
+	files(t)
+	write(t, "first.yaml", firstRules)
+	if err := rdb.HSet(t.Context(), prefix+"rules", "text", "polices: {}\n", "version", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	flags := "-prefix " + prefix + " -redis redis://" + server.Addr
+	runSteps(t, flags, []step{
+		{"get", 0, "polices: {}\n", ""},
+		{"get api x", 1, "", "Redis:1:1: polices: is an unknown field"},
+		{"put first.yaml", 0, addedRules, "weir: the configuration in Redis was invalid; it is replaced\n"},
+		{"block api x", 0, "{blocked: true}\n", ""},
+	}...)
+	keys := rdb.Keys(t.Context(), prefix+"*block:api").Val()
+	if len(keys) != 1 {
+		t.Fatalf("got the keys %q", keys)
+	}
+	if err := rdb.Set(t.Context(), keys[0], "{block: true}", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	runSteps(t, flags, []step{
+		{"get api x", 1, "", "Redis:1:2: block: is an unknown field"},
+		{"explain api x", 1, "", "Redis:1:2: block: is an unknown field"},
+		{"unblock api x", 0, "{}\n", ""},
+	}...)
+}
+
+func TestRules_Errors(t *testing.T) {
+	files(t)
+	hanging := redistest.NewServer(t)
+	if err := hanging.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hanging.Resume() })
+	const down = "weir: configuration of Redis: dial tcp 127.0.0.1:1: connect: connection refused\n"
+	runSteps(t, "", []step{
+		{"-h", 0, "", "usage:\n  weir rules get   "},
+		{"get -h", 0, "", "usage:\n  weir rules get   "},
+		{"", 2, "", "usage:\n  weir rules get   "},
+		{"got", 2, "", "  weir rules remove"},
+		{"get api", 2, "", "  weir rules get POLICY KEY "},
+		{"get -config b.yaml", 2, "", "  weir rules get POLICY KEY "},
+		{"put -config b.yaml a.yaml", 2, "", "usage:\n  weir rules put FILE "},
+		{"put a.yaml -redis redis://127.0.0.1:1", 2, "", "  -redis URL\n"},
+		{"get -rediss redis://127.0.0.1:1", 2, "", "flag provided but not defined: -rediss\n"},
+		{"-redis redis://127.0.0.1:1 get", 1, "", down},
+		{"put -redis redis://127.0.0.1:1 b.yaml", 1, "", down},
+		{"get -redis redis://127.0.0.1:1 api x", 1, "", down},
+		{"get -cluster -redis redis://127.0.0.1:1", 1, "", "connection refused\n"},
+		{"get -redis redis://127.0.0.1:1?master_name=m", 1, "", "connection refused\n"},
+		{"get -redis redis://" + hanging.Addr + "?read_timeout=50ms&max_retries=-1", 1, "", "weir: configuration of Redis: i/o timeout\n"},
+		{"get -redis 127.0.0.1:6379", 1, "", "weir: the URL of Redis is invalid"},
+		{"get -redis http://127.0.0.1", 1, "", "invalid URL scheme: http"},
+		{"get -cluster -redis http://127.0.0.1", 1, "", "invalid URL scheme: http"},
+		{"get -redis http://127.0.0.1?master_name=m", 1, "", "invalid URL scheme: http"},
+		{"get -redis redis://:pass/word@127.0.0.1", 1, "", "for TLS: it is no URL\n"},
+		{"get -prefix " + strings.Repeat("x", 33), 1, "", "weir: the prefix is longer"},
+		{"get -prefix {", 1, "", "weir: the prefix is longer"},
+	}...)
+	t.Setenv("WEIR_KEY_SECRET", strings.Repeat("x", 15))
+	runSteps(t, "", step{"get", 1, "", "weir: WEIR_KEY_SECRET is shorter than 16 bytes\n"})
+}
+
+func TestParseUntil(t *testing.T) {
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"24h":                       "2027-01-02T00:00:00Z",
+		"2027-01-01T00:00:01Z":      "2027-01-01T00:00:01Z",
+		"2027-01-01T00:00:00-01:00": "2027-01-01T01:00:00Z",
+		"2027-01-01T00:00:00Z":      `UNTIL is past: "2027-01-01T00:00:00Z"`,
+		"0s":                        `UNTIL is past: "0s"`,
+		"2027-01-02":                `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: "2027-01-02"`,
+		"1d":                        `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: "1d"`,
+		"":                          `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: ""`,
+	} {
+		until, err := parseUntil(text, now)
+		got := until.UTC().Format(time.RFC3339)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
