@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -193,6 +194,25 @@ func TestSet_Apply_InvalidRoutes(t *testing.T) {
 	if s.Version() != version || s.ForRequest(httptest.NewRequest("GET", "/a", nil)) != limiter(t, s, "p0") {
 		t.Error("the configuration or its routes have changed")
 	}
+}
+
+// Texts that a client can choose do not stay in memory.
+func TestSet_ForRequest_Memory(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "/a"))
+	testkit.Must(t, err)
+	before := testkit.Heap()
+	for i := range 1000 {
+		method, _, _ := strings.Cut(fmt.Sprint("M", i, " ", strings.Repeat("x", 100_000)), " ")
+		r := requestFor(t, "/a", "/a")
+		r.Method = method // a part of a large text, as in net/http
+		if s.ForRequest(r) == nil {
+			t.Fatalf("got no limiter for the method %s", method)
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("got %d MiB more memory after 1000 requests", grown>>20)
+	}
+	runtime.KeepAlive(s)
 }
 
 // A decision about the limiter of a request uses one configuration.

@@ -18,9 +18,15 @@ type routes struct {
 	known memo.Map[matched, route] // of patterns of routers
 }
 
-// maxMatched is the number of patterns of routers that are remembered. A router has fewer, but a
-// client can choose any method if the pattern has none.
+// maxMatched is the number of patterns of routers, with methods, that are remembered.
 const maxMatched = 4096
+
+// methods has the methods of requests that are remembered. Its values replace the methods of
+// requests: these are chosen by clients, and are parts of large texts.
+var methods = map[string]string{
+	"GET": "GET", "HEAD": "HEAD", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
+	"DELETE": "DELETE", "CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE",
+}
 
 // A matched is a request that a router has matched.
 type matched struct{ method, path string }
