@@ -23,7 +23,7 @@ import (
 // If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if the
 // path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty, it
 // looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
-// //login to /login and /v1 to /v1/: both choose one policy.
+// //login to /login and /v1 to /v1/: both choose one policy. Neither cleans the path of a CONNECT.
 //
 // Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
 // the router checks the host, too.
@@ -54,12 +54,16 @@ func (t *routes) of(r *http.Request) route {
 	if method := methods[r.Method]; method != "" && exact && !t.hosts {
 		return t.known.Get(matched{method, path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
 	}
+	clean := cleanPath
+	if r.Method == http.MethodConnect {
+		clean = func(path string) string { return path }
+	}
 	if !exact && r.URL != nil {
-		if own := cleanPath(r.URL.EscapedPath()); within(own, path) {
+		if own := clean(r.URL.EscapedPath()); within(own, path) {
 			path = own
 		}
 	}
-	return t.find(r.Method, r.Host, cleanPath(path))
+	return t.find(r.Method, r.Host, clean(path))
 }
 
 // routed returns the path of the pattern of a router, up to a part that stands for any number of
