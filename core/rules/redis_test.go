@@ -309,7 +309,7 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 func TestSet_Override_LongValues(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix, ctx := newPrefix(), t.Context()
-	n := newNode(t, rdb, rules.Prefix(prefix))
+	n := newNode(t, rdb, rules.Prefix(prefix), rules.Timeout(10*time.Second))
 	before := testkit.Heap()
 	for i := range 200 {
 		for length, want := range map[int]string{60_000: "100/h", 100_000: "10/h"} {
