@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/weir-go/weir/core"
@@ -51,8 +52,8 @@ func (c *Config) Route(r *http.Request) string {
 // of returns the pattern of r, or "".
 func (t *routes) of(r *http.Request) route {
 	path, exact := routed(r.Pattern)
-	if exact && !t.hosts {
-		return t.known.Get(matched{r.Method, path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
+	if i := slices.Index(methods, r.Method); i >= 0 && exact && !t.hosts {
+		return t.known.Get(matched{methods[i], path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
 	}
 	if !exact && r.URL != nil {
 		if own := cleanPath(r.URL.EscapedPath()); within(own, path) {

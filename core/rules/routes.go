@@ -18,9 +18,14 @@ type routes struct {
 	known memo.Map[matched, route] // of patterns of routers
 }
 
-// maxMatched is the number of patterns of routers that are remembered. A router has fewer, but a
-// client can choose any method if the pattern has none.
+// maxMatched is the number of patterns of routers that are remembered, each with a method.
 const maxMatched = 4096
+
+// methods are the methods with which patterns are remembered. A client can send any other method, and
+// the text of the method is a part of the first line of its request, which then stays in memory.
+var methods = []string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
+}
 
 // A matched is a request that a router has matched.
 type matched struct{ method, path string }
