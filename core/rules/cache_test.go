@@ -173,6 +173,20 @@ func TestCache_Get_Concurrent(t *testing.T) {
 	}
 }
 
+// An override whose read takes longer than maxAge is used once.
+func TestCache_Get_ShortMaxAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		c.options.maxAge, source.delay = time.Millisecond, 5*time.Millisecond
+		source.set("k", "gold")
+		for i := range 3 {
+			if got := plan(t, c, "k"); got != "gold" || source.reads != i+1 {
+				t.Errorf("got %q after %d reads, want gold after %d", got, source.reads, i+1)
+			}
+		}
+	})
+}
+
 // A lookup ends with its context. The read goes on.
 func TestCache_Get_ContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
