@@ -190,6 +190,12 @@ func (c *cache) fail(err error) {
 	}
 }
 
+// replied notes that the source does not fail.
+func (c *cache) replied() {
+	c.failed.Store(0)
+	c.retry.Store(0)
+}
+
 // run reads the overrides of k.
 func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	tag := k.key
@@ -207,8 +213,7 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	if e.stored, r.err = c.read(ctx, k.policy, tag, e.stored); r.err == nil {
 		r.entry = e
 		c.entries.Set(k, e)
-		c.failed.Store(0)
-		c.retry.Store(0)
+		c.replied()
 	} else {
 		c.fail(r.err)
 	}

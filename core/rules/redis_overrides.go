@@ -97,6 +97,7 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
+	s.cache.replied() // the next decision reads the override, also after an outage
 	return nil
 }
 

@@ -360,6 +360,29 @@ func TestSet_Overrides_Outage(t *testing.T) {
 	}
 }
 
+// A write is in force at once, also when reads are paused after an outage.
+func TestSet_Override_AfterOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	n := newNode(t, server.Client())
+	testkit.Must(t, server.Stop())
+	begin := time.Now()
+	for i := 0; n.source.Stats().Reads == uint64(i); i++ { // until a lookup reads nothing
+		if n.limit(t, fmt.Sprint(i)); time.Since(begin) > 10*time.Second {
+			t.Fatal("reads are not paused")
+		}
+	}
+	testkit.Must(t, server.Start())
+	for n.Override(t.Context(), "api", "k", rules.Override{Plan: "gold"}) != nil {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the server does not start")
+		}
+	}
+	if got := n.limit(t, "k"); got != "100/h" {
+		t.Errorf("got %s at once, want 100/h", got)
+	}
+}
+
 // A configuration in Redis is followed, whatever happens to it.
 func TestRedisSource_Watch(t *testing.T) {
 	t.Parallel()
