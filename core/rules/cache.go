@@ -136,7 +136,7 @@ var (
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
 	timer := time.NewTimer(c.options.timeout)
 	defer timer.Stop()
-	for {
+	for again := false; ; again = true {
 		r, err := c.join(ctx, k, old)
 		if err != nil {
 			return nil, err
@@ -149,9 +149,10 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if r.err != nil || c.valid(r.entry) {
+		// The first read may have begun before this call, and have missed a change of this process.
+		if r.err != nil || again || c.valid(r.entry) {
 			return r.entry, r.err
-		} // The override has changed since the read began, which may have been before this call.
+		}
 	}
 }
 
@@ -213,7 +214,9 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	if e.stored, r.err = c.read(ctx, k.policy, tag, e.stored); r.err == nil {
 		r.entry = e
 		c.entries.Set(k, e)
-		c.replied()
+		if time.Since(c.start)-e.at < max(c.options.timeout, failingFor) { // a later reply does not end an outage
+			c.replied()
+		}
 	} else {
 		c.fail(r.err)
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ var noSecret = keyhash.New(nil)
 
 func newFake(o cacheOptions) (*fakeSource, *cache) {
 	s := &fakeSource{plans: make(map[string]string)}
-	o.size, o.timeout, o.maxAge = max(o.size, 100), 100*time.Millisecond, time.Minute
+	o.size, o.timeout, o.maxAge = max(o.size, 100), 100*time.Millisecond, cmp.Or(o.maxAge, time.Minute)
 	c := newCache(o, noSecret)
 	c.read = func(_ context.Context, _, tag string, _ stored) (stored, error) {
 		s.mu.Lock()
@@ -173,16 +174,25 @@ func TestCache_Get_Concurrent(t *testing.T) {
 	}
 }
 
-// An override whose read takes longer than maxAge is used once.
+// Entries that are too old as soon as they are read are used once.
 func TestCache_Get_ShortMaxAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, c := newFake(cacheOptions{})
-		c.options.maxAge, source.delay = time.Millisecond, 5*time.Millisecond
+		source, c := newFake(cacheOptions{maxAge: time.Millisecond})
+		source.delay = 10 * time.Millisecond
 		source.set("k", "gold")
-		for i := range 3 {
-			if got := plan(t, c, "k"); got != "gold" || source.reads != i+1 {
-				t.Errorf("got %q after %d reads, want gold after %d", got, source.reads, i+1)
-			}
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				begin := time.Now()
+				if got := plan(t, c, "k"); got != "gold" || time.Since(begin) > 20*time.Millisecond {
+					t.Errorf("got %q after %v", got, time.Since(begin))
+				}
+			})
+		}
+		wg.Wait()
+		if source.reads > 12 {
+			t.Errorf("got %d reads in 60 ms", source.reads)
 		}
 	})
 }
