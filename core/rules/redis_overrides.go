@@ -142,10 +142,9 @@ func (s *RedisSource) poll(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case s.last == noChange:
 		case len(changes) > 0 && changes[0].ID == s.last:
 			changes = changes[1:]
-		default: // the last change is no longer there, so others may be lost, too
+		case len(changes) > 0 || s.last != noChange: // earlier changes may be lost
 			s.last = ""
 			return s.poll(ctx)
 		}

@@ -275,6 +275,24 @@ func TestRedisSource_Gap(t *testing.T) {
 	}
 }
 
+// The first changes of all can be lost, too.
+func TestRedisSource_GapAtTheBeginning(t *testing.T) {
+	t.Parallel()
+	rdb, ctx, prefix := redistest.Shared(t).Client(), t.Context(), newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
+	becomes(t, "before", "10/h", func() string { return n.limit(t, "k") })
+	pipe := rdb.TxPipeline()
+	pipe.Set(ctx, prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: gold}", 0)
+	for _, tag := range []string{"glTDKakoUPbVOd03b0gW7g", "X-zrZv_IbzjZUnhsbWlseQ"} {
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", tag}})
+	}
+	pipe.XTrimMaxLen(ctx, prefix+"rules:changes", 1)
+	_, err := pipe.Exec(ctx)
+	testkit.Must(t, err)
+	becomes(t, "after", "100/h", func() string { return n.limit(t, "k") })
+}
+
 // A value that is no override, or not for this policy, has no effect and is reported.
 func TestSet_Override_InvalidValues(t *testing.T) {
 	t.Parallel()
