@@ -37,12 +37,13 @@ type node struct {
 	stop   func()
 }
 
-// newNode returns a Set with apiPolicies. The Set watches Redis until stop or the end of the test.
+// newNode returns a Set with apiPolicies, which waits for Redis for a minute unless opts have another
+// Timeout. The Set watches Redis until stop or the end of the test.
 func newNode(t *testing.T, rdb redis.UniversalClient, opts ...rules.RedisOption) *node {
 	t.Helper()
 	var mu sync.Mutex
 	var errs []string
-	n := &node{source: rules.Redis(rdb, opts...), errs: func() []string {
+	n := &node{source: rules.Redis(rdb, append([]rules.RedisOption{rules.Timeout(time.Minute)}, opts...)...), errs: func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(errs)
@@ -348,7 +349,7 @@ func TestSet_Overrides_Outage(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	testkit.Must(t, server.Stop())
-	n := newNode(t, server.Client())
+	n := newNode(t, server.Client(), rules.Timeout(rules.DefaultTimeout))
 	if got := n.limit(t, "early"); got != "10/h" {
 		t.Errorf("down at the start: got %s", got)
 	}
@@ -382,7 +383,7 @@ func TestSet_Overrides_Outage(t *testing.T) {
 func TestSet_Override_AfterOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
-	n := newNode(t, server.Client())
+	n := newNode(t, server.Client(), rules.Timeout(rules.DefaultTimeout))
 	testkit.Must(t, server.Stop())
 	begin := time.Now()
 	for i := 0; n.source.Stats().Reads == uint64(i); i++ { // until a lookup reads nothing
