@@ -132,9 +132,14 @@ var (
 	errBusy    = fmt.Errorf("%d reads are under way", maxReads)
 )
 
-// wait reads the overrides of a key, or waits for a read that is under way.
+// wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
+// leaves half of the time until the deadline of ctx to the decision, which could only fail otherwise.
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
-	timer := time.NewTimer(c.options.timeout)
+	timeout := c.options.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)/2)
+	}
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for again := false; ; again = true {
 		r, err := c.join(ctx, k, old)
