@@ -36,8 +36,8 @@ var (
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrFailClosed reports that the Store is down, and that package failover is configured to fail
-	// closed. The error is an ErrUnavailable, too. Package gate responds with 503.
+	// ErrFailClosed reports that the Store or the overrides of a key are down, and that package
+	// failover or rules is configured to fail closed. The error is an ErrUnavailable, too. Package gate responds with 503.
 	ErrFailClosed = driver.ErrFailClosed
 )
 

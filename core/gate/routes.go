@@ -13,8 +13,9 @@ import (
 //
 //	nethttplimit.New(api, keyfunc.RemoteIP(), gate.Routes(set))
 //
-// Everything else stays as given to New: the key function, [Cost], [Plan], [MaxDelay] and the
-// limiters of [And]. If New has And limiters, p must return limiters on their Store; otherwise such
+// Everything else stays as given to New: the key function, which all routes share, [Cost], [Plan],
+// [MaxDelay] and the limiters of [And]. A route with another key, such as a login, needs a gate of its
+// own, or [keyfunc.FirstOf]. If New has And limiters, p must return limiters on their Store; otherwise such
 // requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500). Handlers use
 // [Settle], or [SettleFor] with the limiter that p has chosen.
 //

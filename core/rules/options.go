@@ -13,8 +13,8 @@ func OnChange(f func(Change)) Option {
 }
 
 // OnError calls f with the errors of [Set.Watch], once for each error of a source and once for each
-// text that cannot be applied, and with errors of [Overrides], once for each outage and each override
-// that is read and invalid. f is called concurrently. Without OnError, the errors are logged through
+// text that cannot be applied, and with errors of [Overrides], once for each outage that Watch or a decision
+// notices, and for each override that is read and invalid. f is called concurrently. Without OnError, the errors are logged through
 // [log/slog.Default] at level Error.
 func OnError(f func(error)) Option {
 	argument.NotNil("rules: OnError", "function", f)

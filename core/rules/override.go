@@ -51,8 +51,9 @@ func future(until time.Time) error {
 	return fmt.Errorf("weir: the override ends at %s, which is past", until.Format(time.RFC3339))
 }
 
-// Block denies all events of a key, until a time or, if that is the zero Time, for ever. Afterwards,
-// the override that the key had before is in force again. The errors are those of [Set.Override].
+// Block denies all events of a key in a policy, until a time or, if that is the zero Time, for ever.
+// Afterwards, the override that the key had before is in force again. The errors are those of
+// [Set.Override].
 //
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
 // outside of the percentage that a policy is enforced for, but not if the policy is disabled.
@@ -67,7 +68,8 @@ func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) er
 	return s.overrides.write(ctx, policy, tag, &Override{Blocked: true, Until: until}, s.overrides.blockKey(tag, policy))
 }
 
-// Unblock ends the block of a key. The errors are those of [Set.Override].
+// Unblock ends the Block of a key. An override that denies all events stays: see [Set.Remove]. The
+// errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
 	_, tag, err := s.overridden(policy, key)
 	if err != nil {
@@ -108,7 +110,7 @@ func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, err
 	if err != nil {
 		return Override{}, err
 	}
-	stored, err := s.overrides.read(ctx, policy, tag, stored{})
+	stored, err := await(ctx, func() (stored, error) { return s.overrides.read(ctx, policy, tag, stored{}) })
 	if err != nil {
 		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
 	}

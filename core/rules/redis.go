@@ -60,8 +60,34 @@ func (s *RedisSource) configKey() string { return s.prefix + "rules" }
 // ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use [errors.Is].
 var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
-// Load implements [Source]. It reads the version, and the text if the version has changed.
+// await calls f, and returns its result, or the error of ctx if ctx ends first. By default, go-redis
+// ignores the deadline of a context.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Load implements [Source]. It reads the version, and the text if the version has changed. It
+// returns when ctx ends, whatever the options of the client are.
 func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
+	return await(ctx, func() ([]byte, error) { return s.load(ctx) })
+}
+
+func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
@@ -90,7 +116,10 @@ func (s *RedisSource) Put(ctx context.Context, text []byte) error {
 	}
 	sum := sha256.Sum256(text)
 	version := hex.EncodeToString(sum[:6])
-	if err := s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Err(); err != nil {
+	_, err := await(ctx, func() (int64, error) {
+		return s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Result()
+	})
+	if err != nil {
 		return fmt.Errorf("weir: configuration of %v: %w", s, err)
 	}
 	return nil
@@ -103,8 +132,8 @@ type RedisStats struct {
 	Missing uint64 // lookups that found no override because it could not be read
 	Keys    int    // in the cache; an estimate
 
-	// Age is the time since Set.Watch has read the changes of overrides. Cached overrides are as old as
-	// that, or as the option MaxAge if that is less. It is negative before the first time.
+	// Age is the time since Set.Watch has read the changes of overrides: a cached override is at most
+	// as old. It grows while Redis is down, and is negative before the first time.
 	Age time.Duration
 }
 

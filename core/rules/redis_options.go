@@ -31,9 +31,10 @@ func Prefix(p string) RedisOption {
 	return redisOption(func(c *redisConfig) { c.prefix = p })
 }
 
-// KeySecret hides keys from readers of Redis, like the option of the same name of package
-// redisstore, which should have the same secret. With another secret, overrides are not found.
-// KeySecret panics if secret is shorter than 16 bytes.
+// KeySecret hides keys from readers of Redis, like the option of the same name of package redisstore.
+// All programs and commands that use the overrides need the same secret, as the same bytes. With
+// another secret, overrides and blocks are not found. KeySecret panics if secret is shorter than 16
+// bytes.
 func KeySecret(secret []byte) RedisOption {
 	if len(secret) < 16 {
 		panic("rules: KeySecret: shorter than 16 bytes")
@@ -46,7 +47,8 @@ func KeySecret(secret []byte) RedisOption {
 const DefaultMaxKeys = 100_000
 
 // MaxKeys sets the number of keys whose overrides are cached, including keys without an override.
-// The default is [DefaultMaxKeys]. MaxKeys panics if n < 1.
+// The default is [DefaultMaxKeys]. An entry takes about 250 bytes and its key, so 100 000 entries take
+// 25 MB. MaxKeys panics if n < 1.
 func MaxKeys(n int) RedisOption {
 	if n < 1 {
 		panic("rules: MaxKeys: n is less than 1")
@@ -82,6 +84,7 @@ func Timeout(d time.Duration) RedisOption {
 }
 
 // FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if Redis
-// fails and the cache has no override of the key, not even an old one. By default, the decision then
-// uses the configuration alone, which admits blocked keys.
+// fails and the cache knows nothing about the key. A key that was read before keeps its override, or
+// has none. After a start without Redis, all decisions fail. By default, a decision then uses the
+// configuration alone, which admits blocked keys.
 func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }

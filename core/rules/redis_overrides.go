@@ -74,26 +74,33 @@ const maxChanges = 10_000
 
 // write writes the override of a key under a Redis key, or removes the Redis keys if o is nil. It
 // then writes the change.
-func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) (err error) {
-	if o == nil {
-		err = s.rdb.Del(ctx, keys...).Err()
-	} else {
-		var text []byte
+func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) error {
+	var text []byte
+	if o != nil {
+		var err error
 		if text, err = o.Format(); err != nil {
 			return err
 		}
-		args := redis.SetArgs{}
-		if !o.Until.IsZero() {
-			args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+	}
+	_, err := await(ctx, func() (string, error) {
+		defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
+		if o == nil {
+			if err := s.rdb.Del(ctx, keys...).Err(); err != nil {
+				return "", err
+			}
+		} else {
+			args := redis.SetArgs{}
+			if !o.Until.IsZero() {
+				args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+			}
+			if err := s.rdb.SetArgs(ctx, keys[0], text, args).Err(); err != nil {
+				return "", err
+			}
 		}
-		err = s.rdb.SetArgs(ctx, keys[0], text, args).Err()
-	}
-	defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
-	if err == nil {
-		err = s.rdb.XAdd(ctx, &redis.XAddArgs{
+		return s.rdb.XAdd(ctx, &redis.XAddArgs{
 			Stream: s.changesKey(), MaxLen: maxChanges, Approx: true, Values: []string{"policy", policy, "key", tag},
-		}).Err()
-	}
+		}).Result()
+	})
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
@@ -107,7 +114,7 @@ func (s *RedisSource) watch(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
-		err := s.poll(ctx)
+		_, err := await(ctx, func() (any, error) { return nil, s.poll(ctx) })
 		if err == nil {
 			s.polled.Store(int64(time.Since(s.cache.start)))
 		} else if !failing && ctx.Err() == nil {
@@ -162,8 +169,11 @@ func (s *RedisSource) poll(ctx context.Context) error {
 	}
 }
 
-// overridesFail is the message of log records about overrides.
-const overridesFail = "weir: overrides of keys are not in force"
+// The messages of log records about overrides.
+const (
+	cannotRead    = "weir: overrides of keys cannot be read; those in the cache stay in force"
+	cannotEnforce = "weir: a part of an override is not in force"
+)
 
 // noChange is the ID before the first change.
 const noChange = "0-0"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
 )
 
@@ -101,4 +102,57 @@ func (t *routes) find(method, host, path string) route {
 		u = u.JoinPath("/")
 	}
 	return ""
+}
+
+// ForRequest returns the limiter of the policy that the routes choose for r, or nil if no route
+// matches. It implements gate.Policy, for the option gate.Routes of a middleware. The limiter
+// stays valid after [Set.Apply].
+//
+// If r.Pattern is set, a router has matched r already. ForRequest looks up that pattern as if it
+// were the path of r, so that each spelling of a path has the policy of the handler that it reaches:
+// with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of /login. A
+// placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the route
+// /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply, because
+// it is not a pattern of the router.
+//
+// If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if the
+// path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty, it
+// looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
+// //login to /login and /v1 to /v1/: both choose one policy.
+//
+// Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
+// the router checks the host, too.
+func (s *Set) ForRequest(r *http.Request) *core.Limiter {
+	a := s.applied.Load()
+	if len(a.config.Routes) == 0 {
+		return nil
+	}
+	if pattern := a.routes.of(r); pattern != "" {
+		return a.policies[a.config.Routes[string(pattern)]].limiter
+	}
+	return nil
+}
+
+// Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is none.
+// If the routes of c are invalid, the result is "".
+func (c *Config) Route(r *http.Request) string {
+	t, err := newRoutes(c)
+	if err != nil {
+		return ""
+	}
+	return string(t.of(r))
+}
+
+// of returns the pattern of r, or "".
+func (t *routes) of(r *http.Request) route {
+	path, exact := routed(r.Pattern)
+	if i := slices.Index(methods, r.Method); i >= 0 && exact && !t.hosts {
+		return t.known.Get(matched{methods[i], path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
+	}
+	if !exact && r.URL != nil {
+		if own := cleanPath(r.URL.EscapedPath()); within(own, path) {
+			path = own
+		}
+	}
+	return t.find(r.Method, r.Host, cleanPath(path))
 }

@@ -55,7 +55,7 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	argument.Apply("rules: New", s, opts)
 	s.applied.Store(&applied{config: &Config{}})
 	if s.overrides != nil {
-		report := func(err error) { s.report(overridesFail, err) }
+		report := func(err error) { s.report(cannotRead, err) }
 		s.overrides.report.Store(&report)
 	}
 	if _, err := s.apply(c); err != nil {
