@@ -33,7 +33,8 @@ type RedisSource struct {
 	version, text string     // of the last Load
 
 	interval time.Duration // between two polls of changes
-	last     string        // the ID of the last change that was read; only Set.Watch uses it
+	polling  sync.Mutex    // of last: several calls of Set.Watch share it
+	last     string        // the ID of the last change that was read
 	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
 }
 

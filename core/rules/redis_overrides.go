@@ -114,7 +114,11 @@ func (s *RedisSource) watch(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
-		_, err := await(ctx, func() (any, error) { return nil, s.poll(ctx) })
+		_, err := await(ctx, func() (any, error) {
+			s.polling.Lock() // in this function, which may return after await
+			defer s.polling.Unlock()
+			return nil, s.poll(ctx)
+		})
 		if err == nil {
 			s.polled.Store(int64(time.Since(s.cache.start)))
 		} else if !failing && ctx.Err() == nil {

@@ -445,6 +445,40 @@ func TestRedisSource_Watch(t *testing.T) {
 	becomes(t, "again", "13/h", func() string { return n.limit(t, "k") })
 }
 
+// Several calls of Watch read the changes, one of them while the reply to an earlier call is late.
+func TestSet_Watch_Several(t *testing.T) {
+	t.Parallel()
+	o := *redistest.Shared(t).Client().Options()
+	rdb := redis.NewClient(&o)
+	rdb.AddHook(latePolls{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	n := newNode(t, rdb, rules.Prefix(newPrefix()))
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_ = n.Watch(ctx, n.source)
+		cancel()
+	}
+	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
+}
+
+// latePolls delays the replies to reads of changes, and ignores contexts.
+type latePolls struct{}
+
+func (latePolls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (latePolls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (latePolls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "xr") {
+			<-time.After(100 * time.Millisecond)
+		}
+		return next(context.WithoutCancel(ctx), cmd)
+	}
+}
+
 // The permissions in the documentation suffice.
 func TestRedisSource_Permissions(t *testing.T) {
 	t.Parallel()
