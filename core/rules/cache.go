@@ -132,9 +132,14 @@ var (
 	errBusy    = fmt.Errorf("%d reads are under way", maxReads)
 )
 
-// wait reads the overrides of a key, or waits for a read that is under way.
+// wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
+// leaves half of the time until the deadline of ctx to the decision, which could only fail otherwise.
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
-	timer := time.NewTimer(c.options.timeout)
+	timeout := c.options.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)/2)
+	}
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for again := false; ; again = true {
 		r, err := c.join(ctx, k, old)
@@ -191,6 +196,12 @@ func (c *cache) fail(err error) {
 	}
 }
 
+// replied notes that the source does not fail.
+func (c *cache) replied() {
+	c.failed.Store(0)
+	c.retry.Store(0)
+}
+
 // run reads the overrides of k.
 func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 	tag := k.key
@@ -209,8 +220,7 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 		r.entry = e
 		c.entries.Set(k, e)
 		if time.Since(c.start)-e.at < max(c.options.timeout, failingFor) { // a later reply does not end an outage
-			c.failed.Store(0)
-			c.retry.Store(0)
+			c.replied()
 		}
 	} else {
 		c.fail(r.err)

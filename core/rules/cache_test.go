@@ -207,9 +207,9 @@ func TestCache_Get_ContextEnds(t *testing.T) {
 		source, c := newFake(cacheOptions{failClosed: true})
 		source.delay = 50 * time.Millisecond
 		source.set("k", "gold")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		if _, err := c.get(ctx, "api", "k"); err != context.DeadlineExceeded {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if _, err := c.get(ctx, "api", "k"); err != context.Canceled {
 			t.Errorf("got error %v", err)
 		}
 		time.Sleep(40 * time.Millisecond)
@@ -217,6 +217,27 @@ func TestCache_Get_ContextEnds(t *testing.T) {
 		if got := plan(t, c, "k"); got != "gold" || source.reads != 1 || len(source.errs) > 0 {
 			t.Errorf("got %q after %d reads, errors %v", got, source.reads, source.errs)
 		}
+	})
+}
+
+// A source that hangs leaves time to a decision with a deadline before the timeout.
+func TestCache_Get_ShortDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		source.delay = time.Hour
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if _, err := c.get(ctx, "api", "k"); err != nil || ctx.Err() != nil {
+				t.Errorf("got error %v, %v", err, ctx.Err())
+			}
+			cancel()
+			time.Sleep(25 * time.Millisecond)
+		}
+		if source.mu.Lock(); source.reads != 1 || len(source.errs) != 1 {
+			t.Errorf("got %d reads, errors %v", source.reads, source.errs)
+		}
+		source.mu.Unlock()
+		time.Sleep(time.Hour)
 	})
 }
 

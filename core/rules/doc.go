@@ -112,9 +112,10 @@
 //
 // If Redis is down or hangs, no decision fails: cached overrides stay in force however old they are,
 // and other keys have the limits of the configuration (see [FailClosed]). A decision waits for up to
-// [Timeout]; after 300 ms without a reply, only one decision a second does. [RedisSource.Stats]
-// counts such decisions and tells the age of the cache. An override that cannot be parsed leaves the
-// cached one in force. A plan, rule or limit that the policy cannot have is ignored. These errors are
+// [Timeout] for each of its keys, or for half of the time until the deadline of its context if that is
+// less. After 300 ms without a reply, only one decision a second waits. [RedisSource.Stats] counts
+// such decisions and tells the age of the cache. An override that cannot be parsed leaves the cached
+// one in force. A plan, rule or limit that the policy cannot have is ignored. These errors are
 // reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore:

@@ -117,5 +117,5 @@ func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, err
 	if o := stored.inForce(); o.selections != nil {
 		return o.public(), nil
 	}
-	return p.Keys[key], nil
+	return p.Keys[key].clone(), nil
 }

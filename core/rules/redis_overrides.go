@@ -112,6 +112,7 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
+	s.cache.replied() // the next decision reads the override, also after an outage
 	return nil
 }
 
@@ -122,7 +123,7 @@ func (s *RedisSource) watch(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		_, err := await(ctx, func() (any, error) {
-			s.polling.Lock()
+			s.polling.Lock() // in this function, which may return after await
 			defer s.polling.Unlock()
 			return nil, s.poll(ctx)
 		})
@@ -160,10 +161,9 @@ func (s *RedisSource) poll(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case s.last == noChange:
 		case len(changes) > 0 && changes[0].ID == s.last:
 			changes = changes[1:]
-		default: // the last change is no longer there, so others may be lost, too
+		case len(changes) > 0 || s.last != noChange: // earlier changes may be lost
 			s.last = ""
 			return s.poll(ctx)
 		}

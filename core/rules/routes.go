@@ -19,14 +19,13 @@ type routes struct {
 	known memo.Map[matched, route] // of patterns of routers
 }
 
-// maxMatched is the number of patterns of routers, with methods, that are remembered.
+// maxMatched is the number of patterns of routers that are remembered, each with a method.
 const maxMatched = 4096
 
-// methods has the methods of requests that are remembered. Its values replace the methods of
-// requests: these are chosen by clients, and are parts of large texts.
-var methods = map[string]string{
-	"GET": "GET", "HEAD": "HEAD", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
-	"DELETE": "DELETE", "CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE",
+// methods are the methods with which patterns are remembered. A client can send any other method, and
+// the text of the method is a part of the first line of its request, which then stays in memory.
+var methods = []string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
 // A matched is a request that a router has matched.
@@ -147,8 +146,8 @@ func (c *Config) Route(r *http.Request) string {
 // of returns the pattern of r, or "".
 func (t *routes) of(r *http.Request) route {
 	path, exact := routed(r.Pattern)
-	if method := methods[r.Method]; method != "" && exact && !t.hosts {
-		return t.known.Get(matched{method, path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
+	if i := slices.Index(methods, r.Method); i >= 0 && exact && !t.hosts {
+		return t.known.Get(matched{methods[i], path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
 	}
 	clean := cleanPath
 	if r.Method == http.MethodConnect {

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -166,6 +167,28 @@ func TestSet_ForRequest(t *testing.T) {
 	}
 	if _, err := p1.Allow(t.Context(), "k"); err != nil {
 		t.Errorf("the limiter of the removed policy: %v", err)
+	}
+}
+
+// The memory of a Set does not grow with the requests of a client that makes up methods.
+func TestSet_ForRequest_Methods(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "/a"))
+	testkit.Must(t, err)
+	before := testkit.Heap()
+	for i := range 100 {
+		text := fmt.Sprintf("M%d /a?%s HTTP/1.1\r\nHost: h\r\n\r\n", i, strings.Repeat("x", 100_000))
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+		testkit.Must(t, err)
+		r.Pattern = "/a"
+		if s.ForRequest(r) == nil {
+			t.Fatal("got no limiter")
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 1<<20 {
+		t.Errorf("100 requests hold %d KiB", grown>>10)
+	}
+	if s.ForRequest(requestFor(t, "/a", "/a")) == nil { // s is in use until here
+		t.Error("got no limiter")
 	}
 }
 
