@@ -106,16 +106,17 @@
 //
 // A process caches the overrides of the last [MaxKeys] keys, including keys without one. The first
 // decision of a key reads Redis, and concurrent decisions wait for the same reply. Later decisions
-// use the cache, without an allocation, until the override has changed or [MaxAge] is over. A cached
+// use the cache until the override has changed or [MaxAge] is over. While Redis replies, a cached
 // override is therefore at most two seconds old. It can be as old as MaxAge without Watch, or if Redis
 // has lost a change in a failover.
 //
 // If Redis is down or hangs, no decision fails: cached overrides stay in force however old they are,
 // and other keys have the limits of the configuration (see [FailClosed]). A decision waits for up to
 // [Timeout] for each of its keys, or for half of the time until the deadline of its context if that is
-// less. After 300 ms without a reply, only one decision a second waits. [RedisSource.Stats] counts
-// such decisions and tells the age of the cache. An override that cannot be parsed leaves the cached
-// one in force. A plan, rule or limit that the policy cannot have is ignored. These errors are
+// less. After 300 ms without a reply, no decision waits, until Redis replies again. On a Cluster, this
+// applies to each sixteenth of the hash slots. [RedisSource.Stats] counts such decisions and tells the
+// age of the cache. A text that cannot be parsed leaves the cached override in force, and a value of
+// another type is no override. A plan, rule or limit that the policy cannot have is ignored. These errors are
 // reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore:

@@ -13,7 +13,8 @@ import (
 var errNoOverrides = errors.New("weir: the Set has no source of overrides: see the option Overrides")
 
 // Override gives a key other limits than the configuration, until o.Until or for ever: in this
-// process at once, and within two seconds in every process that watches the source. It replaces an
+// process at once if Redis replies to the next decision in time, and within two seconds in every process
+// that watches the source. It replaces an
 // earlier override of the key, but a [Set.Block] stays in force. States continue, as after a change
 // of the configuration. A waiting caller of Wait notices it at its next attempt.
 //

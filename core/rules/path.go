@@ -13,7 +13,7 @@ func routed(pattern string) (path string, exact bool) {
 	if i < 0 {
 		return "", false
 	}
-	pattern = pattern[i:]
+	pattern = withoutNames(pattern[i:])
 	if path, exact = strings.CutSuffix(pattern, "{$}"); exact {
 		return path, true
 	}
@@ -22,6 +22,33 @@ func routed(pattern string) (path string, exact bool) {
 	}
 	path, _, found := strings.Cut(pattern, "*")
 	return path, !found && path[len(path)-1] != '/'
+}
+
+// withoutNames returns pattern with "{}", escaped, in place of each {name} or {name:expression}. It
+// keeps {$} and {name...}.
+func withoutNames(pattern string) string {
+	var b strings.Builder
+	depth, begin := 0, 0
+	for i, c := range []byte(pattern) {
+		switch {
+		case c == '{' && depth == 0:
+			depth, begin = 1, i
+		case c == '{':
+			depth++
+		case c == '}' && depth == 1:
+			depth = 0
+			if name := pattern[begin+1 : i]; name == "$" || strings.HasSuffix(name, "...") {
+				b.WriteString(pattern[begin : i+1])
+			} else {
+				b.WriteString("%7B%7D")
+			}
+		case c == '}' && depth > 1:
+			depth--
+		case depth == 0:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // within reports whether path begins with prefix, in which a segment with : or { stands for any
@@ -33,7 +60,7 @@ func within(path, prefix string) bool {
 		if segment = unescape(segment); !more {
 			return strings.HasPrefix(segment, want)
 		}
-		if !ok || segment != unescape(want) && !strings.ContainsAny(want, ":{") {
+		if !ok || segment != unescape(want) && !strings.ContainsAny(unescape(want), ":{") {
 			return false
 		}
 		path, prefix = rest, prefixes

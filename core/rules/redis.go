@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,23 +28,23 @@ type RedisSource struct {
 	known  memo.Map[string, *selections]    // by Override.id
 	report atomic.Pointer[func(error)]      // of the Set
 
-	mu      sync.Mutex // of Load
-	version string     // of the last Load
-	text    []byte     // of the last Load; nil if there is none
+	loaded atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
 
 	interval time.Duration // between two polls of changes
-	polling  sync.Mutex    // of last: several calls of Set.Watch share it
-	last     string        // the ID of the last change that was read
-	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
+	polled   atomic.Int64  // the time of the last poll, in nanoseconds since cache.start; zero if there is none
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
-// Cluster, of Redis 6.2 or later or Valkey. It sends no command before the first call of a method,
-// and neither closes nor reconfigures rdb. Redis panics if rdb or an option is nil.
+// Cluster, of Redis 6.2 or later or Valkey. It must read from masters, because replicas may have old
+// overrides. Redis sends no command before the first call of a method, and neither closes nor
+// reconfigures rdb. Redis panics if rdb or an option is nil.
 func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
-	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
+	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{parts: 1, size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
 	argument.Apply("rules: Redis", &c, opts)
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		c.cache.parts = 16
+	}
 	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
@@ -71,8 +70,14 @@ func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		v, err := f()
-		done <- result{v, err}
+		var r result
+		defer func() {
+			if p := recover(); p != nil { // of the client, after a malformed reply or in a hook
+				r.err = fmt.Errorf("the client panicked: %v", p)
+			}
+			done <- r
+		}()
+		r.value, r.err = f()
 	}()
 	select {
 	case r := <-done:
@@ -90,23 +95,28 @@ func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
 }
 
 func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
-	switch {
+	switch old := s.loaded.Load(); {
 	case errors.Is(err, redis.Nil):
 		return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
 	case err != nil:
 		return nil, err
-	case version == s.version && s.text != nil:
-		return s.text, nil
+	case old != nil && old.version == version:
+		return old.text, nil
 	}
 	fields, err := s.rdb.HGetAll(ctx, s.configKey()).Result()
 	if err != nil {
 		return nil, err
 	}
-	s.version, s.text = fields["version"], []byte(fields["text"])
-	return s.text, nil
+	c := &loadedConfig{fields["version"], []byte(fields["text"])}
+	s.loaded.Store(c)
+	return c.text, nil
+}
+
+// A loadedConfig is a configuration in Redis.
+type loadedConfig struct {
+	version string
+	text    []byte
 }
 
 // Put writes a configuration, in the format of [Parse]. Every process that watches the source
@@ -134,8 +144,9 @@ type RedisStats struct {
 	Missing uint64 // lookups that found no override because it could not be read
 	Keys    int    // in the cache; an estimate
 
-	// Age is the time since Set.Watch has read the changes of overrides: a cached override is at most
-	// as old. It grows while Redis is down, and is negative before the first time.
+	// Age is the time since Set.Watch has read the changes of overrides: unless Redis has lost a change,
+	// a cached override is at most as old. Age grows while Redis is down, and is negative before the
+	// first time.
 	Age time.Duration
 }
 

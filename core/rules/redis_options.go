@@ -46,7 +46,8 @@ func KeySecret(secret []byte) RedisOption {
 // DefaultMaxKeys is the size of the cache when [MaxKeys] is not given.
 const DefaultMaxKeys = 100_000
 
-// MaxKeys sets the number of keys whose overrides are cached, including keys without an override.
+// MaxKeys sets the number of pairs of a policy and a key whose overrides are cached, including keys
+// without an override.
 // The default is [DefaultMaxKeys]. An entry takes about 250 bytes and its key, so 100 000 entries take
 // 25 MB. MaxKeys panics if n < 1.
 func MaxKeys(n int) RedisOption {
@@ -73,9 +74,8 @@ func MaxAge(d time.Duration) RedisOption {
 const DefaultTimeout = 100 * time.Millisecond
 
 // Timeout sets the time for which a decision waits for the override of its key. The default is
-// [DefaultTimeout]. If Redis has not replied to any decision for 300 ms, only one decision a second
-// waits, until Redis replies again.
-// Timeout panics if d is not positive.
+// [DefaultTimeout]. It should be longer than Redis takes to reply, or decisions use the configuration
+// alone. Timeout panics if d is not positive.
 func Timeout(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: Timeout: not positive")

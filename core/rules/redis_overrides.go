@@ -112,7 +112,7 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
-	s.cache.replied() // the next decision reads the override, also after an outage
+	s.cache.outageOf(tag).replied() // the next decision reads the override, also after an outage
 	return nil
 }
 
@@ -120,14 +120,13 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 func (s *RedisSource) watch(ctx context.Context) {
 	ticker := time.NewTicker(s.interval)
 	defer ticker.Stop()
-	failing := false
+	last, failing := "", false
 	for ctx.Err() == nil {
-		_, err := await(ctx, func() (any, error) {
-			s.polling.Lock() // in this function, which may return after await
-			defer s.polling.Unlock()
-			return nil, s.poll(ctx)
-		})
+		soon, cancel := context.WithTimeout(ctx, WatchInterval)
+		read, err := await(soon, func() (string, error) { return s.poll(soon, last) })
+		cancel()
 		if err == nil {
+			last = read
 			s.polled.Store(int64(time.Since(s.cache.start)))
 		} else if !failing && ctx.Err() == nil {
 			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
@@ -140,32 +139,19 @@ func (s *RedisSource) watch(ctx context.Context) {
 	}
 }
 
-// poll reads the changes since the last poll.
-func (s *RedisSource) poll(ctx context.Context) error {
+// poll reads the changes since the one with the ID last, and returns the ID of the latest change.
+func (s *RedisSource) poll(ctx context.Context, last string) (string, error) {
 	const page = 1000
-	if s.last == "" {
-		latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	for last != "" {
+		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), last, "+", page).Result()
 		if err != nil {
-			return err
-		}
-		s.last = noChange
-		if len(latest) > 0 {
-			s.last = latest[0].ID
-		}
-		s.cache.allChanged() // changes before this one may concern entries
-		return nil
-	}
-	for {
-		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), s.last, "+", page).Result()
-		if err != nil {
-			return err
+			return "", err
 		}
 		switch {
-		case len(changes) > 0 && changes[0].ID == s.last:
+		case len(changes) > 0 && changes[0].ID == last:
 			changes = changes[1:]
-		case len(changes) > 0 || s.last != noChange: // earlier changes may be lost
-			s.last = ""
-			return s.poll(ctx)
+		case len(changes) > 0 || last != noChange: // earlier changes may be lost
+			return s.poll(ctx, "")
 		}
 		foreign := false // another program has written a change
 		for _, c := range changes {
@@ -173,16 +159,24 @@ func (s *RedisSource) poll(ctx context.Context) error {
 			if len(tag) == keyhash.TagLen {
 				s.cache.changed(tag)
 			}
-			foreign = foreign || len(tag) != keyhash.TagLen
-			s.last = c.ID
+			foreign, last = foreign || len(tag) != keyhash.TagLen, c.ID
 		}
 		if foreign {
 			s.cache.allChanged()
 		}
 		if len(changes) < page-1 {
-			return nil
+			return last, nil
 		}
 	}
+	latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	if err != nil {
+		return "", err
+	}
+	s.cache.allChanged() // changes before the latest one may concern entries
+	if len(latest) == 0 {
+		return noChange, nil
+	}
+	return latest[0].ID, nil
 }
 
 // The messages of log records about overrides.

@@ -14,9 +14,9 @@ import (
 
 // routes finds the routes of requests.
 type routes struct {
-	mux   *http.ServeMux           // its handlers are of type route
-	hosts bool                     // a pattern has a host
-	known memo.Map[matched, route] // of patterns of routers
+	mux   *http.ServeMux // its handlers are of type route
+	hosts bool           // a pattern has a host
+	known memo.Map[matched, known]
 }
 
 // maxMatched is the number of patterns of routers that are remembered, each with a method.
@@ -28,8 +28,16 @@ var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
-// A matched is a request that a router has matched.
-type matched struct{ method, path string }
+// A matched is a pattern that a router has matched. The method is empty if the route is not
+// remembered.
+type matched struct{ method, pattern string }
+
+// A known is the result of routed, and the route if the pattern is exact.
+type known struct {
+	path  string
+	exact bool
+	route route
+}
 
 // A route is a pattern of a configuration.
 type route string
@@ -145,15 +153,26 @@ func (c *Config) Route(r *http.Request) string {
 
 // of returns the pattern of r, or "".
 func (t *routes) of(r *http.Request) route {
-	path, exact := routed(r.Pattern)
-	if i := slices.Index(methods, r.Method); i >= 0 && exact && !t.hosts {
-		return t.known.Get(matched{methods[i], path}, func(m matched) route { return t.find(m.method, "", cleanPath(m.path)) })
+	var m matched
+	if m.pattern = r.Pattern; !t.hosts {
+		if i := slices.Index(methods, r.Method); i >= 0 {
+			m.method = methods[i]
+		}
 	}
-	clean := cleanPath
+	k := t.known.Get(m, func(m matched) (k known) {
+		if k.path, k.exact = routed(m.pattern); k.exact && m.method != "" {
+			k.route = t.find(m.method, "", cleanPath(k.path))
+		}
+		return k
+	})
+	if k.exact && m.method != "" {
+		return k.route
+	}
+	path, clean := k.path, cleanPath
 	if r.Method == http.MethodConnect {
 		clean = func(path string) string { return path }
 	}
-	if !exact && r.URL != nil {
+	if !k.exact && r.URL != nil {
 		if own := clean(r.URL.EscapedPath()); within(own, path) {
 			path = own
 		}

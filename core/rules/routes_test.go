@@ -52,7 +52,7 @@ func requestFor(t testing.TB, target, pattern string) *http.Request {
 
 func TestConfig_Route(t *testing.T) {
 	c := routed(t, "POST /login", "/v1/", "/v1/users/{id}", "GET /v1/users/me", "example.com/v1/", "/exact/{$}", "/both", "/both/",
-		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")
+		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/a%2fb/{id}", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")
 	for _, c2 := range []struct{ target, pattern, want string }{
 		// Without a pattern of the router.
 		{"POST /login", "", "POST /login"},
@@ -116,6 +116,11 @@ func TestConfig_Route(t *testing.T) {
 		{"/both/", "/both/{$}", "/both/"},
 		{"example.com/v1/x", "GET example.com/v1/x", "example.com/v1/"},
 		{"/a%2fb", "/a%2Fb", "/a%2fb"},
+		{"/a%2fb/7", "/a%2Fb/{x}", "/a%2fb/{id}"},
+		{"/v1/users/7", "/v1/users/{id:[0-9]*}", "/v1/users/{id}"},
+		{"/v1/users/7/x", "/v1/users/{id:[0-9]*/{2}}/x", "/v1/"},
+		{"/v1/users/7", "/v1/{", "/v1/users/{id}"},
+		{"/v1/users/7", "/v1/}", "/v1/"},
 		{"/x", "/100%", ""},
 		// With a pattern of a prefix.
 		{"/v1/users/me", "/v1/", "GET /v1/users/me"},
