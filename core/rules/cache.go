@@ -38,16 +38,16 @@ type cache struct {
 
 	entries *otter.Cache[cacheKey, *cached]
 	start   time.Time
-	// changes has counters of the changes of keys, which are selected by 16 bits of the tag. An entry
-	// is valid for one value of its counter. A change therefore also invalidates an entry that is
-	// being read, without a search for its key.
+	// changes has counters of the changes of keys, which are selected by 16 bits of the tag. An
+	// entry is valid for one value of its counter. A change therefore also invalidates an entry
+	// that is being read, without a search for its key.
 	changes [1 << 16]atomic.Uint32
 
 	mu    sync.Mutex // of reads
 	reads map[cacheKey]*reading
 
-	// outages has one element, or for a Cluster several, each for a range of hash slots: one node can
-	// fail while others reply.
+	// outages has one element, or for a Cluster several, each for a range of hash slots: one node
+	// can fail while others reply.
 	outages []outage
 
 	count, stale, missing atomic.Uint64
@@ -132,7 +132,8 @@ var (
 )
 
 // wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
-// leaves half of the time until the deadline of ctx to the decision, which could only fail otherwise.
+// leaves half of the time until the deadline of ctx to the decision, which could only fail
+// otherwise.
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
 	timeout := c.options.timeout
 	if deadline, ok := ctx.Deadline(); ok {

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// failingFor is the time without a reply after which a source is said to fail. A single slow reply
-	// is no failure.
+	// failingFor is the time without a reply after which a source is said to fail. A single slow
+	// reply is no failure.
 	failingFor = 300 * time.Millisecond
 	// isolated is the time after which another failure does not belong to an earlier one.
 	isolated = 3 * time.Second
@@ -15,8 +15,8 @@ const (
 	retryInterval = 100 * time.Millisecond
 )
 
-// An outage tells whether a source, or a part of it, fails. Times are those since any fixed time. It
-// is safe for concurrent use.
+// An outage tells whether a source, or a part of it, fails. Times are those since any fixed time.
+// It is safe for concurrent use.
 type outage struct {
 	mu          sync.Mutex
 	first, last time.Duration // failures since the last reply

@@ -17,8 +17,9 @@ import (
 )
 
 // A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
-// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for a
-// Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one Set.
+// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for
+// a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one
+// Set.
 type RedisSource struct {
 	rdb    redis.UniversalClient
 	prefix string
@@ -35,8 +36,8 @@ type RedisSource struct {
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
-// Cluster, of Redis 6.2 or later or Valkey. It must read from masters, because replicas may have old
-// overrides. Redis sends no command before the first call of a method, and neither closes nor
+// Cluster, of Redis 6.2 or later or Valkey. It must read from masters, because replicas may have
+// old overrides. Redis sends no command before the first call of a method, and neither closes nor
 // reconfigures rdb. Redis panics if rdb or an option is nil.
 func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
@@ -58,11 +59,12 @@ func (s *RedisSource) String() string { return "Redis" }
 // configKey returns the key of the configuration: a hash with the fields text and version.
 func (s *RedisSource) configKey() string { return s.prefix + "rules" }
 
-// ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use [errors.Is].
+// ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use
+// [errors.Is].
 var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
-// await calls f, and returns its result, or the error of ctx if ctx ends first. By default, go-redis
-// ignores the deadline of a context.
+// await calls f, and returns its result, or the error of ctx if ctx ends first. By default,
+// go-redis ignores the deadline of a context.
 func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -120,8 +122,8 @@ type loadedConfig struct {
 }
 
 // Put writes a configuration, in the format of [Parse]. Every process that watches the source
-// applies it within two seconds. Errors in the text are those of Parse; nothing is then written. The
-// rules for an update of a file apply: see [Set.Apply].
+// applies it within two seconds. Errors in the text are those of Parse; nothing is then written.
+// The rules for an update of a file apply: see [Set.Apply].
 func (s *RedisSource) Put(ctx context.Context, text []byte) error {
 	if _, err := Parse("configuration", text); err != nil {
 		return err
@@ -144,9 +146,9 @@ type RedisStats struct {
 	Missing uint64 // lookups that found no override because it could not be read
 	Keys    int    // in the cache; an estimate
 
-	// Age is the time since Set.Watch has read the changes of overrides: unless Redis has lost a change,
-	// a cached override is at most as old. Age grows while Redis is down, and is negative before the
-	// first time.
+	// Age is the time since Set.Watch has read the changes of overrides: unless Redis has lost a
+	// change, a cached override is at most as old. Age grows while Redis is down, and is negative
+	// before the first time.
 	Age time.Duration
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
-// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the states
-// of redisstore.
+// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the
+// states of redisstore.
 func (s *RedisSource) overrideKey(tag, policy string) string {
 	return s.prefix + "{" + tag + "}override:" + policy
 }
@@ -76,8 +76,8 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 	return p
 }
 
-// maxChanges is the number of changes that are kept for processes that have not read them. A process
-// that has missed more invalidates its whole cache.
+// maxChanges is the number of changes that are kept for processes that have not read them. A
+// process that has missed more invalidates its whole cache.
 const maxChanges = 10_000
 
 // write writes the override of a key under a Redis key, or removes the Redis keys if o is nil. It

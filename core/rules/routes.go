@@ -22,8 +22,9 @@ type routes struct {
 // maxMatched is the number of patterns of routers that are remembered, each with a method.
 const maxMatched = 4096
 
-// methods are the methods with which patterns are remembered. A client can send any other method, and
-// the text of the method is a part of the first line of its request, which then stays in memory.
+// methods are the methods with which patterns are remembered. A client can send any other method,
+// and the text of the method is a part of the first line of its request, which then stays in
+// memory.
 var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
@@ -66,8 +67,8 @@ func newRoutes(c *Config) (*routes, error) {
 	return t, nil
 }
 
-// rejected returns the reason why a ServeMux with the patterns others rejects pattern, and the index
-// of the pattern in conflict, or -1 if pattern is invalid.
+// rejected returns the reason why a ServeMux with the patterns others rejects pattern, and the
+// index of the pattern in conflict, or -1 if pattern is invalid.
 func rejected(pattern string, others []string) (other int, reason string) {
 	if reason = register(http.NewServeMux(), pattern); reason != "" {
 		return -1, reason
@@ -117,15 +118,15 @@ func (t *routes) find(method, host, path string) route {
 // stays valid after [Set.Apply].
 //
 // If r.Pattern is set, a router has matched r already. ForRequest looks up that pattern as if it
-// were the path of r, so that each spelling of a path has the policy of the handler that it reaches:
-// with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of /login. A
-// placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the route
-// /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply, because
-// it is not a pattern of the router.
+// were the path of r, so that each spelling of a path has the policy of the handler that it
+// reaches: with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of
+// /login. A placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the
+// route /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply,
+// because it is not a pattern of the router.
 //
-// If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if the
-// path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty, it
-// looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
+// If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if
+// the path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty,
+// it looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
 // //login to /login and /v1 to /v1/: both choose one policy. Neither cleans the path of a CONNECT.
 //
 // Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
@@ -141,8 +142,8 @@ func (s *Set) ForRequest(r *http.Request) *core.Limiter {
 	return nil
 }
 
-// Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is none.
-// If the routes of c are invalid, the result is "".
+// Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is
+// none. If the routes of c are invalid, the result is "".
 func (c *Config) Route(r *http.Request) string {
 	t, err := newRoutes(c)
 	if err != nil {

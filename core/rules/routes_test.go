@@ -244,7 +244,7 @@ func TestSet_ForRequest_Memory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A decision about the limiter of a request uses one configuration.
+// The limiter of a request can be used while the configuration changes.
 func TestSet_ForRequest_Concurrent(t *testing.T) {
 	configs := []*rules.Config{routed(t, "/a", "/b"), routed(t, "/b", "/a"), routed(t, "/c")}
 	s, err := rules.New(memstore.New(), configs[0])

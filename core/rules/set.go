@@ -97,8 +97,8 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //
 // The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
 // that is in conflict with that of a limiter outside of s. Other errors report an override of a
-// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid, in
-// conflict with another route, or without a policy.
+// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid,
+// in conflict with another route, or without a policy.
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
