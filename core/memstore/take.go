@@ -51,7 +51,7 @@ func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled,
 	if s.clock == nil {
 		now = sh.forward(now)
 	}
-	if b := sh.buckets.find(own); b != nil && !sh.hasDebts && b.rest<<16 == 0 {
+	if b := sh.buckets.find(own); b != nil && b.rest<<16 == 0 { // no debt: see saveDebt
 		if used, after, fits, ok := rule.TakeWhole(b.full, now, cost); ok {
 			if fits && op == driver.Spend {
 				b.set(now+after, 0, rule)
