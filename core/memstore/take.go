@@ -47,7 +47,7 @@ func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled,
 	hash := s.hash(key)
 	sh, own := &s.shards[s.shardOf(hash)], mix(hash, rule.ID())
 	now := s.now()
-	sh.mu.Lock() // Unlock is not deferred: that takes 3 ns
+	sh.mu.Lock()
 	if s.clock == nil {
 		now = sh.forward(now)
 	}
