@@ -42,7 +42,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	case !decided:
 		return g.undecided(r), g.outcome(nil), nil
 	}
-	r = r.WithContext(rc)
+	r = rc.bind(r)
 	rc.writeFields(h)
 	if !c.decision.Allowed {
 		return r, nil, g.deny(h, r, c.decision)
@@ -61,7 +61,8 @@ func (g *Gate) undecided(r *http.Request) *http.Request {
 	if outer == nil {
 		return r
 	}
-	return r.WithContext(&requestContext{Context: r.Context(), outer: outer, gate: g, versions: outer.versions})
+	rc := &requestContext{Context: r.Context(), outer: outer, gate: g, versions: outer.versions}
+	return rc.bind(r)
 }
 
 // outcome returns the Outcome of a request that is let through, or nil if neither RefundIf nor

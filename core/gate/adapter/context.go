@@ -2,15 +2,17 @@ package adapter
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 // A requestContext is the context of a request behind a gate. One allocation holds the context, the
-// decision, the charges and the values of the header fields. The decision is empty if the gate has
-// let the request through undecided.
+// copy of the request that has the context, the decision, the charges and the values of the header
+// fields. The decision is empty if the gate has let the request through undecided.
 type requestContext struct {
+	request http.Request // first, because runtime.SetFinalizer takes only the beginning of an allocation
 	context.Context
 	outer       *requestContext // of the gate around this gate
 	gate        *Gate
@@ -26,6 +28,12 @@ func newRequestContext(ctx context.Context, g *Gate) *requestContext {
 		rc.versions |= rc.outer.versions
 	}
 	return rc
+}
+
+// bind returns the copy of r that has the context rc.
+func (rc *requestContext) bind(r *http.Request) *http.Request {
+	rc.request = *r.WithContext(rc)
+	return &rc.request
 }
 
 func (rc *requestContext) Value(key any) any {
