@@ -176,7 +176,7 @@ func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
 	}
 	known = b
 	for i := range first {
-		s, p := d.State(i), &first[i]
+		s, p := d.State(i), first[i]
 		if s.Unknown || p.rule != s.Rule {
 			return b, false
 		}

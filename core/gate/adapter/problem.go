@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,39 +15,12 @@ import (
 const maxInstance = 1 << 10
 
 // newProblem returns a problem document with only the status, its text and the path of r.
-func newProblem(r *http.Request, status int) *gate.Problem {
-	p := &gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
+func newProblem(r *http.Request, status int) gate.Problem {
+	p := gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
 	if len(r.URL.Path) <= maxInstance {
 		if path := r.URL.EscapedPath(); len(path) <= maxInstance {
 			p.Instance = path
 		}
-	}
-	return p
-}
-
-// quotaProblem returns the problem document of a request that d denies, with this status. retry is
-// in seconds, or zero if the request can never be admitted.
-func quotaProblem(r *http.Request, d core.Decision, status int, retry int64) *gate.Problem {
-	p := newProblem(r, status)
-	if status == http.StatusTooManyRequests {
-		p.Type = gate.TypeQuotaExceeded
-		p.Title = quotaTitle
-	}
-	var named core.State
-	for _, s := range d.States() {
-		if s.Allowed || s.Rule.IsShadow() {
-			continue
-		}
-		// The text describes the rule with the longest RetryAfter.
-		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
-			named = s
-		}
-		if name := s.Rule.ClientName(); !slices.Contains(p.Violated, name) {
-			p.Violated = append(p.Violated, name)
-		}
-	}
-	if named.Rule != (core.Rule{}) {
-		p.Detail = describe(named.Rule, retry)
 	}
 	return p
 }
