@@ -43,7 +43,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 		return g.undecided(r), g.outcome(nil), nil
 	}
 	r = rc.bind(r)
-	rc.writeFields(h)
+	rc.writeFields(h, &c.decision)
 	if !c.decision.Allowed {
 		return r, nil, g.deny(h, r, c.decision)
 	}

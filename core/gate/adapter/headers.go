@@ -128,10 +128,10 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	return list
 }
 
-// writeFields sets the header fields of every version of rc.
-func (rc *requestContext) writeFields(h http.Header) {
+// writeFields sets the header fields of every version of rc, whose decision is d.
+func (rc *requestContext) writeFields(h http.Header, d *core.Decision) {
 	if rc.versions.has(gate.IETFDraft) {
-		rc.writeDraft(h)
+		rc.writeDraft(h, d)
 	}
 	if rc.versions.has(gate.XRateLimit) {
 		rc.writeLegacy(h)
@@ -139,22 +139,13 @@ func (rc *requestContext) writeFields(h http.Header) {
 }
 
 // writeDraft sets RateLimit-Policy and RateLimit.
-func (rc *requestContext) writeDraft(h http.Header) {
-	var buffers [2][128]byte
-	b, known := rc.appendKnown(buffers[0][:0])
+func (rc *requestContext) writeDraft(h http.Header, d *core.Decision) {
+	var buffer [128]byte
+	b, known := rc.appendKnown(buffer[:0], d)
 	if known {
 		rc.values[0] = rc.gate.policyField
 	} else {
-		var few [8]member
-		policies := buffers[1][:0]
-		for i, m := range rc.members(few[:0], gate.IETFDraft) {
-			if i > 0 {
-				policies = append(policies, ", "...)
-			}
-			policies = append(policies, m.policy.member...)
-			b = appendMember(b, m.policy, &m.state)
-		}
-		rc.values[0] = string(policies)
+		rc.values[0], b = rc.appendMembers(b)
 	}
 	if len(b) == 0 {
 		return // shadows only
@@ -165,12 +156,27 @@ func (rc *requestContext) writeDraft(h http.Header) {
 	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
+// appendMembers returns RateLimit-Policy, and appends the value of RateLimit.
+func (rc *requestContext) appendMembers(b []byte) (policies string, _ []byte) {
+	var few [8]member
+	var buffer [128]byte
+	p := buffer[:0]
+	for i, m := range rc.members(few[:0], gate.IETFDraft) {
+		if i > 0 {
+			p = append(p, ", "...)
+		}
+		p = append(p, m.policy.member...)
+		b = appendMember(b, m.policy, &m.state)
+	}
+	return string(p), b
+}
+
 // appendKnown appends the value of RateLimit if policyField is the right RateLimit-Policy for it.
 // If several gates have decided, or a rule in force is not the rule that the limiter had first,
 // appendKnown appends nothing and returns false.
-func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
+func (rc *requestContext) appendKnown(b []byte, d *core.Decision) (known []byte, ok bool) {
 	g := rc.gate
-	first, d := g.policies.first, rc.Decision()
+	first := g.policies.first
 	if rc.outer != nil || !g.distinct || d.Len() != len(first) {
 		return b, false
 	}
