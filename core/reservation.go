@@ -48,11 +48,11 @@ func (r *Reservation) receiptOf(i int) *driver.Receipt {
 
 // keep stores the charges of b, a batch about asks, in r after the Store has applied them.
 func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
-	if len(asks) == 1 && len(b.rules) == 1 {
+	if b.isSole(len(asks)) {
 		r.sole.keep(b, &asks[0])
 		return
 	}
-	if r.ledger == nil { // several rules with at most one charge
+	if r.ledger == nil { // at most one charge, but a sole cannot hold the decision
 		receipt := r.sole.receipt
 		r.ledger = newLedger(asks[0].Limiter.store, len(b.charges))
 		if len(b.charges) > 0 {
@@ -70,7 +70,7 @@ func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
 		return err
 	}
 	if r.ledger == nil {
-		r.sole.state = d.first
+		r.sole.setState(&d.first)
 	} else {
 		r.ledger.decision = d
 	}

@@ -61,7 +61,7 @@ func (g *Gate) undecided(r *http.Request) *http.Request {
 	if outer == nil {
 		return r
 	}
-	rc := &requestContext{Context: r.Context(), outer: outer, gate: g, versions: outer.versions}
+	rc := &requestContext{Context: r.Context(), gate: g, versions: outer.versions, nested: true}
 	return rc.bind(r)
 }
 

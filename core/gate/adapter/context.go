@@ -14,18 +14,21 @@ import (
 type requestContext struct {
 	request http.Request // first, because runtime.SetFinalizer takes only the beginning of an allocation
 	context.Context
-	outer       *requestContext // of the gate around this gate
 	gate        *Gate
 	versions    versions         // of the header fields that describe the decision
+	nested      bool             // there is a gate around this gate
 	reservation core.Reservation // of the request, if it was decided
 
 	values [2]string // of the header fields
 }
 
 func newRequestContext(ctx context.Context, g *Gate) *requestContext {
-	rc := &requestContext{Context: ctx, outer: requestContextOf(ctx), gate: g, versions: g.versions}
-	if g.options.Inherits && rc.outer != nil {
-		rc.versions |= rc.outer.versions
+	rc := &requestContext{Context: ctx, gate: g, versions: g.versions}
+	if outer := requestContextOf(ctx); outer != nil {
+		rc.nested = true
+		if g.options.Inherits {
+			rc.versions |= outer.versions
+		}
 	}
 	return rc
 }
@@ -51,10 +54,10 @@ func requestContextOf(ctx context.Context) *requestContext {
 
 // Outer implements [request.Record].
 func (rc *requestContext) Outer() request.Record {
-	if rc.outer == nil {
-		return nil
+	if outer := requestContextOf(rc.Context); outer != nil {
+		return outer
 	}
-	return rc.outer
+	return nil
 }
 
 // Decision implements [request.Record].

@@ -106,8 +106,8 @@ func (m *member) nearer(o *member) bool {
 // members appends the members of the gate of rc and of all gates around it, the outermost gate
 // first. It skips gates that do not send version v, and lists each name once.
 func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
-	if rc.outer != nil {
-		list = rc.outer.members(list, v)
+	if rc.nested {
+		list = requestContextOf(rc.Context).members(list, v)
 	}
 	if !rc.versions.has(v) {
 		return list
@@ -140,57 +140,55 @@ func (rc *requestContext) writeFields(h http.Header, d *core.Decision) {
 
 // writeDraft sets RateLimit-Policy and RateLimit.
 func (rc *requestContext) writeDraft(h http.Header, d *core.Decision) {
-	var buffer [128]byte
-	b, known := rc.appendKnown(buffer[:0], d)
-	if known {
-		rc.values[0] = rc.gate.policyField
+	if limits, known := rc.knownLimits(d); known {
+		rc.values = [2]string{rc.gate.policyField, limits}
 	} else {
-		rc.values[0], b = rc.appendMembers(b)
+		rc.values = rc.fields()
 	}
-	if len(b) == 0 {
+	if rc.values[1] == "" {
 		return // shadows only
 	}
-	rc.values[1] = string(b)
 	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
 	h[fieldPolicy] = rc.values[0:1:1]
 	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
-// appendMembers returns RateLimit-Policy, and appends the value of RateLimit.
-func (rc *requestContext) appendMembers(b []byte) (policies string, _ []byte) {
+// fields returns the values of RateLimit-Policy and RateLimit.
+func (rc *requestContext) fields() [2]string {
 	var few [8]member
-	var buffer [128]byte
-	p := buffer[:0]
+	var buffers [2][128]byte
+	policies, limits := buffers[0][:0], buffers[1][:0]
 	for i, m := range rc.members(few[:0], gate.IETFDraft) {
 		if i > 0 {
-			p = append(p, ", "...)
+			policies = append(policies, ", "...)
 		}
-		p = append(p, m.policy.member...)
-		b = appendMember(b, m.policy, &m.state)
+		policies = append(policies, m.policy.member...)
+		limits = appendMember(limits, m.policy, &m.state)
 	}
-	return string(p), b
+	return [2]string{string(policies), string(limits)}
 }
 
-// appendKnown appends the value of RateLimit if policyField is the right RateLimit-Policy for it.
-// If several gates have decided, or a rule in force is not the rule that the limiter had first,
-// appendKnown appends nothing and returns false.
-func (rc *requestContext) appendKnown(b []byte, d *core.Decision) (known []byte, ok bool) {
+// knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it. If
+// several gates have decided, or a rule in force is not the rule that the limiter had first,
+// knownLimits returns false.
+func (rc *requestContext) knownLimits(d *core.Decision) (limits string, ok bool) {
 	g := rc.gate
 	first := g.policies.first
-	if rc.outer != nil || !g.distinct || d.Len() != len(first) {
-		return b, false
+	if rc.nested || !g.distinct || d.Len() != len(first) {
+		return "", false
 	}
-	known = b
-	for i := range first {
-		s, p := d.State(i), first[i]
+	var buffer [128]byte
+	b := buffer[:0]
+	for i, p := range first {
+		s := d.State(i)
 		if s.Unknown || p.rule != s.Rule {
-			return b, false
+			return "", false
 		}
 		if p.visible {
-			known = appendMember(known, p, &s)
+			b = appendMember(b, p, &s)
 		}
 	}
-	return known, true
+	return string(b), true
 }
 
 func (rc *requestContext) writeLegacy(h http.Header) {
