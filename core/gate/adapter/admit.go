@@ -34,7 +34,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	default: // outer gates send more versions
 		expose(h, exposedFields(rc.versions))
 	}
-	c := charges{requestContext: rc, first: g.limiterFor(r, pattern), cost: 1}
+	c := charges{requestContext: rc, first: g.limiterFor(rc, r, pattern), cost: 1}
 	rejection, decided := c.decide(ctx, h, r)
 	switch {
 	case rejection != nil:
