@@ -40,7 +40,7 @@ func (s *sole) keep(b *batch, a *Ask) {
 	if !a.Peek {
 		s.cost = max(a.Cost, 1)
 	}
-	if len(b.charges) > 0 {
+	if len(b.charges) > 0 && b.charges[0].Verdict.Allowed {
 		s.since = sinceStart()
 	}
 }

@@ -3,6 +3,7 @@ package adapter
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/weir-go/weir/core/gate"
 )
@@ -42,20 +43,29 @@ func appendMemberOf(b []byte, name, value string) []byte {
 	return appendQuoted(append(b, name...), value)
 }
 
-// appendQuoted appends s as a string in JSON. It leaves every character that encoding/json may
-// escape, except quotes and backslashes, to encoding/json.
+// appendQuoted appends s as a string in JSON. It escapes quotes and backslashes, and leaves a text with
+// other characters that encoding/json may escape to encoding/json.
 func appendQuoted(b []byte, s string) []byte {
 	n, begin := len(b), 0
 	b = append(b, '"')
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(append(b, s[begin:i]...), '\\')
-			begin = i
-		case c < ' ' || c > '~' || c == '<' || c == '>' || c == '&':
+		if !special[s[i]] {
+			continue
+		}
+		if s[i] != '"' && s[i] != '\\' {
 			quoted, _ := json.Marshal(s) // a string is never an error
 			return append(b[:n], quoted...)
 		}
+		b = append(append(b, s[begin:i]...), '\\')
+		begin = i
 	}
 	return append(append(b, s[begin:]...), '"')
 }
+
+// special contains the bytes that encoding/json does not always copy.
+var special = func() (set [256]bool) {
+	for c := range set {
+		set[c] = c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, byte(c)) >= 0
+	}
+	return set
+}()

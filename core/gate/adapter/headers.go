@@ -184,7 +184,11 @@ func (rc *requestContext) knownLimits(d *core.Decision) (limits string, ok bool)
 		if s.Unknown || p.rule != s.Rule {
 			return "", false
 		}
-		if p.visible {
+		switch {
+		case !p.visible:
+		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
+			return p.denial(max(seconds(s.Window), 1)).limits, true
+		default:
 			b = appendMember(b, p, &s)
 		}
 	}

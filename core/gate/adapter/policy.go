@@ -25,6 +25,7 @@ type denialTexts struct {
 	retry      int64  // in seconds, or zero if the request can never be admitted
 	retryAfter string // retry as a number
 	detail     string // of the problem document
+	limits     string // the value of RateLimit, if this is the only policy and nothing remains
 }
 
 func newPolicy(rule core.Rule) *policy {
@@ -46,7 +47,8 @@ func (p *policy) denial(retry int64) *denialTexts {
 	if t := slot.Load(); t != nil && t.retry == retry {
 		return t
 	}
-	t := &denialTexts{retry, strconv.FormatInt(retry, 10), describe(p.rule, retry)}
+	n := strconv.FormatInt(retry, 10)
+	t := &denialTexts{retry, n, describe(p.rule, retry), p.name + ";r=0;t=" + n}
 	slot.Store(t)
 	return t
 }
