@@ -6,9 +6,9 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A sole holds the decision and the charge of a Reservation about one ask of a limiter with one rule.
-// Nearly all reservations are of this kind. A sole is part of the Reservation, and takes a sixth of
-// the memory of a ledger: it holds each value once.
+// A sole holds the decision and the charge of a Reservation about one ask of a limiter with one
+// rule. Nearly all reservations are of this kind. A sole is part of the Reservation, and takes a
+// quarter of the memory of a ledger: it holds each value once.
 type sole struct {
 	limiter *shared // nil without a decision
 	key     string

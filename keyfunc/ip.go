@@ -98,8 +98,8 @@ func RemoteIP(opts ...IPOption) Func {
 }
 
 // clientIP returns a Func that derives the key from the address of the peer or, if the peer is in
-// p, from the address that find returns for the header of the request and the peer. find is nil if p
-// is empty.
+// p, from the address that find returns for the header of the request and the peer. find is nil if
+// p is empty.
 func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Header, peer netip.Addr) (netip.Addr, error)) Func {
 	c := newIPConfig(caller, opts)
 	return func(_ context.Context, r *http.Request) (string, error) {
@@ -176,8 +176,8 @@ func parseAddr(s string) (addr netip.Addr, text string, ok bool) {
 	return addr.Unmap(), s, true
 }
 
-// parseIPv4 is parseAddr for an IPv4 address with a port and nothing else, the form in which servers
-// write most peers. It reads the text once, and reports false for every other text.
+// parseIPv4 is parseAddr for an IPv4 address with a port and nothing else, the form in which
+// servers write most peers. It reads the text once, and reports false for every other text.
 func parseIPv4(s string) (addr netip.Addr, text string, ok bool) {
 	var ip [4]byte
 	at, digits, value := 0, 0, 0

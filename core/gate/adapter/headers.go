@@ -168,8 +168,8 @@ func (rc *requestContext) fields() [2]string {
 	return [2]string{string(policies), string(limits)}
 }
 
-// knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it. If
-// several gates have decided, or a rule in force is not the rule that the limiter had first,
+// knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it.
+// If several gates have decided, or a rule in force is not the rule that the limiter had first,
 // knownLimits returns false.
 func (rc *requestContext) knownLimits(d *core.Decision) (limits string, ok bool) {
 	g := rc.gate

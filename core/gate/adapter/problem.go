@@ -87,8 +87,8 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	}
 }
 
-// buffers holds the arrays of documents for reuse: a Writer must not keep the bytes of Write. Longer
-// documents have an array of their own.
+// buffers holds the arrays of documents for reuse: a Writer must not keep the bytes of Write.
+// Longer documents have an array of their own.
 var buffers = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
 // wantsText reports whether the first media range of accept is text/plain or text/html. Browsers
