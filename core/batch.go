@@ -120,6 +120,11 @@ func (a *Ask) check() error {
 	return nil
 }
 
+// sameChoice reports whether the limits of a and o are chosen by the same limiter, key and plan.
+func (a Ask) sameChoice(o Ask) bool {
+	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan
+}
+
 // fill adds the charges of asks. The Store does not check charges: New has checked the rules, and
 // fill checks the rest.
 func (b *batch) fill(ctx context.Context, asks []Ask) error {
@@ -167,6 +172,10 @@ func (b *batch) fillTogether(ctx context.Context, asks []Ask) error {
 	err := replacing.consistent(func() error {
 		views, sets = views[:0], sets[:0]
 		for i := range asks {
+			if j := slices.IndexFunc(asks[:i], asks[i].sameChoice); j >= 0 { // the function of Choose might choose another view now
+				views, sets = append(views, views[j]), append(sets, sets[j])
+				continue
+			}
 			v, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
 			if err != nil {
 				return err

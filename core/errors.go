@@ -21,13 +21,13 @@ var (
 	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost reports a cost below zero. Nothing was charged.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrInvalidAsk reports a call without asks, with limiters of different Stores, or with two limits
-	// for one rule and key; an Ask without a Limiter or with a negative MaxDelay; a function of Choose
-	// that returns an error, or no view of its limiter; or a limiter that a call cannot settle or replace. Nothing
-	// was charged.
+	// ErrInvalidAsk reports a call without asks, with limiters of different Stores, or with two
+	// limits for one rule and key; an Ask without a Limiter or with a negative MaxDelay; a function
+	// of Choose that returns an error, or no view of its limiter; or a limiter that a call cannot
+	// settle or replace. Nothing was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
-	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The capacity
-	// of [Blocked] is zero.
+	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The
+	// capacity of [Blocked] is zero.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
@@ -36,8 +36,9 @@ var (
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrFailClosed reports that the Store is down, and that package failover is configured to fail
-	// closed. The error is an ErrUnavailable, too. Package gate responds with 503.
+	// ErrFailClosed reports that the Store or the overrides of a key are down, and that package
+	// failover or rules is configured to fail closed. The error is an ErrUnavailable, too. Package
+	// gate responds with 503.
 	ErrFailClosed = driver.ErrFailClosed
 )
 

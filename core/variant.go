@@ -76,12 +76,13 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 //		return nil, nil
 //	})
 //
-// pick is called by every method of the result that has a key, for every [Ask] about the result,
-// and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced rules
-// meanwhile. It must be fast, because each decision waits for it, and must not replace rules. If pick
-// returns an error, the method charges nothing. It returns an [ErrUnavailable], or an error after
-// the end of ctx, as it is, and any other error in an [ErrInvalidAsk] that wraps it. A result that is
-// no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose panics if pick is nil.
+// pick is called by every method of the result that has a key, for every key of [Ask]s about it,
+// and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced
+// rules meanwhile. It must be fast, because each decision waits for it, and must not replace rules.
+// If pick returns an error, the method charges nothing. It returns an [ErrUnavailable], or an error
+// after the end of ctx, as it is, and any other error in an [ErrInvalidAsk] that wraps it. A result
+// that is no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose panics if
+// pick is nil.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {

@@ -299,6 +299,22 @@ func TestLimiter_Choose_Unavailable(t *testing.T) {
 	}
 }
 
+// Two asks about one key have one choice, also if the function of Choose changes its mind.
+func TestLimiter_Choose_OncePerKey(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))
+	large := core.Must(l.Variant(core.TokenBucket("r", core.PerMinute(100))))
+	picks := 0
+	chosen := l.Choose(func(context.Context, string) (*core.Limiter, error) {
+		picks++
+		return []*core.Limiter{nil, large}[picks%2], nil
+	})
+	d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: chosen, Key: "a"}, core.Ask{Limiter: chosen, Key: "b"}, core.Ask{Limiter: chosen, Key: "a"})
+	testkit.Must(t, err)
+	if picks != 2 || d.State(0).Limit() != d.State(2).Limit() || d.State(0).Limit() == d.State(1).Limit() {
+		t.Errorf("got %d calls of pick and %v", picks, d)
+	}
+}
+
 func TestLimiter_Choose_Variants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testkit.Limiter(t, memstore.New(), core.TokenBucket("r", core.PerMinute(10)))

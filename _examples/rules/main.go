@@ -5,8 +5,9 @@
 //	go run -C _examples ./rules
 //	go run -C _examples ./rules -redis redis://127.0.0.1:6379
 //
-// -config FILE, or the environment variable CONFIG, names another file. -redis URL, or REDIS_URL,
-// uses Redis: the file is written into it if it has no configuration, and used while it is down.
+// -config FILE, or the environment variable CONFIG, names a file; the default is a temporary copy of
+// limits.yaml. -redis URL, or REDIS_URL, uses Redis: the file is written into it if it has no
+// configuration, and used while it is down.
 // Start the program twice (ADDR=127.0.0.1:8081 for the second) to see that both have the same limits
 // and count together.
 package main
@@ -14,6 +15,7 @@ package main
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,7 +23,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*ru
 	defer cancel()
 	config, err := rules.Load(soon, source)
 	if err != nil {
-		log.Printf("%v; the limits are those of %s", err, path)
+		log.Printf("the first limits are those of %s: %v", path, err)
 		text, err2 := os.ReadFile(path)
 		if err2 != nil {
 			return nil, err2
@@ -100,6 +101,7 @@ func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*ru
 			if err := source.Put(soon, text); err != nil {
 				return nil, err
 			}
+			log.Printf("%s is written into Redis", path)
 		}
 	}
 	// All processes count in Redis, and each for itself while Redis is down.
@@ -152,9 +154,20 @@ const tryRedis = `
   curl -i -u bob: http://ADDR/
 `
 
+//go:embed limits.yaml
+var limits []byte
+
 func run() error {
-	_, source, _, _ := runtime.Caller(0)
-	path := flag.String("config", cmp.Or(os.Getenv("CONFIG"), filepath.Join(filepath.Dir(source), "limits.yaml")), "configuration file")
+	dir, err := os.MkdirTemp("", "weir")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	copied := filepath.Join(dir, "limits.yaml") // so that the commands below change no file of the repository
+	if err := os.WriteFile(copied, limits, 0o600); err != nil {
+		return err
+	}
+	path := flag.String("config", cmp.Or(os.Getenv("CONFIG"), copied), "configuration `FILE`")
 	url := flag.String("redis", os.Getenv("REDIS_URL"), "`URL` of Redis, for a configuration that processes share")
 	flag.Parse()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,7 +35,7 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 			return err
 		}
 		if route == "" {
-			return fmt.Errorf("%s has no route for %s", args[0], name)
+			return fmt.Errorf("%s has no route for %s, which has the limiter of the middleware", args[0], name)
 		}
 		name = c.Routes[route]
 		print("The route %q has the policy %q.", route, name)
@@ -76,6 +77,11 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	if !hasPlan(override.Plan) { // it is in Redis, and older than the configuration
 		print("No rule of the policy has the plan %q of the override.", override.Plan)
 		override.Plan = ""
+	}
+	for _, rule := range slices.Sorted(maps.Keys(override.Limits)) {
+		if !slices.ContainsFunc(p.Rules, func(r rules.Rule) bool { return r.Name == rule }) {
+			print("The policy has no rule %q of the override.", rule)
+		}
 	}
 	enforced := rules.InPercent(name, key, p.Enforce)
 	if p.Enforce != 100 {

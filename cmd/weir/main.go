@@ -10,14 +10,16 @@
 //	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
 //	weir rules put FILE                        write a configuration, and list the changes
 //	weir rules override POLICY KEY OVERRIDE    give a key other limits
-//	weir rules block POLICY KEY [UNTIL]        deny all events of a key
+//	weir rules block POLICY KEY [UNTIL]        deny the events of a key in a policy
 //	weir rules unblock POLICY KEY              end the block of a key
 //	weir rules remove POLICY KEY               remove the override and the block of a key
 //
 // A ROUTE is a request such as "POST /login". The commands weir explain and weir rules explain accept
 // it in place of a policy, and print which policy applies to it.
 //
-// An OVERRIDE is written as in a file, and UNTIL is a time or a duration:
+// A KEY is the text that the key function of the program returns, such as user:ann or 203.0.113.7
+// (package keyfunc); a command cannot know whether the program uses it. A block is for one policy.
+// An OVERRIDE is written as in a file, and UNTIL is a time or a duration such as 24h or 7d:
 //
 //	weir rules override --redis redis://redis.internal:6379 api user:99 '{plan: gold, until: 2027-01-01T00:00:00Z}'
 //	weir rules block --redis redis://redis.internal:6379 api user:7 24h
@@ -38,7 +40,7 @@
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other
 // users of the machine can read arguments, so a URL with a password belongs into WEIR_REDIS_URL. The
-// secret of the option rules.KeySecret is read from the environment variable WEIR_KEY_SECRET. If the
+// bytes of the option rules.KeySecret are read from the environment variable WEIR_KEY_SECRET. If the
 // prefix or the secret is not that of the programs, they do not find the overrides.
 //
 // # Exit status

@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 			"second             token_bucket  10/s   base    enforce\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +
 			"hour               sliding_log   500/h  base    shadow\n", ""},
-		"explain no route":      {[]string{"explain", "r.yaml", "/login/ann", "x"}, 1, "", "weir: r.yaml has no route for /login/ann\n"},
+		"explain no route":      {[]string{"explain", "r.yaml", "/login/ann", "x"}, 1, "", "weir: r.yaml has no route for /login/ann, which has the limiter of the middleware\n"},
 		"explain invalid route": {[]string{"explain", "r.yaml", "/%", "x"}, 1, "", "weir: parse \"http:///%\": invalid URL escape \"%\"\n"},
 		"explain plan": {[]string{"explain", "a.yaml", "api", "x", "gold"}, 0, "" +
 			"RULE               ALGORITHM     LIMIT  SOURCE       MODE\n" +

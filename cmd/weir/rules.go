@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ var rulesCommands = []rulesCommand{
 	{command{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, nil}, explainRemote},
 	{command{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, nil}, putConfig},
 	{command{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, nil}, ofKey(override)},
-	{command{"rules block", "POLICY KEY [UNTIL]", "deny all events of a key, also until a time or for a duration", 2, 3, nil}, ofKey(block)},
+	{command{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, nil}, ofKey(block)},
 	{command{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, nil}, ofKey(unblock)},
 	{command{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, nil}, ofKey(remove)},
 }
@@ -198,9 +199,9 @@ func block(ctx context.Context, set *rules.Set, policy, key string, args []strin
 func parseUntil(s string, now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		d, err := time.ParseDuration(s)
+		d, err := parseDuration(s)
 		if err != nil {
-			return time.Time{}, fmt.Errorf("UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: %q", s)
+			return time.Time{}, fmt.Errorf("UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h or 7d: %q", s)
 		}
 		until = now.Add(d)
 	}
@@ -210,8 +211,23 @@ func parseUntil(s string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
+// parseDuration reads a duration, also in days.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(s)
+}
+
 func unblock(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {
-	return set.Unblock(ctx, policy, key)
+	if err := set.Unblock(ctx, policy, key); err != nil {
+		return err
+	}
+	if o, err := set.OverrideOf(ctx, policy, key); err != nil || !o.Blocked {
+		return err
+	}
+	return errors.New("the block has ended, but an override of the key denies its events, too")
 }
 
 func remove(ctx context.Context, set *rules.Set, policy, key string, _ []string) error {

@@ -212,9 +212,11 @@ func TestParseUntil(t *testing.T) {
 		"2027-01-01T00:00:00-01:00": "2027-01-01T01:00:00Z",
 		"2027-01-01T00:00:00Z":      `UNTIL is past: "2027-01-01T00:00:00Z"`,
 		"0s":                        `UNTIL is past: "0s"`,
-		"2027-01-02":                `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: "2027-01-02"`,
-		"1d":                        `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: "1d"`,
-		"":                          `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h: ""`,
+		"2027-01-02":                `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h or 7d: "2027-01-02"`,
+		"7d":                        "2027-01-08T00:00:00Z",
+		"-1d":                       `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h or 7d: "-1d"`,
+		"99999d":                    `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h or 7d: "99999d"`,
+		"":                          `UNTIL is neither a time such as 2027-01-01T00:00:00Z nor a duration such as 24h or 7d: ""`,
 	} {
 		until, err := parseUntil(text, now)
 		got := until.UTC().Format(time.RFC3339)

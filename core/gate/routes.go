@@ -13,10 +13,11 @@ import (
 //
 //	nethttplimit.New(api, keyfunc.RemoteIP(), gate.Routes(set))
 //
-// Everything else stays as given to New: the key function, [Cost], [Plan], [MaxDelay] and the
-// limiters of [And]. If New has And limiters, p must return limiters on their Store; otherwise such
-// requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500). Handlers use
-// [Settle], or [SettleFor] with the limiter that p has chosen.
+// Everything else stays as given to New: the key function, which all routes share, [Cost], [Plan],
+// [MaxDelay] and the limiters of [And]. A route with another key, such as a login, needs a gate of
+// its own, or [keyfunc.FirstOf]. If New has And limiters, p must return limiters on their Store;
+// otherwise such requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500).
+// Handlers use [Settle], or [SettleFor] with the limiter that p has chosen.
 //
 // Use the middleware where the router has matched the request, so that p gets the pattern: in
 // handlers of a [http.ServeMux], with Use in Gin and Echo, and with With in chi. In front of a
@@ -37,8 +38,9 @@ type Policy interface {
 	// that the router has matched, in the syntax of the router: that of a [http.ServeMux],
 	// c.FullPath() of Gin or c.Path() of Echo. It is empty if none has matched.
 	//
-	// A gate calls ForRequest once for each request that it does not skip, before the key functions,
-	// and concurrently. ForRequest must be fast, must not modify r, and should return the same
-	// *core.Limiter each time, not new views: a gate recognizes exhausted keys by it (see [And]).
+	// A gate calls ForRequest once for each request that it does not skip, before the key
+	// functions, and concurrently. ForRequest must be fast, must not modify r, and should return
+	// the same *core.Limiter each time, not new views: a gate recognizes exhausted keys by it (see
+	// [And]).
 	ForRequest(r *http.Request) *core.Limiter
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
 // A router divides charges into calls. In a Cluster, a call can use only the keys of one slot.
@@ -24,22 +25,10 @@ func newRouter(rdb redis.UniversalClient, c config) router {
 	return r
 }
 
-// hashSlot returns the hash slot of a tag as two bytes: CRC-16/XMODEM modulo 16384 (Redis Cluster
-// specification).
+// hashSlot returns the hash slot of a tag as two bytes.
 func hashSlot(tag string) string {
-	var crc uint16
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	crc %= 16384
-	return string([]byte{byte(crc >> 8), byte(crc)})
+	slot := keyhash.Slot(tag)
+	return string([]byte{byte(slot >> 8), byte(slot)})
 }
 
 // one reports whether one call can contain all charges. On a single server it always can;

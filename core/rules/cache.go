@@ -20,11 +20,6 @@ const (
 	maxReads = 4096
 	// maxRead bounds the time of a read that no lookup waits for.
 	maxRead = time.Second
-	// failingFor is the time without a reply after which the source is said to fail. A single slow
-	// reply is no failure.
-	failingFor = 300 * time.Millisecond
-	// retryInterval is the time between two reads while the source fails.
-	retryInterval = time.Second
 	// maxCachedKey is the length of the longest key that a cache holds. It holds the tags of longer
 	// keys.
 	maxCachedKey = 128
@@ -43,16 +38,18 @@ type cache struct {
 
 	entries *otter.Cache[cacheKey, *cached]
 	start   time.Time
-	// changes has counters of the changes of keys, which are selected by 16 bits of the tag. An entry
-	// is valid for one value of its counter. A change therefore also invalidates an entry that is
-	// being read, without a search for its key.
+	// changes has counters of the changes of keys, which are selected by 16 bits of the tag. An
+	// entry is valid for one value of its counter. A change therefore also invalidates an entry
+	// that is being read, without a search for its key.
 	changes [1 << 16]atomic.Uint32
 
 	mu    sync.Mutex // of reads
 	reads map[cacheKey]*reading
 
-	failed                atomic.Int64 // the time of the first failure since the last reply; zero if there is none
-	retry                 atomic.Int64 // the time of the next read while the source fails; else zero
+	// outages has one element, or for a Cluster several, each for a range of hash slots: one node
+	// can fail while others reply.
+	outages []outage
+
 	count, stale, missing atomic.Uint64
 }
 
@@ -60,6 +57,7 @@ type cacheOptions struct {
 	size       int           // the number of entries
 	timeout    time.Duration // of a lookup
 	maxAge     time.Duration
+	parts      int  // that can fail each for itself
 	failClosed bool // a lookup without an entry is an error if the source fails
 }
 
@@ -79,14 +77,15 @@ type cached struct {
 
 // A reading is a read that is under way.
 type reading struct {
-	done  chan struct{} // closed when the other fields are set
-	entry *cached
-	err   error
+	outage *outage
+	done   chan struct{} // closed when the fields below are set
+	entry  *cached
+	err    error
 }
 
 func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 	return &cache{
-		hasher: h, options: o, start: time.Now(), reads: make(map[cacheKey]*reading),
+		hasher: h, options: o, start: time.Now(), reads: make(map[cacheKey]*reading), outages: make([]outage, o.parts),
 		entries: otter.Must(&otter.Options[cacheKey, *cached]{
 			MaximumSize: o.size,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
@@ -128,13 +127,19 @@ func (c *cache) valid(e *cached) bool {
 
 var (
 	errTimeout = errors.New("no reply in time")
-	errPaused  = errors.New("the source has failed within the last second")
+	errPaused  = errors.New("the source fails")
 	errBusy    = fmt.Errorf("%d reads are under way", maxReads)
 )
 
-// wait reads the overrides of a key, or waits for a read that is under way.
+// wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
+// leaves half of the time until the deadline of ctx to the decision, which could only fail
+// otherwise.
 func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
-	timer := time.NewTimer(c.options.timeout)
+	timeout := c.options.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)/2)
+	}
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for again := false; ; again = true {
 		r, err := c.join(ctx, k, old)
@@ -144,7 +149,7 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 		select {
 		case <-r.done:
 		case <-timer.C:
-			c.fail(errTimeout)
+			c.fail(r.outage, errTimeout)
 			return nil, errTimeout
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -157,46 +162,49 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 }
 
 // join returns the read of k that is under way, or else begins one. While the source fails, it
-// begins one in a retryInterval, and no other lookup waits for it.
+// returns an error at once, and begins a read in every retryInterval.
 func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, error) {
+	tag := k.key
+	if !k.isTag {
+		tag = c.hasher.Tag(k.key)
+	}
+	o := c.outageOf(tag)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, retry, now := c.reads[k], c.retry.Load(), time.Since(c.start)
+	r := c.reads[k]
+	failing, retry := o.state(time.Since(c.start))
 	switch {
-	case retry != 0 && (r != nil || int64(now) < retry):
-		return nil, errPaused
-	case r != nil:
+	case r != nil && !failing:
 		return r, nil
+	case r != nil || failing && !retry:
+		return nil, errPaused
 	case len(c.reads) >= maxReads:
 		return nil, errBusy
 	}
-	if retry != 0 {
-		c.retry.Store(int64(now + retryInterval))
-	}
 	k.policy, k.key = strings.Clone(k.policy), strings.Clone(k.key) // they may be parts of a large text
-	r = &reading{done: make(chan struct{})}
+	r = &reading{outage: o, done: make(chan struct{})}
 	c.reads[k] = r
-	go c.run(context.WithoutCancel(ctx), k, old, r) // callers leave at their own deadlines
+	go c.run(context.WithoutCancel(ctx), k, tag, old, r) // callers leave at their own deadlines
+	if failing {
+		return nil, errPaused
+	}
 	return r, nil
 }
 
+// outageOf returns the state of the part of the source that has the key with a tag.
+func (c *cache) outageOf(tag string) *outage {
+	return &c.outages[int(keyhash.Slot(tag))*len(c.outages)/keyhash.Slots]
+}
+
 // fail notes that a read has failed.
-func (c *cache) fail(err error) {
-	now := int64(max(1, time.Since(c.start))) // zero means that there is none
-	if c.failed.CompareAndSwap(0, now) || now-c.failed.Load() < int64(failingFor) {
-		return
-	}
-	if c.retry.CompareAndSwap(0, now+int64(retryInterval)) {
+func (c *cache) fail(o *outage, err error) {
+	if o.fail(time.Since(c.start)) {
 		c.report(fmt.Errorf("weir: overrides of keys: %w", err))
 	}
 }
 
 // run reads the overrides of k.
-func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
-	tag := k.key
-	if !k.isTag {
-		tag = c.hasher.Tag(k.key)
-	}
+func (c *cache) run(ctx context.Context, k cacheKey, tag string, old *cached, r *reading) {
 	e := &cached{slot: slotOf(tag), at: time.Since(c.start)}
 	e.changes = c.changes[e.slot].Load()
 	if old != nil {
@@ -209,11 +217,10 @@ func (c *cache) run(ctx context.Context, k cacheKey, old *cached, r *reading) {
 		r.entry = e
 		c.entries.Set(k, e)
 		if time.Since(c.start)-e.at < max(c.options.timeout, failingFor) { // a later reply does not end an outage
-			c.failed.Store(0)
-			c.retry.Store(0)
+			r.outage.replied()
 		}
 	} else {
-		c.fail(r.err)
+		c.fail(r.outage, r.err)
 	}
 	c.mu.Lock()
 	delete(c.reads, k)

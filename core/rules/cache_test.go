@@ -30,7 +30,7 @@ var noSecret = keyhash.New(nil)
 
 func newFake(o cacheOptions) (*fakeSource, *cache) {
 	s := &fakeSource{plans: make(map[string]string)}
-	o.size, o.timeout, o.maxAge = max(o.size, 100), 100*time.Millisecond, cmp.Or(o.maxAge, time.Minute)
+	o.size, o.timeout, o.maxAge, o.parts = max(o.size, 100), 100*time.Millisecond, cmp.Or(o.maxAge, time.Minute), max(o.parts, 1)
 	c := newCache(o, noSecret)
 	c.read = func(_ context.Context, _, tag string, _ stored) (stored, error) {
 		s.mu.Lock()
@@ -96,23 +96,31 @@ func TestCache_Get(t *testing.T) {
 			{plan: "gold", delay: 150 * ms, want: "", took: 100 * ms, reads: 1}, {after: 60 * ms, plan: "-", delay: 150 * ms, want: "gold", reads: 1},
 		}, missing: 1},
 		"down, without an entry": {steps: []step{
-			{err: down, want: "", reads: 1}, {plan: "gold", err: down, want: "", reads: 2}, {after: 301 * ms, plan: "-", err: down, want: "", reads: 3},
-			{after: 999 * ms, plan: "-", want: "", reads: 3}, {after: ms, plan: "-", err: down, want: "", reads: 4}, {plan: "-", want: "", reads: 4},
-			{after: s, plan: "-", want: "gold", reads: 5}, {err: down, plan: "-", want: "gold", reads: 5},
-		}, missing: 6, reported: 1},
+			{err: down, want: "", reads: 1}, {plan: "gold", err: down, want: "", reads: 2}, {after: 300 * ms, plan: "-", err: down, want: "", reads: 3},
+			{after: 99 * ms, plan: "-", want: "", reads: 3}, {after: ms, plan: "-", want: "", reads: 4}, {plan: "-", want: "gold", reads: 4},
+			{err: down, plan: "-", want: "gold", reads: 4},
+		}, missing: 5, reported: 1},
 		"down for a moment": {steps: []step{
 			{err: down, want: "", reads: 1}, {after: 200 * ms, want: "", reads: 2}, {after: 200 * ms, changed: true, plan: "gold", err: down, want: "", reads: 3},
 			{plan: "-", want: "gold", reads: 4},
 		}, missing: 1, stale: 1},
 		"down, with an old entry": {steps: []step{
-			{plan: "gold", want: "gold", reads: 1}, {after: time.Minute, plan: "", err: down, want: "gold", reads: 2}, {after: s, plan: "-", err: down, want: "gold", reads: 3},
-			{plan: "-", want: "gold", reads: 3}, {after: 2 * s, plan: "-", err: down, want: "gold", reads: 4}, {after: 2 * s, plan: "-", want: "", reads: 5},
-			{after: 59 * s, plan: "-", err: down, want: "", reads: 5}, {after: s, plan: "-", err: down, want: "", reads: 6}, {after: s, plan: "-", err: down, want: "", reads: 7},
-		}, stale: 6, reported: 2},
+			{plan: "gold", want: "gold", reads: 1}, {after: time.Minute, plan: "", err: down, want: "gold", reads: 2}, {after: 200 * ms, plan: "-", err: down, want: "gold", reads: 3},
+			{after: 100 * ms, plan: "-", err: down, want: "gold", reads: 4}, {plan: "-", err: down, want: "gold", reads: 4}, {after: 100 * ms, plan: "-", want: "gold", reads: 5},
+			{plan: "-", want: "", reads: 5},
+		}, stale: 5, reported: 1},
+		"single failures": {steps: []step{
+			{plan: "gold", want: "gold", reads: 1}, {after: time.Minute, plan: "-", err: down, want: "gold", reads: 2}, {after: 4 * s, plan: "-", err: down, want: "gold", reads: 3},
+			{plan: "-", want: "gold", reads: 4},
+		}, stale: 2},
 		"hangs": {steps: []step{
 			{plan: "gold", want: "gold", reads: 1}, {plan: "-", changed: true, delay: time.Hour, want: "gold", took: 100 * ms, reads: 2},
 			{after: 250 * ms, plan: "-", delay: time.Hour, want: "gold", took: 100 * ms, reads: 2}, {plan: "-", delay: time.Hour, want: "gold", reads: 2},
 		}, stale: 3, reported: 1},
+		"replies late": {steps: []step{
+			{plan: "gold", delay: 700 * ms, want: "", took: 100 * ms, reads: 1}, {after: 250 * ms, plan: "-", delay: 700 * ms, want: "", took: 100 * ms, reads: 1},
+			{after: 300 * ms, plan: "-", changed: true, delay: 700 * ms, want: "gold", reads: 2}, {after: s, plan: "-", want: "gold", reads: 2},
+		}, stale: 1, missing: 2, reported: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,6 +140,7 @@ func TestCache_Get(t *testing.T) {
 					if got := plan(t, c2, "k"); got != st.want || time.Since(begin) != st.took {
 						t.Errorf("step %d: got the plan %q after %v, want %q after %v", i, got, time.Since(begin), st.want, st.took)
 					}
+					synctest.Wait()
 					if source.mu.Lock(); source.reads != st.reads {
 						t.Errorf("step %d: got %d reads, want %d", i, source.reads, st.reads)
 					}
@@ -197,15 +206,44 @@ func TestCache_Get_ShortMaxAge(t *testing.T) {
 	})
 }
 
+// A part of the source that fails does not slow down other parts.
+func TestCache_Get_Parts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{parts: 16})
+		read := c.read
+		c.read = func(ctx context.Context, policy, tag string, old stored) (stored, error) {
+			if keyhash.Slot(tag) < keyhash.Slots/2 {
+				time.Sleep(time.Hour)
+			}
+			return read(ctx, policy, tag, old)
+		}
+		slow := 0
+		for i := range 20_000 {
+			begin := time.Now()
+			plan(t, c, fmt.Sprint(i))
+			if time.Since(begin) > 0 {
+				slow++
+			}
+		}
+		if slow > 8*4 { // 300 ms for each of eight parts
+			t.Errorf("got %d slow lookups", slow)
+		}
+		if len(source.errs) != 8 || source.reads < 9000 {
+			t.Errorf("got %d reads, errors %v", source.reads, source.errs)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
 // A lookup ends with its context. The read goes on.
 func TestCache_Get_ContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, c := newFake(cacheOptions{failClosed: true})
 		source.delay = 50 * time.Millisecond
 		source.set("k", "gold")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		if _, err := c.get(ctx, "api", "k"); err != context.DeadlineExceeded {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if _, err := c.get(ctx, "api", "k"); err != context.Canceled {
 			t.Errorf("got error %v", err)
 		}
 		time.Sleep(40 * time.Millisecond)
@@ -213,6 +251,27 @@ func TestCache_Get_ContextEnds(t *testing.T) {
 		if got := plan(t, c, "k"); got != "gold" || source.reads != 1 || len(source.errs) > 0 {
 			t.Errorf("got %q after %d reads, errors %v", got, source.reads, source.errs)
 		}
+	})
+}
+
+// A source that hangs leaves time to a decision with a deadline before the timeout.
+func TestCache_Get_ShortDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		source.delay = time.Hour
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if _, err := c.get(ctx, "api", "k"); err != nil || ctx.Err() != nil {
+				t.Errorf("got error %v, %v", err, ctx.Err())
+			}
+			cancel()
+			time.Sleep(25 * time.Millisecond)
+		}
+		if source.mu.Lock(); source.reads != 1 || len(source.errs) != 1 {
+			t.Errorf("got %d reads, errors %v", source.reads, source.errs)
+		}
+		source.mu.Unlock()
+		time.Sleep(time.Hour)
 	})
 }
 

@@ -134,8 +134,8 @@ func (d *decoder) elements(v value) (all []value) {
 }
 
 // text decodes a text into to. It returns false for an invalid or absent value.
-func (d *decoder) text(v value, to encoding.TextUnmarshaler, tags ...string) bool {
-	if !d.is(v, append([]string{"!!str"}, tags...)...) {
+func (d *decoder) text(v value, to encoding.TextUnmarshaler) bool {
+	if !d.is(v, "!!str") {
 		return false
 	}
 	if err := to.UnmarshalText([]byte(v.node.Value)); err != nil {

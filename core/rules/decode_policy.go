@@ -149,9 +149,10 @@ func (d *decoder) override(v value, known knownNames) (o Override) {
 			d.reject(e.value, r.check("rule"))
 		}
 	}
-	if until := f["until"]; d.text(until, &o.Until, "!!timestamp") {
-		o.Until = o.Until.UTC()
-		if o.Until.Year() < 1 || o.Until.Year() > 9999 || o.Until.IsZero() {
+	if until := f["until"]; d.is(until, "!!str", "!!timestamp") {
+		if o.Until.UnmarshalText([]byte(until.node.Value)) != nil {
+			d.fail(until, "%q is no time such as 2027-01-01T00:00:00Z", shorten(until.node.Value))
+		} else if o.Until = o.Until.UTC(); o.Until.Year() < 1 || o.Until.Year() > 9999 || o.Until.IsZero() {
 			d.fail(until, "is not a time of the years 1 to 9999 in UTC")
 		}
 	}

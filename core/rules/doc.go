@@ -48,8 +48,8 @@
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
 // soft and shadow rules. An override with limits has precedence over plans, and its plan has
 // precedence over the plan of the event. With blocked: true, every rule denies every event of the
-// key without a call of the store. This includes shadow rules, and all rules if enforce excludes the
-// key, but not rules of a disabled policy. An override ends at the time until (RFC 3339).
+// key without a call of the store. This includes shadow rules, and all rules if enforce excludes
+// the key, but not rules of a disabled policy. An override ends at the time until (RFC 3339).
 // [ParseOverride] reads a single override.
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
@@ -76,9 +76,12 @@
 // [Set.Watch] reads the file every second. A new configuration is checked as a whole before it is
 // used. Each decision uses one configuration, also if it is about several policies. States of keys
 // continue as after core.Limiter.Replace. If the file is missing, empty or invalid, the last good
-// configuration stays in force, and the error is logged once with its position. A removed policy
-// keeps its last rules as long as the program runs. [Set.Version] identifies the configuration in
-// force, and [OnChange] receives the differences.
+// configuration stays in force, and the error is logged once with its position. [Set.Version]
+// identifies the configuration in force, and [OnChange] receives the differences.
+//
+// The limiter of a removed policy keeps its last rules as long as the program runs, for middlewares
+// that have it. The routes of the policy end, and so do changes of its overrides. After the next
+// start, [Set.Limiter] returns an error for it.
 //
 // A configuration from elsewhere, such as a row of a database (_examples/database), is a [Source]
 // for Watch, or a [Config] for [Set.Apply].
@@ -88,27 +91,34 @@
 // Several processes share a configuration that is in Redis, and overrides for any number of keys:
 //
 //	source := rules.Redis(rdb) // with the KeySecret of the store, if that has one
-//	config, err := rules.Load(ctx, source)
-//	if err != nil { // Redis is down, or empty
+//	soon, cancel := context.WithTimeout(ctx, time.Second)
+//	defer cancel()
+//	config, err := rules.Load(soon, source)
+//	if err != nil { // Redis is down, or empty (ErrNoConfig)
 //		config, err = rules.Load(ctx, rules.File("limits.yaml"))
 //	}
 //	set, err := rules.New(store, config, rules.Overrides(source))
 //	go set.Watch(ctx, source) // or another source, such as a File: the overrides are followed, too
 //
 // [RedisSource.Put] writes a configuration. [Set.Override], [Set.Block] and [Set.Remove] change the
-// override of a key, until a time or for ever; it has precedence over the keys of the configuration.
-// The command weir rules does the same. Every watching process applies a change within two seconds.
+// override of a key, until a time or for ever; it has precedence over the keys of the
+// configuration. The command weir rules does the same. Every watching process applies a change
+// within two seconds.
 //
 // A process caches the overrides of the last [MaxKeys] keys, including keys without one. The first
 // decision of a key reads Redis, and concurrent decisions wait for the same reply. Later decisions
-// use the cache, without an allocation, until the override has changed or [MaxAge] is over.
+// use the cache until the override has changed or [MaxAge] is over. While Redis replies, a cached
+// override is therefore at most two seconds old. It can be as old as MaxAge without Watch, or if
+// Redis has lost a change in a failover.
 //
-// If Redis is down or hangs, no decision fails: cached overrides stay in force however old they are,
-// and other keys have the limits of the configuration (see [FailClosed]). A decision waits for up to
-// [Timeout]; after 300 ms without a reply, only one decision a second does. [RedisSource.Stats]
-// counts such decisions and tells the age of the cache. An override that cannot be parsed leaves the
-// cached one in force. A plan, rule or limit that the policy cannot have is ignored. These errors are
-// reported to [OnError].
+// If Redis is down or hangs, no decision fails: cached overrides stay in force however old they
+// are, and other keys have the limits of the configuration (see [FailClosed]). A decision waits for
+// up to [Timeout] for each of its keys, or for half of the time until the deadline of its context
+// if that is less. After 300 ms without a reply, no decision waits, until Redis replies again. On a
+// Cluster, this applies to each sixteenth of the hash slots. [RedisSource.Stats] counts such
+// decisions and tells the age of the cache. A text that cannot be parsed leaves the cached override
+// in force, and a value of another type is no override. A plan, rule or limit that the policy
+// cannot have is ignored. These errors are reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore:
 //
@@ -119,8 +129,11 @@
 //	weir:rules:changes            a stream of changed overrides, with the fields policy and key (HASH),
 //	                              of which at least the latest 10 000 are kept
 //
-// The Redis user needs +hget +hgetall +mget +xrange +xrevrange, and for writes also +hset +set +del
-// +xadd.
+// These Redis users can read and write (passwords are examples; package redisstore describes the
+// permissions of the store, and of a Cluster):
+//
+//	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange
+//	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +hset +set +del +xadd
 //
 // # Names and states
 //
@@ -131,6 +144,9 @@
 // core.Limiter.Variant, which is made when the key is used; keys with equal overrides share it. A
 // policy remembers at most 10 000, which take about a kilobyte for each rule and plan.
 //
-// With enforce, all rules are shadow rules for the other keys, and candidates are always shadow
-// rules. With disabled, the policy has the same rules without a limit: the store is not called.
+// With enforce, all rules are shadow rules for the other keys, which the policy does not limit, and
+// candidates are always shadow rules. To limit a part of the keys differently, add a policy with
+// the stricter rules and enforce, and give the limiters of both policies to one middleware
+// (gate.And). With disabled, the policy has the same rules without a limit: the store is not
+// called.
 package rules

@@ -13,9 +13,10 @@ import (
 var errNoOverrides = errors.New("weir: the Set has no source of overrides: see the option Overrides")
 
 // Override gives a key other limits than the configuration, until o.Until or for ever: in this
-// process at once, and within two seconds in every process that watches the source. It replaces an
-// earlier override of the key, but a [Set.Block] stays in force. States continue, as after a change
-// of the configuration. A waiting caller of Wait notices it at its next attempt.
+// process at once if Redis replies to the next decision in time, and within two seconds in every
+// process that watches the source. It replaces an earlier override of the key, but a [Set.Block]
+// stays in force. States continue, as after a change of the configuration. A waiting caller of Wait
+// notices it at its next attempt.
 //
 //	friday := time.Date(2027, 3, 5, 18, 0, 0, 0, time.UTC)
 //	err := set.Override(ctx, "api", "user:99", rules.Override{
@@ -51,8 +52,9 @@ func future(until time.Time) error {
 	return fmt.Errorf("weir: the override ends at %s, which is past", until.Format(time.RFC3339))
 }
 
-// Block denies all events of a key, until a time or, if that is the zero Time, for ever. Afterwards,
-// the override that the key had before is in force again. The errors are those of [Set.Override].
+// Block denies all events of a key in a policy, until a time or, if that is the zero Time, for
+// ever. Afterwards, the override that the key had before is in force again. The errors are those of
+// [Set.Override].
 //
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
 // outside of the percentage that a policy is enforced for, but not if the policy is disabled.
@@ -67,7 +69,8 @@ func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) er
 	return s.overrides.write(ctx, policy, tag, &Override{Blocked: true, Until: until}, s.overrides.blockKey(tag, policy))
 }
 
-// Unblock ends the block of a key. The errors are those of [Set.Override].
+// Unblock ends the Block of a key. An override that denies all events stays: see [Set.Remove]. The
+// errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
 	_, tag, err := s.overridden(policy, key)
 	if err != nil {
@@ -76,8 +79,8 @@ func (s *Set) Unblock(ctx context.Context, policy, key string) error {
 	return s.overrides.write(ctx, policy, tag, nil, s.overrides.blockKey(tag, policy))
 }
 
-// Remove removes the override and the block of a key. Overrides of the configuration stay. The errors
-// are those of [Set.Override].
+// Remove removes the override and the block of a key. Overrides of the configuration stay. The
+// errors are those of [Set.Override].
 func (s *Set) Remove(ctx context.Context, policy, key string) error {
 	_, tag, err := s.overridden(policy, key)
 	if err != nil {
@@ -101,19 +104,19 @@ func (s *Set) overridden(policy, key string) (*Policy, string, error) {
 }
 
 // OverrideOf returns the override of a key: that of [Set.Block], else that of [Set.Override], else
-// that of the configuration, which may have ended, or the zero Override if there is none. OverrideOf
-// reads Redis, and not the cache. The errors are those of Set.Override.
+// that of the configuration, which may have ended, or the zero Override if there is none.
+// OverrideOf reads Redis, and not the cache. The errors are those of Set.Override.
 func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, error) {
 	p, tag, err := s.overridden(policy, key)
 	if err != nil {
 		return Override{}, err
 	}
-	stored, err := s.overrides.read(ctx, policy, tag, stored{})
+	stored, err := await(ctx, func() (stored, error) { return s.overrides.read(ctx, policy, tag, stored{}) })
 	if err != nil {
 		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
 	}
 	if o := stored.inForce(); o.selections != nil {
 		return o.public(), nil
 	}
-	return p.Keys[key], nil
+	return p.Keys[key].clone(), nil
 }

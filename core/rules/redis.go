@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +17,9 @@ import (
 )
 
 // A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
-// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for a
-// Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one Set.
+// [Redis] to make one. It is a [Source] for [Load] and [Set.Watch]. The overrides are in force for
+// a Set with the option [Overrides]. A RedisSource is safe for concurrent use, and belongs to one
+// Set.
 type RedisSource struct {
 	rdb    redis.UniversalClient
 	prefix string
@@ -29,21 +29,23 @@ type RedisSource struct {
 	known  memo.Map[string, *selections]    // by Override.id
 	report atomic.Pointer[func(error)]      // of the Set
 
-	mu            sync.Mutex // of Load
-	version, text string     // of the last Load
+	loaded atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
 
 	interval time.Duration // between two polls of changes
-	last     string        // the ID of the last change that was read; only Set.Watch uses it
-	polled   atomic.Int64  // the time at which changes were read last, in nanoseconds since cache.start; zero if never
+	polled   atomic.Int64  // the time of the last poll, in nanoseconds since cache.start; zero if there is none
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
-// Cluster, of Redis 6.2 or later or Valkey. It sends no command before the first call of a method,
-// and neither closes nor reconfigures rdb. Redis panics if rdb or an option is nil.
+// Cluster, of Redis 6.2 or later or Valkey. It must read from masters, because replicas may have
+// old overrides. Redis sends no command before the first call of a method, and neither closes nor
+// reconfigures rdb. Redis panics if rdb or an option is nil.
 func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	argument.NotNil("rules: Redis", "the client", rdb)
-	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
+	c := redisConfig{prefix: DefaultPrefix, cache: cacheOptions{parts: 1, size: DefaultMaxKeys, timeout: DefaultTimeout, maxAge: DefaultMaxAge}}
 	argument.Apply("rules: Redis", &c, opts)
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		c.cache.parts = 16
+	}
 	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
@@ -57,40 +59,81 @@ func (s *RedisSource) String() string { return "Redis" }
 // configKey returns the key of the configuration: a hash with the fields text and version.
 func (s *RedisSource) configKey() string { return s.prefix + "rules" }
 
-// ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use [errors.Is].
+// ErrNoConfig is the error of [RedisSource.Load] before the first [RedisSource.Put]. Use
+// [errors.Is].
 var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
-// Load implements [Source]. It reads the version, and the text if the version has changed.
+// await calls f, and returns its result, or the error of ctx if ctx ends first. By default,
+// go-redis ignores the deadline of a context.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil { // of the client, after a malformed reply or in a hook
+				r.err = fmt.Errorf("the client panicked: %v", p)
+			}
+			done <- r
+		}()
+		r.value, r.err = f()
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Load implements [Source]. It reads the version, and the text if the version has changed. It
+// returns when ctx ends, whatever the options of the client are.
 func (s *RedisSource) Load(ctx context.Context) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	return await(ctx, func() ([]byte, error) { return s.load(ctx) })
+}
+
+func (s *RedisSource) load(ctx context.Context) ([]byte, error) {
 	version, err := s.rdb.HGet(ctx, s.configKey(), "version").Result()
-	switch {
+	switch old := s.loaded.Load(); {
 	case errors.Is(err, redis.Nil):
 		return nil, fmt.Errorf("%w (key %s)", ErrNoConfig, s.configKey())
 	case err != nil:
 		return nil, err
-	case version == s.version:
-		return []byte(s.text), nil
+	case old != nil && old.version == version:
+		return old.text, nil
 	}
 	fields, err := s.rdb.HGetAll(ctx, s.configKey()).Result()
 	if err != nil {
 		return nil, err
 	}
-	s.version, s.text = fields["version"], fields["text"]
-	return []byte(s.text), nil
+	c := &loadedConfig{fields["version"], []byte(fields["text"])}
+	s.loaded.Store(c)
+	return c.text, nil
+}
+
+// A loadedConfig is a configuration in Redis.
+type loadedConfig struct {
+	version string
+	text    []byte
 }
 
 // Put writes a configuration, in the format of [Parse]. Every process that watches the source
-// applies it within two seconds. Errors in the text are those of Parse; nothing is then written. The
-// rules for an update of a file apply: see [Set.Apply].
+// applies it within two seconds. Errors in the text are those of Parse; nothing is then written.
+// The rules for an update of a file apply: see [Set.Apply].
 func (s *RedisSource) Put(ctx context.Context, text []byte) error {
 	if _, err := Parse("configuration", text); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(text)
 	version := hex.EncodeToString(sum[:6])
-	if err := s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Err(); err != nil {
+	_, err := await(ctx, func() (int64, error) {
+		return s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Result()
+	})
+	if err != nil {
 		return fmt.Errorf("weir: configuration of %v: %w", s, err)
 	}
 	return nil
@@ -103,8 +146,9 @@ type RedisStats struct {
 	Missing uint64 // lookups that found no override because it could not be read
 	Keys    int    // in the cache; an estimate
 
-	// Age is the time since Set.Watch has read the changes of overrides. Cached overrides are as old as
-	// that, or as the option MaxAge if that is less. It is negative before the first time.
+	// Age is the time since Set.Watch has read the changes of overrides: unless Redis has lost a
+	// change, a cached override is at most as old. Age grows while Redis is down, and is negative
+	// before the first time.
 	Age time.Duration
 }
 

@@ -22,8 +22,8 @@ type redisConfig struct {
 // redisstore, whose keys are different.
 const DefaultPrefix = "weir:"
 
-// Prefix sets the prefix of all keys in Redis. The default is [DefaultPrefix]. Prefix panics if p is
-// longer than 32 bytes or contains a brace.
+// Prefix sets the prefix of all keys in Redis. The default is [DefaultPrefix]. Prefix panics if p
+// is longer than 32 bytes or contains a brace.
 func Prefix(p string) RedisOption {
 	if len(p) > 32 || strings.ContainsAny(p, "{}") {
 		panic("rules: Prefix: longer than 32 bytes, or contains a brace")
@@ -32,8 +32,9 @@ func Prefix(p string) RedisOption {
 }
 
 // KeySecret hides keys from readers of Redis, like the option of the same name of package
-// redisstore, which should have the same secret. With another secret, overrides are not found.
-// KeySecret panics if secret is shorter than 16 bytes.
+// redisstore. All programs and commands that use the overrides need the same secret, as the same
+// bytes. With another secret, overrides and blocks are not found. KeySecret panics if secret is
+// shorter than 16 bytes.
 func KeySecret(secret []byte) RedisOption {
 	if len(secret) < 16 {
 		panic("rules: KeySecret: shorter than 16 bytes")
@@ -45,8 +46,9 @@ func KeySecret(secret []byte) RedisOption {
 // DefaultMaxKeys is the size of the cache when [MaxKeys] is not given.
 const DefaultMaxKeys = 100_000
 
-// MaxKeys sets the number of keys whose overrides are cached, including keys without an override.
-// The default is [DefaultMaxKeys]. MaxKeys panics if n < 1.
+// MaxKeys sets the number of pairs of a policy and a key whose overrides are cached, including keys
+// without an override. The default is [DefaultMaxKeys]. An entry takes about 250 bytes and its key,
+// so 100 000 entries take 25 MB. MaxKeys panics if n < 1.
 func MaxKeys(n int) RedisOption {
 	if n < 1 {
 		panic("rules: MaxKeys: n is less than 1")
@@ -57,9 +59,9 @@ func MaxKeys(n int) RedisOption {
 // DefaultMaxAge is the age when [MaxAge] is not given.
 const DefaultMaxAge = time.Minute
 
-// MaxAge sets the time after which a cached override is read again, even if [Set.Watch] has not read
-// that it has changed. It bounds the age of overrides without Watch, and if a change was lost in a
-// failover of Redis. The default is [DefaultMaxAge]. MaxAge panics if d is not positive.
+// MaxAge sets the time after which a cached override is read again, even if [Set.Watch] has not
+// read that it has changed. It bounds the age of overrides without Watch, and if a change was lost
+// in a failover of Redis. The default is [DefaultMaxAge]. MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: MaxAge: not positive")
@@ -71,9 +73,8 @@ func MaxAge(d time.Duration) RedisOption {
 const DefaultTimeout = 100 * time.Millisecond
 
 // Timeout sets the time for which a decision waits for the override of its key. The default is
-// [DefaultTimeout]. If Redis has not replied to any decision for 300 ms, only one decision a second
-// waits, until Redis replies again.
-// Timeout panics if d is not positive.
+// [DefaultTimeout]. It should be longer than Redis takes to reply, or decisions use the
+// configuration alone. Timeout panics if d is not positive.
 func Timeout(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: Timeout: not positive")
@@ -82,6 +83,7 @@ func Timeout(d time.Duration) RedisOption {
 }
 
 // FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if Redis
-// fails and the cache has no override of the key, not even an old one. By default, the decision then
-// uses the configuration alone, which admits blocked keys.
+// fails and the cache knows nothing about the key. A key that was read before keeps its override,
+// or has none. After a start without Redis, all decisions fail. By default, a decision then uses
+// the configuration alone, which admits blocked keys.
 func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
-// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the states
-// of redisstore.
+// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the
+// states of redisstore.
 func (s *RedisSource) overrideKey(tag, policy string) string {
 	return s.prefix + "{" + tag + "}override:" + policy
 }
@@ -38,7 +38,12 @@ func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) 
 			*to = override{}
 			continue
 		}
-		parsed := s.parsed.Get(text, s.parse)
+		var parsed parsedOverride
+		if len(text) <= maxParsed {
+			parsed = s.parsed.Get(text, s.parse)
+		} else {
+			parsed = s.parse(text)
+		}
 		if parsed.err != nil {
 			s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, keys[i], parsed.err))
 			continue
@@ -47,6 +52,9 @@ func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) 
 	}
 	return old, nil
 }
+
+// maxParsed is the length of the longest text of which the result of parse is remembered.
+const maxParsed = 1024
 
 // A parsedOverride is the result of parse.
 type parsedOverride struct {
@@ -68,35 +76,43 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 	return p
 }
 
-// maxChanges is the number of changes that are kept for processes that have not read them. A process
-// that has missed more invalidates its whole cache.
+// maxChanges is the number of changes that are kept for processes that have not read them. A
+// process that has missed more invalidates its whole cache.
 const maxChanges = 10_000
 
 // write writes the override of a key under a Redis key, or removes the Redis keys if o is nil. It
 // then writes the change.
-func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) (err error) {
-	if o == nil {
-		err = s.rdb.Del(ctx, keys...).Err()
-	} else {
-		var text []byte
+func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) error {
+	var text []byte
+	if o != nil {
+		var err error
 		if text, err = o.Format(); err != nil {
 			return err
 		}
-		args := redis.SetArgs{}
-		if !o.Until.IsZero() {
-			args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+	}
+	_, err := await(ctx, func() (string, error) {
+		defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
+		if o == nil {
+			if err := s.rdb.Del(ctx, keys...).Err(); err != nil {
+				return "", err
+			}
+		} else {
+			args := redis.SetArgs{}
+			if !o.Until.IsZero() {
+				args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+			}
+			if err := s.rdb.SetArgs(ctx, keys[0], text, args).Err(); err != nil {
+				return "", err
+			}
 		}
-		err = s.rdb.SetArgs(ctx, keys[0], text, args).Err()
-	}
-	defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
-	if err == nil {
-		err = s.rdb.XAdd(ctx, &redis.XAddArgs{
+		return s.rdb.XAdd(ctx, &redis.XAddArgs{
 			Stream: s.changesKey(), MaxLen: maxChanges, Approx: true, Values: []string{"policy", policy, "key", tag},
-		}).Err()
-	}
+		}).Result()
+	})
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
+	s.cache.outageOf(tag).replied() // the next decision reads the override, also after an outage
 	return nil
 }
 
@@ -104,10 +120,13 @@ func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override
 func (s *RedisSource) watch(ctx context.Context) {
 	ticker := time.NewTicker(s.interval)
 	defer ticker.Stop()
-	failing := false
+	last, failing := "", false
 	for ctx.Err() == nil {
-		err := s.poll(ctx)
+		soon, cancel := context.WithTimeout(ctx, WatchInterval)
+		read, err := await(soon, func() (string, error) { return s.poll(soon, last) })
+		cancel()
 		if err == nil {
+			last = read
 			s.polled.Store(int64(time.Since(s.cache.start)))
 		} else if !failing && ctx.Err() == nil {
 			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
@@ -120,50 +139,51 @@ func (s *RedisSource) watch(ctx context.Context) {
 	}
 }
 
-// poll reads the changes since the last poll.
-func (s *RedisSource) poll(ctx context.Context) error {
+// poll reads the changes since the one with the ID last, and returns the ID of the latest change.
+func (s *RedisSource) poll(ctx context.Context, last string) (string, error) {
 	const page = 1000
-	if s.last == "" {
-		latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	for last != "" {
+		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), last, "+", page).Result()
 		if err != nil {
-			return err
-		}
-		s.last = noChange
-		if len(latest) > 0 {
-			s.last = latest[0].ID
-		}
-		s.cache.allChanged() // changes before this one may concern entries
-		return nil
-	}
-	for {
-		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), s.last, "+", page).Result()
-		if err != nil {
-			return err
+			return "", err
 		}
 		switch {
-		case s.last == noChange:
-		case len(changes) > 0 && changes[0].ID == s.last:
+		case len(changes) > 0 && changes[0].ID == last:
 			changes = changes[1:]
-		default: // the last change is no longer there, so others may be lost, too
-			s.last = ""
-			return s.poll(ctx)
+		case len(changes) > 0 || last != noChange: // earlier changes may be lost
+			return s.poll(ctx, "")
 		}
+		foreign := false // another program has written a change
 		for _, c := range changes {
-			if tag, _ := c.Values["key"].(string); len(tag) == keyhash.TagLen {
+			tag, _ := c.Values["key"].(string)
+			if len(tag) == keyhash.TagLen {
 				s.cache.changed(tag)
-			} else {
-				s.cache.allChanged() // another program has written it
 			}
-			s.last = c.ID
+			foreign, last = foreign || len(tag) != keyhash.TagLen, c.ID
+		}
+		if foreign {
+			s.cache.allChanged()
 		}
 		if len(changes) < page-1 {
-			return nil
+			return last, nil
 		}
 	}
+	latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	if err != nil {
+		return "", err
+	}
+	s.cache.allChanged() // changes before the latest one may concern entries
+	if len(latest) == 0 {
+		return noChange, nil
+	}
+	return latest[0].ID, nil
 }
 
-// overridesFail is the message of log records about overrides.
-const overridesFail = "weir: overrides of keys are not in force"
+// The messages of log records about overrides.
+const (
+	cannotRead    = "weir: overrides of keys cannot be read; those in the cache stay in force"
+	cannotEnforce = "weir: a part of an override is not in force"
+)
 
 // noChange is the ID before the first change.
 const noChange = "0-0"

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -37,12 +38,13 @@ type node struct {
 	stop   func()
 }
 
-// newNode returns a Set with apiPolicies. The Set watches Redis until stop or the end of the test.
+// newNode returns a Set with apiPolicies, which waits for Redis for a minute unless opts have another
+// Timeout. The Set watches Redis until stop or the end of the test.
 func newNode(t *testing.T, rdb redis.UniversalClient, opts ...rules.RedisOption) *node {
 	t.Helper()
 	var mu sync.Mutex
 	var errs []string
-	n := &node{source: rules.Redis(rdb, opts...), errs: func() []string {
+	n := &node{source: rules.Redis(rdb, append([]rules.RedisOption{rules.Timeout(time.Minute)}, opts...)...), errs: func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(errs)
@@ -234,6 +236,13 @@ func TestSet_OverrideOf(t *testing.T) {
 	if _, err := n.OverrideOf(ctx, "apis", "k"); err == nil {
 		t.Error("got no error for an unknown policy")
 	}
+	for _, key := range []string{"a", "b"} {
+		testkit.Must(t, n.Override(ctx, "api", key, rules.Override{Limits: map[string]core.Limit{"r": core.PerHour(20)}}))
+	}
+	changed, err := n.OverrideOf(ctx, "api", "a")
+	testkit.Must(t, err)
+	changed.Limits["r"] = core.PerHour(30) // as a program does that writes it again
+	want(t, "another key with an equal override", limiter(t, n, "api"), "b", `fixed_window "api.r" 20/h`)
 }
 
 // Changes that a process has missed invalidate its whole cache.
@@ -266,6 +275,24 @@ func TestRedisSource_Gap(t *testing.T) {
 			becomes(t, "after", "10/h", func() string { return b.limit(t, "0") })
 		})
 	}
+}
+
+// The first changes of all can be lost, too.
+func TestRedisSource_GapAtTheBeginning(t *testing.T) {
+	t.Parallel()
+	rdb, ctx, prefix := redistest.Shared(t).Client(), t.Context(), newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
+	becomes(t, "before", "10/h", func() string { return n.limit(t, "k") })
+	pipe := rdb.TxPipeline()
+	pipe.Set(ctx, prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: gold}", 0)
+	for _, tag := range []string{"glTDKakoUPbVOd03b0gW7g", "X-zrZv_IbzjZUnhsbWlseQ"} {
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", tag}})
+	}
+	pipe.XTrimMaxLen(ctx, prefix+"rules:changes", 1)
+	_, err := pipe.Exec(ctx)
+	testkit.Must(t, err)
+	becomes(t, "after", "100/h", func() string { return n.limit(t, "k") })
 }
 
 // A value that is no override, or not for this policy, has no effect and is reported.
@@ -304,6 +331,45 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 	}
 }
 
+// Long values do not stay in memory.
+func TestSet_Override_LongValues(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix, ctx := newPrefix(), t.Context()
+	n := newNode(t, rdb, rules.Prefix(prefix), rules.Timeout(10*time.Second))
+	before := testkit.Heap()
+	for i := range 200 {
+		for length, want := range map[int]string{60_000: "100/h", 100_000: "10/h"} {
+			key := fmt.Sprint(length, "-", i)
+			value := "{plan: gold} #" + strings.Repeat("x", length) + key
+			testkit.Must(t, rdb.Set(ctx, prefix+"{"+keyhash.New(nil).Tag(key)+"}override:api", value, time.Minute).Err())
+			if got := n.limit(t, key); got != want {
+				t.Errorf("key %s: got %s, want %s", key, got, want)
+			}
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("got %d MiB more memory after 30 MiB of values", grown>>20)
+	}
+}
+
+// Several calls of Watch share a source.
+func TestSet_Watch_Twice(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := rules.Prefix(newPrefix())
+	a, b := newNode(t, rdb, prefix), newNode(t, rdb, prefix)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() { _ = b.Watch(ctx, b.source) })
+	for i := range 20 {
+		plan := []string{"gold", "free"}[i%2]
+		testkit.Must(t, a.Override(ctx, "api", "k", rules.Override{Plan: plan}))
+		becomes(t, "elsewhere", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "k") })
+	}
+}
+
 // A plan that the policy does not have hides neither the plan of the event nor other limits.
 func TestSet_Override_RemovedPlan(t *testing.T) {
 	t.Parallel()
@@ -323,7 +389,7 @@ func TestSet_Overrides_Outage(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	testkit.Must(t, server.Stop())
-	n := newNode(t, server.Client())
+	n := newNode(t, server.Client(), rules.Timeout(rules.DefaultTimeout))
 	if got := n.limit(t, "early"); got != "10/h" {
 		t.Errorf("down at the start: got %s", got)
 	}
@@ -353,6 +419,29 @@ func TestSet_Overrides_Outage(t *testing.T) {
 	}
 }
 
+// A write is in force at once, also when reads are paused after an outage.
+func TestSet_Override_AfterOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	n := newNode(t, server.Client(), rules.Timeout(rules.DefaultTimeout))
+	testkit.Must(t, server.Stop())
+	begin := time.Now()
+	for i := 0; n.source.Stats().Reads == uint64(i); i++ { // until a lookup reads nothing
+		if n.limit(t, fmt.Sprint(i)); time.Since(begin) > 10*time.Second {
+			t.Fatal("reads are not paused")
+		}
+	}
+	testkit.Must(t, server.Start())
+	for n.Override(t.Context(), "api", "k", rules.Override{Plan: "gold"}) != nil {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the server does not start")
+		}
+	}
+	if got := n.limit(t, "k"); got != "100/h" {
+		t.Errorf("got %s at once, want 100/h", got)
+	}
+}
+
 // A configuration in Redis is followed, whatever happens to it.
 func TestRedisSource_Watch(t *testing.T) {
 	t.Parallel()
@@ -362,6 +451,10 @@ func TestRedisSource_Watch(t *testing.T) {
 	ctx := t.Context()
 	if _, err := rules.Load(ctx, n.source); !errors.Is(err, rules.ErrNoConfig) || !strings.Contains(err.Error(), prefix+"rules") {
 		t.Errorf("got error %v without a configuration", err)
+	}
+	testkit.Must(t, rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "").Err())
+	if text, err := rules.Redis(rdb, rules.Prefix(prefix)).Load(ctx); string(text) != "policies: {" || err != nil {
+		t.Errorf("got %q, %v with an empty version", text, err)
 	}
 	put := func(limit string) {
 		testkit.Must(t, n.source.Put(ctx, []byte(strings.Replace(apiPolicies, "10/h", limit, 1))))
@@ -374,17 +467,19 @@ func TestRedisSource_Watch(t *testing.T) {
 	}
 	put("12/h")
 	becomes(t, "second", "12/h", func() string { return n.limit(t, "k") })
-	for name, lose := range map[string]error{
-		"invalid": rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "x").Err(),
-		"removed": rdb.Del(ctx, prefix+"rules").Err(),
+	for name, lose := range map[string]func() error{
+		"flow node": func() error {
+			return rdb.HSet(ctx, prefix+"rules", "text", "policies: {", "version", "x").Err()
+		},
+		"there is no configuration": func() error { return rdb.Del(ctx, prefix+"rules").Err() },
 	} {
-		testkit.Must(t, lose)
 		before := len(n.errs())
+		testkit.Must(t, lose())
 		becomes(t, name, "reported", func() string {
-			if len(n.errs()) > before || name == "invalid" {
+			if slices.ContainsFunc(n.errs()[before:], func(s string) bool { return strings.Contains(s, name) }) {
 				return "reported"
 			}
-			return "nothing"
+			return fmt.Sprint(n.errs())
 		})
 		if got := n.limit(t, "k"); got != "12/h" {
 			t.Errorf("%s: got %s", name, got)
@@ -392,6 +487,40 @@ func TestRedisSource_Watch(t *testing.T) {
 	}
 	put("13/h")
 	becomes(t, "again", "13/h", func() string { return n.limit(t, "k") })
+}
+
+// Several calls of Watch read the changes, one of them while the reply to an earlier call is late.
+func TestSet_Watch_Several(t *testing.T) {
+	t.Parallel()
+	o := *redistest.Shared(t).Client().Options()
+	rdb := redis.NewClient(&o)
+	rdb.AddHook(latePolls{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	n := newNode(t, rdb, rules.Prefix(newPrefix()))
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_ = n.Watch(ctx, n.source)
+		cancel()
+	}
+	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
+}
+
+// latePolls delays the replies to reads of changes, and ignores contexts.
+type latePolls struct{}
+
+func (latePolls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (latePolls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (latePolls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "xr") {
+			<-time.After(100 * time.Millisecond)
+		}
+		return next(context.WithoutCancel(ctx), cmd)
+	}
 }
 
 // The permissions in the documentation suffice.

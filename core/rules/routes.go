@@ -8,22 +8,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
 )
 
 // routes finds the routes of requests.
 type routes struct {
-	mux   *http.ServeMux           // its handlers are of type route
-	hosts bool                     // a pattern has a host
-	known memo.Map[matched, route] // of patterns of routers
+	mux   *http.ServeMux // its handlers are of type route
+	hosts bool           // a pattern has a host
+	known memo.Map[matched, known]
 }
 
-// maxMatched is the number of patterns of routers that are remembered. A router has fewer, but a
-// client can choose any method if the pattern has none.
+// maxMatched is the number of patterns of routers that are remembered, each with a method.
 const maxMatched = 4096
 
-// A matched is a request that a router has matched.
-type matched struct{ method, path string }
+// methods are the methods with which patterns are remembered. A client can send any other method,
+// and the text of the method is a part of the first line of its request, which then stays in
+// memory.
+var methods = []string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
+}
+
+// A matched is a pattern that a router has matched. The method is empty if the route is not
+// remembered.
+type matched struct{ method, pattern string }
+
+// A known is the result of routed, and the route if the pattern is exact.
+type known struct {
+	path  string
+	exact bool
+	route route
+}
 
 // A route is a pattern of a configuration.
 type route string
@@ -52,8 +67,8 @@ func newRoutes(c *Config) (*routes, error) {
 	return t, nil
 }
 
-// rejected returns the reason why a ServeMux with the patterns others rejects pattern, and the index
-// of the pattern in conflict, or -1 if pattern is invalid.
+// rejected returns the reason why a ServeMux with the patterns others rejects pattern, and the
+// index of the pattern in conflict, or -1 if pattern is invalid.
 func rejected(pattern string, others []string) (other int, reason string) {
 	if reason = register(http.NewServeMux(), pattern); reason != "" {
 		return -1, reason
@@ -96,4 +111,72 @@ func (t *routes) find(method, host, path string) route {
 		u = u.JoinPath("/")
 	}
 	return ""
+}
+
+// ForRequest returns the limiter of the policy that the routes choose for r, or nil if no route
+// matches. It implements gate.Policy, for the option gate.Routes of a middleware. The limiter
+// stays valid after [Set.Apply].
+//
+// If r.Pattern is set, a router has matched r already. ForRequest looks up that pattern as if it
+// were the path of r, so that each spelling of a path has the policy of the handler that it
+// reaches: with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of
+// /login. A placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the
+// route /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply,
+// because it is not a pattern of the router.
+//
+// If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if
+// the path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty,
+// it looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
+// //login to /login and /v1 to /v1/: both choose one policy. Neither cleans the path of a CONNECT.
+//
+// Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
+// the router checks the host, too.
+func (s *Set) ForRequest(r *http.Request) *core.Limiter {
+	a := s.applied.Load()
+	if len(a.config.Routes) == 0 {
+		return nil
+	}
+	if pattern := a.routes.of(r); pattern != "" {
+		return a.policies[a.config.Routes[string(pattern)]].limiter
+	}
+	return nil
+}
+
+// Route returns the pattern in c.Routes that [Set.ForRequest] chooses for r, or "" if there is
+// none. If the routes of c are invalid, the result is "".
+func (c *Config) Route(r *http.Request) string {
+	t, err := newRoutes(c)
+	if err != nil {
+		return ""
+	}
+	return string(t.of(r))
+}
+
+// of returns the pattern of r, or "".
+func (t *routes) of(r *http.Request) route {
+	var m matched
+	if m.pattern = r.Pattern; !t.hosts {
+		if i := slices.Index(methods, r.Method); i >= 0 {
+			m.method = methods[i]
+		}
+	}
+	k := t.known.Get(m, func(m matched) (k known) {
+		if k.path, k.exact = routed(m.pattern); k.exact && m.method != "" {
+			k.route = t.find(m.method, "", cleanPath(k.path))
+		}
+		return k
+	})
+	if k.exact && m.method != "" {
+		return k.route
+	}
+	path, clean := k.path, cleanPath
+	if r.Method == http.MethodConnect {
+		clean = func(path string) string { return path }
+	}
+	if !k.exact && r.URL != nil {
+		if own := clean(r.URL.EscapedPath()); within(own, path) {
+			path = own
+		}
+	}
+	return t.find(r.Method, r.Host, clean(path))
 }

@@ -46,7 +46,8 @@ type Change struct {
 }
 
 // New returns a Set of the policies of c, which keeps its states in store. The error is a
-// [core.ErrNoStore], or that of [Set.Apply]. New panics if an option is nil.
+// [core.ErrNoStore], that of [Set.Apply], or about a source of overrides that another Set has. New
+// panics if an option is nil.
 func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	if argument.IsNil(store) {
 		return nil, fmt.Errorf("%w: it is nil", core.ErrNoStore)
@@ -54,12 +55,15 @@ func New(store core.Store, c *Config, opts ...Option) (*Set, error) {
 	s := &Set{store: store, unused: make(map[string]*policy)}
 	argument.Apply("rules: New", s, opts)
 	s.applied.Store(&applied{config: &Config{}})
-	if s.overrides != nil {
-		report := func(err error) { s.report(overridesFail, err) }
-		s.overrides.report.Store(&report)
+	if s.overrides != nil && s.overrides.report.Load() != nil {
+		return nil, errors.New("weir: the source of overrides belongs to another Set")
 	}
 	if _, err := s.apply(c); err != nil {
 		return nil, err
+	}
+	if s.overrides != nil {
+		report := func(err error) { s.report(cannotRead, err) }
+		s.overrides.report.Store(&report)
 	}
 	return s, nil
 }
@@ -93,8 +97,8 @@ func (s *Set) Version() string { return s.applied.Load().version }
 //
 // The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
 // that is in conflict with that of a limiter outside of s. Other errors report an override of a
-// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid, in
-// conflict with another route, or without a policy.
+// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid,
+// in conflict with another route, or without a policy.
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,9 @@
 package rules
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // A stored is the part of the overrides of a key that is in a source.
 type stored struct{ override, block override }
@@ -30,8 +33,14 @@ func (s *stored) inForce() override {
 // public returns o for applications.
 func (o override) public() (p Override) {
 	if o.selections != nil {
-		p = o.enforced.Override
+		p = o.enforced.Override.clone()
 		p.Until = o.until
 	}
 	return p
+}
+
+// clone returns a copy that an application may change: equal overrides share their limits.
+func (o Override) clone() Override {
+	o.Limits = maps.Clone(o.Limits)
+	return o
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -44,7 +45,7 @@ type watcher struct {
 	source Source
 	known  bool   // text is set
 	text   []byte // the latest one, good or bad
-	failed string // the text of the last error of the source; empty after a success
+	failed string // the cause of the last error of the source; empty after a success
 }
 
 // poll asks the source once.
@@ -54,9 +55,9 @@ func (w *watcher) poll(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		if err = unreadable(w.source, err); err.Error() != w.failed {
-			w.failed = err.Error()
-			w.report(err)
+		if cause := causeOf(err).Error(); cause != w.failed {
+			w.failed = cause
+			w.report(unreadable(w.source, err))
 		}
 		return
 	}
@@ -72,6 +73,15 @@ func (w *watcher) poll(ctx context.Context) {
 	if err != nil {
 		w.report(err)
 	}
+}
+
+// causeOf returns the innermost error of err. The texts of outer errors may differ at each attempt:
+// those of package net contain the port of the connection.
+func causeOf(err error) error {
+	for inner := err; inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }
 
 func (w *watcher) report(err error) {

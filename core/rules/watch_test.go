@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,6 +37,10 @@ func TestSet_Watch(t *testing.T) {
 	missing := content{err: &fs.PathError{Op: "open", Path: "f.yaml", Err: fs.ErrNotExist}}
 	broken := content{text: "policies:\n  api: {rule: []}\n"}
 	ok := func(limit string) content { return content{text: limited(limit)} }
+	lost := func(port int) content {
+		local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+		return content{err: &net.OpError{Op: "read", Net: "tcp", Source: local, Addr: new(net.TCPAddr), Err: os.ErrDeadlineExceeded}}
+	}
 	type event struct {
 		at   time.Duration
 		file content
@@ -73,6 +78,10 @@ func TestSet_Watch(t *testing.T) {
 		{
 			"missing, then another error", []event{{1500 * ms, missing}, {5500 * ms, content{err: fs.ErrPermission}}}, []expectation{{9 * time.Second, "1/s"}},
 			[]string{"not exist", "permission denied"},
+		},
+		{
+			"a connection is lost, and others", []event{{1500 * ms, lost(1)}, {2500 * ms, lost(2)}, {3500 * ms, lost(3)}}, []expectation{{9 * time.Second, "1/s"}},
+			[]string{"127.0.0.1:1->:0: i/o timeout"},
 		},
 		{
 			"replaced by an editor: missing and in steps", []event{

@@ -19,3 +19,12 @@ func TestHasher_Tag(t *testing.T) {
 		}
 	}
 }
+
+// The slots are those of CLUSTER KEYSLOT.
+func TestSlot(t *testing.T) {
+	for tag, want := range map[string]uint16{"": 0, "123456789": 12739, "user:1": 10778} {
+		if got := Slot(tag); got != want {
+			t.Errorf("%q: got %d, want %d", tag, got, want)
+		}
+	}
+}

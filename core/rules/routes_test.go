@@ -1,10 +1,12 @@
 package rules_test
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,7 +52,7 @@ func requestFor(t testing.TB, target, pattern string) *http.Request {
 
 func TestConfig_Route(t *testing.T) {
 	c := routed(t, "POST /login", "/v1/", "/v1/users/{id}", "GET /v1/users/me", "example.com/v1/", "/exact/{$}", "/both", "/both/",
-		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")
+		"GET /files/{path...}", "CONNECT /tunnel", "/a%2fb", "/a%2fb/{id}", "/v1/{tenant}/big/", "PURGE example.com/cache/{key}")
 	for _, c2 := range []struct{ target, pattern, want string }{
 		// Without a pattern of the router.
 		{"POST /login", "", "POST /login"},
@@ -93,7 +95,8 @@ func TestConfig_Route(t *testing.T) {
 		{"/a%2Fb", "", "/a%2fb"},
 		{"/a/b", "", ""},
 		{"CONNECT /tunnel", "", "CONNECT /tunnel"},
-		{"CONNECT //x/../tunnel", "", "CONNECT /tunnel"},
+		{"CONNECT //x/../tunnel", "", ""}, // a ServeMux does not clean it
+		{"CONNECT /v1/../tunnel", "", "/v1/"},
 		{"CONNECT /v1", "", "/v1/"},
 		{"CONNECT example.com/v1", "", "example.com/v1/"},
 		{"CONNECT ", "", ""},
@@ -113,6 +116,11 @@ func TestConfig_Route(t *testing.T) {
 		{"/both/", "/both/{$}", "/both/"},
 		{"example.com/v1/x", "GET example.com/v1/x", "example.com/v1/"},
 		{"/a%2fb", "/a%2Fb", "/a%2fb"},
+		{"/a%2fb/7", "/a%2Fb/{x}", "/a%2fb/{id}"},
+		{"/v1/users/7", "/v1/users/{id:[0-9]*}", "/v1/users/{id}"},
+		{"/v1/users/7/x", "/v1/users/{id:[0-9]*/{2}}/x", "/v1/"},
+		{"/v1/users/7", "/v1/{", "/v1/users/{id}"},
+		{"/v1/users/7", "/v1/}", "/v1/"},
 		{"/x", "/100%", ""},
 		// With a pattern of a prefix.
 		{"/v1/users/me", "/v1/", "GET /v1/users/me"},
@@ -167,6 +175,28 @@ func TestSet_ForRequest(t *testing.T) {
 	}
 }
 
+// The memory of a Set does not grow with the requests of a client that makes up methods.
+func TestSet_ForRequest_Methods(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "/a"))
+	testkit.Must(t, err)
+	before := testkit.Heap()
+	for i := range 100 {
+		text := fmt.Sprintf("M%d /a?%s HTTP/1.1\r\nHost: h\r\n\r\n", i, strings.Repeat("x", 100_000))
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+		testkit.Must(t, err)
+		r.Pattern = "/a"
+		if s.ForRequest(r) == nil {
+			t.Fatal("got no limiter")
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 1<<20 {
+		t.Errorf("100 requests hold %d KiB", grown>>10)
+	}
+	if s.ForRequest(requestFor(t, "/a", "/a")) == nil { // s is in use until here
+		t.Error("got no limiter")
+	}
+}
+
 func TestSet_Apply_InvalidRoutes(t *testing.T) {
 	s, err := rules.New(memstore.New(), routed(t, "/a"))
 	testkit.Must(t, err)
@@ -195,7 +225,26 @@ func TestSet_Apply_InvalidRoutes(t *testing.T) {
 	}
 }
 
-// A decision about the limiter of a request uses one configuration.
+// Texts that a client can choose do not stay in memory.
+func TestSet_ForRequest_Memory(t *testing.T) {
+	s, err := rules.New(memstore.New(), routed(t, "/a"))
+	testkit.Must(t, err)
+	before := testkit.Heap()
+	for i := range 1000 {
+		method, _, _ := strings.Cut(fmt.Sprint("M", i, " ", strings.Repeat("x", 100_000)), " ")
+		r := requestFor(t, "/a", "/a")
+		r.Method = method // a part of a large text, as in net/http
+		if s.ForRequest(r) == nil {
+			t.Fatalf("got no limiter for the method %s", method)
+		}
+	}
+	if grown := int64(testkit.Heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("got %d MiB more memory after 1000 requests", grown>>20)
+	}
+	runtime.KeepAlive(s)
+}
+
+// The limiter of a request can be used while the configuration changes.
 func TestSet_ForRequest_Concurrent(t *testing.T) {
 	configs := []*rules.Config{routed(t, "/a", "/b"), routed(t, "/b", "/a"), routed(t, "/c")}
 	s, err := rules.New(memstore.New(), configs[0])

@@ -1,0 +1,90 @@
+package rules
+
+import (
+	"net/url"
+	"path"
+	"strings"
+)
+
+// routed returns the path of the pattern of a router, up to a part that stands for any number of
+// segments. exact reports whether there is no such part.
+func routed(pattern string) (path string, exact bool) {
+	i := strings.IndexByte(pattern, '/')
+	if i < 0 {
+		return "", false
+	}
+	pattern = withoutNames(pattern[i:])
+	if path, exact = strings.CutSuffix(pattern, "{$}"); exact {
+		return path, true
+	}
+	if i := strings.LastIndex(pattern, "/{"); i >= 0 && strings.HasSuffix(pattern, "...}") {
+		return pattern[:i+1], false
+	}
+	path, _, found := strings.Cut(pattern, "*")
+	return path, !found && path[len(path)-1] != '/'
+}
+
+// withoutNames returns pattern with "{}", escaped, in place of each {name} or {name:expression}. It
+// keeps {$} and {name...}.
+func withoutNames(pattern string) string {
+	var b strings.Builder
+	depth, begin := 0, 0
+	for i, c := range []byte(pattern) {
+		switch {
+		case c == '{' && depth == 0:
+			depth, begin = 1, i
+		case c == '{':
+			depth++
+		case c == '}' && depth == 1:
+			depth = 0
+			if name := pattern[begin+1 : i]; name == "$" || strings.HasSuffix(name, "...") {
+				b.WriteString(pattern[begin : i+1])
+			} else {
+				b.WriteString("%7B%7D")
+			}
+		case c == '}' && depth > 1:
+			depth--
+		case depth == 0:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// within reports whether path begins with prefix, in which a segment with : or { stands for any
+// segment.
+func within(path, prefix string) bool {
+	for {
+		want, prefixes, more := strings.Cut(prefix, "/")
+		segment, rest, ok := strings.Cut(path, "/")
+		if segment = unescape(segment); !more {
+			return strings.HasPrefix(segment, want)
+		}
+		if !ok || segment != unescape(want) && !strings.ContainsAny(unescape(want), ":{") {
+			return false
+		}
+		path, prefix = rest, prefixes
+	}
+}
+
+// cleanPath returns p as [http.ServeMux] cleans it.
+func cleanPath(p string) string {
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	clean := path.Clean(p)
+	if p[len(p)-1] != '/' || clean == "/" {
+		return clean
+	}
+	if len(p) == len(clean)+1 && p[:len(clean)] == clean {
+		return p
+	}
+	return clean + "/"
+}
+
+func unescape(segment string) string {
+	if s, err := url.PathUnescape(segment); err == nil {
+		return s
+	}
+	return segment
+}
