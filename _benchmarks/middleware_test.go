@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"testing"
@@ -28,65 +29,105 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-func limiter() *core.Limiter {
-	return core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(hotKey).WithBurst(hotBurst))))
+// requests are the requests of the middleware benchmarks. The limiters of denied requests admit only
+// the first request.
+var requests = []struct {
+	name                   string
+	events, burst, expects int // events an hour; the status of the response
+}{
+	{"allowed", hotKey, hotBurst, http.StatusOK},
+	{"denied", 1, 1, http.StatusTooManyRequests},
 }
 
-// A discard is a ResponseWriter without a client.
-type discard struct{ h http.Header }
+// A client is a ResponseWriter that keeps only the status.
+type client struct {
+	h      http.Header
+	status int
+}
 
-func (w *discard) Header() http.Header         { return w.h }
-func (w *discard) Write(b []byte) (int, error) { return len(b), nil }
-func (w *discard) WriteHeader(int)             {}
+func (c *client) Header() http.Header         { return c.h }
+func (c *client) Write(b []byte) (int, error) { return len(b), nil }
+func (c *client) WriteHeader(status int)      { c.status = status }
 
-// serve measures sequential allowed requests, on one core. It makes the request and
-// the empty header that a server would make.
-func serve(b *testing.B, h http.Handler) {
+// serve measures sequential requests, on one core. It makes the request and the empty header that a
+// server would make. The response must have the status expects.
+func serve(b *testing.B, h http.Handler, expects int) {
 	b.Helper()
 	r, err := http.NewRequest(http.MethodGet, "/orders", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	r.RemoteAddr = "192.0.2.1:1234"
-	w := &discard{make(http.Header)}
+	c := &client{h: make(http.Header)}
+	h.ServeHTTP(c, r)
 	b.ReportAllocs()
 	for b.Loop() {
-		clear(w.h)
-		h.ServeHTTP(w, r)
+		clear(c.h)
+		h.ServeHTTP(c, r)
 	}
+	if got := cmp.Or(c.status, http.StatusOK); got != expects {
+		b.Fatalf("the status is %d, want %d", got, expects)
+	}
+}
+
+// A maker returns the application of a framework, with a limiter that has the given events an hour
+// and burst.
+type maker struct {
+	name string
+	make func(b *testing.B, events, burst int) http.Handler
+}
+
+// compare measures a framework without a limiter, and each of makers with allowed and with denied
+// requests.
+func compare(b *testing.B, none http.Handler, makers []maker) {
+	b.Run("none", func(b *testing.B) { serve(b, none, http.StatusOK) })
+	for _, c := range requests {
+		for _, m := range makers {
+			b.Run(c.name+"/"+m.name, func(b *testing.B) { serve(b, m.make(b, c.events, c.burst), c.expects) })
+		}
+	}
+}
+
+func limiter(events, burst int) *core.Limiter {
+	return core.Must(core.New(memstore.New(), core.TokenBucket("r", core.PerHour(events).WithBurst(burst))))
+}
+
+func sethvargoOf(b *testing.B, burst int) *httplimit.Middleware {
+	s, err := sethvargo.New(&sethvargo.Config{Tokens: uint64(burst), Interval: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close(ctx) })
+	m, err := httplimit.NewMiddleware(s, httplimit.IPKeyFunc())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
 }
 
 func BenchmarkNetHTTP(b *testing.B) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	b.Run("none", func(b *testing.B) { serve(b, ok) })
-	b.Run("weir", func(b *testing.B) { serve(b, nethttplimit.New(limiter(), keyfunc.RemoteIP())(ok)) })
-	b.Run("weir-no-fields", func(b *testing.B) {
-		serve(b, nethttplimit.New(limiter(), keyfunc.RemoteIP(), gate.Headers())(ok))
-	})
-	b.Run("sethvargo", func(b *testing.B) {
-		s, err := sethvargo.New(&sethvargo.Config{Tokens: hotBurst, Interval: time.Hour})
-		if err != nil {
-			b.Fatal(err)
-		}
-		m, err := httplimit.NewMiddleware(s, httplimit.IPKeyFunc())
-		if err != nil {
-			b.Fatal(err)
-		}
-		serve(b, m.Handle(ok))
-	})
-	b.Run("httprate", func(b *testing.B) {
-		serve(b, httprate.LimitBy(hotBurst, time.Hour, func(r *http.Request) (string, error) {
-			host, _, err := net.SplitHostPort(r.RemoteAddr)
-			return host, err
-		})(ok))
-	})
-	b.Run("ulule", func(b *testing.B) {
-		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: hotBurst})
-		serve(b, ululehttp.NewMiddleware(l).Handler(ok))
-	})
-	b.Run("tollbooth", func(b *testing.B) {
-		l := tollbooth.NewLimiter(float64(hotKey)/3600, nil).SetBurst(hotBurst)
-		serve(b, tollbooth.LimitHandler(l, ok))
+	compare(b, ok, []maker{
+		{"weir", func(_ *testing.B, events, burst int) http.Handler {
+			return nethttplimit.New(limiter(events, burst), keyfunc.RemoteIP())(ok)
+		}},
+		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+			return nethttplimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers())(ok)
+		}},
+		{"sethvargo", func(b *testing.B, _, burst int) http.Handler { return sethvargoOf(b, burst).Handle(ok) }},
+		{"httprate", func(_ *testing.B, _, burst int) http.Handler {
+			return httprate.LimitBy(burst, time.Hour, func(r *http.Request) (string, error) {
+				host, _, err := net.SplitHostPort(r.RemoteAddr)
+				return host, err
+			})(ok)
+		}},
+		{"ulule", func(_ *testing.B, _, burst int) http.Handler {
+			l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: int64(burst)})
+			return ululehttp.NewMiddleware(l).Handler(ok)
+		}},
+		{"tollbooth", func(_ *testing.B, events, burst int) http.Handler {
+			return tollbooth.LimitHandler(tollbooth.NewLimiter(float64(events)/3600, nil).SetBurst(burst), ok)
+		}},
 	})
 }
 
@@ -98,14 +139,27 @@ func BenchmarkGin(b *testing.B) {
 		r.GET("/orders", func(*gin.Context) {})
 		return r
 	}
-	b.Run("none", func(b *testing.B) { serve(b, router()) })
-	b.Run("weir", func(b *testing.B) { serve(b, router(ginlimit.New(limiter(), keyfunc.RemoteIP()))) })
-	b.Run("weir-no-fields", func(b *testing.B) {
-		serve(b, router(ginlimit.New(limiter(), keyfunc.RemoteIP(), gate.Headers())))
-	})
-	b.Run("ulule", func(b *testing.B) {
-		l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: hotBurst})
-		serve(b, router(ululegin.NewMiddleware(l)))
+	compare(b, router(), []maker{
+		{"weir", func(_ *testing.B, events, burst int) http.Handler {
+			return router(ginlimit.New(limiter(events, burst), keyfunc.RemoteIP()))
+		}},
+		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+			return router(ginlimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers()))
+		}},
+		{"sethvargo", func(b *testing.B, _, burst int) http.Handler {
+			m := sethvargoOf(b, burst)
+			return router(func(c *gin.Context) {
+				allowed := false
+				m.Handle(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { allowed = true })).ServeHTTP(c.Writer, c.Request)
+				if !allowed {
+					c.Abort()
+				}
+			})
+		}},
+		{"ulule", func(_ *testing.B, _, burst int) http.Handler {
+			l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: time.Hour, Limit: int64(burst)})
+			return router(ululegin.NewMiddleware(l))
+		}},
 	})
 }
 
@@ -116,15 +170,21 @@ func BenchmarkEcho(b *testing.B) {
 		e.GET("/orders", func(echo.Context) error { return nil })
 		return e
 	}
-	b.Run("none", func(b *testing.B) { serve(b, router()) })
-	b.Run("weir", func(b *testing.B) { serve(b, router(echolimit.New(limiter(), keyfunc.RemoteIP()))) })
-	b.Run("weir-no-fields", func(b *testing.B) {
-		serve(b, router(echolimit.New(limiter(), keyfunc.RemoteIP(), gate.Headers())))
-	})
-	b.Run("own", func(b *testing.B) {
-		s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
-			Rate: rate.Limit(hotKey) / 3600, Burst: hotBurst, ExpiresIn: time.Hour,
-		})
-		serve(b, router(middleware.RateLimiter(s)))
+	compare(b, router(), []maker{
+		{"weir", func(_ *testing.B, events, burst int) http.Handler {
+			return router(echolimit.New(limiter(events, burst), keyfunc.RemoteIP()))
+		}},
+		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+			return router(echolimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers()))
+		}},
+		{"sethvargo", func(b *testing.B, _, burst int) http.Handler {
+			return router(echo.WrapMiddleware(sethvargoOf(b, burst).Handle))
+		}},
+		{"own", func(_ *testing.B, events, burst int) http.Handler {
+			s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
+				Rate: rate.Limit(events) / 3600, Burst: burst, ExpiresIn: time.Hour,
+			})
+			return router(middleware.RateLimiter(s))
+		}},
 	})
 }

@@ -1,12 +1,10 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -16,98 +14,15 @@ import (
 // exactly that charge. It is safe for concurrent use. The zero Reservation has no asks; Extend adds
 // the first. A Reservation must not be copied after its first use.
 type Reservation struct {
-	store Store
-
-	mu       sync.Mutex
-	decision Decision
-	asks     []reserved
-	rules    []ruleCharges
-	initial  struct { // the arrays of asks and rules, unless there are more
-		asks  [2]reserved
-		rules [1]ruleCharges
-	}
-}
-
-// reserved is an ask of a Reservation, and its total cost.
-type reserved struct {
-	limiter *shared
-	cost    int
-}
-
-// ruleCharges holds the charges of a Reservation to one rule for one key.
-type ruleCharges struct {
-	key       string
-	rule      *driver.Compiled // of the first charge
-	uncounted bool             // the rule is a shadow rule that did not count the event
-	ask       int32            // the index of the first ask that charges the rule
-	asks      []int32          // the indices of the other asks that charge it
-	parts     []part           // the charged costs that can be undone, the newest last
-	lost      int              // the charged cost that cannot be undone any more
-	first     [1]part          // the array of parts, unless there are more
-}
-
-// A part holds the cost of one Spend or Debit that has not been undone.
-type part struct {
-	cost    int
-	receipt driver.Receipt
-	rule    *driver.Compiled // the rule of the charge: an undo under another limit would free another part
-	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
-	since   time.Duration    // when the call of the Store returned, as sinceStart returns it
-}
-
-// maxParts is the largest number of parts for one rule and key.
-const maxParts = 16
-
-// sinceStart returns the time since the program was started, by its monotonic clock. It takes a third
-// less time than time.Now.
-func sinceStart() time.Duration { return time.Since(start) }
-
-var start = time.Now()
-
-// age returns the microseconds since p was charged, minus a tolerance of a second and a thousandth
-// of the age. Without the tolerance, a server clock that runs slower than the clock of this
-// process, or is set back a little every day, would be taken for a clock that stepped back.
-func (p *part) age() int64 {
-	age := sinceStart() - p.since
-	return max(0, age-age/1000-time.Second).Microseconds()
-}
-
-// add adds p, and forgets the oldest part if there are too many.
-func (c *ruleCharges) add(p part) *part {
-	if len(c.parts) == maxParts {
-		c.lost = saturated(c.lost, c.parts[0].cost)
-		c.parts = c.parts[1:]
-	}
-	c.parts = append(c.parts, p)
-	return &c.parts[len(c.parts)-1]
-}
-
-func (c *ruleCharges) charged() int {
-	sum := c.lost
-	for _, p := range c.parts {
-		sum = saturated(sum, p.cost)
-	}
-	return sum
-}
-
-// undo removes cost, or less, from the newest part, and returns an Undo of the removed cost.
-func (c *ruleCharges) undo(cost int) driver.Charge {
-	last := len(c.parts) - 1
-	p := &c.parts[last]
-	cost = min(cost, p.cost)
-	p.cost -= cost
-	receipt := p.applied.Keep(p.receipt, int64(p.cost))
-	receipt.Age = p.age()
-	if p.cost == 0 {
-		c.parts = c.parts[:last]
-	}
-	return driver.Charge{Key: c.key, Rule: p.rule, Op: driver.Undo, Cost: cost, Receipt: &receipt}
+	mu     sync.Mutex
+	sole   sole
+	ledger *ledger // nil if sole has the decision
 }
 
 // ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
 func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 	r := new(Reservation)
-	if err := decide(ctx, &r.decision, r, asks...); err != nil {
+	if err := r.decide(ctx, asks); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -115,55 +30,63 @@ func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
 
 // begin sets the Receipts of charges, so that the Store s writes them into r. r must be zero.
 func (r *Reservation) begin(s Store, charges []driver.Charge) {
-	r.store, r.rules = s, r.initial.rules[:]
 	if len(charges) > 1 {
-		r.rules = make([]ruleCharges, len(charges))
+		r.ledger = newLedger(s, len(charges))
 	}
 	for i := range charges {
-		charges[i].Receipt = &r.rules[i].first[0].receipt
+		charges[i].Receipt = r.receiptOf(i)
 	}
+}
+
+// receiptOf returns the Receipt of the i-th charge.
+func (r *Reservation) receiptOf(i int) *driver.Receipt {
+	if r.ledger == nil {
+		return &r.sole.receipt
+	}
+	return &r.ledger.rules[i].first[0].receipt
 }
 
 // keep stores the charges of b, a batch about asks, in r after the Store has applied them.
 func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
-	r.asks = r.initial.asks[:0]
-	for i := range asks {
-		a := reserved{limiter: asks[i].Limiter.shared}
-		if !asks[i].Peek {
-			a.cost = max(asks[i].Cost, 1)
-		}
-		r.asks = append(r.asks, a)
-	}
-	if !allowed {
-		r.rules = nil
+	if b.isSole(len(asks)) {
+		r.sole.keep(b, &asks[0])
 		return
 	}
-	now := sinceStart()
-	r.rules = r.rules[:len(b.charges)]
-	for i := range b.charges {
-		c, k := &b.charges[i], &r.rules[i]
-		k.key, k.rule, k.ask = c.Key, c.Rule, -1
-		if c.Op == driver.Spend && c.Verdict.Allowed {
-			k.parts = k.first[:]
-			p := &k.parts[0]
-			p.cost, p.rule, p.applied, p.since = c.Cost, c.Rule, cmp.Or(c.Verdict.Rule, c.Rule), now
-		}
-		k.uncounted = c.Rule.Shadow() && !c.Verdict.Allowed
-	}
-	for i := range b.rules {
-		if at := b.place(i); at >= 0 {
-			r.rules[at].addAsk(int32(b.ask(i)))
+	if r.ledger == nil { // at most one charge, but a sole cannot hold the decision
+		receipt := r.sole.receipt
+		r.ledger = newLedger(asks[0].Limiter.store, len(b.charges))
+		if len(b.charges) > 0 {
+			*r.receiptOf(0) = receipt
 		}
 	}
+	r.ledger.keep(b, asks, allowed)
 }
 
-// addAsk records that the i-th ask charges the rule.
-func (c *ruleCharges) addAsk(i int32) {
-	if c.ask < 0 {
-		c.ask = i
-		return
+// decide makes the first decision of r, which must be zero.
+func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
+	var d Decision
+	if err := decide(ctx, &d, r, asks...); err != nil {
+		r.sole, r.ledger = sole{}, nil
+		return err
 	}
-	c.asks = append(c.asks, i)
+	if r.ledger == nil {
+		r.sole.setState(&d.first)
+	} else {
+		r.ledger.decision = d
+	}
+	return nil
+}
+
+// expand returns the ledger of r, made of sole if necessary. It is empty if r has no decision.
+func (r *Reservation) expand() *ledger {
+	switch {
+	case r.ledger != nil:
+	case r.sole.limiter == nil:
+		return new(ledger)
+	default:
+		r.ledger = r.sole.ledger()
+	}
+	return r.ledger
 }
 
 // Extend charges more asks for the same event, all or none. It is for keys that are known only
@@ -178,18 +101,15 @@ func (c *ruleCharges) addAsk(i int32) {
 func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.decision.n == 0:
-		err := decide(ctx, &r.decision, r, asks...)
-		if err != nil {
-			r.store, r.rules = nil, nil
-		}
-		return err
-	case !r.decision.Allowed:
+	if r.sole.limiter == nil && r.ledger == nil {
+		return r.decide(ctx, asks)
+	}
+	l := r.expand()
+	if !l.decision.Allowed {
 		return nil
 	}
 	for i, a := range asks {
-		if a.Limiter != nil && a.Limiter.store != r.store {
+		if a.Limiter != nil && a.Limiter.store != l.store {
 			return invalidAsk(fmt.Sprintf("the reservation and ask %d have different stores", i))
 		}
 	}
@@ -197,28 +117,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 	if err != nil {
 		return err
 	}
-	first := len(r.asks)
-	r.decision = r.decision.combine(first, more.decision)
-	r.asks = append(r.asks, more.asks...)
-	if !more.decision.Allowed {
-		return nil
-	}
-	for _, c := range more.rules {
-		c.ask += int32(first)
-		for i := range c.asks {
-			c.asks[i] += int32(first)
-		}
-		at := slices.IndexFunc(r.rules, func(o ruleCharges) bool { return o.rule.ID() == c.rule.ID() && o.key == c.key })
-		if at < 0 {
-			r.rules = append(r.rules, c)
-			continue
-		}
-		known := &r.rules[at]
-		known.asks = append(append(known.asks, c.ask), c.asks...)
-		for _, p := range c.parts {
-			known.add(p)
-		}
-	}
+	l.append(more.expand())
 	return nil
 }
 
@@ -226,14 +125,20 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) error {
 func (r *Reservation) Decision() Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.decision
+	if r.ledger == nil {
+		return r.sole.decision()
+	}
+	return r.ledger.decision
 }
 
 // Has reports whether an ask of r was about l, or about another view of the same limiter.
 func (r *Reservation) Has(l *Limiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return l != nil && slices.ContainsFunc(r.asks, func(a reserved) bool { return a.limiter == l.shared })
+	if r.ledger == nil {
+		return l != nil && r.sole.limiter == l.shared
+	}
+	return l != nil && slices.ContainsFunc(r.ledger.asks, func(a reserved) bool { return a.limiter == l.shared })
 }
 
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
@@ -255,7 +160,7 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 func (r *Reservation) LeaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.settle(ctx, nil, func(c *ruleCharges) int {
+	return r.expand().settle(ctx, nil, func(c *ruleCharges) int {
 		if c.rule.Algorithm() == driver.LeakyBucket {
 			return 0
 		}
@@ -272,7 +177,7 @@ func (r *Reservation) LeaveQueue(ctx context.Context) error {
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
-	return r.settleAsks(ctx, cost, func(int) bool { return true })
+	return r.settleAsks(ctx, cost, func(*ledger, int) bool { return true })
 }
 
 // SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
@@ -282,35 +187,36 @@ func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error
 	if l == nil {
 		return invalidAsk("the limiter is nil")
 	}
-	return r.settleAsks(ctx, cost, func(i int) bool { return r.asks[i].limiter == l.shared })
+	return r.settleAsks(ctx, cost, func(g *ledger, i int) bool { return g.asks[i].limiter == l.shared })
 }
 
 // SettleAsk is [Reservation.Settle] for one ask, whose index is that of [State.Ask]. If r has asks,
 // but not that one, the error is an [ErrInvalidAsk].
 func (r *Reservation) SettleAsk(ctx context.Context, ask, cost int) error {
-	return r.settleAsks(ctx, cost, func(i int) bool { return i == ask })
+	return r.settleAsks(ctx, cost, func(_ *ledger, i int) bool { return i == ask })
 }
 
 // settleAsks sets the total cost of the asks for whose index is returns true.
-func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int) bool) error {
+func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(l *ledger, i int) bool) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next, found := slices.Clone(r.asks), false
+	l := r.expand()
+	next, found := slices.Clone(l.asks), false
 	for i := range next {
-		if is(i) {
+		if is(l, i) {
 			next[i].cost, found = cost, true
 		}
 	}
 	if !found && len(next) > 0 {
 		return invalidAsk("the reservation has no such ask")
 	}
-	return r.settle(ctx, next, func(c *ruleCharges) int {
-		total, settled := next[c.ask].cost, is(int(c.ask))
+	return l.settle(ctx, next, func(c *ruleCharges) int {
+		total, settled := next[c.ask].cost, is(l, int(c.ask))
 		for _, i := range c.asks {
-			total, settled = saturated(total, next[i].cost), settled || is(int(i))
+			total, settled = saturated(total, next[i].cost), settled || is(l, int(i))
 		}
 		switch {
 		case !settled:
@@ -320,74 +226,4 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int) b
 		}
 		return total
 	})
-}
-
-// settle changes the charged cost of each rule c to total(c). asks, unless it is nil, contains the
-// costs of all asks from now on.
-func (r *Reservation) settle(ctx context.Context, asks []reserved, total func(c *ruleCharges) int) error {
-	changes := make([]int, len(r.rules)) // above zero: a Debit, below: an Undo
-	for i := range r.rules {
-		changes[i] = total(&r.rules[i]) - r.rules[i].charged()
-	}
-	if slices.ContainsFunc(changes, func(n int) bool { return n != 0 }) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	if asks != nil {
-		r.asks = asks
-	}
-	if err := r.undo(ctx, changes); err != nil {
-		return err
-	}
-	return r.debit(ctx, changes)
-}
-
-// undo applies the negative changes. Each call of the Store undoes the newest part of each rule.
-func (r *Reservation) undo(ctx context.Context, changes []int) error {
-	for {
-		var charges []driver.Charge
-		for i := range r.rules {
-			if c := &r.rules[i]; changes[i] < 0 && len(c.parts) > 0 {
-				undo := c.undo(-changes[i])
-				changes[i] += undo.Cost
-				charges = append(charges, undo)
-			}
-		}
-		if len(charges) == 0 {
-			return nil
-		}
-		if err := r.adjust(ctx, charges); err != nil {
-			return err
-		}
-	}
-}
-
-// debit applies the positive changes.
-func (r *Reservation) debit(ctx context.Context, changes []int) error {
-	var charges []driver.Charge
-	var parts []*part
-	for i, cost := range changes {
-		if cost > 0 {
-			c := &r.rules[i]
-			p := c.add(part{cost: cost, rule: c.rule})
-			parts = append(parts, p)
-			charges = append(charges, driver.Charge{Key: c.key, Rule: c.rule, Op: driver.Debit, Cost: cost, Receipt: &p.receipt})
-		}
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-	err := r.adjust(ctx, charges)
-	for i, p := range parts {
-		p.applied, p.since = cmp.Or(charges[i].Verdict.Rule, p.rule), sinceStart()
-	}
-	return err
-}
-
-func (r *Reservation) adjust(ctx context.Context, charges []driver.Charge) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return r.store.Adjust(ctx, charges)
 }

@@ -2,7 +2,10 @@ package keyfunc_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -114,6 +117,44 @@ func TestRemoteIP_SpellingsOfOneAddress(t *testing.T) {
 			// Each spelling is also the same trusted proxy.
 			wantKey(t, keyfunc.XForwardedFor(keyfunc.Proxies(want)), request(s, "X-Forwarded-For: 198.51.100.7"), "198.51.100.7")
 		}
+	}
+}
+
+// TestRemoteIP_RandomIPv4 compares with package netip and with CanonicalIP.
+func TestRemoteIP_RandomIPv4(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	numbers := []string{"0", "7", "10", "255", "99", "256", "00", "01", "1234", "", "a", "/", "65535", "65536", "000080", "+1"}
+	separators := []string{".", ".", ".", ":", "", ":.", "."}
+	pick := func(from []string) string { return from[min(r.IntN(len(from)), r.IntN(len(from)))] } // rather the first ones
+	accepted := 0
+	for range 200_000 {
+		text := pick(numbers)
+		for i := range 4 {
+			separator := "."
+			if i == 3 {
+				separator = ":"
+			}
+			if r.IntN(20) == 0 {
+				separator = pick(separators)
+			}
+			text += separator + pick(numbers)
+		}
+		host, port, found := strings.Cut(text, ":")
+		want := ""
+		if addr, err := netip.ParseAddr(host); err == nil {
+			if _, err := strconv.ParseUint(port, 10, 16); !found || err == nil && len(port) <= 5 {
+				want = addr.String()
+				accepted++
+			}
+		}
+		got, err := ask(keyfunc.RemoteIP(), request(text))
+		canonical, _ := keyfunc.CanonicalIP(text)
+		if got != want || canonical != want || (err == nil) != (want != "") {
+			t.Fatalf("%q: the keys are %q, %q, and the error is %v; want %q", text, got, canonical, err, want)
+		}
+	}
+	if accepted < 10_000 {
+		t.Errorf("only %d texts are addresses", accepted)
 	}
 }
 

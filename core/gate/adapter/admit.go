@@ -34,7 +34,7 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	default: // outer gates send more versions
 		expose(h, exposedFields(rc.versions))
 	}
-	c := charges{requestContext: rc, first: g.limiterFor(r, pattern), cost: 1}
+	c := charges{requestContext: rc, first: g.limiterFor(rc, r, pattern), cost: 1}
 	rejection, decided := c.decide(ctx, h, r)
 	switch {
 	case rejection != nil:
@@ -42,8 +42,8 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	case !decided:
 		return g.undecided(r), g.outcome(nil), nil
 	}
-	r = r.WithContext(rc)
-	rc.writeFields(h)
+	r = rc.bind(r)
+	rc.writeFields(h, &c.decision)
 	if !c.decision.Allowed {
 		return r, nil, g.deny(h, r, c.decision)
 	}
@@ -61,7 +61,8 @@ func (g *Gate) undecided(r *http.Request) *http.Request {
 	if outer == nil {
 		return r
 	}
-	return r.WithContext(&requestContext{Context: r.Context(), outer: outer, gate: g, versions: outer.versions})
+	rc := &requestContext{Context: r.Context(), gate: g, versions: outer.versions, nested: true}
+	return rc.bind(r)
 }
 
 // outcome returns the Outcome of a request that is let through, or nil if neither RefundIf nor

@@ -201,7 +201,7 @@ func (c *charges) rejectWithoutKey(h http.Header, r *http.Request, err error) *g
 	}
 	rejection := c.gate.reject(h, r, err, f)
 	if rejection != nil {
-		c.writeFields(h)
+		c.writeFields(h, &c.decision)
 	}
 	return rejection
 }

@@ -2,30 +2,41 @@ package adapter
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 // A requestContext is the context of a request behind a gate. One allocation holds the context, the
-// decision, the charges and the values of the header fields. The decision is empty if the gate has
-// let the request through undecided.
+// copy of the request that has the context, the decision, the charges and the values of the header
+// fields. The decision is empty if the gate has let the request through undecided.
 type requestContext struct {
+	request http.Request // first, because runtime.SetFinalizer takes only the beginning of an allocation
 	context.Context
-	outer       *requestContext // of the gate around this gate
 	gate        *Gate
 	versions    versions         // of the header fields that describe the decision
+	nested      bool             // there is a gate around this gate
 	reservation core.Reservation // of the request, if it was decided
 
 	values [2]string // of the header fields
 }
 
 func newRequestContext(ctx context.Context, g *Gate) *requestContext {
-	rc := &requestContext{Context: ctx, outer: requestContextOf(ctx), gate: g, versions: g.versions}
-	if g.options.Inherits && rc.outer != nil {
-		rc.versions |= rc.outer.versions
+	rc := &requestContext{Context: ctx, gate: g, versions: g.versions}
+	if outer := requestContextOf(ctx); outer != nil {
+		rc.nested = true
+		if g.options.Inherits {
+			rc.versions |= outer.versions
+		}
 	}
 	return rc
+}
+
+// bind returns the copy of r that has the context rc.
+func (rc *requestContext) bind(r *http.Request) *http.Request {
+	rc.request = *r.WithContext(rc)
+	return &rc.request
 }
 
 func (rc *requestContext) Value(key any) any {
@@ -43,10 +54,10 @@ func requestContextOf(ctx context.Context) *requestContext {
 
 // Outer implements [request.Record].
 func (rc *requestContext) Outer() request.Record {
-	if rc.outer == nil {
-		return nil
+	if outer := requestContextOf(rc.Context); outer != nil {
+		return outer
 	}
-	return rc.outer
+	return nil
 }
 
 // Decision implements [request.Record].

@@ -106,8 +106,8 @@ func (m *member) nearer(o *member) bool {
 // members appends the members of the gate of rc and of all gates around it, the outermost gate
 // first. It skips gates that do not send version v, and lists each name once.
 func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member {
-	if rc.outer != nil {
-		list = rc.outer.members(list, v)
+	if rc.nested {
+		list = requestContextOf(rc.Context).members(list, v)
 	}
 	if !rc.versions.has(v) {
 		return list
@@ -128,10 +128,10 @@ func (rc *requestContext) members(list []member, v gate.HeaderVersion) []member 
 	return list
 }
 
-// writeFields sets the header fields of every version of rc.
-func (rc *requestContext) writeFields(h http.Header) {
+// writeFields sets the header fields of every version of rc, whose decision is d.
+func (rc *requestContext) writeFields(h http.Header, d *core.Decision) {
 	if rc.versions.has(gate.IETFDraft) {
-		rc.writeDraft(h)
+		rc.writeDraft(h, d)
 	}
 	if rc.versions.has(gate.XRateLimit) {
 		rc.writeLegacy(h)
@@ -139,52 +139,60 @@ func (rc *requestContext) writeFields(h http.Header) {
 }
 
 // writeDraft sets RateLimit-Policy and RateLimit.
-func (rc *requestContext) writeDraft(h http.Header) {
-	var buffers [2][128]byte
-	b, known := rc.appendKnown(buffers[0][:0])
-	if known {
-		rc.values[0] = rc.gate.policyField
+func (rc *requestContext) writeDraft(h http.Header, d *core.Decision) {
+	if limits, known := rc.knownLimits(d); known {
+		rc.values = [2]string{rc.gate.policyField, limits}
 	} else {
-		var few [8]member
-		policies := buffers[1][:0]
-		for i, m := range rc.members(few[:0], gate.IETFDraft) {
-			if i > 0 {
-				policies = append(policies, ", "...)
-			}
-			policies = append(policies, m.policy.member...)
-			b = appendMember(b, m.policy, &m.state)
-		}
-		rc.values[0] = string(policies)
+		rc.values = rc.fields()
 	}
-	if len(b) == 0 {
+	if rc.values[1] == "" {
 		return // shadows only
 	}
-	rc.values[1] = string(b)
 	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
 	h[fieldPolicy] = rc.values[0:1:1]
 	h[fieldRateLimit] = rc.values[1:2:2]
 }
 
-// appendKnown appends the value of RateLimit if policyField is the right RateLimit-Policy for it.
+// fields returns the values of RateLimit-Policy and RateLimit.
+func (rc *requestContext) fields() [2]string {
+	var few [8]member
+	var buffers [2][128]byte
+	policies, limits := buffers[0][:0], buffers[1][:0]
+	for i, m := range rc.members(few[:0], gate.IETFDraft) {
+		if i > 0 {
+			policies = append(policies, ", "...)
+		}
+		policies = append(policies, m.policy.member...)
+		limits = appendMember(limits, m.policy, &m.state)
+	}
+	return [2]string{string(policies), string(limits)}
+}
+
+// knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it.
 // If several gates have decided, or a rule in force is not the rule that the limiter had first,
-// appendKnown appends nothing and returns false.
-func (rc *requestContext) appendKnown(b []byte) (known []byte, ok bool) {
+// knownLimits returns false.
+func (rc *requestContext) knownLimits(d *core.Decision) (limits string, ok bool) {
 	g := rc.gate
-	first, d := g.policies.first, rc.Decision()
-	if rc.outer != nil || !g.distinct || d.Len() != len(first) {
-		return b, false
+	first := g.policies.first
+	if rc.nested || !g.distinct || d.Len() != len(first) {
+		return "", false
 	}
-	known = b
-	for i := range first {
-		s, p := d.State(i), &first[i]
+	var buffer [128]byte
+	b := buffer[:0]
+	for i, p := range first {
+		s := d.State(i)
 		if s.Unknown || p.rule != s.Rule {
-			return b, false
+			return "", false
 		}
-		if p.visible {
-			known = appendMember(known, p, &s)
+		switch {
+		case !p.visible:
+		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
+			return p.denial(max(seconds(s.Window), 1)).limits, true
+		default:
+			b = appendMember(b, p, &s)
 		}
 	}
-	return known, true
+	return string(b), true
 }
 
 func (rc *requestContext) writeLegacy(h http.Header) {

@@ -2,6 +2,8 @@ package adapter
 
 import (
 	"math/bits"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -14,11 +16,21 @@ type policy struct {
 	visible bool   // clients see the rule
 	name    string // as a String of RFC 9651
 	member  string // of RateLimit-Policy
+	// The texts about denials with a Retry-After of n seconds are at n modulo the length.
+	denials [64]atomic.Pointer[denialTexts]
 }
 
-func newPolicy(rule core.Rule) policy {
+// denialTexts holds the texts about a denial that depend only on the policy and on Retry-After.
+type denialTexts struct {
+	retry      int64  // in seconds, or zero if the request can never be admitted
+	retryAfter string // retry as a number
+	detail     string // of the problem document
+	limits     string // the value of RateLimit, if this is the only policy and nothing remains
+}
+
+func newPolicy(rule core.Rule) *policy {
 	name := appendString(nil, rule.ClientName())
-	p := policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
+	p := &policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
 	if w := fillTime(rule); w >= time.Second {
@@ -27,6 +39,18 @@ func newPolicy(rule core.Rule) policy {
 	}
 	p.member = string(member)
 	return p
+}
+
+// denial returns the texts about a denial with this Retry-After. It remembers some of them.
+func (p *policy) denial(retry int64) *denialTexts {
+	slot := &p.denials[uint64(retry)%uint64(len(p.denials))]
+	if t := slot.Load(); t != nil && t.retry == retry {
+		return t
+	}
+	n := strconv.FormatInt(retry, 10)
+	t := &denialTexts{retry, n, describe(p.rule, retry), p.name + ";r=0;t=" + n}
+	slot.Store(t)
+	return t
 }
 
 // fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For
@@ -47,7 +71,7 @@ func fillTime(rule core.Rule) time.Duration {
 
 // policies holds the policies of the rules of a gate.
 type policies struct {
-	first []policy // of the rules that the limiters had first, without a plan, in the order of States
+	first []*policy // of the rules that the limiters had first, without a plan, in the order of States
 	// others has the policies of rules that a plan, a variant, a step of an elastic rule or
 	// core.Limiter.Replace has put in force. Variants and replaced rules may be many.
 	others memo.Map[core.Rule, *policy]
@@ -59,10 +83,7 @@ const maxPolicies = 1024
 // of returns the policy of rule, which was in force for the i-th State.
 func (p *policies) of(i int, rule core.Rule) *policy {
 	if i < len(p.first) && p.first[i].rule == rule {
-		return &p.first[i]
+		return p.first[i]
 	}
-	return p.others.Get(rule, func(rule core.Rule) *policy {
-		added := newPolicy(rule)
-		return &added
-	})
+	return p.others.Get(rule, newPolicy)
 }

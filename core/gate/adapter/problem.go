@@ -1,11 +1,10 @@
 package adapter
 
 import (
-	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -16,39 +15,12 @@ import (
 const maxInstance = 1 << 10
 
 // newProblem returns a problem document with only the status, its text and the path of r.
-func newProblem(r *http.Request, status int) *gate.Problem {
-	p := &gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
+func newProblem(r *http.Request, status int) gate.Problem {
+	p := gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
 	if len(r.URL.Path) <= maxInstance {
 		if path := r.URL.EscapedPath(); len(path) <= maxInstance {
 			p.Instance = path
 		}
-	}
-	return p
-}
-
-// quotaProblem returns the problem document of a request that d denies, with this status. retry is
-// in seconds, or zero if the request can never be admitted.
-func quotaProblem(r *http.Request, d core.Decision, status int, retry int64) *gate.Problem {
-	p := newProblem(r, status)
-	if status == http.StatusTooManyRequests {
-		p.Type = gate.TypeQuotaExceeded
-		p.Title = "Request cannot be satisfied as assigned quota has been exceeded"
-	}
-	var named core.State
-	for _, s := range d.States() {
-		if s.Allowed || s.Rule.IsShadow() {
-			continue
-		}
-		// The text describes the rule with the longest RetryAfter.
-		if named.Rule == (core.Rule{}) || s.RetryAfter > named.RetryAfter {
-			named = s
-		}
-		if name := s.Rule.ClientName(); !slices.Contains(p.Violated, name) {
-			p.Violated = append(p.Violated, name)
-		}
-	}
-	if named.Rule != (core.Rule{}) {
-		p.Detail = describe(named.Rule, retry)
 	}
 	return p
 }
@@ -98,19 +70,26 @@ func appendSpan(b []byte, d time.Duration) []byte {
 // if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
 // sets Content-Type, and X-Content-Type-Options to nosniff.
 func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
-	contentType, body := gate.ProblemMediaType, []byte(nil)
+	buffer := buffers.Get().(*[1 << 10]byte)
+	defer buffers.Put(buffer)
+	values := &[2]string{gate.ProblemMediaType, "nosniff"} // the path of the request is in the document
+	body := buffer[:0]
 	if wantsText(r.Header.Get("Accept")) {
-		contentType, body = "text/plain; charset=utf-8", []byte(p.String())
-	} else if doc, err := json.Marshal(p); err == nil {
-		body = doc
+		values[0], body = "text/plain; charset=utf-8", append(body, p.String()...)
+	} else {
+		body = appendDocument(body, p)
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("X-Content-Type-Options", "nosniff") // the path of the request is in the document
+	h := w.Header()
+	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 	}
 }
+
+// buffers holds the arrays of documents for reuse: a Writer must not keep the bytes of Write.
+// Longer documents have an array of their own.
+var buffers = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
 // wantsText reports whether the first media range of accept is text/plain or text/html. Browsers
 // name text/html first, and clients that read problem documents name another type first.

@@ -4,34 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-// deny returns the Rejection of a request that d denies and sets its header fields.
-func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
-	retry, _ := gate.RetryAfter(d)
-	if retry > 0 {
-		h.Set("Retry-After", strconv.FormatInt(retry, 10))
-	} else {
-		h.Del("Retry-After")
-	}
-	h.Set("Cache-Control", "no-store")
-	status := http.StatusTooManyRequests
-	if g.options.DeniedStatus != nil {
-		if s := g.options.DeniedStatus(d); s >= 400 && s <= 599 {
-			status = s
-		}
-	}
-	if status == http.StatusUnauthorized {
-		challenge(h)
-	}
-	return &gate.Rejection{Problem: quotaProblem(r, d, status, retry), Decision: d, Err: gate.ErrDenied}
-}
 
 // challenge adds the challenge that RFC 9110 section 15.5.2 requires in a response with 401, unless
 // there is one. RFC 6750 section 3 defines this challenge.
@@ -118,5 +96,5 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 			p.Detail = "The request does not say who sent it."
 		}
 	}
-	return &gate.Rejection{Problem: p, Err: err}
+	return &gate.Rejection{Problem: &p, Err: err}
 }

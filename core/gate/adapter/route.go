@@ -6,13 +6,14 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// limiterFor returns the limiter of New, or the limiter that the option Routes chooses for r.
-func (g *Gate) limiterFor(r *http.Request, pattern string) *core.Limiter {
+// limiterFor returns the limiter of New, or the limiter that the option Routes chooses for r. rc is
+// not bound to a request yet, and lends its own for the copy with the pattern.
+func (g *Gate) limiterFor(rc *requestContext, r *http.Request, pattern string) *core.Limiter {
 	if g.options.Routes != nil {
 		if pattern != "" && pattern != r.Pattern {
-			matched := *r
-			matched.Pattern = pattern
-			r = &matched
+			rc.request = *r
+			rc.request.Pattern = pattern
+			r = &rc.request
 		}
 		if l := g.options.Routes.ForRequest(r); l != nil {
 			return l

@@ -1,0 +1,97 @@
+package core_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// A Reservation returns the Decision of Allow, whatever the Store answers.
+func TestReservation_Decision_OneRule(t *testing.T) {
+	half := func(r core.Rule) *driver.Compiled { return r.Compiled().Divide(2) }
+	bucket := core.TokenBucket("bucket", core.PerMinute(10))
+	for name, v := range map[string]driver.Verdict{
+		"allowed":         {Allowed: true, Remaining: 9, ResetAfter: 6 * time.Second, Window: 54 * time.Second},
+		"soft":            {Allowed: true, Soft: true, ResetAfter: 66 * time.Second},
+		"delayed":         {Allowed: true, Delay: time.Second},
+		"denied":          {RetryAfter: 6 * time.Second, ResetAfter: time.Minute, Window: 6 * time.Second},
+		"never":           {RetryAfter: core.Never, Window: core.Never},
+		"unknown":         {Allowed: true, Unknown: true},
+		"delay and retry": {Allowed: true, Delay: time.Second, RetryAfter: 2 * time.Second},
+		"half the limit":  {Allowed: true, Rule: half(bucket), Remaining: 4},
+		"half, denied":    {Rule: half(bucket), RetryAfter: time.Second},
+	} {
+		for _, rule := range []core.Rule{bucket, bucket.Shadow(), core.TokenBucket("bucket", core.Unlimited), core.TokenBucket("bucket", core.Blocked)} {
+			store := new(storetest.Fake).Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+				charges[0].Verdict = v
+				return nil
+			})
+			l := core.Must(core.New(store, rule))
+			want, err := l.Allow(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.Reserve(t.Context(), "key", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				if got := r.Decision(); !reflect.DeepEqual(got, want) {
+					t.Errorf("%s, %v, %d: the decision is %+v, want %+v", name, rule, i, got, want)
+				}
+				_ = r.Refund(t.Context()) // changes the form in which r is stored
+			}
+		}
+	}
+}
+
+// A refund undoes the charge under the rule of the charge, with the receipt of the rule that the
+// Store has applied.
+func TestReservation_Refund_AppliedRule(t *testing.T) {
+	rule := core.TokenBucket("bucket", core.PerMinute(10))
+	for name, applied := range map[string]*driver.Compiled{"the same": rule.Compiled(), "none": nil, "half": rule.Compiled().Divide(2)} {
+		var undone []driver.Charge
+		store := new(storetest.Fake).Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+			c := &charges[0]
+			if c.Op == driver.Undo {
+				undone = append(undone, *c)
+				return nil
+			}
+			*c.Receipt = driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}
+			c.Verdict = driver.Verdict{Allowed: true, Rule: applied}
+			return nil
+		})
+		r, err := core.Must(core.New(store, rule)).Reserve(t.Context(), "key", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Settle(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		k := applied
+		if k == nil {
+			k = rule.Compiled()
+		}
+		want := k.Keep(driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}, 1)
+		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule != rule.Compiled() || *undone[0].Receipt != want {
+			t.Errorf("%s: undone is %+v, want the receipt %+v", name, undone, want)
+		}
+	}
+}
+
+// A Reservation that has settled nothing can still be extended.
+func TestReservation_Extend_AfterSettle(t *testing.T) {
+	l := core.Must(core.New(new(storetest.Fake), core.TokenBucket("bucket", core.PerMinute(10))))
+	r := new(core.Reservation)
+	if err := r.Settle(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: "key"}); err != nil || !r.Decision().Allowed || !r.Has(l) {
+		t.Errorf("the decision is %v, the error %v", r.Decision(), err)
+	}
+}
