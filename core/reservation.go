@@ -70,7 +70,7 @@ func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
 		return err
 	}
 	if r.ledger == nil {
-		r.sole.setState(&d.first)
+		r.sole.setState(d.rule, &d.first)
 	} else {
 		r.ledger.decision = d
 	}

@@ -45,11 +45,11 @@ func (s *sole) keep(b *batch, a *Ask) {
 	}
 }
 
-// setState stores st in s.
-func (s *sole) setState(st *State) {
-	s.rule, s.remaining, s.wait = st.Rule, st.Remaining, max(st.RetryAfter, st.Delay)
-	s.resetAfter, s.window = st.ResetAfter, st.Window
-	s.allowed, s.soft, s.unknown = st.Allowed, st.Soft, st.Unknown
+// setState stores rule and v, a verdict of rule, in s.
+func (s *sole) setState(rule Rule, v *driver.Verdict) {
+	s.rule, s.remaining, s.wait = rule, v.Remaining, max(v.RetryAfter, v.Delay)
+	s.resetAfter, s.window = v.ResetAfter, v.Window
+	s.allowed, s.soft, s.unknown = v.Allowed, v.Soft, v.Unknown
 }
 
 // decision returns the decision, or the zero Decision if there is none.
@@ -57,21 +57,21 @@ func (s *sole) decision() (d Decision) {
 	if s.limiter == nil {
 		return d
 	}
-	st := &d.first
-	st.Rule, st.Remaining, st.ResetAfter, st.Window = s.rule, s.remaining, s.resetAfter, s.window
-	if st.Allowed, st.Soft, st.Unknown = s.allowed, s.soft, s.unknown; s.allowed {
-		st.Delay = s.wait
+	v := &d.first
+	v.Remaining, v.ResetAfter, v.Window = s.remaining, s.resetAfter, s.window
+	if v.Allowed, v.Soft, v.Unknown = s.allowed, s.soft, s.unknown; s.allowed {
+		v.Delay = s.wait
 	} else {
-		st.RetryAfter = s.wait
+		v.RetryAfter = s.wait
 	}
-	d.n = 1
+	d.rule, d.n = s.rule, 1
 	switch {
 	case s.rule.IsShadow():
 		d.Allowed = true
 	case s.allowed && !s.unknown:
-		d.Allowed, d.Delay = true, st.Delay
+		d.Allowed, d.Delay = true, v.Delay
 	default:
-		d.RetryAfter = st.RetryAfter
+		d.RetryAfter = v.RetryAfter
 	}
 	return d
 }
