@@ -19,8 +19,8 @@ func (c *Compiled) TakeWhole(until, now int64, cost int) (used, after int64, fit
 }
 
 // AnswerBucket sets v, which must be zero, to the verdict on a Spend or Peek without a MaxDelay. The
-// rule must be a bucket. used is the part in use before the charge. v.Rule remains nil, because the
-// write barrier of the pointer slows down decisions about many keys: see DESIGN.md.
+// rule must be a bucket. used is the part in use before the charge. v.Rule remains nil, because
+// setting it slowed down decisions about many keys: see DESIGN.md.
 func (c *Compiled) AnswerBucket(v *Verdict, used Span, op Op, cost int) {
 	k := &c.constants
 	if !c.whole || int64(cost) > k.Capacity || used.Frac != 0 {
