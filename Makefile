@@ -28,7 +28,7 @@ help: ## list what there is to do
 BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit
 
 # The packages that take the longest come first, so that the others run beside them.
-LONGEST := ./core/redisstore ./core/lease ./core/failover
+LONGEST := ./core/redisstore ./core/lease ./core/storetest ./core/rules ./core/failover
 
 .PHONY: test
 test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
