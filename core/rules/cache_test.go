@@ -64,7 +64,7 @@ func plan(t *testing.T, c *cache, key string) string {
 	t.Helper()
 	s, err := c.get(t.Context(), "api", key)
 	testkit.Must(t, err)
-	return s.inForce().public().Plan
+	return s.current().public().Plan
 }
 
 // Each step changes the source or asks for the plan of the key "k", at a time after the step before.

@@ -1,6 +1,10 @@
 package rules
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -47,4 +51,20 @@ type Override struct {
 	Plan    string
 	Limits  map[string]core.Limit // by the name of the rule
 	Until   time.Time             // the zero Time means for ever
+}
+
+// id returns a text that overrides that differ at most in their ends have.
+func (o *Override) id() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%t %q", o.Blocked, o.Plan)
+	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
+		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
+	}
+	return b.String()
+}
+
+// clone returns a copy that an application may change: equal overrides share their limits.
+func (o Override) clone() Override {
+	o.Limits = maps.Clone(o.Limits)
+	return o
 }

@@ -28,28 +28,7 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 // have that plan or rule, this part of the override has no effect. After an error of Redis, the
 // override may have been written, and other processes may notice it only after [MaxAge].
 func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
-	p, tag, err := s.overridden(policy, key)
-	if err != nil {
-		return err
-	}
-	if o.Plan == "" && len(o.Limits) == 0 && !o.Blocked {
-		return errors.New("weir: the override is empty")
-	}
-	if err := future(o.Until); err != nil {
-		return err
-	}
-	if err := p.check(policy, o); err != nil {
-		return fmt.Errorf("weir: policy %q: %w", policy, err)
-	}
-	return s.overrides.write(ctx, policy, tag, &o, s.overrides.overrideKey(tag, policy))
-}
-
-// future returns an error if until is past.
-func future(until time.Time) error {
-	if until.IsZero() || time.Now().Before(until) {
-		return nil
-	}
-	return fmt.Errorf("weir: the override ends at %s, which is past", until.Format(time.RFC3339))
+	return s.write(ctx, policy, key, &o, overrideKind)
 }
 
 // Block denies all events of a key in a policy, until a time or, if that is the zero Time, for
@@ -59,34 +38,39 @@ func future(until time.Time) error {
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
 // outside of the percentage that a policy is enforced for, but not if the policy is disabled.
 func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) error {
-	_, tag, err := s.overridden(policy, key)
-	if err != nil {
-		return err
-	}
-	if err := future(until); err != nil {
-		return err
-	}
-	return s.overrides.write(ctx, policy, tag, &Override{Blocked: true, Until: until}, s.overrides.blockKey(tag, policy))
+	return s.write(ctx, policy, key, &Override{Blocked: true, Until: until}, blockKind)
 }
 
 // Unblock ends the Block of a key. An override that denies all events stays: see [Set.Remove]. The
 // errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
-	_, tag, err := s.overridden(policy, key)
-	if err != nil {
-		return err
-	}
-	return s.overrides.write(ctx, policy, tag, nil, s.overrides.blockKey(tag, policy))
+	return s.write(ctx, policy, key, nil, blockKind)
 }
 
 // Remove removes the override and the block of a key. Overrides of the configuration stay. The
 // errors are those of [Set.Override].
 func (s *Set) Remove(ctx context.Context, policy, key string) error {
-	_, tag, err := s.overridden(policy, key)
+	return s.write(ctx, policy, key, nil, overrideKind, blockKind)
+}
+
+// write checks and writes an override of a kind, or removes those of kinds if o is nil.
+func (s *Set) write(ctx context.Context, policy, key string, o *Override, kinds ...kind) error {
+	p, tag, err := s.overridden(policy, key)
 	if err != nil {
 		return err
 	}
-	return s.overrides.write(ctx, policy, tag, nil, s.overrides.overrideKey(tag, policy), s.overrides.blockKey(tag, policy))
+	if o != nil {
+		if o.Plan == "" && len(o.Limits) == 0 && !o.Blocked {
+			return errors.New("weir: the override is empty")
+		}
+		if !o.Until.IsZero() && !time.Now().Before(o.Until) {
+			return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
+		}
+		if err := p.check(policy, *o); err != nil {
+			return fmt.Errorf("weir: policy %q: %w", policy, err)
+		}
+	}
+	return s.overrides.write(ctx, policy, tag, o, kinds...)
 }
 
 // overridden returns a policy in force, and the tag of a key.
@@ -115,7 +99,7 @@ func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, err
 	if err != nil {
 		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
 	}
-	if o := stored.inForce(); o.selections != nil {
+	if o := stored.current(); o.selections != nil {
 		return o.public(), nil
 	}
 	return p.Keys[key].clone(), nil

@@ -10,15 +10,21 @@ import (
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
-// overrideKey returns the key of an override. All keys for one tag are in the hash slot of the
-// states of redisstore.
-func (s *RedisSource) overrideKey(tag, policy string) string {
-	return s.prefix + "{" + tag + "}override:" + policy
-}
+// A kind of override is a part of its key in Redis. A block hides the override while it lasts.
+type kind string
 
-// blockKey returns the key of a block: an override that hides the other one while it lasts.
-func (s *RedisSource) blockKey(tag, policy string) string {
-	return s.prefix + "{" + tag + "}block:" + policy
+const (
+	overrideKind kind = "override"
+	blockKind    kind = "block"
+)
+
+// overrideKeys returns the keys of overrides. All keys for one tag are in the hash slot of the states
+// of redisstore.
+func (s *RedisSource) overrideKeys(tag, policy string, kinds ...kind) (keys []string) {
+	for _, k := range kinds {
+		keys = append(keys, s.prefix+"{"+tag+"}"+string(k)+":"+policy)
+	}
+	return keys
 }
 
 // changesKey returns the key of a stream with the changes of overrides.
@@ -27,7 +33,7 @@ func (s *RedisSource) changesKey() string { return s.prefix + "rules:changes" }
 // read reads the overrides of a key for the cache. A text that is no override leaves the old one in
 // force.
 func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) (stored, error) {
-	keys := []string{s.overrideKey(tag, policy), s.blockKey(tag, policy)}
+	keys := s.overrideKeys(tag, policy, overrideKind, blockKind)
 	texts, err := s.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
 		return stored{}, err
@@ -80,9 +86,10 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 // process that has missed more invalidates its whole cache.
 const maxChanges = 10_000
 
-// write writes the override of a key under a Redis key, or removes the Redis keys if o is nil. It
-// then writes the change.
-func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, keys ...string) error {
+// write writes the override of a kind, or removes those of kinds if o is nil. It then writes the
+// change.
+func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, kinds ...kind) error {
+	keys := s.overrideKeys(tag, policy, kinds...)
 	var text []byte
 	if o != nil {
 		var err error

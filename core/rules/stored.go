@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"maps"
-	"time"
-)
+import "time"
 
 // A stored is the part of the overrides of a key that is in a source.
 type stored struct{ override, block override }
@@ -19,8 +16,8 @@ func (o override) inForce() bool {
 	return o.selections != nil && (o.until.IsZero() || time.Now().Before(o.until))
 }
 
-// inForce returns the override that applies now, or the zero override if neither does.
-func (s *stored) inForce() override {
+// current returns the override that applies now, or the zero override if neither does.
+func (s *stored) current() override {
 	switch {
 	case s.block.inForce():
 		return s.block
@@ -37,10 +34,4 @@ func (o override) public() (p Override) {
 		p.Until = o.until
 	}
 	return p
-}
-
-// clone returns a copy that an application may change: equal overrides share their limits.
-func (o Override) clone() Override {
-	o.Limits = maps.Clone(o.Limits)
-	return o
 }

@@ -3,10 +3,8 @@ package rules
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
@@ -95,16 +93,6 @@ func (v *version) setKeys() error {
 	return nil
 }
 
-// id returns a text that overrides that differ at most in their ends have.
-func (o *Override) id() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%t %q", o.Blocked, o.Plan)
-	for _, name := range slices.Sorted(maps.Keys(o.Limits)) {
-		fmt.Fprintf(&b, " %q %v", name, o.Limits[name])
-	}
-	return b.String()
-}
-
 // pick returns the view for key: nil for the rules of the policy. Overrides of a source have
 // precedence over those of the configuration.
 func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
@@ -122,7 +110,7 @@ func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o := s.inForce(); o.selections != nil {
+		if o := s.current(); o.selections != nil {
 			c = o.selections
 		}
 	}
