@@ -60,7 +60,7 @@ func within(path, prefix string) bool {
 		if segment = unescape(segment); !more {
 			return strings.HasPrefix(segment, want)
 		}
-		if !ok || segment != unescape(want) && !strings.ContainsAny(unescape(want), ":{") {
+		if want = unescape(want); !ok || segment != want && !strings.ContainsAny(want, ":{") {
 			return false
 		}
 		path, prefix = rest, prefixes

@@ -2,8 +2,6 @@ package rules
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -128,10 +126,8 @@ func (s *RedisSource) Put(ctx context.Context, text []byte) error {
 	if _, err := Parse("configuration", text); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	version := hex.EncodeToString(sum[:6])
 	_, err := await(ctx, func() (int64, error) {
-		return s.rdb.HSet(ctx, s.configKey(), "text", text, "version", version).Result()
+		return s.rdb.HSet(ctx, s.configKey(), "text", text, "version", hashOf(text)).Result()
 	})
 	if err != nil {
 		return fmt.Errorf("weir: configuration of %v: %w", s, err)

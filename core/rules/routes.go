@@ -62,7 +62,8 @@ func newRoutes(c *Config) (*routes, error) {
 			}
 			return nil, fmt.Errorf("weir: route %q conflicts with %q: %s", p, patterns[other], reason)
 		}
-		t.hosts = t.hosts || !strings.HasPrefix(p[strings.IndexAny(p, " \t/")+1:], "/") && p[0] != '/'
+		before, _, _ := strings.Cut(p, "/") // the method and the host
+		t.hosts = t.hosts || strings.LastIndexAny(before, " \t") < len(before)-1
 	}
 	return t, nil
 }

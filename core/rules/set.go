@@ -196,6 +196,10 @@ func versionOf(c *Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("weir: configuration: %w", err)
 	}
+	return hashOf(text), nil
+}
+
+func hashOf(text []byte) string {
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:6]), nil
+	return hex.EncodeToString(sum[:6])
 }
