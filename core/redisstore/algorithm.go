@@ -16,9 +16,12 @@ type algorithm struct {
 	queue    bool   // an admitted event is delayed until its departure
 	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
-	// arguments returns the script arguments of a charge whose event may be delayed by up to
-	// maxDelay microseconds.
-	arguments func(r *driver.Compiled, cost, maxDelay int64) []any
+	// weight is the time that Redis needs for a charge, relative to a bucket. It bounds the length of
+	// a script.
+	weight int
+
+	// arguments returns the script arguments of a charge without a MaxDelay.
+	arguments func(r *driver.Compiled, cost int64) []any
 	// read returns the Reading for the integers that a script reported, and reports whether a rule
 	// with the constants k can have that Reading. The integers are between 0 and maxInteger.
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
@@ -33,11 +36,11 @@ const (
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, arguments: fixedWindowArguments, read: readFixedWindow},
-	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, arguments: slidingWindowArguments, read: readSlidingWindow},
-	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, arguments: slidingLogArguments, read: readSlidingLog},
+	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, weight: 1, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, weight: 1, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, weight: 1, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, weight: 2, arguments: slidingWindowArguments, read: readSlidingWindow},
+	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, weight: 3, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.
@@ -48,7 +51,10 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 	return &algorithms[a]
 }
 
-func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
+// bucketDelay is the index of the longest delay in the arguments of a leaky bucket.
+const bucketDelay = 3
+
+func bucketArguments(r *driver.Compiled, cost int64) []any {
 	k, span := r.Constants(), r.Price(cost)
 	// fractions is empty if all spans are whole microseconds; delay is empty for a token bucket.
 	var fractions, delay any = "", ""
@@ -56,7 +62,7 @@ func bucketArguments(r *driver.Compiled, cost, maxDelay int64) []any {
 		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
 	}
 	if k.Algorithm == driver.LeakyBucket {
-		delay = integer(min(maxDelay, maxInteger))
+		delay = integer(maxInteger)
 	}
 	return []any{integer(span.Micros), integer(k.Full.Micros), fractions, delay}
 }
@@ -66,7 +72,7 @@ func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool)
 	return driver.Reading{Used: used}, used.Frac < k.Denominator && used.Micros <= driver.Horizon
 }
 
-func fixedWindowArguments(r *driver.Compiled, cost, _ int64) []any {
+func fixedWindowArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
@@ -76,7 +82,7 @@ func readFixedWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, 
 	return r, 1 <= r.Left && r.Left <= k.Period
 }
 
-func slidingWindowArguments(r *driver.Compiled, cost, _ int64) []any {
+func slidingWindowArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(k.SubWindow)}
 }
@@ -87,7 +93,7 @@ func readSlidingWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading
 	return r, r.Phase < k.SubWindow && r.First <= r.Last && r.Last <= longest && r.Retry <= longest
 }
 
-func slidingLogArguments(r *driver.Compiled, cost, _ int64) []any {
+func slidingLogArguments(r *driver.Compiled, cost int64) []any {
 	k := r.Constants()
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(offsetWidth(k.Period))}
 }

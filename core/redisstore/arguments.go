@@ -34,22 +34,22 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// appendReceipt appends the arguments of m, the receipt of an undo, to args. If the rate was
-// changed since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less.
-// A zero Receipt is sent as the receipt of a charge so long ago that the undo frees nothing.
-func appendReceipt(args []any, m driver.Receipt, denominator int64) []any {
+// receiptArguments returns the arguments of m, the receipt of an undo. If the rate was changed since
+// the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero Receipt is
+// sent as the receipt of a charge so long ago that the undo frees nothing.
+func receiptArguments(m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
 	}
 	if m.Used.Frac >= denominator {
 		m.Used.Frac = 0
 	}
-	return append(args, integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger)))
+	return []any{integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger))}
 }
 
-// An argumentCache stores the arguments of charges with cost 1 and without MaxDelay, by their rule.
-// Nearly all charges are of this kind. Clients may choose other costs, and could fill the cache with
-// them. The number of rules is bounded, because an application may make new rules all the time.
+// An argumentCache stores the arguments of charges with cost 1, by their rule. Nearly all charges are
+// of this kind. Clients may choose other costs, and could fill the cache with them. The number of
+// rules is bounded, because an application may make new rules all the time.
 type argumentCache struct {
 	rules memo.Map[*driver.Compiled, []any]
 }
@@ -57,15 +57,14 @@ type argumentCache struct {
 // maxCached is the number of rules in an argumentCache.
 const maxCached = 4096
 
-// of returns the arguments of c, which the caller must not change.
+// of returns the arguments of c without its MaxDelay. The caller must not change them.
 func (a *argumentCache) of(c *driver.Charge) []any {
-	cost, maxDelay := costArgument(c), c.MaxDelayMicros()
-	if cost != 1 || maxDelay != driver.Never {
-		return arguments(c.Rule, cost, maxDelay)
+	if cost := costArgument(c); cost != 1 {
+		return arguments(c.Rule, cost)
 	}
-	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1, driver.Never) })
+	return a.rules.Get(c.Rule, func(r *driver.Compiled) []any { return arguments(r, 1) })
 }
 
-func arguments(r *driver.Compiled, cost, maxDelay int64) []any {
-	return algorithmOf(r.Algorithm()).arguments(r, cost, maxDelay)
+func arguments(r *driver.Compiled, cost int64) []any {
+	return algorithmOf(r.Algorithm()).arguments(r, cost)
 }

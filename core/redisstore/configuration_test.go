@@ -100,7 +100,7 @@ func TestACL_DocumentedUser(t *testing.T) {
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Pipelined()) })
+	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Unbatched()) })
 	// A Store on the server's clock also needs TIME.
 	testkit.Admit(t, testkit.Limiter(t, newStore(rdb), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // called leaves out INFO

@@ -12,8 +12,8 @@ import (
 type deadline struct {
 	ctx   context.Context
 	at    time.Time
-	timer *time.Timer
-	err   error // set when a wait finds that the deadline has ended
+	timer *time.Timer // nil before the first wait
+	err   error       // set when a wait finds that the deadline has ended
 }
 
 var timers = sync.Pool{New: func() any {
@@ -22,15 +22,11 @@ var timers = sync.Pool{New: func() any {
 	return t
 }}
 
-func newDeadline(ctx context.Context, at time.Time) *deadline {
-	t := timers.Get().(*time.Timer)
-	t.Reset(time.Until(at))
-	return &deadline{ctx: ctx, at: at, timer: t}
-}
-
 func (d *deadline) stop() {
-	d.timer.Stop()
-	timers.Put(d.timer)
+	if d.timer != nil {
+		d.timer.Stop()
+		timers.Put(d.timer)
+	}
 }
 
 // wait returns a value from c, or the error of d if d ends first.
@@ -38,6 +34,10 @@ func wait[T any](d *deadline, c <-chan T) (T, error) {
 	var none T
 	if d.err != nil {
 		return none, d.err
+	}
+	if d.timer == nil {
+		d.timer = timers.Get().(*time.Timer)
+		d.timer.Reset(time.Until(d.at))
 	}
 	select {
 	case v := <-c:
@@ -48,6 +48,16 @@ func wait[T any](d *deadline, c <-chan T) (T, error) {
 		d.err = context.DeadlineExceeded
 	}
 	return none, d.err
+}
+
+// outcome returns the error of r, which is over. If r has failed and the deadline has passed, the
+// deadline is the reason.
+func (d *deadline) outcome(r *request) error {
+	if r.err != nil && !time.Now().Before(d.at) {
+		d.err = context.DeadlineExceeded
+		return d.err
+	}
+	return r.err
 }
 
 // pause waits for a random time between t/2 and t, or until d ends.

@@ -199,7 +199,7 @@ func TestStore_Take_slowServer(t *testing.T) {
 				})
 				leave(t, newStore(rdb, append(mode.opts, redisstore.Timeout(short/5))...), 10)
 				pools := size
-				if mode.opts != nil {
+				if mode.opts == nil {
 					pools += size // go-redis has another pool for pipelines, and uses both
 				}
 				if n := proxy.Conns(); n > pools {

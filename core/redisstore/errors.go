@@ -81,7 +81,7 @@ func (f *faultLog) log(ctx context.Context, err error) {
 func didNotRun(err error) bool {
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", err == errPipelineClosed:
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, errNotMerged):
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
@@ -90,6 +90,13 @@ func didNotRun(err error) bool {
 	}
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsReadOnlyError(err) || redis.IsMaxClientsError(err)
+}
+
+// redirected reports whether the server rejected a command because it does not have the slot.
+func redirected(err error) bool {
+	_, moved := redis.IsMovedError(err)
+	_, ask := redis.IsAskError(err)
+	return moved || ask
 }
 
 func noScript(err error) bool {

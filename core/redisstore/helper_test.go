@@ -56,8 +56,8 @@ var modes = []struct {
 	name string
 	opts []redisstore.Option
 }{
-	{"direct", nil},
-	{"pipelined", []redisstore.Option{redisstore.Pipelined()}},
+	{"batched", nil},
+	{"unbatched", []redisstore.Option{redisstore.Unbatched()}},
 }
 
 // unavailable fails the test unless err is core.ErrUnavailable and d is a denial.

@@ -37,7 +37,7 @@ func TestStore_Keys(t *testing.T) {
 	for _, opts := range [][]redisstore.Option{
 		nil,
 		{redisstore.Prefix(longestPrefix)},
-		{redisstore.Prefix(""), redisstore.KeySecret([]byte("sixteen bytes...")), redisstore.Pipelined()},
+		{redisstore.Prefix(""), redisstore.KeySecret([]byte("sixteen bytes...")), redisstore.Unbatched()},
 	} {
 		s := redisstore.New(rdb, append(opts, redisstore.Timeout(waitLimit))...)
 		rules := append(dailyRules(),

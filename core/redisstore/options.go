@@ -16,7 +16,7 @@ type config struct {
 	prefix    string
 	secret    []byte
 	timeout   time.Duration
-	pipelined bool
+	unbatched bool
 	clock     func() string // see executor
 }
 
@@ -61,18 +61,6 @@ func KeySecret(secret []byte) Option {
 	return option(func(c *config) { c.secret = secret })
 }
 
-// Pipelined makes the Store send the commands of concurrent decisions in batches, over the
-// automatic pipeline of the client, which go-redis calls experimental. Pipelining saves CPU time of
-// the application and of Redis under load, and costs little at low load. It changes neither
-// decisions nor deadlines.
-//
-// Only Stores should use the client; several Stores may share it. go-redis has one asynchronous
-// automatic pipeline for each client; the call that opens the pipeline sets its options. An
-// application that calls AsyncAutoPipeline after New gets the pipeline of the Store, which keeps no
-// order and rejects commands while 10 000 commands wait. If the application closes that pipeline,
-// the Store opens a new one. If the application has meanwhile opened a pipeline with other options,
-// every decision fails with a core.ErrUnavailable that names the reason.
-//
-// New panics if the client is neither a *redis.Client nor a *redis.ClusterClient, if the client is
-// closed, or if the application has opened its asynchronous automatic pipeline with other options.
-func Pipelined() Option { return option(func(c *config) { c.pipelined = true }) }
+// Unbatched makes the Store send each decision in a script and a round trip of its own. By default,
+// concurrent decisions share scripts and round trips.
+func Unbatched() Option { return option(func(c *config) { c.unbatched = true }) }

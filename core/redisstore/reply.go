@@ -9,12 +9,14 @@ import (
 // errReply is the error of a reply with a wrong format or impossible values.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
-// decode sets the outcome of c from the reply of its script. The headers of take.lua, adjust.lua
-// and take_bucket.lua describe the reply. A reply that does not match the charges of c, or contains
-// values that are impossible for their rules, is an error, so that it cannot admit an event.
-func (c *call) decode(reply any) error {
+// decode sets the outcome of c from the time of the server and the part of the reply that belongs to
+// c. The headers of take.lua, adjust.lua and take_bucket.lua describe the reply. A reply that does
+// not match the charges of c, or contains values that are impossible for their rules, is an error, so
+// that it cannot admit an event.
+func (c *call) decode(time, reply any) error {
 	c.readings = make([]driver.Reading, 0, len(c.charges))
-	if n, ok := reply.(int64); ok && c.short() {
+	short := c.short()
+	if n, ok := reply.(int64); ok && short {
 		c.admitted = n >= 0
 		if !c.admitted {
 			n = -1 - n
@@ -26,14 +28,14 @@ func (c *call) decode(reply any) error {
 		if len(rest) == 0 {
 			return -1
 		}
-		n, ok := rest[0].(int64)
-		if rest = rest[1:]; !ok || n < 0 || n > maxInteger {
-			return -1
-		}
+		n := validInteger(rest[0])
+		rest = rest[1:]
 		return n
 	}
-	var outcome int64
-	c.time, outcome = next(), next()
+	if !short {
+		c.time = validInteger(time)
+	}
+	outcome := next()
 	if c.time < 0 || outcome < 0 || outcome > 1+int64(len(c.charges)) {
 		return errReply
 	}
@@ -54,6 +56,15 @@ func (c *call) decode(reply any) error {
 		return errReply
 	}
 	return nil
+}
+
+// validInteger returns v if it is an integer that scripts report, otherwise -1.
+func validInteger(v any) int64 {
+	n, ok := v.(int64)
+	if !ok || n < 0 || n > maxInteger {
+		return -1
+	}
+	return n
 }
 
 // decodeReading appends the reading of the i-th charge, from the integers that were reported.

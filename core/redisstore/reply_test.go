@@ -49,14 +49,17 @@ func FuzzReply(f *testing.F) {
 			all = append(all, int64(binary.BigEndian.Uint64(data)))
 			data = data[8:]
 		}
-		var reply any = all
+		var reply, now any = all, nil
 		switch {
 		case form&1 != 0 && len(all) > 0:
 			reply, c.charges[0].Receipt = all[0], nil
 		case form&4 != 0 && len(all) > 0:
 			all[int(op)%len(all)] = "text"
 		}
-		if c.decode(reply) != nil || c.answer(c.admitted) != nil {
+		if elements, ok := reply.([]any); ok && len(elements) > 0 && !c.short() {
+			now, reply = elements[0], elements[1:]
+		}
+		if c.decode(now, reply) != nil || c.answer(c.admitted) != nil {
 			return
 		}
 		for i := range c.charges {

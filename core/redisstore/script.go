@@ -20,12 +20,13 @@ type script struct {
 	sha    any // a string, boxed once
 }
 
-// A verb is the name of the Lua file with the loop over the charges.
+// A verb is the name of the Lua file that decides.
 type verb string
 
 const (
-	take   verb = "take"
-	adjust verb = "adjust"
+	take       verb = "take"
+	takeBucket verb = "take_bucket" // see call.short
+	adjust     verb = "adjust"
 )
 
 // A librarySet is a set of libraries: bit i represents libraries[i].
@@ -50,8 +51,8 @@ const (
 	slidingLog
 )
 
-// takeBucket is the script of a [call] for which short returns true.
-var takeBucket = newScript("clock", "bucket", "take_bucket")
+// bucketScript is the script of takeBucket.
+var bucketScript = newScript("clock", "bucket", string(takeBucket))
 
 type scriptCache [1 << len(libraries)]struct {
 	once   sync.Once
@@ -63,7 +64,10 @@ var takeScripts, adjustScripts scriptCache
 // scriptFor returns the script for a verb and a set of libraries.
 func scriptFor(v verb, set librarySet) *script {
 	cache := &takeScripts
-	if v == adjust {
+	switch v {
+	case takeBucket:
+		return bucketScript
+	case adjust:
 		cache = &adjustScripts
 	}
 	cached := &cache[set]
@@ -72,7 +76,7 @@ func scriptFor(v verb, set librarySet) *script {
 }
 
 // scriptFiles returns the names of the files of a script, in order: the clock, the table of the
-// algorithms, the libraries, and the loop.
+// algorithms, the libraries, a decision, and the loop over the decisions.
 func scriptFiles(v verb, set librarySet) []string {
 	files := []string{"clock", "algorithms"}
 	for i, name := range libraries {
@@ -80,7 +84,7 @@ func scriptFiles(v verb, set librarySet) []string {
 			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))
 		}
 	}
-	return append(files, string(v))
+	return append(files, string(v), "decisions")
 }
 
 // newScript concatenates files and leaves out comments and empty lines.

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the composed scripts to testdata"
 
 // The files in testdata are the scripts that Redis gets, for readers and for luacheck.
 func TestScript_Golden(t *testing.T) {
-	golden := map[string]*script{"take_bucket": takeBucket}
+	golden := map[string]*script{"take_bucket": bucketScript}
 	const all librarySet = 1<<len(libraries) - 1
 	for _, v := range []verb{take, adjust} {
 		golden[string(v)+".all"] = scriptFor(v, all)
@@ -81,8 +81,10 @@ func TestScript_Files(t *testing.T) {
 		switch name {
 		case "clock":
 			want = append(want, "ARGV[1]", "microseconds", "milliseconds")
-		case "take", "adjust", "take_bucket":
+		case "decisions", "take_bucket":
 			want = append(want, "KEYS", "ARGV", "Returns", "us")
+		case "take", "adjust":
+			want = append(want, "ARGV", "Reply", "outcome")
 		case "bucket", "fixed_window", "sliding_window", "sliding_log":
 			want = append(want, "State", "Arguments", "Reading", "TTL", "us")
 		}
@@ -123,11 +125,11 @@ func TestScript_Take_List(t *testing.T) {
 	charge := func(cost string) []any { return []any{"bucket", "spend", cost, "3" + second[1:], "", ""} }
 	count := func(cost string) []any { return []any{"fixed_window", "spend", cost, "2", "60" + second[1:]} }
 	args := slices.Concat([]any{strconv.FormatInt(now, 10)},
-		charge(second), count("1"), []any{"and"}, // 1 of 3, 1 of 2
-		charge(second), count("2"), []any{"and"}, // the window denies
-		charge(second), []any{"and"}, // 2 of 3
-		count("1"), []any{"and"}, // 2 of 2
-		charge("2"+second[1:])) // the bucket denies
+		[]any{2, 11}, charge(second), count("1"), // 1 of 3, 1 of 2
+		[]any{2, 11}, charge(second), count("2"), // the window denies
+		[]any{1, 6}, charge(second), // 2 of 3
+		[]any{1, 5}, count("1"), // 2 of 2
+		[]any{1, 6}, charge("2"+second[1:])) // the bucket denies
 	keys := []string{b, w, b, w, b, w, b}
 	s := scriptFor(take, 1<<bucket|1<<fixedWindow)
 	reply, err := rdb.Eval(t.Context(), s.source, keys, args...).Int64Slice()

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,57 +15,68 @@ type command struct{ *redis.Cmd }
 // NoRetry makes go-redis follow redirections but not retry the command.
 func (command) NoRetry() bool { return true }
 
-// A sender sends a command and waits for the reply. If d ends first, the command may still be in
-// use, and the caller must not access it.
-type sender interface {
-	send(d *deadline, cmd command) error
+// A runner executes scripts on a client.
+type runner struct {
+	rdb     redis.UniversalClient
+	retried *atomic.Uint64 // see Stats
 }
 
-// direct sends each command on a connection of the client's pool. It does so in a separate
+// run executes requests in one round trip and sets their outcomes. A script that the server does not
+// know takes a second round trip, with its source.
+func (s runner) run(ctx context.Context, requests []*request) {
+	defer func() {
+		// A malformed reply or a hook can make the client panic.
+		if p := recover(); p != nil {
+			for _, r := range requests {
+				r.err = fmt.Errorf("the client panicked: %v", p)
+			}
+		}
+	}()
+	for _, r := range requests {
+		r.limitDelays()
+	}
+	batches := newBatches(requests)
+	cmds := make([]command, len(batches))
+	for i := range batches {
+		cmds[i] = command{redis.NewCmd(ctx, batches[i].args...)}
+	}
+	if len(cmds) == 1 {
+		_ = s.rdb.Process(ctx, cmds[0])
+	} else {
+		pipe := s.rdb.Pipeline()
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx)
+	}
+	for i, cmd := range cmds {
+		if noScript(cmd.Err()) {
+			s.retried.Add(1)
+			cmd = command{redis.NewCmd(ctx, batches[i].withSource()...)}
+			_ = s.rdb.Process(ctx, cmd)
+		}
+		batches[i].setOutcomes(cmd.Val(), cmd.Err())
+	}
+}
+
+// direct sends each request on a connection of its own of the client's pool. It does so in a separate
 // goroutine, because go-redis by default ignores the deadline of a context, and with
 // ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
-// command that waits for a connection is cancelled. The goroutine of a command that was sent ends
+// request that waits for a connection is cancelled. The goroutine of a request that was sent ends
 // with the reply or the client's ReadTimeout, so there are at most as many such goroutines as
 // connections in the pool.
-type direct struct{ rdb redis.UniversalClient }
+type direct struct{ runner }
 
-func (s direct) send(d *deadline, cmd command) error {
-	ctx := &detached{Context: d.ctx, left: make(chan struct{})}
-	done := make(chan error, 1)
+func (s direct) send(d *deadline, r *request) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(d.ctx))
+	defer cancel() // with the reply, or when the caller leaves
+	done := make(chan struct{})
 	go func() {
-		var err error
-		// A malformed reply or a hook can make the client panic. The caller could not recover a
-		// panic of this goroutine, so it becomes an error, as in the automatic pipeline.
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("the client panicked: %v", r)
-			}
-			done <- err
-		}()
-		err = s.rdb.Process(ctx, cmd)
+		defer close(done)
+		s.run(ctx, []*request{r})
 	}()
-	err, ended := wait(d, done)
-	if ended != nil {
-		close(ctx.left)
+	if _, ended := wait(d, done); ended != nil {
 		return ended
 	}
-	return err
-}
-
-// A detached context has the values of the caller's context and no deadline. It ends when left is
-// closed, because the caller has left.
-type detached struct {
-	context.Context
-	left chan struct{}
-}
-
-func (c *detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (c *detached) Done() <-chan struct{}       { return c.left }
-func (c *detached) Err() error {
-	select {
-	case <-c.left:
-		return context.Canceled
-	default:
-		return nil
-	}
+	return d.outcome(r)
 }

@@ -49,7 +49,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 // undo undoes the charges that calls have applied. It waits at most until the deadline passes or
 // ctx ends; the undo continues after that. A charge that cannot be undone remains until it expires,
 // so the limit is too strict for one period.
-func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
+func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 	var undos []*call
 	for _, c := range calls {
 		if undo := c.undo(); undo != nil {
@@ -66,7 +66,7 @@ func (s *Store) undo(ctx context.Context, deadline time.Time, calls []*call) {
 		own := time.Now().Add(s.timeout)
 		each(undos, func(c *call) { s.executor.exec(lasting, own, c) })
 	}()
-	d := newDeadline(ctx, deadline)
+	d := &deadline{ctx: ctx, at: at}
 	defer d.stop()
 	_, _ = wait(d, done)
 }

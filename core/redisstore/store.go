@@ -107,18 +107,25 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{
 		timeout:  c.timeout,
 		router:   newRouter(rdb, c),
-		executor: executor{sender: direct{rdb}, clock: c.clock},
+		executor: executor{clock: c.clock},
 		faults:   faultLog{start: time.Now()},
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
-	s.executor.arguments.rules.Max = maxCached
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+	e := &s.executor
+	e.arguments.rules.Max = maxCached
+	e.sender = direct{runner{rdb, &e.retried}}
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if !c.unbatched {
+			e.sender = newServer(rdb, c, nil, &e.retried)
+		}
+	case *redis.ClusterClient:
+		if !c.unbatched {
+			e.sender = newNodes(rdb, c, &e.retried)
+		}
 		// Without this, go-redis would notice only after a minute that a replica has replaced a
 		// lost master. ReloadState limits the rate of its reloads.
-		s.executor.reload = func() { cluster.ReloadState(context.Background()) }
-	}
-	if c.pipelined {
-		s.executor.sender = newPipeline(rdb)
+		e.reload = func() { rdb.ReloadState(context.Background()) }
 	}
 	return s
 }

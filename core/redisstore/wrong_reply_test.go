@@ -109,7 +109,17 @@ func mutations(t *testing.T, reply any) []mutation {
 			{"one more", array(append(slices.Clone(elements), ":0\r\n")...)},
 			{"in an array", array(array(elements...))},
 			{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
-			{"the opposite", array(append([]string{elements[0], integer(max(0, 1-reply[1].(int64)))}, elements[2:]...)...)},
+		}
+		outcome := 1
+		if reply[0].(int64) <= 1 { // the reply of take_bucket.lua does not begin with the time
+			outcome = 0
+		}
+		for name, n := range map[string]int64{
+			"the opposite": max(0, 1-reply[outcome].(int64)), "a negative outcome": -1, "more unreadable states than charges": int64(len(elements)),
+		} {
+			changed := slices.Clone(elements)
+			changed[outcome] = integer(n)
+			all = append(all, mutation{name, array(changed...)})
 		}
 		for n := range elements {
 			all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
@@ -118,9 +128,6 @@ func mutations(t *testing.T, reply any) []mutation {
 				changed[n] = raw
 				all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
 			}
-		}
-		for _, outcome := range []int64{-1, int64(len(elements))} { // more unreadable states than charges
-			all = append(all, mutation{fmt.Sprint("outcome ", outcome), array(append([]string{elements[0], integer(outcome)}, elements[2:]...)...)})
 		}
 		return all
 	}

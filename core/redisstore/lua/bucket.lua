@@ -7,8 +7,7 @@
 --            the state also contains the time of the write: "<us> <fraction> <us>".
 -- Arguments  cost (us); full (us); "<fraction of cost> <fraction of full> <den>", or an empty
 --            string if both are whole microseconds; for a leaky bucket, the longest delay of
---            the event (us), for a token bucket an empty string. Empty strings at the end of
---            ARGV may be left out.
+--            the event (us), for a token bucket an empty string
 -- Reading    used (us, fraction)
 -- TTL        until the bucket is full
 --
@@ -16,14 +15,14 @@
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
 -- full_fraction are the whole bucket. The arguments of a charge begin at ARGV[at].
 
--- Returns cost, cost_fraction, full, full_fraction and den of a charge.
+-- Returns cost, cost_fraction, full, full_fraction, den and max_delay of a charge.
 local function bucket_arguments(at)
-  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  if not fractions or fractions == '' then
-    return cost, 0, full, 0, 1
+  local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
+  if fractions == '' then
+    return cost, 0, full, 0, 1, max_delay
   end
   local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
-  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0, max_delay
 end
 
 -- Reads the state for a charge. Returns
@@ -34,11 +33,9 @@ end
 --   moved                  whether the state has to be written again even if nothing is spent,
 --                          because the clock stepped back
 --   corrupt                1 if the state is unreadable, otherwise 0
---   full, full_fraction
-local function bucket_read(key, at)
+local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then
@@ -66,15 +63,15 @@ local function bucket_read(key, at)
       end
     end
   end
-  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
+  local after, after_fraction = used + cost, fraction + cost_fraction
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
   local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay and max_delay ~= '' then
-    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  if max_delay then
+    fits = fits and (used < max_delay or used == max_delay and fraction == 0)
   end
-  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
+  return used, fraction, after, after_fraction, fits, moved, corrupt
 end
 
 local function bucket_write(key, used, fraction, full, full_fraction)

@@ -13,12 +13,13 @@ end
 
 function algorithms.bucket(key, arguments, op)
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local back, back_fraction, full, full_fraction, den = bucket_arguments(arguments)
-  local used, fraction, after, after_fraction, _, _, corrupt = bucket_read(key, arguments)
+  local back, back_fraction, full, full_fraction, den, max_delay = bucket_arguments(arguments)
+  local used, fraction, after, after_fraction, _, _, corrupt =
+    bucket_read(key, back, back_fraction, full, full_fraction, den)
   local at = arguments + 4
 
   if op == 'debit' then
-    reply[2] = reply[2] + corrupt
+    outcome = outcome + corrupt
     if after >= HORIZON then
       after, after_fraction = HORIZON, 0
     end
@@ -30,7 +31,7 @@ function algorithms.bucket(key, arguments, op)
     local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     at = at + 4
     free = true
-    if ARGV[arguments + 3] ~= '' then
+    if max_delay then
       -- Later events of a leaky bucket already have departure times, so a place in the queue can be
       -- freed only while it is the last.
       local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)

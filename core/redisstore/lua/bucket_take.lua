@@ -1,7 +1,9 @@
 -- bucket_take: a token bucket or leaky bucket as a charge of take.lua.
 
 function algorithms.bucket(key, at, op, decide)
-  local used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction = bucket_read(key, at)
+  local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at)
+  local used, fraction, after, after_fraction, fits, moved, corrupt =
+    bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local size = #reply
   reply[size + 1], reply[size + 2] = used, fraction
   local action = decide(at + 4, op, fits, moved, corrupt)

@@ -9,7 +9,7 @@ function algorithms.fixed_window(key, at, op)
   at = at + 3
 
   if op == 'debit' then
-    reply[2] = reply[2] + corrupt
+    outcome = outcome + corrupt
     count = math.max(count, math.min(count + cost, MAX_COUNT))
     fixed_window_write(key, window, left, count)
   end

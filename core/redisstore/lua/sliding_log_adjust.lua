@@ -214,7 +214,7 @@ end
 function algorithms.sliding_log(key, at, op)
   local charge, receipt, after = sliding_log_read(key, at), at + 4, at + 4
   if op == 'debit' then
-    reply[2] = reply[2] + charge.corrupt
+    outcome = outcome + charge.corrupt
     charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
     if charge.cost > 0 then
       sliding_log_spend(charge)

@@ -39,7 +39,7 @@ function algorithms.sliding_window(key, at, op)
   local MAX_COUNT = 281474976710655 -- 2^48 - 1
   local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
   if op == 'debit' then
-    reply[2] = reply[2] + charge.corrupt
+    outcome = outcome + charge.corrupt
     charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
     if charge.cost > 0 then
       sliding_window_spend(charge)

@@ -13,20 +13,23 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local algorithms = {}
+local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function bucket_arguments(at)
-  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  if not fractions or fractions == '' then
-    return cost, 0, full, 0, 1
+  local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
+  if fractions == '' then
+    return cost, 0, full, 0, 1, max_delay
   end
   local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
-  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0, max_delay
 end
-local function bucket_read(key, at)
+local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then
@@ -52,15 +55,15 @@ local function bucket_read(key, at)
       end
     end
   end
-  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
+  local after, after_fraction = used + cost, fraction + cost_fraction
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
   local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay and max_delay ~= '' then
-    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  if max_delay then
+    fits = fits and (used < max_delay or used == max_delay and fraction == 0)
   end
-  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
+  return used, fraction, after, after_fraction, fits, moved, corrupt
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
@@ -82,11 +85,12 @@ local function bucket_subtract(us, fraction, less, less_fraction, den)
 end
 function algorithms.bucket(key, arguments, op)
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local back, back_fraction, full, full_fraction, den = bucket_arguments(arguments)
-  local used, fraction, after, after_fraction, _, _, corrupt = bucket_read(key, arguments)
+  local back, back_fraction, full, full_fraction, den, max_delay = bucket_arguments(arguments)
+  local used, fraction, after, after_fraction, _, _, corrupt =
+    bucket_read(key, back, back_fraction, full, full_fraction, den)
   local at = arguments + 4
   if op == 'debit' then
-    reply[2] = reply[2] + corrupt
+    outcome = outcome + corrupt
     if after >= HORIZON then
       after, after_fraction = HORIZON, 0
     end
@@ -97,7 +101,7 @@ function algorithms.bucket(key, arguments, op)
     local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     at = at + 4
     free = true
-    if ARGV[arguments + 3] ~= '' then
+    if max_delay then
       local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
       free = others == time + before and others_fraction == before_fraction
     end
@@ -120,13 +124,27 @@ function algorithms.bucket(key, arguments, op)
   reply[size + 1], reply[size + 2] = used, fraction
   return at
 end
-local at = 2
-reply[2] = 1
-for i = 1, #KEYS do
-  local op = ARGV[at + 1]
-  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
-  if op == 'reset' then
-    redis.call('DEL', KEYS[i])
+local function decision(first, charges, at)
+  for i = first, first + charges - 1 do
+    local op = ARGV[at + 1]
+    at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+    if op == 'reset' then
+      redis.call('DEL', KEYS[i])
+    end
   end
+end
+local key, at = 1, 2
+while ARGV[at] do
+  local charges, place = ARGV[at] + 0, #reply + 1
+  reply[place], outcome = 0, 1
+  local done, result = pcall(decision, key, charges, at + 2)
+  if not done then
+    for i = #reply, place + 1, -1 do
+      reply[i] = nil
+    end
+    outcome = message(result)
+  end
+  reply[place] = outcome
+  key, at = key + charges, at + 2 + ARGV[at + 1]
 end
 return reply

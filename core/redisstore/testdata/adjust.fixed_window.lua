@@ -13,7 +13,11 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local algorithms = {}
+local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function fixed_window_read(key, window)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
@@ -45,7 +49,7 @@ function algorithms.fixed_window(key, at, op)
   local count, _, corrupt = fixed_window_read(key, window)
   at = at + 3
   if op == 'debit' then
-    reply[2] = reply[2] + corrupt
+    outcome = outcome + corrupt
     count = math.max(count, math.min(count + cost, MAX_COUNT))
     fixed_window_write(key, window, left, count)
   end
@@ -68,13 +72,27 @@ function algorithms.fixed_window(key, at, op)
   reply[size + 1], reply[size + 2] = count, left
   return at
 end
-local at = 2
-reply[2] = 1
-for i = 1, #KEYS do
-  local op = ARGV[at + 1]
-  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
-  if op == 'reset' then
-    redis.call('DEL', KEYS[i])
+local function decision(first, charges, at)
+  for i = first, first + charges - 1 do
+    local op = ARGV[at + 1]
+    at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+    if op == 'reset' then
+      redis.call('DEL', KEYS[i])
+    end
   end
+end
+local key, at = 1, 2
+while ARGV[at] do
+  local charges, place = ARGV[at] + 0, #reply + 1
+  reply[place], outcome = 0, 1
+  local done, result = pcall(decision, key, charges, at + 2)
+  if not done then
+    for i = #reply, place + 1, -1 do
+      reply[i] = nil
+    end
+    outcome = message(result)
+  end
+  reply[place] = outcome
+  key, at = key + charges, at + 2 + ARGV[at + 1]
 end
 return reply

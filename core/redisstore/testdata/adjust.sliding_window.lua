@@ -13,7 +13,11 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local algorithms = {}
+local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local MODULUS = 128
 local function sliding_window_integer(text)
@@ -201,7 +205,7 @@ function algorithms.sliding_window(key, at, op)
   local MAX_COUNT = 281474976710655 -- 2^48 - 1
   local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
   if op == 'debit' then
-    reply[2] = reply[2] + charge.corrupt
+    outcome = outcome + charge.corrupt
     charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
     if charge.cost > 0 then
       sliding_window_spend(charge)
@@ -222,13 +226,27 @@ function algorithms.sliding_window(key, at, op)
   sliding_window_report(charge)
   return after
 end
-local at = 2
-reply[2] = 1
-for i = 1, #KEYS do
-  local op = ARGV[at + 1]
-  at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
-  if op == 'reset' then
-    redis.call('DEL', KEYS[i])
+local function decision(first, charges, at)
+  for i = first, first + charges - 1 do
+    local op = ARGV[at + 1]
+    at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+    if op == 'reset' then
+      redis.call('DEL', KEYS[i])
+    end
   end
+end
+local key, at = 1, 2
+while ARGV[at] do
+  local charges, place = ARGV[at] + 0, #reply + 1
+  reply[place], outcome = 0, 1
+  local done, result = pcall(decision, key, charges, at + 2)
+  if not done then
+    for i = #reply, place + 1, -1 do
+      reply[i] = nil
+    end
+    outcome = message(result)
+  end
+  reply[place] = outcome
+  key, at = key + charges, at + 2 + ARGV[at + 1]
 end
 return reply

@@ -13,20 +13,23 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local algorithms = {}
+local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local function bucket_arguments(at)
-  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  if not fractions or fractions == '' then
-    return cost, 0, full, 0, 1
+  local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
+  if fractions == '' then
+    return cost, 0, full, 0, 1, max_delay
   end
   local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
-  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0, max_delay
 end
-local function bucket_read(key, at)
+local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then
@@ -52,15 +55,15 @@ local function bucket_read(key, at)
       end
     end
   end
-  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
+  local after, after_fraction = used + cost, fraction + cost_fraction
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
   local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay and max_delay ~= '' then
-    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  if max_delay then
+    fits = fits and (used < max_delay or used == max_delay and fraction == 0)
   end
-  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
+  return used, fraction, after, after_fraction, fits, moved, corrupt
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
@@ -74,7 +77,9 @@ local function bucket_write(key, used, fraction, full, full_fraction)
   redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
 function algorithms.bucket(key, at, op, decide)
-  local used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction = bucket_read(key, at)
+  local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at)
+  local used, fraction, after, after_fraction, fits, moved, corrupt =
+    bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local size = #reply
   reply[size + 1], reply[size + 2] = used, fraction
   local action = decide(at + 4, op, fits, moved, corrupt)
@@ -84,19 +89,14 @@ function algorithms.bucket(key, at, op, decide)
     bucket_write(key, used, fraction, full, full_fraction)
   end
 end
-local key = 0 -- index in KEYS of the charge that was read last
-local at = 2 -- index in ARGV of the next decision
-local outcome -- of the current decision, as in the reply
-local function decide(index, op, fits, moved, corrupt)
+local key, last_key -- indexes in KEYS of the charge that was read last, and of the last charge
+local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0
   end
-  local name = ARGV[index]
-  if name and name ~= 'and' then
+  if key < last_key then
     key = key + 1
-    algorithms[name](KEYS[key], index + 2, ARGV[index + 1], decide)
-  else
-    at = index + 1
+    algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
   end
   if outcome == 0 or not fits then
     return moved and 'rewrite'
@@ -106,10 +106,22 @@ local function decide(index, op, fits, moved, corrupt)
     return 'spend'
   end
 end
-while ARGV[at] do
-  local place = #reply + 1
-  reply[place], outcome = 0, 1
+local function decision(first, charges, at)
+  key, last_key = first - 1, first + charges - 1
   decide(at, 'none', true, false, 0)
+end
+local key, at = 1, 2
+while ARGV[at] do
+  local charges, place = ARGV[at] + 0, #reply + 1
+  reply[place], outcome = 0, 1
+  local done, result = pcall(decision, key, charges, at + 2)
+  if not done then
+    for i = #reply, place + 1, -1 do
+      reply[i] = nil
+    end
+    outcome = message(result)
+  end
   reply[place] = outcome
+  key, at = key + charges, at + 2 + ARGV[at + 1]
 end
 return reply

@@ -13,7 +13,11 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local algorithms = {}
+local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
 local MODULUS = 128
 local function sliding_window_integer(text)
@@ -178,19 +182,14 @@ function algorithms.sliding_window(key, at, op, decide)
     sliding_window_expire(charge)
   end
 end
-local key = 0 -- index in KEYS of the charge that was read last
-local at = 2 -- index in ARGV of the next decision
-local outcome -- of the current decision, as in the reply
-local function decide(index, op, fits, moved, corrupt)
+local key, last_key -- indexes in KEYS of the charge that was read last, and of the last charge
+local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     outcome = 0
   end
-  local name = ARGV[index]
-  if name and name ~= 'and' then
+  if key < last_key then
     key = key + 1
-    algorithms[name](KEYS[key], index + 2, ARGV[index + 1], decide)
-  else
-    at = index + 1
+    algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
   end
   if outcome == 0 or not fits then
     return moved and 'rewrite'
@@ -200,10 +199,22 @@ local function decide(index, op, fits, moved, corrupt)
     return 'spend'
   end
 end
-while ARGV[at] do
-  local place = #reply + 1
-  reply[place], outcome = 0, 1
+local function decision(first, charges, at)
+  key, last_key = first - 1, first + charges - 1
   decide(at, 'none', true, false, 0)
+end
+local key, at = 1, 2
+while ARGV[at] do
+  local charges, place = ARGV[at] + 0, #reply + 1
+  reply[place], outcome = 0, 1
+  local done, result = pcall(decision, key, charges, at + 2)
+  if not done then
+    for i = #reply, place + 1, -1 do
+      reply[i] = nil
+    end
+    outcome = message(result)
+  end
   reply[place] = outcome
+  key, at = key + charges, at + 2 + ARGV[at + 1]
 end
 return reply

@@ -13,18 +13,20 @@ local function unreadable(reply)
   end
   return 1
 end
+local function message(raised)
+  return type(raised) == 'table' and raised.err or raised
+end
 local function bucket_arguments(at)
-  local cost, full, fractions = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  if not fractions or fractions == '' then
-    return cost, 0, full, 0, 1
+  local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
+  if fractions == '' then
+    return cost, 0, full, 0, 1, max_delay
   end
   local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
-  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0
+  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0, max_delay
 end
-local function bucket_read(key, at)
+local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local HORIZON = 3162240000000000 -- us, 100 years: the longest span
-  local cost, cost_fraction, full, full_fraction, den = bucket_arguments(at)
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then
@@ -50,15 +52,15 @@ local function bucket_read(key, at)
       end
     end
   end
-  local after, after_fraction, max_delay = used + cost, fraction + cost_fraction, ARGV[at + 3]
+  local after, after_fraction = used + cost, fraction + cost_fraction
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
   local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay and max_delay ~= '' then
-    fits = fits and (used < max_delay + 0 or used == max_delay + 0 and fraction == 0)
+  if max_delay then
+    fits = fits and (used < max_delay or used == max_delay and fraction == 0)
   end
-  return used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction
+  return used, fraction, after, after_fraction, fits, moved, corrupt
 end
 local function bucket_write(key, used, fraction, full, full_fraction)
   local value
@@ -71,19 +73,31 @@ local function bucket_write(key, used, fraction, full, full_fraction)
   end
   redis.call('PSETEX', key, string.format('%d', (used + 1000) / 1000 + slack), value)
 end
-local key = KEYS[1]
-local used, fraction, after, after_fraction, fits, moved, corrupt, full, full_fraction = bucket_read(key, 2)
-if fits then
-  bucket_write(key, after, after_fraction, full, full_fraction)
-  if fraction == 0 and corrupt == 0 then
-    return used
+local function spend(key, cost, cost_fraction, full, full_fraction, den, max_delay)
+  local used, fraction, after, after_fraction, fits, moved, corrupt =
+    bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
+  if fits then
+    bucket_write(key, after, after_fraction, full, full_fraction)
+    if fraction == 0 and corrupt == 0 then
+      return used
+    end
+    return { 1 + corrupt, used, fraction }
   end
-  return { now, 1 + corrupt, used, fraction }
+  if moved then
+    bucket_write(key, used, fraction, full, full_fraction)
+  end
+  if fraction == 0 then
+    return -1 - used
+  end
+  return { 0, used, fraction }
 end
-if moved then
-  bucket_write(key, used, fraction, full, full_fraction)
+local reply, at = {}, 2
+while ARGV[at] do
+  local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at + 1)
+  for i = #reply + 1, #reply + ARGV[at] do
+    local done, result = pcall(spend, KEYS[i], cost, cost_fraction, full, full_fraction, den, max_delay)
+    reply[i] = done and result or message(result)
+  end
+  at = at + 5
 end
-if fraction == 0 then
-  return -1 - used
-end
-return { now, 0, used, fraction }
+return #KEYS == 1 and reply[1] or reply

@@ -1,0 +1,126 @@
+package redisstore
+
+import "cmp"
+
+// A batch is a script with the requests that it decides, in order.
+type batch struct {
+	script   *script
+	args     []any // of the EVALSHA
+	requests []*request
+}
+
+// newBatches divides requests into batches: those of a batch have the same verb, clock and slot.
+func newBatches(requests []*request) []batch {
+	var batches []batch
+next:
+	for _, r := range requests {
+		for i := range batches {
+			b := &batches[i]
+			if first := b.requests[0]; first.verb == r.verb && first.slot == r.slot && first.clock == r.clock {
+				b.requests = append(b.requests, r)
+				continue next
+			}
+		}
+		batches = append(batches, batch{requests: []*request{r}})
+	}
+	for i := range batches {
+		batches[i].compose()
+	}
+	return batches
+}
+
+var evalsha, eval any = "evalsha", "eval" // boxed once
+
+// compose sets the script and the arguments. The headers of decisions.lua and take_bucket.lua
+// describe the arguments.
+func (b *batch) compose() {
+	keys, size, set := 0, 4, librarySet(0)
+	for _, r := range b.requests {
+		keys, size, set = keys+len(r.keys), size+2+11*len(r.keys), set|r.set()
+	}
+	b.script = scriptFor(b.requests[0].verb, set)
+	b.args = append(make([]any, 0, size), evalsha, b.script.sha, integer(int64(keys)))
+	for _, r := range b.requests {
+		for _, key := range r.keys {
+			b.args = append(b.args, key)
+		}
+	}
+	b.args = append(b.args, b.requests[0].clock)
+	if b.requests[0].verb == takeBucket {
+		b.appendBuckets()
+	} else {
+		b.appendDecisions()
+	}
+}
+
+// appendBuckets appends the arguments for take_bucket.lua.
+func (b *batch) appendBuckets() {
+	for begin := 0; begin < len(b.requests); {
+		args, end := b.requests[begin].charges[0].algorithm, begin+1
+		for end < len(b.requests) && &b.requests[end].charges[0].algorithm[0] == &args[0] {
+			end++
+		}
+		b.args = append(append(b.args, integer(int64(end-begin))), args...)
+		begin = end
+	}
+}
+
+// appendDecisions appends the arguments for decisions.lua.
+func (b *batch) appendDecisions() {
+	for _, r := range b.requests {
+		b.args = append(b.args, integer(int64(len(r.charges))), nil)
+		begin := len(b.args)
+		for i := range r.charges {
+			c := &r.charges[i]
+			b.args = append(b.args, libraries[c.library], c.op)
+			b.args = append(append(b.args, c.algorithm...), c.receipt...)
+		}
+		b.args[begin-1] = integer(int64(len(b.args) - begin))
+	}
+}
+
+// withSource returns the arguments with the source of the script instead of its hash.
+func (b *batch) withSource() []any {
+	b.args[0], b.args[1] = eval, b.script.source
+	return b.args
+}
+
+// setOutcomes sets the outcomes of the requests from the reply to the script, or from its error.
+func (b *batch) setOutcomes(reply any, err error) {
+	rest, _ := reply.([]any)
+	buckets := b.requests[0].verb == takeBucket
+	var now any
+	switch {
+	case buckets && len(b.requests) == 1:
+		rest = []any{reply}
+	case !buckets && len(rest) > 0:
+		now, rest = rest[0], rest[1:]
+	}
+	for i, r := range b.requests {
+		if err != nil || len(rest) == 0 {
+			r.err = cmp.Or(err, errReply)
+			continue
+		}
+		n := 1
+		if text, failed := rest[0].(string); failed {
+			r.err = scriptError(text)
+		} else if buckets {
+			r.reply = rest[0]
+		} else {
+			n = min(n+r.values, len(rest))
+			r.time, r.reply = now, rest[:n:n]
+		}
+		rest = rest[n:]
+		if i == len(b.requests)-1 && len(rest) > 0 {
+			r.err = errReply
+		}
+	}
+}
+
+// A scriptError is the error of one decision of a script.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError implements [redis.Error].
+func (scriptError) RedisError() {}

@@ -1,0 +1,187 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A queue sends requests to one server. A request is sent at once if fewer than maxRunning round
+// trips are under way. Other requests wait, and the next round trip takes as many of them as
+// maxWeight allows. Redis decides them in their order, each as it would alone.
+//
+// A caller leaves at its deadline. Its request is then not sent, or its outcome is not read.
+type queue struct {
+	// run executes requests in one round trip and sets their outcomes. If prompt is true, it returns
+	// before the deadline of ctx, and closes the connection if the server does not reply in time.
+	// Otherwise it may take longer.
+	run func(ctx context.Context, prompt bool, requests []*request)
+	// idle reports whether a request can be sent without a new connection.
+	idle func() bool
+
+	mu      sync.Mutex
+	waiting []*request
+	running int  // round trips under way whose requests have not missed their deadlines
+	hanging int  // round trips under way whose requests have missed their deadlines
+	prompt  bool // the last round trip ended before its deadline
+
+	roundTrips, requests uint64 // see Stats
+}
+
+const (
+	// maxRunning is the number of round trips under way. With fewer, the server is idle between
+	// them; with more, scripts decide fewer requests.
+	maxRunning = 4
+	// maxWeight bounds the time for which a round trip occupies the server, to about 250 us.
+	maxWeight = 64
+	// maxWaiting and maxHanging bound the memory that callers occupy during an outage.
+	maxWaiting = 10_000
+	maxHanging = 64
+)
+
+var (
+	errWaiting = fmt.Errorf("%d decisions wait for the server", maxWaiting)
+	errHanging = fmt.Errorf("%d round trips have no reply", maxHanging)
+)
+
+// send executes r, and returns when its outcome is set, or with an error when d ends.
+func (q *queue) send(d *deadline, r *request) error {
+	if d.err = d.ctx.Err(); d.err != nil {
+		return d.err
+	}
+	r.ctx, r.at = d.ctx, d.at
+	q.mu.Lock()
+	switch {
+	case q.hanging >= maxHanging:
+		q.mu.Unlock()
+		return errHanging
+	case q.running < maxRunning && q.inline(d):
+		q.running++
+		q.mu.Unlock()
+		q.runInline(r)
+		return d.outcome(r)
+	case q.running < maxRunning:
+		r.done = make(chan struct{})
+		q.running++
+		go q.work([]*request{r})
+	case len(q.waiting) >= maxWaiting:
+		q.mu.Unlock()
+		return errWaiting
+	default:
+		r.done, r.queued = make(chan struct{}), time.Now()
+		q.waiting = append(q.waiting, r)
+	}
+	q.mu.Unlock()
+	if _, err := wait(d, r.done); err != nil {
+		r.left.Store(true)
+		return err
+	}
+	return d.outcome(r)
+}
+
+// inline reports whether a caller runs its request itself, which saves two switches between
+// goroutines. The caller then leaves with the reply or at the deadline of the decision, so its context
+// must not have an earlier deadline. A late reply costs the connection, so the server must have been
+// prompt, and there must be a connection, because to open one takes several round trips. It is called
+// with mu.
+func (q *queue) inline(d *deadline) bool {
+	ends, ok := d.ctx.Deadline()
+	return q.prompt && (!ok || !ends.Before(d.at)) && q.idle()
+}
+
+func (q *queue) runInline(r *request) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
+	defer cancel()
+	q.run(ctx, true, []*request{r})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count(1)
+	q.prompt = ctx.Err() == nil
+	q.running--
+	q.start()
+}
+
+// start runs waiting requests if there is room for a round trip. It is called with mu.
+func (q *queue) start() {
+	if q.running < maxRunning && q.hanging < maxHanging {
+		if requests := q.next(); len(requests) > 0 {
+			q.running++
+			go q.work(requests)
+		}
+	}
+}
+
+// work runs requests, and then waiting requests until there are none.
+func (q *queue) work(requests []*request) {
+	for len(requests) > 0 {
+		requests = q.roundTrip(requests)
+	}
+}
+
+// next takes requests of up to maxWeight out of the queue. It is called with mu.
+func (q *queue) next() (requests []*request) {
+	now, weight, n := time.Now(), 0, 0
+	for _, r := range q.waiting {
+		if len(requests) > 0 && weight+r.weight > maxWeight {
+			break
+		}
+		n++
+		if !r.ended(now) {
+			requests, weight = append(requests, r), weight+r.weight
+		}
+	}
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	return requests
+}
+
+// roundTrip runs requests, and returns those for the next round trip. If the last deadline passes
+// before the reply, another round trip may begin.
+func (q *queue) roundTrip(requests []*request) (next []*request) {
+	last := requests[0]
+	for _, r := range requests {
+		if r.at.After(last.at) {
+			last = r
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(last.ctx))
+	defer cancel()
+	over, late := false, false
+	watchdog := time.AfterFunc(time.Until(last.at), func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if !over {
+			late, q.prompt = true, false
+			q.running--
+			q.hanging++
+			cancel() // ends the wait for a connection
+			q.start()
+		}
+	})
+	q.run(ctx, false, requests)
+	for _, r := range requests {
+		close(r.done)
+	}
+	watchdog.Stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count(len(requests))
+	over = true
+	if late {
+		q.hanging--
+		q.start()
+		return nil
+	}
+	q.prompt = true
+	if next = q.next(); len(next) == 0 {
+		q.running--
+	}
+	return next
+}
+
+// count counts a round trip. It is called with mu.
+func (q *queue) count(requests int) {
+	q.roundTrips++
+	q.requests += uint64(requests)
+}

@@ -1,0 +1,101 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// A request is a call as scripts get it. It consists of copies, so a caller may leave before the
+// reply. Concurrent requests share scripts, see batch.
+type request struct {
+	verb    verb
+	clock   string // the clock argument
+	keys    []string
+	slot    string // only requests with an equal slot share a script
+	charges []chargeArguments
+	values  int // the number of integers that a script reports, without the outcome
+	weight  int // of the charges, see algorithm
+
+	// The queue sets these.
+	ctx    context.Context // of the caller
+	at     time.Time       // the deadline of the caller
+	queued time.Time       // when the request began to wait; zero if it did not wait
+	left   atomic.Bool     // the caller does not wait any more
+	done   chan struct{}   // closed after the outcome is set; nil if the caller runs the script
+
+	// The outcome.
+	time  any // the clock of the server; nil if the script does not report it
+	reply any // the part of the reply that belongs to the request
+	err   error
+}
+
+// chargeArguments are the arguments of a charge for a script.
+type chargeArguments struct {
+	library   library
+	op        any
+	algorithm []any // shared by charges with the same rule and cost
+	receipt   []any // of an undo
+	maxDelay  int64 // of an event of a leaky bucket (us); driver.Never if there is no MaxDelay
+}
+
+// newRequest returns the request for c.
+func (e *executor) newRequest(c *call) *request {
+	r := &request{verb: adjust, keys: c.keys, charges: make([]chargeArguments, len(c.charges))}
+	switch {
+	case c.short():
+		r.verb = takeBucket
+	case c.charges[0].Op.Asks():
+		r.verb = take
+	}
+	if e.clock != nil {
+		r.clock = e.clock()
+	}
+	for i := range c.charges {
+		charge := &c.charges[i]
+		a := algorithmOf(charge.Rule.Algorithm())
+		args := &r.charges[i]
+		args.library, args.op, args.algorithm = a.library, opArgument(charge), e.arguments.of(charge)
+		args.maxDelay = driver.Never
+		if a.queue {
+			args.maxDelay = charge.MaxDelayMicros()
+		}
+		if charge.Op == driver.Undo {
+			args.receipt = receiptArguments(*charge.Receipt, charge.Rule.Constants().Denominator)
+		}
+		r.values += a.readings
+		r.weight += a.weight
+	}
+	return r
+}
+
+// ended reports whether the caller needs no outcome, so that r need not be sent.
+func (r *request) ended(now time.Time) bool {
+	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
+}
+
+// limitDelays adds the MaxDelay of charges to the arguments, less the time that r has waited.
+func (r *request) limitDelays() {
+	for i := range r.charges {
+		c := &r.charges[i]
+		if c.maxDelay == driver.Never {
+			continue
+		}
+		if !r.queued.IsZero() {
+			c.maxDelay = max(0, c.maxDelay-time.Since(r.queued).Microseconds())
+		}
+		c.algorithm = slices.Clone(c.algorithm)
+		c.algorithm[bucketDelay] = integer(c.maxDelay)
+	}
+}
+
+// set returns the libraries that the charges of r need.
+func (r *request) set() (s librarySet) {
+	for i := range r.charges {
+		s |= 1 << r.charges[i].library
+	}
+	return s
+}

@@ -1,0 +1,107 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A server executes requests on the client of one server.
+type server struct {
+	queue
+	// prompt closes a connection on which the deadline of a context passes. patient ignores the
+	// deadlines of contexts, so that a slow server does not lose its connections.
+	prompt, patient runner
+	// slot returns the slot of a request with these keys. It is nil if the server has no slots.
+	slot func(tag string) string
+
+	prefix   string
+	merges   atomic.Bool  // a script may use keys of different slots
+	nextTest atomic.Int64 // of merges, in Unix nanoseconds
+}
+
+// newServer returns a server for a client. slot is not nil for a node of a Cluster.
+func newServer(rdb *redis.Client, c config, slot func(tag string) string, retried *atomic.Uint64) *server {
+	// WithTimeout makes a copy of the client and of its options that uses the same connections.
+	prompt := rdb.WithTimeout(c.timeout + time.Second)
+	prompt.Options().ContextTimeoutEnabled = true
+	s := &server{prompt: runner{prompt, retried}, patient: runner{rdb, retried}, slot: slot, prefix: c.prefix}
+	s.queue.run = s.run
+	s.queue.idle = func() bool { return rdb.PoolStats().IdleConns > 0 }
+	return s
+}
+
+// run executes requests in one round trip and sets their outcomes.
+func (s *server) run(ctx context.Context, prompt bool, requests []*request) {
+	merged := len(requests) > 1
+	if merged && (s.slot != nil || !s.anySlots(ctx)) {
+		for _, r := range requests {
+			r.slot = s.slotOf(r.keys[0])
+		}
+	}
+	if prompt {
+		s.prompt.run(ctx, requests)
+	} else {
+		s.patient.run(ctx, requests)
+	}
+	for _, r := range requests {
+		if merged && s.slot == nil && redis.HasErrorPrefix(r.err, "CROSSSLOT") {
+			s.merges.Store(false)
+			r.err = fmt.Errorf("%w: %w", errNotMerged, r.err)
+		}
+	}
+}
+
+// errNotMerged proves that a request was not executed.
+var errNotMerged = errors.New("the server rejected a script with keys of different hash slots")
+
+// slotOf returns the slot of a key. Without hash slots, that is its hash tag: a proxy for several
+// servers sends a script to the server of its first key.
+func (s *server) slotOf(key string) string {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	if s.slot != nil {
+		return s.slot(tag)
+	}
+	return tag
+}
+
+const (
+	testKeys     = 16
+	testInterval = time.Minute
+	testScript   = "local n = 0 for i = 2, #KEYS do if redis.call('GET', KEYS[i]) then n = n + 1 end end return n"
+)
+
+// anySlots reports whether a script may use keys of different slots, as far as it is known. It tests
+// that at the first call and, if the result was negative, again after testInterval: it writes some
+// keys one by one, and reads them in a script. Behind a proxy for several servers, some of these keys
+// are on another server than the script.
+func (s *server) anySlots(ctx context.Context) bool {
+	if s.merges.Load() {
+		return true
+	}
+	now, next := time.Now(), s.nextTest.Load()
+	if now.UnixNano() < next || !s.nextTest.CompareAndSwap(next, now.Add(testInterval).UnixNano()) {
+		return false
+	}
+	keys := make([]string, 1+testKeys)
+	pipe := s.patient.rdb.Pipeline()
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s{%016x}?", s.prefix, rand.Uint64())
+		if i > 0 {
+			pipe.Do(ctx, "psetex", keys[i], time.Second.Milliseconds(), "")
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false
+	}
+	n, err := s.patient.rdb.Eval(ctx, testScript, keys).Int()
+	s.merges.Store(err == nil && n == testKeys)
+	return s.merges.Load()
+}
