@@ -61,6 +61,14 @@ func Probe(ctx context.Context, s Store, charges []Charge) error {
 	return s.Take(ctx, charges)
 }
 
+// A SharedError is an error of decisions that shared a round trip. Package failover counts it as one
+// failure of the store, and not as one for each decision.
+type SharedError interface {
+	error
+	// RoundTrip returns a number of the round trip, or 0 if no other decision shared it.
+	RoundTrip() uint64
+}
+
 // A Deadliner is a Store whose calls end by themselves. Package failover sets no timeout for them.
 type Deadliner interface {
 	// Deadline returns the longest time that a call of Take or Adjust lasts.

@@ -1,11 +1,15 @@
 package failover
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A State is the state of the circuit breaker, which determines the store that decides.
@@ -37,7 +41,8 @@ func (s State) String() string {
 }
 
 const (
-	// The breaker opens when maxConsecutive calls in a row have failed.
+	// The breaker opens after maxConsecutive failures in a row. Calls that fail with one round trip are
+	// one failure (driver.SharedError).
 	maxConsecutive = 5
 	// The breaker also opens when countWindow has minCalls calls or more, and half of them failed.
 	minCalls    = 100
@@ -72,10 +77,12 @@ type breaker struct {
 	changed  func(to State, cause error) // called under the lock, in order
 
 	mu          sync.Mutex
-	consecutive int           // failures since the last success
-	window      time.Duration // when the counting of failed and succeeded began
+	consecutive int           // failures since the last success, see isNew
+	window      time.Duration // when the counting of failures, failed and succeeded began
+	failures    int           // see isNew
 	failed      int
 	succeeded   int
+	shared      [8]uint64 // the latest round trips that failed for several calls
 	relapses    int // how many probes must succeed in addition to the first
 	confirmed   int // probes that succeeded in a row
 	pause       time.Duration
@@ -141,13 +148,28 @@ func (b *breaker) stale(begun time.Duration) bool {
 // startWindow begins a new counting window if the current window is over.
 func (b *breaker) startWindow(now time.Duration) {
 	if now-b.window >= countWindow {
-		b.window, b.failed, b.succeeded = now, 0, 0
+		b.window, b.failures, b.failed, b.succeeded = now, 0, 0, 0
 	}
+}
+
+// isNew reports whether cause is the first error of its round trip. A lost reply that fails many calls
+// is a single failure.
+func (b *breaker) isNew(cause error) bool {
+	var shared driver.SharedError
+	if !errors.As(cause, &shared) || shared.RoundTrip() == 0 {
+		return true
+	}
+	if slices.Contains(b.shared[:], shared.RoundTrip()) {
+		return false
+	}
+	copy(b.shared[1:], b.shared[:])
+	b.shared[0] = shared.RoundTrip()
+	return true
 }
 
 // fail records the failure, at now, of a call that began at begun. It opens the breaker after
 // maxConsecutive failures in a row, unless a call that began within aliveFor has succeeded, or when
-// a window has at least minCalls calls and half of them failed.
+// a window has at least minCalls calls and maxConsecutive failures, and half of the calls failed.
 func (b *breaker) fail(begun, now time.Duration, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,10 +178,13 @@ func (b *breaker) fail(begun, now time.Duration, cause error) {
 	}
 	b.counting.Store(true)
 	b.startWindow(now)
-	b.consecutive++
+	if b.isNew(cause) {
+		b.consecutive++
+		b.failures++
+	}
 	b.failed++
 	dead := b.consecutive >= maxConsecutive && now-time.Duration(b.lastAnswered.Load()) >= b.aliveFor
-	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded
+	sick := b.failed+b.succeeded >= minCalls && b.failed >= b.succeeded && b.failures >= maxConsecutive
 	if dead || sick {
 		b.open(now, cause)
 	}
@@ -178,7 +203,7 @@ func (b *breaker) open(now time.Duration, cause error) {
 }
 
 func (b *breaker) setState(to State, now time.Duration, cause error) {
-	b.consecutive, b.window, b.failed, b.succeeded = 0, now, 0, 0
+	b.consecutive, b.window, b.failures, b.failed, b.succeeded = 0, now, 0, 0, 0
 	b.counting.Store(false)
 	b.since.Store(int64(now))
 	b.state.Store(int32(to))

@@ -20,6 +20,8 @@ import (
 type Error struct {
 	Cause   error         // an error of go-redis, or context.DeadlineExceeded
 	Timeout time.Duration // the deadline of the Store
+
+	roundTrip uint64
 }
 
 func (e *Error) Error() string {
@@ -34,6 +36,26 @@ func (e *Error) Error() string {
 
 // Unwrap returns core.ErrUnavailable and the cause.
 func (e *Error) Unwrap() []error { return []error{driver.ErrUnavailable, e.Cause} }
+
+// RoundTrip implements [driver.SharedError].
+func (e *Error) RoundTrip() uint64 { return e.roundTrip }
+
+// A sharedError is the error of all requests of a round trip.
+type sharedError struct {
+	error
+	roundTrip uint64
+}
+
+// shared returns err, the error of a request in a round trip with others, as a sharedError, unless
+// another request may have another error.
+func shared(err error, roundTrip uint64) error {
+	if _, own := err.(scriptError); err == nil || own || err == errReply {
+		return err
+	}
+	return &sharedError{err, roundTrip}
+}
+
+func (e *sharedError) Unwrap() error { return e.error }
 
 // configurationFault names the fault of the configuration that caused err. It returns "" if the
 // cause may be an outage. Before Redis 7.2, a script whose user lacks a permission fails with a

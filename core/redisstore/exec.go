@@ -8,18 +8,24 @@ import (
 
 // An executor executes the scripts of calls.
 type executor struct {
+	counters
 	sender    sender
 	clock     func() string // set by tests, Unix microseconds; nil for the clock of the server
 	reload    func()        // reloads the slots of a Cluster after a command failed; may be nil
 	arguments argumentCache
+}
 
-	corrupt, retried atomic.Uint64 // see Stats
+// counters count for [Stats].
+type counters struct {
+	corrupt, retried, roundTrips, requests atomic.Uint64
+	running                                atomic.Int64
 }
 
 // A sender executes a request and sets its outcome. If d ends first, send returns the error of d, and
 // the caller must not access the request any more. Otherwise it returns the error of the outcome.
 type sender interface {
 	send(d *deadline, r *request) error
+	length() int // of the queue
 }
 
 const (

@@ -20,11 +20,11 @@ type nodes struct {
 	of     map[*redis.Client]*server
 }
 
-func newNodes(cluster *redis.ClusterClient, c config, retried *atomic.Uint64) *nodes {
+func newNodes(cluster *redis.ClusterClient, c config, n *counters) *nodes {
 	return &nodes{
 		cluster: cluster,
-		direct:  direct{runner{cluster, retried}},
-		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c, hashSlot, retried) },
+		direct:  direct{runner{cluster, n}},
+		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c, hashSlot, n) },
 		of:      make(map[*redis.Client]*server),
 	}
 }
@@ -45,6 +45,15 @@ func (n *nodes) send(d *deadline, r *request) error {
 		n.loaded.Store(true)
 	}
 	return err
+}
+
+func (n *nodes) length() (sum int) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for _, s := range n.of {
+		sum += s.length()
+	}
+	return sum
 }
 
 // maxNodes bounds the nodes. ClusterClients make new clients for nodes that come and go.

@@ -26,8 +26,6 @@ type queue struct {
 	running int  // round trips under way whose requests have not missed their deadlines
 	hanging int  // round trips under way whose requests have missed their deadlines
 	prompt  bool // the last round trip ended before its deadline
-
-	roundTrips, requests uint64 // see Stats
 }
 
 const (
@@ -97,7 +95,6 @@ func (q *queue) runInline(r *request) {
 	q.run(ctx, true, []*request{r})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.count(1)
 	q.prompt = ctx.Err() == nil
 	q.running--
 	q.start()
@@ -166,7 +163,6 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 	watchdog.Stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.count(len(requests))
 	over = true
 	if late {
 		q.hanging--
@@ -180,8 +176,9 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 	return next
 }
 
-// count counts a round trip. It is called with mu.
-func (q *queue) count(requests int) {
-	q.roundTrips++
-	q.requests += uint64(requests)
+// length returns the number of waiting requests.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,20 +14,29 @@ type command struct{ *redis.Cmd }
 // NoRetry makes go-redis follow redirections but not retry the command.
 func (command) NoRetry() bool { return true }
 
-// A runner executes scripts on a client.
+// A runner executes requests on a client.
 type runner struct {
-	rdb     redis.UniversalClient
-	retried *atomic.Uint64 // see Stats
+	rdb redis.UniversalClient
+	*counters
 }
 
 // run executes requests in one round trip and sets their outcomes. A script that the server does not
 // know takes a second round trip, with its source.
 func (s runner) run(ctx context.Context, requests []*request) {
+	s.running.Add(1)
+	s.requests.Add(uint64(len(requests)))
+	trip := s.roundTrips.Add(1)
 	defer func() {
 		// A malformed reply or a hook can make the client panic.
 		if p := recover(); p != nil {
 			for _, r := range requests {
 				r.err = fmt.Errorf("the client panicked: %v", p)
+			}
+		}
+		s.running.Add(-1)
+		if len(requests) > 1 {
+			for _, r := range requests {
+				r.err = shared(r.err, trip)
 			}
 		}
 	}()
@@ -80,3 +88,5 @@ func (s direct) send(d *deadline, r *request) error {
 	}
 	return d.outcome(r)
 }
+
+func (direct) length() int { return 0 }

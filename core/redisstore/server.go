@@ -27,11 +27,11 @@ type server struct {
 }
 
 // newServer returns a server for a client. slot is not nil for a node of a Cluster.
-func newServer(rdb *redis.Client, c config, slot func(tag string) string, retried *atomic.Uint64) *server {
+func newServer(rdb *redis.Client, c config, slot func(tag string) string, n *counters) *server {
 	// WithTimeout makes a copy of the client and of its options that uses the same connections.
 	prompt := rdb.WithTimeout(c.timeout + time.Second)
 	prompt.Options().ContextTimeoutEnabled = true
-	s := &server{prompt: runner{prompt, retried}, patient: runner{rdb, retried}, slot: slot, prefix: c.prefix}
+	s := &server{prompt: runner{prompt, n}, patient: runner{rdb, n}, slot: slot, prefix: c.prefix}
 	s.queue.run = s.run
 	s.queue.idle = func() bool { return rdb.PoolStats().IdleConns > 0 }
 	return s

@@ -86,11 +86,16 @@ type Store struct {
 	unavailable atomic.Uint64
 }
 
-// Stats contains counts since a Store was made.
+// Stats contains counts since a Store was made, and its state at the moment. A request is a decision
+// or an adjustment, or, on a Cluster, the part of it that concerns one hash slot.
 type Stats struct {
 	Corrupt     uint64 // states that could not be read and were replaced by new ones
 	Retried     uint64 // commands that were sent again because they had not run
 	Unavailable uint64 // decisions that failed
+	RoundTrips  uint64 // round trips to Redis
+	Requests    uint64 // requests that were sent in these round trips
+	Running     int    // round trips under way
+	Waiting     int    // requests that wait for a round trip
 }
 
 // New returns a Store that uses rdb. The Store neither closes nor reconfigures rdb. It sends no
@@ -113,15 +118,15 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	}
 	e := &s.executor
 	e.arguments.rules.Max = maxCached
-	e.sender = direct{runner{rdb, &e.retried}}
+	e.sender = direct{runner{rdb, &e.counters}}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if !c.unbatched {
-			e.sender = newServer(rdb, c, nil, &e.retried)
+			e.sender = newServer(rdb, c, nil, &e.counters)
 		}
 	case *redis.ClusterClient:
 		if !c.unbatched {
-			e.sender = newNodes(rdb, c, &e.retried)
+			e.sender = newNodes(rdb, c, &e.counters)
 		}
 		// Without this, go-redis would notice only after a minute that a replica has replaced a
 		// lost master. ReloadState limits the rate of its reloads.
@@ -160,7 +165,11 @@ func (s *Store) Deadline() time.Duration { return s.timeout }
 
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
-	return Stats{Corrupt: s.executor.corrupt.Load(), Retried: s.executor.retried.Load(), Unavailable: s.unavailable.Load()}
+	e := &s.executor
+	return Stats{
+		Corrupt: e.corrupt.Load(), Retried: e.retried.Load(), Unavailable: s.unavailable.Load(),
+		RoundTrips: e.roundTrips.Load(), Requests: e.requests.Load(), Running: int(e.running.Load()), Waiting: e.sender.length(),
+	}
 }
 
 // Take implements [driver.Store]. If the deadline passes or Redis fails, it returns an *[Error],
@@ -216,6 +225,10 @@ func (s *Store) failure(ctx context.Context, cause error) error {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
-	s.faults.log(ctx, cause)
-	return &Error{Cause: cause, Timeout: s.timeout}
+	failed := &Error{Cause: cause, Timeout: s.timeout}
+	if shared, ok := cause.(*sharedError); ok {
+		failed.Cause, failed.roundTrip = shared.error, shared.roundTrip
+	}
+	s.faults.log(ctx, failed.Cause)
+	return failed
 }
