@@ -83,8 +83,8 @@ type breaker struct {
 	failed      int
 	succeeded   int
 	shared      [8]uint64 // the latest round trips that failed for several calls
-	relapses    int // how many probes must succeed in addition to the first
-	confirmed   int // probes that succeeded in a row
+	relapses    int       // how many probes must succeed in addition to the first
+	confirmed   int       // probes that succeeded in a row
 	pause       time.Duration
 	outages     uint64
 	cause       error // of the last outage

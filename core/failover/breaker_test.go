@@ -278,3 +278,45 @@ func TestState_String(t *testing.T) {
 		t.Errorf("got %s, expected %s", got, want)
 	}
 }
+
+// A sharedFailure is the error of calls in one round trip.
+type sharedFailure uint64
+
+func (f sharedFailure) Error() string     { return fmt.Sprint("round trip ", uint64(f), " failed") }
+func (f sharedFailure) RoundTrip() uint64 { return uint64(f) }
+
+// Calls that fail with one round trip are one failure.
+func TestBreaker_Fail_shared(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		trips     int // that fail one after the other, for 64 calls each, between which others succeed
+		succeeded int
+		numbered  bool
+		want      State
+	}{
+		{"idle, one", 1, 0, true, closed},
+		{"idle, most", maxConsecutive - 1, 0, true, closed},
+		{"idle, too many", maxConsecutive, 0, true, open},
+		{"idle, without numbers", 1, 0, false, open},
+		{"busy, one", 1, 60, true, closed},
+		{"busy, most", maxConsecutive - 1, 60, true, closed},
+		{"busy, too many", maxConsecutive, 60, true, open},
+		{"busy, few of many", maxConsecutive, 100, true, closed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newClocked()
+			for trip := range c.trips {
+				for range 64 {
+					var failure error = sharedFailure(0)
+					if c.numbered {
+						failure = fmt.Errorf("wrapped: %w", sharedFailure(1+trip))
+					}
+					b.fail(b.now, b.now, failure)
+				}
+				b.succeeds(c.succeeded, time.Microsecond)
+				b.fail(b.now, b.now, sharedFailure(1+trip)) // is not new
+			}
+			b.is(t, c.want)
+		})
+	}
+}

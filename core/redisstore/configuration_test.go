@@ -90,8 +90,8 @@ func called(t *testing.T, server *redistest.Server) []string {
 	return names
 }
 
-// The documented user can run the conformance suite on a Pipelined Store, and the suite needs all
-// permissions of that user. A Store that is not Pipelined uses the same commands.
+// The documented user can run the conformance suite, also if each decision shares its round trip, and
+// the suite needs all permissions of that user.
 func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, _ := documentedCommands(t)
@@ -100,7 +100,11 @@ func TestACL_DocumentedUser(t *testing.T) {
 	operator := server.Client()
 	testkit.Must(t, operator.ConfigResetStat(t.Context()).Err())
 	rdb := server.Client(asLimiter)
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb, redisstore.Unbatched()) })
+	storetest.Run(t, func(*testing.T) *storetest.Harness {
+		h := harness(rdb)
+		redisstore.Crowd(h.Store.(*redisstore.Store))
+		return h
+	})
 	// A Store on the server's clock also needs TIME.
 	testkit.Admit(t, testkit.Limiter(t, newStore(rdb), dailyRules()...), "k", 1)
 	got := append(called(t, server), "+info") // called leaves out INFO

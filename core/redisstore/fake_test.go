@@ -11,7 +11,7 @@ import (
 )
 
 // FakeDialer returns a dialer for go-redis. A server at the other end of its connections answers
-// every script call with the bytes that reply returns, and other commands as go-redis needs it.
+// every script call and PSETEX with the bytes that reply returns, and other commands as go-redis needs it.
 // reply must be safe for concurrent use.
 func FakeDialer(reply func(args []string) string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
@@ -36,7 +36,7 @@ func answer(conn net.Conn, reply func(args []string) string) {
 		switch strings.ToLower(args[0]) {
 		case "hello":
 			text = "-ERR unknown command 'HELLO'\r\n" // as a server before 6.0
-		case "evalsha", "eval":
+		case "evalsha", "eval", "psetex":
 			text = reply(args)
 		}
 		if _, err := io.WriteString(conn, text); err != nil {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// The suite on a Pipelined store is in TestACL_DocumentedUser.
+// The suite with several decisions in each round trip is in TestACL_DocumentedUser.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()

@@ -1,0 +1,146 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+)
+
+// A proxy answers the commands of one client from several servers.
+type proxy struct {
+	servers []*redis.Client
+	seed    maphash.Seed
+	merged  atomic.Int64 // EVALSHAs with keys of several slots
+	strict  int64        // such scripts are rejected when merged is greater; none if negative
+}
+
+// newProxy returns a proxy that sends a command to the server of its first key, and a client of it.
+func newProxy(t *testing.T, servers int, strict int64) (*proxy, *redis.Client) {
+	p := &proxy{seed: maphash.MakeSeed(), strict: strict}
+	for range servers {
+		p.servers = append(p.servers, redistest.NewServer(t).Client())
+	}
+	rdb := redis.NewClient(&redis.Options{Dialer: redisstore.FakeDialer(p.reply)})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return p, rdb
+}
+
+// reply returns the reply of a server to a command, in RESP.
+func (p *proxy) reply(args []string) string {
+	key := args[1]
+	if strings.HasPrefix(args[0], "eval") {
+		n, _ := strconv.Atoi(args[2])
+		tags := make(map[string]bool)
+		for _, k := range args[3 : 3+n] {
+			tags[tag(k)] = true
+		}
+		key = args[3]
+		if len(tags) > 1 && args[0] == "evalsha" {
+			p.merged.Add(1)
+		}
+		if len(tags) > 1 && p.strict >= 0 && p.merged.Load() >= p.strict {
+			return "-CROSSSLOT Keys in request don't hash to the same slot\r\n"
+		}
+	}
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	server := p.servers[maphash.String(p.seed, tag(key))%uint64(len(p.servers))]
+	value, err := server.Do(context.Background(), words...).Result()
+	if err != nil {
+		return "-" + err.Error() + "\r\n"
+	}
+	return resp(value)
+}
+
+// tag returns the hash tag of a key.
+func tag(key string) string {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return tag
+}
+
+// resp returns a value as a reply.
+func resp(value any) string {
+	switch v := value.(type) {
+	case int64:
+		return integer(v)
+	case []any:
+		elements := make([]string, len(v))
+		for i := range v {
+			elements[i] = resp(v[i])
+		}
+		return array(elements...)
+	}
+	return fmt.Sprintf("$%d\r\n%v\r\n", len(fmt.Sprint(value)), value)
+}
+
+// Scripts have keys of several slots only on servers that have the keys of all slots. Behind any
+// other server, each key keeps one state.
+func TestServer_anySlots(t *testing.T) {
+	t.Parallel()
+	const callers, keys, calls, limit = 64, 8, 20, 100
+	for _, c := range []struct {
+		name    string
+		servers int
+		strict  int64
+		merged  bool // there are scripts with keys of several slots
+	}{
+		{"one server", 1, -1, true},
+		{"two servers", 2, -1, false},
+		{"strict", 1, 0, false},
+		{"strict later", 1, 4, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p, rdb := newProxy(t, c.servers, c.strict)
+			s := newStore(rdb)
+			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(limit, century)))
+			var wg sync.WaitGroup
+			admitted := make([][keys]int, callers)
+			for i := range callers {
+				wg.Go(func() {
+					for j := range calls {
+						k := (i + j) % keys
+						d, err := l.Allow(t.Context(), fmt.Sprint("k", k))
+						if err != nil {
+							t.Error(err)
+						}
+						if d.Allowed {
+							admitted[i][k]++
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for k := range keys {
+				sum := 0
+				for i := range callers {
+					sum += admitted[i][k]
+				}
+				if sum != limit {
+					t.Errorf("key %d: %d events were admitted, want %d", k, sum, limit)
+				}
+			}
+			if n := p.merged.Load(); (n > 0) != c.merged {
+				t.Errorf("%d scripts had keys of several slots, want some: %t", n, c.merged)
+			}
+			if stats := s.Stats(); stats.RoundTrips > stats.Requests/2 {
+				t.Errorf("%d requests took %d round trips, want at most half as many", stats.Requests, stats.RoundTrips)
+			}
+		})
+	}
+}
