@@ -39,8 +39,8 @@ func Prefix(p string) Option {
 const DefaultTimeout = 100 * time.Millisecond
 
 // Timeout sets the deadline of a decision, by default [DefaultTimeout]. The timeouts and retries of
-// the client do not affect the deadline. The client's ReadTimeout should be longer than d: a read
-// timeout closes the connection, but a missed deadline does not. Timeout panics if d is not
+// the client do not affect the deadline. The client's ReadTimeout should be longer than d, because a
+// read timeout closes the connection. Timeout panics if d is not
 // positive.
 func Timeout(d time.Duration) Option {
 	if d <= 0 {
@@ -61,6 +61,7 @@ func KeySecret(secret []byte) Option {
 	return option(func(c *config) { c.secret = secret })
 }
 
-// Unbatched makes the Store send each decision in a script and a round trip of its own. By default,
-// concurrent decisions share scripts and round trips.
+// Unbatched makes the Store send each decision in a script and a round trip of its own, over as many
+// connections as the client has. By default, concurrent decisions share them (see Batches in the
+// documentation of the package), which takes less CPU time of Redis and of the application.
 func Unbatched() Option { return option(func(c *config) { c.unbatched = true }) }

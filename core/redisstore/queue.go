@@ -18,14 +18,13 @@ type queue struct {
 	// before the deadline of ctx, and closes the connection if the server does not reply in time.
 	// Otherwise it may take longer.
 	run func(ctx context.Context, prompt bool, requests []*request)
-	// idle reports whether a request can be sent without a new connection.
-	idle func() bool
 
 	mu      sync.Mutex
 	waiting []*request
 	running int  // round trips under way whose requests have not missed their deadlines
 	hanging int  // round trips under way whose requests have missed their deadlines
 	prompt  bool // the last round trip ended before its deadline
+	idle    int  // connections that round trips have left idle
 }
 
 const (
@@ -56,13 +55,13 @@ func (q *queue) send(d *deadline, r *request) error {
 		q.mu.Unlock()
 		return errHanging
 	case q.running < maxRunning && q.inline(d):
-		q.running++
+		q.begin()
 		q.mu.Unlock()
 		q.runInline(r)
 		return d.outcome(r)
 	case q.running < maxRunning:
 		r.done = make(chan struct{})
-		q.running++
+		q.begin()
 		go q.work([]*request{r})
 	case len(q.waiting) >= maxWaiting:
 		q.mu.Unlock()
@@ -86,7 +85,22 @@ func (q *queue) send(d *deadline, r *request) error {
 // with mu.
 func (q *queue) inline(d *deadline) bool {
 	ends, ok := d.ctx.Deadline()
-	return q.prompt && (!ok || !ends.Before(d.at)) && q.idle()
+	return q.prompt && q.idle > 0 && (!ok || !ends.Before(d.at))
+}
+
+// begin counts a round trip that begins. It is called with mu.
+func (q *queue) begin() {
+	q.running++
+	q.idle = max(0, q.idle-1)
+}
+
+// end counts a round trip that has ended, promptly or late. It is called with mu.
+func (q *queue) end(prompt bool) {
+	q.running--
+	q.prompt = prompt
+	if prompt {
+		q.idle++
+	}
 }
 
 func (q *queue) runInline(r *request) {
@@ -95,8 +109,7 @@ func (q *queue) runInline(r *request) {
 	q.run(ctx, true, []*request{r})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.prompt = ctx.Err() == nil
-	q.running--
+	q.end(ctx.Err() == nil)
 	q.start()
 }
 
@@ -104,7 +117,7 @@ func (q *queue) runInline(r *request) {
 func (q *queue) start() {
 	if q.running < maxRunning && q.hanging < maxHanging {
 		if requests := q.next(); len(requests) > 0 {
-			q.running++
+			q.begin()
 			go q.work(requests)
 		}
 	}
@@ -149,8 +162,8 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if !over {
-			late, q.prompt = true, false
-			q.running--
+			late = true
+			q.end(false)
 			q.hanging++
 			cancel() // ends the wait for a connection
 			q.start()
@@ -169,9 +182,9 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		q.start()
 		return nil
 	}
-	q.prompt = true
-	if next = q.next(); len(next) == 0 {
-		q.running--
+	q.end(true)
+	if next = q.next(); len(next) > 0 {
+		q.begin()
 	}
 	return next
 }

@@ -27,7 +27,7 @@ type fakeServer struct {
 // newFakeServer returns a server that has replied in time before, to which idle connections are open.
 func newFakeServer(takes time.Duration) *fakeServer {
 	s := &fakeServer{takes: takes}
-	s.queue.run, s.queue.idle, s.queue.prompt = s.run, func() bool { return true }, true
+	s.queue.run, s.queue.idle, s.queue.prompt = s.run, maxRunning, true
 	return s
 }
 
@@ -148,7 +148,7 @@ func TestQueue_Send_inline(t *testing.T) {
 		{"prompt", func(*fakeServer) {}, 0, 1},
 		{"later deadline", func(*fakeServer) {}, 2 * time.Second, 1},
 		{"earlier deadline", func(*fakeServer) {}, time.Second / 2, 0},
-		{"no connection", func(s *fakeServer) { s.queue.idle = func() bool { return false } }, 0, 0},
+		{"no connection", func(s *fakeServer) { s.idle = 0 }, 0, 0},
 		{"not prompt", func(s *fakeServer) { s.prompt = false }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

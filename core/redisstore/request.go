@@ -31,6 +31,8 @@ type request struct {
 	time  any // the clock of the server; nil if the script does not report it
 	reply any // the part of the reply that belongs to the request
 	err   error
+
+	first [1]chargeArguments // the memory for charges if there is only one
 }
 
 // chargeArguments are the arguments of a charge for a script.
@@ -44,7 +46,11 @@ type chargeArguments struct {
 
 // newRequest returns the request for c.
 func (e *executor) newRequest(c *call) *request {
-	r := &request{verb: adjust, keys: c.keys, charges: make([]chargeArguments, len(c.charges))}
+	r := &request{verb: adjust, keys: c.keys}
+	r.charges = r.first[:]
+	if len(c.charges) > 1 {
+		r.charges = make([]chargeArguments, len(c.charges))
+	}
 	switch {
 	case c.short():
 		r.verb = takeBucket

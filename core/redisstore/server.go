@@ -33,7 +33,6 @@ func newServer(rdb *redis.Client, c config, slot func(tag string) string, n *cou
 	prompt.Options().ContextTimeoutEnabled = true
 	s := &server{prompt: runner{prompt, n}, patient: runner{rdb, n}, slot: slot, prefix: c.prefix}
 	s.queue.run = s.run
-	s.queue.idle = func() bool { return rdb.PoolStats().IdleConns > 0 }
 	return s
 }
 
