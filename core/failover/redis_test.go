@@ -131,9 +131,9 @@ func TestRedis_Away(t *testing.T) {
 		opts          []redisstore.Option
 	}{
 		{"killed, direct", (*redistest.Server).Stop, (*redistest.Server).Start, nil},
-		{"killed, pipelined", (*redistest.Server).Stop, (*redistest.Server).Start, []redisstore.Option{redisstore.Unbatched()}},
+		{"killed, unbatched", (*redistest.Server).Stop, (*redistest.Server).Start, []redisstore.Option{redisstore.Unbatched()}},
 		{"frozen, direct", (*redistest.Server).Pause, (*redistest.Server).Resume, nil},
-		{"frozen, pipelined", (*redistest.Server).Pause, (*redistest.Server).Resume, []redisstore.Option{redisstore.Unbatched()}},
+		{"frozen, unbatched", (*redistest.Server).Pause, (*redistest.Server).Resume, []redisstore.Option{redisstore.Unbatched()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +197,7 @@ func TestRedis_WritesRefused(t *testing.T) {
 		{"direct", outOfMemory, nil, plain},
 		{"direct", noReplicas, nil, plain},
 		{"direct", noPermission, nil, plain},
-		{"pipelined, under denycache", replica, []redisstore.Option{redisstore.Unbatched()}, func(s core.Store) core.Store { return denycache.New(s) }},
+		{"unbatched, under denycache", replica, []redisstore.Option{redisstore.Unbatched()}, func(s core.Store) core.Store { return denycache.New(s) }},
 	} {
 		t.Run(c.name+"/"+c.way.name, func(t *testing.T) {
 			t.Parallel()
