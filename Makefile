@@ -6,7 +6,7 @@
 GO          ?= go
 FUZZTIME    ?= 10s
 TESTFLAGS   ?=
-BENCHFLAGS  ?= -benchmem
+BENCHFLAGS  ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
@@ -95,9 +95,19 @@ histories: deps ## compare a million random calls on each store with the definit
 	WEIR_HISTORIES=4000 WEIR_REQUIRE_REDIS=1 $(GO) test -count=1 -v -timeout 60m -run '^TestConformance$$/Histories' ./core/memstore ./core/redisstore
 
 .PHONY: bench
-bench: deps ## measure this library beside its peers
+bench: deps ## measure this library beside its peers, and print the tables
 	@if [ ! -d _benchmarks ]; then echo "no _benchmarks here"; exit 0; fi; \
-	cd _benchmarks && WEIR_REQUIRE_REDIS=1 $(GO) test -run '^$$' -bench . $(BENCHFLAGS) -timeout 60m ./...
+	cd _benchmarks && WEIR_REQUIRE_REDIS=1 $(GO) test . -run '^$$' -bench . -timeout 60m $(BENCHFLAGS)
+
+# This takes some minutes. The machine has to be quiet: the figures replace those of _benchmarks/figures.csv.
+.PHONY: figures
+figures: deps ## the same, and write the tables of _benchmarks/README.md and the charts
+	$(MAKE) bench BENCHFLAGS=-figures=figures.csv
+	$(MAKE) charts
+
+.PHONY: charts
+charts: ## write these tables and charts again, from _benchmarks/figures.csv
+	cd _benchmarks && $(GO) run ./charts
 
 # CHAOSFLAGS=-long takes some minutes and tries a Cluster too; _benchmarks/CHAOS.md has its tables.
 .PHONY: chaos

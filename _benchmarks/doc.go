@@ -3,6 +3,6 @@
 //
 //	make bench
 //
-// prints every table. Only ratios within one run are meaningful: the benchmarks of
-// one table take turns, and the tables in README.md are medians of several runs.
+// prints every table. Only ratios within one run are meaningful: the limiters of
+// one table take turns. README.md has the tables and describes them.
 package benchmarks

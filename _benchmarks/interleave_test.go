@@ -2,69 +2,112 @@ package benchmarks
 
 import (
 	"flag"
-	"runtime"
+	"fmt"
+	"os"
 	"slices"
-	"sync"
 	"testing"
-	"time"
+
+	"github.com/weir-go/weir/benchmarks/figures"
 )
 
-// A candidate is a function to measure. It calls its subject n times.
-type candidate struct {
-	name string
-	run  func(n int)
+var (
+	file     = flag.String("figures", "", "CSV `file` to which the figures of all tables are written, except with -benchtime 1x")
+	measured figures.Figures
+)
+
+// TestMain prints the tables that the benchmarks have measured.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, table := range measured.Tables() {
+		fmt.Printf("\n## %s\n\n%s", table, measured.Markdown(table))
+	}
+	if code == 0 && *file != "" && !short() {
+		if err := measured.Write(*file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
-// interleave measures the candidates in turns on all processors, in slices of n calls, because the
-// speed of a machine changes from one second to the next. It reports for each candidate the median
-// and the minimum of a call, and the medians of two ratios: the time of the candidate divided by that
-// of the floor (x-floor), and the time of sethvargo divided by that of the candidate (x-sethvargo).
-func interleave(b *testing.B, n int, candidates []candidate) {
-	rounds := 12
-	if flag.Lookup("test.benchtime").Value.String() == "1x" { // a test that all candidates work
-		rounds, n = 1, min(n, 10_000)
+// record sets a cell of a table: a value for charts, and a text.
+func record(table, row, column string, value float64, format string, args ...any) {
+	measured.Set(figures.Figure{Table: table, Row: row, Column: column, Value: value, Text: fmt.Sprintf(format, args...)})
+}
+
+// short returns whether the benchmarks only have to show that they work.
+func short() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
+
+// scaled returns n, or a part of it if short.
+func scaled(n int) int {
+	if short() {
+		return max(1, n/100)
 	}
-	times := make(map[string][]float64)
+	return n
+}
+
+// A sample has the figures of one slice of a measurement. All are means of a call, except p50.
+type sample struct {
+	time   float64 // elapsed time of the slice, divided by the calls of all goroutines, in ns
+	p50    float64 // time that the caller waits, in ms
+	cpu    float64 // CPU time of Redis, in us
+	calls  float64 // calls of Redis
+	allocs float64
+}
+
+func timeOf(s sample) float64   { return s.time }
+func p50Of(s sample) float64    { return s.p50 }
+func cpuOf(s sample) float64    { return s.cpu }
+func callsOf(s sample) float64  { return s.calls }
+func allocsOf(s sample) float64 { return s.allocs }
+
+// A series has the samples of one candidate, one for each round.
+type series []sample
+
+// median returns the median of one figure.
+func (s series) median(figure func(sample) float64) float64 {
+	return s.ratio(nil, figure)
+}
+
+// ratio returns the median of the ratios of s to base in each round. The ratio to nil is the figure.
+func (s series) ratio(base series, figure func(sample) float64) float64 {
+	values := make([]float64, len(s))
+	for i := range s {
+		values[i] = figure(s[i])
+		if base != nil {
+			values[i] /= figure(base[i])
+		}
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// A candidate is a function to measure, in slices.
+type candidate struct {
+	name  string
+	slice func() sample
+}
+
+// interleave measures the groups of candidates in turns, and those of a group in turns, because the
+// speed of a machine changes from one second to the next. It returns the series of each group by name.
+func interleave(groups ...[]candidate) []map[string]series {
+	rounds := 12
+	if short() {
+		rounds = 1
+	}
+	found := make([]map[string]series, len(groups))
 	for round := range rounds + 1 {
-		for i := range candidates {
-			c := &candidates[(i+round)%len(candidates)]
-			if t := parallel(n, c.run); round > 0 { // the first round warms up
-				times[c.name] = append(times[c.name], t)
+		for g, candidates := range groups {
+			if round == 0 {
+				found[g] = make(map[string]series)
+			}
+			for i := range candidates {
+				c := &candidates[(i+round)%len(candidates)]
+				if s := c.slice(); round > 0 { // the first round warms up
+					found[g][c.name] = append(found[g][c.name], s)
+				}
 			}
 		}
 	}
-	for _, c := range candidates {
-		b.Run(c.name, func(b *testing.B) {
-			own := times[c.name]
-			b.ReportMetric(median(own), "ns/op")
-			b.ReportMetric(slices.Min(own), "min-ns")
-			b.ReportMetric(median(ratios(own, times["floor"])), "x-floor")
-			b.ReportMetric(median(ratios(times["sethvargo"], own)), "x-sethvargo")
-		})
-	}
-}
-
-// parallel returns the nanoseconds that each of n calls takes when all processors share them.
-func parallel(n int, run func(n int)) float64 {
-	procs := runtime.GOMAXPROCS(0)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for range procs {
-		wg.Go(func() { run(n / procs) })
-	}
-	wg.Wait()
-	return float64(time.Since(start)) / float64(n)
-}
-
-func ratios(of, to []float64) []float64 {
-	quotients := make([]float64, len(of))
-	for i := range of {
-		quotients[i] = of[i] / to[i]
-	}
-	return quotients
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+	return found
 }

@@ -73,7 +73,7 @@ var inMemory = []struct {
 		}
 		return func(key string) { _, _, _ = l.RateLimitCtx(ctx, key, 1) }
 	}},
-	{"x-time-rate", func(_ *testing.B, perHour, burst int) func(string) {
+	{"x/time/rate", func(_ *testing.B, perHour, burst int) func(string) {
 		// The usual code around this package: a map of limiters, and a mutex.
 		var mu sync.Mutex
 		limiters := make(map[string]*rate.Limiter)
@@ -113,69 +113,85 @@ func identities(n int) []string {
 	return keys
 }
 
+const memoryTable = "One decision in memory"
+
+// compareInMemory measures decisions of each limiter on all processors. It records them in a column,
+// with their speed relative to that of sethvargo. The function that load returns makes n decisions.
+func compareInMemory(b *testing.B, column string, n, perHour, burst int, load func(decide func(key string)) func(n int)) map[string]series {
+	n = scaled(n)
+	var candidates []candidate
+	for _, peer := range inMemory {
+		run := load(peer.make(b, perHour, burst))
+		candidates = append(candidates, candidate{peer.name, func() sample { return parallel(n, run) }})
+	}
+	found := interleave(candidates)[0]
+	for _, peer := range inMemory {
+		own := found[peer.name]
+		ns, faster := own.median(timeOf), found["sethvargo"].ratio(own, timeOf)
+		record(memoryTable, peer.name, column, ns, "%.0f ns, %.2f x", ns, faster)
+	}
+	return found
+}
+
+// parallel measures n calls that all processors share.
+func parallel(n int, run func(n int)) sample {
+	procs := runtime.GOMAXPROCS(0)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range procs {
+		wg.Go(func() { run(n / procs) })
+	}
+	wg.Wait()
+	return sample{time: float64(time.Since(start)) / float64(n)}
+}
+
 // BenchmarkMemoryHotKey measures a key that is always admitted, and one that is always denied.
 func BenchmarkMemoryHotKey(b *testing.B) {
-	for _, load := range []struct {
-		name           string
-		perHour, burst int
-	}{
-		{"admitted", hotKey, hotBurst},
-		{"denied", manyKeys, manyKeys},
-	} {
-		b.Run(load.name, func(b *testing.B) {
-			var candidates []candidate
-			for _, peer := range inMemory {
-				decide := peer.make(b, load.perHour, load.burst)
-				for range 2 * manyKeys {
-					decide("user:1")
-				}
-				candidates = append(candidates, candidate{peer.name, func(n int) {
-					for range n {
-						decide("user:1")
-					}
-				}})
+	hot := func(decide func(string)) func(int) {
+		for range 2 * manyKeys {
+			decide("user:1")
+		}
+		return func(n int) {
+			for range n {
+				decide("user:1")
 			}
-			interleave(b, 400_000, candidates)
-		})
+		}
 	}
+	compareInMemory(b, "one hot key, admitted", 400_000, hotKey, hotBurst, hot)
+	compareInMemory(b, "one hot key, denied", 400_000, manyKeys, manyKeys, hot)
 }
 
 func BenchmarkMemoryMillionKeys(b *testing.B) {
-	keys := identities(1_000_000)
-	var candidates []candidate
-	for _, peer := range inMemory {
-		decide := peer.make(b, manyKeys, burst)
+	keys := identities(scaled(1_000_000))
+	found := compareInMemory(b, "1M keys, random", 500_000, manyKeys, burst, func(decide func(string)) func(int) {
 		for _, k := range keys {
 			decide(k)
 		}
-		candidates = append(candidates, candidate{peer.name, func(n int) {
+		return func(n int) {
 			rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			for range n {
 				decide(keys[rng.IntN(len(keys))])
 			}
-		}})
+		}
+	})
+	for _, peer := range inMemory {
+		floors := found[peer.name].ratio(found["floor"], timeOf)
+		record(memoryTable, peer.name, "the same / floor", floors, "%.2f", floors)
 	}
-	interleave(b, 500_000, candidates)
 }
 
-// BenchmarkMemoryHeap reports the heap memory of a key without the bytes of the key.
+// BenchmarkMemoryHeap measures the heap memory of a key without the bytes of the key.
 func BenchmarkMemoryHeap(b *testing.B) {
-	keys := identities(1_000_000)
-	for _, peer := range inMemory {
-		if peer.name == "floor" {
-			continue
+	keys := identities(scaled(1_000_000))
+	for _, peer := range inMemory[1:] { // the floor keeps nothing
+		before := heap()
+		decide := peer.make(b, manyKeys, burst)
+		for _, k := range keys {
+			decide(k)
 		}
-		b.Run(peer.name, func(b *testing.B) {
-			for b.Loop() {
-				before := heap()
-				decide := peer.make(b, manyKeys, burst)
-				for _, k := range keys {
-					decide(k)
-				}
-				b.ReportMetric(float64(heap()-before)/float64(len(keys)), "B/key")
-				runtime.KeepAlive(decide)
-			}
-		})
+		bytes := float64(heap()-before) / float64(len(keys))
+		record(memoryTable, peer.name, "heap of a key without its own bytes, 1M keys", bytes, "%.0f B", bytes)
+		runtime.KeepAlive(decide)
 	}
 }
 

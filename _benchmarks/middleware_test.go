@@ -1,9 +1,10 @@
 package benchmarks
 
 import (
-	"cmp"
+	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -49,10 +50,9 @@ func (c *client) Header() http.Header         { return c.h }
 func (c *client) Write(b []byte) (int, error) { return len(b), nil }
 func (c *client) WriteHeader(status int)      { c.status = status }
 
-// serve measures sequential requests, on one core. It makes the request and the empty header that a
-// server would make. The response must have the status expects.
-func serve(b *testing.B, h http.Handler, expects int) {
-	b.Helper()
+// serving returns a function that measures sequential requests. It makes the request and the empty
+// header that a server would make. The last response must have the status expects.
+func serving(b *testing.B, h http.Handler, expects int) func() sample {
 	r, err := http.NewRequest(http.MethodGet, "/orders", nil)
 	if err != nil {
 		b.Fatal(err)
@@ -60,13 +60,22 @@ func serve(b *testing.B, h http.Handler, expects int) {
 	r.RemoteAddr = "192.0.2.1:1234"
 	c := &client{h: make(http.Header)}
 	h.ServeHTTP(c, r)
-	b.ReportAllocs()
-	for b.Loop() {
+	serve := func() {
 		clear(c.h)
+		c.status = http.StatusOK
 		h.ServeHTTP(c, r)
 	}
-	if got := cmp.Or(c.status, http.StatusOK); got != expects {
-		b.Fatalf("the status is %d, want %d", got, expects)
+	return func() sample {
+		n := scaled(20_000)
+		start := time.Now()
+		for range n {
+			serve()
+		}
+		s := sample{time: float64(time.Since(start)) / float64(n), allocs: testing.AllocsPerRun(100, serve)}
+		if c.status != expects {
+			b.Fatalf("the status is %d, want %d", c.status, expects)
+		}
+		return s
 	}
 }
 
@@ -78,12 +87,27 @@ type maker struct {
 }
 
 // compare measures a framework without a limiter, and each of makers with allowed and with denied
-// requests.
-func compare(b *testing.B, none http.Handler, makers []maker) {
-	b.Run("none", func(b *testing.B) { serve(b, none, http.StatusOK) })
+// requests, on one processor. It records the figures in a column of each table.
+func compare(b *testing.B, framework string, none http.Handler, makers []maker) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	candidates := []candidate{{"no limiter", serving(b, none, http.StatusOK)}}
 	for _, c := range requests {
 		for _, m := range makers {
-			b.Run(c.name+"/"+m.name, func(b *testing.B) { serve(b, m.make(b, c.events, c.burst), c.expects) })
+			candidates = append(candidates, candidate{c.name + m.name, serving(b, m.make(b, c.events, c.burst), c.expects)})
+		}
+	}
+	found := interleave(candidates)[0]
+	ns := found["no limiter"].median(timeOf)
+	record("One request, allowed", "no limiter", framework, ns, "%.0f ns", ns)
+	for _, c := range requests {
+		peer := found[c.name+"sethvargo"]
+		for _, m := range makers {
+			own := found[c.name+m.name]
+			ns, faster, allocs := own.median(timeOf), peer.ratio(own, timeOf), fmt.Sprintf("%.0f allocs", own.median(allocsOf))
+			if allocs == "1 allocs" {
+				allocs = "1 alloc"
+			}
+			record("One request, "+c.name, m.name, framework, ns, "%.0f ns, %.2f x, %s", ns, faster, allocs)
 		}
 	}
 }
@@ -107,11 +131,11 @@ func sethvargoOf(b *testing.B, burst int) *httplimit.Middleware {
 
 func BenchmarkNetHTTP(b *testing.B) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	compare(b, ok, []maker{
+	compare(b, "net/http", ok, []maker{
 		{"weir", func(_ *testing.B, events, burst int) http.Handler {
 			return nethttplimit.New(limiter(events, burst), keyfunc.RemoteIP())(ok)
 		}},
-		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+		{"weir, no header fields", func(_ *testing.B, events, burst int) http.Handler {
 			return nethttplimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers())(ok)
 		}},
 		{"sethvargo", func(b *testing.B, _, burst int) http.Handler { return sethvargoOf(b, burst).Handle(ok) }},
@@ -139,11 +163,11 @@ func BenchmarkGin(b *testing.B) {
 		r.GET("/orders", func(*gin.Context) {})
 		return r
 	}
-	compare(b, router(), []maker{
+	compare(b, "gin", router(), []maker{
 		{"weir", func(_ *testing.B, events, burst int) http.Handler {
 			return router(ginlimit.New(limiter(events, burst), keyfunc.RemoteIP()))
 		}},
-		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+		{"weir, no header fields", func(_ *testing.B, events, burst int) http.Handler {
 			return router(ginlimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers()))
 		}},
 		{"sethvargo", func(b *testing.B, _, burst int) http.Handler {
@@ -170,17 +194,17 @@ func BenchmarkEcho(b *testing.B) {
 		e.GET("/orders", func(echo.Context) error { return nil })
 		return e
 	}
-	compare(b, router(), []maker{
+	compare(b, "echo", router(), []maker{
 		{"weir", func(_ *testing.B, events, burst int) http.Handler {
 			return router(echolimit.New(limiter(events, burst), keyfunc.RemoteIP()))
 		}},
-		{"weir-no-fields", func(_ *testing.B, events, burst int) http.Handler {
+		{"weir, no header fields", func(_ *testing.B, events, burst int) http.Handler {
 			return router(echolimit.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers()))
 		}},
 		{"sethvargo", func(b *testing.B, _, burst int) http.Handler {
 			return router(echo.WrapMiddleware(sethvargoOf(b, burst).Handle))
 		}},
-		{"own", func(_ *testing.B, events, burst int) http.Handler {
+		{"Echo's own limiter", func(_ *testing.B, events, burst int) http.Handler {
 			s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
 				Rate: rate.Limit(events) / 3600, Burst: burst, ExpiresIn: time.Hour,
 			})

@@ -1,11 +1,11 @@
 package benchmarks
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,141 +13,148 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	ulule "github.com/ulule/limiter/v3"
-	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
+	"github.com/weir-go/weir/benchmarks/figures"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-// startRedis starts a server for the benchmark, without persistence.
+// startRedis starts a server for the benchmark, without persistence. The client has a connection for
+// each caller.
 func startRedis(b *testing.B) *redis.Client {
 	b.Helper()
-	return redistest.NewServer(b).Client(func(o *redis.Options) { o.PoolSize = 64 })
+	return redistest.NewServer(b).Client(func(o *redis.Options) { o.PoolSize = 256 })
 }
 
-// cpu returns the CPU time that the server has used.
-func cpu(b *testing.B, rdb *redis.Client) time.Duration {
-	b.Helper()
-	info, err := rdb.Info(ctx, "cpu").Result()
+// usage returns the CPU time in microseconds that the server has used, and the number of scripts that
+// it has run.
+func usage(rdb *redis.Client) (us, scripts float64, err error) {
+	cpu, err := rdb.InfoMap(ctx, "cpu").Result()
 	if err != nil {
-		b.Fatal(err)
+		return 0, 0, err
 	}
-	var seconds float64
-	for _, line := range strings.Split(info, "\r\n") {
-		name, value, _ := strings.Cut(line, ":")
-		if name == "used_cpu_sys" || name == "used_cpu_user" {
-			f, _ := strconv.ParseFloat(value, 64)
-			seconds += f
-		}
-	}
-	return time.Duration(seconds * float64(time.Second))
-}
-
-func weir(rdb *redis.Client, opts []redisstore.Option, rules ...core.Rule) func(string) error {
-	opts = append(opts, redisstore.Timeout(10*time.Second))
-	l := core.Must(core.New(redisstore.New(rdb, opts...), rules...))
-	return func(key string) error {
-		_, err := l.Allow(ctx, key)
-		return err
-	}
-}
-
-var inRedis = []struct {
-	name string
-	make func(rdb *redis.Client) func(key string) error
-}{
-	{"floor", func(rdb *redis.Client) func(string) error {
-		script := redis.NewScript("return 1")
-		return func(key string) error { return script.Run(ctx, rdb, []string{key}).Err() }
-	}},
-	{"weir", func(rdb *redis.Client) func(string) error {
-		return weir(rdb, nil, core.TokenBucket("r", core.PerHour(1000)))
-	}},
-	{"weir-pipelined", func(rdb *redis.Client) func(string) error {
-		return weir(rdb, []redisstore.Option{redisstore.Pipelined()}, core.TokenBucket("r", core.PerHour(1000)))
-	}},
-	{"weir-two-rules", func(rdb *redis.Client) func(string) error {
-		return weir(rdb, nil, core.TokenBucket("s", core.PerSecond(10)), core.TokenBucket("h", core.PerHour(500)))
-	}},
-	{"weir-sliding-log", func(rdb *redis.Client) func(string) error {
-		return weir(rdb, nil, core.SlidingLog("r", core.PerHour(1000)))
-	}},
-	{"redis_rate", func(rdb *redis.Client) func(string) error {
-		l, limit := redis_rate.NewLimiter(rdb), redis_rate.PerHour(1000)
-		return func(key string) error {
-			_, err := l.Allow(ctx, key, limit)
-			return err
-		}
-	}},
-	{"ulule", func(rdb *redis.Client) func(string) error {
-		s, err := ululeredis.NewStore(rdb)
+	for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+		seconds, err := strconv.ParseFloat(cpu["CPU"][name], 64)
 		if err != nil {
-			panic(err)
+			return 0, 0, err
 		}
-		l := ulule.New(s, ulule.Rate{Period: time.Hour, Limit: 1000})
-		return func(key string) error {
-			_, err := l.Get(ctx, key)
-			return err
+		us += seconds * 1e6
+	}
+	stats, err := rdb.InfoMap(ctx, "commandstats").Result()
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		var calls float64
+		if _, err := fmt.Sscanf(stats["Commandstats"][name], "calls=%f", &calls); err == nil {
+			scripts += calls
 		}
+	}
+	return us, scripts, err
+}
+
+// newStore returns a Store with a deadline that a busy machine does not miss.
+func newStore(rdb *redis.Client) core.Store {
+	return redisstore.New(rdb, redisstore.Timeout(10*time.Second))
+}
+
+// A decider decides about one event.
+type decider func(key string) (allowed bool, err error)
+
+func weir(store core.Store, rules ...core.Rule) decider {
+	l := core.Must(core.New(store, rules...))
+	return func(key string) (bool, error) {
+		d, err := l.Allow(ctx, key)
+		return d.Allowed, err
+	}
+}
+
+func redisRate(rdb *redis.Client, prefix string, limit redis_rate.Limit) decider {
+	l := redis_rate.NewLimiter(rdb)
+	return func(key string) (bool, error) {
+		r, err := l.Allow(ctx, prefix+key, limit)
+		return err == nil && r.Allowed > 0, err
+	}
+}
+
+// inRedis has the function of each peer that makes a new limiter of perHour events. base is the name
+// of the peer to which it is compared.
+var inRedis = []struct {
+	name, base string
+	make       func(rdb *redis.Client, perHour int) decider
+}{
+	{"redis_rate", "redis_rate", func(rdb *redis.Client, perHour int) decider {
+		return redisRate(rdb, "", redis_rate.PerHour(perHour))
+	}},
+	{"weir, token bucket", "redis_rate", func(rdb *redis.Client, perHour int) decider {
+		return weir(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))
+	}},
+	{"weir, sliding log", "redis_rate", func(rdb *redis.Client, perHour int) decider {
+		return weir(newStore(rdb), core.SlidingLog("log", core.PerHour(perHour)))
+	}},
+	{"redis_rate, two calls", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
+		second, hour := redisRate(rdb, "second:", redis_rate.PerSecond(10)), redisRate(rdb, "hour:", redis_rate.PerHour(perHour))
+		return func(key string) (bool, error) {
+			if allowed, err := second(key); err != nil || !allowed {
+				return false, err
+			}
+			return hour(key)
+		}
+	}},
+	{"weir, two rules", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
+		return weir(newStore(rdb), core.TokenBucket("second", core.PerSecond(10)), core.SlidingLog("hour", core.PerHour(perHour)))
 	}},
 }
 
-// BenchmarkRedis measures 64 goroutines over 100 000 keys.
+// BenchmarkRedis measures decisions about random keys, which are all admitted or all denied. Each
+// limiter has a server of its own, so that it does not pay for the expired keys of the others.
 func BenchmarkRedis(b *testing.B) {
-	keys := identities(100_000)
-	for _, peer := range inRedis {
-		b.Run(peer.name, func(b *testing.B) {
+	keys := identities(scaled(100_000))
+	loads := []struct {
+		name    string
+		allowed bool
+		perHour int
+	}{
+		{"", true, 500},
+		{", denied", false, 1},
+	}
+	callers := []struct {
+		n    int
+		name string
+	}{{1, "1 caller"}, {4, "4 callers"}, {16, "16 callers"}, {64, "64 callers"}, {256, "256 callers"}}
+	groups := make([][]candidate, len(callers))
+	for _, load := range loads {
+		for _, peer := range inRedis {
 			rdb := startRedis(b)
-			decide := peer.make(rdb)
-			if err := decide("warm"); err != nil {
+			decide := peer.make(rdb, load.perHour)
+			if err := each(keys, expecting(true, decide)); err != nil {
 				b.Fatal(err)
 			}
-			before := cpu(b, rdb)
-			b.ReportAllocs()
-			b.ResetTimer()
-			took := hammer(b, 64, func(rng *rand.Rand) error { return decide(keys[rng.IntN(len(keys))]) })
-			b.StopTimer()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
-			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
-			b.ReportMetric(float64((cpu(b, rdb)-before).Nanoseconds())/float64(b.N)/1000, "redis-us/op")
-		})
-	}
-}
-
-// hammer makes b.N calls from n goroutines and returns their durations in ascending
-// order.
-func hammer(b *testing.B, n int, call func(*rand.Rand) error) []time.Duration {
-	b.Helper()
-	took := make([]time.Duration, b.N)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for g := range n {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 9))
-			for {
-				i := next.Add(1) - 1
-				if i >= int64(b.N) {
-					return
-				}
-				start := time.Now()
-				if err := call(rng); err != nil {
-					b.Error(err)
-					return
-				}
-				took[i] = time.Since(start)
+			for i, c := range callers {
+				groups[i] = append(groups[i], candidate{peer.name + load.name, func() sample {
+					return hammer(b, rdb, c.n, keys, expecting(load.allowed, decide))
+				}})
 			}
-		})
+		}
 	}
-	wg.Wait()
-	slices.Sort(took)
-	return took
+	for i, found := range interleave(groups...) {
+		table := "One decision in Redis, " + callers[i].name
+		for _, load := range loads {
+			for _, peer := range inRedis {
+				own, base := found[peer.name+load.name], found[peer.base+load.name]
+				row := peer.name + load.name
+				rate, faster := 1e9/own.median(timeOf), base.ratio(own, timeOf)
+				p50, cpu, cpus := own.median(p50Of), own.median(cpuOf), own.ratio(base, cpuOf)
+				record("Decisions per second in Redis", row, callers[i].name, rate, "%s/s, %.2f x", figures.Thousands(rate), faster)
+				record(table, row, "decisions/s", rate, "%s", figures.Thousands(rate))
+				record(table, row, "x redis_rate", faster, "%.2f", faster)
+				record(table, row, "p50", p50, "%.2f ms", p50)
+				record(table, row, "Redis CPU", cpu, "%.1f us", cpu)
+				record(table, row, "CPU / redis_rate", cpus, "%.2f", cpus)
+			}
+		}
+	}
 }
 
-// BenchmarkRedisBytes reports the MEMORY USAGE of the key of one user, with the default
-// prefix.
+// BenchmarkRedisBytes measures the MEMORY USAGE of the key of one user, with the default prefix.
 func BenchmarkRedisBytes(b *testing.B) {
 	rdb := startRedis(b)
 	for _, c := range []struct {
@@ -155,31 +162,106 @@ func BenchmarkRedisBytes(b *testing.B) {
 		events int
 		rule   core.Rule
 	}{
-		{"token-bucket", 1, core.TokenBucket("hourly", core.PerHour(10))},
-		{"sliding-log-500", 500, core.SlidingLog("log500", core.PerHour(500))},
-		{"sliding-log-1000", 1000, core.SlidingLog("log1000", core.PerHour(1000))},
+		{"weir, token bucket", 1, core.TokenBucket("hourly", core.PerHour(10))},
+		{"weir, sliding log, 500 events in it", 500, core.SlidingLog("log500", core.PerHour(500))},
+		{"weir, sliding log, 1000 events in it", 1000, core.SlidingLog("log1000", core.PerHour(1000))},
 	} {
-		b.Run(c.name, func(b *testing.B) {
-			if err := rdb.FlushAll(ctx).Err(); err != nil {
+		if err := rdb.FlushAll(ctx).Err(); err != nil {
+			b.Fatal(err)
+		}
+		decide := expecting(true, weir(newStore(rdb), c.rule))
+		for range c.events {
+			if err := decide("user:241531"); err != nil {
 				b.Fatal(err)
 			}
-			decide := weir(rdb, nil, c.rule)
-			for range c.events {
-				if err := decide("user:241531"); err != nil {
-					b.Fatal(err)
+		}
+		keys, err := rdb.Keys(ctx, "*").Result()
+		if err != nil || len(keys) != 1 {
+			b.Fatal(fmt.Errorf("keys %v: %w", keys, err))
+		}
+		bytes, err := rdb.MemoryUsage(ctx, keys[0], 0).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		record("Memory of a key in Redis", c.name, "`MEMORY USAGE`", float64(bytes), "%d B", bytes)
+	}
+}
+
+// expecting returns a function that reports an error if a decision is not as expected.
+func expecting(allowed bool, decide decider) func(key string) error {
+	return func(key string) error {
+		got, err := decide(key)
+		if err == nil && got != allowed {
+			err = fmt.Errorf("%s: got allowed = %v, want %v", key, got, allowed)
+		}
+		return err
+	}
+}
+
+// hammer calls decide from n goroutines with random keys, for the time of one slice. It measures the
+// p50 of every eighth call only, because the clock takes time, too.
+func hammer(b *testing.B, rdb *redis.Client, n int, keys []string, decide func(key string) error) sample {
+	b.Helper()
+	slice := 200 * time.Millisecond
+	if short() {
+		slice = 2 * time.Millisecond
+	}
+	cpu, scripts, err := usage(rdb)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var (
+		stop  atomic.Bool
+		calls atomic.Int64
+		wg    sync.WaitGroup
+	)
+	took, errs := make([][]time.Duration, n), make([]error, n)
+	start := time.Now()
+	time.AfterFunc(slice, func() { stop.Store(true) })
+	for g := range n {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(rand.Uint64(), 9))
+			made := int64(0)
+			for ; errs[g] == nil && (made == 0 || !stop.Load()); made++ {
+				key := keys[rng.IntN(len(keys))]
+				if made%8 > 0 {
+					errs[g] = decide(key)
+					continue
 				}
+				begin := time.Now()
+				errs[g] = decide(key)
+				took[g] = append(took[g], time.Since(begin))
 			}
-			keys, err := rdb.Keys(ctx, "*").Result()
-			if err != nil || len(keys) != 1 {
-				b.Fatal(fmt.Errorf("keys %v: %w", keys, err))
-			}
-			for b.Loop() {
-				n, err := rdb.MemoryUsage(ctx, keys[0], 0).Result()
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(n), "B/user")
+			calls.Add(made)
+		})
+	}
+	wg.Wait()
+	elapsed, made := time.Since(start), float64(calls.Load())
+	cpuAfter, scriptsAfter, err := usage(rdb)
+	if err = cmp.Or(append(errs, err)...); err != nil {
+		b.Fatal(err)
+	}
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	return sample{
+		time:  float64(elapsed) / made,
+		p50:   all[len(all)/2].Seconds() * 1000,
+		cpu:   (cpuAfter - cpu) / made,
+		calls: (scriptsAfter - scripts) / made,
+	}
+}
+
+// each calls f with each key, from 64 goroutines. It returns one error.
+func each(keys []string, f func(key string) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, 64)
+	for g := range errs {
+		wg.Go(func() {
+			for i := g; i < len(keys) && errs[g] == nil; i += len(errs) {
+				errs[g] = f(keys[i])
 			}
 		})
 	}
+	wg.Wait()
+	return cmp.Or(errs...)
 }

@@ -69,18 +69,18 @@ func buckets(n int) subject {
 type measures map[string]figure
 
 type figure struct {
-	strict, pipelined, denied float64 // Redis CPU per decision, in microseconds
-	bytes                     float64 // Redis memory per user
+	admitted, denied float64 // Redis CPU per decision, in microseconds
+	bytes            float64 // Redis memory per user
 }
 
 // measure prints the CPU time of a decision and the memory of a user, by rule.
 func measure(ctx context.Context, c config, s *server) (measures, error) {
-	rows := [][]string{{"", "Redis CPU a decision", "`Pipelined()`", "denied", "there + back", "`MEMORY USAGE` of a user's keys", "memory a user"}}
+	rows := [][]string{{"", "Redis CPU a decision", "denied", "there + back", "`MEMORY USAGE` of a user's keys", "memory a user"}}
 	floor, err := s.floor(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, []string{"floor: `EVALSHA return 1`", micros(floor), "", "", "", "", ""})
+	rows = append(rows, []string{"floor: `EVALSHA return 1`", micros(floor), "", "", "", ""})
 	found := make(measures)
 	for _, sub := range subjects(c) {
 		f, row, err := s.figure(ctx, c, sub)
@@ -100,14 +100,12 @@ func (s *server) figure(ctx context.Context, c config, sub subject) (f figure, r
 	if sub.keys == 0 {
 		sub.keys = c.keys
 	}
-	direct, shut := s.limiters(1, c.callers, sub.rules)
-	defer shut()
-	pipelined, shut := s.limiters(1, c.callers, sub.rules, redisstore.Pipelined())
+	admitted, shut := s.limiters(1, c.callers, sub.rules)
 	defer shut()
 	if err = s.empty(ctx); err != nil {
 		return f, nil, err
 	}
-	if err = fill(ctx, c, sub, direct[0]); err != nil {
+	if err = fill(ctx, c, sub, admitted[0]); err != nil {
 		return f, nil, err
 	}
 	usage, err := s.usage(ctx, sub.keys)
@@ -123,7 +121,7 @@ func (s *server) figure(ctx context.Context, c config, sub subject) (f figure, r
 	if err != nil {
 		return f, nil, err
 	}
-	if f.strict, err = s.perDecision(ctx, c, sub, direct); err != nil {
+	if f.admitted, err = s.perDecision(ctx, c, sub, admitted); err != nil {
 		return f, nil, err
 	}
 	inAfter, outAfter, err := s.network(ctx)
@@ -132,9 +130,6 @@ func (s *server) figure(ctx context.Context, c config, sub subject) (f figure, r
 	}
 	made := float64(c.runs * c.decisions)
 	network := fmt.Sprintf("%.0f + %.0f B", (inAfter-in)/made, (outAfter-out)/made)
-	if f.pipelined, err = s.perDecision(ctx, c, sub, pipelined); err != nil {
-		return f, nil, err
-	}
 	if err = s.empty(ctx); err != nil {
 		return f, nil, err
 	}
@@ -146,7 +141,7 @@ func (s *server) figure(ctx context.Context, c config, sub subject) (f figure, r
 	if f.denied, err = s.perDecision(ctx, c, sub, denied); err != nil {
 		return f, nil, err
 	}
-	return f, []string{sub.name, micros(f.strict), micros(f.pipelined), micros(f.denied), network, fmt.Sprintf("%.0f B", usage), fmt.Sprintf("%.0f B", f.bytes)}, nil
+	return f, []string{sub.name, micros(f.admitted), micros(f.denied), network, fmt.Sprintf("%.0f B", usage), fmt.Sprintf("%.0f B", f.bytes)}, nil
 }
 
 // fill charges every key as often as the subject says, at least once.
@@ -191,12 +186,12 @@ func each(n, goroutines int, f func(i int) error) error {
 
 // limiters returns the limiters of n application processes, and a function that closes
 // their clients.
-func (s *server) limiters(n, callers int, rules []core.Rule, opts ...redisstore.Option) (ls []*core.Limiter, shut func()) {
+func (s *server) limiters(n, callers int, rules []core.Rule) (ls []*core.Limiter, shut func()) {
 	var clients []*redis.Client
 	for range n {
 		rdb := s.client(max(1, callers/n))
 		clients = append(clients, rdb)
-		store := redisstore.New(rdb, append(opts, redisstore.Timeout(time.Minute))...)
+		store := redisstore.New(rdb, redisstore.Timeout(time.Minute))
 		ls = append(ls, core.Must(core.New(store, rules...)))
 	}
 	return ls, func() {

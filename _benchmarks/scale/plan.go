@@ -15,15 +15,13 @@ type way struct {
 // plan prints the number of Redis processes and the memory that the load needs.
 func plan(c config, m measures, denied [2]float64) {
 	rows := [][]string{{"", "calls of Redis a second", "Redis processes"}}
-	one, two := m["token bucket"], m["2 token buckets"]
+	one, two := m["token bucket"].admitted, m["2 token buckets"].admitted
 	for _, w := range []way{
-		{"strict, one rule", 1, one.strict},
-		{"strict, two rules", 1, two.strict},
-		{"`Pipelined()`, one rule", 1, one.pipelined},
-		{"`Pipelined()`, two rules", 1, two.pipelined},
-		{fmt.Sprintf("`Pipelined()`, %v a second, denycache, each user at one process", c.limit), denied[0], one.pipelined},
-		{fmt.Sprintf("`Pipelined()`, %v a second, denycache, each user at %d processes", c.limit, c.nodes), denied[1], one.pipelined},
-		{fmt.Sprintf("`Pipelined()`, one rule, lease of the keys of %.0f %% of the decisions", 100*c.hot), leased(c.hot, c.lease), one.pipelined},
+		{"one rule", 1, one},
+		{"two rules", 1, two},
+		{fmt.Sprintf("one rule, %v a second, denycache, each user at one process", c.limit), denied[0], one},
+		{fmt.Sprintf("one rule, %v a second, denycache, each user at %d processes", c.limit, c.nodes), denied[1], one},
+		{fmt.Sprintf("one rule, lease of the keys of %.0f %% of the decisions", 100*c.hot), leased(c.hot, c.lease), one},
 	} {
 		calls := float64(c.users) * c.rate * w.calls
 		rows = append(rows, []string{w.name, count(calls), fmt.Sprint(shards(calls, w.us, c.busy))})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 func TestShards(t *testing.T) {
@@ -64,5 +65,28 @@ func TestFlags(t *testing.T) {
 	}
 	if c, err := parse([]string{"-quick"}); err != nil || c.keys != 10_000 || c.users != 1_000_000 {
 		t.Errorf("-quick: got %+v, %v", c, err)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	redistest.Require(t)
+	c, err := parse([]string{"-decisions", "2000", "-runs", "1", "-keys", "100", "-most-keys", "100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := connect(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	bucket, _, err := s.figure(t.Context(), c, subjects(c)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bucket.admitted <= 0 || bucket.denied <= 0 || bucket.bytes < 88 || bucket.bytes > 250 {
+		t.Errorf("token bucket: got %+v", bucket)
+	}
+	if err := growth(t.Context(), c, s); err != nil {
+		t.Error(err)
 	}
 }
