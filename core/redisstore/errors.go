@@ -122,5 +122,5 @@ func redirected(err error) bool {
 }
 
 func noScript(err error) bool {
-	return errors.Is(err, redis.ErrNoScript) || err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+	return err != nil && (errors.Is(err, redis.ErrNoScript) || strings.HasPrefix(err.Error(), "NOSCRIPT"))
 }

@@ -49,8 +49,11 @@ func (s *server) run(ctx context.Context, prompt bool, requests []*request) {
 	} else {
 		s.patient.run(ctx, requests)
 	}
+	if !merged || s.slot != nil {
+		return
+	}
 	for _, r := range requests {
-		if merged && s.slot == nil && redis.HasErrorPrefix(r.err, "CROSSSLOT") {
+		if r.err != nil && redis.HasErrorPrefix(r.err, "CROSSSLOT") {
 			s.merges.Store(false)
 			r.err = fmt.Errorf("%w: %w", errNotMerged, r.err)
 		}
