@@ -144,3 +144,18 @@ func TestServer_anySlots(t *testing.T) {
 		})
 	}
 }
+
+// The options of a client, and the errors of its own commands, are as before New.
+func TestNew_keepsOptions(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	before := *rdb.Options()
+	l := testkit.Limiter(t, newStore(rdb), dailyRules()...)
+	for range 3 {
+		testkit.Admit(t, l, "k", 1)
+	}
+	after := *rdb.Options()
+	if after.ContextTimeoutEnabled != before.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
+		t.Errorf("the options are %+v, want %+v", after, before)
+	}
+}
