@@ -34,16 +34,17 @@ type Ask struct {
 // Cluster, a denied decision about several keys may hold capacity for a moment, so that another
 // decision is denied, too. Only the burst of a bucket can be exceeded, briefly: see redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
-	err = decide(ctx, &d, nil, asks...)
+	err = decide(ctx, &d, nil, nil, asks...)
 	return d, err
 }
 
 // decide calls the Store, which charges all asks or none. It stores the decision in d, which must
-// be zero, and the receipts of the charges in r, unless r is nil.
-func decide(ctx context.Context, d *Decision, r *Reservation, asks ...Ask) error {
+// be zero, and the receipts of the charges in r, unless r is nil. rules, unless nil, are those of the
+// only ask.
+func decide(ctx context.Context, d *Decision, r *Reservation, rules []Rule, asks ...Ask) error {
 	b := batches.Get().(*batch)
 	defer b.free()
-	if err := b.fill(ctx, asks); err != nil {
+	if err := b.fill(ctx, rules, asks); err != nil {
 		return err
 	}
 	store := asks[0].Limiter.store
@@ -125,9 +126,9 @@ func (a Ask) sameChoice(o Ask) bool {
 	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan
 }
 
-// fill adds the charges of asks. The Store does not check charges: New has checked the rules, and
-// fill checks the rest.
-func (b *batch) fill(ctx context.Context, asks []Ask) error {
+// fill adds the charges of asks. rules, unless nil, are those of the only ask. The Store does not check
+// charges: New has checked the rules, and fill checks the rest.
+func (b *batch) fill(ctx context.Context, rules []Rule, asks []Ask) error {
 	if len(asks) != 1 {
 		return b.fillTogether(ctx, asks)
 	}
@@ -135,11 +136,9 @@ func (b *batch) fill(ctx context.Context, asks []Ask) error {
 	if a.Limiter == nil || a.Key == "" || a.Cost < 0 || a.MaxDelay < 0 {
 		return a.check()
 	}
-	l := a.Limiter
-	rules := l.current.Load().rules
-	if l.pick != nil || l.variant != nil || l.plan != "" || a.Plan != "" {
+	if rules == nil {
 		var err error
-		if _, rules, err = l.chosen(ctx, a.Key, a.Plan); err != nil {
+		if rules, err = a.Limiter.rulesFor(ctx, a.Key, a.Plan); err != nil {
 			return err
 		}
 	}

@@ -134,16 +134,23 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 	return d, err
 }
 
-// decide is [decide] for one ask. If l has one rule, whose algorithm is that of a bucket, decide
-// makes no batch.
+// decide is [decide] for one ask. If the event has one rule, a bucket with a limit that is charged, and
+// the Store has a function for a single bucket, decide makes no batch.
 func (l *Limiter) decide(ctx context.Context, d *Decision, key string, op driver.Op, cost int) error {
-	rule, ok := l.onlyBucket()
-	if !ok || key == "" || cost < 0 {
-		return decide(ctx, d, nil, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
+	if l.buckets == nil || key == "" || cost < 0 {
+		return decide(ctx, d, nil, nil, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
 	}
-	if err := ctx.Err(); err != nil {
+	rules, err := l.rulesFor(ctx, key, "")
+	if err == nil {
+		err = ctx.Err()
+	}
+	switch {
+	case err != nil:
 		return err
+	case len(rules) != 1 || rules[0].d.compiled == nil || !rules[0].d.Algorithm.IsBucket():
+		return decide(ctx, d, nil, rules, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
 	}
+	rule := rules[0].inForce()
 	used, err := l.buckets.TakeBucket(ctx, key, rule.d.compiled, op, cost)
 	if err == nil {
 		d.sumBucket(rule, used, op, cost)
@@ -151,20 +158,17 @@ func (l *Limiter) decide(ctx context.Context, d *Decision, key string, op driver
 	return err
 }
 
-// onlyBucket returns the rule in force of l. It reports false unless that is one rule, a bucket with
-// a limit that is charged, and the Store has a function for a single bucket.
-func (l *Limiter) onlyBucket() (rule Rule, ok bool) {
-	if l.buckets == nil || l.pick != nil {
-		return Rule{}, false
-	}
-	rules := l.current.Load().rules
-	if l.variant != nil || l.plan != "" {
+// rulesFor returns the present rules for an event of key. plan, if not empty, replaces the plan of l.
+func (l *Limiter) rulesFor(ctx context.Context, key, plan string) (rules []Rule, err error) {
+	switch {
+	case l.pick != nil || plan != "":
+		_, rules, err = l.chosen(ctx, key, plan)
+	case l.variant != nil || l.plan != "":
 		rules = l.rules()
+	default:
+		rules = l.current.Load().rules
 	}
-	if len(rules) != 1 || rules[0].d.compiled == nil || !rules[0].d.Algorithm.IsBucket() {
-		return Rule{}, false
-	}
-	return rules[0].inForce(), true
+	return rules, err
 }
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If

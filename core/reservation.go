@@ -65,7 +65,7 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 // decide makes the first decision of r, which must be zero.
 func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
 	var d Decision
-	if err := decide(ctx, &d, r, asks...); err != nil {
+	if err := decide(ctx, &d, r, nil, asks...); err != nil {
 		r.sole, r.ledger = sole{}, nil
 		return err
 	}

@@ -34,3 +34,22 @@ func TestLimiter_Allow_StoreThatEmbedsBucketTaker(t *testing.T) {
 		}
 	}
 }
+
+// The function of Choose is called once for an event, whether the Store has a shortcut for it or not.
+func TestLimiter_Allow_ChoosesOnce(t *testing.T) {
+	for name, rules := range map[string][]core.Rule{
+		"one bucket":  {core.TokenBucket("r", core.PerHour(2))},
+		"two buckets": {core.TokenBucket("r", core.PerHour(2)), core.TokenBucket("s", core.PerHour(2))},
+		"one log":     {core.SlidingLog("r", core.PerHour(2))},
+		"unlimited":   {core.TokenBucket("r", core.Unlimited)},
+	} {
+		calls := 0
+		l := core.Must(core.New(memstore.New(), rules...)).Choose(func(context.Context, string) (*core.Limiter, error) {
+			calls++
+			return nil, nil
+		})
+		if d, err := l.Allow(t.Context(), "k"); err != nil || !d.Allowed || calls != 1 {
+			t.Errorf("%s: got %v, error %v and %d calls, expected 1", name, d, err, calls)
+		}
+	}
+}

@@ -17,13 +17,18 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	heard := s.clock()
 	for i := range charges {
 		c := &charges[i] // its rule need not be leasable: another plan may have a larger limit
-		sh := s.shard(c.Key)
+		sh, hash := s.shard(c)
 		sh.mu.Lock()
-		for e := sh.first(c); e != nil; e = e.next {
-			if c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0 {
+		sh.forward(heard)
+		for e := sh.entries[hash]; e != nil; e = e.next {
+			switch {
+			case !e.is(c):
+			case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
 				sh.evict(e)
-			} else if e.invalidate(); err == nil && e.u.rule.Equivalent(c.Rule) {
-				e.reply = newReply(&e.u, c, sent, heard)
+			default:
+				if e.invalidate(); err == nil && e.u.rule.Equivalent(c.Rule) {
+					e.reply = newReply(&e.u, c, sent, heard)
+				}
 			}
 		}
 		sh.mu.Unlock()

@@ -16,12 +16,6 @@ type block struct {
 // tokens returns the number of tokens, including expired ones.
 func (b *block) tokens(u *units) int64 { return (b.end - b.begin) / u.unit }
 
-// spend removes and returns n tokens, which the block must hold.
-func (b *block) spend(u *units, now, n int64) block {
-	b.begin = max(b.begin, b.refilled(u, now))
-	return b.split(u, n)
-}
-
 // split removes and returns the first n tokens, whether they have expired or not.
 func (b *block) split(u *units, n int64) block {
 	t := *b
@@ -32,14 +26,14 @@ func (b *block) split(u *units, n int64) block {
 
 // join adds the tokens of t.
 func (b *block) join(u *units, t block) {
-	switch n, more := b.tokens(u), t.tokens(u); {
-	case more == 0:
-	case n == 0:
+	switch {
+	case t.end-t.begin < u.unit:
+	case b.end-b.begin < u.unit:
 		*b = t
 	default:
-		later := floorDiv(t.asked-b.asked, 1000)
+		n, later := b.tokens(u)+t.tokens(u), floorDiv(t.asked-b.asked, 1000)
 		b.begin = min(b.begin, t.begin+later*u.rate)
-		b.end = b.begin + (n+more)*u.unit
+		b.end = b.begin + n*u.unit
 		b.expires = min(b.expires, t.expires)
 	}
 }

@@ -6,19 +6,15 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// An id identifies a rule of a key.
-type id struct {
-	rule uint64
-	key  string
-}
-
 // An entry holds the leased tokens for one rule and plan of one key, and the last reply of the
-// Store behind about them. The entries of one id differ in their plans, and form a list. To an
-// entry, the charges of another plan are like the charges of another process: both change the same
-// State in the Store behind. The lock of the shard guards the entry.
+// Store behind about them. The entries of one rule and key differ in their plans, and have one hash.
+// The entries of one hash form a list. To an entry, the charges of another plan are like the charges
+// of another process: both change the same State in the Store behind. The lock of the shard guards
+// the entry, except for key and u, which do not change.
 type entry struct {
-	id
-	next      *entry // of the same id, or nil
+	key       string
+	hash      uint64
+	next      *entry // of the same hash, or nil
 	u         units  // the limit of the plan
 	shard     *shard
 	reply     reply
@@ -38,6 +34,9 @@ type entry struct {
 	usedAt int64   // when a charge last used the entry (ns)
 }
 
+// is reports whether e is for the rule and key of c.
+func (e *entry) is(c *driver.Charge) bool { return e.u.rule.ID() == c.Rule.ID() && e.key == c.Key }
+
 // held returns the number of tokens that are held: leased, and neither spent nor expired.
 func (e *entry) held(now int64) (n int64) {
 	for i := range e.blocks {
@@ -46,17 +45,28 @@ func (e *entry) held(now int64) (n int64) {
 	return n
 }
 
-// grant spends n tokens, which the entry must hold.
-func (e *entry) grant(now, n int64) grant {
-	g := grant{outcome: granted, entry: e}
+// spend spends n tokens, which the entry must hold, and stores them in g, which must be zero.
+func (e *entry) spend(g *grant, now, n int64) {
+	g.outcome, g.entry = granted, e
 	e.newUse += n
 	for i := range e.blocks {
 		b := &e.blocks[i]
-		if k := min(n, b.held(&e.u, now)); k > 0 {
-			g.block.join(&e.u, b.spend(&e.u, now, k))
-			n -= k
+		if n == 0 || b.end-b.begin < e.u.unit {
+			continue
 		}
+		b.expire(&e.u, now)
+		k := n
+		if b.end-b.begin < n*e.u.unit {
+			k = b.tokens(&e.u)
+		}
+		g.block.join(&e.u, b.split(&e.u, k))
+		n -= k
 	}
+}
+
+// grant is spend for a grant that it returns.
+func (e *entry) grant(now, n int64) (g grant) {
+	e.spend(&g, now, n)
 	return g
 }
 
@@ -99,25 +109,6 @@ func (e *entry) minFree(cost int64) int64 {
 	return cost
 }
 
-// reading returns the state of the rule as if the Store had more tokens, by the number extra:
-// usually the held tokens minus the promised tokens. cost is zero or the cost of an admitted event.
-// For an admitted event, the result is the state before its charge, with capacity for cost.
-func (e *entry) reading(now, extra, cost int64) driver.Reading {
-	return e.u.reading(e.reply.maxUsed(&e.u, now)-extra*e.u.unit, e.reply.heard+e.reply.left-now, cost)
-}
-
-// denial returns the verdict that denies cost. Its RetryAfter ignores the held tokens, because they
-// may be spent by then.
-func (e *entry) denial(now, promised, cost int64) driver.Verdict {
-	e.empty = e.empty || promised == 0
-	v := e.u.rule.Verdict(e.reading(now, e.held(now)-promised, 0), cost, driver.Never, false)
-	if v.RetryAfter != driver.Never {
-		later := e.u.rule.Verdict(e.reading(now, -promised, 0), e.minFree(cost), driver.Never, false)
-		v.Allowed, v.RetryAfter, v.Window = false, later.RetryAfter, later.RetryAfter
-	}
-	return v
-}
-
 // blockSize returns the number of tokens to lease in addition to the want tokens for waiting
 // callers: half of the use of the last lifetime plus, for a bucket, the tokens that expire within
 // half a lifetime. The sum is limited to a small part of the tokens that the Store has.
@@ -154,6 +145,7 @@ func (e *entry) invalidate() {
 func (e *entry) remember(c *driver.Charge, changes uint64, sent, heard int64) {
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
+	e.shard.forward(heard)
 	if e.changes == changes && (!e.reply.known || heard >= e.reply.heard) {
 		e.reply = newReply(&e.u, c, sent, heard)
 	}

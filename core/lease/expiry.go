@@ -42,7 +42,7 @@ func (b *block) refilled(u *units, now int64) int64 {
 
 // held returns the number of tokens that have not expired.
 func (b *block) held(u *units, now int64) int64 {
-	if now >= b.expires {
+	if now >= b.expires || b.end-b.begin < u.unit {
 		return 0
 	}
 	return max(0, b.end-max(b.begin, b.refilled(u, now))) / u.unit

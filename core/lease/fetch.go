@@ -80,7 +80,7 @@ func (f *fetch) run() {
 
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
-	f.now = s.clock() // waiters may have come since heard
+	f.now = e.shard.forward(s.clock()) // waiters may have come since heard
 	e.fetching = false
 	if err != nil {
 		// Callers that came during the call have waited for the Store, too. With another
@@ -150,7 +150,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 		case w.cost-k > held:
 			retry = append(retry, w)
 		default:
-			r := e.reading(f.now, held+fresh, w.cost)
+			r := e.reply.reading(u, f.now, held+fresh, w.cost)
 			t := grant{outcome: granted, entry: e, block: b.split(u, k)}
 			if e.newUse += k; k < w.cost {
 				t.block.join(u, e.grant(f.now, w.cost-k).block)
@@ -173,10 +173,12 @@ func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
 		switch held := e.held(now); {
 		case w.gone:
 		case held >= w.cost:
-			v := e.u.rule.Verdict(e.reading(now, held, w.cost), w.cost, driver.Never, true)
+			v := e.u.rule.Verdict(e.reply.reading(&e.u, now, held, w.cost), w.cost, driver.Never, true)
 			w.settle(e.grant(now, w.cost), v, nil)
 		case e.cannotAdmit(now, promised, w.cost, int64(f.store.config.maxAge)):
-			w.settle(grant{outcome: denied}, e.denial(now, promised, w.cost), nil)
+			e.empty = e.empty || promised == 0
+			v := e.reply.denial(&e.u, now, held, promised, w.cost, e.minFree(w.cost))
+			w.settle(grant{outcome: denied}, v, nil)
 		case e.evicted || !e.reply.known || w.attempts >= maxAttempts:
 			w.settle(grant{}, driver.Verdict{}, nil)
 		default:

@@ -50,6 +50,24 @@ func (r *reply) maxUsed(u *units, now int64) int64 {
 	return max(0, r.used-u.refill(max(0, now-r.heard)/1000))
 }
 
+// reading returns the state of the rule as if the Store had more tokens, by the number extra:
+// usually the held tokens minus the promised tokens. cost is zero or the cost of an admitted event.
+// For an admitted event, the result is the state before its charge, with capacity for cost.
+func (r *reply) reading(u *units, now, extra, cost int64) driver.Reading {
+	return u.reading(r.maxUsed(u, now)-extra*u.unit, r.heard+r.left-now, cost)
+}
+
+// denial returns the verdict that denies cost. Its RetryAfter is the time until required tokens are
+// available. It ignores the held tokens, because they may be spent by then.
+func (r *reply) denial(u *units, now, held, promised, cost, required int64) driver.Verdict {
+	v := u.rule.Verdict(r.reading(u, now, held-promised, 0), cost, driver.Never, false)
+	if v.RetryAfter != driver.Never {
+		later := u.rule.Verdict(r.reading(u, now, -promised, 0), required, driver.Never, false)
+		v.Allowed, v.RetryAfter, v.Window = false, later.RetryAfter, later.RetryAfter
+	}
+	return v
+}
+
 // minUsed returns the fewest units that can be in use at now unless another process frees some.
 func (r *reply) minUsed(u *units, now int64) int64 {
 	if now-r.sent >= r.validFor() {

@@ -35,12 +35,13 @@ func (g *grant) returnTokens(now int64, c *driver.Charge) {
 	e := g.entry
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
+	now = e.shard.forward(now)
 	e.newUse -= g.block.tokens(&e.u)
 	if g.block.origin == e.origin {
 		g.block.expire(&e.u, now)
 		e.blocks[0].expire(&e.u, now)
 		e.blocks[0].join(&e.u, g.block)
 	}
-	r := e.reading(now, e.held(now), 0)
+	r := e.reply.reading(&e.u, now, e.held(now), 0)
 	c.Answer(&r, false)
 }

@@ -7,19 +7,34 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// A shard holds a part of the entries, guarded by one lock.
+// A shard holds a part of the entries, guarded by one lock. It has the size of a cache line.
 type shard struct {
 	mu      sync.Mutex
-	entries map[id]*entry // the first entry of each id
-	size    int           // the number of entries
-	limit   int           // of size
+	last    int64             // the latest time of a holder of the lock (ns)
+	entries map[uint64]*entry // by hash: the first entry of each list
+	size    int               // the number of entries
+	limit   int               // of size
 	closed  bool
 
-	hits, leased uint64   // see Stats
-	_            [64]byte // keeps the next shard's lock on another cache line
+	hits, leased uint64 // see Stats
 }
 
-// all iterates over the entries, in random order of their ids. The loop may evict its entry.
+// lock locks sh, and returns the time. It reads the clock first, so that the lock is held for less
+// time. Callers may lock sh in another order, so see forward.
+func (sh *shard) lock(s *Store) (now int64) {
+	now = s.clock()
+	sh.mu.Lock()
+	return sh.forward(now)
+}
+
+// forward returns now, or the latest time of an earlier holder of the lock if that is later. The time
+// therefore never decreases within a shard, and no token is spent at a time before its lease.
+func (sh *shard) forward(now int64) int64 {
+	sh.last = max(sh.last, now)
+	return sh.last
+}
+
+// all iterates over the entries, in random order of their hashes. The loop may evict its entry.
 func (sh *shard) all(yield func(*entry) bool) {
 	for _, e := range sh.entries {
 		for ; e != nil; e = e.next {
@@ -30,25 +45,20 @@ func (sh *shard) all(yield func(*entry) bool) {
 	}
 }
 
-// first returns the first entry for the rule and key of c, or nil.
-func (sh *shard) first(c *driver.Charge) *entry { return sh.entries[id{c.Rule.ID(), c.Key}] }
-
-// find returns the entry for the rule, key and plan of c, or nil.
-func (sh *shard) find(c *driver.Charge) *entry {
-	e := sh.first(c)
-	for e != nil && e.u.rule != c.Rule && !samePlan(e.u.rule, c.Rule) {
+// find returns the entry for the rule, key and plan of c, whose hash is hash, or nil.
+func (sh *shard) find(hash uint64, c *driver.Charge) *entry {
+	e := sh.entries[hash]
+	for e != nil && !(e.is(c) && e.u.rule.Plan() == c.Rule.Plan()) {
 		e = e.next
 	}
 	return e
 }
 
-func samePlan(a, b *driver.Compiled) bool { return a.Plan() == b.Plan() }
-
-// entry returns the entry of c, or nil if its rule is not leased or the Store is closed. It makes a
-// new entry if there is none or if the limit of the plan has changed. A new entry may evict other
-// entries.
-func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
-	e := sh.find(c)
+// entry returns the entry of c, whose hash is hash, or nil if its rule is not leased or the Store is
+// closed. It makes a new entry if there is none or if the limit of the plan has changed. A new entry
+// may evict other entries.
+func (sh *shard) entry(s *Store, hash uint64, c *driver.Charge, now int64) *entry {
+	e := sh.find(hash, c)
 	if e != nil {
 		if e.u.rule.Equivalent(c.Rule) {
 			e.usedAt = now
@@ -65,13 +75,13 @@ func (sh *shard) entry(s *Store, c *driver.Charge, now int64) *entry {
 			sh.evictOld()
 		}
 	}
-	e = &entry{u: u, shard: sh, usedAt: now}
-	if e.next = sh.first(c); e.next != nil {
-		e.id = e.next.id
+	e = &entry{hash: hash, u: u, shard: sh, usedAt: now, next: sh.entries[hash]}
+	if e.next != nil && e.next.key == c.Key {
+		e.key = e.next.key
 	} else {
-		e.id = id{c.Rule.ID(), strings.Clone(c.Key)}
+		e.key = strings.Clone(c.Key)
 	}
-	sh.entries[e.id] = e
+	sh.entries[hash] = e
 	sh.size++
 	return e
 }
@@ -102,15 +112,15 @@ func (sh *shard) evictOld() {
 func (sh *shard) evict(e *entry) {
 	e.evicted = true
 	sh.size--
-	switch first := sh.entries[e.id]; {
+	switch first := sh.entries[e.hash]; {
 	case first != e:
 		for first.next != e {
 			first = first.next
 		}
 		first.next = e.next
 	case e.next != nil:
-		sh.entries[e.id] = e.next
+		sh.entries[e.hash] = e.next
 	default:
-		delete(sh.entries, e.id)
+		delete(sh.entries, e.hash)
 	}
 }

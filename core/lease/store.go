@@ -52,7 +52,7 @@ func New(next driver.Store, opts ...Option) *Store {
 	}
 	s.shards = make([]shard, n)
 	for i := range s.shards {
-		s.shards[i].entries, s.shards[i].limit = make(map[id]*entry), (c.maxKeys+n-1)/n
+		s.shards[i].entries, s.shards[i].limit = make(map[uint64]*entry), (c.maxKeys+n-1)/n
 	}
 	return s
 }
@@ -80,10 +80,9 @@ type Stats struct {
 // or were dropped (Close, Reset, MaxKeys).
 func (s *Store) Stats() Stats {
 	sum := Stats{Calls: s.calls.Load()}
-	now := s.clock()
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.mu.Lock()
+		now := sh.lock(s)
 		sum.Hits += sh.hits
 		sum.Leased += sh.leased
 		sum.Keys += sh.size
@@ -124,6 +123,9 @@ func (s *Store) Close() error {
 	}
 }
 
-func (s *Store) shard(key string) *shard {
-	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+// shard returns the shard for the entries of c, and their hash. Entries of different rules and keys
+// may have the same hash.
+func (s *Store) shard(c *driver.Charge) (sh *shard, hash uint64) {
+	hash = maphash.String(s.seed, c.Key)
+	return &s.shards[hash&uint64(len(s.shards)-1)], hash ^ c.Rule.ID()
 }

@@ -13,20 +13,22 @@ import (
 // behind fails, Take still spends the held tokens.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	var room [2]grant
-	grants := room[:0]
+	grants := room[:]
+	if len(charges) > len(room) {
+		grants = make([]grant, len(charges))
+	}
+	grants = grants[:len(charges)]
 	denies, asks := false, false
 	for i := range charges {
-		var g grant
+		g := &grants[i]
 		if c := &charges[i]; c.Op == driver.Spend && !denies {
-			var err error
-			if g, err = s.acquire(ctx, c, len(charges) == 1); err != nil {
+			if err := s.acquire(ctx, c, g, len(charges) == 1); err != nil {
 				returnTokens(s.clock, charges, grants)
 				return err
 			}
 		}
 		denies = denies || g.outcome == denied
 		asks = asks || g.outcome == passThrough
-		grants = append(grants, g)
 	}
 	if asks {
 		if err := s.takeBehind(ctx, charges, grants, denies); err != nil {
@@ -103,44 +105,48 @@ func leasable(c *driver.Charge) bool {
 		!r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
-// acquire takes the cost of c from a lease, or denies c, and fills in its Verdict. If alone is
-// false, the decision contains other charges. Then a key that is used too seldom for a block is
-// passed through, because the other charges may require a call of the Store anyway.
-func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (grant, error) {
+// acquire takes the cost of c from a lease, or denies c, and fills in g, which must be zero, and the
+// Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
+// seldom for a block is passed through, because the other charges may require a call of the Store
+// anyway.
+func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone bool) error {
 	if !leasable(c) {
-		return grant{}, nil
+		return nil
 	}
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
-	now, cost := s.clock(), int64(c.Cost)
-	e := sh.entry(s, c, now)
+	sh, hash := s.shard(c)
+	now, cost := sh.lock(s), int64(c.Cost)
+	e := sh.entry(s, hash, c, now)
 	if e == nil || cost > e.u.rule.Capacity() {
 		sh.mu.Unlock()
-		return grant{}, nil
+		return nil
 	}
 	held := e.held(now)
-	switch {
+	switch { // the Verdict is computed from copies, after the lock has been released
 	case held >= cost:
-		r := e.reading(now, held, cost)
-		g := e.grant(now, cost)
+		e.spend(g, now, cost)
 		if e.needsPrefetch(held - cost) {
 			startFetch(s, e, now)
 		}
 		sh.hits++
+		reply := e.reply
 		sh.mu.Unlock()
+		r := reply.reading(&e.u, now, held, cost)
 		c.Answer(&r, true)
-		return g, nil
+		return nil
 	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
-		c.Verdict = e.denial(now, 0, cost)
-		c.Verdict.Rule = c.Rule // e.u.rule may be another Rule with the same constants
+		e.empty = true
 		sh.hits++
+		reply, required := e.reply, e.minFree(cost)
 		sh.mu.Unlock()
-		return grant{outcome: denied}, nil
+		g.outcome = denied
+		c.Verdict = reply.denial(&e.u, now, held, 0, cost, required)
+		c.Verdict.Rule = c.Rule // e.u.rule may be another Rule with the same constants
+		return nil
 	case !alone && held == 0 && e.blockSize(now, cost) == 0:
 		e.newUse += cost
-		g := grant{entry: e, changes: e.changes}
+		g.entry, g.changes = e, e.changes
 		sh.mu.Unlock()
-		return g, nil
+		return nil
 	}
 	w := &waiter{cost: cost, done: make(chan struct{})}
 	e.waiters = append(e.waiters, w)
@@ -148,7 +154,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, alone bool) (gran
 		startFetch(s, e, now)
 	}
 	sh.mu.Unlock()
-	return w.await(ctx, &sh.mu, c)
+	return w.await(ctx, &sh.mu, c, g)
 }
 
 // addHeld adds the held tokens to the verdict about c, a Peek that the Store behind has decided.
@@ -156,14 +162,13 @@ func (s *Store) addHeld(c *driver.Charge) {
 	if !leasable(c) {
 		return
 	}
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
+	sh, hash := s.shard(c)
+	now := sh.lock(s)
 	defer sh.mu.Unlock()
-	e := sh.find(c)
+	e := sh.find(hash, c)
 	if e == nil || !e.u.rule.Equivalent(c.Rule) {
 		return
 	}
-	now := s.clock()
 	held := e.held(now)
 	if held == 0 {
 		return

@@ -24,8 +24,9 @@ func (w *waiter) settle(g grant, v driver.Verdict, err error) {
 	close(w.done)
 }
 
-// await waits until w, which is about c, is settled or ctx ends. mu is the lock of the shard.
-func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (grant, error) {
+// await waits until w, which is about c, is settled or ctx ends, and sets g. mu is the lock of the
+// shard.
+func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge, g *grant) error {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -35,12 +36,13 @@ func (w *waiter) await(ctx context.Context, mu *sync.Mutex, c *driver.Charge) (g
 		case <-w.done:
 		default:
 			w.gone = true
-			return grant{}, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	if w.err == nil && w.grant.outcome != passThrough {
 		c.Verdict = w.verdict
 		c.Verdict.Rule = c.Rule // w.verdict contains the Rule of the entry, which may differ
 	}
-	return w.grant, w.err
+	*g = w.grant
+	return w.err
 }

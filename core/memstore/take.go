@@ -31,12 +31,16 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 
 // takeOne is Take for the most frequent call: one charge, one lock.
 func (s *Store) takeOne(c *driver.Charge) {
-	key := s.hash(c.Key)
-	sh, h := &s.shards[s.shardOf(key)], newHashes(key, c.Rule.ID())
-	now := s.now()
+	hash := s.hash(c.Key)
+	sh, now := &s.shards[s.shardOf(hash)], s.now()
 	var r driver.Reading
-	sh.takeOne(c, h, &r, now, s.clock == nil)
-	c.Answer(&r, true)
+	if !sh.takeOne(c, hash, &r, now, s.clock == nil) {
+		c.Answer(&r, true)
+		return
+	}
+	c.Verdict = driver.Verdict{}
+	c.Rule.AnswerBucket(&c.Verdict, r.Used, c.Op, c.Cost)
+	c.Verdict.Rule = c.Rule
 }
 
 // TakesBuckets implements [driver.BucketTaker].
@@ -51,14 +55,9 @@ func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled,
 	if s.clock == nil {
 		now = sh.forward(now)
 	}
-	if b := sh.buckets.find(own); b != nil && b.rest<<16 == 0 { // no debt: see saveDebt
-		if used, after, fits, ok := rule.TakeWhole(b.full, now, cost); ok {
-			if fits && op == driver.Spend {
-				b.set(now+after, 0, rule)
-			}
-			sh.mu.Unlock()
-			return driver.Span{Micros: used}, nil
-		}
+	if used, _, ok := sh.takeWhole(own, rule, op, cost, now); ok {
+		sh.mu.Unlock()
+		return driver.Span{Micros: used}, nil
 	}
 	c, r := driver.Charge{Key: key, Rule: rule, Op: op, Cost: cost}, driver.Reading{}
 	sh.take(&c, newHashes(hash, rule.ID()), &r, now)
