@@ -335,6 +335,11 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			if want := (2*c.limit/logBlock + 1) * bits.Len(charges/logBlock); most.nodes > want {
 				t.Errorf("there are %d nodes, want at most %d", most.nodes, want)
 			}
+			p.Advance(time.Hour)
+			p.spend(1)
+			if shape := checkLog(t, rdb, p.key); shape != (logShape{events: 1, members: 1}) {
+				t.Errorf("after the period, the log holds %+v, want one event", shape)
+			}
 		})
 	}
 }

@@ -68,7 +68,7 @@ local function log_until(member, time)
   local low, high = 1, n -- low events are not after the time, n - high are
   later = nil
   while low < high do
-    local middle = low + math.ceil((high - low) / 2)
+    local middle = math.ceil((low + high) / 2)
     local found = base + struct.unpack(format, member, 15 + (middle - 1) * width)
     if found <= time then
       low = middle
@@ -81,11 +81,11 @@ end
 
 -- Returns functions that few calls need. Redis builds them only when this function runs.
 local function log_functions()
-  local NODES = 9007199254740992 -- 2^53, as below
+  local NODES = 9007199254740992 -- 2^53
 
-  -- Returns the count of void numbers in the block that contains the number before the given number,
-  -- and in all later blocks; NaN if a node is unreadable. stop is the number after the last event, or
-  -- 0 if there are no nodes.
+  -- Returns the count of void numbers in the block that contains the number before the given
+  -- number, and in all later blocks; NaN if a node is unreadable. stop is the number after the last
+  -- event, or 0 if there are no nodes.
   local function voids(key, number, stop)
     local node, last = math.floor((number - 1) / 64) + 1, stop / 64
     local sum, lowest = 0, 1
@@ -103,19 +103,21 @@ local function log_functions()
     return sum
   end
 
-  -- Finds an event by bisection of the members first to last. The number of an event and void numbers
-  -- up to it, from the last number of first on, are 
-  local function find(key, first, last, number, after, stop)
+  -- Finds the n-th event from the beginning of the member first on, by bisection. after is the count
+  -- of void numbers after first. Returns the member, the index of the event, and the rank of the
+  -- member.
+  local function find(key, first, last, n, after, stop)
+    local number = log_open(first) + n
     local low, high = redis.call('ZRANK', key, first), redis.call('ZRANK', key, last)
     local found, index, at
     while low <= high do
       local rank = math.floor((low + high) / 2)
       local text = string.format('%d', rank)
       local member = redis.call('ZRANGE', key, text, text)[1]
-      local before, n = log_open(member, 1)
-      before = before and before - after + voids(key, before + n, stop)
+      local before, size = log_open(member)
+      before = before and before - after + voids(key, before + size, stop)
       if before and before < number then
-        found, index, at, low = member, math.min(n, number - before), rank, rank + 1
+        found, index, at, low = member, math.min(size, number - before), rank, rank + 1
       else
         high = rank - 1
       end
@@ -194,7 +196,8 @@ local function log_read(key, cost, events, period)
   if latest ~= newest[2] + 0 then
     return 0, 0, 0, 0, false, 1
   end
-  -- Events that had left when the newest event was admitted do not return when the clock steps back.
+  -- Events that had left when the newest event was admitted do not return when the clock steps
+  -- back.
   local moved, cutoff = latest > now, now - period
   if moved then
     cutoff = latest - period
@@ -202,9 +205,11 @@ local function log_read(key, cost, events, period)
     return 0, 0, 0, 0, false, 0, cutoff, nodes
   end
 
-  local first, stale = redis.call('ZRANGE', key, '0', '0')[1], nil
+  -- A last member with the number 0 is the only one. Otherwise, the first member of all is mostly
+  -- in the window, and takes less time to find than the first one after a score.
+  local first, stale = before == 0 and last or redis.call('ZRANGE', key, '0', '0')[1], nil
   local left, size, number, oldest = log_until(first, cutoff)
-  if left == size then
+  if left == size or oldest > latest then
     stale = cutoff
     first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'LIMIT', '0', '1')[1]
     left, size, number, oldest = log_until(first, cutoff)
@@ -220,7 +225,7 @@ local function log_read(key, cost, events, period)
     end
   end
   local count = stop - number - left - voids
-  if not (count > 0) or oldest > latest then
+  if count ~= count or count <= 0 or oldest > latest then -- a NaN differs from itself
     return 0, 0, 0, 0, false, 1
   end
 
@@ -229,7 +234,7 @@ local function log_read(key, cost, events, period)
     local member, i, time, _ = first, left + excess, oldest, nil
     if i > size then
       local _, find = log_functions()
-      member, i = find(key, first, last, number + i, voids, nodes and stop or 0)
+      member, i = find(key, first, last, i, voids, nodes and stop or 0)
     end
     if excess > 1 then
       _, _, time = log_open(member or '', i)
@@ -242,8 +247,8 @@ local function log_read(key, cost, events, period)
   return count, oldest + period - now, latest + period - now, retry, moved, 0, stale, nodes, stop, last, base, format
 end
 
--- Reads the state for a cost, by default that of the arguments, appends the reading to the reply, and
--- calls decide with the arguments that take.lua describes. Does the action that decide returns.
+-- Reads the state for a cost, by default that of the arguments; appends the reading to the reply;
+-- calls decide, as take.lua describes it; and does the action that decide returns.
 local function sliding_log(key, at, op, decide, other)
   local MEMBER = 64 -- bytes; Redis does not keep longer members in a compact block
   local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
@@ -273,24 +278,25 @@ local function sliding_log(key, at, op, decide, other)
     if cost > SMALL then
       redis.call('ZADD', key, score, struct.pack('>I6BI7I6', stop, 0, now, cost))
     else
-      local width, offset, extended = ARGV[at + 3] + 0, 0, nil
-      local member = last
-      if format == '>I' .. ARGV[at + 3] and #last + width <= MEMBER and now - base < 256 ^ width then
-        offset, extended = now - base, not nodes and #last + cost * width <= MEMBER and 'alone' or 'XX'
+      local width, own = ARGV[at + 3] + 0, '>I' .. ARGV[at + 3]
+      local member, offset = last, 0
+      local extends = format == own and #last + width <= MEMBER and now - base < 256 ^ width
+      if extends then
+        offset = now - base
       else
-        format, member = '>I' .. ARGV[at + 3], struct.pack('>I6BI7', stop, width, now)
+        member = struct.pack('>I6BI7', stop, width, now)
       end
       for i = 1, cost do
         if #member + width > MEMBER then
           redis.call('ZADD', key, score, member)
           member, offset = struct.pack('>I6BI7', stop + i - 1, width, now), 0
         end
-        member = member .. struct.pack(format, offset)
+        member = member .. struct.pack(own, offset)
       end
       redis.call('ZADD', key, score, member)
-      if extended == 'alone' then
-        redis.call('ZREMRANGEBYRANK', key, '-2', '-2')
-      elseif extended then
+      if extends and not nodes and #last + cost * width <= MEMBER then
+        redis.call('ZREMRANGEBYRANK', key, '-2', '-2') -- ZREM would search from the first member on
+      elseif extends then
         redis.call('ZREM', key, last)
       end
     end

@@ -28,9 +28,9 @@ local function log_part(chunk, i, j, number)
 end
 
 -- Removes the events that have left the window, so that they do not return when the newest event is
--- removed. Sets in charge the first and the last chunk; stop, the number after the last event, or 0
--- if there are no nodes; and voids, the count of void numbers after the chunk first. Returns false if
--- the state is unreadable.
+-- removed. Sets first and last of charge to chunks, stop to the number after the last event (0 if
+-- there are no nodes), and voids to the count of void numbers after first. Returns false if the
+-- state is unreadable.
 local function log_trim(charge)
   local key = charge.key
   local top = redis.call('ZREVRANGE', key, '0', '0')[1]
@@ -87,8 +87,7 @@ local function log_remove_newest(charge, n)
   if not log_trim(charge) then
     return
   end
-  local number = charge.first.before + charge.count - n
-  local member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, number, charge.voids, charge.stop)
+  local member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
   if not member then
     redis.call('DEL', key)
     return

@@ -310,7 +310,7 @@ local function log_until(member, time)
   local low, high = 1, n -- low events are not after the time, n - high are
   later = nil
   while low < high do
-    local middle = low + math.ceil((high - low) / 2)
+    local middle = math.ceil((low + high) / 2)
     local found = base + struct.unpack(format, member, 15 + (middle - 1) * width)
     if found <= time then
       low = middle
@@ -321,7 +321,7 @@ local function log_until(member, time)
   return low, n, before, later
 end
 local function log_functions()
-  local NODES = 9007199254740992 -- 2^53, as below
+  local NODES = 9007199254740992 -- 2^53
   local function voids(key, number, stop)
     local node, last = math.floor((number - 1) / 64) + 1, stop / 64
     local sum, lowest = 0, 1
@@ -338,17 +338,18 @@ local function log_functions()
     end
     return sum
   end
-  local function find(key, first, last, number, after, stop)
+  local function find(key, first, last, n, after, stop)
+    local number = log_open(first) + n
     local low, high = redis.call('ZRANK', key, first), redis.call('ZRANK', key, last)
     local found, index, at
     while low <= high do
       local rank = math.floor((low + high) / 2)
       local text = string.format('%d', rank)
       local member = redis.call('ZRANGE', key, text, text)[1]
-      local before, n = log_open(member, 1)
-      before = before and before - after + voids(key, before + n, stop)
+      local before, size = log_open(member)
+      before = before and before - after + voids(key, before + size, stop)
       if before and before < number then
-        found, index, at, low = member, math.min(n, number - before), rank, rank + 1
+        found, index, at, low = member, math.min(size, number - before), rank, rank + 1
       else
         high = rank - 1
       end
@@ -415,9 +416,9 @@ local function log_read(key, cost, events, period)
   elseif latest <= cutoff then
     return 0, 0, 0, 0, false, 0, cutoff, nodes
   end
-  local first, stale = redis.call('ZRANGE', key, '0', '0')[1], nil
+  local first, stale = before == 0 and last or redis.call('ZRANGE', key, '0', '0')[1], nil
   local left, size, number, oldest = log_until(first, cutoff)
-  if left == size then
+  if left == size or oldest > latest then
     stale = cutoff
     first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'LIMIT', '0', '1')[1]
     left, size, number, oldest = log_until(first, cutoff)
@@ -433,7 +434,7 @@ local function log_read(key, cost, events, period)
     end
   end
   local count = stop - number - left - voids
-  if not (count > 0) or oldest > latest then
+  if count ~= count or count <= 0 or oldest > latest then -- a NaN differs from itself
     return 0, 0, 0, 0, false, 1
   end
   local retry, excess = 0, count + cost - events
@@ -441,7 +442,7 @@ local function log_read(key, cost, events, period)
     local member, i, time, _ = first, left + excess, oldest, nil
     if i > size then
       local _, find = log_functions()
-      member, i = find(key, first, last, number + i, voids, nodes and stop or 0)
+      member, i = find(key, first, last, i, voids, nodes and stop or 0)
     end
     if excess > 1 then
       _, _, time = log_open(member or '', i)
@@ -479,24 +480,25 @@ local function sliding_log(key, at, op, decide, other)
     if cost > SMALL then
       redis.call('ZADD', key, score, struct.pack('>I6BI7I6', stop, 0, now, cost))
     else
-      local width, offset, extended = ARGV[at + 3] + 0, 0, nil
-      local member = last
-      if format == '>I' .. ARGV[at + 3] and #last + width <= MEMBER and now - base < 256 ^ width then
-        offset, extended = now - base, not nodes and #last + cost * width <= MEMBER and 'alone' or 'XX'
+      local width, own = ARGV[at + 3] + 0, '>I' .. ARGV[at + 3]
+      local member, offset = last, 0
+      local extends = format == own and #last + width <= MEMBER and now - base < 256 ^ width
+      if extends then
+        offset = now - base
       else
-        format, member = '>I' .. ARGV[at + 3], struct.pack('>I6BI7', stop, width, now)
+        member = struct.pack('>I6BI7', stop, width, now)
       end
       for i = 1, cost do
         if #member + width > MEMBER then
           redis.call('ZADD', key, score, member)
           member, offset = struct.pack('>I6BI7', stop + i - 1, width, now), 0
         end
-        member = member .. struct.pack(format, offset)
+        member = member .. struct.pack(own, offset)
       end
       redis.call('ZADD', key, score, member)
-      if extended == 'alone' then
-        redis.call('ZREMRANGEBYRANK', key, '-2', '-2')
-      elseif extended then
+      if extends and not nodes and #last + cost * width <= MEMBER then
+        redis.call('ZREMRANGEBYRANK', key, '-2', '-2') -- ZREM would search from the first member on
+      elseif extends then
         redis.call('ZREM', key, last)
       end
     end
