@@ -335,8 +335,33 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			if want := (2*c.limit/logBlock + 1) * bits.Len(charges/logBlock); most.nodes > want {
 				t.Errorf("there are %d nodes, want at most %d", most.nodes, want)
 			}
+			p.Advance(time.Hour)
+			p.spend(1)
+			if shape := checkLog(t, rdb, p.key); shape != (logShape{events: 1, members: 1}) {
+				t.Errorf("after the period, the log holds %+v, want one event", shape)
+			}
 		})
 	}
+}
+
+// A log whose numbers would exceed 2^48-1 is written again, with numbers from 0 on.
+func TestSlidingLog_Debit_largestNumbers(t *testing.T) {
+	t.Parallel()
+	const most = 1<<48 - 1
+	v := newTarget(t, redistest.Shared(t).Client(), core.SlidingLog("log", core.PerHour(most)))
+	debit := func(cost, want int) {
+		t.Helper()
+		testkit.Must(t, v.Debit(t.Context(), "k", cost))
+		if n := testkit.Used(t, v.Limiter, "k")[0]; n != want {
+			t.Errorf("the log holds %d events after a debit of %d, want %d", n, cost, want)
+		}
+		v.advance(40 * time.Minute)
+	}
+	debit(most-5, most-5)
+	debit(3, most-2)
+	debit(9, 12) // the first debit has left the window
+	debit(most-20, most-11)
+	debit(100, most)
 }
 
 // commandCalls returns the number of calls of each command on the server, by name.

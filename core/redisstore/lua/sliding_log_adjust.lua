@@ -1,40 +1,57 @@
--- sliding_log_adjust: a sliding log as a charge of adjust.lua.
+-- sliding_log_adjust: a sliding log as a charge of adjust.lua. A chunk is a member as a table.
+
+local log_voids, log_find, log_slice = log_functions()
+
+-- Returns a chunk: the results of log_open, by name, and the member as bytes. Returns nil if the
+-- member is absent or unreadable.
+local function log_chunk(member)
+  local before, n, newest, base, format, width = log_open(member or '')
+  return before and { bytes = member, before = before, n = n, newest = newest, base = base, format = format, width = width }
+end
 
 -- Returns the index of the node whose first block contains the number before the given number.
 local function log_block(number)
-  return math.floor((number - 1) / BLOCK) + 1
+  return math.floor((number - 1) / 64) + 1
 end
 
 local function log_at(key, rank)
-  return rank >= 0 and log_open(redis.call('ZRANGE', key, rank, rank)[1] or '')
+  return rank >= 0 and log_chunk(redis.call('ZRANGE', key, rank, rank)[1])
 end
 
--- Returns a copy of a chunk, with another number for the first event.
-local function log_number(chunk, number)
-  return log_open(struct.pack('>I6', number) .. string.sub(chunk.bytes, 7))
+local function log_add(key, chunk)
+  redis.call('ZADD', key, string.format('%d', chunk.newest), chunk.bytes)
 end
 
--- Returns a chunk with the events i to j of a chunk.
-local function log_slice(chunk, i, j)
-  if chunk.width == 0 then
-    return log_open(log_header(0, chunk.before, chunk.base) .. struct.pack('>I6', j - i + 1))
-  end
-  return log_open(string.sub(chunk.bytes, 1, HEADER)
-    .. string.sub(chunk.bytes, HEADER + 1 + (i - 1) * chunk.width, HEADER + j * chunk.width))
+-- Returns a chunk with the events i to j of a chunk, the first of them with the given number.
+local function log_part(chunk, i, j, number)
+  return log_chunk(struct.pack('>I6', number) .. string.sub(log_slice(chunk.bytes, i, j), 7))
 end
 
 -- Removes the events that have left the window, so that they do not return when the newest event is
--- removed.
+-- removed. Sets first and last of charge to chunks, stop to the number after the last event (0 if
+-- there are no nodes), and voids to the count of void numbers after first. Returns false if the
+-- state is unreadable.
 local function log_trim(charge)
-  redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
-  local first, left = charge.first, charge.left
-  if left > 0 then
-    local rest = log_number(log_slice(first, left + 1, first.n), first.before + left)
-    redis.call('ZREM', charge.key, first.bytes)
-    log_add(charge.key, log_time(rest, rest.n), rest.bytes)
-    charge.first, charge.left = rest, 0
-    charge.last = charge.last == first and rest or charge.last
+  local key = charge.key
+  local top = redis.call('ZREVRANGE', key, '0', '0')[1]
+  local last = log_chunk(redis.call('ZREVRANGEBYSCORE', key, '9007199254740992', '-inf', 'LIMIT', '0', '1')[1])
+  local cutoff = math.max(now, last.newest) - charge.period
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', cutoff))
+  local first = log_at(key, 0)
+  if not first then
+    return false
   end
+  local left = log_until(first.bytes, cutoff)
+  if left > 0 then
+    local rest = log_part(first, left + 1, first.n, first.before + left)
+    redis.call('ZREM', key, first.bytes)
+    log_add(key, rest)
+    first, last = rest, last.bytes == first.bytes and rest or last
+  end
+  charge.first, charge.last = first, last
+  charge.stop = #top == 12 and last.before + last.n or 0
+  charge.voids = log_voids(key, first.before + first.n, charge.stop)
+  return true
 end
 
 -- Adds change(past) to the sum of each node that covers the first block of the given node. past is
@@ -43,9 +60,9 @@ local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local score = string.format('%d', NODES + 2 * node)
+      local score = string.format('%d', 9007199254740992 + 2 * node) -- 2^53 + 2 i
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
-      local sum = change((node + lowest - 1) * BLOCK)
+      local sum = change((node + lowest - 1) * 64)
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
         redis.call('ZREM', charge.key, member)
@@ -62,58 +79,54 @@ end
 -- Removes the n newest events of the window. The remaining part of the last member then follows the
 -- preceding member without a gap.
 local function log_remove_newest(charge, n)
-  if not charge.first then
+  local key = charge.key
+  if n >= charge.count then
+    redis.call('DEL', key)
     return
   end
-  if charge.newest > now then
-    log_rebase(charge)
-  else
-    log_trim(charge)
-  end
-  local chunk, kept, rank
-  if n < charge.count then
-    chunk, kept, rank = log_find(charge, charge.count - n)
-  end
-  if not chunk then
-    redis.call('DEL', charge.key)
+  if not log_trim(charge) then
     return
   end
-  local last, prior = log_slice(chunk, 1, kept), log_at(charge.key, rank - 1)
-  if charge.voided then
+  local member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
+  if not member then
+    redis.call('DEL', key)
+    return
+  end
+  local prior, last = log_at(key, rank - 1), log_chunk(member)
+  last = log_part(last, 1, kept, last.before)
+  if charge.stop > 0 then
     local node = 1
     if prior then
-      last = log_number(last, prior.before + prior.n)
+      last = log_part(last, 1, kept, prior.before + prior.n)
       node = log_block(last.before)
     end
-    local voids = log_voids(charge, node * BLOCK)
+    local voids = log_voids(key, node * 64, charge.stop)
     log_change(charge, node, function(past)
-      return log_voids(charge, past + 1) - voids
+      return log_voids(key, past + 1, charge.stop) - voids
     end)
-    redis.call('ZREMRANGEBYSCORE', charge.key, string.format('%d', NODES + 2 * node), '+inf')
+    redis.call('ZREMRANGEBYSCORE', key, string.format('%d', 9007199254740992 + 2 * node), '+inf')
   end
-  local newest = redis.call('ZRANK', charge.key, charge.last.bytes)
-  redis.call('ZREMRANGEBYRANK', charge.key, rank, newest)
-  log_add(charge.key, log_time(last, kept), last.bytes)
+  redis.call('ZREMRANGEBYRANK', key, rank, redis.call('ZRANK', key, charge.last.bytes))
+  log_add(key, last)
 end
 
 -- Appends a chunk to a list, or its events to the last chunk of the list if they fit.
 local function log_append(list, chunk)
   local last, width = list[#list], chunk.width
-  if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - HEADER > MEMBER
-    or log_time(chunk, chunk.n) - last.base >= 256 ^ width then
+  if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - 14 > 64
+    or chunk.newest - last.base >= 256 ^ width then
     list[#list + 1] = chunk
     return
   end
   local member = last.bytes
   for i = 1, chunk.n do
-    local offset = log_time(chunk, i) - last.base
-    member = member .. struct.pack('>I' .. width, offset)
+    local _, _, time = log_open(chunk.bytes, i)
+    member = member .. struct.pack(chunk.format, time - last.base)
   end
-  list[#list] = log_open(member)
+  list[#list] = log_chunk(member)
 end
 
--- Removes n events that were recorded at the given time. Removes none if the clock has stepped
--- back, because these events then cannot be told from other events.
+-- Removes n events that were recorded at the given time.
 --
 -- The members of the block that held the removed events are renumbered from the end of the
 -- preceding member. If a later member would then end in the same block, it is renumbered, too. The
@@ -122,12 +135,11 @@ end
 -- renumbered so that the last event keeps its number. The void numbers then come before the block,
 -- where they do not count. The number of the first block therefore never decreases.
 local function log_remove_at(charge, n, time)
-  if not charge.first or charge.newest > now then
+  if not log_trim(charge) then
     return
   end
-  log_trim(charge)
-  local found = log_open(redis.call('ZRANGEBYSCORE', charge.key, string.format('%d', time), '+inf', 'LIMIT', 0, 1)[1] or '')
-  if not found or log_until(found, time - 1) == log_until(found, time) then
+  local found = log_chunk(redis.call('ZRANGEBYSCORE', charge.key, string.format('%d', time), '+inf', 'LIMIT', '0', '1')[1])
+  if not found or log_until(found.bytes, time - 1) == log_until(found.bytes, time) then
     return
   end
   local node, from = log_block(found.before + found.n), redis.call('ZRANK', charge.key, found.bytes)
@@ -151,21 +163,21 @@ local function log_remove_at(charge, n, time)
   while chunk do
     local kept, past = 0, 0
     if n > 0 and rank >= from and chunk.base <= time then
-      kept = log_until(chunk, time - 1)
-      past = math.min(log_until(chunk, time), kept + n)
+      kept = log_until(chunk.bytes, time - 1)
+      past = math.min((log_until(chunk.bytes, time)), kept + n)
     end
     if kept == past and log_block(chunk.before + chunk.n) ~= node
-      and not (start and start + left + chunk.n <= log_block(start + left) * BLOCK) then
+      and not (start and start + left + chunk.n <= log_block(start + left) * 64) then
       break
     end
     if kept == past then
       log_append(list, chunk)
     else
       if kept > 0 then
-        log_append(list, log_slice(chunk, 1, kept))
+        log_append(list, log_part(chunk, 1, kept, chunk.before))
       end
       if past < chunk.n then
-        log_append(list, log_slice(chunk, past + 1, chunk.n))
+        log_append(list, log_part(chunk, past + 1, chunk.n, chunk.before))
       end
       n, left = n - (past - kept), left - (past - kept)
     end
@@ -180,7 +192,7 @@ local function log_remove_at(charge, n, time)
 
   local new = {}
   for i = 1, #list do
-    list[i] = log_number(list[i], start)
+    list[i] = log_part(list[i], 1, list[i].n, start)
     start = start + list[i].n
     new[list[i].bytes] = true
   end
@@ -193,7 +205,7 @@ local function log_remove_at(charge, n, time)
   end
   for _, written in ipairs(list) do
     if new[written.bytes] then
-      log_add(charge.key, log_time(written, written.n), written.bytes)
+      log_add(charge.key, written)
     end
   end
   last = list[#list] or prior
@@ -212,28 +224,35 @@ local function log_remove_at(charge, n, time)
 end
 
 function algorithms.sliding_log(key, at, op)
-  local charge, receipt, after = sliding_log_read(key, at), at + 4, at + 4
-  if op == 'debit' then
-    outcome = outcome + charge.corrupt
-    charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
-    if charge.cost > 0 then
-      sliding_log_spend(charge)
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1
+  local size, after, moved = #reply, at + 4, false
+  sliding_log(key, at, op, function(_, _, _, stepped_back, corrupt)
+    moved = stepped_back
+    if op == 'debit' then
+      outcome = outcome + corrupt
+      return reply[size + 1] < MAX_COUNT and 'spend'
     end
-  elseif op == 'credit' then
-    log_remove_newest(charge, charge.cost)
-    log_expire(charge) -- the key may have been deleted and written again
-  elseif op == 'undo' then
-    local time, age = ARGV[receipt] + 0, ARGV[receipt + 3] + 0
-    after = receipt + 4
-    local stepped_back = now - time < age
-    if not stepped_back then
-      log_remove_at(charge, charge.cost, time)
+    return op == 'credit' and moved and 'rewrite'
+  end, math.min(ARGV[at], MAX_COUNT))
+  if op == 'reset' then
+    return after
+  end
+  local cost, period = ARGV[at] + 0, ARGV[at + 2] + 0
+  local charge = { key = key, period = period, count = reply[size + 1] }
+  if op == 'undo' then
+    local time, age = ARGV[after] + 0, ARGV[after + 3] + 0
+    after = after + 4
+    -- If the clock has stepped back, the events cannot be told from other events.
+    if charge.count > 0 and not moved and now - time >= age then
+      log_remove_at(charge, cost, time)
     end
-    log_expire(charge)
+  elseif op == 'credit' and charge.count > 0 then
+    log_remove_newest(charge, cost)
   end
-  if op ~= 'reset' then
-    charge = sliding_log_read(key, at, 1)
+  if op ~= 'debit' then -- the key may have been deleted and written again
+    redis.call('PEXPIRE', key, string.format('%d', (period + 999) / 1000 + slack))
   end
-  sliding_log_report(charge)
+  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = nil, nil, nil, nil
+  sliding_log(key, at, 'peek', function() end, 1)
   return after
 end

@@ -19,234 +19,235 @@ end
 local algorithms = {}
 local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
-local HEADER, MEMBER = 14, 64 -- bytes; Redis does not keep longer members in a compact block
-local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
-local BLOCK = 64 -- numbers
-local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
-local NODES = 9007199254740992 -- 2^53, above every time
-local function log_open(member)
-  if #member <= HEADER then
-    return nil
+local function log_open(member, i)
+  if #member < 15 then
+    return
   end
   local before, width, base = struct.unpack('>I6BI7', member)
   if width == 0 then
-    if #member ~= HEADER + 6 then
-      return nil
+    if #member == 20 then
+      return before, (struct.unpack('>I6', member, 15)), base, base, nil, 0
     end
-    return { width = 0, before = before, base = base, n = (struct.unpack('>I6', member, HEADER + 1)), bytes = member }
+    return
   end
-  local n = (#member - HEADER) / width
-  if width < 4 or width > 7 or n % 1 ~= 0 then
-    return nil
+  local format = width == 4 and '>I4' or width == 5 and '>I5' or width == 6 and '>I6' or width == 7 and '>I7'
+  local n = (#member - 14) / width
+  if format and n % 1 == 0 then
+    return before, n, base + struct.unpack(format, member, 15 + ((i or n) - 1) * width), base, format, width
   end
-  return { width = width, before = before, base = base, n = n, bytes = member }
 end
-local function log_time(chunk, i)
-  if chunk.width == 0 then
-    return chunk.base
+local function log_until(member, time)
+  local before, n, later, base, format, width = log_open(member, 1)
+  if not n or later > time then
+    return n and 0, n, before, later
+  elseif not format then
+    return n, n, before
   end
-  return chunk.base + struct.unpack('>I' .. chunk.width, chunk.bytes, HEADER + 1 + (i - 1) * chunk.width)
-end
-local function log_until(chunk, time)
-  if chunk.width == 0 then
-    return chunk.base <= time and chunk.n or 0
-  end
-  local n = 0
-  while n < chunk.n and log_time(chunk, n + 1) <= time do
-    n = n + 1
-  end
-  return n
-end
-local function log_voids(charge, number)
-  local node, last = math.floor((number - 1) / BLOCK) + 1, (charge.last.before + charge.last.n) / BLOCK
-  local sum, lowest = 0, 1
-  while charge.voided and node < last do -- no void number follows the last member
-    if node % (2 * lowest) ~= 0 then
-      local score = string.format('%d', NODES + 2 * node)
-      local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
-      if member then
-        sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
-      end
-      node = node + lowest
-    end
-    lowest = 2 * lowest
-  end
-  return sum
-end
-local function log_find(charge, n)
-  local number, chunk, left, at = charge.first.before + charge.left + n, nil, nil, nil
-  local low, high = redis.call('ZRANK', charge.key, charge.first.bytes), redis.call('ZRANK', charge.key, charge.last.bytes)
-  while low <= high do
-    local rank = math.floor((low + high) / 2)
-    local middle = log_open(redis.call('ZRANGE', charge.key, rank, rank)[1])
-    local before = middle and middle.before - (charge.voids - log_voids(charge, middle.before + middle.n))
-    if middle and before < number then
-      chunk, left, at, low = middle, number - before, rank, rank + 1
+  local low, high = 1, n -- low events are not after the time, n - high are
+  later = nil
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    local found = base + struct.unpack(format, member, 15 + (middle - 1) * width)
+    if found <= time then
+      low = middle
     else
-      high = rank - 1
+      high, later = middle - 1, found
     end
   end
-  return chunk, chunk and math.min(chunk.n, left), at
+  return low, n, before, later
 end
-local function log_load(charge)
-  local newest = redis.pcall('ZREVRANGE', charge.key, 0, 0, 'WITHSCORES')
+local function log_functions()
+  local NODES = 9007199254740992 -- 2^53
+  local function voids(key, number, stop)
+    local node, last = math.floor((number - 1) / 64) + 1, stop / 64
+    local sum, lowest = 0, 1
+    while node < last do -- no void number follows the last member
+      if node % (2 * lowest) ~= 0 then
+        local score = string.format('%d', NODES + 2 * node)
+        local member = redis.call('ZRANGEBYSCORE', key, score, score)[1]
+        if member then
+          sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0 / 0)
+        end
+        node = node + lowest
+      end
+      lowest = 2 * lowest
+    end
+    return sum
+  end
+  local function find(key, first, last, n, after, stop)
+    local number = log_open(first) + n
+    local low, high = redis.call('ZRANK', key, first), redis.call('ZRANK', key, last)
+    local found, index, at
+    while low <= high do
+      local rank = math.floor((low + high) / 2)
+      local text = string.format('%d', rank)
+      local member = redis.call('ZRANGE', key, text, text)[1]
+      local before, size = log_open(member)
+      before = before and before - after + voids(key, before + size, stop)
+      if before and before < number then
+        found, index, at, low = member, math.min(size, number - before), rank, rank + 1
+      else
+        high = rank - 1
+      end
+    end
+    return found, index, at
+  end
+  local function slice(member, i, j)
+    local _, _, _, _, format, width = log_open(member)
+    return string.sub(member, 1, 14)
+      .. (format and string.sub(member, 15 + (i - 1) * width, 14 + j * width) or struct.pack('>I6', j - i + 1))
+  end
+  local function rebase(key, last, period)
+    local _, _, newest = log_open(last)
+    local cutoff = math.max(now, newest) - period
+    local members = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), string.format('%d', NODES))
+    redis.call('DEL', key)
+    local stop, late = 0, 0
+    local function put(member)
+      last = struct.pack('>I6', stop) .. string.sub(member, 7)
+      local _, n, time = log_open(last)
+      redis.call('ZADD', key, string.format('%d', time), last)
+      stop = stop + n
+    end
+    for _, member in ipairs(members) do
+      local left, n = log_until(member, cutoff)
+      if left then
+        local past = log_until(member, now)
+        if left < past then
+          put(slice(member, left + 1, past))
+        end
+        late = late + n - math.max(left, past)
+      end
+    end
+    if late > 0 then
+      put(struct.pack('>I6BI7I6', 0, 0, now, late))
+    end
+    local _, _, _, base, format = log_open(last)
+    return stop, last, base, format
+  end
+  return voids, find, slice, rebase
+end
+local function log_read(key, cost, events, period)
+  local NODES = 9007199254740992 -- 2^53, above every time
+  local newest, nodes = redis.pcall('ZREVRANGE', key, '0', '0', 'WITHSCORES'), nil
   if newest.err then
-    unreadable(newest)
-    return false
+    return 0, 0, 0, 0, false, unreadable(newest)
+  elseif not newest[1] then
+    return 0, 0, 0, 0, false, 0
   end
-  if #newest == 0 then
-    return true
-  end
-  charge.newest = newest[2] + 0
-  if charge.newest > NODES then
-    charge.voided = true
-    newest = redis.call('ZREVRANGEBYSCORE', charge.key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if #newest == 0 then
-      return false
-    end
-    charge.newest = newest[2] + 0
-  end
-  charge.last = log_open(newest[1])
-  if not charge.last or log_time(charge.last, charge.last.n) ~= charge.newest then
-    return false
-  end
-  charge.cutoff = math.max(now, charge.newest) - charge.period
-  if charge.newest <= charge.cutoff then
-    return true
-  end
-  local first = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), '+inf', 'LIMIT', 0, 1)[1]
-  local chunk = first == newest[1] and charge.last or log_open(first)
-  if not chunk then
-    return false
-  end
-  local left = log_until(chunk, charge.cutoff)
-  charge.first, charge.left = chunk, left
-  charge.voids = charge.voided and log_voids(charge, chunk.before + chunk.n) or 0
-  charge.count = charge.last.before + charge.last.n - chunk.before - left - charge.voids
-  return left < chunk.n and charge.count > 0 and log_time(chunk, left + 1) <= charge.newest
-end
-local function sliding_log_read(key, at, cost)
-  local charge = {
-    key = key, cost = cost or ARGV[at] + 0, events = ARGV[at + 1] + 0, period = ARGV[at + 2] + 0, width = ARGV[at + 3] + 0,
-    count = 0, first_leaves = 0, last_leaves = 0, retry = 0, moved = false, corrupt = 0,
-    newest = nil, cutoff = nil, first = nil, left = nil, last = nil, voided = false, voids = 0, -- see log_load
-  }
-  if not log_load(charge) then
-    charge.corrupt, charge.last, charge.first, charge.count = 1, nil, nil, 0
-  end
-  local first, period = charge.first, charge.period
-  local excess = charge.count + charge.cost - charge.events
-  if first then
-    charge.moved = charge.newest > now
-    charge.first_leaves = math.min(log_time(first, charge.left + 1), now) + period - now
-    charge.last_leaves = math.min(charge.newest, now) + period - now
-    if excess > 0 and charge.cost <= charge.events then
-      local chunk, i = first, charge.left + excess
-      if i > chunk.n then
-        chunk, i = log_find(charge, excess)
-      end
-      charge.retry = math.max(0, math.min(chunk and log_time(chunk, i) or now, now) + period - now)
+  if newest[2] + 0 > NODES then
+    nodes = '+inf'
+    newest = redis.call('ZREVRANGEBYSCORE', key, string.format('%d', NODES), '-inf', 'WITHSCORES', 'LIMIT', '0', '1')
+    if not newest[1] then
+      return 0, 0, 0, 0, false, 1
     end
   end
-  return charge
-end
-local function log_add(key, time, member)
-  redis.call('ZADD', key, string.format('%d', time), member)
-end
-local function log_expire(charge)
-  redis.call('PEXPIRE', charge.key, string.format('%d', math.ceil(charge.period / 1000) + slack))
-end
-local function log_header(width, before, base)
-  return struct.pack('>I6BI7', before, width, base)
-end
-local function log_rebase(charge)
-  local members = redis.call('ZRANGEBYSCORE', charge.key, string.format('(%d', charge.cutoff), string.format('%d', NODES))
-  redis.call('DEL', charge.key)
-  local number, late = 0, 0
-  charge.first, charge.last = nil, nil
-  local function put(member)
-    local chunk = log_open(struct.pack('>I6', number) .. string.sub(member, 7))
-    log_add(charge.key, log_time(chunk, chunk.n), chunk.bytes)
-    number = number + chunk.n
-    charge.first, charge.last = charge.first or chunk, chunk
+  local last, before, n, latest, base, format = newest[1], log_open(newest[1])
+  if latest ~= newest[2] + 0 then
+    return 0, 0, 0, 0, false, 1
   end
-  for _, member in ipairs(members) do
-    local chunk = log_open(member)
-    if chunk then
-      local left, past = log_until(chunk, charge.cutoff), log_until(chunk, now)
-      if left < past and chunk.width == 0 then
-        put(member)
-      elseif left < past then
-        put(string.sub(member, 1, HEADER)
-          .. string.sub(member, HEADER + 1 + left * chunk.width, HEADER + past * chunk.width))
-      end
-      late = late + chunk.n - math.max(left, past)
+  local moved, cutoff = latest > now, now - period
+  if moved then
+    cutoff = latest - period
+  elseif latest <= cutoff then
+    return 0, 0, 0, 0, false, 0, cutoff, nodes
+  end
+  local first, stale = before == 0 and last or redis.call('ZRANGE', key, '0', '0')[1], nil
+  local left, size, number, oldest = log_until(first, cutoff)
+  if left == size or oldest > latest then
+    stale = cutoff
+    first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'LIMIT', '0', '1')[1]
+    left, size, number, oldest = log_until(first, cutoff)
+    if left == size then
+      return 0, 0, 0, 0, false, 1
     end
   end
-  if late > 0 then
-    put(log_header(0, 0, now) .. struct.pack('>I6', late))
+  local stop, voids = before + n, 0
+  if nodes then
+    voids = log_functions()(key, number + size, stop)
+    if voids > 0 then
+      nodes = string.format('%d', NODES + 2 * math.floor((number + size - 1) / 64))
+    end
   end
-  charge.left, charge.voids, charge.voided = 0, 0, false
-  charge.newest, charge.cutoff = now, now - charge.period
+  local count = stop - number - left - voids
+  if count ~= count or count <= 0 or oldest > latest then -- a NaN differs from itself
+    return 0, 0, 0, 0, false, 1
+  end
+  local retry, excess = 0, count + cost - events
+  if excess > 0 and cost <= events then
+    local member, i, time, _ = first, left + excess, oldest, nil
+    if i > size then
+      local _, find = log_functions()
+      member, i = find(key, first, last, i, voids, nodes and stop or 0)
+    end
+    if excess > 1 then
+      _, _, time = log_open(member or '', i)
+    end
+    retry = math.max(0, math.min(time or now, now) + period - now)
+  end
+  if moved then
+    oldest, latest = math.min(oldest, now), now
+  end
+  return count, oldest + period - now, latest + period - now, retry, moved, 0, stale, nodes, stop, last, base, format
 end
-local function sliding_log_spend(charge)
-  if charge.corrupt > 0 then
-    redis.call('DEL', charge.key)
-  elseif charge.first and (charge.newest > now or charge.last.before + charge.last.n + charge.cost > MAX_COUNT) then
-    log_rebase(charge)
-  end
-  local last = charge.first and charge.last
-  local before = last and last.before + last.n or 0
-  local extended
-  if charge.cost > SMALL then
-    log_add(charge.key, now, log_header(0, before, now) .. struct.pack('>I6', charge.cost))
-  else
-    local width, offset = charge.width, 0
-    local member = log_header(width, before, now)
-    if last and last.width == width and #last.bytes + width <= MEMBER and now - last.base < 256 ^ width then
-      extended, member, offset = last.bytes, last.bytes, now - last.base
-    end
-    for i = 1, charge.cost do
-      if #member + width > MEMBER then
-        log_add(charge.key, now, member)
-        member, offset = log_header(width, before + i - 1, now), 0
-      end
-      member = member .. struct.pack('>I' .. width, offset)
-    end
-    log_add(charge.key, now, member)
-  end
-  if extended then
-    redis.call('ZREM', charge.key, extended)
-  elseif charge.cutoff then
-    redis.call('ZREMRANGEBYSCORE', charge.key, '-inf', string.format('%d', charge.cutoff))
-    if charge.voided then
-      local score = '+inf'
-      if charge.first and charge.voids > 0 then
-        local node = math.floor((charge.first.before + charge.first.n - 1) / BLOCK)
-        score = string.format('%d', NODES + 2 * node)
-      end
-      redis.call('ZREMRANGEBYSCORE', charge.key, string.format('(%d', NODES), score)
-    end
-  end
-  log_expire(charge)
-end
-local function sliding_log_report(charge)
+local function sliding_log(key, at, op, decide, other)
+  local MEMBER = 64 -- bytes; Redis does not keep longer members in a compact block
+  local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
+  local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
+  local cost, events, period = other or ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  local count, first_leaves, last_leaves, retry, moved, corrupt, stale, nodes, stop, last, base, format =
+    log_read(key, cost, events, period)
   local size = #reply
-  reply[size + 1], reply[size + 2] = charge.count, charge.first_leaves
-  reply[size + 3], reply[size + 4] = charge.last_leaves, charge.retry
-end
-function algorithms.sliding_log(key, at, op, decide)
-  local charge = sliding_log_read(key, at)
-  sliding_log_report(charge)
-  local fits = charge.count + charge.cost <= charge.events
-  local action = decide(at + 4, op, fits, charge.moved, charge.corrupt)
-  if action == 'spend' then
-    sliding_log_spend(charge)
-  elseif action == 'rewrite' then
-    log_rebase(charge)
-    log_expire(charge)
+  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = count, first_leaves, last_leaves, retry
+  local action = decide(at + 4, op, count + cost <= events, moved, corrupt)
+  if not action then
+    return
   end
+  stop = stop or 0
+  if corrupt > 0 then
+    redis.call('DEL', key)
+  elseif moved or stop + cost > MAX_COUNT then
+    local _, _, _, rebase = log_functions()
+    stop, last, base, format = rebase(key, last, period)
+    stale, nodes, cost = nil, nil, math.min(cost, MAX_COUNT - count)
+  end
+  if action == 'spend' then
+    local score = string.format('%d', now)
+    if cost > SMALL then
+      redis.call('ZADD', key, score, struct.pack('>I6BI7I6', stop, 0, now, cost))
+    else
+      local width, own = ARGV[at + 3] + 0, '>I' .. ARGV[at + 3]
+      local member, offset = last, 0
+      local extends = format == own and #last + width <= MEMBER and now - base < 256 ^ width
+      if extends then
+        offset = now - base
+      else
+        member = struct.pack('>I6BI7', stop, width, now)
+      end
+      for i = 1, cost do
+        if #member + width > MEMBER then
+          redis.call('ZADD', key, score, member)
+          member, offset = struct.pack('>I6BI7', stop + i - 1, width, now), 0
+        end
+        member = member .. struct.pack(own, offset)
+      end
+      redis.call('ZADD', key, score, member)
+      if extends and not nodes and #last + cost * width <= MEMBER then
+        redis.call('ZREMRANGEBYRANK', key, '-2', '-2') -- ZREM would search from the first member on
+      elseif extends then
+        redis.call('ZREM', key, last)
+      end
+    end
+    if stale then
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', stale))
+      if nodes then
+        redis.call('ZREMRANGEBYSCORE', key, '(9007199254740992', nodes) -- after 2^53
+      end
+    end
+  end
+  redis.call('PEXPIRE', key, string.format('%d', (period + 999) / 1000 + slack))
 end
+algorithms.sliding_log = sliding_log
 local key, last_key -- indexes in KEYS of the charge that was read last, and of the last charge
 local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
