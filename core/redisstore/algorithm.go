@@ -16,9 +16,9 @@ type algorithm struct {
 	queue    bool   // an admitted event is delayed until its departure
 	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
-	// weight is the time that Redis needs for a charge, relative to a bucket. It bounds the length of
-	// a script.
-	weight int
+	// weight is the time that Redis needs to spend or peek an event, where that of a bucket is 2.
+	// heavy is the time for other ops and for more events, which may read the whole state.
+	weight, heavy int
 
 	// arguments returns the script arguments of a charge without a MaxDelay.
 	arguments func(r *driver.Compiled, cost int64) []any
@@ -36,11 +36,11 @@ const (
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, weight: 1, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, weight: 1, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, weight: 1, arguments: fixedWindowArguments, read: readFixedWindow},
-	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, weight: 2, arguments: slidingWindowArguments, read: readSlidingWindow},
-	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, weight: 3, arguments: slidingLogArguments, read: readSlidingLog},
+	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, weight: 2, heavy: 3, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, weight: 2, heavy: 3, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, weight: 3, heavy: 3, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, weight: 5, heavy: 25, arguments: slidingWindowArguments, read: readSlidingWindow},
+	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, weight: 4, heavy: 16, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.

@@ -31,8 +31,9 @@ const (
 	// maxRunning is the number of round trips under way. With fewer, the server is idle between
 	// them; with more, scripts decide fewer requests.
 	maxRunning = 4
-	// maxWeight bounds the time for which a round trip occupies the server, to about 250 us.
-	maxWeight = 64
+	// maxWeight bounds the time for which a round trip occupies the server, to about 250 us, or to one
+	// request.
+	maxWeight = 128
 	// maxWaiting and maxHanging bound the memory that callers occupy during an outage.
 	maxWaiting = 10_000
 	maxHanging = 64

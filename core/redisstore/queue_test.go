@@ -104,11 +104,11 @@ func TestQueue_Send(t *testing.T) {
 		callers, weight int
 		sizes           []int // of the round trips, sorted
 	}{
-		{1, 1, []int{1}},
-		{4, 1, []int{1, 1, 1, 1}},
-		{64, 1, []int{1, 1, 1, 1, 60}},
-		{200, 1, []int{1, 1, 1, 1, 4, 64, 64, 64}},
-		{20, 30, []int{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}},
+		{1, 2, []int{1}},
+		{4, 2, []int{1, 1, 1, 1}},
+		{64, 2, []int{1, 1, 1, 1, 60}},
+		{200, 2, []int{1, 1, 1, 1, 4, 64, 64, 64}},
+		{20, 60, []int{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}},
 		{6, 1000, []int{1, 1, 1, 1, 1, 1}}, // a request may be heavier than maxWeight
 	} {
 		t.Run(fmt.Sprintf("%d callers, weight %d", c.callers, c.weight), func(t *testing.T) {

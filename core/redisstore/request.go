@@ -73,7 +73,11 @@ func (e *executor) newRequest(c *call) *request {
 			args.receipt = receiptArguments(*charge.Receipt, charge.Rule.Constants().Denominator)
 		}
 		r.values += a.readings
-		r.weight += a.weight
+		if charge.Op.Asks() && charge.Cost <= 1 {
+			r.weight += a.weight
+		} else {
+			r.weight += a.heavy
+		}
 	}
 	return r
 }
