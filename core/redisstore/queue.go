@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -175,6 +176,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		close(r.done)
 	}
 	watchdog.Stop()
+	runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	over = true

@@ -18,7 +18,7 @@ type request struct {
 	slot    string // only requests with an equal slot share a script
 	charges []chargeArguments
 	values  int // the number of integers that a script reports, without the outcome
-	weight  int // of the charges, see algorithm
+	weight  int // of all charges, see algorithm
 
 	// The queue sets these.
 	ctx    context.Context // of the caller

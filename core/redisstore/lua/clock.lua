@@ -1,4 +1,4 @@
--- clock: the time of the server, and errors. Every script begins with this file.
+-- clock: the time of the server, and errors of reads. Every script begins with this file.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --
@@ -28,9 +28,4 @@ local function unreadable(reply)
     error(reply.err, 0)
   end
   return 1
-end
-
--- Returns the text of the error that pcall has caught. Before Redis 7, redis.call raises texts.
-local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
 end

@@ -18,7 +18,7 @@ while ARGV[at] do
     for i = #reply, place + 1, -1 do
       reply[i] = nil
     end
-    outcome = message(result)
+    outcome = type(result) == 'table' and result.err or result -- before Redis 7, a text
   end
   reply[place] = outcome
   key, at = key + charges, at + 2 + ARGV[at + 1]

@@ -36,7 +36,7 @@ while ARGV[at] do
   local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at + 1)
   for i = #reply + 1, #reply + ARGV[at] do
     local done, result = pcall(spend, KEYS[i], cost, cost_fraction, full, full_fraction, den, max_delay)
-    reply[i] = done and result or message(result)
+    reply[i] = not done and type(result) == 'table' and result.err or result
   end
   at = at + 5
 end

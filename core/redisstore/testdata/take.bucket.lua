@@ -13,9 +13,6 @@ local function unreadable(reply)
   end
   return 1
 end
-local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
-end
 local algorithms = {}
 local outcome -- of the current decision, as in the reply
 local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
@@ -119,7 +116,7 @@ while ARGV[at] do
     for i = #reply, place + 1, -1 do
       reply[i] = nil
     end
-    outcome = message(result)
+    outcome = type(result) == 'table' and result.err or result -- before Redis 7, a text
   end
   reply[place] = outcome
   key, at = key + charges, at + 2 + ARGV[at + 1]

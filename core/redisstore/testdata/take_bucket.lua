@@ -13,9 +13,6 @@ local function unreadable(reply)
   end
   return 1
 end
-local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
-end
 local function bucket_arguments(at)
   local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
   if fractions == '' then
@@ -96,7 +93,7 @@ while ARGV[at] do
   local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at + 1)
   for i = #reply + 1, #reply + ARGV[at] do
     local done, result = pcall(spend, KEYS[i], cost, cost_fraction, full, full_fraction, den, max_delay)
-    reply[i] = done and result or message(result)
+    reply[i] = not done and type(result) == 'table' and result.err or result
   end
   at = at + 5
 end
