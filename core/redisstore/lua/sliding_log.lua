@@ -237,9 +237,9 @@ local function log_read(key, cost, events, period)
       member, i = find(key, first, last, i, voids, nodes and stop or 0)
     end
     if excess > 1 then
-      _, _, time = log_open(member or '', i)
+      _, _, time = log_open(member, i)
     end
-    retry = math.max(0, math.min(time or now, now) + period - now)
+    retry = math.max(0, math.min(time, now) + period - now)
   end
   if moved then
     oldest, latest = math.min(oldest, now), now
@@ -271,7 +271,7 @@ local function sliding_log(key, at, op, decide, other)
   elseif moved or stop + cost > MAX_COUNT then
     local _, _, _, rebase = log_functions()
     stop, last, base, format = rebase(key, last, period)
-    stale, nodes, cost = nil, nil, math.min(cost, MAX_COUNT - count)
+    stale, cost = nil, math.min(cost, MAX_COUNT - count)
   end
   if action == 'spend' then
     local score = string.format('%d', now)

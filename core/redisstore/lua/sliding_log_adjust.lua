@@ -35,7 +35,7 @@ local function log_trim(charge)
   local key = charge.key
   local top = redis.call('ZREVRANGE', key, '0', '0')[1]
   local last = log_chunk(redis.call('ZREVRANGEBYSCORE', key, '9007199254740992', '-inf', 'LIMIT', '0', '1')[1])
-  local cutoff = math.max(now, last.newest) - charge.period
+  local cutoff = now - charge.period
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', cutoff))
   local first = log_at(key, 0)
   if not first then
@@ -79,15 +79,10 @@ end
 -- Removes the n newest events of the window. The remaining part of the last member then follows the
 -- preceding member without a gap.
 local function log_remove_newest(charge, n)
-  local key = charge.key
-  if n >= charge.count then
-    redis.call('DEL', key)
-    return
+  local key, member, kept, rank = charge.key, nil, nil, nil
+  if n < charge.count and log_trim(charge) then
+    member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
   end
-  if not log_trim(charge) then
-    return
-  end
-  local member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
   if not member then
     redis.call('DEL', key)
     return

@@ -178,9 +178,9 @@ local function log_read(key, cost, events, period)
       member, i = find(key, first, last, i, voids, nodes and stop or 0)
     end
     if excess > 1 then
-      _, _, time = log_open(member or '', i)
+      _, _, time = log_open(member, i)
     end
-    retry = math.max(0, math.min(time or now, now) + period - now)
+    retry = math.max(0, math.min(time, now) + period - now)
   end
   if moved then
     oldest, latest = math.min(oldest, now), now
@@ -206,7 +206,7 @@ local function sliding_log(key, at, op, decide, other)
   elseif moved or stop + cost > MAX_COUNT then
     local _, _, _, rebase = log_functions()
     stop, last, base, format = rebase(key, last, period)
-    stale, nodes, cost = nil, nil, math.min(cost, MAX_COUNT - count)
+    stale, cost = nil, math.min(cost, MAX_COUNT - count)
   end
   if action == 'spend' then
     local score = string.format('%d', now)
@@ -265,7 +265,7 @@ local function log_trim(charge)
   local key = charge.key
   local top = redis.call('ZREVRANGE', key, '0', '0')[1]
   local last = log_chunk(redis.call('ZREVRANGEBYSCORE', key, '9007199254740992', '-inf', 'LIMIT', '0', '1')[1])
-  local cutoff = math.max(now, last.newest) - charge.period
+  local cutoff = now - charge.period
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', cutoff))
   local first = log_at(key, 0)
   if not first then
@@ -303,15 +303,10 @@ local function log_change(charge, node, change)
   end
 end
 local function log_remove_newest(charge, n)
-  local key = charge.key
-  if n >= charge.count then
-    redis.call('DEL', key)
-    return
+  local key, member, kept, rank = charge.key, nil, nil, nil
+  if n < charge.count and log_trim(charge) then
+    member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
   end
-  if not log_trim(charge) then
-    return
-  end
-  local member, kept, rank = log_find(key, charge.first.bytes, charge.last.bytes, charge.count - n, charge.voids, charge.stop)
   if not member then
     redis.call('DEL', key)
     return
