@@ -20,6 +20,7 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 const corruptLimit = 10 // events per hour
@@ -130,6 +131,34 @@ func TestStore_Take_corruptState(t *testing.T) {
 				}
 				if n := v.s.Stats().Corrupt; n != counted {
 					t.Errorf("%d states were counted as corrupt after the period, want %d", n, counted)
+				}
+			})
+		}
+	}
+}
+
+// A credit, debit or undo of a corrupt state causes no error. The state can be read for several costs.
+func TestStore_Adjust_corruptState(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as in harness
+	for _, a := range testkit.Algorithms {
+		rule := a.Rule("corrupt", core.PerHour(corruptLimit))
+		for _, p := range corruptions[a.Name](now) {
+			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
+				v := newTarget(t, rdb, rule)
+				do := func(op driver.Op, cost int) {
+					charge := driver.Charge{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: &driver.Receipt{At: now.UnixMicro()}}
+					testkit.Must(t, storetest.Do(t.Context(), v.s, []driver.Charge{charge}))
+				}
+				for _, op := range []driver.Op{driver.Credit, driver.Debit, driver.Undo} {
+					t.Logf("op %d", op) // a failure belongs to the last op
+					testkit.Must(t, p.write(t.Context(), rdb, v.key))
+					do(op, 2)
+					for cost := range corruptLimit {
+						do(driver.Peek, cost+1)
+					}
+					testkit.Must(t, rdb.Del(t.Context(), v.key).Err())
 				}
 			})
 		}
@@ -426,6 +455,8 @@ func logCorruptions(now time.Time) []corruption {
 		corruption{"gaps without nodes", 0, members(event(0, ago(time.Second)), event(200, us))},
 		corruption{"a node before the first member", 0, members(event(200, ago(time.Second)), event(201, us), node(1, 5))},
 		corruption{"a node after the last member", 0, members(event(0, ago(time.Second)), event(1, us), node(7, 5))},
+		corruption{"a later node that cannot be read", 0, members(
+			event(0, ago(time.Second)), event(150, us), event(300, us), z(1<<53+6, "x"))},
 		corruption{"foreign members above every time", 0, members(event(0, ago(time.Second)), event(1, us), z(1<<60, "x"), redis.Z{Score: math.Inf(1), Member: "y"})},
 		corruption{"foreign members", 1, members(z(us, "x"), z(us-1, "user:1"), z(5, ""))},
 		corruption{"a member of 1 MB", 1, members(z(us, strings.Repeat("x", 1<<20)))},
@@ -448,12 +479,18 @@ func logCorruptions(now time.Time) []corruption {
 		corruption{"a first member that has left, with a time from now", 0, members(z(ago(2*time.Hour), chunk(0, us+1, 4, 0)), event(1, us))},
 		corruption{"the largest number before", 0, members(event(1<<48-1, us))},
 		corruption{"a foreign oldest member", 1, members(z(ago(time.Minute), "x"), event(1, us))},
+		corruption{"a foreign member before a last member with the number 0", 0, members(
+			z(ago(time.Minute), "x"), event(5, ago(2*time.Second)), event(9, ago(time.Second)), event(0, us))},
 		corruption{"a foreign member in the middle", 0, members(event(0, ago(time.Minute)), z(ago(time.Second), "x"), event(1, us))},
 		corruption{"a foreign newest member", 1, members(event(0, ago(time.Minute)), z(us, "x"))},
 		corruption{"a first event after the last", either, members(z(ago(time.Minute), chunk(0, us, 4, 0)), event(1, ago(time.Second)))},
 		corruption{"a first event in the future", either, members(z(ago(time.Minute), chunk(0, us+1e12, 4, 0)), event(1, us))},
 		corruption{"events out of order", either, members(
 			z(us, chunk(0, ago(time.Minute), 4, time.Minute.Microseconds()+5, 0, time.Minute.Microseconds())))},
+		corruption{"an event before the window among later events", 0, members(
+			z(us, chunk(0, ago(70*time.Minute), 4, (65*time.Minute).Microseconds(), 0, (70*time.Minute).Microseconds())))},
+		corruption{"offsets of another width", 0, members(z(us, chunk(0, us, 5, 0)))},
+		corruption{"an event that has left and one a year from now", 0, members(event(0, ago(2*time.Hour)), event(1, ago(-year)))},
 		corruption{"a year ago", 0, members(event(0, ago(year)))},
 		corruption{"a year from now", 0, members(event(0, ago(-year)))},
 		corruption{"a bulk a year from now", 0, members(z(ago(-year), chunk(0, ago(-year), 0, 20)))},
