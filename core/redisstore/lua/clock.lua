@@ -30,7 +30,15 @@ local function unreadable(reply)
   return 1
 end
 
--- Returns the text of the error that pcall has caught. Before Redis 7, redis.call raises texts.
+local readonly -- an error reply, instead of the outcomes: see message
+
+-- Returns the text of the error that pcall has caught, which is a table on some servers. If it is
+-- READONLY, no decision of the script has written anything, and the error becomes the reply of the
+-- script: go-redis closes a connection only if it reads that error, and then dials the new master.
 local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
+  local text = type(raised) == 'table' and raised.err or raised
+  if string.find(text, 'READONLY', 1, true) then
+    readonly = { err = text }
+  end
+  return text
 end

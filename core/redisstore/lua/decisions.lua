@@ -7,7 +7,8 @@
 -- arguments of take.lua or adjust.lua
 --
 -- Returns  now (us); then, for each decision, its outcome and the reading of each of its charges. If a
---          decision failed, its outcome is the text of the error, without readings.
+--          decision failed, its outcome is the text of the error, without readings. If the server is a
+--          replica, returns READONLY.
 
 local key, at = 1, 2
 while ARGV[at] do
@@ -23,4 +24,4 @@ while ARGV[at] do
   reply[place] = outcome
   key, at = key + charges, at + 2 + ARGV[at + 1]
 end
-return reply
+return readonly or reply

@@ -10,7 +10,7 @@
 -- Returns  for each spend, used (us) before the spend if it is admitted, and -1 - used if it is
 --          denied. If the fraction is not 0 or the state was unreadable, returns the outcome and the
 --          reading, as in take.lua. If the spend failed, returns the text of the error. A single
---          spend is not in an array.
+--          spend is not in an array. If the server is a replica, returns READONLY.
 
 local function spend(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local used, fraction, after, after_fraction, fits, moved, corrupt =
@@ -40,4 +40,4 @@ while ARGV[at] do
   end
   at = at + 5
 end
-return #KEYS == 1 and reply[1] or reply
+return readonly or #KEYS == 1 and reply[1] or reply

@@ -13,8 +13,13 @@ local function unreadable(reply)
   end
   return 1
 end
+local readonly -- an error reply, instead of the outcomes: see message
 local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
+  local text = type(raised) == 'table' and raised.err or raised
+  if string.find(text, 'READONLY', 1, true) then
+    readonly = { err = text }
+  end
+  return text
 end
 local algorithms = {}
 local outcome -- of the current decision, as in the reply
@@ -249,4 +254,4 @@ while ARGV[at] do
   reply[place] = outcome
   key, at = key + charges, at + 2 + ARGV[at + 1]
 end
-return reply
+return readonly or reply

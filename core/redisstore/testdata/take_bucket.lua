@@ -13,8 +13,13 @@ local function unreadable(reply)
   end
   return 1
 end
+local readonly -- an error reply, instead of the outcomes: see message
 local function message(raised)
-  return type(raised) == 'table' and raised.err or raised
+  local text = type(raised) == 'table' and raised.err or raised
+  if string.find(text, 'READONLY', 1, true) then
+    readonly = { err = text }
+  end
+  return text
 end
 local function bucket_arguments(at)
   local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -100,4 +105,4 @@ while ARGV[at] do
   end
   at = at + 5
 end
-return #KEYS == 1 and reply[1] or reply
+return readonly or #KEYS == 1 and reply[1] or reply
