@@ -20,8 +20,8 @@ type runner struct {
 	*counters
 }
 
-// run executes requests in one round trip and sets their outcomes. A script that the server does not
-// know takes a second round trip, with its source.
+// run executes requests in one round trip and sets their outcomes. Scripts that the server does not
+// know take a second round trip, with their source.
 func (s runner) run(ctx context.Context, requests []*request) {
 	s.running.Add(1)
 	s.requests.Add(uint64(len(requests)))
@@ -43,28 +43,34 @@ func (s runner) run(ctx context.Context, requests []*request) {
 	for _, r := range requests {
 		r.limitDelays()
 	}
-	batches := newBatches(requests)
-	cmds := make([]command, len(batches))
+	for batches := newBatches(requests); len(batches) > 0; {
+		s.send(ctx, batches)
+		unknown := batches[:0]
+		for _, b := range batches {
+			if noScript(b.cmd.Err()) && b.useSource() {
+				s.retried.Add(1)
+				unknown = append(unknown, b)
+			} else {
+				b.setOutcomes(b.cmd.Val(), b.cmd.Err())
+			}
+		}
+		batches = unknown
+	}
+}
+
+// send executes the scripts of batches in one round trip.
+func (s runner) send(ctx context.Context, batches []batch) {
+	pipe := s.rdb.Pipeline()
 	for i := range batches {
-		cmds[i] = command{redis.NewCmd(ctx, batches[i].args...)}
-	}
-	if len(cmds) == 1 {
-		_ = s.rdb.Process(ctx, cmds[0])
-	} else {
-		pipe := s.rdb.Pipeline()
-		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, cmd)
+		b := &batches[i]
+		b.cmd = command{redis.NewCmd(ctx, b.args...)}
+		if len(batches) == 1 {
+			_ = s.rdb.Process(ctx, b.cmd)
+			return
 		}
-		_, _ = pipe.Exec(ctx)
+		_ = pipe.Process(ctx, b.cmd)
 	}
-	for i, cmd := range cmds {
-		if noScript(cmd.Err()) {
-			s.retried.Add(1)
-			cmd = command{redis.NewCmd(ctx, batches[i].withSource()...)}
-			_ = s.rdb.Process(ctx, cmd)
-		}
-		batches[i].setOutcomes(cmd.Val(), cmd.Err())
-	}
+	_, _ = pipe.Exec(ctx)
 }
 
 // direct sends each request on a connection of its own of the client's pool. It does so in a separate

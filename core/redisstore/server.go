@@ -30,8 +30,9 @@ type server struct {
 // newServer returns a server for a client. slot is not nil for a node of a Cluster.
 func newServer(rdb *redis.Client, c config, slot func(tag string) string, n *counters) *server {
 	// WithTimeout makes a copy of the client and of its options that uses the same connections.
-	prompt := rdb.WithTimeout(c.timeout + time.Second)
-	prompt.Options().ContextTimeoutEnabled = true
+	opts := rdb.Options()
+	prompt := rdb.WithTimeout(opts.ReadTimeout)
+	prompt.Options().WriteTimeout, prompt.Options().ContextTimeoutEnabled = opts.WriteTimeout, true
 	s := &server{prompt: runner{prompt, n}, patient: runner{rdb, n}, slot: slot, prefix: c.prefix}
 	s.queue.run = s.run
 	return s

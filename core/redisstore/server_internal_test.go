@@ -1,10 +1,15 @@
 package redisstore
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 )
 
 // A test that is negative is final. One that fails changes nothing, and is repeated.
@@ -41,5 +46,56 @@ func TestServer_test(t *testing.T) {
 				t.Errorf("merges is %t and the tests end: %t, want %t and %t", s.merges.Load(), ends, c.merges, c.ends)
 			}
 		})
+	}
+}
+
+// A tripCounter counts the round trips of a client.
+type tripCounter struct{ trips int }
+
+func (c *tripCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *tripCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmd)
+	}
+}
+func (c *tripCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmds)
+	}
+}
+
+// Scripts that the server does not know take one more round trip, regardless of their number.
+func TestRunner_Run_noScript(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Dialer: FakeDialer(func(args []string) string {
+		if args[0] == "evalsha" {
+			return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+		}
+		return ":0\r\n"
+	})})
+	defer func() { _ = rdb.Close() }()
+	var counter tripCounter
+	rdb.AddHook(&counter)
+	s := New(rdb)
+	server := s.executor.sender.(*server)
+	server.noMerges()
+	rule := core.TokenBucket("r", core.PerSecond(1)).Compiled()
+	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
+		requests := make([]*request, n)
+		for j := range requests {
+			c := s.router.whole([]driver.Charge{{Key: fmt.Sprint("k", j), Rule: rule, Op: driver.Spend, Cost: 1}})
+			requests[j] = s.executor.newRequest(&c)
+		}
+		counter.trips = 0
+		server.run(t.Context(), false, requests)
+		for _, r := range requests {
+			if r.err != nil || r.reply != int64(0) {
+				t.Errorf("the reply is %v, %v, want 0", r.reply, r.err)
+			}
+		}
+		if connected := i >= 2; connected && counter.trips != 2 {
+			t.Errorf("%d scripts took %d round trips, want 2", n, counter.trips)
+		}
 	}
 }
