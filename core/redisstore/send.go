@@ -26,6 +26,12 @@ func (s runner) run(ctx context.Context, requests []*request) {
 	s.running.Add(1)
 	s.requests.Add(uint64(len(requests)))
 	trip := s.roundTrips.Add(1)
+	if len(requests) == 1 {
+		trip = 0
+	}
+	for _, r := range requests {
+		r.roundTrip.Store(trip)
+	}
 	defer func() {
 		// A malformed reply or a hook can make the client panic.
 		if p := recover(); p != nil {
@@ -34,11 +40,6 @@ func (s runner) run(ctx context.Context, requests []*request) {
 			}
 		}
 		s.running.Add(-1)
-		if len(requests) > 1 {
-			for _, r := range requests {
-				r.err = shared(r.err, trip)
-			}
-		}
 	}()
 	for _, r := range requests {
 		r.limitDelays()
