@@ -80,7 +80,8 @@ func (b *batch) appendDecisions() {
 	}
 }
 
-// useSource replaces the hash of the script by its source. It returns false if it has done so before.
+// useSource replaces the hash of the script by its source. It returns false if it has done so
+// before.
 func (b *batch) useSource() bool {
 	if b.args[0] == eval {
 		return false

@@ -347,8 +347,9 @@ func TestCluster_promotion(t *testing.T) {
 	}
 }
 
-// TestCluster_frozenMaster pauses the master of a key, as a network that drops its packets does. Its
-// replica takes over, and decisions succeed long before go-redis would look for it by itself, after a minute.
+// TestCluster_frozenMaster pauses the master of a key, as a network that drops its packets does.
+// Its replica takes over, and decisions succeed long before go-redis would look for it by itself,
+// after a minute.
 func TestCluster_frozenMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)

@@ -114,9 +114,9 @@ func didNotRun(err error) bool {
 		redis.IsMasterDownError(err) || redis.IsReadOnlyError(err) || redis.IsMaxClientsError(err)
 }
 
-// redirected reports whether err proves that a node of a Cluster did not execute a command, and that
-// the ClusterClient may execute it elsewhere: the slot or, of a slot that moves, the key is on another
-// node, or the node has left the Cluster.
+// redirected reports whether err proves that a node of a Cluster did not execute a command, and
+// that the ClusterClient may execute it elsewhere: the slot or, of a slot that moves, the key is on
+// another node, or the node has left the Cluster.
 func redirected(err error) bool {
 	_, moved := redis.IsMovedError(err)
 	_, ask := redis.IsAskError(err)

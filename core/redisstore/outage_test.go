@@ -298,8 +298,8 @@ func (o *outage) checkLiving(t *testing.T) {
 	wg.Wait()
 }
 
-// A master becomes a replica, and its name then belongs to another server. go-redis closes connections
-// on which it reads READONLY, so the next attempt of a decision dials the new master.
+// A master becomes a replica, and its name then belongs to another server. go-redis closes
+// connections on which it reads READONLY, so the next attempt of a decision dials the new master.
 func TestStore_Take_demotedMaster(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {

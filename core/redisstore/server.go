@@ -80,8 +80,8 @@ const (
 	testScript   = "local n = 0 for i = 2, #KEYS do if redis.call('GET', KEYS[i]) then n = n + 1 end end return n"
 )
 
-// anySlots reports whether a script may use keys of different slots, as far as it is known. It starts
-// a test of that at the first call, and again after testInterval.
+// anySlots reports whether a script may use keys of different slots, as far as it is known. It
+// starts a test of that at the first call, and again after testInterval.
 func (s *server) anySlots() bool {
 	now, next := time.Now(), s.nextTest.Load()
 	if now.UnixNano() >= next && s.nextTest.CompareAndSwap(next, now.Add(testInterval).UnixNano()) {
@@ -91,8 +91,8 @@ func (s *server) anySlots() bool {
 }
 
 // test writes some keys one by one, and reads them in a script. Behind a proxy for several servers,
-// some of these keys are on another server than the script. A negative result is final, because tests
-// that are repeated until all keys happen to be on one server would succeed some time.
+// some of these keys are on another server than the script. A negative result is final: if tests
+// were repeated, all keys would happen to be on one server in one of them.
 func (s *server) test() {
 	defer func() { _ = recover() }() // as in runner.run
 	ctx, cancel := context.WithTimeout(context.Background(), testInterval)

@@ -19,10 +19,10 @@
 //
 // On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
 // *redis.Client may also be connected to a proxy for several servers that sends a script to the server
-// of its first key. The Store therefore tests whether the server has the keys of all slots: it writes
-// 16 keys one by one, for ten seconds, and reads them in a script. The test begins with the first batch
-// and is repeated every minute, until it is negative. Without a positive test, only decisions on the
-// same identity share a script. [Unbatched] turns batches off.
+// of its first key. The Store therefore tests whether the server has the keys of all slots: it
+// writes 16 keys one by one, for ten seconds, and reads them in a script. The test begins with the
+// first batch and is repeated every minute, until it is negative. Without a positive test, only
+// decisions on the same identity share a script. [Unbatched] turns batches off.
 //
 // # Keys
 //
