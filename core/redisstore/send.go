@@ -61,15 +61,16 @@ func (s runner) run(ctx context.Context, requests []*request) {
 
 // send executes the scripts of batches in one round trip.
 func (s runner) send(ctx context.Context, batches []batch) {
+	for i := range batches {
+		batches[i].cmd = command{redis.NewCmd(ctx, batches[i].args...)}
+	}
+	if len(batches) == 1 {
+		_ = s.rdb.Process(ctx, batches[0].cmd)
+		return
+	}
 	pipe := s.rdb.Pipeline()
 	for i := range batches {
-		b := &batches[i]
-		b.cmd = command{redis.NewCmd(ctx, b.args...)}
-		if len(batches) == 1 {
-			_ = s.rdb.Process(ctx, b.cmd)
-			return
-		}
-		_ = pipe.Process(ctx, b.cmd)
+		_ = pipe.Process(ctx, batches[i].cmd)
 	}
 	_, _ = pipe.Exec(ctx)
 }
