@@ -46,7 +46,7 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 			e.corrupt.Add(uint64(c.corrupt))
 			return
 		}
-		if d.err == nil && e.reload != nil {
+		if e.reload != nil && ctx.Err() == nil {
 			e.reload()
 		}
 		if d.err != nil || !didNotRun(err) || attempt >= attempts || d.pause(backoff<<attempt) != nil {

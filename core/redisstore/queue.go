@@ -75,9 +75,9 @@ func (q *queue) send(d *deadline, r *request) error {
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
 		r.left.Store(true)
-		return err
+		return shared(err, r.roundTrip.Load())
 	}
-	return d.outcome(r)
+	return shared(d.outcome(r), r.roundTrip.Load())
 }
 
 // inline reports whether a caller runs its request itself, which saves two switches between
@@ -107,12 +107,15 @@ func (q *queue) end(prompt bool) {
 
 func (q *queue) runInline(r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
-	defer cancel()
+	defer func() { // also if a hook ends the goroutine
+		prompt := ctx.Err() == nil
+		cancel()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.end(prompt)
+		q.start()
+	}()
 	q.run(ctx, true, []*request{r})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.end(ctx.Err() == nil)
-	q.start()
 }
 
 // start runs waiting requests if there is room for a round trip. It is called with mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -284,5 +285,35 @@ func TestQueue_Send_full(t *testing.T) {
 			t.Errorf("the error is %v, want %v", err, errWaiting)
 		}
 		wg.Wait()
+	})
+}
+
+// A hook that ends the goroutine of a caller, as T.FailNow does, frees the place of the round trip.
+func TestQueue_Send_exit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		s.queue.run = func(context.Context, bool, []*request) { runtime.Goexit() }
+		var wg sync.WaitGroup
+		for range maxRunning {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Second, 1, "k") })
+		}
+		wg.Wait()
+		s.queue.run = s.run
+		if err := s.ask(t.Context(), time.Second, 1, "k"); err != nil || s.queue.running != 0 {
+			t.Errorf("got %v, %d round trips are under way, want none", err, s.queue.running)
+		}
+	})
+}
+
+// A request that is sent twice, because its slot has moved, loses the time that it has waited once.
+func TestRequest_limitDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &request{queued: time.Now(), charges: []chargeArguments{{maxDelay: 1000, algorithm: make([]any, bucketDelay+1)}}}
+		for _, want := range []string{"900", "800", "700"} {
+			time.Sleep(100 * time.Microsecond)
+			if r.limitDelays(); r.charges[0].algorithm[bucketDelay] != want {
+				t.Errorf("the delay is %v, want %s", r.charges[0].algorithm[bucketDelay], want)
+			}
+		}
 	})
 }

@@ -20,12 +20,18 @@ type runner struct {
 	*counters
 }
 
-// run executes requests in one round trip and sets their outcomes. A script that the server does not
-// know takes a second round trip, with its source.
+// run executes requests in one round trip and sets their outcomes. Scripts that the server does not
+// know take a second round trip, with their source.
 func (s runner) run(ctx context.Context, requests []*request) {
 	s.running.Add(1)
 	s.requests.Add(uint64(len(requests)))
 	trip := s.roundTrips.Add(1)
+	if len(requests) == 1 {
+		trip = 0
+	}
+	for _, r := range requests {
+		r.roundTrip.Store(trip)
+	}
 	defer func() {
 		// A malformed reply or a hook can make the client panic.
 		if p := recover(); p != nil {
@@ -34,37 +40,39 @@ func (s runner) run(ctx context.Context, requests []*request) {
 			}
 		}
 		s.running.Add(-1)
-		if len(requests) > 1 {
-			for _, r := range requests {
-				r.err = shared(r.err, trip)
-			}
-		}
 	}()
 	for _, r := range requests {
 		r.limitDelays()
 	}
-	batches := newBatches(requests)
-	cmds := make([]command, len(batches))
+	for batches := newBatches(requests); len(batches) > 0; {
+		s.send(ctx, batches)
+		unknown := batches[:0]
+		for _, b := range batches {
+			if noScript(b.cmd.Err()) && b.useSource() {
+				s.retried.Add(1)
+				unknown = append(unknown, b)
+			} else {
+				b.setOutcomes(b.cmd.Val(), b.cmd.Err())
+			}
+		}
+		batches = unknown
+	}
+}
+
+// send executes the scripts of batches in one round trip.
+func (s runner) send(ctx context.Context, batches []batch) {
 	for i := range batches {
-		cmds[i] = command{redis.NewCmd(ctx, batches[i].args...)}
+		batches[i].cmd = command{redis.NewCmd(ctx, batches[i].args...)}
 	}
-	if len(cmds) == 1 {
-		_ = s.rdb.Process(ctx, cmds[0])
-	} else {
-		pipe := s.rdb.Pipeline()
-		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, cmd)
-		}
-		_, _ = pipe.Exec(ctx)
+	if len(batches) == 1 {
+		_ = s.rdb.Process(ctx, batches[0].cmd)
+		return
 	}
-	for i, cmd := range cmds {
-		if noScript(cmd.Err()) {
-			s.retried.Add(1)
-			cmd = command{redis.NewCmd(ctx, batches[i].withSource()...)}
-			_ = s.rdb.Process(ctx, cmd)
-		}
-		batches[i].setOutcomes(cmd.Val(), cmd.Err())
+	pipe := s.rdb.Pipeline()
+	for i := range batches {
+		_ = pipe.Process(ctx, batches[i].cmd)
 	}
+	_, _ = pipe.Exec(ctx)
 }
 
 // direct sends each request on a connection of its own of the client's pool. It does so in a separate

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 type proxy struct {
 	servers []*redis.Client
 	seed    maphash.Seed
+	tested  atomic.Bool  // the Store has tested whether scripts may have keys of several slots
 	merged  atomic.Int64 // EVALSHAs with keys of several slots
 	strict  int64        // such scripts are rejected when merged is greater; none if negative
 }
@@ -49,6 +51,9 @@ func (p *proxy) reply(args []string) string {
 		key = args[3]
 		if len(tags) > 1 && args[0] == "evalsha" {
 			p.merged.Add(1)
+		}
+		if len(tags) > 1 && args[0] == "eval" {
+			p.tested.Store(true)
 		}
 		if len(tags) > 1 && p.strict >= 0 && p.merged.Load() >= p.strict {
 			return "-CROSSSLOT Keys in request don't hash to the same slot\r\n"
@@ -109,6 +114,14 @@ func TestServer_anySlots(t *testing.T) {
 			p, rdb := newProxy(t, c.servers, c.strict)
 			s := newStore(rdb)
 			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(limit, century)))
+			stop := underLoad(t, 16, func() { testkit.Used(t, l, "peek") })
+			eventually(t, func() error {
+				if !p.tested.Load() {
+					return errors.New("the server was not tested")
+				}
+				return nil
+			})
+			stop()
 			var wg sync.WaitGroup
 			admitted := make([][keys]int, callers)
 			for i := range callers {
@@ -158,4 +171,31 @@ func TestNew_keepsOptions(t *testing.T) {
 	if after.ContextTimeoutEnabled != before.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
 		t.Errorf("the options are %+v, want %+v", after, before)
 	}
+}
+
+// A panickingHook panics when the Store tests the server.
+type panickingHook struct{}
+
+func (panickingHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (panickingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "psetex" {
+			panic("the test of the server")
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A hook that panics during the test of the server does not end the process, or fail decisions.
+func TestServer_anySlots_panic(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(panickingHook{})
+	l := testkit.Limiter(t, newStore(rdb), largeRules()...)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
+	}
+	wg.Wait()
 }

@@ -19,8 +19,9 @@
 //
 // On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
 // *redis.Client may also be connected to a proxy for several servers that sends a script to the server
-// of its first key. The Store therefore tests at its first batch whether the server has the keys of
-// all slots: it writes 16 keys one by one, for a second, and reads them in a script. If not, only
+// of its first key. The Store therefore tests whether the server has the keys of all slots: it
+// writes 16 keys one by one, for ten seconds, and reads them in a script. The test begins with the
+// first batch and is repeated every minute, until it is negative. Without a positive test, only
 // decisions on the same identity share a script. [Unbatched] turns batches off.
 //
 // # Keys
@@ -41,7 +42,8 @@
 // until its reply arrives or the client's own timeouts end it, so that a slow server does not lose its
 // connections: at most 64 such round trips are under way, and then decisions fail at once. While the
 // server replies in time, a caller may run its script itself. Then a missed deadline closes the
-// connection, and a caller whose context is cancelled waits for the reply or the deadline.
+// connection, a caller whose context is cancelled waits for the reply or the deadline, and a hook or
+// a Limiter of the client that ignores its context delays the caller.
 //
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
 // failed decision may have been charged once. A command that certainly did not run is sent again
@@ -126,7 +128,8 @@ type Stats struct {
 //
 // Hooks must be added to rdb before New, because the Store also uses a copy of rdb with the same
 // connections. On a Cluster, the Store uses the clients of the nodes, so hooks must be added to these
-// (see OnNewNode of go-redis); those of the ClusterClient see only commands that were redirected.
+// (see OnNewNode of go-redis); those of the ClusterClient see only commands that were redirected. A
+// round trip of several decisions has the context of one of them.
 //
 // On a *redis.Client, plain or from NewFailoverClient, one call decides all charges. On a
 // *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, one
