@@ -46,8 +46,8 @@ type sharedError struct {
 	roundTrip uint64
 }
 
-// shared returns err, the error of a request, as a sharedError if the request was in a round trip with
-// others that have the same error.
+// shared returns err, the error of a request, as a sharedError if the request was in a round trip
+// with others that have the same error.
 func shared(err error, roundTrip uint64) error {
 	if _, own := err.(scriptError); err == nil || own || err == errReply || roundTrip == 0 {
 		return err

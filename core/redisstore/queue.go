@@ -15,10 +15,10 @@ import (
 //
 // A caller leaves at its deadline. Its request is then not sent, or its outcome is not read.
 type queue struct {
-	// run executes requests in one round trip and sets their outcomes. If prompt is true, it returns
+	// run executes requests in one round trip and sets their outcomes. If strict is true, it returns
 	// before the deadline of ctx, and closes the connection if the server does not reply in time.
 	// Otherwise it may take longer.
-	run func(ctx context.Context, prompt bool, requests []*request)
+	run func(ctx context.Context, strict bool, requests []*request)
 
 	mu      sync.Mutex
 	waiting []*request
@@ -51,15 +51,17 @@ func (q *queue) send(d *deadline, r *request) error {
 		return d.err
 	}
 	r.ctx, r.at = d.ctx, d.at
+	ends, ok := d.ctx.Deadline()
+	leaves := ok && ends.Before(d.at)
 	q.mu.Lock()
 	switch {
 	case q.hanging >= maxHanging:
 		q.mu.Unlock()
 		return errHanging
-	case q.running < maxRunning && q.inline(d):
+	case q.running < maxRunning && q.prompt && q.idle > 0 && !leaves:
 		q.begin()
 		q.mu.Unlock()
-		q.runInline(r)
+		q.inline(r)
 		return d.outcome(r)
 	case q.running < maxRunning:
 		r.done = make(chan struct{})
@@ -80,39 +82,33 @@ func (q *queue) send(d *deadline, r *request) error {
 	return shared(d.outcome(r), r.roundTrip.Load())
 }
 
-// inline reports whether a caller runs its request itself, which saves two switches between
-// goroutines. The caller then leaves with the reply or at the deadline of the decision, so its context
-// must not have an earlier deadline. A late reply costs the connection, so the server must have been
-// prompt, and there must be a connection, because to open one takes several round trips. It is called
-// with mu.
-func (q *queue) inline(d *deadline) bool {
-	ends, ok := d.ctx.Deadline()
-	return q.prompt && q.idle > 0 && (!ok || !ends.Before(d.at))
-}
-
 // begin counts a round trip that begins. It is called with mu.
 func (q *queue) begin() {
 	q.running++
 	q.idle = max(0, q.idle-1)
 }
 
-// end counts a round trip that has ended, promptly or late. It is called with mu.
-func (q *queue) end(prompt bool) {
+// end counts a round trip of r that has ended, promptly or late. It is called with mu.
+func (q *queue) end(r *request, prompt bool) {
 	q.running--
 	q.prompt = prompt
-	if prompt {
+	if prompt && r.err == nil {
 		q.idle++
 	}
 }
 
-func (q *queue) runInline(r *request) {
+// inline runs r on the goroutine of its caller, which saves two switches between goroutines. The
+// caller leaves with the reply or at the deadline of the decision, so its context must not have an
+// earlier deadline. A late reply costs the connection, so the server must have been prompt, and
+// there must be an idle connection, because to open one takes several round trips.
+func (q *queue) inline(r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
 	defer func() { // also if a hook ends the goroutine
 		prompt := ctx.Err() == nil
 		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.end(prompt)
+		q.end(r, prompt)
 		q.start()
 	}()
 	q.run(ctx, true, []*request{r})
@@ -168,7 +164,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		defer q.mu.Unlock()
 		if !over {
 			late = true
-			q.end(false)
+			q.end(last, false)
 			q.hanging++
 			cancel() // ends the wait for a connection
 			q.start()
@@ -188,7 +184,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		q.start()
 		return nil
 	}
-	q.end(true)
+	q.end(last, true)
 	if next = q.next(); len(next) > 0 {
 		q.begin()
 	}

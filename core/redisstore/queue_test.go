@@ -25,7 +25,8 @@ type fakeServer struct {
 	most    int // the greatest value of running
 }
 
-// newFakeServer returns a server that has replied in time before, to which idle connections are open.
+// newFakeServer returns a server that has replied in time before, to which idle connections are
+// open.
 func newFakeServer(takes time.Duration) *fakeServer {
 	s := &fakeServer{takes: takes}
 	s.queue.run, s.queue.idle, s.queue.prompt = s.run, maxRunning, true
@@ -137,8 +138,8 @@ func TestQueue_Send(t *testing.T) {
 	}
 }
 
-// A caller runs its request itself if the server is prompt, a connection is open, and the context has
-// no earlier deadline.
+// A caller runs its request itself if the server is prompt, a connection is open, and the context
+// has no earlier deadline.
 func TestQueue_Send_inline(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -201,8 +202,8 @@ func TestQueue_Send_slow(t *testing.T) {
 	})
 }
 
-// A caller that waits leaves at its deadline, or when its context ends. Its request is not sent after
-// that.
+// A caller that waits leaves at its deadline, or when its context ends. Its request is not sent
+// after that.
 func TestQueue_Send_leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(10 * time.Millisecond)
@@ -306,7 +307,7 @@ func TestQueue_Send_exit(t *testing.T) {
 }
 
 // A request that is sent twice, because its slot has moved, loses the time that it has waited once.
-func TestRequest_limitDelays(t *testing.T) {
+func TestRequest_limitDelays_twice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{queued: time.Now(), charges: []chargeArguments{{maxDelay: 1000, algorithm: make([]any, bucketDelay+1)}}}
 		for _, want := range []string{"900", "800", "700"} {

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,21 +17,29 @@ func (command) NoRetry() bool { return true }
 
 // A runner executes requests on a client.
 type runner struct {
-	rdb redis.UniversalClient
+	rdb client
 	*counters
 }
+
+// A client is a client of go-redis.
+type client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// numbers counts the round trips of all Stores, see Error.RoundTrip.
+var numbers atomic.Uint64
 
 // run executes requests in one round trip and sets their outcomes. Scripts that the server does not
 // know take a second round trip, with their source.
 func (s runner) run(ctx context.Context, requests []*request) {
 	s.running.Add(1)
 	s.requests.Add(uint64(len(requests)))
-	trip := s.roundTrips.Add(1)
-	if len(requests) == 1 {
-		trip = 0
-	}
-	for _, r := range requests {
-		r.roundTrip.Store(trip)
+	s.roundTrips.Add(1)
+	if number := numbers.Add(1); len(requests) > 1 {
+		for _, r := range requests {
+			r.roundTrip.Store(number)
+		}
 	}
 	defer func() {
 		// A malformed reply or a hook can make the client panic.
@@ -75,8 +84,8 @@ func (s runner) send(ctx context.Context, batches []batch) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// direct sends each request on a connection of its own of the client's pool. It does so in a separate
-// goroutine, because go-redis by default ignores the deadline of a context, and with
+// direct sends each request on a connection of its own of the client's pool. It does so in a
+// separate goroutine, because go-redis by default ignores the deadline of a context, and with
 // ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
 // request that waits for a connection is cancelled. The goroutine of a request that was sent ends
 // with the reply or the client's ReadTimeout, so there are at most as many such goroutines as

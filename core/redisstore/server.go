@@ -16,9 +16,9 @@ import (
 // A server executes requests on the client of one server.
 type server struct {
 	queue
-	// prompt closes a connection on which the deadline of a context passes. patient ignores the
+	// strict closes a connection on which the deadline of a context passes. patient ignores the
 	// deadlines of contexts, so that a slow server does not lose its connections.
-	prompt, patient runner
+	strict, patient runner
 	// slot returns the slot of a request with these keys. It is nil if the server has no slots.
 	slot func(tag string) string
 
@@ -28,26 +28,22 @@ type server struct {
 }
 
 // newServer returns a server for a client. slot is not nil for a node of a Cluster.
-func newServer(rdb *redis.Client, c config, slot func(tag string) string, n *counters) *server {
-	// WithTimeout makes a copy of the client and of its options that uses the same connections.
-	opts := rdb.Options()
-	prompt := rdb.WithTimeout(opts.ReadTimeout)
-	prompt.Options().WriteTimeout, prompt.Options().ContextTimeoutEnabled = opts.WriteTimeout, true
-	s := &server{prompt: runner{prompt, n}, patient: runner{rdb, n}, slot: slot, prefix: c.prefix}
+func newServer(rdb *redis.Client, prefix string, slot func(tag string) string, n *counters) *server {
+	s := &server{strict: runner{newStrict(rdb), n}, patient: runner{rdb, n}, slot: slot, prefix: prefix}
 	s.queue.run = s.run
 	return s
 }
 
 // run executes requests in one round trip and sets their outcomes.
-func (s *server) run(ctx context.Context, prompt bool, requests []*request) {
+func (s *server) run(ctx context.Context, strict bool, requests []*request) {
 	merged := len(requests) > 1
 	if merged && (s.slot != nil || !s.anySlots()) {
 		for _, r := range requests {
 			r.slot = s.slotOf(r.keys[0])
 		}
 	}
-	if prompt {
-		s.prompt.run(ctx, requests)
+	if strict {
+		s.strict.run(ctx, requests)
 	} else {
 		s.patient.run(ctx, requests)
 	}
@@ -100,7 +96,7 @@ func (s *server) test() {
 	defer func() { _ = recover() }() // as in runner.run
 	ctx, cancel := context.WithTimeout(context.Background(), testInterval)
 	defer cancel()
-	keys := make([]string, 1+testKeys)
+	keys := make([]any, 1+testKeys)
 	pipe := s.patient.rdb.Pipeline()
 	for i := range keys {
 		keys[i] = fmt.Sprintf("%s{%016x}?", s.prefix, rand.Uint64())
@@ -111,7 +107,9 @@ func (s *server) test() {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return
 	}
-	switch n, err := s.patient.rdb.Eval(ctx, testScript, keys).Int(); {
+	eval := redis.NewCmd(ctx, append([]any{"eval", testScript, len(keys)}, keys...)...)
+	_ = s.patient.rdb.Process(ctx, eval)
+	switch n, err := eval.Int(); {
 	case err == nil && n == testKeys:
 		s.merges.Store(true)
 	case err == nil, redis.HasErrorPrefix(err, "CROSSSLOT"):

@@ -39,7 +39,7 @@ func TestServer_test(t *testing.T) {
 				return <-replies
 			})})
 			defer func() { _ = rdb.Close() }()
-			s := newServer(rdb, config{}, nil, new(counters))
+			s := newServer(rdb, "", nil, new(counters))
 			for _, reply := range c.replies {
 				replies <- reply
 				s.test()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,4 +199,57 @@ func TestServer_anySlots_panic(t *testing.T) {
 		wg.Go(func() { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
 	}
 	wg.Wait()
+}
+
+// A countingHook counts scripts and connections.
+type countingHook struct{ scripts, dials *atomic.Int64 }
+
+func (h countingHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		h.dials.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+
+func (h countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			h.scripts.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The hooks of a client are called for each script, and all scripts use its connections.
+func TestNew_hooks(t *testing.T) {
+	t.Parallel()
+	const calls = 50
+	single, cluster := redistest.Shared(t).Client(), redistest.SharedCluster(t).Client()
+	for name, rdb := range map[string]redis.UniversalClient{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			hook := countingHook{new(atomic.Int64), new(atomic.Int64)}
+			if rdb == single {
+				single.AddHook(hook)
+			} else {
+				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+			}
+			s := newStore(rdb)
+			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(calls, century)))
+			testkit.Admit(t, l, "k", 1)
+			loaded := hook.scripts.Load() // with EVAL if the server did not know the script
+			for range calls - 1 {
+				testkit.Admit(t, l, "k", 1)
+			}
+			if n := hook.scripts.Load() - loaded; n != calls-1 {
+				t.Errorf("the hook saw %d scripts, want %d", n, calls-1)
+			}
+			if n := hook.dials.Load(); n > 8 {
+				t.Errorf("there were %d connections, want at most 8", n)
+			}
+		})
+	}
 }
