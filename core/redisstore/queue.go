@@ -19,6 +19,8 @@ type queue struct {
 	// before the deadline of ctx, and closes the connection if the server does not reply in time.
 	// Otherwise it may take longer.
 	run func(ctx context.Context, strict bool, requests []*request)
+	// detached means that callers do not run their requests themselves.
+	detached bool
 
 	mu      sync.Mutex
 	waiting []*request
@@ -58,7 +60,7 @@ func (q *queue) send(d *deadline, r *request) error {
 	case q.hanging >= maxHanging:
 		q.mu.Unlock()
 		return errHanging
-	case q.running < maxRunning && q.prompt && q.idle > 0 && !leaves:
+	case q.running < maxRunning && q.prompt && q.idle > 0 && !q.detached && !leaves:
 		q.begin()
 		q.mu.Unlock()
 		q.inline(r)
@@ -67,7 +69,7 @@ func (q *queue) send(d *deadline, r *request) error {
 		r.done = make(chan struct{})
 		q.begin()
 		go q.work([]*request{r})
-	case len(q.waiting) >= maxWaiting:
+	case q.full():
 		q.mu.Unlock()
 		return errWaiting
 	default:
@@ -80,6 +82,21 @@ func (q *queue) send(d *deadline, r *request) error {
 		return shared(err, r.roundTrip.Load())
 	}
 	return shared(d.outcome(r), r.roundTrip.Load())
+}
+
+// full reports whether maxWaiting requests wait. It removes the first requests if their callers have
+// left. It is called with mu.
+func (q *queue) full() bool {
+	if len(q.waiting) < maxWaiting {
+		return false
+	}
+	now := time.Now()
+	i := slices.IndexFunc(q.waiting, func(r *request) bool { return !r.ended(now) })
+	if i < 0 {
+		i = len(q.waiting)
+	}
+	q.waiting = slices.Delete(q.waiting, 0, i)
+	return i == 0
 }
 
 // begin counts a round trip that begins. It is called with mu.

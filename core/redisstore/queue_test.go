@@ -151,6 +151,7 @@ func TestQueue_Send_inline(t *testing.T) {
 		{"later deadline", func(*fakeServer) {}, 2 * time.Second, 1},
 		{"earlier deadline", func(*fakeServer) {}, time.Second / 2, 0},
 		{"no connection", func(s *fakeServer) { s.idle = 0 }, 0, 0},
+		{"detached", func(s *fakeServer) { s.detached = true }, 0, 0},
 		{"not prompt", func(s *fakeServer) { s.prompt = false }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -284,6 +285,19 @@ func TestQueue_Send_full(t *testing.T) {
 		synctest.Wait()
 		if err := s.ask(t.Context(), time.Hour, 1, "k"); err != errWaiting {
 			t.Errorf("the error is %v, want %v", err, errWaiting)
+		}
+		wg.Wait()
+		s.set(func() { s.takes = time.Hour })
+		for range maxRunning {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Minute, 1, "k") })
+		}
+		synctest.Wait()
+		for range maxWaiting {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Millisecond, 1, "k") })
+		}
+		time.Sleep(10 * time.Millisecond)
+		if err := s.ask(t.Context(), time.Millisecond, 1, "k"); err != context.DeadlineExceeded || s.length() != 1 {
+			t.Errorf("after the callers have left: got %v, %d requests wait, want 1", err, s.length())
 		}
 		wg.Wait()
 	})

@@ -31,6 +31,7 @@ type server struct {
 func newServer(rdb *redis.Client, prefix string, slot func(tag string) string, n *counters) *server {
 	s := &server{strict: runner{newStrict(rdb), n}, patient: runner{rdb, n}, slot: slot, prefix: prefix}
 	s.queue.run = s.run
+	s.queue.detached = rdb.Options().Limiter != nil // it does not know the deadline, and may block
 	return s
 }
 

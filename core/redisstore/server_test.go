@@ -174,11 +174,21 @@ func TestNew_keepsOptions(t *testing.T) {
 	}
 }
 
-// A panickingHook panics when the Store tests the server.
-type panickingHook struct{}
+// A panickingHook panics when the Store tests the server, and when it reads the configuration.
+type panickingHook struct{ infos *atomic.Int64 }
 
-func (panickingHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (panickingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (panickingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h panickingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "info" {
+			h.infos.Add(1)
+			panic("the configuration")
+		}
+		return next(ctx, cmd)
+	}
+}
+
 func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if cmds[0].Name() == "psetex" {
@@ -188,17 +198,24 @@ func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// A hook that panics during the test of the server does not end the process, or fail decisions.
+// A hook that panics in the background does not end the process, or fail decisions.
 func TestServer_anySlots_panic(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(panickingHook{})
+	hook := panickingHook{new(atomic.Int64)}
+	rdb.AddHook(hook)
 	l := testkit.Limiter(t, newStore(rdb), largeRules()...)
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
 	}
 	wg.Wait()
+	eventually(t, func() error {
+		if hook.infos.Load() == 0 {
+			return errors.New("INFO was not called")
+		}
+		return nil
+	})
 }
 
 // A countingHook counts scripts and connections.
