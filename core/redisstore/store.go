@@ -33,7 +33,7 @@
 // The keys of one identity share a hash slot. Keys show neither addresses nor names; see
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
 // equals the state of a new key. Probes of package failover write keys that end with a question
-// mark and expire after about a second.
+// mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
 // # Deadline
 //
@@ -43,7 +43,7 @@
 // does not lose its connections: at most 64 such round trips are under way, and then decisions fail
 // at once. While the server replies in time, a caller may run its script itself. Then a missed
 // deadline closes the connection, a caller whose context is cancelled waits for the reply or the
-// deadline, and a hook or a Limiter of the client that ignores its context delays the caller.
+// deadline, and a hook of the client that ignores its context delays the caller.
 //
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
 // failed decision may have been charged once. A command that certainly did not run is sent again
