@@ -105,11 +105,12 @@ func (q *queue) begin() {
 	q.idle = max(0, q.idle-1)
 }
 
-// end counts a round trip of r that has ended, promptly or late. It is called with mu.
-func (q *queue) end(r *request, prompt bool) {
+// end counts a round trip that has ended, promptly or late. idle says whether it has left an idle
+// connection. It is called with mu.
+func (q *queue) end(prompt, idle bool) {
 	q.running--
 	q.prompt = prompt
-	if prompt && r.err == nil {
+	if idle {
 		q.idle++
 	}
 }
@@ -125,7 +126,7 @@ func (q *queue) inline(r *request) {
 		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.end(r, prompt)
+		q.end(prompt, prompt && r.err == nil)
 		q.start()
 	}()
 	q.run(ctx, true, []*request{r})
@@ -181,13 +182,14 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		defer q.mu.Unlock()
 		if !over {
 			late = true
-			q.end(last, false)
+			q.end(false, false)
 			q.hanging++
 			cancel() // ends the wait for a connection
 			q.start()
 		}
 	})
 	q.run(ctx, false, requests)
+	idle := last.err == nil
 	for _, r := range requests {
 		close(r.done)
 	}
@@ -201,7 +203,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		q.start()
 		return nil
 	}
-	q.end(last, true)
+	q.end(true, idle)
 	if next = q.next(); len(next) > 0 {
 		q.begin()
 	}
