@@ -5,12 +5,13 @@ import (
 	"fmt"
 )
 
-// growth prints the cost of a decision with more keys, and from more processes.
-func growth(ctx context.Context, c config, s *server) error {
+// growth prints the cost of a decision with more keys, and from more processes. It returns the cost
+// from processes with one caller each, whose decisions share no round trips.
+func growth(ctx context.Context, c config, s *server) (alone float64, err error) {
 	sub := subjects(c)[0]
 	rows := [][]string{{"keys in Redis", "Redis CPU a decision"}}
 	if err := s.empty(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	ls, shut := s.limiters(1, c.callers, sub.rules)
 	defer shut()
@@ -20,12 +21,12 @@ func growth(ctx context.Context, c config, s *server) error {
 			_, err := ls[0].Allow(ctx, user(filled+i))
 			return err
 		}); err != nil {
-			return err
+			return 0, err
 		}
 		filled = sub.keys
 		us, err := s.perDecision(ctx, c, sub, ls)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		rows = append(rows, []string{fmt.Sprint(sub.keys), micros(us)})
 	}
@@ -34,19 +35,19 @@ func growth(ctx context.Context, c config, s *server) error {
 	return processes(ctx, c, s, sub)
 }
 
-func processes(ctx context.Context, c config, s *server, sub subject) error {
+func processes(ctx context.Context, c config, s *server, sub subject) (us float64, err error) {
 	rows := [][]string{{"processes x callers", "Redis CPU a decision"}}
 	for _, n := range []int{1, 4, 16, 64} {
 		ls, shut := s.limiters(n, c.callers, sub.rules)
-		us, err := s.perDecision(ctx, c, sub, ls)
+		us, err = s.perDecision(ctx, c, sub, ls)
 		shut()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		rows = append(rows, []string{fmt.Sprintf("%d x %d", n, max(1, c.callers/n)), micros(us)})
 	}
 	table("More processes, token bucket", rows...)
-	return replica(ctx, c, s, sub)
+	return us, replica(ctx, c, s, sub)
 }
 
 // replica prints the cost of a decision on a master with and without a replica.

@@ -98,7 +98,8 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	if err := growth(ctx, c, s); err != nil {
+	alone, err := growth(ctx, c, s)
+	if err != nil {
 		return err
 	}
 	calls, err := denials(ctx, c)
@@ -108,7 +109,7 @@ func run(ctx context.Context, c config) error {
 	if err := leases(ctx); err != nil {
 		return err
 	}
-	plan(c, m, calls)
+	plan(c, m, alone, calls)
 	return nil
 }
 

@@ -12,12 +12,14 @@ type way struct {
 	us    float64 // Redis CPU per call, in microseconds
 }
 
-// plan prints the number of Redis processes and the memory that the load needs.
-func plan(c config, m measures, denied [2]float64) {
+// plan prints the number of Redis processes and the memory that the load needs. alone is the cost of a
+// decision that shares no round trip.
+func plan(c config, m measures, alone float64, denied [2]float64) {
 	rows := [][]string{{"", "calls of Redis a second", "Redis processes"}}
 	one, two := m["token bucket"].admitted, m["2 token buckets"].admitted
 	for _, w := range []way{
 		{"one rule", 1, one},
+		{"one rule, each decision in a round trip of its own", 1, alone},
 		{"two rules", 1, two},
 		{fmt.Sprintf("one rule, %v a second, denycache, each user at one process", c.limit), denied[0], one},
 		{fmt.Sprintf("one rule, %v a second, denycache, each user at %d processes", c.limit, c.nodes), denied[1], one},

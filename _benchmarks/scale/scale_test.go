@@ -86,7 +86,7 @@ func TestFigures(t *testing.T) {
 	if bucket.admitted <= 0 || bucket.denied <= 0 || bucket.bytes < 88 || bucket.bytes > 250 {
 		t.Errorf("token bucket: got %+v", bucket)
 	}
-	if err := growth(t.Context(), c, s); err != nil {
+	if _, err := growth(t.Context(), c, s); err != nil {
 		t.Error(err)
 	}
 }

@@ -152,8 +152,8 @@ func (b *breaker) startWindow(now time.Duration) {
 	}
 }
 
-// isNew reports whether cause is the first error of its round trip. A lost reply that fails many calls
-// is a single failure.
+// isNew reports whether cause is the first error of its round trip. A lost reply that fails many
+// calls is a single failure.
 func (b *breaker) isNew(cause error) bool {
 	var shared driver.SharedError
 	if !errors.As(cause, &shared) || shared.RoundTrip() == 0 {

@@ -34,9 +34,9 @@ func costArgument(c *driver.Charge) int64 {
 	return min(int64(c.Cost), maxCount+1) // more than any rule can count
 }
 
-// receiptArguments returns the arguments of m, the receipt of an undo. If the rate was changed since
-// the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero Receipt is
-// sent as the receipt of a charge so long ago that the undo frees nothing.
+// receiptArguments returns the arguments of m, the receipt of an undo. If the rate was changed
+// since the charge, a fraction >= denominator becomes 0, and the undo frees slightly less. A zero
+// Receipt is sent as the receipt of a charge so long ago that the undo frees nothing.
 func receiptArguments(m driver.Receipt, denominator int64) []any {
 	if m.At == 0 {
 		m.At = -maxInteger
@@ -47,9 +47,9 @@ func receiptArguments(m driver.Receipt, denominator int64) []any {
 	return []any{integer(m.At), integer(m.Used.Micros), integer(m.Used.Frac), integer(min(m.Age, maxInteger))}
 }
 
-// An argumentCache stores the arguments of charges with cost 1, by their rule. Nearly all charges are
-// of this kind. Clients may choose other costs, and could fill the cache with them. The number of
-// rules is bounded, because an application may make new rules all the time.
+// An argumentCache stores the arguments of charges with cost 1, by their rule. Nearly all charges
+// are of this kind. Clients may choose other costs, and could fill the cache with them. The number
+// of rules is bounded, because an application may make new rules all the time.
 type argumentCache struct {
 	rules memo.Map[*driver.Compiled, []any]
 }

@@ -5,7 +5,8 @@ import "cmp"
 // A batch is a script with the requests that it decides, in order.
 type batch struct {
 	script   *script
-	args     []any // of the EVALSHA
+	args     []any // of cmd
+	cmd      command
 	requests []*request
 }
 
@@ -79,10 +80,14 @@ func (b *batch) appendDecisions() {
 	}
 }
 
-// withSource returns the arguments with the source of the script instead of its hash.
-func (b *batch) withSource() []any {
+// useSource replaces the hash of the script by its source. It returns false if it has done so
+// before.
+func (b *batch) useSource() bool {
+	if b.args[0] == eval {
+		return false
+	}
 	b.args[0], b.args[1] = eval, b.script.source
-	return b.args
+	return true
 }
 
 // setOutcomes sets the outcomes of the requests from the reply to the script, or from its error.

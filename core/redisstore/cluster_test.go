@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -208,6 +210,44 @@ func TestCluster_migration(t *testing.T) {
 	}
 }
 
+// While a slot moves, one key of it is on each node. A script with both would fail with TRYAGAIN.
+func TestCluster_slotOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	cluster := steadyCluster(t)
+	s := newStore(cluster.Client())
+	rule := largeRules()[0]
+	l := testkit.Limiter(t, s, rule)
+	slot := func(identity string) uint16 { return keyhash.Slot(tag(s.Key(identity, rule))) }
+	from, to := cluster.Nodes[0], cluster.Nodes[1]
+	moved := identityOn(t, from, s, "moved")
+	stays := ""
+	for i := 0; stays == ""; i++ {
+		if other := fmt.Sprint("stays", i); slot(other) == slot(moved) {
+			stays = other
+		}
+	}
+	testkit.Admit(t, l, moved, 1)
+	testkit.Admit(t, l, stays, 1)
+	startMigration(t, from, to, s.Key(moved, rule))
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for range 20 {
+				if _, err := l.Allow(t.Context(), []string{moved, stays}[i%2]); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, key := range []string{moved, stays} {
+		if got := testkit.Used(t, l, key)[0]; got != 1+32*20 {
+			t.Errorf("%s has used %d, want %d", key, got, 1+32*20)
+		}
+	}
+}
+
 // TestCluster_reshard moves 1000 slots with the keys of 200 identities by redis-cli.
 func TestCluster_reshard(t *testing.T) {
 	t.Parallel()
@@ -244,28 +284,24 @@ func largeRules() []core.Rule {
 // migrate moves the slot of keys from one master to another, as redis-cli does.
 func migrate(t *testing.T, cluster *redistest.Cluster, from, to *redistest.Server, keys ...string) {
 	t.Helper()
+	slot, id := startMigration(t, from, to, keys...), to.Client().ClusterMyID(t.Context()).Val()
+	for _, node := range slices.Concat([]*redistest.Server{to, from}, cluster.Nodes) {
+		testkit.Must(t, node.Client().Do(t.Context(), "cluster", "setslot", slot, "node", id).Err())
+	}
+}
+
+// startMigration moves keys of a slot, one after the other. The other keys of the slot stay.
+func startMigration(t *testing.T, from, to *redistest.Server, keys ...string) (slot int64) {
+	t.Helper()
 	source, target := from.Client(), to.Client()
-	slot := source.ClusterKeySlot(t.Context(), keys[0]).Val()
+	slot = source.ClusterKeySlot(t.Context(), keys[0]).Val()
 	id := func(rdb *redis.Client) string { return rdb.ClusterMyID(t.Context()).Val() }
-	do := func(rdb *redis.Client, args ...any) {
-		t.Helper()
-		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	do(target, "cluster", "setslot", slot, "importing", id(source))
-	do(source, "cluster", "setslot", slot, "migrating", id(target))
-	// The keys of a decision move one after the other, and are on both nodes for a time.
+	testkit.Must(t, target.Do(t.Context(), "cluster", "setslot", slot, "importing", id(source)).Err())
+	testkit.Must(t, source.Do(t.Context(), "cluster", "setslot", slot, "migrating", id(target)).Err())
 	for _, key := range keys {
-		do(source, "migrate", "127.0.0.1", to.Addr[len("127.0.0.1:"):], key, 0, 5000)
+		testkit.Must(t, source.Do(t.Context(), "migrate", "127.0.0.1", to.Addr[len("127.0.0.1:"):], key, 0, 5000).Err())
 	}
-	do(target, "cluster", "setslot", slot, "node", id(target))
-	do(source, "cluster", "setslot", slot, "node", id(target))
-	for _, node := range cluster.Nodes {
-		if node != from && node != to {
-			do(node.Client(), "cluster", "setslot", slot, "node", id(target))
-		}
-	}
+	return slot
 }
 
 // TestCluster_promotion kills the master of a key. Decisions fail until its replica has taken over,
@@ -308,6 +344,37 @@ func TestCluster_promotion(t *testing.T) {
 			}
 			return err
 		})
+	}
+}
+
+// TestCluster_frozenMaster pauses the master of a key, as a network that drops its packets does.
+// Its replica takes over, and decisions succeed long before go-redis would look for it by itself,
+// after a minute.
+func TestCluster_frozenMaster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	_, err := cluster.AddReplica(cluster.Nodes[0])
+	testkit.Must(t, err)
+	var limiters []*core.Limiter
+	var keys []string
+	for _, mode := range modes {
+		s := newStore(cluster.Client(), append(mode.opts, redisstore.Timeout(4*short))...)
+		l, key := testkit.Limiter(t, s, dailyRules()...), identityOn(t, cluster.Nodes[0], s, "frozen")
+		testkit.Admit(t, l, key, 1)
+		testkit.Admit(t, l, key, 1)
+		limiters, keys = append(limiters, l), append(keys, key)
+	}
+	testkit.Must(t, cluster.Nodes[0].Pause())
+	defer func() { testkit.Must(t, cluster.Nodes[0].Resume()) }()
+	start := time.Now()
+	for i, mode := range modes {
+		eventually(t, func() error {
+			_, err := limiters[i].Allow(t.Context(), keys[i])
+			return err
+		})
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("%s: decisions failed for %v", mode.name, took)
+		}
 	}
 }
 

@@ -90,8 +90,8 @@ func called(t *testing.T, server *redistest.Server) []string {
 	return names
 }
 
-// The documented user can run the conformance suite, also if each decision shares its round trip, and
-// the suite needs all permissions of that user.
+// The documented user can run the conformance suite, also if each decision shares its round trip,
+// and the suite needs all permissions of that user.
 func TestACL_DocumentedUser(t *testing.T) {
 	t.Parallel()
 	all, _ := documentedCommands(t)

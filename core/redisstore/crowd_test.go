@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Crowd makes s, a Store on a *redis.Client, send each request in one round trip with earlier requests,
-// on keys that no other request uses. The neighbours must not change the outcome.
+// Crowd makes s, a Store on a *redis.Client, send each request in one round trip with earlier
+// requests, on keys that no other request uses. The neighbours must not change the outcome.
 func Crowd(s *Store) *Store {
 	s.executor.sender = &crowd{server: s.executor.sender.(*server), random: rand.New(rand.NewPCG(1, 2))}
 	return s

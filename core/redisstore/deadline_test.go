@@ -359,3 +359,35 @@ func leave(t *testing.T, s *redisstore.Store, goroutines int) {
 	}
 	wg.Wait()
 }
+
+// A blockingLimiter blocks every tenth command.
+type blockingLimiter struct{ calls atomic.Int64 }
+
+func (l *blockingLimiter) Allow() error {
+	if l.calls.Add(1)%10 == 0 {
+		time.Sleep(margin + margin/2)
+	}
+	return nil
+}
+
+func (*blockingLimiter) ReportResult(error) {}
+
+// A Limiter of the client that blocks does not hold callers beyond the deadline.
+func TestStore_Take_blockingLimiter(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.Limiter = new(blockingLimiter) })
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			l := testkit.Limiter(t, newStore(rdb, append(mode.opts, redisstore.Timeout(short))...), largeRules()...)
+			for range 30 {
+				start := time.Now()
+				if _, err := l.Allow(t.Context(), "k"); err != nil && !errors.Is(err, core.ErrUnavailable) {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > short+margin {
+					t.Errorf("the call returned after %v, want %v", took, short)
+				}
+			}
+		})
+	}
+}

@@ -46,10 +46,10 @@ type sharedError struct {
 	roundTrip uint64
 }
 
-// shared returns err, the error of a request in a round trip with others, as a sharedError, unless
-// another request may have another error.
+// shared returns err, the error of a request, as a sharedError if the request was in a round trip
+// with others that have the same error.
 func shared(err error, roundTrip uint64) error {
-	if _, own := err.(scriptError); err == nil || own || err == errReply {
+	if _, own := err.(scriptError); err == nil || own || err == errReply || roundTrip == 0 {
 		return err
 	}
 	return &sharedError{err, roundTrip}
@@ -114,11 +114,13 @@ func didNotRun(err error) bool {
 		redis.IsMasterDownError(err) || redis.IsReadOnlyError(err) || redis.IsMaxClientsError(err)
 }
 
-// redirected reports whether the server rejected a command because it does not have the slot.
+// redirected reports whether err proves that a node of a Cluster did not execute a command, and
+// that the ClusterClient may execute it elsewhere: the slot or, of a slot that moves, the key is on
+// another node, or the node has left the Cluster.
 func redirected(err error) bool {
 	_, moved := redis.IsMovedError(err)
 	_, ask := redis.IsAskError(err)
-	return moved || ask
+	return moved || ask || redis.IsTryAgainError(err) || errors.Is(err, redis.ErrClosed)
 }
 
 func noScript(err error) bool {

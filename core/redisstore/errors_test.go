@@ -71,6 +71,28 @@ func TestDidNotRun(t *testing.T) {
 	}
 }
 
+func TestRedirected(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{reply("MOVED 1 127.0.0.1:6379"), true},
+		{reply("ASK 1 127.0.0.1:6379"), true},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), true},
+		{redis.ErrClosed, true},
+		{nil, false},
+		{net.ErrClosed, false},
+		{reply("CLUSTERDOWN The cluster is down"), false},
+		{context.DeadlineExceeded, false},
+	} {
+		for _, err := range []error{c.err, wrap(c.err)} {
+			if got := redirected(err); got != c.want {
+				t.Errorf("redirected(%v) is %t, want %t", err, got, c.want)
+			}
+		}
+	}
+}
+
 func TestNoScript(t *testing.T) {
 	for _, c := range []struct {
 		err  error

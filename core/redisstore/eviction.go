@@ -13,6 +13,7 @@ import (
 // clients that are over their limits. It is called once, after the first decision, so that New
 // needs no server. If the user has no permission for INFO, there is no warning.
 func warnOfEviction(rdb redis.UniversalClient) {
+	defer func() { _ = recover() }() // as in runner.run
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	info, err := rdb.Info(ctx, "memory").Result()

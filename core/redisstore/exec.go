@@ -21,8 +21,9 @@ type counters struct {
 	running                                atomic.Int64
 }
 
-// A sender executes a request and sets its outcome. If d ends first, send returns the error of d, and
-// the caller must not access the request any more. Otherwise it returns the error of the outcome.
+// A sender executes a request and sets its outcome. If d ends first, send returns the error of d,
+// and the caller must not access the request any more. Otherwise it returns the error of the
+// outcome.
 type sender interface {
 	send(d *deadline, r *request) error
 	length() int // of the queue
@@ -46,7 +47,7 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 			e.corrupt.Add(uint64(c.corrupt))
 			return
 		}
-		if d.err == nil && e.reload != nil {
+		if e.reload != nil && ctx.Err() == nil {
 			e.reload()
 		}
 		if d.err != nil || !didNotRun(err) || attempt >= attempts || d.pause(backoff<<attempt) != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // FakeDialer returns a dialer for go-redis. A server at the other end of its connections answers
-// every script call and PSETEX with the bytes that reply returns, and other commands as go-redis needs it.
-// reply must be safe for concurrent use.
+// every script call and PSETEX with the bytes that reply returns, and other commands as go-redis
+// needs it. reply must be safe for concurrent use.
 func FakeDialer(reply func(args []string) string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -41,6 +43,9 @@ func chargedOnce(t *testing.T, lossyClient, healthyClient redis.UniversalClient,
 		before()
 		d, err := lossy.Allow(t.Context(), "k")
 		unavailable(t, d, err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the error is %v, want that of the client, which ends first", err)
+		}
 		charged := testkit.Used(t, healthy, "k")
 		if charged[0] > call || charged[0] != charged[1] {
 			t.Fatalf("after %d calls the rules were charged %v times, want each at most once a call", call, charged)

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodes sends each request to the node of a Cluster that has its keys. If the slot has moved, it sends
-// the request again over the ClusterClient, which follows redirections.
+// nodes sends each request to the node of a Cluster that has its keys. If the slot has moved, it
+// sends the request again over the ClusterClient, which follows redirections.
 type nodes struct {
 	cluster *redis.ClusterClient
 	direct  direct
@@ -24,7 +24,7 @@ func newNodes(cluster *redis.ClusterClient, c config, n *counters) *nodes {
 	return &nodes{
 		cluster: cluster,
 		direct:  direct{runner{cluster, n}},
-		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c, hashSlot, n) },
+		newNode: func(rdb *redis.Client) *server { return newServer(rdb, c.prefix, hashSlot, n) },
 		of:      make(map[*redis.Client]*server),
 	}
 }

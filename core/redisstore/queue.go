@@ -15,10 +15,12 @@ import (
 //
 // A caller leaves at its deadline. Its request is then not sent, or its outcome is not read.
 type queue struct {
-	// run executes requests in one round trip and sets their outcomes. If prompt is true, it returns
+	// run executes requests in one round trip and sets their outcomes. If strict is true, it returns
 	// before the deadline of ctx, and closes the connection if the server does not reply in time.
 	// Otherwise it may take longer.
-	run func(ctx context.Context, prompt bool, requests []*request)
+	run func(ctx context.Context, strict bool, requests []*request)
+	// detached means that callers do not run their requests themselves.
+	detached bool
 
 	mu      sync.Mutex
 	waiting []*request
@@ -51,21 +53,23 @@ func (q *queue) send(d *deadline, r *request) error {
 		return d.err
 	}
 	r.ctx, r.at = d.ctx, d.at
+	ends, ok := d.ctx.Deadline()
+	leaves := ok && ends.Before(d.at)
 	q.mu.Lock()
 	switch {
 	case q.hanging >= maxHanging:
 		q.mu.Unlock()
 		return errHanging
-	case q.running < maxRunning && q.inline(d):
+	case q.running < maxRunning && q.prompt && q.idle > 0 && !q.detached && !leaves:
 		q.begin()
 		q.mu.Unlock()
-		q.runInline(r)
+		q.inline(r)
 		return d.outcome(r)
 	case q.running < maxRunning:
 		r.done = make(chan struct{})
 		q.begin()
 		go q.work([]*request{r})
-	case len(q.waiting) >= maxWaiting:
+	case q.full():
 		q.mu.Unlock()
 		return errWaiting
 	default:
@@ -75,19 +79,24 @@ func (q *queue) send(d *deadline, r *request) error {
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
 		r.left.Store(true)
-		return err
+		return shared(err, r.roundTrip.Load())
 	}
-	return d.outcome(r)
+	return shared(d.outcome(r), r.roundTrip.Load())
 }
 
-// inline reports whether a caller runs its request itself, which saves two switches between
-// goroutines. The caller then leaves with the reply or at the deadline of the decision, so its context
-// must not have an earlier deadline. A late reply costs the connection, so the server must have been
-// prompt, and there must be a connection, because to open one takes several round trips. It is called
-// with mu.
-func (q *queue) inline(d *deadline) bool {
-	ends, ok := d.ctx.Deadline()
-	return q.prompt && q.idle > 0 && (!ok || !ends.Before(d.at))
+// full reports whether maxWaiting requests wait. It removes the first requests if their callers have
+// left. It is called with mu.
+func (q *queue) full() bool {
+	if len(q.waiting) < maxWaiting {
+		return false
+	}
+	now := time.Now()
+	i := slices.IndexFunc(q.waiting, func(r *request) bool { return !r.ended(now) })
+	if i < 0 {
+		i = len(q.waiting)
+	}
+	q.waiting = slices.Delete(q.waiting, 0, i)
+	return i == 0
 }
 
 // begin counts a round trip that begins. It is called with mu.
@@ -96,23 +105,31 @@ func (q *queue) begin() {
 	q.idle = max(0, q.idle-1)
 }
 
-// end counts a round trip that has ended, promptly or late. It is called with mu.
-func (q *queue) end(prompt bool) {
+// end counts a round trip that has ended, promptly or late. idle says whether it has left an idle
+// connection. It is called with mu.
+func (q *queue) end(prompt, idle bool) {
 	q.running--
 	q.prompt = prompt
-	if prompt {
+	if idle {
 		q.idle++
 	}
 }
 
-func (q *queue) runInline(r *request) {
+// inline runs r on the goroutine of its caller, which saves two switches between goroutines. The
+// caller leaves with the reply or at the deadline of the decision, so its context must not have an
+// earlier deadline. A late reply costs the connection, so the server must have been prompt, and
+// there must be an idle connection, because to open one takes several round trips.
+func (q *queue) inline(r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
-	defer cancel()
+	defer func() { // also if a hook ends the goroutine
+		prompt := ctx.Err() == nil
+		cancel()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.end(prompt, prompt && r.err == nil)
+		q.start()
+	}()
 	q.run(ctx, true, []*request{r})
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.end(ctx.Err() == nil)
-	q.start()
 }
 
 // start runs waiting requests if there is room for a round trip. It is called with mu.
@@ -165,13 +182,14 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		defer q.mu.Unlock()
 		if !over {
 			late = true
-			q.end(false)
+			q.end(false, false)
 			q.hanging++
 			cancel() // ends the wait for a connection
 			q.start()
 		}
 	})
 	q.run(ctx, false, requests)
+	idle := last.err == nil
 	for _, r := range requests {
 		close(r.done)
 	}
@@ -185,7 +203,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 		q.start()
 		return nil
 	}
-	q.end(true)
+	q.end(true, idle)
 	if next = q.next(); len(next) > 0 {
 		q.begin()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -24,7 +25,8 @@ type fakeServer struct {
 	most    int // the greatest value of running
 }
 
-// newFakeServer returns a server that has replied in time before, to which idle connections are open.
+// newFakeServer returns a server that has replied in time before, to which idle connections are
+// open.
 func newFakeServer(takes time.Duration) *fakeServer {
 	s := &fakeServer{takes: takes}
 	s.queue.run, s.queue.idle, s.queue.prompt = s.run, maxRunning, true
@@ -136,8 +138,8 @@ func TestQueue_Send(t *testing.T) {
 	}
 }
 
-// A caller runs its request itself if the server is prompt, a connection is open, and the context has
-// no earlier deadline.
+// A caller runs its request itself if the server is prompt, a connection is open, and the context
+// has no earlier deadline.
 func TestQueue_Send_inline(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -149,6 +151,7 @@ func TestQueue_Send_inline(t *testing.T) {
 		{"later deadline", func(*fakeServer) {}, 2 * time.Second, 1},
 		{"earlier deadline", func(*fakeServer) {}, time.Second / 2, 0},
 		{"no connection", func(s *fakeServer) { s.idle = 0 }, 0, 0},
+		{"detached", func(s *fakeServer) { s.detached = true }, 0, 0},
 		{"not prompt", func(s *fakeServer) { s.prompt = false }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -200,8 +203,8 @@ func TestQueue_Send_slow(t *testing.T) {
 	})
 }
 
-// A caller that waits leaves at its deadline, or when its context ends. Its request is not sent after
-// that.
+// A caller that waits leaves at its deadline, or when its context ends. Its request is not sent
+// after that.
 func TestQueue_Send_leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(10 * time.Millisecond)
@@ -284,5 +287,48 @@ func TestQueue_Send_full(t *testing.T) {
 			t.Errorf("the error is %v, want %v", err, errWaiting)
 		}
 		wg.Wait()
+		s.set(func() { s.takes = time.Hour })
+		for range maxRunning {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Minute, 1, "k") })
+		}
+		synctest.Wait()
+		for range maxWaiting {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Millisecond, 1, "k") })
+		}
+		time.Sleep(10 * time.Millisecond)
+		if err := s.ask(t.Context(), time.Millisecond, 1, "k"); err != context.DeadlineExceeded || s.length() != 1 {
+			t.Errorf("after the callers have left: got %v, %d requests wait, want 1", err, s.length())
+		}
+		wg.Wait()
+	})
+}
+
+// A hook that ends the goroutine of a caller, as T.FailNow does, frees the place of the round trip.
+func TestQueue_Send_exit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		s.queue.run = func(context.Context, bool, []*request) { runtime.Goexit() }
+		var wg sync.WaitGroup
+		for range maxRunning {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Second, 1, "k") })
+		}
+		wg.Wait()
+		s.queue.run = s.run
+		if err := s.ask(t.Context(), time.Second, 1, "k"); err != nil || s.queue.running != 0 {
+			t.Errorf("got %v, %d round trips are under way, want none", err, s.queue.running)
+		}
+	})
+}
+
+// A request that is sent twice, because its slot has moved, loses the time that it has waited once.
+func TestRequest_limitDelays_twice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &request{queued: time.Now(), charges: []chargeArguments{{maxDelay: 1000, algorithm: make([]any, bucketDelay+1)}}}
+		for _, want := range []string{"900", "800", "700"} {
+			time.Sleep(100 * time.Microsecond)
+			if r.limitDelays(); r.charges[0].algorithm[bucketDelay] != want {
+				t.Errorf("the delay is %v, want %s", r.charges[0].algorithm[bucketDelay], want)
+			}
+		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 // errReply is the error of a reply with a wrong format or impossible values.
 var errReply = errors.New("the reply does not have the shape of a decision")
 
-// decode sets the outcome of c from the time of the server and the part of the reply that belongs to
-// c. The headers of take.lua, adjust.lua and take_bucket.lua describe the reply. A reply that does
-// not match the charges of c, or contains values that are impossible for their rules, is an error, so
-// that it cannot admit an event.
+// decode sets the outcome of c from the time of the server and the part of the reply that belongs
+// to c. The headers of take.lua, adjust.lua and take_bucket.lua describe the reply. A reply that
+// does not match the charges of c, or contains values that are impossible for their rules, is an
+// error, so that it cannot admit an event.
 func (c *call) decode(time, reply any) error {
 	c.readings = make([]driver.Reading, 0, len(c.charges))
 	short := c.short()

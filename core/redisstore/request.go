@@ -27,6 +27,8 @@ type request struct {
 	left   atomic.Bool     // the caller does not wait any more
 	done   chan struct{}   // closed after the outcome is set; nil if the caller runs the script
 
+	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
+
 	// The outcome.
 	time  any // the clock of the server; nil if the script does not report it
 	reply any // the part of the reply that belongs to the request
@@ -87,18 +89,20 @@ func (r *request) ended(now time.Time) bool {
 	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
 }
 
-// limitDelays adds the MaxDelay of charges to the arguments, less the time that r has waited.
+// limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
+// request that is redirected calls it again.
 func (r *request) limitDelays() {
 	for i := range r.charges {
 		c := &r.charges[i]
 		if c.maxDelay == driver.Never {
 			continue
 		}
+		delay := c.maxDelay
 		if !r.queued.IsZero() {
-			c.maxDelay = max(0, c.maxDelay-time.Since(r.queued).Microseconds())
+			delay = max(0, delay-time.Since(r.queued).Microseconds())
 		}
 		c.algorithm = slices.Clone(c.algorithm)
-		c.algorithm[bucketDelay] = integer(c.maxDelay)
+		c.algorithm[bucketDelay] = integer(delay)
 	}
 }
 

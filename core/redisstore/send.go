@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,16 +17,30 @@ func (command) NoRetry() bool { return true }
 
 // A runner executes requests on a client.
 type runner struct {
-	rdb redis.UniversalClient
+	rdb client
 	*counters
 }
 
-// run executes requests in one round trip and sets their outcomes. A script that the server does not
-// know takes a second round trip, with its source.
+// A client is a client of go-redis.
+type client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// numbers counts the round trips of all Stores, see Error.RoundTrip.
+var numbers atomic.Uint64
+
+// run executes requests in one round trip and sets their outcomes. Scripts that the server does not
+// know take a second round trip, with their source.
 func (s runner) run(ctx context.Context, requests []*request) {
 	s.running.Add(1)
 	s.requests.Add(uint64(len(requests)))
-	trip := s.roundTrips.Add(1)
+	s.roundTrips.Add(1)
+	if number := numbers.Add(1); len(requests) > 1 {
+		for _, r := range requests {
+			r.roundTrip.Store(number)
+		}
+	}
 	defer func() {
 		// A malformed reply or a hook can make the client panic.
 		if p := recover(); p != nil {
@@ -34,41 +49,43 @@ func (s runner) run(ctx context.Context, requests []*request) {
 			}
 		}
 		s.running.Add(-1)
-		if len(requests) > 1 {
-			for _, r := range requests {
-				r.err = shared(r.err, trip)
-			}
-		}
 	}()
 	for _, r := range requests {
 		r.limitDelays()
 	}
-	batches := newBatches(requests)
-	cmds := make([]command, len(batches))
-	for i := range batches {
-		cmds[i] = command{redis.NewCmd(ctx, batches[i].args...)}
-	}
-	if len(cmds) == 1 {
-		_ = s.rdb.Process(ctx, cmds[0])
-	} else {
-		pipe := s.rdb.Pipeline()
-		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, cmd)
+	for batches := newBatches(requests); len(batches) > 0; {
+		s.send(ctx, batches)
+		unknown := batches[:0]
+		for _, b := range batches {
+			if noScript(b.cmd.Err()) && b.useSource() {
+				s.retried.Add(1)
+				unknown = append(unknown, b)
+			} else {
+				b.setOutcomes(b.cmd.Val(), b.cmd.Err())
+			}
 		}
-		_, _ = pipe.Exec(ctx)
-	}
-	for i, cmd := range cmds {
-		if noScript(cmd.Err()) {
-			s.retried.Add(1)
-			cmd = command{redis.NewCmd(ctx, batches[i].withSource()...)}
-			_ = s.rdb.Process(ctx, cmd)
-		}
-		batches[i].setOutcomes(cmd.Val(), cmd.Err())
+		batches = unknown
 	}
 }
 
-// direct sends each request on a connection of its own of the client's pool. It does so in a separate
-// goroutine, because go-redis by default ignores the deadline of a context, and with
+// send executes the scripts of batches in one round trip.
+func (s runner) send(ctx context.Context, batches []batch) {
+	for i := range batches {
+		batches[i].cmd = command{redis.NewCmd(ctx, batches[i].args...)}
+	}
+	if len(batches) == 1 {
+		_ = s.rdb.Process(ctx, batches[0].cmd)
+		return
+	}
+	pipe := s.rdb.Pipeline()
+	for i := range batches {
+		_ = pipe.Process(ctx, batches[i].cmd)
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// direct sends each request on a connection of its own of the client's pool. It does so in a
+// separate goroutine, because go-redis by default ignores the deadline of a context, and with
 // ContextTimeoutEnabled closes the connection on which a deadline passes. When the caller leaves, a
 // request that waits for a connection is cancelled. The goroutine of a request that was sent ends
 // with the reply or the client's ReadTimeout, so there are at most as many such goroutines as

@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 type proxy struct {
 	servers []*redis.Client
 	seed    maphash.Seed
+	tested  atomic.Bool  // the Store has tested whether scripts may have keys of several slots
 	merged  atomic.Int64 // EVALSHAs with keys of several slots
 	strict  int64        // such scripts are rejected when merged is greater; none if negative
 }
@@ -49,6 +52,9 @@ func (p *proxy) reply(args []string) string {
 		key = args[3]
 		if len(tags) > 1 && args[0] == "evalsha" {
 			p.merged.Add(1)
+		}
+		if len(tags) > 1 && args[0] == "eval" {
+			p.tested.Store(true)
 		}
 		if len(tags) > 1 && p.strict >= 0 && p.merged.Load() >= p.strict {
 			return "-CROSSSLOT Keys in request don't hash to the same slot\r\n"
@@ -109,6 +115,14 @@ func TestServer_anySlots(t *testing.T) {
 			p, rdb := newProxy(t, c.servers, c.strict)
 			s := newStore(rdb)
 			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(limit, century)))
+			stop := underLoad(t, 16, func() { testkit.Used(t, l, "peek") })
+			eventually(t, func() error {
+				if !p.tested.Load() {
+					return errors.New("the server was not tested")
+				}
+				return nil
+			})
+			stop()
 			var wg sync.WaitGroup
 			admitted := make([][keys]int, callers)
 			for i := range callers {
@@ -157,5 +171,102 @@ func TestNew_keepsOptions(t *testing.T) {
 	after := *rdb.Options()
 	if after.ContextTimeoutEnabled != before.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
 		t.Errorf("the options are %+v, want %+v", after, before)
+	}
+}
+
+// A panickingHook panics when the Store tests the server, and when it reads the configuration.
+type panickingHook struct{ infos *atomic.Int64 }
+
+func (panickingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h panickingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "info" {
+			h.infos.Add(1)
+			panic("the configuration")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "psetex" {
+			panic("the test of the server")
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A hook that panics in the background does not end the process, or fail decisions.
+func TestServer_anySlots_panic(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	hook := panickingHook{new(atomic.Int64)}
+	rdb.AddHook(hook)
+	l := testkit.Limiter(t, newStore(rdb), largeRules()...)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() { testkit.Admit(t, l, fmt.Sprint("k", i%8), 20) })
+	}
+	wg.Wait()
+	eventually(t, func() error {
+		if hook.infos.Load() == 0 {
+			return errors.New("INFO was not called")
+		}
+		return nil
+	})
+}
+
+// A countingHook counts scripts and connections.
+type countingHook struct{ scripts, dials *atomic.Int64 }
+
+func (h countingHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		h.dials.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+
+func (h countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			h.scripts.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The hooks of a client are called for each script, and all scripts use its connections.
+func TestNew_hooks(t *testing.T) {
+	t.Parallel()
+	const calls = 50
+	single, cluster := redistest.Shared(t).Client(), redistest.SharedCluster(t).Client()
+	for name, rdb := range map[string]redis.UniversalClient{"single": single, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			hook := countingHook{new(atomic.Int64), new(atomic.Int64)}
+			if rdb == single {
+				single.AddHook(hook)
+			} else {
+				cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+			}
+			s := newStore(rdb)
+			l := testkit.Limiter(t, s, core.TokenBucket("r", core.Per(calls, century)))
+			testkit.Admit(t, l, "k", 1)
+			loaded := hook.scripts.Load() // with EVAL if the server did not know the script
+			for range calls - 1 {
+				testkit.Admit(t, l, "k", 1)
+			}
+			if n := hook.scripts.Load() - loaded; n != calls-1 {
+				t.Errorf("the hook saw %d scripts, want %d", n, calls-1)
+			}
+			if n := hook.dials.Load(); n > 8 {
+				t.Errorf("there were %d connections, want at most 8", n)
+			}
+		})
 	}
 }

@@ -7,20 +7,21 @@
 // # Batches
 //
 // Concurrent decisions share round trips and scripts. At most four round trips are under way to a
-// server. A decision that finds fewer is sent at once. Others wait in a queue, and the next round trip
-// takes all of them, up to 64 buckets or as many other rules as take the same time, about 250 us.
-// Calls of Adjust share the queue. No decision waits for others to come.
+// server. A decision that finds fewer is sent at once. Others wait in a queue, and the next round
+// trip takes all of them, up to 64 buckets or as many other rules as take the same time, about 250
+// us. Calls of Adjust share the queue. No decision waits for others to come.
 //
 // Redis decides the charges of a batch in the order of the queue, and each decision is as exact as
-// alone: it sees the states that earlier decisions have written, and is atomic. A decision that fails,
-// for example because of a damaged state, does not affect the others. A lost reply fails all decisions
-// of its round trip; package failover counts that as one failure. The MaxDelay of an event shrinks by
-// the time that the event has waited.
+// alone: it sees the states that earlier decisions have written, and is atomic. A decision that
+// fails, for example because of a damaged state, does not affect the others. A lost reply fails all
+// decisions of its round trip; package failover counts that as one failure. The MaxDelay of an
+// event shrinks by the time that the event has waited.
 //
 // On a Cluster, every node has its own queue. A round trip has a script for each hash slot in it. A
-// *redis.Client may also be connected to a proxy for several servers that sends a script to the server
-// of its first key. The Store therefore tests at its first batch whether the server has the keys of
-// all slots: it writes 16 keys one by one, for a second, and reads them in a script. If not, only
+// *redis.Client may also be connected to a proxy for several servers that sends a script to the
+// server of its first key. The Store therefore tests whether the server has the keys of all slots:
+// it writes 16 keys one by one, for ten seconds, and reads them in a script. The test begins with
+// the first batch and is repeated every minute, until it is negative. Without a positive test, only
 // decisions on the same identity share a script. [Unbatched] turns batches off.
 //
 // # Keys
@@ -32,16 +33,17 @@
 // The keys of one identity share a hash slot. Keys show neither addresses nor names; see
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
 // equals the state of a new key. Probes of package failover write keys that end with a question
-// mark and expire after about a second.
+// mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
 //
 // # Deadline
 //
-// Take and Adjust return within [Timeout], regardless of the configuration of the client. A decision
-// that waits and misses its deadline is not sent. A script that was sent continues in the background
-// until its reply arrives or the client's own timeouts end it, so that a slow server does not lose its
-// connections: at most 64 such round trips are under way, and then decisions fail at once. While the
-// server replies in time, a caller may run its script itself. Then a missed deadline closes the
-// connection, and a caller whose context is cancelled waits for the reply or the deadline.
+// Take and Adjust return within [Timeout], regardless of the configuration of the client. A
+// decision that waits and misses its deadline is not sent. A script that was sent continues in the
+// background until its reply arrives or the client's own timeouts end it, so that a slow server
+// does not lose its connections: at most 64 such round trips are under way, and then decisions fail
+// at once. While the server replies in time, a caller may run its script itself. Then a missed
+// deadline closes the connection, a caller whose context is cancelled waits for the reply or the
+// deadline, and a hook of the client that ignores its context delays the caller.
 //
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
 // failed decision may have been charged once. A command that certainly did not run is sent again
@@ -125,8 +127,9 @@ type Stats struct {
 // rdb or an option is nil.
 //
 // Hooks must be added to rdb before New, because the Store also uses a copy of rdb with the same
-// connections. On a Cluster, the Store uses the clients of the nodes, so hooks must be added to these
-// (see OnNewNode of go-redis); those of the ClusterClient see only commands that were redirected.
+// connections. On a Cluster, the Store uses the clients of the nodes, so hooks must be added to
+// these (see OnNewNode of go-redis); those of the ClusterClient see only commands that were
+// redirected. A round trip of several decisions has the context of one of them.
 //
 // On a *redis.Client, plain or from NewFailoverClient, one call decides all charges. On a
 // *redis.ClusterClient, one call decides the charges of one hash slot. On any other client, one
@@ -148,7 +151,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if !c.unbatched {
-			e.sender = newServer(rdb, c, nil, &e.counters)
+			e.sender = newServer(rdb, c.prefix, nil, &e.counters)
 		}
 	case *redis.ClusterClient:
 		if !c.unbatched {

@@ -7,20 +7,26 @@
 -- arguments of take.lua or adjust.lua
 --
 -- Returns  now (us); then, for each decision, its outcome and the reading of each of its charges. If a
---          decision failed, its outcome is the text of the error, without readings.
+--          decision failed, its outcome is the text of the error, without readings. If the server is a
+--          replica, returns READONLY.
 
-local key, at = 1, 2
+local first, at = 1, 2 -- indexes in KEYS and ARGV
 while ARGV[at] do
   local charges, place = ARGV[at] + 0, #reply + 1
   reply[place], outcome = 0, 1
-  local done, result = pcall(decision, key, charges, at + 2)
+  local done, result = pcall(decision, first, charges, at + 2)
   if not done then
     for i = #reply, place + 1, -1 do
       reply[i] = nil
     end
     outcome = type(result) == 'table' and result.err or result -- before Redis 7, a text
+    if string.find(outcome, 'READONLY', 1, true) then
+      -- The script has written nothing. go-redis closes the connection if it reads this reply, and
+      -- then dials the new master.
+      return { err = outcome }
+    end
   end
   reply[place] = outcome
-  key, at = key + charges, at + 2 + ARGV[at + 1]
+  first, at = first + charges, at + 2 + ARGV[at + 1]
 end
 return reply

@@ -10,7 +10,7 @@
 -- Returns  for each spend, used (us) before the spend if it is admitted, and -1 - used if it is
 --          denied. If the fraction is not 0 or the state was unreadable, returns the outcome and the
 --          reading, as in take.lua. If the spend failed, returns the text of the error. A single
---          spend is not in an array.
+--          spend is not in an array. If the server is a replica, returns READONLY.
 
 local function spend(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local used, fraction, after, after_fraction, fits, moved, corrupt =
@@ -36,7 +36,13 @@ while ARGV[at] do
   local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at + 1)
   for i = #reply + 1, #reply + ARGV[at] do
     local done, result = pcall(spend, KEYS[i], cost, cost_fraction, full, full_fraction, den, max_delay)
-    reply[i] = not done and type(result) == 'table' and result.err or result
+    if not done then
+      result = type(result) == 'table' and result.err or result -- see decisions.lua
+      if string.find(result, 'READONLY', 1, true) then
+        return { err = result }
+      end
+    end
+    reply[i] = result
   end
   at = at + 5
 end

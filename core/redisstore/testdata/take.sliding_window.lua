@@ -200,18 +200,21 @@ local function decision(first, charges, at)
   key, last_key = first - 1, first + charges - 1
   decide(at, 'none', true, false, 0)
 end
-local key, at = 1, 2
+local first, at = 1, 2 -- indexes in KEYS and ARGV
 while ARGV[at] do
   local charges, place = ARGV[at] + 0, #reply + 1
   reply[place], outcome = 0, 1
-  local done, result = pcall(decision, key, charges, at + 2)
+  local done, result = pcall(decision, first, charges, at + 2)
   if not done then
     for i = #reply, place + 1, -1 do
       reply[i] = nil
     end
     outcome = type(result) == 'table' and result.err or result -- before Redis 7, a text
+    if string.find(outcome, 'READONLY', 1, true) then
+      return { err = outcome }
+    end
   end
   reply[place] = outcome
-  key, at = key + charges, at + 2 + ARGV[at + 1]
+  first, at = first + charges, at + 2 + ARGV[at + 1]
 end
 return reply

@@ -93,7 +93,13 @@ while ARGV[at] do
   local cost, cost_fraction, full, full_fraction, den, max_delay = bucket_arguments(at + 1)
   for i = #reply + 1, #reply + ARGV[at] do
     local done, result = pcall(spend, KEYS[i], cost, cost_fraction, full, full_fraction, den, max_delay)
-    reply[i] = not done and type(result) == 'table' and result.err or result
+    if not done then
+      result = type(result) == 'table' and result.err or result -- see decisions.lua
+      if string.find(result, 'READONLY', 1, true) then
+        return { err = result }
+      end
+    end
+    reply[i] = result
   end
   at = at + 5
 end

@@ -1,0 +1,136 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+)
+
+// A test that is negative is final. One that fails changes nothing, and is repeated.
+func TestServer_test(t *testing.T) {
+	const all, most, rejected, broken = ":16\r\n", ":15\r\n", "-CROSSSLOT Keys in request don't hash to the same slot\r\n", "-ERR\r\n"
+	for name, c := range map[string]struct {
+		replies      []string
+		merges, ends bool
+	}{
+		"all keys":        {[]string{all}, true, false},
+		"most keys":       {[]string{most}, false, true},
+		"CROSSSLOT":       {[]string{rejected}, false, true},
+		"error":           {[]string{broken}, false, false},
+		"error, all keys": {[]string{broken, all}, true, false},
+		"all keys, error": {[]string{all, broken}, true, false},
+		"all keys, most":  {[]string{all, most}, false, true},
+		"all keys, slots": {[]string{all, rejected}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replies := make(chan string, len(c.replies))
+			rdb := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: FakeDialer(func(args []string) string {
+				if args[0] == "psetex" {
+					return "+OK\r\n"
+				}
+				return <-replies
+			})})
+			defer func() { _ = rdb.Close() }()
+			s := newServer(rdb, "", nil, new(counters))
+			for _, reply := range c.replies {
+				replies <- reply
+				s.test()
+			}
+			if ends := s.nextTest.Load() == math.MaxInt64; s.merges.Load() != c.merges || ends != c.ends {
+				t.Errorf("merges is %t and the tests end: %t, want %t and %t", s.merges.Load(), ends, c.merges, c.ends)
+			}
+		})
+	}
+}
+
+// A tripCounter counts the round trips of a client.
+type tripCounter struct{ trips int }
+
+func (c *tripCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *tripCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmd)
+	}
+}
+func (c *tripCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.trips++
+		return next(ctx, cmds)
+	}
+}
+
+// Scripts that the server does not know take one more round trip, regardless of their number.
+func TestRunner_Run_noScript(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Dialer: FakeDialer(func(args []string) string {
+		if args[0] == "evalsha" {
+			return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+		}
+		return ":0\r\n"
+	})})
+	defer func() { _ = rdb.Close() }()
+	var counter tripCounter
+	rdb.AddHook(&counter)
+	s := New(rdb)
+	server := s.executor.sender.(*server)
+	server.noMerges()
+	rule := core.TokenBucket("r", core.PerSecond(1)).Compiled()
+	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
+		requests := make([]*request, n)
+		for j := range requests {
+			c := s.router.whole([]driver.Charge{{Key: fmt.Sprint("k", j), Rule: rule, Op: driver.Spend, Cost: 1}})
+			requests[j] = s.executor.newRequest(&c)
+		}
+		counter.trips = 0
+		server.run(t.Context(), false, requests)
+		for _, r := range requests {
+			if r.err != nil || r.reply != int64(0) {
+				t.Errorf("the reply is %v, %v, want 0", r.reply, r.err)
+			}
+		}
+		if connected := i >= 2; connected && counter.trips != 2 {
+			t.Errorf("%d scripts took %d round trips, want 2", n, counter.trips)
+		}
+	}
+}
+
+// A decision that fails does not change the outcomes of others in the same script. The user may not
+// write sliding logs.
+func TestRunner_Run_failingNeighbour(t *testing.T) {
+	node := redistest.NewServer(t)
+	testkit.Must(t, node.Client().Do(t.Context(), "acl", "setuser", "limiter", "on", ">password", "~*", "+@all", "-zadd").Err())
+	s := New(node.Client(asLimiter))
+	server := s.executor.sender.(*server)
+	server.merges.Store(true)
+	fixed, log := core.FixedWindow("r", core.PerDay(2)).Compiled(), core.SlidingLog("r", core.PerDay(2)).Compiled()
+	rules := []*driver.Compiled{log, fixed, fixed, log, log, fixed, log}
+	calls, requests := make([]call, len(rules)), make([]*request, len(rules))
+	for i, rule := range rules {
+		calls[i] = s.router.whole([]driver.Charge{{Key: "k", Rule: rule, Op: driver.Spend, Cost: 1}})
+		requests[i] = s.executor.newRequest(&calls[i])
+	}
+	server.run(t.Context(), false, requests)
+	count := int64(0)
+	for i, r := range requests {
+		if rules[i] == log {
+			if r.err == nil || configurationFault(r.err) == "" {
+				t.Errorf("the error of a sliding log is %v, want a missing permission", r.err)
+			}
+			continue
+		}
+		if c := &calls[i]; r.err != nil || c.decode(r.time, r.reply) != nil || c.admitted != (count < 2) || c.readings[0].Count != count {
+			t.Errorf("the outcome of fixed window %d is %t, %+v, %v", count, c.admitted, c.readings, r.err)
+		}
+		count = min(2, count+1)
+	}
+}
+
+func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
