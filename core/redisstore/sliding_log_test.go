@@ -13,7 +13,8 @@ import (
 // store. After the last step, charges of several costs are peeked, and the key has to expire.
 func TestSlidingLog_steps(t *testing.T) {
 	t.Parallel()
-	const most = 1<<48 - 1 // events of a log
+	large := int64(1)<<48 - 1 // events of a log
+	most := int(large)
 	type step struct {
 		minutes time.Duration // since the step before
 		op      driver.Op
