@@ -11,7 +11,7 @@ import (
 type call struct {
 	charges  []driver.Charge
 	keys     []string // Redis keys of the charges
-	places   []int    // indexes of the charges in the argument of Take or Adjust; nil if router.whole made the call
+	places   []int    // indexes of the charges in the argument of Take or Adjust; nil if the call contains all of them
 	undoable bool     // undo may be called
 
 	admitted bool
@@ -19,6 +19,10 @@ type call struct {
 	time     int64            // of the server; unknown if the script is take_bucket.lua
 	corrupt  int64            // unreadable states that were replaced
 	err      error
+
+	// The memory for keys and readings if there is only one.
+	firstKey     [1]string
+	firstReading [1]driver.Reading
 }
 
 func (c *call) add(charge driver.Charge, key string, place int) {

@@ -42,17 +42,16 @@ func (r *router) one(charges []driver.Charge) bool {
 	return true
 }
 
-// whole returns one call that contains all charges.
-func (r *router) whole(charges []driver.Charge) call {
-	c := call{charges: charges, keys: make([]string, len(charges))}
+// setKeys sets the keys of a call that contains all charges.
+func (r *router) setKeys(c *call) {
+	c.keys = c.firstKey[:0]
 	var tag string
-	for i := range charges {
-		if i == 0 || charges[i].Key != charges[i-1].Key {
-			tag = r.keys.tag(charges[i].Key)
+	for i := range c.charges {
+		if i == 0 || c.charges[i].Key != c.charges[i-1].Key {
+			tag = r.keys.tag(c.charges[i].Key)
 		}
-		c.keys[i] = r.keys.key(tag, charges[i].Rule)
+		c.keys = append(c.keys, r.keys.key(tag, c.charges[i].Rule))
 	}
-	return c
 }
 
 // split returns a call for each hash slot, with copies of the charges in that slot.

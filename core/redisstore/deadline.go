@@ -10,23 +10,49 @@ import (
 // A deadline ends when the context of the caller ends or the deadline of the decision passes. Only
 // one goroutine may use it.
 type deadline struct {
-	ctx   context.Context
-	at    time.Time
-	timer *time.Timer // nil before the first wait
-	err   error       // set when a wait finds that the deadline has ended
+	ctx context.Context
+	at  time.Time
+	err error // set when a wait finds that the deadline has ended
+
+	timer   *time.Timer // may be that of an earlier deadline before started is true
+	started bool
+	done    chan struct{} // of requests that wait; nil if none did, or if one was left
 }
 
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
+var deadlines = sync.Pool{New: func() any { return new(deadline) }}
 
-func (d *deadline) stop() {
+func newDeadline(ctx context.Context, at time.Time) *deadline {
+	d := deadlines.Get().(*deadline)
+	d.ctx, d.at, d.err, d.started = ctx, at, nil, false
+	return d
+}
+
+// free ends the use of d.
+func (d *deadline) free() {
 	if d.timer != nil {
 		d.timer.Stop()
-		timers.Put(d.timer)
 	}
+	d.ctx = nil
+	deadlines.Put(d)
+}
+
+// channel returns a channel for a request. If its caller leaves, done must be set to nil.
+func (d *deadline) channel() chan struct{} {
+	if d.done == nil {
+		d.done = make(chan struct{}, 1)
+	}
+	return d.done
+}
+
+// start starts the timer before the first wait.
+func (d *deadline) start() {
+	switch {
+	case d.timer == nil:
+		d.timer = time.NewTimer(time.Until(d.at))
+	case !d.started:
+		d.timer.Reset(time.Until(d.at))
+	}
+	d.started = true
 }
 
 // wait returns a value from c, or the error of d if d ends first.
@@ -35,10 +61,7 @@ func wait[T any](d *deadline, c <-chan T) (T, error) {
 	if d.err != nil {
 		return none, d.err
 	}
-	if d.timer == nil {
-		d.timer = timers.Get().(*time.Timer)
-		d.timer.Reset(time.Until(d.at))
-	}
+	d.start()
 	select {
 	case v := <-c:
 		return v, nil

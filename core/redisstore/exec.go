@@ -37,11 +37,11 @@ const (
 // exec executes the script of c before the deadline, and sets the outcome of c. It sends the request
 // until it has run or may have run, until all attempts have failed, or until the deadline ends.
 func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
-	d := deadline{ctx: ctx, at: at}
-	defer d.stop()
+	d := newDeadline(ctx, at)
+	defer d.free()
 	for attempt := 1; ; attempt++ {
 		r := e.newRequest(c)
-		err := e.sender.send(&d, r)
+		err := e.sender.send(d, r)
 		if err == nil {
 			c.err = c.decode(r.time, r.reply)
 			e.corrupt.Add(uint64(c.corrupt))

@@ -66,19 +66,20 @@ func (q *queue) send(d *deadline, r *request) error {
 		q.inline(r)
 		return d.outcome(r)
 	case q.running < maxRunning:
-		r.done = make(chan struct{})
+		r.done = d.channel()
 		q.begin()
 		go q.work([]*request{r})
 	case q.full():
 		q.mu.Unlock()
 		return errWaiting
 	default:
-		r.done, r.queued = make(chan struct{}), time.Now()
+		r.done, r.queued = d.channel(), time.Now()
 		q.waiting = append(q.waiting, r)
 	}
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
 		r.left.Store(true)
+		d.done = nil
 		return shared(err, r.roundTrip.Load())
 	}
 	return shared(d.outcome(r), r.roundTrip.Load())
@@ -191,7 +192,7 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 	q.run(ctx, false, requests)
 	idle := last.err == nil
 	for _, r := range requests {
-		close(r.done)
+		r.done <- struct{}{} // has room for one
 	}
 	watchdog.Stop()
 	runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests

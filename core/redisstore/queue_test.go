@@ -78,7 +78,7 @@ func (s *fakeServer) set(change func()) {
 // ask sends a request, and checks that the reply is its own.
 func (s *fakeServer) ask(ctx context.Context, timeout time.Duration, weight int, key string) error {
 	// The timer is not from the pool, where it might be that of another bubble.
-	d := &deadline{ctx: ctx, at: time.Now().Add(timeout), timer: time.NewTimer(timeout)}
+	d := &deadline{ctx: ctx, at: time.Now().Add(timeout), timer: time.NewTimer(timeout), started: true}
 	defer d.timer.Stop()
 	r := &request{keys: []string{key}, weight: weight}
 	err := s.send(d, r)

@@ -14,7 +14,9 @@ var errReply = errors.New("the reply does not have the shape of a decision")
 // does not match the charges of c, or contains values that are impossible for their rules, is an
 // error, so that it cannot admit an event.
 func (c *call) decode(time, reply any) error {
-	c.readings = make([]driver.Reading, 0, len(c.charges))
+	if c.readings = c.firstReading[:0]; len(c.charges) > 1 {
+		c.readings = make([]driver.Reading, 0, len(c.charges))
+	}
 	short := c.short()
 	if n, ok := reply.(int64); ok && short {
 		c.admitted = n >= 0

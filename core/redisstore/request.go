@@ -25,7 +25,7 @@ type request struct {
 	at     time.Time       // the deadline of the caller
 	queued time.Time       // when the request began to wait; zero if it did not wait
 	left   atomic.Bool     // the caller does not wait any more
-	done   chan struct{}   // closed after the outcome is set; nil if the caller runs the script
+	done   chan struct{}   // receives a value after the outcome is set; nil if the caller runs the script
 
 	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
 
@@ -34,7 +34,9 @@ type request struct {
 	reply any // the part of the reply that belongs to the request
 	err   error
 
-	first [1]chargeArguments // the memory for charges if there is only one
+	// The memory for charges and keys if there is only one.
+	first    [1]chargeArguments
+	firstKey [1]string
 }
 
 // chargeArguments are the arguments of a charge for a script.
@@ -48,8 +50,8 @@ type chargeArguments struct {
 
 // newRequest returns the request for c.
 func (e *executor) newRequest(c *call) *request {
-	r := &request{verb: adjust, keys: c.keys}
-	r.charges = r.first[:]
+	r := &request{verb: adjust}
+	r.charges, r.keys = r.first[:], append(r.firstKey[:0], c.keys...)
 	if len(c.charges) > 1 {
 		r.charges = make([]chargeArguments, len(c.charges))
 	}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/internal/testkit"
-	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
 // A test that is negative is final. One that fails changes nothing, and is repeated.
@@ -86,8 +84,9 @@ func TestRunner_Run_noScript(t *testing.T) {
 	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
 		requests := make([]*request, n)
 		for j := range requests {
-			c := s.router.whole([]driver.Charge{{Key: fmt.Sprint("k", j), Rule: rule, Op: driver.Spend, Cost: 1}})
-			requests[j] = s.executor.newRequest(&c)
+			c := &call{charges: []driver.Charge{{Key: fmt.Sprint("k", j), Rule: rule, Op: driver.Spend, Cost: 1}}}
+			s.router.setKeys(c)
+			requests[j] = s.executor.newRequest(c)
 		}
 		counter.trips = 0
 		server.run(t.Context(), false, requests)
@@ -99,37 +98,6 @@ func TestRunner_Run_noScript(t *testing.T) {
 		if connected := i >= 2; connected && counter.trips != 2 {
 			t.Errorf("%d scripts took %d round trips, want 2", n, counter.trips)
 		}
-	}
-}
-
-// A decision that fails does not change the outcomes of others in the same script. The user may not
-// write sliding logs.
-func TestRunner_Run_failingNeighbour(t *testing.T) {
-	node := redistest.NewServer(t)
-	testkit.Must(t, node.Client().Do(t.Context(), "acl", "setuser", "limiter", "on", ">password", "~*", "+@all", "-zadd").Err())
-	s := New(node.Client(asLimiter))
-	server := s.executor.sender.(*server)
-	server.merges.Store(true)
-	fixed, log := core.FixedWindow("r", core.PerDay(2)).Compiled(), core.SlidingLog("r", core.PerDay(2)).Compiled()
-	rules := []*driver.Compiled{log, fixed, fixed, log, log, fixed, log}
-	calls, requests := make([]call, len(rules)), make([]*request, len(rules))
-	for i, rule := range rules {
-		calls[i] = s.router.whole([]driver.Charge{{Key: "k", Rule: rule, Op: driver.Spend, Cost: 1}})
-		requests[i] = s.executor.newRequest(&calls[i])
-	}
-	server.run(t.Context(), false, requests)
-	count := int64(0)
-	for i, r := range requests {
-		if rules[i] == log {
-			if r.err == nil || configurationFault(r.err) == "" {
-				t.Errorf("the error of a sliding log is %v, want a missing permission", r.err)
-			}
-			continue
-		}
-		if c := &calls[i]; r.err != nil || c.decode(r.time, r.reply) != nil || c.admitted != (count < 2) || c.readings[0].Count != count {
-			t.Errorf("the outcome of fixed window %d is %t, %+v, %v", count, c.admitted, c.readings, r.err)
-		}
-		count = min(2, count+1)
 	}
 }
 

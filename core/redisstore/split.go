@@ -66,8 +66,8 @@ func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 		own := time.Now().Add(s.timeout)
 		each(undos, func(c *call) { s.executor.exec(lasting, own, c) })
 	}()
-	d := &deadline{ctx: ctx, at: at}
-	defer d.stop()
+	d := newDeadline(ctx, at)
+	defer d.free()
 	_, _ = wait(d, done)
 }
 

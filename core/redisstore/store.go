@@ -220,7 +220,8 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	deadline := time.Now().Add(s.timeout)
 	var err error
 	if s.router.one(charges) {
-		c := s.router.whole(charges)
+		c := call{charges: charges}
+		s.router.setKeys(&c)
 		if s.executor.exec(ctx, deadline, &c); c.err == nil {
 			c.err = c.answer(c.admitted)
 		}
