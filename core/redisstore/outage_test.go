@@ -317,7 +317,7 @@ func TestStore_Take_demotedMaster(t *testing.T) {
 				l := testkit.Limiter(t, newStore(rdb, mode.opts...), rules...)
 				testkit.Admit(t, l, "k", 1)
 				host, port, _ := strings.Cut(newer.Addr, ":")
-				testkit.Must(t, older.Client().SlaveOf(t.Context(), host, port).Err())
+				testkit.Must(t, older.Client().ReplicaOf(t.Context(), host, port).Err())
 				master.Store(newer)
 				testkit.Admit(t, l, "k", 1)
 			})

@@ -100,5 +100,3 @@ func TestRunner_Run_noScript(t *testing.T) {
 		}
 	}
 }
-
-func asLimiter(o *redis.Options) { o.Username, o.Password = "limiter", "password" }
