@@ -319,16 +319,3 @@ func TestQueue_Send_exit(t *testing.T) {
 		}
 	})
 }
-
-// A request that is sent twice, because its slot has moved, loses the time that it has waited once.
-func TestRequest_limitDelays_twice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &request{queued: time.Now(), charges: []chargeArguments{{maxDelay: 1000, algorithm: make([]any, bucketDelay+1)}}}
-		for _, want := range []string{"900", "800", "700"} {
-			time.Sleep(100 * time.Microsecond)
-			if r.limitDelays(); r.charges[0].algorithm[bucketDelay] != want {
-				t.Errorf("the delay is %v, want %s", r.charges[0].algorithm[bucketDelay], want)
-			}
-		}
-	})
-}
