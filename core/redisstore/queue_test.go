@@ -287,6 +287,7 @@ func TestQueue_Send_full(t *testing.T) {
 			t.Errorf("the error is %v, want %v", err, errWaiting)
 		}
 		wg.Wait()
+		synctest.Wait() // the callers may leave before their round trip has ended
 		s.set(func() { s.takes = time.Hour })
 		for range maxRunning {
 			wg.Go(func() { _ = s.ask(t.Context(), time.Minute, 1, "k") })
