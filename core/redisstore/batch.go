@@ -35,11 +35,15 @@ var evalsha, eval any = "evalsha", "eval" // boxed once
 // compose sets the script and the arguments. The headers of decisions.lua and take_bucket.lua
 // describe the arguments.
 func (b *batch) compose() {
-	keys, size, set := 0, 4, librarySet(0)
+	keys, set, verb := 0, librarySet(0), b.requests[0].verb
 	for _, r := range b.requests {
-		keys, size, set = keys+len(r.keys), size+2+11*len(r.keys), set|r.set()
+		keys, set = keys+len(r.keys), set|r.set()
 	}
-	b.script = scriptFor(b.requests[0].verb, set)
+	size := 16 + keys // of requests for buckets with the same arguments
+	if verb != takeBucket {
+		size += 2*len(b.requests) + 10*keys
+	}
+	b.script = scriptFor(verb, set)
 	b.args = append(make([]any, 0, size), evalsha, b.script.sha, integer(int64(keys)))
 	for _, r := range b.requests {
 		for _, key := range r.keys {
@@ -47,7 +51,7 @@ func (b *batch) compose() {
 		}
 	}
 	b.args = append(b.args, b.requests[0].clock)
-	if b.requests[0].verb == takeBucket {
+	if verb == takeBucket {
 		b.appendBuckets()
 	} else {
 		b.appendDecisions()

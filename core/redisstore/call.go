@@ -3,6 +3,7 @@ package redisstore
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -18,12 +19,16 @@ type call struct {
 	readings []driver.Reading // of the charges
 	time     int64            // of the server; unknown if the script is take_bucket.lua
 	corrupt  int64            // unreadable states that were replaced
+	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
 	err      error
 
 	// The memory for keys and readings if there is only one.
 	firstKey     [1]string
 	firstReading [1]driver.Reading
 }
+
+// calls holds calls that Take and Adjust do not use any more.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
@@ -63,6 +68,7 @@ func (c *call) undo() *call {
 	}
 	undo := new(call)
 	for i, charge := range c.charges {
+		charge.MaxDelay = c.maxDelay(i)
 		if charge.Op != driver.Spend || charge.Rule.Shadow() && !charge.Fits(&c.readings[i]) {
 			continue
 		}
@@ -73,6 +79,15 @@ func (c *call) undo() *call {
 		return nil
 	}
 	return undo
+}
+
+// maxDelay returns the MaxDelay of the i-th charge, less the time that its request has waited.
+func (c *call) maxDelay(i int) time.Duration {
+	d := c.charges[i].MaxDelay
+	if d == 0 || c.waited == 0 {
+		return d
+	}
+	return max(1, d-c.waited) // 0 would be no bound
 }
 
 // answer sets the Verdicts, and the receipts of charges that were applied. admitted says whether
@@ -87,7 +102,10 @@ func (c *call) answer(admitted bool) error {
 			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
 		default:
+			asked := charge.MaxDelay
+			charge.MaxDelay = c.maxDelay(i)
 			charge.Answer(r, admitted)
+			charge.MaxDelay = asked
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed && charge.Receipt != nil {
 				*charge.Receipt = r.Receipt(c.time)

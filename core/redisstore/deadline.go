@@ -16,7 +16,6 @@ type deadline struct {
 
 	timer   *time.Timer // may be that of an earlier deadline before started is true
 	started bool
-	done    chan struct{} // of requests that wait; nil if none did, or if one was left
 }
 
 var deadlines = sync.Pool{New: func() any { return new(deadline) }}
@@ -34,14 +33,6 @@ func (d *deadline) free() {
 	}
 	d.ctx = nil
 	deadlines.Put(d)
-}
-
-// channel returns a channel for a request. If its caller leaves, done must be set to nil.
-func (d *deadline) channel() chan struct{} {
-	if d.done == nil {
-		d.done = make(chan struct{}, 1)
-	}
-	return d.done
 }
 
 // start starts the timer before the first wait.

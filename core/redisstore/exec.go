@@ -43,8 +43,9 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 		r := e.newRequest(c)
 		err := e.sender.send(d, r)
 		if err == nil {
-			c.err = c.decode(r.time, r.reply)
+			c.err, c.waited = c.decode(r.time, r.reply), r.waited
 			e.corrupt.Add(uint64(c.corrupt))
+			r.free()
 			return
 		}
 		if e.reload != nil && ctx.Err() == nil {

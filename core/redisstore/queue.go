@@ -66,20 +66,18 @@ func (q *queue) send(d *deadline, r *request) error {
 		q.inline(r)
 		return d.outcome(r)
 	case q.running < maxRunning:
-		r.done = d.channel()
 		q.begin()
 		go q.work([]*request{r})
 	case q.full():
 		q.mu.Unlock()
 		return errWaiting
 	default:
-		r.done, r.queued = d.channel(), time.Now()
+		r.queued = time.Now()
 		q.waiting = append(q.waiting, r)
 	}
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
 		r.left.Store(true)
-		d.done = nil
 		return shared(err, r.roundTrip.Load())
 	}
 	return shared(d.outcome(r), r.roundTrip.Load())

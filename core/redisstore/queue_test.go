@@ -80,7 +80,7 @@ func (s *fakeServer) ask(ctx context.Context, timeout time.Duration, weight int,
 	// The timer is not from the pool, where it might be that of another bubble.
 	d := &deadline{ctx: ctx, at: time.Now().Add(timeout), timer: time.NewTimer(timeout), started: true}
 	defer d.timer.Stop()
-	r := &request{keys: []string{key}, weight: weight}
+	r := &request{keys: []string{key}, weight: weight, done: make(chan struct{}, 1)}
 	err := s.send(d, r)
 	if err == nil && r.reply != key {
 		return fmt.Errorf("the reply is %v, want %s", r.reply, key)

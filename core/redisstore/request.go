@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +25,9 @@ type request struct {
 	ctx    context.Context // of the caller
 	at     time.Time       // the deadline of the caller
 	queued time.Time       // when the request began to wait; zero if it did not wait
+	waited time.Duration   // from then until it was sent, in whole microseconds
 	left   atomic.Bool     // the caller does not wait any more
-	done   chan struct{}   // receives a value after the outcome is set; nil if the caller runs the script
+	done   chan struct{}   // receives a value after the outcome is set, unless the caller runs the script
 
 	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
 
@@ -48,9 +50,19 @@ type chargeArguments struct {
 	maxDelay  int64 // of an event of a leaky bucket (us); driver.Never if there is no MaxDelay
 }
 
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
+// free ends the use of r. Its caller must have received the outcome: if it has left, a round trip may
+// still use r.
+func (r *request) free() {
+	*r = request{done: r.done}
+	requests.Put(r)
+}
+
 // newRequest returns the request for c.
 func (e *executor) newRequest(c *call) *request {
-	r := &request{verb: adjust}
+	r := requests.Get().(*request)
+	r.verb = adjust
 	r.charges, r.keys = r.first[:], append(r.firstKey[:0], c.keys...)
 	if len(c.charges) > 1 {
 		r.charges = make([]chargeArguments, len(c.charges))
@@ -94,17 +106,15 @@ func (r *request) ended(now time.Time) bool {
 // limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
 // request that is redirected calls it again.
 func (r *request) limitDelays() {
+	if !r.queued.IsZero() && r.clock == "" { // the time of a test passes only as the test says
+		r.waited = time.Since(r.queued).Truncate(time.Microsecond)
+	}
 	for i := range r.charges {
 		c := &r.charges[i]
-		if c.maxDelay == driver.Never {
-			continue
+		if c.maxDelay != driver.Never {
+			c.algorithm = slices.Clone(c.algorithm)
+			c.algorithm[bucketDelay] = integer(max(0, c.maxDelay-r.waited.Microseconds()))
 		}
-		delay := c.maxDelay
-		if !r.queued.IsZero() {
-			delay = max(0, delay-time.Since(r.queued).Microseconds())
-		}
-		c.algorithm = slices.Clone(c.algorithm)
-		c.algorithm[bucketDelay] = integer(delay)
 	}
 }
 

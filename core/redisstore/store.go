@@ -220,12 +220,15 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 	deadline := time.Now().Add(s.timeout)
 	var err error
 	if s.router.one(charges) {
-		c := call{charges: charges}
-		s.router.setKeys(&c)
-		if s.executor.exec(ctx, deadline, &c); c.err == nil {
+		c := calls.Get().(*call)
+		c.charges = charges
+		s.router.setKeys(c)
+		if s.executor.exec(ctx, deadline, c); c.err == nil {
 			c.err = c.answer(c.admitted)
 		}
 		err = c.err
+		*c = call{}
+		calls.Put(c)
 	} else {
 		err = s.decideSplit(ctx, deadline, charges)
 	}

@@ -28,17 +28,26 @@ func New(secret []byte) Hasher {
 
 // Tag returns 128 bits of the hash of key, as base64 for URLs.
 func (h Hasher) Tag(key string) string {
+	text := h.text(key)
+	return string(text[:]) // on the stack of a caller that does not keep it, because Tag is inlined
+}
+
+func (h Hasher) text(key string) (text [TagLen]byte) {
 	var sum [sha256.Size]byte
 	if h.macs == nil {
 		sum = sha256.Sum256([]byte(key))
 	} else {
-		mac := h.macs.Get().(hash.Hash)
-		mac.Reset()
-		mac.Write([]byte(key))
-		mac.Sum(sum[:0])
-		h.macs.Put(mac)
+		sum = h.mac(key)
 	}
-	var text [TagLen]byte
 	base64.RawURLEncoding.Encode(text[:], sum[:16])
-	return string(text[:])
+	return text
+}
+
+func (h Hasher) mac(key string) (sum [sha256.Size]byte) {
+	mac := h.macs.Get().(hash.Hash)
+	mac.Reset()
+	mac.Write([]byte(key))
+	mac.Sum(sum[:0])
+	h.macs.Put(mac)
+	return sum
 }
