@@ -121,6 +121,12 @@ func (a *Ask) check() error {
 	return nil
 }
 
+// takesBucket reports whether a is valid and its Store may decide it with TakeBucket, if its only
+// rule is a bucket.
+func (a *Ask) takesBucket() bool {
+	return a.Limiter != nil && a.Limiter.buckets != nil && a.Key != "" && a.Cost >= 0 && a.MaxDelay == 0
+}
+
 // sameChoice reports whether the limits of a and o are chosen by the same limiter, key and plan.
 func (a Ask) sameChoice(o Ask) bool {
 	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan

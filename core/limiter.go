@@ -147,15 +147,20 @@ func (l *Limiter) decide(ctx context.Context, d *Decision, key string, op driver
 	switch {
 	case err != nil:
 		return err
-	case len(rules) != 1 || rules[0].d.compiled == nil || !rules[0].d.Algorithm.IsBucket():
+	case !oneBucket(rules):
 		return decide(ctx, d, nil, rules, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
 	}
 	rule := rules[0].inForce()
-	used, err := l.buckets.TakeBucket(ctx, key, rule.d.compiled, op, cost)
+	used, _, err := l.buckets.TakeBucket(ctx, key, rule.d.compiled, op, cost)
 	if err == nil {
 		d.sumBucket(rule, used, op, cost)
 	}
 	return err
+}
+
+// oneBucket reports whether rules are one bucket with a limit that is charged.
+func oneBucket(rules []Rule) bool {
+	return len(rules) == 1 && rules[0].d.compiled != nil && rules[0].d.Algorithm.IsBucket()
 }
 
 // rulesFor returns the present rules for an event of key. plan, if not empty, replaces the plan of l.

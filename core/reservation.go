@@ -49,7 +49,7 @@ func (r *Reservation) receiptOf(i int) *driver.Receipt {
 // keep stores the charges of b, a batch about asks, in r after the Store has applied them.
 func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 	if b.isSole(len(asks)) {
-		r.sole.keep(b, &asks[0])
+		r.sole.keep(&asks[0], len(b.charges) > 0 && b.charges[0].Verdict.Allowed)
 		return
 	}
 	if r.ledger == nil { // at most one charge, but a sole cannot hold the decision
@@ -62,10 +62,26 @@ func (r *Reservation) keep(b *batch, asks []Ask, allowed bool) {
 	r.ledger.keep(b, asks, allowed)
 }
 
-// decide makes the first decision of r, which must be zero.
+// decide makes the first decision of r, which must be zero. As Limiter.decide, it makes no batch for
+// one bucket.
 func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
+	var rules []Rule
+	if len(asks) == 1 && asks[0].takesBucket() {
+		a := &asks[0]
+		var err error
+		rules, err = a.Limiter.rulesFor(ctx, a.Key, a.Plan)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if oneBucket(rules) {
+			return r.takeBucket(ctx, rules[0].inForce(), a)
+		}
+	}
 	var d Decision
-	if err := decide(ctx, &d, r, nil, asks...); err != nil {
+	if err := decide(ctx, &d, r, rules, asks...); err != nil {
 		r.sole, r.ledger = sole{}, nil
 		return err
 	}
@@ -74,6 +90,27 @@ func (r *Reservation) decide(ctx context.Context, asks []Ask) error {
 	} else {
 		r.ledger.decision = d
 	}
+	return nil
+}
+
+// takeBucket is decide for an ask whose only rule is a bucket.
+func (r *Reservation) takeBucket(ctx context.Context, rule Rule, a *Ask) error {
+	op, cost := driver.Spend, max(a.Cost, 1)
+	if a.Peek {
+		op = driver.Peek
+	}
+	used, at, err := a.Limiter.buckets.TakeBucket(ctx, a.Key, rule.d.compiled, op, cost)
+	if err != nil {
+		return err
+	}
+	var v driver.Verdict
+	rule.d.compiled.AnswerBucket(&v, used, op, cost)
+	if v.Allowed && !a.Peek {
+		before := driver.Reading{Used: used}
+		r.sole.receipt = before.Receipt(at)
+	}
+	r.sole.keep(a, v.Allowed)
+	r.sole.setState(rule, &v)
 	return nil
 }
 

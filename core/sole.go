@@ -33,14 +33,14 @@ func (b *batch) isSole(asks int) bool {
 	return b.charges[0].Rule == c && (v.Rule == nil || v.Rule == c) && (v.RetryAfter == 0 || v.Delay == 0)
 }
 
-// keep stores the charge of b, a batch about a, in s after the Store has applied it. The receipt is
+// keep stores the charge of a in s after the Store has applied it, if it was allowed. The receipt is
 // in s already.
-func (s *sole) keep(b *batch, a *Ask) {
+func (s *sole) keep(a *Ask, allowed bool) {
 	s.limiter, s.key = a.Limiter.shared, a.Key
 	if !a.Peek {
 		s.cost = max(a.Cost, 1)
 	}
-	if len(b.charges) > 0 && b.charges[0].Verdict.Allowed {
+	if allowed {
 		s.since = sinceStart()
 	}
 }

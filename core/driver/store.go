@@ -35,10 +35,11 @@ type BucketTaker interface {
 	// have a Take of its own.
 	TakesBuckets(s Store) bool
 
-	// TakeBucket is Take for one Spend or Peek without a MaxDelay and a Receipt. The algorithm of
-	// rule must be that of a bucket. TakeBucket returns the part of the bucket in use before the
-	// charge, from which the Verdict follows: see [Compiled.AnswerBucket].
-	TakeBucket(ctx context.Context, key string, rule *Compiled, op Op, cost int) (used Span, err error)
+	// TakeBucket is Take for one Spend or Peek without a MaxDelay. The algorithm of rule must be
+	// that of a bucket. TakeBucket returns the time of the charge, and the part of the bucket in use
+	// before it. From these follow the Verdict, see [Compiled.AnswerBucket], and the Receipt, see
+	// [Reading.Receipt].
+	TakeBucket(ctx context.Context, key string, rule *Compiled, op Op, cost int) (used Span, at int64, err error)
 }
 
 // A Prober is a Store that can report whether it would accept a write. Package failover probes a

@@ -47,7 +47,7 @@ func (s *Store) takeOne(c *driver.Charge) {
 func (s *Store) TakesBuckets(o driver.Store) bool { return o == driver.Store(s) }
 
 // TakeBucket implements [driver.BucketTaker]. It returns no error.
-func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled, op driver.Op, cost int) (driver.Span, error) {
+func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled, op driver.Op, cost int) (used driver.Span, at int64, err error) {
 	hash := s.hash(key)
 	sh, own := &s.shards[s.shardOf(hash)], mix(hash, rule.ID())
 	now := s.now()
@@ -57,12 +57,12 @@ func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled,
 	}
 	if used, _, ok := sh.takeWhole(own, rule, op, cost, now); ok {
 		sh.mu.Unlock()
-		return driver.Span{Micros: used}, nil
+		return driver.Span{Micros: used}, now, nil
 	}
 	c, r := driver.Charge{Key: key, Rule: rule, Op: op, Cost: cost}, driver.Reading{}
 	sh.take(&c, newHashes(hash, rule.ID()), &r, now)
 	sh.mu.Unlock()
-	return r.Used, nil
+	return r.Used, now, nil
 }
 
 // takeAll reads the states of charges, and changes them if all fit.

@@ -82,13 +82,17 @@ func (h *history) do(charges []driver.Charge) error {
 	c := &charges[0]
 	b, ok := h.Store.(driver.BucketTaker)
 	if !ok || !b.TakesBuckets(h.Store) || len(charges) > 1 || !c.Op.Asks() || !c.Rule.Algorithm().IsBucket() ||
-		c.Receipt != nil || c.MaxDelay != 0 || len(h.trace)%2 == 0 {
+		c.MaxDelay != 0 || len(h.trace)%2 == 0 {
 		return Do(context.Background(), h.Store, charges)
 	}
 	h.occurred["TakeBucket"]++
-	used, err := b.TakeBucket(context.Background(), c.Key, c.Rule, c.Op, c.Cost)
+	used, at, err := b.TakeBucket(context.Background(), c.Key, c.Rule, c.Op, c.Cost)
 	c.Rule.AnswerBucket(&c.Verdict, used, c.Op, c.Cost)
 	c.Verdict.Rule = c.Rule
+	if c.Receipt != nil && c.Verdict.Allowed && c.Op == driver.Spend {
+		before := driver.Reading{Used: used}
+		*c.Receipt = before.Receipt(at)
+	}
 	return err
 }
 

@@ -74,7 +74,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	defer buffers.Put(buffer)
 	values := &[2]string{gate.ProblemMediaType, "nosniff"} // the path of the request is in the document
 	body := buffer[:0]
-	if wantsText(r.Header.Get("Accept")) {
+	if accept := r.Header["Accept"]; len(accept) > 0 && wantsText(accept[0]) {
 		values[0], body = "text/plain; charset=utf-8", append(body, p.String()...)
 	} else {
 		body = appendDocument(body, p)
