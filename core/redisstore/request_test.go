@@ -1,0 +1,111 @@
+package redisstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+)
+
+// An event has waited a part of its MaxDelay when its request is sent. A request that is sent twice,
+// because its slot has moved, loses the time that it has waited once.
+func TestRequest_limitDelays(t *testing.T) {
+	for _, c := range []struct {
+		maxDelay, waited time.Duration
+		want             [3]string // when it is sent, and again, each after waited
+	}{
+		{0, time.Second, [3]string{"9007199254740991", "9007199254740991", "9007199254740991"}},
+		{time.Second, 0, [3]string{"1000000", "1000000", "1000000"}},
+		{time.Hour, 20 * time.Minute, [3]string{"2400000000", "1200000000", "0"}},
+		{time.Second, time.Minute, [3]string{"0", "0", "0"}},
+		{time.Millisecond, 100 * time.Microsecond, [3]string{"900", "800", "700"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			call := spend("k", core.LeakyBucket("rule", hourly).Compiled())
+			call.charges[0].MaxDelay = c.maxDelay
+			r := new(executor).newRequest(call)
+			r.queued = time.Now()
+			for i, want := range c.want {
+				time.Sleep(c.waited)
+				r.limitDelays()
+				if got := r.charges[0].algorithm[bucketDelay]; got != want {
+					t.Errorf("a MaxDelay of %v after %d times %v is the argument %v, want %s", c.maxDelay, i+1, c.waited, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A lateSender sends requests that have waited.
+type lateSender struct {
+	sender
+	waited time.Duration
+}
+
+func (s lateSender) send(d *deadline, r *request) error {
+	r.queued = time.Now().Add(-s.waited)
+	return s.sender.send(d, r)
+}
+
+// The time that an event has waited counts against its MaxDelay, in its verdict as in the script. The
+// bucket admits an event a minute. Nothing takes longer than 10 s.
+func TestStore_Take_lateEvent(t *testing.T) {
+	const s, within = time.Second, 10 * time.Second
+	rdb := redistest.NewServer(t).Client()
+	for _, c := range []struct{ waited, maxDelay, delay, retryAfter time.Duration }{
+		{0, 90 * s, 60 * s, 0},
+		{30 * s, 0, 60 * s, 0},
+		{30 * s, time.Hour, 60 * s, 0},
+		{30 * s, 60 * s, 0, 30 * s},
+		{30 * s, 75 * s, 0, 15 * s},
+		{time.Hour, 60 * s, 0, 60 * s},
+	} {
+		for _, more := range [][]core.Rule{nil, {core.SlidingLog("log", hourly)}} {
+			testkit.Must(t, rdb.FlushAll(t.Context()).Err())
+			store := New(rdb, Timeout(time.Minute))
+			l := core.Must(core.New(store, append(more, core.LeakyBucket("queue", core.PerHour(60)))...))
+			ask := core.Ask{Limiter: l, Key: "k"}
+			_, err := core.AllowTogether(t.Context(), ask)
+			testkit.Must(t, err)
+			store.executor.sender = lateSender{store.executor.sender, c.waited}
+			ask.MaxDelay = c.maxDelay
+			d, err := core.AllowTogether(t.Context(), ask)
+			about := func(got, want time.Duration) bool { return want-within < got && got <= want }
+			if err != nil || d.Allowed != (c.retryAfter == 0) || !about(d.Delay, c.delay) || !about(d.RetryAfter, c.retryAfter) {
+				t.Errorf("%+v, %d more rules: got %v, delay %v, %v", c, len(more), d, d.Delay, err)
+			}
+		}
+	}
+}
+
+// A silentSender keeps requests, and their callers leave without an outcome.
+type silentSender struct {
+	sender
+	requests map[*request]bool
+}
+
+func (s silentSender) send(d *deadline, r *request) error {
+	s.requests[r] = true
+	d.err = context.DeadlineExceeded
+	return d.err
+}
+
+// A request whose caller has left is not used again, because a round trip may still use it.
+func TestExecutor_Exec_left(t *testing.T) {
+	s := silentSender{requests: make(map[*request]bool)}
+	e := executor{sender: s}
+	const n = 100
+	for range n {
+		c := spend("k", core.TokenBucket("rule", hourly).Compiled())
+		if e.exec(t.Context(), time.Now().Add(time.Minute), c); c.err != context.DeadlineExceeded {
+			t.Fatalf("the error is %v, want the deadline", c.err)
+		}
+	}
+	if len(s.requests) != n {
+		t.Errorf("%d calls had %d requests", n, len(s.requests))
+	}
+}
