@@ -67,7 +67,7 @@ func (q *queue) send(d *deadline, r *request) error {
 		return d.outcome(r)
 	case q.running < maxRunning:
 		q.begin()
-		go q.work([]*request{r})
+		go q.roundTrip([]*request{r})
 	case q.full():
 		q.mu.Unlock()
 		return errWaiting
@@ -136,15 +136,8 @@ func (q *queue) start() {
 	if q.running < maxRunning && q.hanging < maxHanging {
 		if requests := q.next(); len(requests) > 0 {
 			q.begin()
-			go q.work(requests)
+			go q.roundTrip(requests)
 		}
-	}
-}
-
-// work runs requests, and then waiting requests until there are none.
-func (q *queue) work(requests []*request) {
-	for len(requests) > 0 {
-		requests = q.roundTrip(requests)
 	}
 }
 
@@ -164,9 +157,9 @@ func (q *queue) next() (requests []*request) {
 	return requests
 }
 
-// roundTrip runs requests, and returns those for the next round trip. If the last deadline passes
-// before the reply, another round trip may begin.
-func (q *queue) roundTrip(requests []*request) (next []*request) {
+// roundTrip runs requests. After the reply, or if the last deadline passes before it, the next round
+// trip may begin.
+func (q *queue) roundTrip(requests []*request) {
 	last := requests[0]
 	for _, r := range requests {
 		if r.at.After(last.at) {
@@ -199,14 +192,10 @@ func (q *queue) roundTrip(requests []*request) (next []*request) {
 	over = true
 	if late {
 		q.hanging--
-		q.start()
-		return nil
+	} else {
+		q.end(true, idle)
 	}
-	q.end(true, idle)
-	if next = q.next(); len(next) > 0 {
-		q.begin()
-	}
-	return next
+	q.start()
 }
 
 // length returns the number of waiting requests.
