@@ -21,14 +21,17 @@ type call struct {
 	corrupt  int64            // unreadable states that were replaced
 	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
 	err      error
-
-	// The memory for keys and readings if there is only one.
-	firstKey     [1]string
-	firstReading [1]driver.Reading
 }
 
 // calls holds calls that Take and Adjust do not use any more.
 var calls = sync.Pool{New: func() any { return new(call) }}
+
+// free ends the use of c.
+func (c *call) free() {
+	clear(c.keys)
+	*c = call{keys: c.keys[:0], readings: c.readings[:0]}
+	calls.Put(c)
+}
 
 func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)

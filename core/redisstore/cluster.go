@@ -42,9 +42,8 @@ func (r *router) one(charges []driver.Charge) bool {
 	return true
 }
 
-// setKeys sets the keys of a call that contains all charges.
+// setKeys adds the keys to a call that contains all charges.
 func (r *router) setKeys(c *call) {
-	c.keys = c.firstKey[:0]
 	var tag string
 	for i := range c.charges {
 		if i == 0 || c.charges[i].Key != c.charges[i-1].Key {

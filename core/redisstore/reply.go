@@ -1,10 +1,6 @@
 package redisstore
 
-import (
-	"errors"
-
-	"github.com/weir-go/weir/core/driver"
-)
+import "errors"
 
 // errReply is the error of a reply with a wrong format or impossible values.
 var errReply = errors.New("the reply does not have the shape of a decision")
@@ -14,9 +10,7 @@ var errReply = errors.New("the reply does not have the shape of a decision")
 // does not match the charges of c, or contains values that are impossible for their rules, is an
 // error, so that it cannot admit an event.
 func (c *call) decode(time, reply any) error {
-	if c.readings = c.firstReading[:0]; len(c.charges) > 1 {
-		c.readings = make([]driver.Reading, 0, len(c.charges))
-	}
+	c.readings = c.readings[:0]
 	short := c.short()
 	if n, ok := reply.(int64); ok && short {
 		c.admitted = n >= 0

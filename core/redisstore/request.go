@@ -35,10 +35,6 @@ type request struct {
 	time  any // the clock of the server; nil if the script does not report it
 	reply any // the part of the reply that belongs to the request
 	err   error
-
-	// The memory for charges and keys if there is only one.
-	first    [1]chargeArguments
-	firstKey [1]string
 }
 
 // chargeArguments are the arguments of a charge for a script.
@@ -55,18 +51,16 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 // free ends the use of r. Its caller must have received the outcome: if it has left, a round trip may
 // still use r.
 func (r *request) free() {
-	*r = request{done: r.done}
+	clear(r.keys)
+	clear(r.charges)
+	*r = request{done: r.done, keys: r.keys[:0], charges: r.charges[:0]}
 	requests.Put(r)
 }
 
 // newRequest returns the request for c.
 func (e *executor) newRequest(c *call) *request {
 	r := requests.Get().(*request)
-	r.verb = adjust
-	r.charges, r.keys = r.first[:], append(r.firstKey[:0], c.keys...)
-	if len(c.charges) > 1 {
-		r.charges = make([]chargeArguments, len(c.charges))
-	}
+	r.verb, r.keys = adjust, append(r.keys, c.keys...)
 	switch {
 	case c.short():
 		r.verb = takeBucket
@@ -79,15 +73,14 @@ func (e *executor) newRequest(c *call) *request {
 	for i := range c.charges {
 		charge := &c.charges[i]
 		a := algorithmOf(charge.Rule.Algorithm())
-		args := &r.charges[i]
-		args.library, args.op, args.algorithm = a.library, opArgument(charge), e.arguments.of(charge)
-		args.maxDelay = driver.Never
+		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
 		if a.queue {
 			args.maxDelay = charge.MaxDelayMicros()
 		}
 		if charge.Op == driver.Undo {
 			args.receipt = receiptArguments(*charge.Receipt, charge.Rule.Constants().Denominator)
 		}
+		r.charges = append(r.charges, args)
 		r.values += a.readings
 		if charge.Op.Asks() && charge.Cost <= 1 {
 			r.weight += a.weight

@@ -227,8 +227,7 @@ func (s *Store) decide(ctx context.Context, charges []driver.Charge) error {
 			c.err = c.answer(c.admitted)
 		}
 		err = c.err
-		*c = call{}
-		calls.Put(c)
+		c.free()
 	} else {
 		err = s.decideSplit(ctx, deadline, charges)
 	}
