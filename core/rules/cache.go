@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,42 +13,34 @@ import (
 	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
-const (
-	// maxReads bounds the goroutines that wait for a source that hangs.
-	maxReads = 4096
-	// maxRead bounds the time of a read that no lookup waits for.
-	maxRead = time.Second
-	// maxCachedKey is the length of the longest key that a cache holds. It holds the tags of longer
-	// keys.
-	maxCachedKey = 128
-)
-
-// A cache keeps the overrides of keys that were read from a source, also of keys without an
-// override. It is safe for concurrent use.
+// A cache answers lookups of the overrides and blocks of keys. It is safe for concurrent use.
 //
-// An entry is valid until the override is said to have changed, and for at most maxAge. Then the
-// next lookup reads the override again. If it cannot be read, the lookup returns the old entry.
+// A key that is in none of the indexes has no override, and a key in the index of blocks is
+// blocked, if the indexes were confirmed less than maxAge ago and after the last change of the key.
+// Else the cache reads the key from the source, and keeps the result as an entry.
+//
+// An entry is valid for at most maxAge, and until the key is said to have changed. Then the next
+// lookup reads the key again. If it cannot be read, the lookup uses the newest of the old entry and
+// the indexes.
 type cache struct {
-	read    func(ctx context.Context, policy, tag string, old stored) (stored, error)
-	report  func(error) // called once for each outage of the source
+	reader
 	hasher  keyhash.Hasher
 	options cacheOptions
+	blocked *selections // of all blocks
 
-	entries *otter.Cache[cacheKey, *cached]
-	start   time.Time
-	// changes has counters of the changes of keys, which are selected by 16 bits of the tag. An
-	// entry is valid for one value of its counter. A change therefore also invalidates an entry
-	// that is being read, without a search for its key.
-	changes [1 << 16]atomic.Uint32
+	overrides, blocks atomic.Pointer[index]  // nil if they are not known
+	confirmed         atomic.Pointer[moment] // when the indexes were correct; nil if there is none
 
-	mu    sync.Mutex // of reads
-	reads map[cacheKey]*reading
+	// changes has the sequence numbers of the latest changes of keys, which are selected by 16 bits
+	// of their hashes. A change therefore also invalidates an entry that is being read, without a
+	// search for its key.
+	changes [1 << 16]atomic.Int64
 
-	// outages has one element, or for a Cluster several, each for a range of hash slots: one node
-	// can fail while others reply.
-	outages []outage
+	// with and without have the entries of keys with an override or a block, and of other keys. A
+	// flood of other keys evicts no override.
+	with, without *otter.Cache[uint64, *cached]
 
-	count, stale, missing atomic.Uint64
+	stale, missing atomic.Uint64
 }
 
 type cacheOptions struct {
@@ -58,83 +48,96 @@ type cacheOptions struct {
 	timeout    time.Duration // of a lookup
 	maxAge     time.Duration
 	parts      int  // that can fail each for itself
-	failClosed bool // a lookup without an entry is an error if the source fails
-}
-
-// A cacheKey is a key of a policy, or its tag.
-type cacheKey struct {
-	policy, key string
-	isTag       bool
+	failClosed bool // a lookup is an error if the source fails and nothing is known about the key
 }
 
 // A cached is an entry.
 type cached struct {
 	stored
-	slot    uint16        // in changes
-	changes uint32        // before the read
-	at      time.Duration // of the read, since start
-}
-
-// A reading is a read that is under way.
-type reading struct {
-	outage *outage
-	done   chan struct{} // closed when the fields below are set
-	entry  *cached
-	err    error
+	read moment // before the read
 }
 
 func newCache(o cacheOptions, h keyhash.Hasher) *cache {
-	return &cache{
-		hasher: h, options: o, start: time.Now(), reads: make(map[cacheKey]*reading), outages: make([]outage, o.parts),
-		entries: otter.Must(&otter.Options[cacheKey, *cached]{
+	blocked := newSelections(Override{Blocked: true})
+	entries := func() *otter.Cache[uint64, *cached] {
+		return otter.Must(&otter.Options[uint64, *cached]{
 			MaximumSize: o.size,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
-		}),
+		})
 	}
+	c := &cache{hasher: h, options: o, blocked: &blocked, with: entries(), without: entries()}
+	c.reader = reader{start: time.Now(), timeout: o.timeout, parts: make([]part, o.parts), reads: make(map[uint64]*reading), keep: c.keep}
+	return c
 }
 
-// get returns the overrides of a key. It waits for a read until the timeout, and returns the error
-// of ctx if ctx ends first.
-func (c *cache) get(ctx context.Context, policy, key string) (*stored, error) {
-	k := cacheKey{policy: policy, key: key}
-	if len(key) > maxCachedKey {
-		k.key, k.isTag = c.hasher.Tag(key), true
+// get returns the override of a key that applies now. It waits for a read until the timeout, and
+// returns the error of ctx if ctx ends first.
+func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
+	tag := c.hasher.Tag(key)
+	hash := hashOfMember(policy, tag)
+	overrides, blocks := c.overrides.Load(), c.blocks.Load()
+	confirmed := c.confirmed.Load()
+	if blocks != nil && confirmed != nil && c.valid(hash, *confirmed) {
+		if b := c.block(blocks.end(hash)); b.inForce() {
+			return b, nil
+		}
+		if overrides != nil && !overrides.has(hash) {
+			return override{}, nil
+		}
 	}
-	old, ok := c.entries.GetIfPresent(k)
-	if ok && c.valid(old) {
-		return &old.stored, nil
+	old, ok := c.with.GetIfPresent(hash)
+	if !ok {
+		old, ok = c.without.GetIfPresent(hash)
 	}
-	e, err := c.wait(ctx, k, old)
+	if ok && c.valid(hash, old.read) {
+		return old.current(), nil
+	}
+	e, err := c.wait(ctx, policy, tag, hash, old)
 	switch {
 	case err == nil:
-		return &e.stored, nil
+		return e.current(), nil
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case ok:
+		return override{}, ctx.Err()
+	}
+	var s stored
+	if ok {
+		s = old.stored
+	}
+	if blocks != nil && (!ok || confirmed != nil && confirmed.at > old.read.at) {
+		s.block = c.block(blocks.end(hash))
+		ok = ok || s.block.inForce() || overrides != nil && !overrides.has(hash)
+	}
+	if ok {
 		c.stale.Add(1)
-		return &old.stored, nil
+		return s.current(), nil
 	}
 	c.missing.Add(1)
 	if c.options.failClosed {
-		return nil, fmt.Errorf("%w: %w: the overrides of policy %s: %w", core.ErrUnavailable, core.ErrFailClosed, policy, err)
+		return override{}, fmt.Errorf("%w: %w: the overrides of policy %s: %w", core.ErrUnavailable, core.ErrFailClosed, policy, err)
 	}
-	return new(stored), nil
+	return override{}, nil
 }
 
-func (c *cache) valid(e *cached) bool {
-	return c.changes[e.slot].Load() == e.changes && time.Since(c.start)-e.at < c.options.maxAge
+// block returns a block with an end of an index, or none if the end is 0.
+func (c *cache) block(end int64) override {
+	switch end {
+	case 0:
+		return override{}
+	case forever:
+		return override{selections: c.blocked}
+	}
+	return override{selections: c.blocked, until: time.UnixMilli(end)}
 }
 
-var (
-	errTimeout = errors.New("no reply in time")
-	errPaused  = errors.New("the source fails")
-	errBusy    = fmt.Errorf("%d reads are under way", maxReads)
-)
+// valid reports whether knowledge about a key is to be used, if it was read at a moment.
+func (c *cache) valid(hash uint64, m moment) bool {
+	return m.sequence >= c.changes[uint16(hash)].Load() && c.since()-m.at < c.options.maxAge
+}
 
 // wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
 // leaves half of the time until the deadline of ctx to the decision, which could only fail
 // otherwise.
-func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, error) {
+func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *cached) (*cached, error) {
 	timeout := c.options.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline)/2)
@@ -142,106 +145,49 @@ func (c *cache) wait(ctx context.Context, k cacheKey, old *cached) (*cached, err
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for again := false; ; again = true {
-		r, err := c.join(ctx, k, old)
+		r, err := c.join(policy, tag, hash, old)
 		if err != nil {
 			return nil, err
 		}
 		select {
 		case <-r.done:
 		case <-timer.C:
-			c.fail(r.outage, errTimeout)
+			c.fail(r.part, errTimeout)
 			return nil, errTimeout
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 		// The first read may have begun before this call, and have missed a change of this process.
-		if r.err != nil || again || c.valid(r.entry) {
-			return r.entry, r.err
+		if r.err != nil || again || c.valid(hash, r.cached.read) {
+			return &r.cached, r.err
 		}
 	}
 }
 
-// join returns the read of k that is under way, or else begins one. While the source fails, it
-// returns an error at once, and begins a read in every retryInterval.
-func (c *cache) join(ctx context.Context, k cacheKey, old *cached) (*reading, error) {
-	tag := k.key
-	if !k.isTag {
-		tag = c.hasher.Tag(k.key)
+var errTimeout = errors.New("no reply in time")
+
+// keep makes the result of a read an entry.
+func (c *cache) keep(r *reading) {
+	to, other := c.without, c.with
+	if r.override.selections != nil || r.block.selections != nil {
+		to, other = other, to
 	}
-	o := c.outageOf(tag)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.reads[k]
-	failing, retry := o.state(time.Since(c.start))
-	switch {
-	case r != nil && !failing:
-		return r, nil
-	case r != nil || failing && !retry:
-		return nil, errPaused
-	case len(c.reads) >= maxReads:
-		return nil, errBusy
-	}
-	k.policy, k.key = strings.Clone(k.policy), strings.Clone(k.key) // they may be parts of a large text
-	r = &reading{outage: o, done: make(chan struct{})}
-	c.reads[k] = r
-	go c.run(context.WithoutCancel(ctx), k, tag, old, r) // callers leave at their own deadlines
-	if failing {
-		return nil, errPaused
-	}
-	return r, nil
+	to.Set(r.hash, &r.cached)
+	other.Invalidate(r.hash)
 }
 
-// outageOf returns the state of the part of the source that has the key with a tag.
-func (c *cache) outageOf(tag string) *outage {
-	return &c.outages[int(keyhash.Slot(tag))*len(c.outages)/keyhash.Slots]
-}
+// changed invalidates what is known about a key.
+func (c *cache) changed(hash uint64) { c.changedSlot(uint16(hash)) }
 
-// fail notes that a read has failed.
-func (c *cache) fail(o *outage, err error) {
-	if o.fail(time.Since(c.start)) {
-		c.report(fmt.Errorf("weir: overrides of keys: %w", err))
-	}
-}
-
-// run reads the overrides of k.
-func (c *cache) run(ctx context.Context, k cacheKey, tag string, old *cached, r *reading) {
-	e := &cached{slot: slotOf(tag), at: time.Since(c.start)}
-	e.changes = c.changes[e.slot].Load()
-	if old != nil {
-		e.stored = old.stored
-	}
-	c.count.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, max(c.options.timeout, maxRead)) // go-redis repeats no command after it
-	defer cancel()
-	if e.stored, r.err = c.read(ctx, k.policy, tag, e.stored); r.err == nil {
-		r.entry = e
-		c.entries.Set(k, e)
-		if time.Since(c.start)-e.at < max(c.options.timeout, failingFor) { // a later reply does not end an outage
-			r.outage.replied()
-		}
-	} else {
-		c.fail(r.outage, r.err)
-	}
-	c.mu.Lock()
-	delete(c.reads, k)
-	c.mu.Unlock()
-	close(r.done)
-}
-
-// changed invalidates the entry of the key with a tag.
-func (c *cache) changed(tag string) { c.changes[slotOf(tag)].Add(1) }
-
-// allChanged invalidates all entries.
+// allChanged invalidates what is known about all keys.
 func (c *cache) allChanged() {
-	for i := range c.changes {
-		c.changes[i].Add(1)
+	for slot := range len(c.changes) {
+		c.changedSlot(uint16(slot))
 	}
 }
 
-// slotOf returns a number of 16 bits that depends on the tag.
-func slotOf(tag string) (slot uint16) {
-	for _, b := range []byte(tag) {
-		slot = slot*31 + uint16(b)
+func (c *cache) changedSlot(slot uint16) {
+	number, last := c.sequence.Add(1), &c.changes[slot]
+	for before := last.Load(); before < number && !last.CompareAndSwap(before, number); before = last.Load() {
 	}
-	return slot
 }

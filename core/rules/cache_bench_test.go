@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core/memstore"
 )
 
-var cachedKeys = map[string]string{"without an override": "none", "with a plan": "gold", "long": strings.Repeat("k", maxCachedKey)}
+var cachedKeys = map[string]string{"without an override": "none", "with a plan": "gold", "long": strings.Repeat("k", 200)}
 
 // A lookup of a cached key allocates nothing.
 func TestCache_Get_Allocations(t *testing.T) {

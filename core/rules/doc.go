@@ -132,8 +132,8 @@
 // These Redis users can read and write (passwords are examples; package redisstore describes the
 // permissions of the store, and of a Cluster):
 //
-//	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange
-//	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +hset +set +del +xadd
+//	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
+//	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
 //
 // # Names and states
 //

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,11 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 // have that plan or rule, this part of the override has no effect. After an error of Redis, the
 // override may have been written, and other processes may notice it only after [MaxAge].
 func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
-	return s.write(ctx, policy, key, &o, overrideKind)
+	tag, err := s.writable(policy, key, &o)
+	if err != nil {
+		return err
+	}
+	return s.overrides.put(ctx, policy, tag, o)
 }
 
 // Block denies all events of a key in a policy, until a time or, if that is the zero Time, for
@@ -38,39 +43,48 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
 // outside of the percentage that a policy is enforced for, but not if the policy is disabled.
 func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) error {
-	return s.write(ctx, policy, key, &Override{Blocked: true, Until: until}, blockKind)
+	tag, err := s.writable(policy, key, &Override{Blocked: true, Until: until})
+	if err != nil {
+		return err
+	}
+	return s.overrides.block(ctx, policy, tag, until)
 }
 
 // Unblock ends the Block of a key. An override that denies all events stays: see [Set.Remove]. The
 // errors are those of [Set.Override].
 func (s *Set) Unblock(ctx context.Context, policy, key string) error {
-	return s.write(ctx, policy, key, nil, blockKind)
+	return s.remove(ctx, policy, key, blockKind)
 }
 
 // Remove removes the override and the block of a key. Overrides of the configuration stay. The
 // errors are those of [Set.Override].
 func (s *Set) Remove(ctx context.Context, policy, key string) error {
-	return s.write(ctx, policy, key, nil, overrideKind, blockKind)
+	return s.remove(ctx, policy, key, overrideKind, blockKind)
 }
 
-// write checks and writes an override of a kind, or removes those of kinds if o is nil.
-func (s *Set) write(ctx context.Context, policy, key string, o *Override, kinds ...kind) error {
-	p, tag, err := s.overridden(policy, key)
+func (s *Set) remove(ctx context.Context, policy, key string, kinds ...kind) error {
+	_, tag, err := s.overridden(policy, key)
 	if err != nil {
 		return err
 	}
-	if o != nil {
-		if o.Plan == "" && len(o.Limits) == 0 && !o.Blocked {
-			return errors.New("weir: the override is empty")
-		}
-		if !o.Until.IsZero() && !time.Now().Before(o.Until) {
-			return fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
-		}
-		if err := p.check(policy, *o); err != nil {
-			return fmt.Errorf("weir: policy %q: %w", policy, err)
-		}
+	return s.overrides.remove(ctx, policy, tag, kinds...)
+}
+
+// writable checks whether key can have the override o, and returns the tag of the key.
+func (s *Set) writable(policy, key string, o *Override) (tag string, err error) {
+	p, tag, err := s.overridden(policy, key)
+	switch {
+	case err != nil:
+		return "", err
+	case o.Plan == "" && len(o.Limits) == 0 && !o.Blocked:
+		return "", errors.New("weir: the override is empty")
+	case !o.Until.IsZero() && !time.Now().Before(o.Until):
+		return "", fmt.Errorf("weir: the override ends at %s, which is past", o.Until.Format(time.RFC3339))
 	}
-	return s.overrides.write(ctx, policy, tag, o, kinds...)
+	if err := p.check(policy, *o); err != nil {
+		return "", fmt.Errorf("weir: policy %q: %w", policy, err)
+	}
+	return tag, nil
 }
 
 // overridden returns a policy in force, and the tag of a key.
@@ -95,7 +109,11 @@ func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, err
 	if err != nil {
 		return Override{}, err
 	}
-	stored, err := await(ctx, func() (stored, error) { return s.overrides.read(ctx, policy, tag, stored{}) })
+	stored, err := await(ctx, func() (stored, error) {
+		k := &reading{policy: policy, tag: tag}
+		err := s.overrides.read(ctx, []*reading{k})
+		return k.stored, cmp.Or(err, k.err)
+	})
 	if err != nil {
 		return Override{}, fmt.Errorf("weir: override in %v: %w", s.overrides, err)
 	}

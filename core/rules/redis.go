@@ -30,7 +30,9 @@ type RedisSource struct {
 	loaded atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
 
 	interval time.Duration // between two polls of changes
-	polled   atomic.Int64  // the time of the last poll, in nanoseconds since cache.start; zero if there is none
+	polling  chan struct{} // holds an element while changes are polled
+	last     string        // the ID of the latest change in the indexes; empty if they have to be read
+	from     int64         // members that have ended before are not in the indexes
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
@@ -44,7 +46,7 @@ func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	if _, ok := rdb.(*redis.ClusterClient); ok {
 		c.cache.parts = 16
 	}
-	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval}
+	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1)}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed
@@ -70,10 +72,10 @@ func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		var r result
+		r := result{err: errEnded}
 		defer func() {
-			if p := recover(); p != nil { // of the client, after a malformed reply or in a hook
-				r.err = fmt.Errorf("the client panicked: %v", p)
+			if p := recover(); p != nil {
+				r.err = panicError(p)
 			}
 			done <- r
 		}()
@@ -137,14 +139,18 @@ func (s *RedisSource) Put(ctx context.Context, text []byte) error {
 
 // RedisStats describe the overrides of a [RedisSource].
 type RedisStats struct {
-	Reads   uint64 // of overrides of keys, since the source was made
-	Stale   uint64 // lookups that used an old override, because it could not be read again
-	Missing uint64 // lookups that found no override because it could not be read
+	Reads   uint64 // of the overrides of single keys, since the source was made
+	Stale   uint64 // lookups that used old knowledge, because the key could not be read again
+	Missing uint64 // lookups that found no override because nothing was known about the key
 	Keys    int    // in the cache; an estimate
 
-	// Age is the time since Set.Watch has read the changes of overrides: unless Redis has lost a
-	// change, a cached override is at most as old. Age grows while Redis is down, and is negative
-	// before the first time.
+	// Overrides and Blocks are the numbers of keys that have one, in all policies. They are -1 if
+	// Set.Watch has not read these keys, or if there are too many for the memory of a process.
+	Overrides, Blocks int
+
+	// Age is the time since Set.Watch has read the changes of overrides and blocks. Age grows while
+	// Redis is down, and is negative before the first time. If it is less than MaxAge, a key
+	// without an override is not read.
 	Age time.Duration
 }
 
@@ -152,10 +158,13 @@ type RedisStats struct {
 func (s *RedisSource) Stats() RedisStats {
 	c := s.cache
 	age := time.Duration(-1)
-	if at := s.polled.Load(); at != 0 {
-		age = time.Since(c.start) - time.Duration(at)
+	if m := c.confirmed.Load(); m != nil {
+		age = c.since() - m.at
 	}
-	return RedisStats{Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.entries.EstimatedSize(), Age: age}
+	return RedisStats{
+		Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.with.EstimatedSize() + c.without.EstimatedSize(),
+		Overrides: c.overrides.Load().len(), Blocks: c.blocks.Load().len(), Age: age,
+	}
 }
 
 // failed passes an error to the Set.

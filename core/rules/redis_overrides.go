@@ -3,60 +3,91 @@ package rules
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
-// A kind of override is a part of its key in Redis. A block hides the override while it lasts.
+// A kind is one of the two exceptions of a key, and the name of the sorted set of the keys that have
+// it. A block hides the override while it lasts.
 type kind string
 
 const (
-	overrideKind kind = "override"
-	blockKind    kind = "block"
+	overrideKind kind = "overrides"
+	blockKind    kind = "blocks"
 )
 
-// overrideKeys returns the keys of overrides. All keys for one tag are in the hash slot of the states
-// of redisstore.
-func (s *RedisSource) overrideKeys(tag, policy string, kinds ...kind) (keys []string) {
-	for _, k := range kinds {
-		keys = append(keys, s.prefix+"{"+tag+"}"+string(k)+":"+policy)
-	}
-	return keys
+// setKey returns the key of a sorted set of members. The scores are the ends in Unix milliseconds,
+// or +inf. A block is nothing but its member. An override has a text, too, and is a member before
+// the text exists.
+func (s *RedisSource) setKey(k kind) string { return s.prefix + "{rules}" + string(k) }
+
+// changesKey returns the key of a stream with the changes of these sets. It is in the hash slot of
+// both, so that a transaction changes a set and the stream together.
+func (s *RedisSource) changesKey() string { return s.prefix + "{rules}changes" }
+
+// textKey returns the key of the text of an override. It is in the hash slot of the states of
+// redisstore.
+func (s *RedisSource) textKey(tag, policy string) string {
+	return s.prefix + "{" + tag + "}override:" + policy
 }
 
-// changesKey returns the key of a stream with the changes of overrides.
-func (s *RedisSource) changesKey() string { return s.prefix + "rules:changes" }
+// memberOf returns the member for a key of a policy: see hashOfMember.
+func memberOf(policy, tag string) string { return tag + ":" + policy }
 
-// read reads the overrides of a key for the cache. A text that is no override leaves the old one in
+// read reads the overrides of keys for the cache. A text that is no override leaves the old one in
 // force.
-func (s *RedisSource) read(ctx context.Context, policy, tag string, old stored) (stored, error) {
-	keys := s.overrideKeys(tag, policy, overrideKind, blockKind)
-	texts, err := s.rdb.MGet(ctx, keys...).Result()
+func (s *RedisSource) read(ctx context.Context, all []*reading) error {
+	members, texts := make([]string, len(all)), make([]*redis.SliceCmd, len(all))
+	pipe := s.rdb.Pipeline()
+	for i, k := range all {
+		members[i] = memberOf(k.policy, k.tag)
+		texts[i] = pipe.MGet(ctx, s.textKey(k.tag, k.policy)) // nil for a value of another type
+	}
+	blocks := pipe.ZMScore(ctx, s.setKey(blockKind), members...)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	ends, err := blocks.Result()
+	if err == nil && len(ends) != len(all) {
+		err = fmt.Errorf("Redis replies with %d scores for %d members", len(ends), len(all))
+	}
 	if err != nil {
-		return stored{}, err
+		return err
 	}
-	for i, to := range []*override{&old.override, &old.block} {
-		text, ok := texts[i].(string)
-		if !ok {
-			*to = override{}
+	for i, k := range all {
+		k.block = s.cache.block(endOf(ends[i]))
+		values, err := texts[i].Result()
+		if err == nil && len(values) != 1 {
+			err = fmt.Errorf("Redis replies with %d values for a key", len(values))
+		}
+		if err != nil {
+			k.err = err
 			continue
 		}
-		var parsed parsedOverride
-		if len(text) <= maxParsed {
-			parsed = s.parsed.Get(text, s.parse)
-		} else {
-			parsed = s.parse(text)
-		}
-		if parsed.err != nil {
-			s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, keys[i], parsed.err))
-			continue
-		}
-		*to = parsed.override
+		s.setOverride(k, values[0])
 	}
-	return old, nil
+	return nil
+}
+
+// setOverride sets the override of k to the value of its text in Redis.
+func (s *RedisSource) setOverride(k *reading, value any) {
+	text, ok := value.(string)
+	if !ok {
+		k.override = override{}
+		return
+	}
+	var parsed parsedOverride
+	if len(text) <= maxParsed {
+		parsed = s.parsed.Get(text, s.parse)
+	} else {
+		parsed = s.parse(text)
+	}
+	if parsed.err != nil {
+		s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, s.textKey(k.tag, k.policy), parsed.err))
+		return
+	}
+	k.override = parsed.override
 }
 
 // maxParsed is the length of the longest text of which the result of parse is remembered.
@@ -82,115 +113,128 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 	return p
 }
 
-// maxChanges is the number of changes that are kept for processes that have not read them. A
-// process that has missed more invalidates its whole cache.
-const maxChanges = 10_000
+// block writes a block of a key.
+func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time) error {
+	return s.write(ctx, policy, tag, func(member string) error {
+		return s.change(ctx, member, redis.ZAddArgs{}, scoreOf(until), blockKind)
+	})
+}
 
-// write writes the override of a kind, or removes those of kinds if o is nil. It then writes the
-// change.
-func (s *RedisSource) write(ctx context.Context, policy, tag string, o *Override, kinds ...kind) error {
-	keys := s.overrideKeys(tag, policy, kinds...)
-	var text []byte
-	if o != nil {
-		var err error
-		if text, err = o.Format(); err != nil {
+// put writes the override of a key.
+//
+// The key is a member of the set before the text exists, so no process misses the text. A remove
+// that is executed at the same time removes the member before the text. The member is therefore
+// added again, in case that only the text was written after that remove. An earlier end does not
+// replace a later one, which may belong to the text of a concurrent put.
+func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) error {
+	text, err := o.Format()
+	if err != nil {
+		return err
+	}
+	args := redis.SetArgs{}
+	if !o.Until.IsZero() {
+		args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
+	}
+	return s.write(ctx, policy, tag, func(member string) error {
+		add := func() error { return s.change(ctx, member, redis.ZAddArgs{GT: true}, scoreOf(o.Until), overrideKind) }
+		if err := add(); err != nil {
 			return err
 		}
-	}
-	_, err := await(ctx, func() (string, error) {
-		defer s.cache.changed(tag) // after an error, too: Redis may have executed the command
-		if o == nil {
-			if err := s.rdb.Del(ctx, keys...).Err(); err != nil {
-				return "", err
-			}
-		} else {
-			args := redis.SetArgs{}
-			if !o.Until.IsZero() {
-				args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
-			}
-			if err := s.rdb.SetArgs(ctx, keys[0], text, args).Err(); err != nil {
-				return "", err
+		if err := s.rdb.SetArgs(ctx, s.textKey(tag, policy), text, args).Err(); err != nil {
+			return err
+		}
+		return add()
+	})
+}
+
+// remove removes the exceptions of a key that are of the given kinds.
+func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...kind) error {
+	return s.write(ctx, policy, tag, func(member string) error {
+		if err := s.change(ctx, member, redis.ZAddArgs{}, 0, kinds...); err != nil {
+			return err
+		}
+		for _, k := range kinds {
+			if k == overrideKind {
+				if err := s.rdb.Del(ctx, s.textKey(tag, policy)).Err(); err != nil {
+					return err
+				}
+				return s.change(ctx, member, redis.ZAddArgs{}, 0) // processes may have read the text since
 			}
 		}
-		return s.rdb.XAdd(ctx, &redis.XAddArgs{
-			Stream: s.changesKey(), MaxLen: maxChanges, Approx: true, Values: []string{"policy", policy, "key", tag},
-		}).Result()
+		return nil
+	})
+}
+
+// write calls f to change the exceptions of a key.
+func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(member string) error) error {
+	_, err := await(ctx, func() (struct{}, error) {
+		defer s.cache.changed(hashOfMember(policy, tag)) // after an error, too: Redis may have executed the command
+		return struct{}{}, f(memberOf(policy, tag))
 	})
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
-	s.cache.outageOf(tag).replied() // the next decision reads the override, also after an outage
+	s.cache.partOf(tag).replied() // the next decision reads the override, also after an outage
+	_ = s.follow(ctx, false)      // else the key is read until the next poll
 	return nil
 }
 
-// watch reads the changes of overrides every WatchInterval until ctx ends.
-func (s *RedisSource) watch(ctx context.Context) {
-	ticker := time.NewTicker(s.interval)
-	defer ticker.Stop()
-	last, failing := "", false
-	for ctx.Err() == nil {
-		soon, cancel := context.WithTimeout(ctx, WatchInterval)
-		read, err := await(soon, func() (string, error) { return s.poll(soon, last) })
-		cancel()
-		if err == nil {
-			last = read
-			s.polled.Store(int64(time.Since(s.cache.start)))
-		} else if !failing && ctx.Err() == nil {
-			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
-}
+// maxChanges is the number of changes that are kept for processes that have not read them. A
+// process that has missed more reads the sets again.
+const maxChanges = 10_000
 
-// poll reads the changes since the one with the ID last, and returns the ID of the latest change.
-func (s *RedisSource) poll(ctx context.Context, last string) (string, error) {
-	const page = 1000
-	for last != "" {
-		changes, err := s.rdb.XRangeN(ctx, s.changesKey(), last, "+", page).Result()
-		if err != nil {
-			return "", err
+// ended is the time after its end for which a member stays in a set, because clocks differ.
+const ended = 2 * time.Hour
+
+// change adds a member to the sets of kinds, or removes it if the score is zero, and writes the
+// change. Without kinds, it only writes a change of the text.
+func (s *RedisSource) change(ctx context.Context, member string, args redis.ZAddArgs, score float64, kinds ...kind) error {
+	return s.transact(ctx, func(tx redis.Pipeliner) {
+		notify := func(values ...string) {
+			tx.XAdd(ctx, &redis.XAddArgs{
+				Stream: s.changesKey(), MaxLen: maxChanges, Approx: true, Values: append([]string{"member", member}, values...),
+			})
 		}
-		switch {
-		case len(changes) > 0 && changes[0].ID == last:
-			changes = changes[1:]
-		case len(changes) > 0 || last != noChange: // earlier changes may be lost
-			return s.poll(ctx, "")
-		}
-		foreign := false // another program has written a change
-		for _, c := range changes {
-			tag, _ := c.Values["key"].(string)
-			if len(tag) == keyhash.TagLen {
-				s.cache.changed(tag)
+		for _, k := range kinds {
+			if score == 0 {
+				tx.ZRem(ctx, s.setKey(k), member)
+			} else {
+				args.Members = []redis.Z{{Score: score, Member: member}}
+				tx.ZAddArgs(ctx, s.setKey(k), args)
 			}
-			foreign, last = foreign || len(tag) != keyhash.TagLen, c.ID
+			tx.ZRemRangeByScore(ctx, s.setKey(k), "-inf", strconv.FormatInt(time.Now().Add(-ended).UnixMilli(), 10))
+			notify("set", string(k), "end", strconv.FormatFloat(score, 'f', -1, 64))
 		}
-		if foreign {
-			s.cache.allChanged()
+		if len(kinds) == 0 {
+			notify()
 		}
-		if len(changes) < page-1 {
-			return last, nil
-		}
-	}
-	latest, err := s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
-	if err != nil {
-		return "", err
-	}
-	s.cache.allChanged() // changes before the latest one may concern entries
-	if len(latest) == 0 {
-		return noChange, nil
-	}
-	return latest[0].ID, nil
+	})
 }
 
-// The messages of log records about overrides.
-const (
-	cannotRead    = "weir: overrides of keys cannot be read; those in the cache stay in force"
-	cannotEnforce = "weir: a part of an override is not in force"
-)
+// transact executes the commands of f in one transaction. Its error is that of the first command
+// that fails.
+func (s *RedisSource) transact(ctx context.Context, f func(redis.Pipeliner)) error {
+	commands, err := s.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error { f(tx); return nil })
+	for _, c := range commands {
+		if err != nil && c.Err() != nil {
+			return c.Err() // err tells only that the transaction was discarded
+		}
+	}
+	return err
+}
 
-// noChange is the ID before the first change.
-const noChange = "0-0"
+// scoreOf returns the score of a member that ends at a time, or never if it is zero.
+func scoreOf(until time.Time) float64 {
+	if until.IsZero() {
+		return math.Inf(1)
+	}
+	return float64(until.Add(time.Millisecond - 1).UnixMilli())
+}
+
+// endOf returns the end in an index for a score. An absent member has the score 0.
+func endOf(score float64) int64 {
+	if score >= 1<<53 {
+		return forever
+	}
+	return max(0, int64(score))
+}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +91,22 @@ func becomes(t *testing.T, what, want string, get func() string) {
 	if got != want {
 		t.Errorf("%s: got %s after %v, want %s", what, got, time.Since(begin), want)
 	}
+}
+
+// writeText writes the text of an override of the policy api, with the documented commands.
+func writeText(t *testing.T, rdb redis.UniversalClient, prefix, key, text string) {
+	t.Helper()
+	ctx, tag := t.Context(), keyhash.New(nil).Tag(key)
+	change := func() {
+		_, err := rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+			tx.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: math.Inf(1), Member: tag + ":api"})
+			return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", tag + ":api", "set", "overrides", "end", "+inf"}}).Err()
+		})
+		testkit.Must(t, err)
+	}
+	change()
+	testkit.Must(t, rdb.Set(ctx, prefix+"{"+tag+"}override:api", text, 0).Err())
+	change()
 }
 
 // A write of one process takes effect there at once and in others when they read the changes.
@@ -193,7 +212,7 @@ func TestSet_Override_Keys(t *testing.T) {
 		testkit.Must(t, n.source.Put(ctx, []byte(apiPolicies)))
 		keys := rdb.Keys(ctx, prefix+"*").Val()
 		slices.Sort(keys)
-		want := []string{prefix + "rules", prefix + "rules:changes", prefix + "{" + tag + "}block:other", prefix + "{" + tag + "}override:api"}
+		want := []string{prefix + "rules", prefix + "{rules}blocks", prefix + "{rules}changes", prefix + "{rules}overrides", prefix + "{" + tag + "}override:api"}
 		slices.Sort(want)
 		if !slices.Equal(keys, want) {
 			t.Errorf("got the keys %q, want %q", keys, want)
@@ -201,7 +220,7 @@ func TestSet_Override_Keys(t *testing.T) {
 		if ttl := rdb.TTL(ctx, prefix+"{"+tag+"}override:api").Val(); ttl < time.Hour || ttl > 3*time.Hour {
 			t.Errorf("got the TTL %v of an override of an hour", ttl)
 		}
-		for _, m := range rdb.XRange(ctx, prefix+"rules:changes", "-", "+").Val() {
+		for _, m := range rdb.XRange(ctx, prefix+"{rules}changes", "-", "+").Val() {
 			if s := fmt.Sprint(m.Values); strings.Contains(s, "user:1") {
 				t.Errorf("got the change %s", s)
 			}
@@ -251,12 +270,12 @@ func TestRedisSource_Gap(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	for name, lose := range map[string]func(p redis.Pipeliner, prefix string){
 		"trimmed": func(p redis.Pipeliner, prefix string) {
-			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", "glTDKakoUPbVOd03b0gW7g"}})
-			p.XTrimMaxLen(t.Context(), prefix+"rules:changes", 1)
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", "glTDKakoUPbVOd03b0gW7g:api"}})
+			p.XTrimMaxLen(t.Context(), prefix+"{rules}changes", 1)
 		},
-		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"rules:changes") },
+		"removed": func(p redis.Pipeliner, prefix string) { p.Del(t.Context(), prefix+"{rules}changes") },
 		"foreign": func(p redis.Pipeliner, prefix string) {
-			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"a", "b"}})
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"a", "b"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,11 +304,12 @@ func TestRedisSource_GapAtTheBeginning(t *testing.T) {
 	becomes(t, "polled", "true", func() string { return fmt.Sprint(n.source.Stats().Age >= 0) })
 	becomes(t, "before", "10/h", func() string { return n.limit(t, "k") })
 	pipe := rdb.TxPipeline()
+	pipe.ZAdd(ctx, prefix+"{rules}overrides", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
 	pipe.Set(ctx, prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: gold}", 0)
 	for _, tag := range []string{"glTDKakoUPbVOd03b0gW7g", "X-zrZv_IbzjZUnhsbWlseQ"} {
-		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", tag}})
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []string{"member", tag + ":api"}})
 	}
-	pipe.XTrimMaxLen(ctx, prefix+"rules:changes", 1)
+	pipe.XTrimMaxLen(ctx, prefix+"{rules}changes", 1)
 	_, err := pipe.Exec(ctx)
 	testkit.Must(t, err)
 	becomes(t, "after", "100/h", func() string { return n.limit(t, "k") })
@@ -301,8 +321,6 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := newPrefix()
 	n := newNode(t, rdb, rules.Prefix(prefix))
-	key := prefix + "{glTDKakoUPbVOd03b0gW7g}override:api" // of the key "k"
-	ctx := t.Context()
 	for _, c := range []struct{ value, want, reported string }{
 		{"{plan: gold}", "100/h", ""},
 		{"{plan: ", "100/h", "flow node"}, // the last good one
@@ -316,8 +334,7 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 		{`{"blocked": true}`, "blocked", ""},
 	} {
 		before := len(n.errs())
-		testkit.Must(t, rdb.Set(ctx, key, c.value, 0).Err())
-		testkit.Must(t, rdb.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "rules:changes", Values: []string{"key", "all"}}).Err())
+		writeText(t, rdb, prefix, "k", c.value)
 		becomes(t, fmt.Sprintf("%.40q", c.value), c.want, func() string { return n.limit(t, "k") })
 		if c.reported != "" {
 			becomes(t, fmt.Sprintf("%.40q", c.value), "reported", func() string {
@@ -334,17 +351,15 @@ func TestSet_Override_InvalidValues(t *testing.T) {
 // Long values do not stay in memory.
 func TestSet_Override_LongValues(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	prefix, ctx := newPrefix(), t.Context()
+	prefix := newPrefix()
 	n := newNode(t, rdb, rules.Prefix(prefix), rules.Timeout(10*time.Second))
 	before := testkit.Heap()
 	for i := range 60 {
 		for length, want := range map[int]string{60_000: "100/h", 100_000: "10/h"} {
 			key := fmt.Sprint(length, "-", i)
 			value := "{plan: gold} #" + strings.Repeat("x", length) + key
-			testkit.Must(t, rdb.Set(ctx, prefix+"{"+keyhash.New(nil).Tag(key)+"}override:api", value, time.Minute).Err())
-			if got := n.limit(t, key); got != want {
-				t.Errorf("key %s: got %s, want %s", key, got, want)
-			}
+			writeText(t, rdb, prefix, key, value)
+			becomes(t, key, want, func() string { return n.limit(t, key) })
 		}
 	}
 	if grown := int64(testkit.Heap()) - int64(before); grown > 4<<20 {
@@ -376,7 +391,7 @@ func TestSet_Override_RemovedPlan(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := newPrefix()
 	n := newNode(t, rdb, rules.Prefix(prefix))
-	testkit.Must(t, rdb.Set(t.Context(), prefix+"{glTDKakoUPbVOd03b0gW7g}override:api", "{plan: silver}", 0).Err())
+	writeText(t, rdb, prefix, "k", "{plan: silver}")
 	d, err := limiter(t, n.Set, "api").Plan("gold").Peek(t.Context(), "k")
 	testkit.Must(t, err)
 	if got := d.State(0).Limit(); got != core.PerHour(100) {
@@ -528,9 +543,19 @@ func TestRedisSource_Permissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	ctx := t.Context()
-	testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "reader", "on", ">password", "~weir:*", "+mget", "+hget", "+hgetall", "+xrange", "+xrevrange").Err())
-	testkit.Must(t, server.Client().Do(ctx, "ACL", "SETUSER", "operator", "on", ">password", "~weir:*",
-		"+mget", "+hget", "+hgetall", "+xrange", "+xrevrange", "+hset", "+set", "+del", "+xadd").Err())
+	doc, err := os.ReadFile("doc.go")
+	testkit.Must(t, err)
+	users := regexp.MustCompile(`(?m)ACL SETUSER .*$`).FindAllString(string(doc), -1)
+	if len(users) != 2 {
+		t.Fatalf("got the users %q in the documentation", users)
+	}
+	for _, user := range users {
+		var command []any
+		for _, word := range strings.Fields(user) {
+			command = append(command, word)
+		}
+		testkit.Must(t, server.Client().Do(ctx, command...).Err())
+	}
 	client := func(user string) *redis.Client {
 		o := *server.Client().Options()
 		o.Username, o.Password, o.DisableIdentity = user, "password", true

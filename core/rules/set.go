@@ -181,6 +181,12 @@ func (s *Set) apply(c *Config) (changed bool, err error) {
 	return next.version != old.version, nil
 }
 
+// The messages of log records about overrides.
+const (
+	cannotRead    = "weir: overrides of keys cannot be read; those in the cache stay in force"
+	cannotEnforce = "weir: a part of an override is not in force"
+)
+
 // report reports an error as OnError describes.
 func (s *Set) report(message string, err error) {
 	if s.onError != nil {

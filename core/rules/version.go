@@ -106,11 +106,11 @@ func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
 		}
 	}
 	if source := v.set.overrides; source != nil {
-		s, err := source.cache.get(ctx, v.name, key)
+		o, err := source.cache.get(ctx, v.name, key)
 		if err != nil {
 			return nil, err
 		}
-		if o := s.current(); o.selections != nil {
+		if o.selections != nil {
 			c = o.selections
 		}
 	}

@@ -1,0 +1,195 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/keyhash"
+)
+
+const (
+	// maxReads bounds the memory of lookups that wait for a source that hangs.
+	maxReads = 4096
+	// maxBatch is the number of keys in a round trip.
+	maxBatch = 500
+	// maxRoundTrips is the number of concurrent round trips to a part of a source that replies.
+	maxRoundTrips = 4
+	// maxRead bounds the time of a read that no lookup waits for.
+	maxRead = time.Second
+)
+
+// A reader reads keys from a source. Lookups that wait at the same moment share a round trip, so a
+// flood of keys does not use up the connections of the client.
+type reader struct {
+	// read sets the results of all readings, unless it returns an error.
+	read    func(ctx context.Context, all []*reading) error
+	keep    func(*reading) // called with each result
+	report  func(error)    // called once for each outage of the source
+	start   time.Time
+	timeout time.Duration // of a lookup
+
+	// parts has one element, or for a Cluster several, each for a range of hash slots: one node can
+	// fail while others reply.
+	parts []part
+
+	mu    sync.Mutex // of reads and of the fields of parts
+	reads map[uint64]*reading
+
+	sequence atomic.Int64 // of the latest change
+	count    atomic.Uint64
+}
+
+// A part of a source fails for itself.
+type part struct {
+	outage
+	waiting    []*reading
+	roundTrips int
+}
+
+// A reading is a read that waits or is under way, and its result.
+type reading struct {
+	policy, tag string
+	hash        uint64
+	part        *part
+	done        chan struct{} // closed when the fields below are set
+
+	cached // at first the old entry
+	err    error
+}
+
+// A moment precedes the changes with a higher sequence number.
+type moment struct {
+	at       time.Duration // since start
+	sequence int64
+}
+
+// now returns the present moment. A read that is sent later finds all changes up to it.
+func (r *reader) now() moment { return moment{r.since(), r.sequence.Load()} }
+
+func (r *reader) since() time.Duration { return time.Since(r.start) }
+
+var (
+	errPaused = errors.New("the source fails")
+	errBusy   = fmt.Errorf("%d reads are under way", maxReads)
+)
+
+// join returns the read of a key that is under way, or else begins one. While the source fails, it
+// returns an error at once, and begins a read in every retryInterval.
+func (r *reader) join(policy, tag string, hash uint64, old *cached) (*reading, error) {
+	p := r.partOf(tag)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.reads[hash]
+	failing, retry := p.state(r.since())
+	switch {
+	case k != nil && !failing:
+		return k, nil
+	case k != nil || failing && !retry:
+		return nil, errPaused
+	case len(r.reads) >= maxReads:
+		return nil, errBusy
+	}
+	k = &reading{policy: policy, tag: strings.Clone(tag), hash: hash, part: p, done: make(chan struct{})}
+	if old != nil {
+		k.cached = *old
+	}
+	r.reads[hash] = k
+	p.waiting = append(p.waiting, k)
+	if p.roundTrips < maxRoundTrips || failing { // the others may hang
+		p.roundTrips++
+		go r.run(p)
+	}
+	if failing {
+		return nil, errPaused
+	}
+	return k, nil
+}
+
+// partOf returns the part of the source that has the key with a tag.
+func (r *reader) partOf(tag string) *part {
+	return &r.parts[int(keyhash.Slot(tag))*len(r.parts)/keyhash.Slots]
+}
+
+// fail notes that a read has failed. A client whose connections are all in use is no sign of an
+// outage.
+func (r *reader) fail(p *part, err error) {
+	if !errors.Is(err, redis.ErrPoolTimeout) && p.fail(r.since()) {
+		r.report(fmt.Errorf("weir: overrides of keys: %w", err))
+	}
+}
+
+// run makes round trips while keys of p are waiting.
+func (r *reader) run(p *part) {
+	for {
+		r.mu.Lock()
+		n := min(len(p.waiting), maxBatch)
+		if n == 0 {
+			p.roundTrips--
+			r.mu.Unlock()
+			return
+		}
+		batch := p.waiting[:n:n]
+		p.waiting = p.waiting[n:]
+		r.mu.Unlock()
+		r.roundTrip(p, batch)
+	}
+}
+
+// roundTrip reads the keys of a batch.
+func (r *reader) roundTrip(p *part, batch []*reading) {
+	begin, err := r.now(), errEnded
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = panicError(panicked)
+		} else if err == errEnded {
+			go r.run(p) // in place of this goroutine
+		}
+		r.replied(p, batch, begin, err)
+	}()
+	r.count.Add(uint64(len(batch)))
+	// Callers leave at their own deadlines. After this one, go-redis repeats no command.
+	ctx, cancel := context.WithTimeout(context.Background(), max(r.timeout, maxRead))
+	defer cancel()
+	err = r.read(ctx, batch)
+}
+
+// replied ends the reads of a batch that was sent at a moment. err is the error of all of them.
+func (r *reader) replied(p *part, batch []*reading, sent moment, err error) {
+	good := false
+	for _, k := range batch {
+		if err != nil {
+			k.err = err
+		}
+		if k.err != nil {
+			r.fail(p, k.err)
+			continue
+		}
+		k.cached.read, good = sent, true
+		r.keep(k)
+	}
+	if good && r.since()-sent.at < max(r.timeout, failingFor) { // a later reply does not end an outage
+		p.replied()
+	}
+	r.mu.Lock()
+	for _, k := range batch {
+		delete(r.reads, k.hash)
+	}
+	r.mu.Unlock()
+	for _, k := range batch {
+		close(k.done)
+	}
+}
+
+// errEnded is the error of a call of the client in which a hook has called runtime.Goexit.
+var errEnded = errors.New("the client ended the goroutine")
+
+// panicError is the error of a call of the client that has panicked, after a malformed reply or in a
+// hook.
+func panicError(p any) error { return fmt.Errorf("the client panicked: %v", p) }

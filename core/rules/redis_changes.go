@@ -1,0 +1,255 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/internal/keyhash"
+)
+
+const (
+	// maxIndex is the size of the largest index, which takes up to 150 MB.
+	maxIndex = 1 << 22
+	// maxPage is the number of changes, or about that of members, that are read at once.
+	maxPage = 1000
+	// noChange is the ID before the first change.
+	noChange = "0-0"
+)
+
+// errSize means that a set has changed without a notice, for example by an eviction.
+var errSize = errors.New("the sets of keys change without a notice")
+
+// watch keeps the indexes up to date until ctx ends.
+func (s *RedisSource) watch(ctx context.Context) {
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	failing := false
+	for ctx.Err() == nil {
+		err := s.follow(ctx, true)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// follow brings the indexes up to date. It reads the sets if the changes since the last call are
+// not known; without first, it does nothing before the first read.
+func (s *RedisSource) follow(ctx context.Context, first bool) error {
+	select {
+	case s.polling <- struct{}{}:
+		defer func() { <-s.polling }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.last == "" && !first {
+		return nil
+	}
+	for range 2 {
+		if s.last == "" {
+			if err := s.readSets(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.readChanges(ctx); err != nil || s.last != "" {
+			return err
+		}
+		s.cache.allChanged()
+	}
+	return errSize
+}
+
+// maxPolls bounds the time of follow while another program writes all the time.
+const maxPolls = 100
+
+// readChanges applies the changes since the last one. Afterwards, s.last is empty if the sets have
+// to be read, because a change is missing.
+func (s *RedisSource) readChanges(ctx context.Context) error {
+	for range maxPolls {
+		now := s.cache.now()
+		s.forget()
+		r, err := ask(ctx, s.poll)
+		if err != nil {
+			return err
+		}
+		changes := r.changes
+		switch {
+		case len(changes) > 0 && changes[0].ID == s.last:
+			changes = changes[1:]
+		case len(changes) > 0 || s.last != noChange: // earlier changes may be lost
+			s.last = ""
+			return nil
+		}
+		for _, c := range changes {
+			if s.last = c.ID; !s.apply(c.Values) {
+				s.last = ""
+				return nil
+			}
+		}
+		if len(r.changes) < maxPage {
+			if s.cache.overrides.Load().len() != r.overrides || s.cache.blocks.Load().len() != r.blocks {
+				s.last = ""
+				return nil
+			}
+			s.cache.confirmed.Store(&now)
+		}
+		if len(changes) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask calls f, whose commands have a second for their replies.
+func ask[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return await(ctx, func() (T, error) { return f(ctx) })
+}
+
+// A pollReply has the changes since the last one, and that one, and the sizes of the sets after
+// these changes, if these are all.
+type pollReply struct {
+	changes           []redis.XMessage
+	overrides, blocks int
+}
+
+// poll asks Redis for changes.
+func (s *RedisSource) poll(ctx context.Context) (r pollReply, err error) {
+	var changes *redis.XMessageSliceCmd
+	var overrides, blocks *redis.IntCmd
+	from := strconv.FormatInt(s.from, 10)
+	err = s.transact(ctx, func(tx redis.Pipeliner) {
+		changes = tx.XRangeN(ctx, s.changesKey(), s.last, "+", maxPage)
+		overrides = tx.ZCount(ctx, s.setKey(overrideKind), from, "+inf")
+		blocks = tx.ZCount(ctx, s.setKey(blockKind), from, "+inf")
+	})
+	return pollReply{changes.Val(), sizeOf(overrides.Val()), sizeOf(blocks.Val())}, err
+}
+
+// sizeOf returns the size of the index of a set, or -1 if the set is too large.
+func sizeOf(set int64) int {
+	if set > maxIndex {
+		return -1
+	}
+	return int(set)
+}
+
+// apply applies a change. It returns false for a change that another program has written in a way
+// that is not documented.
+func (s *RedisSource) apply(values map[string]any) bool {
+	text := func(name string) string {
+		t, _ := values[name].(string)
+		return t
+	}
+	member := text("member")
+	tag, policy, ok := strings.Cut(member, ":")
+	if !ok || len(tag) != keyhash.TagLen {
+		return false
+	}
+	hash := hashOfMember(policy, tag)
+	if set := kind(text("set")); set != "" {
+		score, err := strconv.ParseFloat(text("end"), 64)
+		if err != nil || set != overrideKind && set != blockKind {
+			return false
+		}
+		end, x := endOf(score), s.indexOf(set).Load()
+		if x != nil && set == overrideKind && end != 0 {
+			end = max(end, x.end(hash)) // see put
+		}
+		if x != nil {
+			x.set(hash, end)
+		}
+	}
+	s.cache.changed(hash)
+	return true
+}
+
+// indexOf returns the index of a set.
+func (s *RedisSource) indexOf(set kind) *atomic.Pointer[index] {
+	if set == blockKind {
+		return &s.cache.blocks
+	}
+	return &s.cache.overrides
+}
+
+// forget removes the members from the indexes that have ended an hour ago. Redis keeps them for
+// longer, because clocks differ.
+func (s *RedisSource) forget() {
+	from := time.Now().Add(-ended / 2).Truncate(time.Minute).UnixMilli()
+	if from <= s.from {
+		return
+	}
+	s.from = from
+	for _, set := range []kind{overrideKind, blockKind} {
+		if x := s.indexOf(set).Load(); x != nil {
+			x.removeBefore(from)
+		}
+	}
+}
+
+// readSets reads the indexes. Changes during the read follow the change with the ID s.last.
+func (s *RedisSource) readSets(ctx context.Context) error {
+	latest, err := ask(ctx, func(ctx context.Context) ([]redis.XMessage, error) {
+		return s.rdb.XRevRangeN(ctx, s.changesKey(), "+", "-", 1).Result()
+	})
+	if err != nil {
+		return err
+	}
+	s.cache.allChanged() // changes before the latest one may concern entries
+	s.forget()
+	for _, set := range []kind{overrideKind, blockKind} {
+		x, err := s.readSet(ctx, set)
+		if err != nil {
+			return err
+		}
+		s.indexOf(set).Store(x)
+	}
+	if s.last = noChange; len(latest) > 0 {
+		s.last = latest[0].ID
+	}
+	return nil
+}
+
+// readSet reads an index. It returns nil if the set is too large.
+func (s *RedisSource) readSet(ctx context.Context, set kind) (*index, error) {
+	type page struct {
+		members []string // each followed by its score
+		cursor  uint64
+	}
+	x, cursor := newIndex(s.from), uint64(0)
+	for {
+		p, err := ask(ctx, func(ctx context.Context) (p page, err error) {
+			p.members, p.cursor, err = s.rdb.ZScan(ctx, s.setKey(set), cursor, "", maxPage).Result()
+			return p, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; i+1 < len(p.members); i += 2 {
+			score, err := strconv.ParseFloat(p.members[i+1], 64)
+			if err != nil {
+				return nil, err
+			}
+			x.set(maphash.String(seed, p.members[i]), endOf(score))
+		}
+		if cursor = p.cursor; x.len() > maxIndex {
+			return nil, nil
+		}
+		if cursor == 0 {
+			return x, nil
+		}
+	}
+}
