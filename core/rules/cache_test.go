@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
@@ -365,4 +367,70 @@ func TestCache_Flood(t *testing.T) {
 	if grown := int64(testkit.Heap()) - int64(before); grown > 2<<20 {
 		t.Errorf("got %d KiB more memory for 1000 entries", grown>>10)
 	}
+}
+
+// A flood of keys without an override evicts no override, whatever their number.
+func TestCache_Flood_KeepsOverrides(t *testing.T) {
+	source, c := newFake(cacheOptions{size: 500})
+	for i := range 400 {
+		source.set(fmt.Sprint("gold", i), "gold")
+		plan(t, c, fmt.Sprint("gold", i))
+	}
+	for i := range 5000 {
+		plan(t, c, fmt.Sprint(i))
+	}
+	before := source.reads
+	for i := range 400 {
+		plan(t, c, fmt.Sprint("gold", i))
+	}
+	if source.reads != before {
+		t.Errorf("got %d reads of keys with an override", source.reads-before)
+	}
+}
+
+// Lookups that wait at the same moment share round trips.
+func TestCache_Get_SharedRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		source.delay = 5 * time.Millisecond
+		trips, read := 0, c.read
+		c.read = func(ctx context.Context, all []*reading) error {
+			source.mu.Lock()
+			trips++
+			source.mu.Unlock()
+			return read(ctx, all)
+		}
+		var wg sync.WaitGroup
+		for i := range 2000 { // one in each 100 us
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				begin := time.Now()
+				if plan(t, c, fmt.Sprint(i)); time.Since(begin) > 10*time.Millisecond {
+					t.Errorf("a lookup took %v, want two round trips at most", time.Since(begin))
+				}
+			})
+		}
+		wg.Wait()
+		if source.reads != 2000 || trips > 200 {
+			t.Errorf("got %d reads in %d round trips", source.reads, trips)
+		}
+	})
+}
+
+// A client whose connections are all in use is no outage: lookups still wait.
+func TestCache_Get_FullPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, c := newFake(cacheOptions{})
+		source.delay, source.err = 50*time.Millisecond, redis.ErrPoolTimeout
+		source.set("k", "gold")
+		for range 20 {
+			plan(t, c, "k")
+		}
+		source.mu.Lock()
+		source.err = nil
+		source.mu.Unlock()
+		if got := plan(t, c, "k"); got != "gold" || len(source.errs) > 0 || source.reads != 21 {
+			t.Errorf("got the plan %q after %d reads, errors %v", got, source.reads, source.errs)
+		}
+	})
 }
