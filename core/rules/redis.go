@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
+	"github.com/weir-go/weir/core/internal/sampler"
 )
 
 // A RedisSource keeps a configuration in Redis, and overrides of any number of keys beside it. Use
@@ -26,6 +27,7 @@ type RedisSource struct {
 	parsed memo.Map[string, parsedOverride] // by text
 	known  memo.Map[string, *selections]    // by Override.id
 	report atomic.Pointer[func(error)]      // of the Set
+	errors *sampler.Sampler                 // of overrides
 
 	loaded atomic.Pointer[loadedConfig] // the result of the last Load; nil if there is none
 
@@ -46,7 +48,7 @@ func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	if _, ok := rdb.(*redis.ClusterClient); ok {
 		c.cache.parts = 16
 	}
-	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1)}
+	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid)}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed
@@ -171,5 +173,20 @@ func (s *RedisSource) Stats() RedisStats {
 func (s *RedisSource) failed(err error) {
 	if f := s.report.Load(); f != nil {
 		(*f)(err)
+	}
+}
+
+// maxInvalid is the number of errors of overrides that are reported in a second. There may be as many
+// as keys.
+const maxInvalid = 10
+
+// invalid passes an error of one override to report, or counts it if there were many.
+func (s *RedisSource) invalid(err error, report func(error)) {
+	suppressed, ok := s.errors.Pass()
+	switch {
+	case ok && suppressed > 0:
+		report(fmt.Errorf("%w (and %d errors of overrides before it)", err, suppressed))
+	case ok:
+		report(err)
 	}
 }

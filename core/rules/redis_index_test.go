@@ -480,3 +480,36 @@ func TestSet_Block_Concurrent(t *testing.T) {
 		becomes(t, "at last", "0", func() string { return fmt.Sprint(n.source.Stats().Blocks) })
 	}
 }
+
+// Many invalid overrides are reported as a few errors, which count the others.
+func TestSet_OnError_ManyInvalidOverrides(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	prefix := newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	begin := time.Now()
+	for i := range 200 {
+		text := "{plan: "
+		if i%2 == 0 {
+			text = fmt.Sprintf("{limits: {none%d: 5/h}}", i)
+		}
+		writeText(t, rdb, prefix, fmt.Sprint(i), text)
+		n.limit(t, fmt.Sprint(i))
+	}
+	invalid := 0
+	for _, e := range n.errs() {
+		if strings.Contains(e, "an override in Redis") {
+			invalid++
+		}
+	}
+	if most := 10 * (1 + int(time.Since(begin)/time.Second)); invalid < 1 || invalid > most {
+		t.Errorf("got %d errors in %v, want at most %d", invalid, time.Since(begin), most)
+	}
+	becomes(t, "later", "counted", func() string {
+		writeText(t, rdb, prefix, "k", "{plan: ")
+		if n.limit(t, "k"); strings.Contains(fmt.Sprint(n.errs()), "errors of overrides before it)") {
+			return "counted"
+		}
+		return fmt.Sprint(n.errs())
+	})
+}

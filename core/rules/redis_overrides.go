@@ -84,7 +84,7 @@ func (s *RedisSource) setOverride(k *reading, value any) {
 		parsed = s.parse(text)
 	}
 	if parsed.err != nil {
-		s.failed(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, s.textKey(k.tag, k.policy), parsed.err))
+		s.invalid(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, s.textKey(k.tag, k.policy), parsed.err), s.failed)
 		return
 	}
 	k.override = parsed.override

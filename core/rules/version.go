@@ -133,7 +133,8 @@ func (v *version) view(c *selection) (*core.Limiter, error) {
 // policy cannot have.
 func (v *version) newView(c *selection) (w view) {
 	if err := v.config.check(v.name, c.Override); err != nil {
-		v.set.report(cannotEnforce, fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err))
+		v.set.overrides.invalid(fmt.Errorf("weir: policy %q: an override in %v: %w", v.name, v.set.overrides, err),
+			func(err error) { v.set.report(cannotEnforce, err) })
 	}
 	config := *v.config
 	config.Rules = slices.Clone(config.Rules)

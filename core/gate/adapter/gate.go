@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/sampler"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -45,7 +45,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	function := name + ": New"
 	argument.NotNil(function, "limiter", l)
 	argument.NotNil(function, "key function", key)
-	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{begin: time.Now()}}
+	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{sampler.New(1)}}
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
 	g.policies.others.Max = maxPolicies

@@ -4,23 +4,17 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
-	"sync/atomic"
-	"time"
+
+	"github.com/weir-go/weir/core/internal/sampler"
 )
 
 // A failureLog logs at most one failure a second, because every request fails during an outage.
-type failureLog struct {
-	begin      time.Time    // of the gate
-	next       atomic.Int64 // the time since begin at which the next line may be written
-	suppressed atomic.Int64
-}
+type failureLog struct{ *sampler.Sampler }
 
 // warn logs err and the status of the response, unless a line was logged less than a second ago.
 func (l *failureLog) warn(ctx context.Context, msg string, err error, status int) {
-	now := int64(time.Since(l.begin))
-	next := l.next.Load()
-	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
-		l.suppressed.Add(1)
+	suppressed, ok := l.Pass()
+	if !ok {
 		return
 	}
 	answer := strconv.Itoa(status)
@@ -30,5 +24,5 @@ func (l *failureLog) warn(ctx context.Context, msg string, err error, status int
 	slog.Default().LogAttrs(ctx, slog.LevelWarn, msg,
 		slog.String("error", err.Error()),
 		slog.String("answer", answer),
-		slog.Int64("suppressed", l.suppressed.Swap(0)))
+		slog.Int("suppressed", suppressed))
 }
