@@ -105,29 +105,52 @@
 // configuration. The command weir rules does the same. Every watching process applies a change
 // within two seconds.
 //
-// A process caches the overrides of the last [MaxKeys] keys, including keys without one. The first
-// decision of a key reads Redis, and concurrent decisions wait for the same reply. Later decisions
-// use the cache until the override has changed or [MaxAge] is over. While Redis replies, a cached
-// override is therefore at most two seconds old. It can be as old as MaxAge without Watch, or if
-// Redis has lost a change in a failover.
+// # Overrides and blocks of keys
 //
-// If Redis is down or hangs, no decision fails: cached overrides stay in force however old they
-// are, and other keys have the limits of the configuration (see [FailClosed]). A decision waits for
-// up to [Timeout] for each of its keys, or for half of the time until the deadline of its context
-// if that is less. After 300 ms without a reply, no decision waits, until Redis replies again. On a
-// Cluster, this applies to each sixteenth of the hash slots. [RedisSource.Stats] counts such
-// decisions and tells the age of the cache. A text that cannot be parsed leaves the cached override
-// in force, and a value of another type is no override. A plan, rule or limit that the policy
-// cannot have is ignored. These errors are reported to [OnError].
+// A process that runs [Set.Watch] holds the hashes of all keys that have an override or a block,
+// each in 17 to 38 bytes. A key without one needs no call of Redis, and a blocked key is denied by
+// its first event, also while Redis is down. A flood of new keys therefore affects no block and no
+// override. Watch reads the hashes at the start, then their changes every second, and reads the
+// hashes again if a change is missing. The first decision of a key with an override reads its text.
+// Concurrent decisions share round trips. Later decisions use a cache of [MaxKeys] keys until the
+// override has changed or [MaxAge] is over. While Redis replies, an override or a block is
+// therefore in force within two seconds.
+//
+// Before Watch has read the hashes, when it has not confirmed them for MaxAge, and without Watch,
+// the first decision of every key reads Redis. The result is cached, so a change may then take until
+// MaxAge. The same applies to overrides if there are more than 4 million, and to blocks if there
+// are. Only then can a flood of new keys, on a Redis that replies too late, admit a blocked key.
+//
+// If Redis is down or hangs, no decision fails: blocks and cached overrides stay in force however
+// old they are, and other keys have the limits of the configuration (see [FailClosed]). A decision
+// that has to read a key waits for up to [Timeout], or for half of the time until the deadline of
+// its context if that is less. After 300 ms without a reply, no decision waits, until Redis replies
+// again. On a Cluster, this applies to each sixteenth of the hash slots. [RedisSource.Stats] counts
+// such decisions and tells the age of the hashes. A text that cannot be parsed leaves the cached
+// override in force, and a value of another type is no override. A plan, rule or limit that the
+// policy cannot have is ignored. These errors are reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore:
 //
 //	weir:rules                    a hash; the field text is the configuration, and the field version
 //	                              any text that changes with it
-//	weir:{HASH}override:POLICY    an override, such as {plan: gold}
-//	weir:{HASH}block:POLICY       an override that hides the other one: {blocked: true}
-//	weir:rules:changes            a stream of changed overrides, with the fields policy and key (HASH),
-//	                              of which at least the latest 10 000 are kept
+//	weir:{HASH}override:POLICY    the text of an override, such as {plan: gold}
+//	weir:{rules}overrides         a sorted set of the keys that have an override: HASH:POLICY, with
+//	                              the end in Unix milliseconds, or +inf, as the score
+//	weir:{rules}blocks            the same for blocks, which have no text
+//	weir:{rules}changes           a stream of the changes of both sets, of which at least the latest
+//	                              10 000 are kept
+//
+// A program that blocks a key writes the set and the stream in one transaction:
+//
+//	MULTI
+//	ZADD weir:{rules}blocks +inf HASH:POLICY
+//	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
+//	EXEC
+//
+// To remove the block, it uses ZREM, and 0 as the end. An override is written by the same
+// transaction, with ZADD GT and the other set, then the text, and then the transaction again. It is
+// removed by a transaction, DEL, and a transaction that contains only XADD with the field member.
 //
 // These Redis users can read and write (passwords are examples; package redisstore describes the
 // permissions of the store, and of a Cluster):

@@ -14,8 +14,8 @@ import (
 var errNoOverrides = errors.New("weir: the Set has no source of overrides: see the option Overrides")
 
 // Override gives a key other limits than the configuration, until o.Until or for ever: in this
-// process at once if Redis replies to the next decision in time, and within two seconds in every
-// process that watches the source. It replaces an earlier override of the key, but a [Set.Block]
+// process at once if Redis replies in time, and within two seconds in every process that watches the
+// source. It replaces an earlier override of the key, but a [Set.Block]
 // stays in force. States continue, as after a change of the configuration. A waiting caller of Wait
 // notices it at its next attempt.
 //
@@ -26,8 +26,9 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 //
 // Nothing is written if the policy does not exist, if the key is empty, or if o is empty, has ended
 // or has a plan, a rule or a limit that the policy cannot have. If a later configuration does not
-// have that plan or rule, this part of the override has no effect. After an error of Redis, the
-// override may have been written, and other processes may notice it only after [MaxAge].
+// have that plan or rule, this part of the override has no effect. After an error of Redis, some
+// processes may have the override, and others not or only after [MaxAge]: call Override again, or
+// Remove.
 func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
 	tag, err := s.writable(policy, key, &o)
 	if err != nil {
@@ -36,8 +37,9 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 	return s.overrides.put(ctx, policy, tag, o)
 }
 
-// Block denies all events of a key in a policy, until a time or, if that is the zero Time, for
-// ever. Afterwards, the override that the key had before is in force again. The errors are those of
+// Block denies all events of a key in a policy, until a time, rounded up to a millisecond, or, if
+// that is the zero Time, for ever. It is written in one step, and replaces an earlier block.
+// Afterwards, the override that the key had before is in force again. The errors are those of
 // [Set.Override].
 //
 // The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys

@@ -46,9 +46,10 @@ func KeySecret(secret []byte) RedisOption {
 // DefaultMaxKeys is the size of the cache when [MaxKeys] is not given.
 const DefaultMaxKeys = 100_000
 
-// MaxKeys sets the number of pairs of a policy and a key whose overrides are cached, including keys
-// without an override. The default is [DefaultMaxKeys]. An entry takes about 250 bytes and its key,
-// so 100 000 entries take 25 MB. MaxKeys panics if n < 1.
+// MaxKeys sets the number of pairs of a policy and a key whose overrides are cached. The default is
+// [DefaultMaxKeys]. An entry takes about 250 bytes, so 100 000 entries take 25 MB. Keys without an
+// override are cached only while they have to be read (see the package comment), in as many entries
+// of their own. MaxKeys panics if n < 1.
 func MaxKeys(n int) RedisOption {
 	if n < 1 {
 		panic("rules: MaxKeys: n is less than 1")
@@ -60,8 +61,10 @@ func MaxKeys(n int) RedisOption {
 const DefaultMaxAge = time.Minute
 
 // MaxAge sets the time after which a cached override is read again, even if [Set.Watch] has not
-// read that it has changed. It bounds the age of overrides without Watch, and if a change was lost
-// in a failover of Redis. The default is [DefaultMaxAge]. MaxAge panics if d is not positive.
+// read that it has changed, and the time for which the process uses the hashes of keys after Watch
+// has confirmed them. It bounds the age of overrides and blocks without Watch, and if a change was
+// lost in a failover of Redis. The default is [DefaultMaxAge]. It should be some seconds at least.
+// MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) RedisOption {
 	if d <= 0 {
 		panic("rules: MaxAge: not positive")
@@ -82,8 +85,9 @@ func Timeout(d time.Duration) RedisOption {
 	return redisOption(func(c *redisConfig) { c.cache.timeout = d })
 }
 
-// FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if Redis
-// fails and the cache knows nothing about the key. A key that was read before keeps its override,
-// or has none. After a start without Redis, all decisions fail. By default, a decision then uses
-// the configuration alone, which admits blocked keys.
+// FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if a key
+// has to be read, Redis fails, and the process knows nothing about the key: the key was not read
+// before, and either it has an override, or [Set.Watch] has never read the hashes of keys. After a
+// start without Redis, all decisions fail. By default, a decision then uses the configuration
+// alone, which admits blocked keys after such a start.
 func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }
