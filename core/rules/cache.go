@@ -176,10 +176,10 @@ func (c *cache) keep(r *reading) {
 	other.Invalidate(r.hash)
 }
 
-// changed invalidates what is known about a key.
+// changed invalidates the knowledge about a key.
 func (c *cache) changed(hash uint64) { c.changedSlot(uint16(hash)) }
 
-// allChanged invalidates what is known about all keys.
+// allChanged invalidates the knowledge about all keys.
 func (c *cache) allChanged() {
 	for slot := range len(c.changes) {
 		c.changedSlot(uint16(slot))

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A kind is one of the two exceptions of a key, and the name of the sorted set of the keys that have
-// it. A block hides the override while it lasts.
+// A kind is an override or a block, and names the sorted set of the keys that have one. A block hides
+// the override while it lasts.
 type kind string
 
 const (
@@ -147,7 +147,7 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 	})
 }
 
-// remove removes the exceptions of a key that are of the given kinds.
+// remove removes the override or the block of a key, or both.
 func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...kind) error {
 	return s.write(ctx, policy, tag, func(member string) error {
 		if err := s.change(ctx, member, redis.ZAddArgs{}, 0, kinds...); err != nil {
@@ -165,7 +165,7 @@ func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...k
 	})
 }
 
-// write calls f to change the exceptions of a key.
+// write calls f to change the override or the block of a key.
 func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(member string) error) error {
 	_, err := await(ctx, func() (struct{}, error) {
 		defer s.cache.changed(hashOfMember(policy, tag)) // after an error, too: Redis may have executed the command

@@ -24,7 +24,7 @@ func TestSampler_Pass(t *testing.T) {
 	})
 }
 
-// Of concurrent events, no more pass than of others.
+// Concurrent events are bounded, too.
 func TestSampler_Pass_Concurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(3)
