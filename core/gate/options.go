@@ -180,7 +180,7 @@ func FailClosed() Option {
 // err is one of these:
 //
 //   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
-//   - Any other [keyfunc.ErrNoKey], status 400.
+//   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400.
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
 //   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
 //     gate asks about two limits for one rule and key, such as two plans.

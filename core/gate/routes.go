@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/weir-go/weir/core"
@@ -19,6 +20,10 @@ import (
 // otherwise such requests are undecidable ([OnError] with a [core.ErrInvalidAsk], status 500).
 // Handlers use [Settle], or [SettleFor] with the limiter that p has chosen.
 //
+// The response to a path that has a dot segment only when it is decoded, such as /files/%2e%2e/x or
+// /files/a%2F..%2Fx, is 400 ([ErrPath]): handlers and routers do not agree on the route of such a
+// path.
+//
 // Use the middleware where the router has matched the request, so that p gets the pattern: in
 // handlers of a [http.ServeMux], with Use in Gin and Echo, and with With in chi. In front of a
 // router, such as with Pre of Echo, with Use of a chi.Router or around a ServeMux, p gets the path
@@ -31,6 +36,10 @@ func Routes(p Policy) Option {
 	argument.NotNil("gate: Routes", "policy", p)
 	return option(func(c *config.Config) { c.Routes = p })
 }
+
+// ErrPath is the error of a request of a gate with [Routes] whose path has a dot segment only when it
+// is decoded.
+var ErrPath = errors.New("weir: the path has an encoded dot segment")
 
 // A Policy chooses the limiters of requests.
 type Policy interface {

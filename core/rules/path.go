@@ -88,3 +88,27 @@ func unescape(segment string) string {
 	}
 	return segment
 }
+
+// slashes replaces encoded slashes.
+var slashes = strings.NewReplacer("%2F", "/", "%2f", "/")
+
+// moreSpecific reports whether p has more literal segments than q, or as many, and more segments.
+func moreSpecific(p, q route) bool {
+	literals, segments := segmentsOf(p)
+	others, all := segmentsOf(q)
+	return literals > others || literals == others && segments > all
+}
+
+// segmentsOf returns the number of segments of a pattern. {$} is literal: nothing may follow.
+func segmentsOf(p route) (literals, segments int) {
+	_, path, _ := strings.Cut(string(p), "/")
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "" || strings.HasSuffix(segment, "...}") {
+			break
+		}
+		if segments++; segment[0] != '{' || segment == "{$}" {
+			literals++
+		}
+	}
+	return literals, segments
+}

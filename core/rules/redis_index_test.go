@@ -218,7 +218,9 @@ func TestSet_Write_Interleaved(t *testing.T) {
 	server := redistest.Shared(t)
 	ctx, soon, later := t.Context(), time.Now().Add(time.Minute), time.Now().Add(time.Hour)
 	put := func(until time.Time) func(s *rules.Set) error {
-		return func(s *rules.Set) error { return s.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: until}) }
+		return func(s *rules.Set) error {
+			return s.Override(ctx, "api", "k", rules.Override{Plan: "gold", Until: until})
+		}
 	}
 	for name, writes := range map[string][2]func(s *rules.Set) error{
 		"override and remove": {put(time.Time{}), func(s *rules.Set) error { return s.Remove(ctx, "api", "k") }},

@@ -108,8 +108,14 @@ func (t *routes) find(method, host, path string) route {
 		if r, ok := h.(route); ok {
 			return r
 		}
+		if strings.HasSuffix(path, "/") {
+			break
+		}
 		// A ServeMux redirects /v1 to /v1/ unless /v1 has a pattern of its own.
-		u = u.JoinPath("/")
+		u.Path += "/"
+		if u.RawPath != "" {
+			u.RawPath += "/"
+		}
 	}
 	return ""
 }
@@ -129,6 +135,9 @@ func (t *routes) find(method, host, path string) route {
 // the path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty,
 // it looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
 // //login to /login and /v1 to /v1/: both choose one policy. Neither cleans the path of a CONNECT.
+// If the path contains %2F, which some handlers take for a slash, ForRequest looks up both forms,
+// and the pattern with more literal segments, or else with more segments, applies. A gate rejects a
+// path such as /files/a%2F..%2Fb (see gate.Routes).
 //
 // Methods and hosts are those of r. A client can send any host: use a pattern with a host only if
 // the router checks the host, too.
@@ -170,14 +179,28 @@ func (t *routes) of(r *http.Request) route {
 	if k.exact && m.method != "" {
 		return k.route
 	}
-	path, clean := k.path, cleanPath
+	clean := cleanPath
 	if r.Method == http.MethodConnect {
 		clean = func(path string) string { return path }
 	}
-	if !k.exact && r.URL != nil {
-		if own := clean(r.URL.EscapedPath()); within(own, path) {
-			path = own
+	if k.exact || r.URL == nil {
+		return t.find(r.Method, r.Host, clean(k.path))
+	}
+	var best route
+	found := false
+	// The handler may take %2F for a slash or for a part of a segment.
+	forms := [2]string{r.URL.EscapedPath()}
+	forms[1] = slashes.Replace(forms[0])
+	for i, path := range forms {
+		if path = clean(path); i == 1 && forms[1] == forms[0] || !within(path, k.path) {
+			continue
+		}
+		if p := t.find(r.Method, r.Host, path); !found || moreSpecific(p, best) {
+			best, found = p, true
 		}
 	}
-	return t.find(r.Method, r.Host, clean(path))
+	if !found {
+		return t.find(r.Method, r.Host, clean(k.path))
+	}
+	return best
 }

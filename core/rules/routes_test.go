@@ -65,7 +65,7 @@ func TestConfig_Route(t *testing.T) {
 		{"POST /login?x", "", "POST /login"},
 		{"POST /login/", "", ""},
 		{"POST /LOGIN", "", ""},
-		{"POST /%2flogin", "", ""},
+		{"POST /%2flogin", "", "POST /login"},
 		{"/v1", "", "/v1/"},
 		{"/v1/", "", "/v1/"},
 		{"//v1//x", "", "/v1/"},
@@ -299,4 +299,45 @@ func FuzzConfig_Route(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A slash that is encoded leads to the more specific of two routes.
+func TestConfig_Route_EncodedSlash(t *testing.T) {
+	c := routed(t, "/files/", "/files/private/", "/files/{name}", "/data/", "/data/{name}/meta", "/v1/", "/exact/{$}")
+	for _, c2 := range []struct{ target, pattern, want string }{
+		{"/files/a", "", "/files/{name}"},
+		{"/files/private%2Fx", "", "/files/private/"},
+		{"/files/private%2fx", "/files/", "/files/private/"},
+		{"/files/private%2Fx", "/files/*", "/files/private/"},
+		{"/files/private%2Fx/y", "/files/{path...}", "/files/private/"},
+		{"/files/private%2F%2Fx", "/files/", "/files/private/"},
+		{"/files%2Fprivate/x", "/files/", "/files/private/"},
+		{"/files%2Fprivate%2Fx", "", "/files/private/"},
+		{"/data/a%2Fmeta", "/data/", "/data/{name}/meta"},
+		{"/files/a%2Fb", "/files/", "/files/{name}"},
+		{"/files/a%2Fb/c", "/files/", "/files/"},
+		{"/v1%2Fx", "", "/v1/"},
+		{"/v1%2F", "", "/v1/"},
+		{"/exact%2F", "", "/exact/{$}"},
+		{"/files/private%252Fx", "/files/", "/files/{name}"}, // an encoded percent sign
+		{"/files/private%2Fx", "/files/{name}", "/files/{name}"},
+		{"/x%2Fy", "/other/", ""},
+	} {
+		if got := c.Route(requestFor(t, c2.target, c2.pattern)); got != c2.want {
+			t.Errorf("%s, pattern %q: got %q, want %q", c2.target, c2.pattern, got, c2.want)
+		}
+	}
+}
+
+// A ServeMux does not clean the path of a CONNECT, and neither does the table of routes.
+func TestConfig_Route_Connect(t *testing.T) {
+	c := routed(t, "/v1/", "CONNECT /tunnel/", "/v1/x")
+	for target, want := range map[string]string{
+		"CONNECT //v1": "", "CONNECT //v1/": "", "CONNECT /v1": "/v1/", "CONNECT /v1/": "/v1/", "CONNECT /v1/x": "/v1/x",
+		"CONNECT /v1//x": "/v1/", "CONNECT /x/../v1": "", "CONNECT /tunnel": "CONNECT /tunnel/", "//v1": "/v1/",
+	} {
+		if got := c.Route(requestFor(t, target, "")); got != want {
+			t.Errorf("%s: got %q, want %q", target, got, want)
+		}
+	}
 }

@@ -34,6 +34,13 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 	default: // outer gates send more versions
 		expose(h, exposedFields(rc.versions))
 	}
+	if o.Routes != nil && hidesDots(r.URL) {
+		rejection := g.reject(h, r, gate.ErrPath, failure{status: http.StatusBadRequest})
+		if rejection == nil {
+			return g.undecided(r), g.outcome(nil), nil
+		}
+		return r, nil, rejection
+	}
 	c := charges{requestContext: rc, first: g.limiterFor(rc, r, pattern), cost: 1}
 	rejection, decided := c.decide(ctx, h, r)
 	switch {

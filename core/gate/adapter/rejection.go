@@ -92,8 +92,11 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 		challenge(h)
 		p.Detail = "Sign-in is required."
 	case http.StatusBadRequest:
-		if errors.Is(err, keyfunc.ErrNoKey) {
+		switch {
+		case errors.Is(err, keyfunc.ErrNoKey):
 			p.Detail = "The request does not say who sent it."
+		case errors.Is(err, gate.ErrPath):
+			p.Detail = "The path contains an encoded dot segment."
 		}
 	}
 	return &gate.Rejection{Problem: &p, Err: err}

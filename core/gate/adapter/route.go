@@ -2,6 +2,8 @@ package adapter
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 )
@@ -20,4 +22,23 @@ func (g *Gate) limiterFor(rc *requestContext, r *http.Request, pattern string) *
 		}
 	}
 	return g.asks[0].Limiter
+}
+
+// hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.
+func hidesDots(u *url.URL) bool {
+	if u.RawPath == "" {
+		return false
+	}
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		decoded, err := url.PathUnescape(segment)
+		if err != nil || decoded == segment {
+			continue
+		}
+		for part := range strings.SplitSeq(decoded, "/") {
+			if part == "." || part == ".." {
+				return true
+			}
+		}
+	}
+	return false
 }

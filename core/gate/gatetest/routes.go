@@ -94,7 +94,7 @@ func (s *suite) testRoutes(t *testing.T) {
 			{"POST", "/login?next=/files/", "login", "login"},
 			{"GET", "/login", "base", "login"},
 			{"GET", "/users/1", "user", "user"},
-			{"GET", "/users/%2e%2e", "user", "user"},
+			{"GET", "/users/a%2eb", "user", "user"},
 			{"GET", "/users/files%2fbig%2fx", "user", "user"},
 			{"GET", "/files/a", "files", "files"},
 			{"GET", "/files/big/a", "big", "files"},
@@ -142,6 +142,26 @@ func (s *suite) testRoutes(t *testing.T) {
 			}
 			if reached["login"] == 0 || reached["files"] == 0 || reached["user"] == 0 {
 				t.Errorf("the handlers were reached %v times", reached)
+			}
+		}
+	})
+	t.Run("encoded slashes and dots", func(t *testing.T) {
+		a := s.startRouted(t, routing(routes))
+		for _, target := range []string{"/files/big%2Fa", "/files/big%2fa/b", "/files/big%2F%2Fa", "/files%2Fbig%2Fa"} {
+			if policy, handler := a.get(t, "GET", target); handler != "" && policy != "big" {
+				t.Errorf("%s: got policy %q of handler %q, want big", target, policy, handler)
+			}
+		}
+		for _, target := range []string{
+			"/files/a/%2e%2e/big/a", "/files/.%2fbig/a", "/files/%2e/big/a", "/files/big%2F..%2Fa", "/files/a%2F%2E%2e/big/a", "/files/a/..%2fbig/a",
+		} {
+			if _, handler := a.get(t, "GET", target); handler != "" {
+				t.Errorf("%s: reached handler %q, want 400", target, handler)
+			}
+		}
+		for _, target := range []string{"/files/a%2e%2eb", "/files/...", "/files/a%2e", "/files/%2e%2e%2e"} {
+			if policy, handler := a.get(t, "GET", target); handler != "files" || policy != "files" {
+				t.Errorf("%s: got policy %q of handler %q, want files", target, policy, handler)
 			}
 		}
 	})
