@@ -27,7 +27,9 @@ const name = "nethttplimit"
 //
 // Handlers of admitted requests get the decision from [gate.FromContext], called with r.Context().
 // For a denied or rejected request, the middleware writes the response. Only [gate.RefundIf] makes
-// it wrap the ResponseWriter.
+// it wrap the ResponseWriter. If the handler returns without a response, a framework around the
+// middleware may write one later, as Echo does behind echo.WrapMiddleware: RefundIf then gets its
+// status. If nothing is written, nothing is refunded, although net/http sends 200.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
 	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
@@ -41,7 +43,10 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 				next.ServeHTTP(w, r)
 			case rejection == nil:
 				w := outcome.Watch(w)
-				outcome.Run(func() bool { next.ServeHTTP(w, r); return true })
+				outcome.Run(func() (answered bool) {
+					next.ServeHTTP(w, r)
+					return false // w has reported a response; a framework may write one later
+				})
 			case onDenied != nil && rejection.Denied():
 				onDenied(w, r, rejection.Decision)
 			default:

@@ -85,7 +85,9 @@ func ExampleRefundIf() {
 	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Password") != "secret" {
 			http.Error(w, "wrong password", http.StatusForbidden)
+			return
 		}
+		w.WriteHeader(http.StatusNoContent) // a response: net/http's 200 without one is no success
 	})
 	succeeded := gate.RefundIf(func(status int) bool { return status < 400 })
 	h := nethttplimit.New(login, keyfunc.RemoteIP(), succeeded)(signIn)
@@ -94,9 +96,9 @@ func ExampleRefundIf() {
 		fmt.Println(password, do(h, "POST", "/login", "Password", password).Code)
 	}
 	// Output:
-	// secret 200
+	// secret 204
 	// guess 403
-	// secret 200
+	// secret 204
 	// guess 403
 	// secret 429
 }

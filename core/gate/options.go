@@ -109,9 +109,10 @@ func Cost(f func(ctx context.Context, r *http.Request) int) Option {
 // the same, without a call of [OnError].
 //
 // A handler that panics counts as status 500, whatever it wrote. A hijacked connection counts as
-// 101. A handler that writes nothing counts as 200. Informational responses (1xx) are ignored. If
-// the error handler of Echo, or an error middleware around a gate in Gin, writes the response
-// later, f gets the status of that response. If no response is written, nothing is refunded.
+// 101. Informational responses (1xx) are ignored. If the handler returns without a response, and the
+// error handler of Echo, an error middleware around a gate in Gin, or code around a net/http gate
+// writes the response later, f gets the status of that response. If no response is written, nothing
+// is refunded; only a handler of Gin or Echo that reports no error then counts as 200.
 //
 // Nothing is refunded if, when the handler returns, the client is known to have hung up or the
 // deadline of the request has passed. Otherwise sending a request and hanging up would be cheaper

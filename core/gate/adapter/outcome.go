@@ -26,10 +26,10 @@ func (o *Outcome) NeedsStatus() bool { return o != nil && o.request != nil }
 // Run calls handle, which must run the handler, and applies RefundIf and CountInFlight. A panic of
 // the handler counts as status 500.
 //
-// handle must return false if the handler has not written a response and the framework writes it
-// later, for example in an error handler. The first call of [Outcome.Answer] then decides about the
-// refund; if Answer is not called, nothing is refunded. If handle returns true and no status was
-// reported, the status is 200, as in net/http.
+// handle must return false if the handler may have written no response, and the framework may write
+// it later, for example in an error handler. If no status was reported, the first later call of
+// [Outcome.Answer] then decides about the refund; without one, nothing is refunded. If handle
+// returns true and no status was reported, the status is 200.
 func (o *Outcome) Run(handle func() (answered bool)) {
 	if o == nil {
 		handle()

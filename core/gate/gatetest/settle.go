@@ -100,6 +100,7 @@ func (s *suite) testSettle(t *testing.T) {
 		a = s.start(setup{refund: true, handler: func(w http.ResponseWriter, r *http.Request) {
 			settles(t, 40)(w, r)
 			a.checkTaken(t, "k", 40)
+			answers(200)(w, r)
 		}})
 		exchange(t, a, request("GET", "/"))
 		a.checkRefund(t, "[200]", 0)

@@ -68,6 +68,7 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 			if _, ok := w.(http.Flusher); !ok {
 				t.Errorf("%T is not an http.Flusher", w)
 			}
+			w.WriteHeader(http.StatusOK)
 		})
 		send(t, server, request("GET", "/"))
 	})
@@ -107,6 +108,7 @@ func (s *suite) testStream(t *testing.T, c setup, asked string, taken int) {
 					t.Errorf("%s: %v", method, err)
 				}
 			}
+			w.WriteHeader(http.StatusOK)
 		})
 		send(t, server, request("GET", "/"))
 	})
