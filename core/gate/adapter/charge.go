@@ -23,6 +23,7 @@ type charges struct {
 	decision core.Decision
 	cost     int   // of the limiters without a cost of their own
 	charged  int   // the number of asks that have been charged
+	raised   bool  // one of these asks needs a higher cost
 	failed   error // the error of the Store, which is not called again after an error
 }
 
@@ -109,7 +110,7 @@ func (c *charges) add(asks []core.Ask, ask core.Ask) []core.Ask {
 	for i := range asks {
 		if o := &asks[i]; o.Limiter == ask.Limiter && o.Key == ask.Key && o.Plan == ask.Plan {
 			if ask.Cost > o.Cost {
-				*o = ask
+				*o, c.raised = ask, c.raised || i < c.charged
 			}
 			return asks
 		}
@@ -124,6 +125,13 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 	if len(asks) == 0 { // keyfunc.ErrNotLimited
 		return nil, false
 	}
+	if c.failed == nil && c.raised && c.decision.Allowed {
+		c.refund(http.StatusTooManyRequests)
+		c.reservation, c.charged, before = core.Reservation{}, 0, 0
+		for i := range asks {
+			asks[i].Peek = asks[i].Cost == 0
+		}
+	}
 	if c.failed == nil {
 		c.reserve(ctx, asks[before:]...)
 	}
@@ -136,7 +144,7 @@ func (c *charges) charge(h http.Header, r *http.Request, asks []core.Ask) (rejec
 		c.refund(http.StatusTooManyRequests)
 	default:
 		for i, a := range asks[:before] {
-			c.settleAsk(i, a.Cost) // chargeKnown has charged 1 for a cost of 0, or a smaller cost: see add
+			c.settleAsk(i, a.Cost) // chargeKnown has charged 1 for a cost of 0
 		}
 	}
 	c.addExhausted(asks, false)
