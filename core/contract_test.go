@@ -12,6 +12,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -236,5 +238,19 @@ func TestLimiter_ContractOfStores(t *testing.T) {
 		if met[err] == 0 {
 			t.Errorf("got no call that fails with %q", err)
 		}
+	}
+}
+
+// A caller can change a compiled rule that it has got, but no limiter.
+func TestRule_Compiled_IsNew(t *testing.T) {
+	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("r", core.PerHour(2)))
+	wide := core.SlidingLog("r", core.PerHour(1000)).Compiled()
+	d := testkit.Allow(t, l, "k")
+	for _, r := range []core.Rule{d.State(0).Rule, l.Rules()[0]} {
+		*r.Compiled() = *wide
+	}
+	testkit.Allow(t, l, "k")
+	if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Rule.Capacity() != 2 {
+		t.Errorf("got %v, want a denial with the limit 2", d)
 	}
 }

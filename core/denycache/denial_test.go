@@ -91,8 +91,9 @@ func TestStore_Take_otherCosts(t *testing.T) {
 		}
 		for range 4 {
 			for _, cost := range []int{6, 7, 10, 11, 12, math.MaxInt} {
-				want := f.bare(charge(l, cost))
-				if got, hit := f.take(charge(l, cost)); got != want || !hit {
+				c := charge(l, cost)
+				want := f.bare(c)
+				if got, hit := f.take(c); got != want || !hit {
 					f.Errorf("cost %d: got hit %v\n\tgot  %+v\n\twant %+v", cost, hit, got, want)
 				}
 			}

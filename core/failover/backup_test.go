@@ -134,8 +134,9 @@ func TestInstances_Verdict(t *testing.T) {
 			t.Errorf("got %v, %+v and then %v, expected %s twice and 4 left", got.Rule, got, again.State(i).Rule, want)
 		}
 	}
-	charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != rule.Compiled() || charges[0].Verdict.Rule != first.State(0).Rule.Compiled() {
+	compiled := rule.Compiled()
+	charges := []driver.Charge{{Key: "k", Rule: compiled, Cost: 1}}
+	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != compiled || charges[0].Verdict.Rule.Definition() != first.State(0).Rule.Compiled().Definition() {
 		t.Errorf("got %+v and %v, expected the rule of the caller, and the divided rule in the verdict", charges[0], err)
 	}
 }
