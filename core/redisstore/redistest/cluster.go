@@ -179,7 +179,7 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 		})
 	}
 	if err == nil {
-		err = poll(replica.inst.inSync)
+		err = master.inst.awaitReplica(replica.inst)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redistest: AddReplica: %w", err)

@@ -276,14 +276,17 @@ func TestSentinel(t *testing.T) {
 	if now, err := s.Current(); err != nil || now != s.Master {
 		t.Fatalf("the master is %v, %v; want the first one", now, err)
 	}
-	must(t, poll(func() error { return s.Replica.Client().Get(t.Context(), "before").Err() }))
+	must(t, s.Master.WaitReplica(s.Replica))
+	if n := s.Replica.Client().Exists(t.Context(), "before").Val(); n != 1 {
+		t.Error("after WaitReplica, the key is not on the replica")
+	}
 	must(t, s.Failover())
 	if now, err := s.Current(); err != nil || now != s.Replica {
 		t.Fatalf("after the failover the master is %v, %v; want the replica", now, err)
 	}
 	must(t, poll(func() error { return rdb.Set(t.Context(), "after", 1, 0).Err() }))
 	must(t, s.Master.Start()) // it becomes a replica; before Redis 7.0 after some time
-	must(t, poll(s.Master.inst.inSync))
+	must(t, s.Replica.WaitReplica(s.Master))
 	if n := s.Replica.Client().Exists(t.Context(), "before", "after").Val(); n != 2 {
 		t.Errorf("%d of 2 keys are on the new master", n)
 	}

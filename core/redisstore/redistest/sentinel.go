@@ -50,7 +50,7 @@ func (s *Sentinel) start(args []string) (err error) {
 	if s.Replica, err = StartServer(append(replicaOf, args...)...); err != nil {
 		return err
 	}
-	if err = poll(s.Replica.inst.inSync); err != nil {
+	if err = s.Master.inst.awaitReplica(s.Replica.inst); err != nil {
 		return fmt.Errorf("redistest: StartSentinel: %w", err)
 	}
 	if s.monitor, err = start(s.configure); err != nil {

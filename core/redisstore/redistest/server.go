@@ -146,6 +146,15 @@ func (s *Server) signal(verb string, f func(*process) error) error {
 	return nil
 }
 
+// WaitReplica waits until replica, which replicates s, has acknowledged every write that s executed
+// before the call, and receives later writes as they happen. It returns an error after a minute.
+func (s *Server) WaitReplica(replica *Server) error {
+	if err := s.inst.awaitReplica(replica.inst); err != nil {
+		return fmt.Errorf("redistest: WaitReplica: %w", err)
+	}
+	return nil
+}
+
 // PID returns the process ID of the server, or 0 while it is stopped.
 func (s *Server) PID() int {
 	if proc := s.inst.running(); proc != nil {
@@ -344,8 +353,50 @@ func (i *instance) replication(name, want string) error {
 	return err
 }
 
-// inSync returns nil if a replica has its master's data.
-func (i *instance) inSync() error { return i.replication("master_link_status", "up") }
+// awaitReplica waits until replica receives the writes of i as they happen, and has acknowledged
+// those from before the call. A replica whose link is up may still wait for its master to begin.
+func (i *instance) awaitReplica(replica *instance) error {
+	info, err := i.text("info", "replication")
+	if err != nil {
+		return err
+	}
+	want, err := strconv.ParseInt(infoField(info, "master_repl_offset"), 10, 64)
+	if err != nil {
+		return err
+	}
+	return poll(func() error {
+		info, err := i.text("info", "replication")
+		if err != nil {
+			return err
+		}
+		state, offset := replicaState(info, replica.port)
+		if state != "online" || offset < want {
+			return fmt.Errorf("the replica %s is %q on %s with the offset %d, want online with %d", replica.addr(), state, i.addr(), offset, want)
+		}
+		return nil
+	})
+}
+
+// replicaState returns the state of the replica on port and the offset that it has acknowledged,
+// from a reply to INFO replication.
+func replicaState(info string, port int) (state string, offset int64) {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(name, "slave") {
+			continue
+		}
+		fields := make(map[string]string)
+		for field := range strings.SplitSeq(value, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			fields[name] = value
+		}
+		if fields["port"] == strconv.Itoa(port) {
+			offset, _ = strconv.ParseInt(fields["offset"], 10, 64)
+			return fields["state"], offset
+		}
+	}
+	return "", 0
+}
 
 // infoField returns one line of the reply to INFO or CLUSTER INFO.
 func infoField(info, name string) string {
