@@ -92,14 +92,18 @@ func (s *Sentinel) configure(dir string, port int) ([]string, error) {
 
 // shorten makes the Sentinel notice failures sooner, which needs Redis 7.0; with older versions the
 // values of the file remain. A Sentinel pings a new master for the first time after a second, or
-// after down-after-milliseconds if that is shorter. With down-after-milliseconds below a second,
-// the Sentinel therefore declares every new master down at once and undoes its own failover, so
-// shorten first makes the pings more frequent. A Sentinel that a busy machine did not schedule for
-// two seconds stays idle for the tilt-period, which is 30 seconds by default.
+// after down-after-milliseconds if that is shorter. With down-after-milliseconds of a second or
+// less, the Sentinel therefore declares every new master down at once and undoes its own failover,
+// so shorten first makes the pings more frequent. While the master is down, a Sentinel reads INFO
+// of the replica once a second, and promotes the replica only if the last reply is younger than
+// five ping-periods. With a ping-period of 200 ms or less, a first attempt that fails on a busy
+// machine is followed by others, ten seconds apart, that can all fail. A Sentinel that a busy
+// machine did not schedule for two seconds stays idle for the tilt-period, which is 30 seconds by
+// default.
 func (s *Sentinel) shorten() {
-	if _, err := s.monitor.inst.text("sentinel", "debug", "ping-period", 100, "info-period", 200, "publish-period", 200,
+	if _, err := s.monitor.inst.text("sentinel", "debug", "ping-period", 300, "info-period", 200, "publish-period", 200,
 		"tilt-period", 1000); err == nil {
-		_, _ = s.monitor.inst.text("sentinel", "set", MasterName, "down-after-milliseconds", 500)
+		_, _ = s.monitor.inst.text("sentinel", "set", MasterName, "down-after-milliseconds", 1000)
 	}
 }
 
