@@ -59,8 +59,14 @@
 //	    +zadd +zrem +zrank +zrange +zrevrange +zrangebyscore +zrevrangebyscore
 //	    +zremrangebyscore +zremrangebyrank +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
-// INFO is used only for the warning that the server may evict keys. The client of a Cluster also
-// needs
+// INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT
+// SETINFO on every new connection. If the user may not call it, decisions succeed, but the server
+// records each denial in ACL LOG. On Valkey, and on Redis except version 7.0, which rejects this
+// permission as unknown and does not record the calls, add
+//
+//	+client|setinfo
+//
+// or set DisableIdentity in the options of the client. The client of a Cluster also needs
 //
 //	+cluster|slots +command
 //
