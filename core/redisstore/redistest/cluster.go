@@ -219,7 +219,7 @@ func (c *Cluster) Reshard(from, to *Server, n int) error {
 		return fmt.Errorf("redistest: Reshard: %w", err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command("redis-cli", "--cluster", "reshard", from.Addr,
+	cmd := exec.Command(cli(from.inst.path), "--cluster", "reshard", from.Addr,
 		"--cluster-from", ids[0], "--cluster-to", ids[1],
 		"--cluster-slots", strconv.Itoa(n), "--cluster-pipeline", "100", "--cluster-yes")
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -28,6 +28,7 @@
 //	}
 //
 // Without redis-server, a test is skipped, or fails if WEIR_REQUIRE_REDIS=1 is in the environment.
+// WEIR_REDIS_SERVER names another server program in PATH, or its path: "valkey-server".
 //
 // # Programs
 //
@@ -41,12 +42,43 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
-// ErrNotInstalled is returned by the Start functions if redis-server is not in PATH.
+// ErrNotInstalled is returned by the Start functions if redis-server is not in PATH and
+// WEIR_REDIS_SERVER is not set.
 var ErrNotInstalled = errors.New("redistest: redis-server is not in PATH; " +
 	"install it with `apt-get install redis-server`, `dnf install redis`, `apk add redis` or `brew install redis`")
+
+// lookServer returns the path of the server program.
+func lookServer() (string, error) {
+	if name := os.Getenv("WEIR_REDIS_SERVER"); name != "" {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return "", fmt.Errorf("WEIR_REDIS_SERVER: %w", err)
+		}
+		return filepath.Abs(path) // servers run in folders of their own
+	}
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", ErrNotInstalled
+	}
+	return path, nil
+}
+
+// cli returns the client program of a server program: redis-cli for redis-server.
+func cli(server string) string {
+	dir, name := filepath.Split(server)
+	name = strings.Replace(name, "-server", "-cli", 1)
+	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+		return path
+	}
+	return name // in PATH
+}
 
 // startTimeout bounds every wait for a process. It is far longer than an idle machine needs, so
 // that a busy machine does not exceed it.

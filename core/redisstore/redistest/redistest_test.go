@@ -42,6 +42,7 @@ func (o *outcome) Fatalf(format string, args ...any) {
 
 func TestRequire_NotInstalled(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("WEIR_REDIS_SERVER", "")
 	for _, required := range []bool{false, true} {
 		t.Setenv("WEIR_REQUIRE_REDIS", map[bool]string{true: "1"}[required])
 		o := &outcome{TB: t}
@@ -60,6 +61,31 @@ func TestRequire_NotInstalled(t *testing.T) {
 	}
 	if _, err := StartServer(); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("StartServer: got %v, want ErrNotInstalled", err)
+	}
+}
+
+// WEIR_REDIS_SERVER names a script in PATH, the script by its path, and a program that is missing.
+func TestStartServer_OtherProgram(t *testing.T) {
+	Require(t)
+	server, err := lookServer()
+	must(t, err)
+	dir := t.TempDir()
+	script, started := filepath.Join(dir, "other-server"), filepath.Join(dir, "started")
+	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n>%q\nexec %q \"$@\"\n", started, server), 0o700))
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	for _, name := range []string{"other-server", script} {
+		t.Setenv("WEIR_REDIS_SERVER", name)
+		NewServer(t)
+		if err := os.Remove(started); err != nil {
+			t.Errorf("%s was not started: %v", name, err)
+		}
+	}
+	if got := cli(script); got != "other-cli" {
+		t.Errorf("the client program is %s, want other-cli", got)
+	}
+	t.Setenv("WEIR_REDIS_SERVER", "no-such-server")
+	if _, err := StartServer(); err == nil || !strings.Contains(err.Error(), `"no-such-server"`) {
+		t.Errorf("got %v, want an error that names the missing program", err)
 	}
 }
 

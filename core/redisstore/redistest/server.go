@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -191,9 +190,9 @@ var errPortTaken = errors.New("another process has the port")
 // launch starts an instance on a free port and in a folder of its own. It calls args again with
 // another port if another process takes the port first.
 func launch(args func(dir string, port int) ([]string, error)) (*instance, error) {
-	path, err := exec.LookPath("redis-server")
+	path, err := lookServer()
 	if err != nil {
-		return nil, ErrNotInstalled
+		return nil, err
 	}
 	const tries = 10
 	for range tries {
@@ -266,7 +265,7 @@ func (i *instance) start() error {
 		if strings.Contains(log, "Address already in use") || strings.Contains(log, "Failed listening on port") {
 			err = errPortTaken
 		}
-		return fmt.Errorf("redis-server on %s: %w\n%s", i.addr(), err, lastLines(log, 15))
+		return fmt.Errorf("%s on %s: %w\n%s", filepath.Base(i.path), i.addr(), err, lastLines(log, 15))
 	}
 	i.proc = proc
 	return nil

@@ -3,24 +3,26 @@ package redistest
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
 
 // Require skips the test if redis-server is not in PATH. With WEIR_REQUIRE_REDIS=1 in the
-// environment, it fails the test instead. All functions that take a testing.TB, except [Prefix],
-// call Require.
+// environment, it fails the test instead, as it does if the program that WEIR_REDIS_SERVER names is
+// missing. All functions that take a testing.TB, except [Prefix], call Require.
 func Require(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		return
+	_, err := lookServer()
+	switch {
+	case err == nil:
+	case err != ErrNotInstalled:
+		t.Fatal(err)
+	case os.Getenv("WEIR_REQUIRE_REDIS") == "1":
+		t.Fatalf("%v (WEIR_REQUIRE_REDIS=1 does not allow a skip)", err)
+	default:
+		t.Skipf("SKIPPED: %v", err)
 	}
-	if os.Getenv("WEIR_REQUIRE_REDIS") == "1" {
-		t.Fatalf("%v (WEIR_REQUIRE_REDIS=1 does not allow a skip)", ErrNotInstalled)
-	}
-	t.Skipf("SKIPPED: %v", ErrNotInstalled)
 }
 
 // NewServer starts a server as [StartServer] does, and closes it when the test ends. If the test
