@@ -46,8 +46,8 @@ race: deps ## hunt for races: the library's tests three times, in random order
 
 .PHONY: valkey
 valkey: deps ## run the tests of core/redisstore on Valkey
-	@server=$$(sh -c "$$VALKEY") && $$server --version && \
-	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REDIS_SERVER=$$server $(GO) test -race $(TESTFLAGS) ./core/redisstore/...
+	@server=$$(sh -c "$$VALKEY") && "$$server" --version && \
+	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 WEIR_REDIS_SERVER="$$server" $(GO) test -race $(TESTFLAGS) ./core/redisstore/...
 
 .PHONY: lint
 lint: gofmt vet staticcheck prose ## gofmt, go vet and staticcheck in every module, and the wording of comments
@@ -205,10 +205,10 @@ define VALKEY
 set -eu
 ! command -v valkey-server || exit 0
 id=
-[ ! -r /etc/os-release ] || id=$$(. /etc/os-release && echo "$$ID $$VERSION_CODENAME")
+[ ! -r /etc/os-release ] || id=$$(. /etc/os-release && echo "$$ID $${VERSION_CODENAME:-sid}")
 case $$id in
 "debian bookworm") suite=bookworm-backports ;;
-debian*) suite=$${id#debian } ;;
+"debian "*) suite=$${id#debian } ;;
 *)
 	cat >&2 <<-'END'
 	The tests need valkey-server in PATH. Install it with one of
@@ -223,19 +223,19 @@ debian*) suite=$${id#debian } ;;
 esac
 
 dir=$${XDG_CACHE_HOME:-$$HOME/.cache}/weir-valkey-$$suite
-if [ ! -x $$dir/usr/bin/valkey-server ]; then
-	mkdir -p $$dir/lists/partial $$dir/archives/partial
-	cd $$dir
+if [ ! -x "$$dir/usr/bin/valkey-server" ]; then
+	mkdir -p "$$dir/lists/partial" "$$dir/archives/partial"
+	cd "$$dir"
 	mirror=$$(apt-get indextargets --format '$$(REPO_URI)' | grep -v security | head -n 1)
 	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $$mirror $$suite main" >sources.list
 	apt() {
-		apt-get -q -o Dir::Etc::SourceList=$$dir/sources.list -o Dir::Etc::SourceParts=/dev/null \
-			-o Dir::State::Lists=$$dir/lists -o Dir::Cache=$$dir -o APT::Sandbox::User=root "$$@" >&2
+		apt-get -q -o Dir::Etc::SourceList="$$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+			-o Dir::State::Lists="$$dir/lists" -o Dir::Cache="$$dir" -o APT::Sandbox::User=root "$$@" >&2
 	}
 	apt update
 	apt download valkey-server valkey-tools
-	for package in *.deb; do dpkg-deb -x $$package $$dir; done
+	for package in *.deb; do dpkg-deb -x "$$package" .; done
 fi
-echo $$dir/usr/bin/valkey-server
+echo "$$dir/usr/bin/valkey-server"
 endef
 export VALKEY
