@@ -331,9 +331,10 @@ func TestCluster_promotion(t *testing.T) {
 	var limiters []*core.Limiter
 	var keys []string
 	for _, mode := range modes {
-		s := newStore(cluster.Client(), append(mode.opts, redisstore.Timeout(4*short))...)
+		rdb, own := cluster.Client(), prefix()
+		s := newStore(rdb, append(mode.opts, own, redisstore.Timeout(4*short))...)
 		l, key := testkit.Limiter(t, s, rule), identityOn(t, cluster.Nodes[0], s, "promoted")
-		testkit.Admit(t, l, key, 10)
+		testkit.Admit(t, testkit.Limiter(t, newStore(rdb, own), rule), key, 10)
 		limiters, keys = append(limiters, l), append(keys, key)
 	}
 	testkit.Must(t, cluster.Nodes[0].WaitReplica(replica))
@@ -363,10 +364,12 @@ func TestCluster_frozenMaster(t *testing.T) {
 	var limiters []*core.Limiter
 	var keys []string
 	for _, mode := range modes {
-		s := newStore(cluster.Client(), append(mode.opts, redisstore.Timeout(4*short))...)
+		rdb, own := cluster.Client(), prefix()
+		s := newStore(rdb, append(mode.opts, own, redisstore.Timeout(4*short))...)
 		l, key := testkit.Limiter(t, s, dailyRules()...), identityOn(t, cluster.Nodes[0], s, "frozen")
-		testkit.Admit(t, l, key, 1)
-		testkit.Admit(t, l, key, 1)
+		patient := testkit.Limiter(t, newStore(rdb, own), dailyRules()...)
+		testkit.Admit(t, patient, key, 1)
+		testkit.Admit(t, patient, key, 1)
 		limiters, keys = append(limiters, l), append(keys, key)
 	}
 	testkit.Must(t, cluster.Nodes[0].Pause())

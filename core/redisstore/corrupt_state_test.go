@@ -45,8 +45,8 @@ type target struct {
 	longest time.Duration // for which an event counts
 }
 
-func newTarget(t *testing.T, rdb redis.UniversalClient, rule core.Rule) *target {
-	h := harness(rdb)
+func newTarget(t *testing.T, rdb redis.UniversalClient, rule core.Rule, opts ...redisstore.Option) *target {
+	h := harness(rdb, opts...)
 	s := h.Store.(*redisstore.Store)
 	v := &target{testkit.Limiter(t, s, rule), s, s.Key("k", rule), h.Advance, rule.Limit().Per}
 	if rule.Algorithm() == driver.SlidingWindow {

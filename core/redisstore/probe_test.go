@@ -50,7 +50,7 @@ func TestStore_ProbeKeys(t *testing.T) {
 	} {
 		for _, mode := range modes {
 			t.Run(on.name+"/"+mode.name, func(t *testing.T) {
-				own := fmt.Sprintf("probe-%s-%s:", on.name, mode.name)
+				own := fmt.Sprintf("probe%d:", prefixes.Add(1))
 				s := redisstore.New(on.rdb, append([]redisstore.Option{redisstore.Prefix(own), redisstore.Timeout(waitLimit)}, mode.opts...)...)
 				var rules []core.Rule
 				for _, a := range testkit.Algorithms {
