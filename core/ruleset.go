@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -9,8 +10,8 @@ import (
 // A ruleSet holds the rules of a Limiter, and the same rules with the limits of every plan.
 type ruleSet struct {
 	rules    []Rule
-	plans    map[string][]Rule // by the name of the plan
-	unknown  []Rule            // the rules for callers whose plan is not in plans
+	plans    map[string]*atomic.Pointer[[]Rule] // by the name of the plan; nil before its first event
+	unknown  []Rule                             // the rules for callers whose plan is not in plans
 	replaced chan struct{}     // closed when the Limiter has got other rules; nil for a result of with
 	warned   unknownPlans
 }
@@ -47,16 +48,15 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 	return s, nil
 }
 
-// addPlans sets s.plans. A rule that does not have a plan has its own limit in it.
+// addPlans sets s.plans. The rules for a plan are made at its first event: those of all plans would
+// take memory for each rule times each plan.
 func (s *ruleSet) addPlans() {
-	s.plans = make(map[string][]Rule)
-	for i, r := range s.rules {
+	s.plans = make(map[string]*atomic.Pointer[[]Rule])
+	for _, r := range s.rules {
 		for _, p := range r.d.plans {
-			name := p.PlanName()
-			if s.plans[name] == nil {
-				s.plans[name] = slices.Clone(s.rules)
+			if name := p.PlanName(); s.plans[name] == nil {
+				s.plans[name] = new(atomic.Pointer[[]Rule])
 			}
-			s.plans[name][i] = p
 		}
 	}
 }
@@ -66,11 +66,29 @@ func (s *ruleSet) of(plan string) (rules []Rule, known bool) {
 	if plan == "" || len(s.plans) == 0 {
 		return s.rules, true
 	}
-	if rules, known = s.plans[plan]; known {
-		return rules, true
+	p := s.plans[plan]
+	if p == nil {
+		return s.unknown, false
 	}
-	return s.unknown, false
+	if made := p.Load(); made != nil {
+		return *made, true
+	}
+	return s.makePlan(plan, p), true
 }
+
+// makePlan returns the rules for a plan, and stores them in to. A rule that does not have the plan
+// has its own limit in it.
+func (s *ruleSet) makePlan(plan string, to *atomic.Pointer[[]Rule]) []Rule {
+	rules := slices.Clone(s.rules)
+	for i, r := range rules {
+		if at := slices.IndexFunc(r.d.plans, func(p Rule) bool { return p.PlanName() == plan }); at >= 0 {
+			rules[i] = r.d.plans[at]
+		}
+	}
+	to.Store(&rules)
+	return rules
+}
+
 
 // all returns the rules, each followed by the same rule with the limits of its plans.
 func (s *ruleSet) all() (rules []Rule) {

@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -57,6 +59,36 @@ func TestLimiter_afterCallWithoutDecision(t *testing.T) {
 		d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "k"}, core.Ask{Limiter: l, Key: "o"})
 		if testkit.Must(t, err); !d.Allowed || d.State(1).Ask != 1 {
 			t.Fatalf("after an invalid ask: got %v with the ask %d of the second State", d, d.State(1).Ask)
+		}
+	}
+}
+
+// Rules with plans of different names do not take memory for each rule times each plan.
+func TestNew_memoryOfPlans(t *testing.T) {
+	const rules, plans = 100, 300
+	var all []core.Rule
+	for i := range rules {
+		r := core.TokenBucket(fmt.Sprint("r", i), core.PerHour(10))
+		for j := range plans {
+			r = r.Plan(fmt.Sprint("p", i, ".", j), core.PerHour(20))
+		}
+		all = append(all, r)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l := testkit.Limiter(t, memstore.New(), all...)
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / (rules * plans); got > 1500 {
+		t.Errorf("got %d bytes for each plan, want at most 1500", got)
+	}
+	d := testkit.Allow(t, l.Plan("p7.299"), "k")
+	for i := range rules {
+		want := ""
+		if i == 7 {
+			want = "p7.299"
+		}
+		if got := d.State(i).Rule.PlanName(); got != want {
+			t.Errorf("rule %d: got the plan %q, want %q", i, got, want)
 		}
 	}
 }
