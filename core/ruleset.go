@@ -12,7 +12,7 @@ type ruleSet struct {
 	rules    []Rule
 	plans    map[string]*atomic.Pointer[[]Rule] // by the name of the plan; nil before its first event
 	unknown  []Rule                             // the rules for callers whose plan is not in plans
-	replaced chan struct{}     // closed when the Limiter has got other rules; nil for a result of with
+	replaced chan struct{}                      // closed when the Limiter has got other rules; nil for a result of with
 	warned   unknownPlans
 }
 
@@ -88,7 +88,6 @@ func (s *ruleSet) makePlan(plan string, to *atomic.Pointer[[]Rule]) []Rule {
 	to.Store(&rules)
 	return rules
 }
-
 
 // all returns the rules, each followed by the same rule with the limits of its plans.
 func (s *ruleSet) all() (rules []Rule) {

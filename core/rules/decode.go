@@ -15,7 +15,31 @@ import (
 // A value is a part of a file. The zero value is a field that is absent.
 type value struct {
 	node *yaml.Node
-	path string
+	path *place // nil for the whole file
+}
+
+// A place is the position of a value in a file. Its text is made for an error only: a long key above
+// many values would take memory for each of them.
+type place struct {
+	in    *place
+	name  string
+	index int // in a list, if name is empty
+}
+
+func (p *place) String() string {
+	if p == nil {
+		return ""
+	}
+	switch name := shorten(p.name); {
+	case name == "":
+		return fmt.Sprintf("%v[%d]", p.in, p.index)
+	case !plainName.MatchString(name):
+		return p.in.String() + "[" + strconv.Quote(name) + "]"
+	case p.in == nil:
+		return name
+	default:
+		return p.in.String() + "." + name
+	}
 }
 
 // An entry is a key and its value in a mapping.
@@ -27,26 +51,18 @@ type entry struct {
 // plainName matches the names of policies and rules.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// at returns the path of an entry of v.
-func (v value) at(name string) string {
-	switch {
-	case !plainName.MatchString(name):
-		return v.path + "[" + strconv.Quote(shorten(name)) + "]"
-	case v.path == "":
-		return name
-	}
-	return v.path + "." + name
-}
-
 // A decoder decodes a file. Its methods report errors and return zero values for invalid parts.
-type decoder struct{ reporter }
+type decoder struct {
+	reporter
+	limits int // the number of rules, candidates and plans
+}
 
 // fail reports an error at v, which may be absent if d is full.
 func (d *decoder) fail(v value, format string, args ...any) {
 	if d.full() {
 		return
 	}
-	d.report(v.node.Line, v.node.Column, v.path, fmt.Sprintf(format, args...))
+	d.report(v.node.Line, v.node.Column, v.path.String(), fmt.Sprintf(format, args...))
 }
 
 // kinds describes the values that a file can contain, by their tags.
@@ -81,7 +97,8 @@ func (d *decoder) entries(v value) (all []entry) {
 	first := make(map[string]*yaml.Node)
 	for i := 0; i+1 < len(v.node.Content) && !d.full(); i += 2 {
 		key := v.node.Content[i]
-		e := entry{key.Value, value{key, v.at(key.Value)}, value{v.node.Content[i+1], v.at(key.Value)}}
+		at := &place{in: v.path, name: key.Value}
+		e := entry{key.Value, value{key, at}, value{v.node.Content[i+1], at}}
 		switch before := first[e.name]; {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
 			d.fail(value{key, v.path}, "a key must be a text, without tags, anchors, aliases and merge keys")
@@ -128,7 +145,7 @@ func (d *decoder) elements(v value) (all []value) {
 		return nil
 	}
 	for i, n := range v.node.Content {
-		all = append(all, value{n, fmt.Sprintf("%s[%d]", v.path, i)})
+		all = append(all, value{n, &place{in: v.path, index: i}})
 	}
 	return all
 }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -246,12 +249,19 @@ func TestParse_Excerpt(t *testing.T) {
 func TestParse_Bounds(t *testing.T) {
 	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
-	var routes, plans strings.Builder
+	var routes, plans, policies strings.Builder
 	for i := range maxRoutes + 1 {
 		fmt.Fprintf(&routes, "  /%d: api\n", i)
 	}
 	for i := range maxPlans + 1 {
 		fmt.Fprintf(&plans, "%d: 1/s, ", i)
+	}
+	for i := range maxLimits/maxPlans + 1 {
+		fmt.Fprintf(&policies, "\n  p%d: {rules: [{name: r, algorithm: sliding_log, limit: 5/m, plans: {", i)
+		for j := range maxPlans - 1 {
+			fmt.Fprintf(&policies, "%d: 1/s, ", j)
+		}
+		policies.WriteString("}}]}")
 	}
 	for name, test := range map[string]struct {
 		in     string
@@ -259,9 +269,13 @@ func TestParse_Bounds(t *testing.T) {
 		want   string // contained in the last error
 	}{
 		"size":        {strings.Repeat(" ", MaxSize+1), 1, "f:1:1: is larger than 16384 KiB"},
-		"commas":      {"[" + strings.Repeat("a,", maxParts) + "a,]", 1, "f:1:1: has more than 1048576 lines, commas and colons"},
-		"colons":      {strings.Repeat("a:", maxParts+1), 1, "f:1:1: has more than 1048576 lines, commas and colons"},
-		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1:1: has more than 1048576 lines, commas and colons"},
+		"keys":        {"{" + strings.Repeat("a,", maxParts/2) + "a}", 1, "the file has too many keys, values and comments"},
+		"values":      {strings.Repeat("a:\n", maxParts/2) + "b: c", 1, "the file has too many keys, values and comments"},
+		"lines":       {strings.Repeat("\r", maxParts) + "\n", 1, "f:1572865:1: the file has too many keys, values and comments"},
+		"lists":       {"{" + strings.Repeat("a: [],", maxParts/4) + "a}", 1, "too many keys, values and comments"},
+		"comments":    {strings.Repeat("- a #b\n", maxParts/3+1), 1, "too many keys, values and comments"},
+		"list first":  {"[" + strings.Repeat("a,", maxTokens) + "a]", 1, "a list or mapping that could be a key has more than 262144 tokens"},
+		"limits":      {"policies:" + policies.String(), 1, "policies.p200.rules[0]: the file has more than 200000 rules, candidates and plans"},
 		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
 		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
@@ -279,13 +293,37 @@ func TestParse_Bounds(t *testing.T) {
 	}
 }
 
-func TestParse_Lists(t *testing.T) {
-	l := limits{parts: maxParts - 1}
-	if err := l.CheckDepth(1, nil); err != nil {
-		t.Error(err)
+// A file of any shape takes a bounded amount of memory.
+func TestParse_Memory(t *testing.T) {
+	for name, test := range map[string]struct{ begin, repeated, end string }{
+		"double quotes": {"{", `""`, "}"},
+		"single quotes": {"{", "'' ", "}"},
+		"tags":          {"{", "! ", "}"},
+		"anchors":       {"{", "&a ", "}"},
+		"tags in block": {"a ", "!b ", ""},
+		"list of lists": {"[", "[a,", ""},
+		"two lists":     {"", "[a,\n] ", ""},
+		"long key":      {"policies: {" + strings.Repeat("a", 1<<20) + ": {rules: [{plans: {", "a: 1,", "}}]}}"},
+		"long field":    {"policies: {" + strings.Repeat("a", 1<<20) + ": {rules: [", "{},", "]}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := []byte(test.begin + strings.Repeat(test.repeated, (4<<20-len(test.begin))/len(test.repeated)) + test.end)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Parse("f", text)
+			runtime.ReadMemStats(&after)
+			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || got > 600 {
+				t.Errorf("got %d MiB and the error %v, want at most 600 MiB and an error", got, err)
+			}
+		})
 	}
-	if err := l.CheckDepth(1, nil); err == nil || err.Error() != "more than 1048576 mappings and lists" {
-		t.Errorf("got %v", err)
+}
+
+// Package yaml has the field that bounds its tokens.
+func TestTokens(t *testing.T) {
+	l, err := yaml.NewLoader(strings.NewReader(""))
+	if err != nil || tokens(l).Kind() != reflect.Slice {
+		t.Errorf("got %v (%v), want a slice", tokens(l), err)
 	}
 }
 

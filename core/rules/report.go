@@ -3,7 +3,6 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,18 +21,35 @@ type reporter struct {
 	data   string
 	lines  []string // of data; nil until the first error
 	errors Errors
+
+	inserted int // the number of characters before the first line that are not in data
 }
 
-// lineBreak matches the characters that YAML counts as the end of a line.
-var lineBreak = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
+// linesOf returns the lines of text, without the characters that YAML counts as the end of a line.
+func linesOf(text string) (lines []string) {
+	begin := 0
+	for i, c := range text {
+		switch {
+		case c == '\n' && i > 0 && text[i-1] == '\r':
+			begin = i + 1
+		case c == '\n', c == '\r', c == '\u0085', c == '\u2028', c == '\u2029':
+			lines = append(lines, text[begin:i])
+			begin = i + utf8.RuneLen(c)
+		}
+	}
+	return append(lines, text[begin:])
+}
 
 // report adds an error at a position.
 func (r *reporter) report(line, column int, path, reason string) {
 	if r.full() {
 		return
 	}
+	if line == 1 {
+		column = max(1, column-r.inserted)
+	}
 	if r.lines == nil {
-		r.lines = lineBreak.Split(r.data, -1)
+		r.lines = linesOf(r.data)
 	}
 	r.errors = append(r.errors, Error{
 		File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason), Excerpt: r.excerpt(line, column),
@@ -45,7 +61,7 @@ func (r *reporter) full() bool { return len(r.errors) >= maxErrors }
 
 // position returns the line and column of a byte of the file.
 func (r *reporter) position(index int) (line, column int) {
-	before := lineBreak.Split(r.data[:min(index, len(r.data))], -1)
+	before := linesOf(r.data[:min(index, len(r.data))])
 	return len(before), utf8.RuneCountInString(before[len(before)-1]) + 1
 }
 
