@@ -56,7 +56,8 @@
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that
 // conflict, or name a policy that does not exist. A file has at most 16 MiB, about 1.5 million keys,
 // values, lines and comments, 4000 routes of 256 bytes each, 100 rules in a policy, 1000 plans in a
-// rule, and 200 000 rules, candidates and plans. weir.schema.json in the directory of this package is a JSON Schema for editors.
+// rule, and 200 000 rules, candidates and plans. weir.schema.json in the directory of this package is
+// a JSON Schema for editors.
 //
 // # Routes
 //
