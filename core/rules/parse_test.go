@@ -205,6 +205,7 @@ var invalidFiles = map[string]struct {
 	"invalid pattern":       {with(valid, `routes: {"GET /{": api}`), []string{`5:10: routes["GET /{"]: is an invalid pattern: parsing "GET /{": at offset 5: bad wildcard segment (must end with '}')`}, true},
 	"long pattern":          {with(valid, "routes: {/"+strings.Repeat("a", 256)+": api}"), []string{`5:10: routes["/` + strings.Repeat("a", 256) + `"]: is longer than 256 bytes`}, false},
 	"conflict":              {with(valid, `routes: {/x: api, "/a/{x}": api, "GET /{y}/b": api}`), []string{`5:34: routes["GET /{y}/b"]: conflicts with "/a/{x}" on line 5: GET /{y}/b and /a/{x} both match some paths, like "/a/b".`}, true},
+	"text of a conflict":    {with(valid, "routes: {'/b conflicts with pattern `/c`': api}"), []string{"5:10: routes[\"/b conflicts with pattern `/c`\"]: is an invalid pattern: parsing \"/b conflicts with pattern `/c`\": at offset 0: invalid method \"/b\""}, true},
 	"same requests":         {with(valid, `routes: {"/{x}": api, "/{y}": api}`), []string{`5:23: routes["/{y}"]: conflicts with "/{x}" on line 5: /{y} matches the same requests as /{x}`}, true},
 }
 
@@ -249,9 +250,12 @@ func TestParse_Excerpt(t *testing.T) {
 func TestParse_Bounds(t *testing.T) {
 	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
-	var routes, plans, policies strings.Builder
+	var routes, segments, plans, policies strings.Builder
 	for i := range maxRoutes + 1 {
 		fmt.Fprintf(&routes, "  /%d: api\n", i)
+	}
+	for i := range maxSegments/100 + 1 {
+		fmt.Fprintf(&segments, "  %s/%d: api\n", strings.Repeat("/a", 99), i)
 	}
 	for i := range maxPlans + 1 {
 		fmt.Fprintf(&plans, "%d: 1/s, ", i)
@@ -277,6 +281,7 @@ func TestParse_Bounds(t *testing.T) {
 		"list first":  {"[" + strings.Repeat("a,", maxTokens) + "a]", 1, "a list or mapping that could be a key has more than 262144 tokens"},
 		"limits":      {"policies:" + policies.String(), 1, "policies.p200.rules[0]: the file has more than 200000 rules, candidates and plans"},
 		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
+		"segments":    {with(valid, "routes:\n"+segments.String()), 1, `is too long: the patterns have more than 40000 segments`},
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
 		"plans":       {with("      - {name: r, algorithm: sliding_log, limit: 5/m, plans: {"+plans.String()+"}}", ""), 1, "f:4:62: policies.api.rules[0].plans: has more than 1000 plans"},
 		"errors":      {many, maxErrors, "is given twice"},
@@ -304,6 +309,7 @@ func TestParse_Memory(t *testing.T) {
 		"list of lists": {"[", "[a,", ""},
 		"two lists":     {"", "[a,\n] ", ""},
 		"long key":      {"policies: {" + strings.Repeat("a", 1<<20) + ": {rules: [{plans: {", "a: 1,", "}}]}}"},
+		"empty lines":   {"a: `", "\n", ""},
 		"long field":    {"policies: {" + strings.Repeat("a", 1<<20) + ": {rules: [", "{},", "]}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,6 +322,30 @@ func TestParse_Memory(t *testing.T) {
 				t.Errorf("got %d MiB and the error %v, want at most 600 MiB and an error", got, err)
 			}
 		})
+	}
+}
+
+// Many conflicts between patterns are found without a search for each.
+func TestParse_Conflicts(t *testing.T) {
+	routes := "routes:\n"
+	for i := range 500 {
+		routes += fmt.Sprintf("  /x%d%s: api\n", i, strings.Repeat("/a", 60))
+	}
+	routes += "  '/{x}/b': api\n"
+	for i := range maxErrors {
+		routes += fmt.Sprintf("  '/y%d/{z}': api\n", i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Parse("f", []byte(with(valid, routes)))
+	runtime.ReadMemStats(&after)
+	want := `routes["/y99/{z}"]: conflicts with "/{x}/b" on line 506: /y99/{z} and /{x}/b both match some paths`
+	var all Errors
+	if errors.As(err, &all); len(all) != maxErrors || !strings.Contains(all[maxErrors-1].Error(), want) {
+		t.Errorf("got %d errors, the last is %v, want %s", len(all), all[len(all)-1], want)
+	}
+	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 50 {
+		t.Errorf("got %d MiB, want at most 50 MiB", got)
 	}
 }
 

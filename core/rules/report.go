@@ -19,25 +19,26 @@ const (
 type reporter struct {
 	file   string
 	data   string
-	lines  []string // of data; nil until the first error
+	lines  []string // the first ones of data, up to that of the last error
+	rest   string   // of data, after lines
 	errors Errors
 
 	inserted int // the number of characters before the first line that are not in data
 }
 
-// linesOf returns the lines of text, without the characters that YAML counts as the end of a line.
-func linesOf(text string) (lines []string) {
-	begin := 0
+// cutLine cuts text around the first characters that YAML counts as the end of a line.
+func cutLine(text string) (line, rest string, found bool) {
 	for i, c := range text {
-		switch {
-		case c == '\n' && i > 0 && text[i-1] == '\r':
-			begin = i + 1
-		case c == '\n', c == '\r', c == '\u0085', c == '\u2028', c == '\u2029':
-			lines = append(lines, text[begin:i])
-			begin = i + utf8.RuneLen(c)
+		switch c {
+		case '\n', '\r', '\u0085', '\u2028', '\u2029':
+			after := text[i+utf8.RuneLen(c):]
+			if c == '\r' {
+				after = strings.TrimPrefix(after, "\n")
+			}
+			return text[:i], after, true
 		}
 	}
-	return append(lines, text[begin:])
+	return text, "", false
 }
 
 // report adds an error at a position.
@@ -49,7 +50,12 @@ func (r *reporter) report(line, column int, path, reason string) {
 		column = max(1, column-r.inserted)
 	}
 	if r.lines == nil {
-		r.lines = linesOf(r.data)
+		r.rest = r.data
+	}
+	for more := true; more && len(r.lines) < line; {
+		var next string
+		next, r.rest, more = cutLine(r.rest)
+		r.lines = append(r.lines, next)
 	}
 	r.errors = append(r.errors, Error{
 		File: r.file, Line: line, Column: column, Path: shorten(path), Reason: shorten(reason), Excerpt: r.excerpt(line, column),
@@ -61,8 +67,14 @@ func (r *reporter) full() bool { return len(r.errors) >= maxErrors }
 
 // position returns the line and column of a byte of the file.
 func (r *reporter) position(index int) (line, column int) {
-	before := linesOf(r.data[:min(index, len(r.data))])
-	return len(before), utf8.RuneCountInString(before[len(before)-1]) + 1
+	text := r.data[:min(index, len(r.data))]
+	for line = 1; ; line++ {
+		_, rest, found := cutLine(text)
+		if !found {
+			return line, utf8.RuneCountInString(text) + 1
+		}
+		text = rest
+	}
 }
 
 // err returns the errors, or nil if there are none.

@@ -51,39 +51,21 @@ func newRoutes(c *Config) (*routes, error) {
 	t := &routes{mux: http.NewServeMux()}
 	t.known.Max = maxMatched
 	patterns := slices.Sorted(maps.Keys(c.Routes))
-	for i, p := range patterns {
+	for _, p := range patterns {
 		if _, ok := c.Policies[c.Routes[p]]; !ok {
 			return nil, fmt.Errorf("weir: route %q: there is no policy %q", p, c.Routes[p])
 		}
-		if register(t.mux, p) != "" {
-			other, reason := rejected(p, patterns[:i])
-			if other < 0 {
-				return nil, fmt.Errorf("weir: route %q is an invalid pattern: %s", p, reason)
+		if reason := register(t.mux, p); reason != "" {
+			other, why := conflict(reason)
+			if other == "" {
+				return nil, fmt.Errorf("weir: route %q is an invalid pattern: %s", p, why)
 			}
-			return nil, fmt.Errorf("weir: route %q conflicts with %q: %s", p, patterns[other], reason)
+			return nil, fmt.Errorf("weir: route %q conflicts with %q: %s", p, other, why)
 		}
 		before, _, _ := strings.Cut(p, "/") // the method and the host
 		t.hosts = t.hosts || strings.LastIndexAny(before, " \t") < len(before)-1
 	}
 	return t, nil
-}
-
-// rejected returns the reason why a ServeMux with the patterns others rejects pattern, and the
-// index of the pattern in conflict, or -1 if pattern is invalid.
-func rejected(pattern string, others []string) (other int, reason string) {
-	if reason = register(http.NewServeMux(), pattern); reason != "" {
-		return -1, reason
-	}
-	for i, o := range others {
-		mux := http.NewServeMux()
-		register(mux, o)
-		if reason = register(mux, pattern); reason != "" {
-			_, why, _ := strings.Cut(reason, ":\n")
-			why, _, _ = strings.Cut(why, "\n")
-			return i, why
-		}
-	}
-	return -1, ""
 }
 
 // register adds a pattern to mux, and returns the text of its panic.
