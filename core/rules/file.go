@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -16,17 +17,27 @@ import (
 //
 // A program may write a file in several steps. After a change, Load therefore reads the file again
 // every 100 ms until two results are equal, for at most a second. The first call reads it once.
+//
+// Load returns an error for anything but a regular file, such as a named pipe or a device.
 func File(path string) Source {
 	return &file{path: path, read: func() ([]byte, error) { return readFile(path) }}
 }
 
-// readFile returns the content of a file, or the beginning of one that is larger than MaxSize.
+// readFile returns the content of a file, or the beginning of one that is larger than MaxSize. A
+// named pipe could block for ever, so anything but a regular file is an error.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a regular file")}
+	}
 	return io.ReadAll(io.LimitReader(f, MaxSize+1)) // Parse rejects it
 }
 
