@@ -46,11 +46,11 @@
 // # Exit status
 //
 // The exit status is 0, 2 if flags or the number of arguments are wrong, or 1 after any other error:
-// a file or an argument is invalid, or Redis does not reply within 10 seconds.
+// a file or an argument is invalid, Redis does not reply within 10 seconds, or no program opens a
+// named pipe for writing within 10 seconds.
 package main
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"flag"
@@ -58,6 +58,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core/rules"
 )
@@ -166,11 +167,35 @@ func report(w io.Writer, err error) {
 
 // load reads and checks a file.
 func load(name string) (*rules.Config, error) {
-	data, err := rules.File(name).Load(context.Background())
+	data, err := read(name)
 	if err != nil {
 		return nil, err
 	}
 	return rules.Parse(name, data)
+}
+
+// read reads a file, or a pipe such as /dev/stdin or that of the shell for <(COMMAND). Opening a
+// named pipe waits for a writer, for the time of timeout.
+func read(name string) ([]byte, error) {
+	type result struct {
+		file *os.File
+		err  error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		f, err := os.Open(name)
+		opened <- result{f, err}
+	}()
+	select {
+	case r := <-opened:
+		if r.err != nil {
+			return nil, r.err
+		}
+		defer r.file.Close()
+		return io.ReadAll(io.LimitReader(r.file, rules.MaxSize+1)) // rules.Parse rejects it
+	case <-time.After(timeout):
+		return nil, fmt.Errorf("open %s: no program writes to the pipe", name)
+	}
 }
 
 // check reports the errors of every file.
