@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -38,7 +37,9 @@ func (r *remote) open() (redis.UniversalClient, error) {
 	}
 	rdb, err := newClient(cmp.Or(r.url, os.Getenv("WEIR_REDIS_URL"), defaultURL), r.cluster)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of Redis is invalid, expected redis://USER:PASSWORD@HOST:PORT/DB or rediss:// for TLS: %w", err)
+		// The text of err can contain a part of a password that is not escaped.
+		return nil, errors.New("the URL of Redis is invalid, expected redis://USER:PASSWORD@HOST:PORT/DB or rediss:// for TLS; " +
+			"in a PASSWORD, characters such as / ? # @ % are written as %2F %3F %23 %40 %25")
 	}
 	opts := []rules.RedisOption{rules.Prefix(r.prefix)}
 	if secret != "" {
@@ -49,13 +50,15 @@ func (r *remote) open() (redis.UniversalClient, error) {
 }
 
 // newClient returns a client for a URL: of a Cluster, of Sentinels if it has the parameter
-// master_name, or of a single server. The error does not contain the password.
+// master_name, or of a single server.
 func newClient(text string, cluster bool) (redis.UniversalClient, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("it is no URL") // err contains a part of it
+		return nil, err
 	}
 	switch {
+	case u.Fragment != "", strings.Contains(u.Path, "@"): // of a password that is not escaped
+		return nil, errors.New("the URL has a fragment, or @ in its path")
 	case u.Query().Has("master_name"):
 		o, err := redis.ParseFailoverURL(text)
 		if err != nil {

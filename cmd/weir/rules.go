@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -18,8 +21,8 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-// timeout is the time for all commands of Redis.
-const timeout = 10 * time.Second
+// timeout is the time for all commands of Redis, and for opening a file. Tests shorten it.
+var timeout = 10 * time.Second
 
 // A rulesCommand is a subcommand of weir rules.
 type rulesCommand struct {
@@ -107,13 +110,30 @@ func getConfig(ctx context.Context, r *remote, _ []string) error {
 	if err != nil {
 		return fmt.Errorf("configuration of %v: %w", r.source, err)
 	}
-	_, err = r.stdout.Write(text)
+	_, err = r.stdout.Write(printable(text))
 	return err
+}
+
+// printable returns text with escapes, such as \x1b, for the characters that control a terminal. A
+// configuration needs none of them except tabs and the ends of lines.
+func printable(text []byte) (shown []byte) {
+	for len(text) > 0 {
+		c, n := utf8.DecodeRune(text)
+		control := unicode.IsControl(c) && c != '\n' && c != '\t' && !bytes.HasPrefix(text, []byte("\r\n"))
+		if invalid := c == utf8.RuneError && n == 1; control || invalid {
+			quoted := strconv.Quote(string(text[:n]))
+			shown = append(shown, quoted[1:len(quoted)-1]...)
+		} else {
+			shown = append(shown, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return shown
 }
 
 // putConfig writes a file into Redis, and prints the changes.
 func putConfig(ctx context.Context, r *remote, args []string) error {
-	text, err := rules.File(args[0]).Load(ctx)
+	text, err := read(args[0])
 	if err != nil {
 		return err
 	}

@@ -144,10 +144,19 @@ func TestRules_InvalidValues(t *testing.T) {
 	rdb, prefix := server.Client(), "invalid:"
 	files(t)
 	write(t, "first.yaml", firstRules)
-	if err := rdb.HSet(t.Context(), prefix+"rules", "text", "polices: {}\n", "version", "x").Err(); err != nil {
+	flags := "-prefix " + prefix + " -redis redis://" + server.Addr
+	for text, shown := range map[string]string{
+		"é\t\u00a0\r\n\x1b[2J\r\u009b\xff\x00": "é\t\u00a0\r\n" + `\x1b[2J\r\u009b\xff\x00`,
+		"polices: {}\n":                        "polices: {}\n",
+	} {
+		if err := rdb.HSet(t.Context(), prefix+"rules", "text", text, "version", "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		runSteps(t, flags, step{"get", 0, shown, ""})
+	}
+	if err := rdb.HSet(t.Context(), prefix+"rules", "text", "polices: {}\n").Err(); err != nil {
 		t.Fatal(err)
 	}
-	flags := "-prefix " + prefix + " -redis redis://" + server.Addr
 	runSteps(t, flags, []step{
 		{"get", 0, "polices: {}\n", ""},
 		{"get api x", 1, "", "Redis:1:1: polices: is an unknown field"},
@@ -193,15 +202,36 @@ func TestRules_Errors(t *testing.T) {
 		{"get -redis redis://127.0.0.1:1?master_name=m", 1, "", "connection refused\n"},
 		{"get -redis redis://" + hanging.Addr + "?read_timeout=50ms&max_retries=-1", 1, "", "weir: configuration of Redis: i/o timeout\n"},
 		{"get -redis 127.0.0.1:6379", 1, "", "weir: the URL of Redis is invalid"},
-		{"get -redis http://127.0.0.1", 1, "", "invalid URL scheme: http"},
-		{"get -cluster -redis http://127.0.0.1", 1, "", "invalid URL scheme: http"},
-		{"get -redis http://127.0.0.1?master_name=m", 1, "", "invalid URL scheme: http"},
-		{"get -redis redis://:pass/word@127.0.0.1", 1, "", "for TLS: it is no URL\n"},
+		{"get -redis http://127.0.0.1", 1, "", "weir: the URL of Redis is invalid"},
+		{"get -cluster -redis http://127.0.0.1", 1, "", "weir: the URL of Redis is invalid"},
+		{"get -redis http://127.0.0.1?master_name=m", 1, "", "weir: the URL of Redis is invalid"},
 		{"get -prefix " + strings.Repeat("x", 33), 1, "", "weir: the prefix is longer"},
 		{"get -prefix {", 1, "", "weir: the prefix is longer"},
 	}...)
 	t.Setenv("WEIR_KEY_SECRET", strings.Repeat("x", 15))
 	runSteps(t, "", step{"get", 1, "", "weir: WEIR_KEY_SECRET is shorter than 16 bytes\n"})
+}
+
+// An error about a URL contains no part of it: the password may be anywhere if it is not escaped.
+func TestRules_PasswordInURL(t *testing.T) {
+	for _, url := range []string{
+		"redis://:12/S3CRET@127.0.0.1:1",
+		"redis://user:12?S3CRET@127.0.0.1:1",
+		"redis://user:12/S3CRET@127.0.0.1:1/0",
+		"redis://user:12#S3CRET@127.0.0.1:1",
+		"redis://:S3/CRET@127.0.0.1:1",
+		"redis://:S3%CRET@127.0.0.1:1",
+		"S3CRET://127.0.0.1:1",
+		"redis://:12/S3CRET@127.0.0.1:1?master_name=m",
+		"redis://:12/S3CRET@127.0.0.1:1?addr=127.0.0.1:2",
+	} {
+		t.Setenv("WEIR_REDIS_URL", url)
+		var stdout, stderr strings.Builder
+		status := run([]string{"rules", "get"}, &stdout, &stderr)
+		if got := stderr.String(); status != 1 || !strings.Contains(got, "expected redis://USER:PASSWORD@HOST:PORT/DB") || strings.Contains(got, "S3") || strings.Contains(got, "12") {
+			t.Errorf("%s: got status %d and %s", url, status, got)
+		}
+	}
 }
 
 func TestParseUntil(t *testing.T) {
