@@ -250,7 +250,7 @@ func TestParse_Excerpt(t *testing.T) {
 func TestParse_Bounds(t *testing.T) {
 	many := "disabled: yes\npolicies:\n" + strings.Repeat("  a: 1\n", 1000)
 	huge := "policies: {a: {rules: [{name: 1, algorithm: " + strings.Repeat("x", 1<<20) + "}]}}"
-	var routes, segments, plans, policies strings.Builder
+	var routes, segments, plans strings.Builder
 	for i := range maxRoutes + 1 {
 		fmt.Fprintf(&routes, "  /%d: api\n", i)
 	}
@@ -259,13 +259,6 @@ func TestParse_Bounds(t *testing.T) {
 	}
 	for i := range maxPlans + 1 {
 		fmt.Fprintf(&plans, "%d: 1/s, ", i)
-	}
-	for i := range maxLimits/maxPlans + 1 {
-		fmt.Fprintf(&policies, "\n  p%d: {rules: [{name: r, algorithm: sliding_log, limit: 5/m, plans: {", i)
-		for j := range maxPlans - 1 {
-			fmt.Fprintf(&policies, "%d: 1/s, ", j)
-		}
-		policies.WriteString("}}]}")
 	}
 	for name, test := range map[string]struct {
 		in     string
@@ -279,7 +272,6 @@ func TestParse_Bounds(t *testing.T) {
 		"lists":       {"{" + strings.Repeat("a: [],", maxParts/4) + "a}", 1, "too many keys, values and comments"},
 		"comments":    {strings.Repeat("- a #b\n", maxParts/3+1), 1, "too many keys, values and comments"},
 		"list first":  {"[" + strings.Repeat("a,", maxTokens) + "a]", 1, "a list or mapping that could be a key has more than 262144 tokens"},
-		"limits":      {"policies:" + policies.String(), 1, "policies.p200.rules[0]: the file has more than 200000 rules, candidates and plans"},
 		"routes":      {with(valid, "routes:\n"+routes.String()), 1, "f:6:3: routes: has more than 4000 patterns"},
 		"segments":    {with(valid, "routes:\n"+segments.String()), 1, `is too long: the patterns have more than 40000 segments`},
 		"rules":       {with(strings.Repeat(valid+"\n", maxRules+1), ""), 1, "f:4:7: policies.api.rules: has more than 100 rules"},
@@ -295,6 +287,24 @@ func TestParse_Bounds(t *testing.T) {
 				t.Errorf("got %d errors, the last is %v", len(all), all[len(all)-1])
 			}
 		})
+	}
+}
+
+// The file of this test has a rule with a plan and a candidate: three limits.
+func TestParse_Limits(t *testing.T) {
+	text := with(strings.TrimSuffix(valid, "}")+", candidate: {algorithm: sliding_log, limit: 4/m}}", "")
+	for earlier, want := range map[int]string{
+		maxLimits - 3: "<nil>",
+		maxLimits - 2: "f:4:9: policies.api.rules[0]: the file has more than 200000 rules, candidates and plans",
+		maxLimits + 1: "<nil>", // it is reported once
+	} {
+		_, err := parseDocument("f", []byte(text), MaxSize, func(d *decoder, v value) *Config {
+			d.limits = earlier
+			return d.config(v)
+		})
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("after %d: got %s, want %s", earlier, got, want)
+		}
 	}
 }
 
