@@ -52,10 +52,7 @@ type entry struct {
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // A decoder decodes a file. Its methods report errors and return zero values for invalid parts.
-type decoder struct {
-	reporter
-	limits int // the number of rules, candidates and plans
-}
+type decoder struct{ reporter }
 
 // fail reports an error at v, which may be absent if d is full.
 func (d *decoder) fail(v value, format string, args ...any) {

@@ -18,12 +18,10 @@ var (
 	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
 
-// These limits bound the time in which a file is checked, and the memory that its limiters take:
-// about a kilobyte for each limit.
+// These limits bound the time in which a policy is checked.
 const (
-	maxRules  = 100  // of a policy
-	maxPlans  = 1000 // of a rule
-	maxLimits = 200_000
+	maxRules = 100  // of a policy
+	maxPlans = 1000 // of a rule
 )
 
 func (d *decoder) config(v value) *Config {
@@ -170,7 +168,7 @@ var modes = map[string]bool{"enforce": false, "shadow": true}
 
 // rule decodes a rule of a policy. It reports whether the rule is valid.
 func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
-	valid := len(d.errors)
+	before := len(d.errors)
 	f := d.object(v, ruleFields)
 	if f == nil {
 		return r, false
@@ -185,16 +183,6 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		d.fail(f["plans"], "has more than %d plans", maxPlans)
 		return r, false
 	}
-	candidate, before := f["candidate"], d.limits
-	if d.limits++; candidate.node != nil {
-		d.limits++
-	}
-	if d.limits += len(plans); d.limits > maxLimits {
-		if before <= maxLimits {
-			d.fail(v, "the file has more than %d rules, candidates and plans", maxLimits)
-		}
-		return r, false
-	}
 	for _, e := range plans {
 		p := Plan{e.name, core.Unlimited} // which is valid, in case the text is not
 		d.text(e.value, &p.Limit)
@@ -207,10 +195,10 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		name = "rule" // the error is reported already
 	}
 	d.check(name, v, f, r, plans)
-	if candidate.node != nil {
-		r.Candidate = d.candidate(name, candidate)
+	if c := f["candidate"]; c.node != nil {
+		r.Candidate = d.candidate(name, c)
 	}
-	return r, len(d.errors) == valid && !d.full()
+	return r, len(d.errors) == before && !d.full()
 }
 
 func (d *decoder) ruleName(v value, name string) {

@@ -54,9 +54,9 @@
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that
-// conflict, or name a policy that does not exist. A file has at most 16 MiB, about 1.5 million keys,
-// values, lines and comments, 200 000 rules, candidates and plans, 100 rules in a policy, 1000 plans in
-// a rule, and 4000 routes of 256 bytes each with 40 000 segments together. weir.schema.json in the
+// conflict, or name a policy that does not exist. A file has at most 16 MiB, about a million keys,
+// values, lines, quotes and comments (40 000 short policies), 100 rules in a policy, 1000 plans in a
+// rule, and 4000 routes of 256 bytes each with 40 000 segments together. weir.schema.json in the
 // directory of this package is a JSON Schema for editors.
 //
 // # Routes

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -17,23 +16,25 @@ import (
 // MaxSize is the size of the largest file that Parse accepts, in bytes.
 const MaxSize = 16 << 20
 
-// These limits bound what a file of MaxSize takes: 500 MB of memory, and 3 s on two cores.
+// These limits bound the resources for a file of MaxSize: 600 MB of memory, and 3 s on two cores.
 const (
-	maxParts  = 3 << 19 // see cost
+	maxParts  = 1 << 20 // see cost
 	maxLevels = 32      // of mappings and lists; the format has 7
-	maxTokens = 1 << 18 // of package yaml that are not nodes yet; a rule with 1000 plans has 5000
 )
 
-// cost has the largest number of nodes of package yaml that a character can make. Mappings and lists
-// count in CheckDepth. A comment takes as much memory as two nodes.
-var cost = [256]uint8{',': 2, ':': 1, '?': 1, '\n': 1, '\r': 1, '\x85': 1, '\xa8': 1, '\xa9': 1, '#': 2}
+// cost has the largest number of nodes, or pairs of tokens, of package yaml that a character can
+// make. Package yaml keeps all tokens of a list or mapping that could be a key, and has no bound for
+// their number. Mappings and lists count in CheckDepth. A comment takes as much memory as two nodes.
+var cost = [256]uint8{
+	',': 2, ':': 2, '?': 1, '\n': 1, '\r': 1, '\x85': 1, '\xa8': 1, '\xa9': 1, '#': 2, '!': 1, '&': 1, '*': 1, '"': 1, '\'': 1, ']': 1, '}': 1,
+}
 
 // Parse reads a configuration in the format of the package comment, YAML or JSON. name is the name
 // of the file in errors.
 //
 // The error is of type [Errors] and contains all errors of the file, but at most 100. After an error
 // in the syntax, the rest of the file is not checked. A file larger than [MaxSize] is an error, and so
-// is a file with more than about 1.5 million keys, values, mappings, lists, lines and comments.
+// is a file with more than about a million keys, values, mappings, lists, lines and comments.
 func Parse(name string, data []byte) (*Config, error) {
 	return parseDocument(name, data, MaxSize, (*decoder).config)
 }
@@ -92,20 +93,14 @@ func withoutSurrogates(data []byte) []byte {
 
 // document decodes the only document of a text. A text without one is an empty mapping.
 func document[T any](d *decoder, decode func(*decoder, value) T) (decoded T) {
-	in := &limits{}
-	if in.Reset(d.data); strings.HasPrefix(d.data, "{") {
-		// The mapping of a JSON text could be a key (see tokens), but not after the mark of a document.
-		const mark = "--- "
-		d.inserted = len(mark)
-		in.Reset(mark + d.data)
-	}
+	in := new(limits)
+	in.Reset(d.data)
 	l, err := yaml.NewLoader(in, yaml.WithPlugin(in))
 	var first, second yaml.Node
 	if err == nil {
-		in.queue = tokens(l)
 		err = load(l, &first)
 	}
-	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1 + d.inserted}
+	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
 	switch {
 	case err == nil:
 		root = first.Content[0]
@@ -140,10 +135,7 @@ func (d *decoder) syntax(err error) {
 	errors.As(err, &e)
 	line, column := e.Mark.Line, e.Mark.Column
 	if line == 0 { // the error is about a character
-		line, column = d.position(max(0, e.Mark.Index-d.inserted))
-		if line == 1 {
-			column += d.inserted
-		}
+		line, column = d.position(e.Mark.Index)
 	}
 	reason := strings.TrimPrefix(e.Message, "input error: ")
 	if e.ContextMsg != "" {
@@ -155,15 +147,11 @@ func (d *decoder) syntax(err error) {
 // limits implements [io.Reader] and yaml.LoaderLimitsPlugin.
 type limits struct {
 	strings.Reader
-	parts int           // the sum of cost for the characters that were read, and of mappings and lists
-	queue reflect.Value // the result of tokens
+	parts int // the sum of cost for the characters that were read, and of mappings and lists
 }
 
 // Read is called whenever the scanner of package yaml needs more of the text.
 func (l *limits) Read(p []byte) (int, error) {
-	if l.queue.IsValid() && l.queue.Len() > maxTokens {
-		return 0, fmt.Errorf("a list or mapping that could be a key has more than %d tokens", maxTokens)
-	}
 	n, err := l.Reader.Read(p)
 	for _, c := range p[:n] {
 		l.parts += int(cost[c])
@@ -190,16 +178,3 @@ func (l *limits) CheckDepth(depth int, _ *yaml.DepthContext) error {
 func (*limits) CheckAlias(_, _ int) error { return nil }
 
 var errTooManyParts = errors.New("the file has too many keys, values and comments")
-
-// tokens returns the queue of tokens of l, or a zero Value if another version of package yaml has
-// none. Package yaml reads a list or mapping that could be a key to its end before it makes nodes of
-// its tokens, which take as much memory as nodes, and has no limit for their number.
-func tokens(l *yaml.Loader) (queue reflect.Value) {
-	queue = reflect.ValueOf(l).Elem()
-	for _, name := range []string{"loader", "composer", "Parser", "tokens"} {
-		if queue = reflect.Indirect(queue).FieldByName(name); !queue.IsValid() {
-			return queue
-		}
-	}
-	return queue
-}

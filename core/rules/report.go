@@ -22,8 +22,6 @@ type reporter struct {
 	lines  []string // the first ones of data, up to that of the last error
 	rest   string   // of data, after lines
 	errors Errors
-
-	inserted int // the number of characters before the first line that are not in data
 }
 
 // cutLine cuts text around the first characters that YAML counts as the end of a line.
@@ -45,9 +43,6 @@ func cutLine(text string) (line, rest string, found bool) {
 func (r *reporter) report(line, column int, path, reason string) {
 	if r.full() {
 		return
-	}
-	if line == 1 {
-		column = max(1, column-r.inserted)
 	}
 	if r.lines == nil {
 		r.rest = r.data
