@@ -31,8 +31,9 @@ type Ask struct {
 // same rule name and key, such as two plans, are an [ErrInvalidAsk].
 //
 // All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
-// Cluster, a denied decision about several keys may hold capacity for a moment, so that another
-// decision is denied, too. Only the burst of a bucket can be exceeded, briefly: see redisstore.
+// Cluster, a denied decision about several keys may hold capacity for a moment, or, if its undo is
+// lost, until the charge expires, so that another decision is denied, too. Only the burst of a
+// bucket can be exceeded, briefly: see redisstore.
 func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	err = decide(ctx, &d, nil, nil, asks...)
 	return d, err

@@ -58,7 +58,8 @@ func LeakyBucket(name string, l Limit) Rule { return newRule(name, driver.LeakyB
 // small number. l.Burst must be zero or l.Events.
 //
 // The rule admits up to twice the limit in a span of l.Per around an edge, where one window ends
-// and the next begins. If that matters, use [SlidingWindow] or [SlidingLog].
+// and the next begins. If that matters, use [SlidingWindow] or [SlidingLog]. Each time that the clock
+// of the Store steps back over an edge, the rule admits the limit once more.
 //
 //	            limit 4       edge       limit 4
 //	├─────────────────────·x·x·x·x┼x·x·x·x·─────────────────────┤

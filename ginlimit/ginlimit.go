@@ -10,8 +10,6 @@
 package ginlimit
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -73,21 +71,4 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 // that could not be decided, see [gate.OnError]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
 	return adapter.Denied(name, f)
-}
-
-// ClientIP returns a key function that derives the key from c.ClientIP(), Gin's own address of the
-// client. By default Gin believes the X-Forwarded-For of every peer, so a client can choose its own
-// key. Use ClientIP only with Engine.SetTrustedProxies, and [keyfunc.XForwardedFor] otherwise.
-//
-// An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
-// [keyfunc.ErrNoKey] if there is no address, or if Gin does not serve the request.
-func ClientIP(opts ...keyfunc.IPOption) keyfunc.Func {
-	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option before the first request
-	return func(ctx context.Context, _ *http.Request) (string, error) {
-		c, ok := ctx.Value(gin.ContextKey).(*gin.Context)
-		if !ok {
-			return "", fmt.Errorf("%w: not a request of Gin", keyfunc.ErrNoKey)
-		}
-		return keyfunc.CanonicalIP(c.ClientIP(), opts...)
-	}
 }

@@ -81,8 +81,9 @@
 //
 // Charges of different keys may be in different hash slots. The Store makes one call for each slot,
 // in parallel. If a charge is denied or fails, the Store undoes the charges in the other slots.
-// Until then, another decision may be denied that would otherwise be admitted. No decision exceeds
-// a limit, except that a bucket may briefly exceed its burst by the events that are being undone;
+// Until then, another decision may be denied that would otherwise be admitted. If an undo is lost,
+// because its node fails or does not reply in time, that charge stays until it expires, although the
+// event was denied. No decision exceeds a limit, except that a bucket may briefly exceed its burst by the events that are being undone;
 // its rate is never exceeded in the long run. A place in the queue of a leaky bucket cannot be
 // freed once later events are queued behind it. The place is therefore taken in a second round
 // trip, after the charges in all other slots were admitted.

@@ -154,7 +154,7 @@
 // removed by a transaction, DEL, and a transaction that contains only XADD with the field member.
 //
 // These Redis users can read and write (passwords are examples; package redisstore describes the
-// permissions of the store, and of a Cluster):
+// permissions of the store, of a Cluster, and client|setinfo of newer servers):
 //
 //	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
 //	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
