@@ -10,7 +10,6 @@
 package ginlimit
 
 import (
-	"net/http"
 
 	"github.com/gin-gonic/gin"
 
