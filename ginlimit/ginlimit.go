@@ -10,7 +10,6 @@
 package ginlimit
 
 import (
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/weir-go/weir/core"
