@@ -75,8 +75,8 @@ func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	tag := c.hasher.Tag(key)
 	hash := hashOfMember(policy, tag)
+	confirmed := c.confirmed.Load() // before the indexes, which may be newer
 	overrides, blocks := c.overrides.Load(), c.blocks.Load()
-	confirmed := c.confirmed.Load()
 	if blocks != nil && confirmed != nil && c.valid(hash, *confirmed) {
 		if b := c.block(blocks.end(hash)); b.inForce() {
 			return b, nil
@@ -105,7 +105,10 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	}
 	if blocks != nil && (!ok || confirmed != nil && confirmed.at > old.read.at) {
 		s.block = c.block(blocks.end(hash))
-		ok = ok || s.block.inForce() || overrides != nil && !overrides.has(hash)
+		if overrides != nil && !overrides.has(hash) {
+			s.override, ok = override{}, true
+		}
+		ok = ok || s.block.inForce()
 	}
 	if ok {
 		c.stale.Add(1)

@@ -434,3 +434,63 @@ func TestCache_Get_FullPool(t *testing.T) {
 		}
 	})
 }
+
+// If a source fails, the newest knowledge counts: that of the indexes, or an entry.
+func TestCache_Get_OldKnowledge(t *testing.T) {
+	hash := hashOfMember("api", noSecret.Tag("k"))
+	for name, c := range map[string]struct {
+		entry              string        // the plan of an entry, or "-" if there is none
+		read               time.Duration // the time from the entry to the indexes; negative if these are older
+		overrides, blocked int64         // the ends in the indexes
+		want               string
+		fails              bool // with FailClosed
+	}{
+		"no entry, not in the indexes":   {"-", 0, 0, 0, "", false},
+		"no entry, an override":          {"-", 0, forever, 0, "", true},
+		"no entry, blocked":              {"-", 0, 0, forever, "blocked", false},
+		"no entry, override and block":   {"-", 0, forever, forever, "blocked", false},
+		"older entry":                    {"gold", time.Second, forever, 0, "gold", false},
+		"older entry, removed since":     {"gold", time.Second, 0, 0, "", false},
+		"older entry, blocked since":     {"gold", time.Second, forever, forever, "blocked", false},
+		"newer entry":                    {"gold", -time.Second, 0, 0, "gold", false},
+		"newer entry, block was removed": {"gold", -time.Second, forever, forever, "gold", false},
+		"newer entry without override":   {"", -time.Second, forever, 0, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, cache := newFake(cacheOptions{failClosed: true})
+				confirm := func() {
+					now := cache.now()
+					overrides, blocks := newIndex(0), newIndex(0)
+					overrides.set(hash, c.overrides)
+					blocks.set(hash, c.blocked)
+					cache.overrides.Store(overrides)
+					cache.blocks.Store(blocks)
+					cache.confirmed.Store(&now)
+				}
+				if c.read <= 0 {
+					confirm()
+					time.Sleep(cache.options.maxAge)
+				}
+				if c.entry != "-" {
+					source.set("k", c.entry)
+					plan(t, cache, "k")
+				}
+				if c.read > 0 {
+					time.Sleep(c.read)
+					confirm()
+				}
+				time.Sleep(cache.options.maxAge)
+				source.err = errors.New("down")
+				o, err := cache.get(t.Context(), "api", "k")
+				got := o.public().Plan
+				if o.public().Blocked {
+					got = "blocked"
+				}
+				if got != c.want || (err != nil) != c.fails {
+					t.Errorf("got %q, %v, want %q", got, err, c.want)
+				}
+			})
+		})
+	}
+}

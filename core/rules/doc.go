@@ -149,7 +149,8 @@
 //	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
 //	EXEC
 //
-// To remove the block, it uses ZREM, and 0 as the end. An override is written by the same
+// A Redis that evicts keys can lose all blocks at once: set maxmemory-policy to noeviction. To remove a
+// block, a program uses ZREM, and 0 as the end. An override is written by the same
 // transaction, with ZADD GT and the other set, then the text, and then the transaction again. It is
 // removed by a transaction, DEL, and a transaction that contains only XADD with the field member.
 //
