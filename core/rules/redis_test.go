@@ -286,12 +286,14 @@ func TestRedisSource_Gap(t *testing.T) {
 				testkit.Must(t, a.Override(ctx, "api", "0", rules.Override{Plan: plan}))
 				becomes(t, "before", map[string]string{"gold": "100/h", "free": "50/h"}[plan], func() string { return b.limit(t, "0") })
 			}
-			pipe := rdb.TxPipeline() // removes the override without a notice
+			pipe := rdb.TxPipeline() // removes the override, and blocks another key, without a notice
 			pipe.Del(ctx, prefix+"{X-zrZv_IbzjZUnhsbWlseQ}override:api")
+			pipe.ZAdd(ctx, prefix+"{rules}blocks", redis.Z{Score: math.Inf(1), Member: "glTDKakoUPbVOd03b0gW7g:api"})
 			lose(pipe, prefix)
 			_, err := pipe.Exec(ctx)
 			testkit.Must(t, err)
 			becomes(t, "after", "10/h", func() string { return b.limit(t, "0") })
+			becomes(t, "a block", "blocked", func() string { return b.limit(t, "k") })
 		})
 	}
 }
