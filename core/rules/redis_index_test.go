@@ -275,6 +275,28 @@ func interleave(t *testing.T, server *redistest.Server, order int, writes [2]fun
 	}
 }
 
+// An end that has passed does not replace a later one, whose text may have been written last.
+func TestRedisSource_EarlierEnd(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	ctx, prefix := t.Context(), newPrefix()
+	n := newNode(t, rdb, rules.Prefix(prefix))
+	n.isConfirmed(t)
+	writeText(t, rdb, prefix, "k", "{plan: gold}")
+	becomes(t, "an override", "100/h", func() string { return n.limit(t, "k") })
+	_, err := rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		member, past := keyhash.New(nil).Tag("k")+":api", time.Now().Add(-time.Minute).UnixMilli()
+		tx.ZAddArgs(ctx, prefix+"{rules}overrides", redis.ZAddArgs{GT: true, Members: []redis.Z{{Score: float64(past), Member: member}}})
+		return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []any{"member", member, "set", "overrides", "end", past}}).Err()
+	})
+	testkit.Must(t, err)
+	writeText(t, rdb, prefix, "later", "{plan: gold}")
+	becomes(t, "a later change", "100/h", func() string { return n.limit(t, "later") })
+	if got := n.limit(t, "k"); got != "100/h" {
+		t.Errorf("got %s, want 100/h", got)
+	}
+}
+
 // Sets that change without a notice are read again: a member of a foreign program, and an eviction.
 func TestRedisSource_WithoutNotice(t *testing.T) {
 	t.Parallel()
