@@ -290,8 +290,10 @@ func TestRedisSource_EarlierEnd(t *testing.T) {
 		return tx.XAdd(ctx, &redis.XAddArgs{Stream: prefix + "{rules}changes", Values: []any{"member", member, "set", "overrides", "end", past}}).Err()
 	})
 	testkit.Must(t, err)
-	writeText(t, rdb, prefix, "later", "{plan: gold}")
-	becomes(t, "a later change", "100/h", func() string { return n.limit(t, "later") })
+	for _, later := range []string{"a", "b"} { // after the second one, the index of overrides is used for k
+		writeText(t, rdb, prefix, later, "{plan: gold}")
+		becomes(t, "a later change", "100/h", func() string { return n.limit(t, later) })
+	}
 	if got := n.limit(t, "k"); got != "100/h" {
 		t.Errorf("got %s, want 100/h", got)
 	}
