@@ -95,8 +95,12 @@ func (r *remote) load(ctx context.Context) (set *rules.Set, c *rules.Config, err
 	return set, c, err
 }
 
-// overrideOf returns the override of a key. A value in Redis that is no override is an error.
+// overrideOf returns the override of a key. A value in Redis that is no override is an error, unless
+// a block hides it.
 func (r *remote) overrideOf(ctx context.Context, set *rules.Set, policy, key string) (rules.Override, error) {
 	o, err := set.OverrideOf(ctx, policy, key)
-	return o, cmp.Or(err, r.invalid)
+	if err == nil && !o.Blocked {
+		err = r.invalid
+	}
+	return o, err
 }

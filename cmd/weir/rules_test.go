@@ -161,9 +161,9 @@ func TestRules_InvalidValues(t *testing.T) {
 		{"get", 0, "polices: {}\n", ""},
 		{"get api x", 1, "", "Redis:1:1: polices: is an unknown field"},
 		{"put first.yaml", 0, addedRules, "weir: the configuration in Redis was invalid; it is replaced\n"},
-		{"block api x", 0, "{blocked: true}\n", ""},
+		{`override api x {"plan":"gold"}`, 0, "{plan: gold}\n", ""},
 	}...)
-	keys := rdb.Keys(t.Context(), prefix+"*block:api").Val()
+	keys := rdb.Keys(t.Context(), prefix+"*override:api").Val()
 	if len(keys) != 1 {
 		t.Fatalf("got the keys %q", keys)
 	}
@@ -173,7 +173,9 @@ func TestRules_InvalidValues(t *testing.T) {
 	runSteps(t, flags, []step{
 		{"get api x", 1, "", "Redis:1:2: block: is an unknown field"},
 		{"explain api x", 1, "", "Redis:1:2: block: is an unknown field"},
-		{"unblock api x", 0, "{}\n", ""},
+		{"block api x", 0, "{blocked: true}\n", ""},
+		{"get api x", 0, "{blocked: true}\n", ""},
+		{"remove api x", 0, "{}\n", ""},
 	}...)
 }
 
