@@ -31,9 +31,9 @@ type cache struct {
 	overrides, blocks atomic.Pointer[index]  // nil if they are not known
 	confirmed         atomic.Pointer[moment] // when the indexes were correct; nil if there is none
 
-	// changes has the sequence numbers of the latest changes of keys, which are selected by 16 bits
-	// of their hashes. A change therefore also invalidates an entry that is being read, without a
-	// search for its key.
+	// changes has the sequence number of the latest change in each group of keys, which is selected
+	// by 16 bits of the hash. A change therefore also invalidates an entry that is being read,
+	// without a search for its key.
 	changes [1 << 16]atomic.Int64
 
 	// with and without have the entries of keys with an override or a block, and of other keys. A
@@ -66,7 +66,7 @@ func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 		})
 	}
 	c := &cache{hasher: h, options: o, blocked: &blocked, with: entries(), without: entries()}
-	c.reader = reader{start: time.Now(), timeout: o.timeout, parts: make([]part, o.parts), reads: make(map[uint64]*reading), keep: c.keep}
+	c.reader = reader{start: time.Now(), timeout: o.timeout, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
 }
 
@@ -85,11 +85,8 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 			return override{}, nil
 		}
 	}
-	old, ok := c.with.GetIfPresent(hash)
-	if !ok {
-		old, ok = c.without.GetIfPresent(hash)
-	}
-	if ok && c.valid(hash, old.read) {
+	old := c.entry(hash)
+	if old != nil && c.valid(hash, old.read) {
 		return old.current(), nil
 	}
 	e, err := c.wait(ctx, policy, tag, hash, old)
@@ -99,18 +96,7 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	case ctx.Err() != nil:
 		return override{}, ctx.Err()
 	}
-	var s stored
-	if ok {
-		s = old.stored
-	}
-	if blocks != nil && (!ok || confirmed != nil && confirmed.at > old.read.at) {
-		s.block = c.block(blocks.end(hash))
-		if overrides != nil && !overrides.has(hash) {
-			s.override, ok = override{}, true
-		}
-		ok = ok || s.block.inForce()
-	}
-	if ok {
+	if s, ok := c.outdated(hash, old); ok {
 		c.stale.Add(1)
 		return s.current(), nil
 	}
@@ -119,6 +105,36 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 		return override{}, fmt.Errorf("%w: %w: the overrides of policy %s: %w", core.ErrUnavailable, core.ErrFailClosed, policy, err)
 	}
 	return override{}, nil
+}
+
+// outdated returns the newest knowledge about a key, of the indexes and of an old entry, which may be
+// nil. It reports false if there is none.
+func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
+	confirmed := c.confirmed.Load()
+	overrides, blocks := c.overrides.Load(), c.blocks.Load()
+	if old != nil {
+		if s = old.stored; confirmed == nil || confirmed.at < old.read.at {
+			return s, true
+		}
+	}
+	if blocks != nil {
+		s.block = c.block(blocks.end(hash))
+	}
+	none := overrides != nil && !overrides.has(hash)
+	if none {
+		s.override = override{}
+	}
+	return s, old != nil || s.block.inForce() || none && blocks != nil
+}
+
+// entry returns the entry of a key, or nil.
+func (c *cache) entry(hash uint64) *cached {
+	for _, entries := range []*otter.Cache[uint64, *cached]{c.with, c.without} {
+		if e, ok := entries.GetIfPresent(hash); ok {
+			return e
+		}
+	}
+	return nil
 }
 
 // block returns a block with an end of an index, or none if the end is 0.
@@ -140,7 +156,7 @@ func (c *cache) valid(hash uint64, m moment) bool {
 // wait reads the overrides of a key, or waits for a read that is under way, until the timeout. It
 // leaves half of the time until the deadline of ctx to the decision, which could only fail
 // otherwise.
-func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *cached) (*cached, error) {
+func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *cached) (e cached, err error) {
 	timeout := c.options.timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline)/2)
@@ -150,47 +166,59 @@ func (c *cache) wait(ctx context.Context, policy, tag string, hash uint64, old *
 	for again := false; ; again = true {
 		r, err := c.join(policy, tag, hash, old)
 		if err != nil {
-			return nil, err
+			return e, err
 		}
 		select {
 		case <-r.done:
 		case <-timer.C:
 			c.fail(r.part, errTimeout)
-			return nil, errTimeout
+			return e, errTimeout
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return e, ctx.Err()
 		}
 		// The first read may have begun before this call, and have missed a change of this process.
 		if r.err != nil || again || c.valid(hash, r.cached.read) {
-			return &r.cached, r.err
+			return r.cached, r.err
 		}
 	}
 }
 
 var errTimeout = errors.New("no reply in time")
 
-// keep makes the result of a read an entry.
-func (c *cache) keep(r *reading) {
+// keep makes e the entry of a key.
+func (c *cache) keep(hash uint64, e cached) {
 	to, other := c.without, c.with
-	if r.override.selections != nil || r.block.selections != nil {
+	if e.override.selections != nil || e.block.selections != nil {
 		to, other = other, to
 	}
-	to.Set(r.hash, &r.cached)
-	other.Invalidate(r.hash)
+	to.Set(hash, &e)
+	other.Invalidate(hash)
+}
+
+// written makes a write of this process known, for the case that the key cannot be read afterwards.
+// change applies the write to the knowledge before it.
+func (c *cache) written(hash uint64, change func(*stored)) {
+	s, ok := c.outdated(hash, c.entry(hash))
+	change(&s)
+	if ok || s.current().selections != nil {
+		c.keep(hash, cached{stored: s, read: moment{at: c.since(), sequence: -1}}) // is never valid
+	}
 }
 
 // changed invalidates the knowledge about a key.
-func (c *cache) changed(hash uint64) { c.changedSlot(uint16(hash)) }
+func (c *cache) changed(hash uint64) { c.raise(uint16(hash), c.sequence.Add(1)) }
 
 // allChanged invalidates the knowledge about all keys.
 func (c *cache) allChanged() {
-	for slot := range len(c.changes) {
-		c.changedSlot(uint16(slot))
+	number := c.sequence.Add(1)
+	for group := range len(c.changes) {
+		c.raise(uint16(group), number)
 	}
 }
 
-func (c *cache) changedSlot(slot uint16) {
-	number, last := c.sequence.Add(1), &c.changes[slot]
+// raise sets the sequence number of the latest change in a group, unless it is higher.
+func (c *cache) raise(group uint16, number int64) {
+	last := &c.changes[group]
 	for before := last.Load(); before < number && !last.CompareAndSwap(before, number); before = last.Load() {
 	}
 }

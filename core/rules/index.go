@@ -62,7 +62,7 @@ func (x *index) end(hash uint64) int64 {
 // has reports whether x has an entry that has not ended.
 func (x *index) has(hash uint64) bool {
 	end := x.end(hash)
-	return end == forever || end != 0 && end > time.Now().UnixMilli()
+	return end != 0 && end > time.Now().UnixMilli()
 }
 
 // set sets the end of an entry. The end 0 removes it.

@@ -25,11 +25,12 @@ type outage struct {
 	next        time.Duration // the next read while the source fails
 }
 
-// state reports whether the source fails, and whether it is time for another read nevertheless.
-func (o *outage) state(now time.Duration) (failing, retry bool) {
+// state reports whether the source fails, and whether it is time for another read nevertheless, if
+// the caller can begin one.
+func (o *outage) state(now time.Duration, can bool) (failing, retry bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if retry = o.failing && now >= o.next; retry {
+	if retry = o.failing && can && now >= o.next; retry {
 		o.next = now + retryInterval
 	}
 	return o.failing, retry

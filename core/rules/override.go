@@ -112,8 +112,8 @@ func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, err
 		return Override{}, err
 	}
 	stored, err := await(ctx, func() (stored, error) {
-		k := &reading{policy: policy, tag: tag}
-		err := s.overrides.read(ctx, []*reading{k})
+		k := &fetch{policy: policy, tag: tag}
+		err := s.overrides.read(ctx, []*fetch{k})
 		return k.stored, cmp.Or(err, k.err)
 	})
 	if err != nil {

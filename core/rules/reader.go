@@ -28,10 +28,10 @@ const (
 // A reader reads keys from a source. Lookups that wait at the same moment share a round trip, so a
 // flood of keys does not use up the connections of the client.
 type reader struct {
-	// read sets the results of all readings, unless it returns an error.
-	read    func(ctx context.Context, all []*reading) error
-	keep    func(*reading) // called with each result
-	report  func(error)    // called once for each outage of the source
+	// read sets the results of all fetches, unless it returns an error.
+	read    func(ctx context.Context, all []*fetch) error
+	keep    func(hash uint64, e cached) // called with each result
+	report  func(error)                 // called once for each outage of the source
 	start   time.Time
 	timeout time.Duration // of a lookup
 
@@ -40,7 +40,7 @@ type reader struct {
 	parts []part
 
 	mu    sync.Mutex // of reads and of the fields of parts
-	reads map[uint64]*reading
+	reads map[uint64]*fetch
 
 	sequence atomic.Int64 // of the latest change
 	count    atomic.Uint64
@@ -49,12 +49,12 @@ type reader struct {
 // A part of a source fails for itself.
 type part struct {
 	outage
-	waiting    []*reading
+	waiting    []*fetch
 	roundTrips int
 }
 
-// A reading is a read that waits or is under way, and its result.
-type reading struct {
+// A fetch is a read that waits or is under way, and its result.
+type fetch struct {
 	policy, tag string
 	hash        uint64
 	part        *part
@@ -82,12 +82,12 @@ var (
 
 // join returns the read of a key that is under way, or else begins one. While the source fails, it
 // returns an error at once, and begins a read in every retryInterval.
-func (r *reader) join(policy, tag string, hash uint64, old *cached) (*reading, error) {
+func (r *reader) join(policy, tag string, hash uint64, old *cached) (*fetch, error) {
 	p := r.partOf(tag)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.reads[hash]
-	failing, retry := p.state(r.since())
+	failing, retry := p.state(r.since(), k == nil)
 	switch {
 	case k != nil && !failing:
 		return k, nil
@@ -96,7 +96,7 @@ func (r *reader) join(policy, tag string, hash uint64, old *cached) (*reading, e
 	case len(r.reads) >= maxReads:
 		return nil, errBusy
 	}
-	k = &reading{policy: policy, tag: strings.Clone(tag), hash: hash, part: p, done: make(chan struct{})}
+	k = &fetch{policy: policy, tag: strings.Clone(tag), hash: hash, part: p, done: make(chan struct{})}
 	if old != nil {
 		k.cached = *old
 	}
@@ -143,7 +143,7 @@ func (r *reader) run(p *part) {
 }
 
 // roundTrip reads the keys of a batch.
-func (r *reader) roundTrip(p *part, batch []*reading) {
+func (r *reader) roundTrip(p *part, batch []*fetch) {
 	begin, err := r.now(), errEnded
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -161,21 +161,16 @@ func (r *reader) roundTrip(p *part, batch []*reading) {
 }
 
 // replied ends the reads of a batch that was sent at a moment. err is the error of all of them.
-func (r *reader) replied(p *part, batch []*reading, sent moment, err error) {
+func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 	good := false
 	for _, k := range batch {
 		if err != nil {
 			k.err = err
 		}
-		if k.err != nil {
-			r.fail(p, k.err)
-			continue
+		if k.err == nil {
+			k.cached.read, good = sent, true
+			r.keep(k.hash, k.cached)
 		}
-		k.cached.read, good = sent, true
-		r.keep(k)
-	}
-	if good && r.since()-sent.at < max(r.timeout, failingFor) { // a later reply does not end an outage
-		p.replied()
 	}
 	r.mu.Lock()
 	for _, k := range batch {
@@ -184,6 +179,14 @@ func (r *reader) replied(p *part, batch []*reading, sent moment, err error) {
 	r.mu.Unlock()
 	for _, k := range batch {
 		close(k.done)
+	}
+	for _, k := range batch {
+		if k.err != nil {
+			r.fail(p, k.err)
+		}
+	}
+	if good && r.since()-sent.at < max(r.timeout, failingFor) { // a later reply does not end an outage
+		p.replied()
 	}
 }
 

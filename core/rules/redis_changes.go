@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxIndex is the size of the largest index, which takes up to 150 MB.
+	// maxIndex is the size of the largest index, which takes up to 150 MB, and twice as much while it
+	// is read again.
 	maxIndex = 1 << 22
 	// maxPage is the number of changes, or about that of members, that are read at once.
 	maxPage = 1000
@@ -25,7 +26,7 @@ const (
 )
 
 // errSize means that a set has changed without a notice, for example by an eviction.
-var errSize = errors.New("the sets of keys change without a notice")
+var errSize = errors.New("the set of overrides or blocks has changed without a notice: it was evicted, removed or written by another program")
 
 // watch keeps the indexes up to date until ctx ends.
 func (s *RedisSource) watch(ctx context.Context) {
@@ -33,7 +34,7 @@ func (s *RedisSource) watch(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
-		err := s.follow(ctx, true)
+		err := s.follow(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
 		}
@@ -45,18 +46,24 @@ func (s *RedisSource) watch(ctx context.Context) {
 	}
 }
 
-// follow brings the indexes up to date. It reads the sets if the changes since the last call are
-// not known; without first, it does nothing before the first read.
-func (s *RedisSource) follow(ctx context.Context, first bool) error {
+// lock waits until no other goroutine polls.
+func (s *RedisSource) lock(ctx context.Context) error {
 	select {
 	case s.polling <- struct{}{}:
-		defer func() { <-s.polling }()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.last == "" && !first {
-		return nil
+}
+
+func (s *RedisSource) unlock() { <-s.polling }
+
+// follow brings the indexes up to date. It reads the sets if it does not know all changes.
+func (s *RedisSource) follow(ctx context.Context) error {
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
+	defer s.unlock()
 	for range 2 {
 		if s.last == "" {
 			if err := s.readSets(ctx); err != nil {
@@ -66,48 +73,67 @@ func (s *RedisSource) follow(ctx context.Context, first bool) error {
 		if err := s.readChanges(ctx); err != nil || s.last != "" {
 			return err
 		}
-		s.cache.allChanged()
 	}
 	return errSize
 }
 
-// maxPolls bounds the time of follow while another program writes all the time.
-const maxPolls = 100
+// catchUp applies the changes after a write of this process, unless the sets have to be read.
+// Concurrent writes share a poll.
+func (s *RedisSource) catchUp(ctx context.Context, hash uint64) {
+	ctx, cancel := context.WithTimeout(ctx, s.cache.options.timeout)
+	defer cancel()
+	if s.lock(ctx) != nil {
+		return
+	}
+	defer s.unlock()
+	if m := s.cache.confirmed.Load(); s.last != "" && (m == nil || !s.cache.valid(hash, *m)) {
+		_ = s.readChanges(ctx)
+	}
+}
 
-// readChanges applies the changes since the last one. Afterwards, s.last is empty if the sets have
-// to be read, because a change is missing.
+// lost notes that changes are missing, so that the sets have to be read.
+func (s *RedisSource) lost() {
+	s.last = ""
+	s.cache.allChanged()
+}
+
+// readChanges applies the changes since the last one, and calls lost if one is missing.
 func (s *RedisSource) readChanges(ctx context.Context) error {
-	for range maxPolls {
+	for polls := 0; polls < 2; {
 		now := s.cache.now()
 		s.forget()
-		r, err := ask(ctx, s.poll)
+		last, from := s.last, s.from // not of a later call, if this one leaves its goroutine behind
+		r, err := ask(ctx, func(ctx context.Context) (pollReply, error) { return s.poll(ctx, last, from) })
 		if err != nil {
 			return err
 		}
 		changes := r.changes
 		switch {
-		case len(changes) > 0 && changes[0].ID == s.last:
+		case len(changes) > 0 && changes[0].ID == last:
 			changes = changes[1:]
-		case len(changes) > 0 || s.last != noChange: // earlier changes may be lost
-			s.last = ""
+		case len(changes) > 0 || last != noChange: // earlier changes may be lost
+			s.lost()
 			return nil
 		}
 		for _, c := range changes {
 			if s.last = c.ID; !s.apply(c.Values) {
-				s.last = ""
+				s.lost()
 				return nil
 			}
 		}
-		if len(r.changes) < maxPage {
-			if s.cache.overrides.Load().len() != r.overrides || s.cache.blocks.Load().len() != r.blocks {
-				s.last = ""
-				return nil
-			}
-			s.cache.confirmed.Store(&now)
+		if len(r.changes) == maxPage {
+			continue
 		}
+		if s.cache.overrides.Load().len() != r.overrides || s.cache.blocks.Load().len() != r.blocks {
+			s.invalid(fmt.Errorf("weir: overrides in %v: %w", s, errSize), s.failed)
+			s.lost()
+			return nil
+		}
+		s.cache.confirmed.Store(&now)
 		if len(changes) == 0 {
 			return nil
 		}
+		polls++ // the second one confirms the changed keys
 	}
 	return nil
 }
@@ -126,13 +152,13 @@ type pollReply struct {
 	overrides, blocks int
 }
 
-// poll asks Redis for changes.
-func (s *RedisSource) poll(ctx context.Context) (r pollReply, err error) {
+// poll asks Redis for changes, and for the numbers of members that do not end before end.
+func (s *RedisSource) poll(ctx context.Context, last string, end int64) (r pollReply, err error) {
 	var changes *redis.XMessageSliceCmd
 	var overrides, blocks *redis.IntCmd
-	from := strconv.FormatInt(s.from, 10)
+	from := strconv.FormatInt(end, 10)
 	err = s.transact(ctx, func(tx redis.Pipeliner) {
-		changes = tx.XRangeN(ctx, s.changesKey(), s.last, "+", maxPage)
+		changes = tx.XRangeN(ctx, s.changesKey(), last, "+", maxPage)
 		overrides = tx.ZCount(ctx, s.setKey(overrideKind), from, "+inf")
 		blocks = tx.ZCount(ctx, s.setKey(blockKind), from, "+inf")
 	})

@@ -347,9 +347,10 @@ func TestRedisSource_EndedMembers(t *testing.T) {
 	if left := rdb.ZCard(ctx, set).Val(); left != 4 {
 		t.Errorf("got %d members after a write, want 4", left)
 	}
-	if got := n.limit(t, "k"); got != "blocked" || n.source.Stats().Blocks != 3 {
-		t.Errorf("got %s, %+v", got, n.source.Stats())
+	if got := n.limit(t, "k"); got != "blocked" {
+		t.Errorf("got %s at once", got)
 	}
+	becomes(t, "blocks", "3", func() string { return fmt.Sprint(n.source.Stats().Blocks) })
 	if errs := n.errs(); !onlyNoConfig(errs) {
 		t.Errorf("got errors %q", errs)
 	}
@@ -538,4 +539,80 @@ func TestSet_OnError_ManyInvalidOverrides(t *testing.T) {
 		}
 		return fmt.Sprint(n.errs())
 	})
+}
+
+// A block is in force in the process that has written it, also if Redis fails right afterwards.
+func TestSet_Block_ThenOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for name, watches := range map[string]bool{"with Watch": true, "without Watch": false} {
+		t.Run(name, func(t *testing.T) {
+			var left atomic.Int64
+			left.Store(1 << 40)
+			rdb := hooked(t, server, func() error {
+				if left.Add(-1) < 0 {
+					return errKilled
+				}
+				return nil
+			})
+			n := newNode(t, rdb, rules.Prefix(newPrefix()), rules.FailClosed(), rules.Timeout(rules.DefaultTimeout))
+			n.isConfirmed(t)
+			testkit.Must(t, n.Override(t.Context(), "api", "gold", rules.Override{Plan: "gold"}))
+			n.stop()
+			if watches {
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { defer close(ended); _ = n.Watch(ctx, n.source) }()
+				defer func() { cancel(); <-ended }()
+			}
+			for key, write := range map[string]func() error{
+				"blocked": func() error { return n.Block(t.Context(), "api", "k", time.Now().AddDate(20_000, 0, 0)) },
+				"100/h":   func() error { return n.Override(t.Context(), "api", "k", rules.Override{Plan: "gold"}) },
+				"10/h":    func() error { return n.Remove(t.Context(), "api", "gold") },
+			} {
+				left.Store(1 << 40)
+				testkit.Must(t, n.Remove(t.Context(), "api", "k"))
+				commands := int64(3)
+				if key == "blocked" {
+					commands = 1
+				}
+				if !watches { // no other goroutine calls Redis
+					left.Store(commands)
+				}
+				testkit.Must(t, write())
+				left.Store(0)
+				asked := "k"
+				if key == "10/h" {
+					asked = "gold"
+				}
+				if got := n.limit(t, asked); got != key {
+					t.Errorf("got %s, want %s", got, key)
+				}
+			}
+		})
+	}
+}
+
+// Writes with deadlines, in a process that reads changes, are free of races.
+func TestSet_Block_ShortDeadlines(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	n := newNode(t, rdb, rules.Prefix(newPrefix()))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 50 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(j%10)*100*time.Microsecond)
+				_ = n.Block(ctx, "api", fmt.Sprint(i), time.Time{})
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 8 {
+		testkit.Must(t, n.Block(t.Context(), "api", fmt.Sprint(i), time.Time{}))
+		if got := n.limit(t, fmt.Sprint(i)); got != "blocked" {
+			t.Errorf("got %s", got)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -39,7 +40,7 @@ func memberOf(policy, tag string) string { return tag + ":" + policy }
 
 // read reads the overrides of keys for the cache. A text that is no override leaves the old one in
 // force.
-func (s *RedisSource) read(ctx context.Context, all []*reading) error {
+func (s *RedisSource) read(ctx context.Context, all []*fetch) error {
 	members, texts := make([]string, len(all)), make([]*redis.SliceCmd, len(all))
 	pipe := s.rdb.Pipeline()
 	for i, k := range all {
@@ -47,10 +48,10 @@ func (s *RedisSource) read(ctx context.Context, all []*reading) error {
 		texts[i] = pipe.MGet(ctx, s.textKey(k.tag, k.policy)) // nil for a value of another type
 	}
 	blocks := pipe.ZMScore(ctx, s.setKey(blockKind), members...)
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, failed := pipe.Exec(ctx) // the first of the errors of the commands
 	ends, err := blocks.Result()
 	if err == nil && len(ends) != len(all) {
-		err = fmt.Errorf("Redis replies with %d scores for %d members", len(ends), len(all))
+		err = cmp.Or(failed, fmt.Errorf("Redis replies with %d scores for %d members", len(ends), len(all)))
 	}
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (s *RedisSource) read(ctx context.Context, all []*reading) error {
 }
 
 // setOverride sets the override of k to the value of its text in Redis.
-func (s *RedisSource) setOverride(k *reading, value any) {
+func (s *RedisSource) setOverride(k *fetch, value any) {
 	text, ok := value.(string)
 	if !ok {
 		k.override = override{}
@@ -115,9 +116,10 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 
 // block writes a block of a key.
 func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time) error {
+	score := scoreOf(until)
 	return s.write(ctx, policy, tag, func(member string) error {
-		return s.change(ctx, member, redis.ZAddArgs{}, scoreOf(until), blockKind)
-	})
+		return s.change(ctx, member, redis.ZAddArgs{}, score, blockKind)
+	}, func(known *stored) { known.block = s.cache.block(endOf(score)) })
 }
 
 // put writes the override of a key.
@@ -144,7 +146,7 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 			return err
 		}
 		return add()
-	})
+	}, func(known *stored) { known.override = s.parse(string(text)).override })
 }
 
 // remove removes the override or the block of a key, or both.
@@ -162,20 +164,31 @@ func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...k
 			}
 		}
 		return nil
+	}, func(known *stored) {
+		for _, k := range kinds {
+			if k == overrideKind {
+				known.override = override{}
+			} else {
+				known.block = override{}
+			}
+		}
 	})
 }
 
-// write calls f to change the override or the block of a key.
-func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(member string) error) error {
+// write calls f to change the override or the block of a key, and then known with the knowledge of
+// this process.
+func (s *RedisSource) write(ctx context.Context, policy, tag string, f func(member string) error, known func(*stored)) error {
+	hash := hashOfMember(policy, tag)
 	_, err := await(ctx, func() (struct{}, error) {
-		defer s.cache.changed(hashOfMember(policy, tag)) // after an error, too: Redis may have executed the command
+		defer s.cache.changed(hash) // after an error, too: Redis may have executed the command
 		return struct{}{}, f(memberOf(policy, tag))
 	})
 	if err != nil {
 		return fmt.Errorf("weir: override in %v: %w", s, err)
 	}
+	s.cache.written(hash, known)
 	s.cache.partOf(tag).replied() // the next decision reads the override, also after an outage
-	_ = s.follow(ctx, false)      // else the key is read until the next poll
+	s.catchUp(ctx, hash)          // else the key is read until the next poll
 	return nil
 }
 
@@ -223,9 +236,10 @@ func (s *RedisSource) transact(ctx context.Context, f func(redis.Pipeliner)) err
 	return err
 }
 
-// scoreOf returns the score of a member that ends at a time, or never if it is zero.
+// scoreOf returns the score of a member that ends at a time, or never if it is zero or after the year
+// 9999.
 func scoreOf(until time.Time) float64 {
-	if until.IsZero() {
+	if until.IsZero() || until.UTC().Year() > 9999 {
 		return math.Inf(1)
 	}
 	return float64(until.Add(time.Millisecond - 1).UnixMilli())
