@@ -117,21 +117,28 @@
 // override has changed or [MaxAge] is over. While Redis replies, an override or a block is
 // therefore in force within two seconds.
 //
-// Before Watch has read the hashes, when it has not confirmed them for MaxAge, and without Watch,
-// the first decision of every key reads Redis. The result is cached, so a change may then take until
-// MaxAge. The same applies to overrides if there are more than 4 million, and to blocks if there
-// are. Only then can a flood of new keys, on a Redis that replies too late, admit a blocked key.
+// The first decision of every key reads Redis, and the result is cached, so that a change may take
+// until MaxAge, in these cases:
+//
+//   - Watch does not run, has not yet read the hashes, or has not confirmed them for MaxAge.
+//   - There are more than 4 million blocks. Their hashes would take more than 150 MB.
+//   - There are more than 4 million overrides. Blocks are then still in force without a read.
+//
+// In the first two cases, a flood of new keys can admit a blocked key if Redis replies too late.
 //
 // If Redis is down or hangs, no decision fails: blocks and cached overrides stay in force however
 // old they are, and other keys have the limits of the configuration (see [FailClosed]). A decision
 // that has to read a key waits for up to [Timeout], or for half of the time until the deadline of
 // its context if that is less. After 300 ms without a reply, no decision waits, until Redis replies
-// again. On a Cluster, this applies to each sixteenth of the hash slots. [RedisSource.Stats] counts
+// again. On a Cluster, this applies to each sixteenth of the hash slots, and to all of them if the
+// node of weir:{rules}blocks fails. [RedisSource.Stats] counts
 // such decisions and tells the age of the hashes. A text that cannot be parsed leaves the cached
 // override in force, and a value of another type is no override. A plan, rule or limit that the
 // policy cannot have is ignored. These errors are reported to [OnError].
 //
-// For other programs, these are the keys. HASH is the hash in the keys of package redisstore:
+// For other programs, these are the keys. HASH is the hash in the keys of package redisstore: the
+// first 16 bytes of SHA-256 of the key, or of HMAC-SHA-256 with the KeySecret, in base64 for URLs
+// without padding (q8Oke4rRi4VcaH2cosYJHg for user:1, without a secret).
 //
 //	weir:rules                    a hash; the field text is the configuration, and the field version
 //	                              any text that changes with it
@@ -149,10 +156,21 @@
 //	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set blocks end +inf
 //	EXEC
 //
-// A Redis that evicts keys can lose all blocks at once: set maxmemory-policy to noeviction. To remove a
-// block, a program uses ZREM, and 0 as the end. An override is written by the same
-// transaction, with ZADD GT and the other set, then the text, and then the transaction again. It is
-// removed by a transaction, DEL, and a transaction that contains only XADD with the field member.
+// To remove the block, it uses ZREM, and 0 as the end. It writes an override in three steps:
+//
+//	MULTI, ZADD weir:{rules}overrides GT +inf HASH:POLICY,
+//	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end +inf, EXEC
+//	SET weir:{HASH}override:POLICY TEXT
+//	the transaction again
+//
+// and removes it in three steps, too:
+//
+//	MULTI, ZREM weir:{rules}overrides HASH:POLICY,
+//	    XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY set overrides end 0, EXEC
+//	DEL weir:{HASH}override:POLICY
+//	XADD weir:{rules}changes MAXLEN ~ 10000 * member HASH:POLICY
+//
+// A Redis that evicts keys can lose all blocks at once: set maxmemory-policy to noeviction.
 //
 // These Redis users can read and write (passwords are examples; package redisstore describes the
 // permissions of the store, of a Cluster, and client|setinfo of newer servers):

@@ -87,7 +87,7 @@ func Timeout(d time.Duration) RedisOption {
 
 // FailClosed makes a decision fail with [core.ErrFailClosed], which gates answer with 503, if a key
 // has to be read, Redis fails, and the process knows nothing about the key: the key was not read
-// before, and either it has an override, or [Set.Watch] has never read the hashes of keys. After a
-// start without Redis, all decisions fail. By default, a decision then uses the configuration
+// before, and either it has an override, or [Set.Watch] has not read the hashes of keys, because it
+// has never reached Redis or there are too many. After a start without Redis, all decisions fail. By default, a decision then uses the configuration
 // alone, which admits blocked keys after such a start.
 func FailClosed() RedisOption { return redisOption(func(c *redisConfig) { c.cache.failClosed = true }) }
