@@ -131,10 +131,10 @@
 // that has to read a key waits for up to [Timeout], or for half of the time until the deadline of
 // its context if that is less. After 300 ms without a reply, no decision waits, until Redis replies
 // again. On a Cluster, this applies to each sixteenth of the hash slots, and to all of them if the
-// node of weir:{rules}blocks fails. [RedisSource.Stats] counts
-// such decisions and tells the age of the hashes. A text that cannot be parsed leaves the cached
-// override in force, and a value of another type is no override. A plan, rule or limit that the
-// policy cannot have is ignored. These errors are reported to [OnError].
+// node of weir:{rules}blocks fails. [RedisSource.Stats] counts such decisions and tells the age of
+// the hashes. A text that cannot be parsed leaves the cached override in force, and a value of
+// another type is no override. A plan, rule or limit that the policy cannot have is ignored. These
+// errors are reported to [OnError].
 //
 // For other programs, these are the keys. HASH is the hash in the keys of package redisstore: the
 // first 16 bytes of SHA-256 of the key, or of HMAC-SHA-256 with the KeySecret, in base64 for URLs
