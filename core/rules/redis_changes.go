@@ -74,7 +74,7 @@ func (s *RedisSource) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	return errSize
+	return nil // the next call reads the sets again
 }
 
 // catchUp applies the changes after a write of this process, unless the sets have to be read.
