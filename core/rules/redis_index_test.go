@@ -373,8 +373,9 @@ func TestRedisSource_ManyMembers(t *testing.T) {
 		testkit.Must(t, other.Block(ctx, "api", fmt.Sprint("new", i), time.Time{}))
 		testkit.Must(t, other.Unblock(ctx, "api", fmt.Sprint(i)))
 	}
-	becomes(t, "the indexes", fmt.Sprint(members), func() string { return fmt.Sprint(n.source.Stats().Blocks) })
 	n.isConfirmed(t)
+	becomes(t, "the last change", "10/h", func() string { return n.limit(t, "99") })
+	becomes(t, "the indexes", fmt.Sprint(members), func() string { return fmt.Sprint(n.source.Stats().Blocks) })
 	for i := range members {
 		key, want := fmt.Sprint(i), "blocked"
 		if i < 100 {
