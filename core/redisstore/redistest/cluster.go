@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -81,7 +82,28 @@ func (c *Cluster) join() error {
 			return fmt.Errorf("redistest: StartCluster: %w", err)
 		}
 	}
-	return c.WaitReady()
+	return c.await("StartCluster", again(func() error {
+		for n, node := range c.Nodes {
+			if err := node.meet(c.Nodes[:n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, ready))
+}
+
+// again returns check, and calls meet every two seconds while check fails. A node forgets another
+// one that does not reply to its MEET within the node timeout, as on a busy machine.
+func again(meet func() error, check func(node *Server) error) func(node *Server) error {
+	met := time.Now()
+	return func(node *Server) error {
+		err := check(node)
+		if err != nil && time.Since(met) > 2*time.Second {
+			met = time.Now()
+			err = errors.Join(err, meet())
+		}
+		return err
+	}
 }
 
 func (s *Server) meet(nodes []*Server) error {
@@ -96,16 +118,19 @@ func (s *Server) meet(nodes []*Server) error {
 // WaitReady waits until each of Nodes reports that all slots are served, for example after a node
 // was started again. It returns an error after a minute.
 func (c *Cluster) WaitReady() error {
+	return c.await("WaitReady", ready)
+}
+
+// ready returns nil if a node reports that all slots are served.
+func ready(node *Server) error {
 	want := map[string]string{"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_size": strconv.Itoa(masters)}
-	return c.await("WaitReady", func(node *Server) error {
-		info, err := node.inst.text("cluster", "info")
-		for name, want := range want {
-			if got := infoField(info, name); err == nil && got != want {
-				err = fmt.Errorf("%s on %s is %q, want %s", name, node.Addr, got, want)
-			}
+	info, err := node.inst.text("cluster", "info")
+	for name, want := range want {
+		if got := infoField(info, name); err == nil && got != want {
+			err = fmt.Errorf("%s on %s is %q, want %s", name, node.Addr, got, want)
 		}
-		return err
-	})
+	}
+	return err
 }
 
 // await polls until check returns nil for each of Nodes.
@@ -169,14 +194,16 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	c.replicas = append(c.replicas, replica)
 	c.mu.Unlock()
 	ids, err := nodeIDs(master, replica)
+	meet := func() error { return replica.meet(c.Nodes) }
 	if err == nil {
-		err = replica.meet(c.Nodes)
+		err = meet()
 	}
 	if err == nil {
-		err = poll(func() error { // rejected until the replica knows its master
+		replicate := again(meet, func(*Server) error { // rejected until the replica knows its master
 			_, err := replica.inst.text("cluster", "replicate", ids[0])
 			return err
 		})
+		err = poll(func() error { return replicate(replica) })
 	}
 	if err == nil {
 		err = master.inst.awaitReplica(replica.inst)
@@ -184,7 +211,7 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redistest: AddReplica: %w", err)
 	}
-	return replica, c.await("AddReplica", func(node *Server) error {
+	return replica, c.await("AddReplica", again(meet, func(node *Server) error {
 		text, err := node.inst.text("cluster", "nodes")
 		for line := range strings.Lines(text) {
 			if fields := strings.Fields(line); fields[0] == ids[1] && fields[3] == ids[0] {
@@ -192,7 +219,7 @@ func (c *Cluster) AddReplica(master *Server) (*Server, error) {
 			}
 		}
 		return cmp.Or(err, fmt.Errorf("%s does not know the replica yet", node.Addr))
-	})
+	}))
 }
 
 // nodeIDs returns the IDs of nodes in the Cluster.
