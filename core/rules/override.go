@@ -15,9 +15,9 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 
 // Override gives a key other limits than the configuration, until o.Until or for ever: in this
 // process at once if Redis replies in time, and within two seconds in every process that watches the
-// source. It replaces an earlier override of the key, but a [Set.Block]
-// stays in force. States continue, as after a change of the configuration. A waiting caller of Wait
-// notices it at its next attempt.
+// source. It replaces an earlier override of the key, but a [Set.Block] stays in force. States
+// continue, as after a change of the configuration. A waiting caller of Wait notices it at its next
+// attempt.
 //
 //	friday := time.Date(2027, 3, 5, 18, 0, 0, 0, time.UTC)
 //	err := set.Override(ctx, "api", "user:99", rules.Override{
