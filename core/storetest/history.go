@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/storetest/internal/oracle"
 )
 
 func histories(s *subject) { compare(s, s.histories()) }
@@ -47,8 +46,7 @@ func compare(s *subject, n int) (occurred map[string]int) {
 type history struct {
 	*subject
 	*walk
-	oracle oracle.Oracle
-	trace  []call
+	trace []call
 }
 
 // step makes the next call, and fails if the verdicts differ.
@@ -64,7 +62,7 @@ func (h *history) step() {
 	if err := h.do(charges); err != nil {
 		h.differ("got error %v", err)
 	}
-	h.answer(&h.oracle, call)
+	h.answer(call)
 	for i := range charges {
 		got, want := &charges[i], &call.charges[i]
 		if v := h.verdict(want); got.Verdict != v {

@@ -24,9 +24,11 @@ type walk struct {
 	plans  bool  // the limits of a name are plans, and each charge has one of them
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
+	back   int64 // the step back of the clock before the next call, or 0
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
 
+	oracle   oracle.Oracle
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
 	inForce  []int            // for each name, the index of its present limit, or of the last one with plans
 	held     []held
@@ -64,6 +66,16 @@ type call struct {
 	receipts []*driver.Receipt // the receipts of the store for these charges
 }
 
+// add adds a charge, unless the call has one of the same state.
+func (c *call) add(next oracle.Charge, receipt *driver.Receipt) {
+	same := func(o oracle.Charge) bool {
+		return o.Key == next.Key && o.Rule.Name == next.Rule.Name && o.Rule.Length() == next.Rule.Length()
+	}
+	if !slices.ContainsFunc(c.charges, same) {
+		c.charges, c.receipts = append(c.charges, next), append(c.receipts, receipt)
+	}
+}
+
 func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
 
 func (c call) String() string {
@@ -97,9 +109,7 @@ func percent(n int64, soft float64) int64 {
 }
 
 // limits returns up to four limits of a name, and elastic enlargements of them. They have the same
-// algorithm, different rates, bursts and soft limits, and one or two lengths. (With more lengths,
-// memstore may forget an expired state when another one is made, which is visible if the clock then
-// steps back.)
+// algorithm, different rates, bursts, soft limits and lengths.
 func (w *walk) limits(name string) (all []*oracle.Rule) {
 	first := oracle.Rule{
 		Name:      name,
@@ -109,7 +119,6 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 			365*86_400_000_000, oracle.Horizon),
 		Shadow: w.one(5),
 	}
-	lengths := make(map[string]bool)
 	for i := range 1 + w.rng.IntN(4) {
 		r := first
 		switch {
@@ -135,10 +144,6 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 		}
 		soft := pick(w, 0, 0, 0, 0, 7.5, 10, 33.3, 50, 300)
 		r.Extra = percent(cmp.Or(r.Burst, r.Events), soft)
-		if lengths[r.Length()] = true; len(lengths) > 2 {
-			delete(lengths, r.Length())
-			continue
-		}
 		plan := ""
 		if w.plans {
 			plan = fmt.Sprint("plan", i)
@@ -155,9 +160,14 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 	return all
 }
 
-// next moves the clock, sometimes changes a limit, and returns a random call.
+// next moves the clock, sometimes changes a limit, and returns a random call. Before the clock steps
+// back, it returns a call that resets all expired states: a Store may or may not have deleted them.
 func (w *walk) next() call {
-	w.advance()
+	if w.back < 0 {
+		w.stepBack()
+	} else if w.advance(); w.back < 0 {
+		return w.resets()
+	}
 	if name := w.rng.IntN(len(w.rules)); !w.plans && w.one(20) && len(w.rules[name]) > 1 {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
 		w.occurred["limit changed"]++
@@ -168,22 +178,32 @@ func (w *walk) next() call {
 	}
 	next := call{now: w.now}
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
-		c, receipt := draw()
-		meets := func(o oracle.Charge) bool {
-			return o.Key == c.Key && o.Rule.Name == c.Rule.Name && o.Rule.Length() == c.Rule.Length()
-		}
-		if !slices.ContainsFunc(next.charges, meets) {
-			next.charges, next.receipts = append(next.charges, c), append(next.receipts, receipt)
-		}
+		next.add(draw())
 	}
 	return next
+}
+
+// resets returns a call that resets every state that has expired or was never used, and at least one
+// state.
+func (w *walk) resets() call {
+	c := call{now: w.now}
+	c.add(oracle.Charge{Key: "a", Rule: w.rules[0][0], Op: oracle.Reset}, nil)
+	for _, key := range []string{"a", "b"} {
+		for _, r := range slices.Concat(w.rules...) {
+			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset}
+			if v, _ := w.oracle.Look(w.now, &reset); v.ResetAfter == 0 {
+				c.add(reset, nil)
+			}
+		}
+	}
+	return c
 }
 
 // most returns n, or the largest int on a 32-bit platform.
 func most(n int64) int64 { return min(n, math.MaxInt) }
 
 // advance moves the clock, mostly by a part of a period. It also moves the clock to the edges of
-// the last verdict, back, to earlier times, and far ahead.
+// the last verdict, and far ahead. For a step back, to earlier times, it sets w.back.
 func (w *walk) advance() {
 	name := w.rng.IntN(len(w.rules))
 	per := w.rules[name][w.inForce[name]].Per
@@ -230,10 +250,18 @@ func (w *walk) advance() {
 	case w.steady:
 		return
 	default:
-		w.real += pick(w, 0, 0, 1, per/3) // time passes while the clock is set back
-		w.occurred["step back"]++
+		w.back = d
+		return
 	}
 	w.now += d
+}
+
+// stepBack sets the clock back.
+func (w *walk) stepBack() {
+	w.now += w.back
+	w.real += pick(w, 0, 0, 1, min(-w.back, oracle.Horizon)/3) // time passes while the clock is set back
+	w.back = 0
+	w.occurred["step back"]++
 }
 
 // spend returns a Spend for one of the states, under the limit in force or under a random plan.
@@ -339,9 +367,9 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	return c, &own
 }
 
-// answer sets the verdicts of c with o, and keeps them for later calls.
-func (w *walk) answer(o *oracle.Oracle, c call) {
-	first := &c.charges[0]
+// answer sets the verdicts of c, and keeps them for later calls.
+func (w *walk) answer(c call) {
+	o, first := &w.oracle, &c.charges[0]
 	before, ahead := o.Look(w.now, first)
 	if c.asks() {
 		o.Take(w.now, c.charges)

@@ -60,19 +60,18 @@ var situations = []string{
 func TestOracle_LeastTimes(t *testing.T) {
 	for seed := range uint64(200) {
 		w := newWalk(seed, ofReference(t), make(map[string]int))
-		var o oracle.Oracle
 		for range 100 {
 			call := w.next()
-			w.answer(&o, call)
+			w.answer(call)
 			for _, c := range call.charges {
-				if _, ahead := o.Look(w.now, &c); ahead {
+				if _, ahead := w.oracle.Look(w.now, &c); ahead {
 					continue // the state was not written, so it stays ahead of the clock
 				}
 				v, bucket := c.Verdict, isBucketRule(c.Rule)
 				if !call.asks() {
 					c.Cost = 1
 				}
-				now, _ := o.Look(w.now, &c)
+				now, _ := w.oracle.Look(w.now, &c)
 				for _, field := range []struct {
 					name  string
 					span  int64
@@ -84,7 +83,7 @@ func TestOracle_LeastTimes(t *testing.T) {
 					{"Window", v.Window, v.Allowed && v.Remaining == 0 && bucket && (call.asks() || now.Allowed), func(v oracle.Verdict) bool { return v.Remaining > 0 }},
 				} {
 					at := func(span int64) bool {
-						v, _ := o.Look(w.now+span, &c)
+						v, _ := w.oracle.Look(w.now+span, &c)
 						return field.is(v)
 					}
 					if field.valid && (!at(field.span) || field.span > 0 && at(field.span-1)) {
