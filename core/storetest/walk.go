@@ -24,9 +24,11 @@ type walk struct {
 	plans  bool  // the limits of a name are plans, and each charge has one of them
 	now    int64 // the time of the store's clock
 	real   int64 // the time of a clock that never steps
-	back   int64 // the step back of the clock before the next call, or 0
+	back   int64 // the next step back of the clock, or 0
 	wait   int64 // the last RetryAfter
 	left   int64 // the last Remaining
+
+	resets []call // before the next step back
 
 	oracle   oracle.Oracle
 	rules    [][]*oracle.Rule // for each name, the limits between which it changes
@@ -161,12 +163,20 @@ func (w *walk) limits(name string) (all []*oracle.Rule) {
 }
 
 // next moves the clock, sometimes changes a limit, and returns a random call. Before the clock steps
-// back, it returns a call that resets all expired states: a Store may or may not have deleted them.
+// back, it returns calls that reset all expired states: a Store may or may not have deleted them.
 func (w *walk) next() call {
+	if w.back == 0 {
+		if w.advance(); w.back < 0 {
+			w.reset()
+		}
+	}
+	if n := len(w.resets); n > 0 {
+		c := w.resets[n-1]
+		w.resets = w.resets[:n-1]
+		return c
+	}
 	if w.back < 0 {
 		w.stepBack()
-	} else if w.advance(); w.back < 0 {
-		return w.resets()
 	}
 	if name := w.rng.IntN(len(w.rules)); !w.plans && w.one(20) && len(w.rules[name]) > 1 {
 		w.inForce[name] = w.rng.IntN(len(w.rules[name]))
@@ -183,20 +193,25 @@ func (w *walk) next() call {
 	return next
 }
 
-// resets returns a call that resets every state that has expired or was never used, and at least one
-// state.
-func (w *walk) resets() call {
+// reset adds calls to w.resets that reset every state that has expired or was never used.
+func (w *walk) reset() {
+	const most = 16 // charges of a call that every Store of this module accepts
 	c := call{now: w.now}
-	c.add(oracle.Charge{Key: "a", Rule: w.rules[0][0], Op: oracle.Reset}, nil)
 	for _, key := range []string{"a", "b"} {
 		for _, r := range slices.Concat(w.rules...) {
 			reset := oracle.Charge{Key: key, Rule: r, Op: oracle.Reset}
 			if v, _ := w.oracle.Look(w.now, &reset); v.ResetAfter == 0 {
 				c.add(reset, nil)
 			}
+			if len(c.charges) == most {
+				w.resets = append(w.resets, c)
+				c = call{now: w.now}
+			}
 		}
 	}
-	return c
+	if len(c.charges) > 0 {
+		w.resets = append(w.resets, c)
+	}
 }
 
 // most returns n, or the largest int on a 32-bit platform.
