@@ -61,7 +61,7 @@ func TestLimiter_Views_Allocations(t *testing.T) {
 		"two asks":                {func() { _, _ = core.AllowTogether(ctx, one, two) }, 1}, // the second State
 		"Reserve":                 {func() { _, _ = l.Reserve(ctx, "key", 1) }, 1},
 		"Reserve with Ask.Plan":   {func() { _, _ = core.ReserveTogether(ctx, core.Ask{Limiter: l, Key: "key", Plan: "pro"}) }, 1},
-		"Extend of a Reservation": {func() { _ = new(core.Reservation).Extend(ctx, one) }, 1},
+		"Extend of a Reservation": {func() { _, _ = new(core.Reservation).Extend(ctx, one) }, 1},
 	} {
 		for range 10 {
 			c.call()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,10 +21,7 @@ type Decision struct {
 	RetryAfter time.Duration // denied: the least wait until the same cost can be admitted, or Never
 	Delay      time.Duration // allowed: delay the event this long (middlewares do it); zero except for leaky buckets
 
-	// The first State is stored in two parts, separate from rest, so that a decision about one Rule
-	// allocates nothing and the Verdict is not copied.
-	rule  Rule
-	first driver.Verdict
+	first State   // so that a decision about one Rule allocates nothing
 	rest  []State // the second State and all after it
 	n     int
 }
@@ -133,10 +131,9 @@ func (d Decision) Len() int { return d.n }
 
 // State returns the i-th State. The States are in the order of the asks and, for each ask, in the
 // order of the Rules of its Limiter. State panics if i is out of range.
-func (d Decision) State(i int) (s State) {
+func (d Decision) State(i int) State {
 	if i == 0 && d.n > 0 {
-		s.set(d.rule, &d.first)
-		return s
+		return d.first
 	}
 	return d.rest[i-1]
 }
@@ -152,58 +149,8 @@ func (d Decision) States() iter.Seq2[int, State] {
 	}
 }
 
-// sum stores in d, which must be zero, the decision about b. If sum returned a Decision instead, a
-// decision in memory would take 20 % longer.
-func (d *Decision) sum(b *batch) {
-	d.Allowed, d.n = true, len(b.rules)
-	if d.n > 1 {
-		d.rest = make([]State, d.n-1)
-	}
-	var none driver.Verdict
-	for i, rule := range b.rules {
-		v := &none
-		if at := b.place(i); at < 0 {
-			none = uncharged(rule)
-		} else if v = &b.charges[at].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
-			rule = rule.ruleOf(v.Rule)
-		}
-		if i == 0 {
-			d.rule, d.first = rule, *v
-		} else {
-			d.rest[i-1].set(rule, v)
-			d.rest[i-1].Ask = b.ask(i)
-		}
-		switch {
-		case b.rules[i].d.Shadow:
-		case v.Allowed && !v.Unknown:
-			d.Delay = max(d.Delay, v.Delay)
-		default:
-			d.Allowed = false
-			d.RetryAfter = max(d.RetryAfter, v.RetryAfter)
-		}
-	}
-	if !d.Allowed {
-		d.Delay = 0
-	}
-}
-
-// sumBucket stores in d, which must be zero, the decision about a Spend or Peek of cost by rule, a
-// bucket. used is the part in use before the charge.
-func (d *Decision) sumBucket(rule Rule, used driver.Span, op driver.Op, cost int) {
-	v := &d.first
-	rule.d.compiled.AnswerBucket(v, used, op, cost)
-	d.rule, d.n = rule, 1
-	switch {
-	case rule.d.Shadow:
-		d.Allowed = true
-	case v.Allowed:
-		d.Allowed, d.Delay = true, v.Delay
-	default:
-		d.RetryAfter = v.RetryAfter
-	}
-}
-
-// set copies rule and the fields of v, a verdict of rule, to s.
+// set copies rule and the fields of v, a verdict of rule, to s. It copies single fields because v has
+// just been written: the processor would wait for a copy of the whole.
 func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.Rule = rule
 	s.Allowed, s.Unknown, s.Soft, s.Remaining = v.Allowed, v.Unknown, v.Soft, v.Remaining
@@ -211,17 +158,21 @@ func (s *State) set(rule Rule, v *driver.Verdict) {
 }
 
 // uncharged returns the verdict of rule, whose limit is Unlimited or Blocked.
-func uncharged(rule Rule) (v driver.Verdict) {
-	v.Remaining = rule.Capacity()
-	if v.Allowed = rule.Limit() == Unlimited; !v.Allowed {
-		v.RetryAfter, v.Window = Never, Never
+func uncharged(rule Rule) *driver.Verdict {
+	if rule.Limit() == Unlimited {
+		return &unlimited
 	}
-	return v
+	return &blocked
 }
 
-// combine returns a decision that allows an event if both d, about that number of asks, and o do.
-// Both must contain States.
-func (d Decision) combine(asks int, o Decision) Decision {
+var (
+	unlimited = driver.Verdict{Allowed: true, Remaining: math.MaxInt}
+	blocked   = driver.Verdict{RetryAfter: Never, Window: Never}
+)
+
+// combine adds o, about asks after those of d, of which there are that number. The result allows an
+// event if both do. Both must contain States.
+func (d *Decision) combine(asks int, o Decision) {
 	d.rest = slices.Clip(d.rest)
 	for _, s := range o.States() {
 		s.Ask += asks
@@ -232,7 +183,6 @@ func (d Decision) combine(asks int, o Decision) Decision {
 	if !d.Allowed {
 		d.Delay = 0
 	}
-	return d
 }
 
 // Soft reports whether the event was admitted beyond the limit of an enforced [Rule.Soft].

@@ -40,12 +40,12 @@ func TestRule_Divide(t *testing.T) {
 		{core.TokenBucket("r", core.Per(7, 99*365*24*time.Hour).WithBurst(7)), math.MaxInt, `token_bucket "r" 1/36135d burst 1`},
 	} {
 		got := c.rule.Divide(c.n)
-		switch compiled := got.Compiled(); {
+		switch compiled := testkit.Compiled(got); {
 		case got.String() != c.want:
 			t.Errorf("1/%d of %v: got %v, want %s", c.n, c.rule, got, c.want)
 		case compiled == nil:
 			t.Errorf("1/%d of %v: got the invalid rule %v", c.n, c.rule, got)
-		case compiled.ID() != c.rule.Compiled().ID():
+		case compiled.ID() != testkit.Compiled(c.rule).ID():
 			t.Errorf("1/%d of %v: got another ID than that of the whole", c.n, c.rule)
 		}
 	}
@@ -80,8 +80,8 @@ func TestRule_Divide_Plans(t *testing.T) {
 		if got.String() != c.want {
 			t.Errorf("got %v, want %s", got, c.want)
 		}
-		if got.Compiled() != nil && got.Compiled().ID() != whole.Compiled().ID() {
-			t.Errorf("%v: got the states %s, want those of %v", got, got.Compiled().StateName(), whole)
+		if testkit.Compiled(got) != nil && testkit.Compiled(got).ID() != testkit.Compiled(whole).ID() {
+			t.Errorf("%v: got the states %s, want those of %v", got, testkit.Compiled(got).StateName(), whole)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestRule_Divide_PartsAddUp(t *testing.T) {
 			limit.Burst = rng.IntN(1 << rng.IntN(20))
 			rule = core.TokenBucket("r", limit)
 		}
-		if rule.Compiled() == nil {
+		if testkit.Compiled(rule) == nil {
 			continue
 		}
 		part := rule.Divide(n)
@@ -160,7 +160,7 @@ func TestRule_Divide_LengthsOfPlans(t *testing.T) {
 		}
 	}
 	for plan, length := range map[string]time.Duration{"": time.Minute, "pro": time.Minute, "longer": time.Hour, "another": time.Minute} {
-		c := part(plan).Compiled()
+		c := testkit.Compiled(part(plan))
 		if full := time.Duration(c.Constants().Full.Micros) * time.Microsecond; full != length || c.StateName() != fmt.Sprintf("%.0f:r", length.Seconds()) {
 			t.Errorf("plan %q: got the state %s and %v, want %v", plan, c.StateName(), full, length)
 		}

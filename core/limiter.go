@@ -46,9 +46,6 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 	}
 	l := &Limiter{view: view{shared: &shared{store: s}}}
 	l.current.Store(set)
-	if b, ok := s.(driver.BucketTaker); ok && b.TakesBuckets(s) {
-		l.buckets = b
-	}
 	return l, nil
 }
 
@@ -74,10 +71,6 @@ func (l *Limiter) Plan(name string) *Limiter {
 	v.plan = name
 	return &v
 }
-
-// HasPlans reports whether plans make a difference to l: whether one of its rules has plans, or
-// Choose has made l.
-func (l *Limiter) HasPlans() bool { return l.pick != nil || len(l.ruleSet().plans) > 0 }
 
 // Rules returns a copy of the present rules of l, in order. If Choose has made l, these are the
 // rules for keys for which its function returns nil.
@@ -113,8 +106,7 @@ func (l *Limiter) Replace(rules ...Rule) error {
 // Decision is then zero, and the event has been charged at most once, or not at all. The caller
 // must choose whether to let an event through after an error.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
-	err = l.decide(ctx, &d, key, driver.Spend, 1)
-	return d, err
+	return AllowTogether(ctx, Ask{Limiter: l, Key: key})
 }
 
 // AllowN is Allow for an event of cost n. If n is zero, AllowN charges nothing, and denies if
@@ -124,43 +116,12 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int) (d Decision, er
 	if n == 0 {
 		return l.Peek(ctx, key)
 	}
-	err = l.decide(ctx, &d, key, driver.Spend, n)
-	return d, err
+	return AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: n})
 }
 
 // Peek reports whether Allow would admit an event of key. It charges nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) {
-	err = l.decide(ctx, &d, key, driver.Peek, 1)
-	return d, err
-}
-
-// decide is [decide] for one ask. If the event has one rule, a bucket with a limit that is charged, and
-// the Store has a function for a single bucket, decide makes no batch.
-func (l *Limiter) decide(ctx context.Context, d *Decision, key string, op driver.Op, cost int) error {
-	if l.buckets == nil || key == "" || cost < 0 {
-		return decide(ctx, d, nil, nil, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
-	}
-	rules, err := l.rulesFor(ctx, key, "")
-	if err == nil {
-		err = ctx.Err()
-	}
-	switch {
-	case err != nil:
-		return err
-	case !oneBucket(rules):
-		return decide(ctx, d, nil, rules, Ask{Limiter: l, Key: key, Cost: cost, Peek: op == driver.Peek})
-	}
-	rule := rules[0].inForce()
-	used, _, err := l.buckets.TakeBucket(ctx, key, rule.d.compiled, op, cost)
-	if err == nil {
-		d.sumBucket(rule, used, op, cost)
-	}
-	return err
-}
-
-// oneBucket reports whether rules are one bucket with a limit that is charged.
-func oneBucket(rules []Rule) bool {
-	return len(rules) == 1 && rules[0].d.compiled != nil && rules[0].d.Algorithm.IsBucket()
+	return AllowTogether(ctx, Ask{Limiter: l, Key: key, Peek: true})
 }
 
 // rulesFor returns the present rules for an event of key. plan, if not empty, replaces the plan of l.
@@ -194,7 +155,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 		return false, err
 	}
 	for rules := range slices.Chunk(v.states(), maxResets) {
-		some, err := adjust(ctx, v.store, rules, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1})
+		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
 		if err != nil {
 			return false, err
 		}
@@ -235,35 +196,17 @@ func (l *Limiter) adjust(ctx context.Context, key string, op driver.Op, n int) e
 	if n == 0 {
 		return nil
 	}
-	v, rules, err := l.chosen(ctx, key, "")
+	_, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
 	}
-	_, err = adjust(ctx, v.store, rules, op, Ask{Limiter: l, Key: key, Cost: n})
+	_, err = adjust(ctx, op, Ask{Limiter: l, Key: key, Cost: n}, rules)
 	return err
 }
 
 // adjust applies op with the key and cost of a to rules. found is the result of a Reset.
-func adjust(ctx context.Context, s Store, rules []Rule, op driver.Op, a Ask) (found bool, err error) {
-	if err := a.check(); err != nil {
-		return false, err
-	}
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	b := batches.Get().(*batch)
-	defer b.free()
-	if b.add(&a, rules, op); len(b.charges) == 0 {
-		return false, nil
-	}
-	if err := s.Adjust(ctx, b.charges); err != nil {
-		return false, err
-	}
-	for i := range b.charges {
-		found = found || b.charges[i].Verdict.Found
-	}
-	return found, nil
+func adjust(ctx context.Context, op driver.Op, a Ask, rules []Rule) (found bool, err error) {
+	e := events.Get().(*event)
+	defer e.free()
+	return e.adjust(ctx, op, &a, rules)
 }
-
-// SharesStore reports whether l and o have the same Store, as [AllowTogether] requires.
-func (l *Limiter) SharesStore(o *Limiter) bool { return l.store == o.store }

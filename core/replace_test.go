@@ -218,7 +218,7 @@ func TestReservation_Refund_AfterReplace(t *testing.T) {
 					}
 					r := testkit.Reserve(t, l, "k", 10)
 					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(200))))
-					testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: l, Key: "k", Cost: 20}))
+					testkit.Must(t, extend(ctx, r, core.Ask{Limiter: l, Key: "k", Cost: 20}))
 					testkit.Must(t, r.Refund(ctx))
 					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(100))))
 					if got := testkit.Used(t, l, "k")[0]; got != others {

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -13,9 +14,21 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/internal/unexported"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
+
+var inner = unexported.Of[*core.Limiter, *core.Reservation, core.Rule]()
+
+// extend calls r.Extend, and checks its Decision.
+func extend(ctx context.Context, r *core.Reservation, asks ...core.Ask) error {
+	d, err := r.Extend(ctx, asks...)
+	if err == nil && d.String() != r.Decision().String() {
+		err = fmt.Errorf("Extend returned %v, and Decision %v", d, r.Decision())
+	}
+	return err
+}
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {
@@ -34,9 +47,9 @@ func TestReservation_LeaveQueue(t *testing.T) {
 			queue, others int // in use
 		}{
 			{"no step", func() error { return nil }, 4, 4},
-			{"an event that is not the last leaves", func() error { return second.LeaveQueue(ctx) }, 4, 4},
-			{"the last leaves", func() error { return third.LeaveQueue(ctx) }, 3, 4},
-			{"it leaves again", func() error { return third.LeaveQueue(ctx) }, 3, 4},
+			{"an event that is not the last leaves", func() error { return inner.LeaveQueue(second, ctx) }, 4, 4},
+			{"the last leaves", func() error { return inner.LeaveQueue(third, ctx) }, 3, 4},
+			{"it leaves again", func() error { return inner.LeaveQueue(third, ctx) }, 3, 4},
 			{"another comes", func() error {
 				r, err := l.Reserve(ctx, "k", 1)
 				if d := r.Decision().Delay; d != 300*time.Millisecond {
@@ -45,7 +58,7 @@ func TestReservation_LeaveQueue(t *testing.T) {
 				return err
 			}, 4, 5},
 			{"a refund of the event that has left", func() error { return third.Refund(ctx) }, 4, 4},
-			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return first.LeaveQueue(ctx) }, 0, 4},
+			{"the first leaves after its departure", func() error { time.Sleep(time.Second); return inner.LeaveQueue(first, ctx) }, 0, 4},
 		} {
 			if err := step.call(); err != nil {
 				t.Errorf("%s: %v", step.name, err)
@@ -63,11 +76,11 @@ func TestReservation_LeaveQueue_StoreFails(t *testing.T) {
 	l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(5)))
 	r := testkit.Reserve(t, l, "k", 2)
 	store.Set(storetest.Fail(core.ErrUnavailable))
-	if err := r.LeaveQueue(t.Context()); err != core.ErrUnavailable {
+	if err := inner.LeaveQueue(r, t.Context()); err != core.ErrUnavailable {
 		t.Errorf("got %v, want the error of the store", err)
 	}
 	store.Set()
-	testkit.Must(t, r.LeaveQueue(t.Context()))
+	testkit.Must(t, inner.LeaveQueue(r, t.Context()))
 	if got := testkit.Used(t, l, "k")[0]; got != 2 {
 		t.Errorf("got %d in use, want 2", got)
 	}
@@ -136,7 +149,7 @@ func TestReservation_Extend(t *testing.T) {
 				}
 			}
 			r := testkit.Reserve(t, a, "a", 2)
-			testkit.Must(t, r.Extend(t.Context(), core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}))
+			testkit.Must(t, extend(t.Context(), r, core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}))
 			d := r.Decision()
 			if d.Allowed != c.allowed || d.Len() != 1+len(c.limiter) || d.State(0).Rule.Name() != "first" || !d.State(0).Allowed ||
 				d.State(1).Rule.Name() != c.limiter[0].Name() || d.State(1).Allowed != c.allowed || d.RetryAfter != d.State(1).RetryAfter {
@@ -236,7 +249,7 @@ func TestReservation_SettleFor(t *testing.T) {
 				case "":
 					err = r.Settle(ctx, s.cost)
 				case "leave":
-					err = r.LeaveQueue(ctx)
+					err = inner.LeaveQueue(r, ctx)
 				default:
 					err = r.SettleFor(ctx, limiters[s.limiter], s.cost)
 				}
@@ -265,7 +278,7 @@ func TestReservation_SettleFor_SharedRule(t *testing.T) {
 	b := testkit.Limiter(t, store, core.SlidingLog("b", core.PerHour(100)), shared)
 	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: a, Key: "k", Cost: 2}, core.Ask{Limiter: b, Key: "k", Cost: 3})
 	testkit.Must(t, err)
-	testkit.Must(t, r.Extend(ctx, core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"}))
+	testkit.Must(t, extend(ctx, r, core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"}))
 	for i, c := range []struct {
 		limiter *core.Limiter
 		cost    int
@@ -333,20 +346,20 @@ func TestReservation_Extend_Zero(t *testing.T) {
 		"no asks": nil, "no limiter": {{Key: "k"}}, "no key": {{Limiter: l}}, "lost": {{Limiter: l, Key: "away"}}, "two, lost": {{Limiter: two, Key: "away"}},
 	} {
 		for _, first := range [][]core.Ask{{{Limiter: l, Key: name, Cost: 2}}, {{Limiter: two, Key: name, Cost: 2}}, {{Limiter: elsewhere, Key: name, Cost: 2}}} {
-			var r core.Reservation
+			r := new(core.Reservation)
 			store.Set(storetest.Lose(core.ErrUnavailable))
-			if err := r.Extend(ctx, asks...); err == nil {
+			if err := extend(ctx, r, asks...); err == nil {
 				t.Errorf("%s: got no error", name)
 			}
 			store.Set()
-			for _, err := range []error{r.Settle(ctx, 3), r.Refund(ctx), r.LeaveQueue(ctx)} {
+			for _, err := range []error{r.Settle(ctx, 3), r.Refund(ctx), inner.LeaveQueue(r, ctx)} {
 				testkit.Must(t, err)
 			}
 			if d := r.Decision(); d.Len() != 0 || d.Allowed {
 				t.Errorf("%s: after an error: got %v, want the zero Decision", name, d)
 			}
-			testkit.Must(t, r.Extend(ctx, first...))
-			testkit.Must(t, r.Extend(ctx, first...))
+			testkit.Must(t, extend(ctx, r, first...))
+			testkit.Must(t, extend(ctx, r, first...))
 			for _, cost := range []int{2, 0} {
 				testkit.Must(t, r.Settle(ctx, cost))
 				if got := testkit.Used(t, first[0].Limiter, name)[0]; got != 2*cost || r.Decision().Len() != 2*len(first[0].Limiter.Rules()) {
@@ -355,9 +368,9 @@ func TestReservation_Extend_Zero(t *testing.T) {
 			}
 		}
 	}
-	var denied core.Reservation
-	testkit.Must(t, denied.Extend(ctx, core.Ask{Limiter: l, Key: "k", Cost: 6}))
-	testkit.Must(t, denied.Extend(ctx, core.Ask{Limiter: l, Key: "k"}))
+	denied := new(core.Reservation)
+	testkit.Must(t, extend(ctx, denied, core.Ask{Limiter: l, Key: "k", Cost: 6}))
+	testkit.Must(t, extend(ctx, denied, core.Ask{Limiter: l, Key: "k"}))
 	if d := denied.Decision(); d.Allowed || d.Len() != 1 {
 		t.Errorf("got %v, want the first denial", d)
 	}
@@ -386,7 +399,7 @@ func TestReservation_Extend_Invalid(t *testing.T) {
 			store.Set(storetest.Fail(c.err))
 		}
 		before := c.r.Decision().Allowed
-		if err := c.r.Extend(t.Context(), c.asks...); !errors.Is(err, c.want) {
+		if err := extend(t.Context(), c.r, c.asks...); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		store.Set()
@@ -402,7 +415,7 @@ func TestReservation_Extend_Concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			if err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil {
+			if err := extend(t.Context(), r, core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil {
 				t.Error(err)
 			}
 			if err := r.SettleFor(t.Context(), l, 2); err != nil || !r.Decision().Allowed {
@@ -430,8 +443,8 @@ func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 	for i, step := range []func() error{
 		func() error { return r.Settle(ctx, math.MaxInt) },
 		func() error { _, err := l.Reset(ctx, "k"); return err },
-		func() error { return r.Extend(ctx, core.Ask{Limiter: l, Key: "k"}) },
-		func() error { return r.LeaveQueue(ctx) },
+		func() error { return extend(ctx, r, core.Ask{Limiter: l, Key: "k"}) },
+		func() error { return inner.LeaveQueue(r, ctx) },
 	} {
 		if err := step(); err != nil {
 			t.Errorf("step %d: got %v, expected nil", i, err)
@@ -452,11 +465,11 @@ func TestReservation_EndedContext(t *testing.T) {
 		used int // of the window
 	}{
 		{"refund of a denied event", func() error { return denied.Refund(ended) }, nil, 2},
-		{"leaving no queue", func() error { return denied.LeaveQueue(ended) }, nil, 2},
+		{"leaving no queue", func() error { return inner.LeaveQueue(denied, ended) }, nil, 2},
 		{"the same cost", func() error { return r.Settle(ended, 2) }, nil, 2},
 		{"a raise", func() error { return r.Settle(ended, 5) }, context.Canceled, 2},
 		{"the raise again", func() error { return r.Settle(t.Context(), 5) }, nil, 5},
-		{"leaving a queue", func() error { return r.LeaveQueue(ended) }, context.Canceled, 5},
+		{"leaving a queue", func() error { return inner.LeaveQueue(r, ended) }, context.Canceled, 5},
 		{"a refund", func() error { return r.Refund(ended) }, context.Canceled, 5},
 		{"the refund again", func() error { return r.Refund(t.Context()) }, nil, 0},
 		{"a debit of nothing", func() error { return l.Debit(ended, "", 0) }, nil, 0},
@@ -481,7 +494,7 @@ func TestReservation_Settle_Denied(t *testing.T) {
 			t.Fatal("got an admission of the fourth event, want a denial")
 		}
 		testkit.Must(t, r.Settle(ctx, cost))
-		testkit.Must(t, r.LeaveQueue(ctx))
+		testkit.Must(t, inner.LeaveQueue(r, ctx))
 		if got := testkit.Used(t, l, "k")[0]; got != 3 {
 			t.Errorf("after Settle(%d) of a denied event: got %d in use, expected 3", cost, got)
 		}
@@ -504,7 +517,7 @@ func TestReservation_SettleAsk(t *testing.T) {
 		{-1, 1, 6, 9, core.ErrInvalidAsk},
 		{0, -1, 6, 9, core.ErrNegativeCost},
 	} {
-		err := r.SettleAsk(t.Context(), c.ask, c.cost)
+		err := inner.SettleAsk(r, t.Context(), c.ask, c.cost)
 		if a, b := testkit.Used(t, l, "a")[0], testkit.Used(t, l, "b")[0]; !errors.Is(err, c.err) || a != c.a || b != c.b {
 			t.Errorf("call %d: got %v with %d and %d in use, want %v with %d and %d", i, err, a, b, c.err, c.a, c.b)
 		}

@@ -170,16 +170,6 @@ func (r Rule) Capacity() int {
 	}
 }
 
-// Compiled returns a new compiled rule, equal to the one that stores use, for the tests of a store. It
-// returns nil if r is invalid, or if the limit is [Unlimited] or [Blocked].
-func (r Rule) Compiled() *driver.Compiled {
-	c := r.def().compiled
-	if c != nil {
-		c, _ = c.Definition().Compile() // has no error: it was compiled before
-	}
-	return c
-}
-
 // String describes r for logs: `token_bucket "second" 10/s`.
 func (r Rule) String() string { return r.def().text() }
 

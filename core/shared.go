@@ -3,14 +3,11 @@ package core
 import (
 	"slices"
 	"sync/atomic"
-
-	"github.com/weir-go/weir/core/driver"
 )
 
 // shared is the part of a Limiter that it shares with its views.
 type shared struct {
 	store   Store
-	buckets driver.BucketTaker // store, if it is one, or nil
 	current atomic.Pointer[ruleSet]
 	waiters waiters
 }

@@ -93,7 +93,7 @@ func TestStore_Adjust_amongOthers(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = s.Take(ctx, []driver.Charge{{Key: "k", Rule: l.Rules()[0].Compiled(), Op: driver.Peek, Cost: 5}})
+				_ = s.Take(ctx, []driver.Charge{{Key: "k", Rule: testkit.Compiled(l.Rules()[0]), Op: driver.Peek, Cost: 5}})
 			}
 		})
 	}

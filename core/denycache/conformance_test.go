@@ -186,7 +186,7 @@ func (h *history) limits(i int) (limits []core.Rule) {
 
 func (h *history) charge(i int) driver.Charge {
 	rule := h.rules[i][h.rng.IntN(len(h.rules[i]))]
-	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: rule.Compiled(), Cost: 1}
+	c := driver.Charge{Key: fmt.Sprint("k", h.rng.IntN(2)), Rule: testkit.Compiled(rule), Cost: 1}
 	if h.rng.IntN(3) == 0 {
 		c.Cost = 1 + h.rng.IntN(rule.Capacity()+1)
 	}

@@ -115,7 +115,7 @@ func (f *fixture) bare(c driver.Charge) driver.Verdict {
 
 // charge is one event of cost for the only rule of l.
 func charge(l *core.Limiter, cost int) driver.Charge {
-	return driver.Charge{Key: "k", Rule: l.Rules()[0].Compiled(), Cost: cost}
+	return driver.Charge{Key: "k", Rule: testkit.Compiled(l.Rules()[0]), Cost: cost}
 }
 
 func isSliding(r *driver.Compiled) bool {

@@ -80,7 +80,7 @@ func TestStore_Adjust_plans(t *testing.T) {
 					other := l.Plan("longer")
 					f.miss(other, "k", 2)
 					c := charge(l.Plan(plan), 12)
-					c.Op, c.Receipt = op, new(driver.Receipt)
+					c.Op = op
 					testkit.Must(f, f.cache.Adjust(f.Context(), []driver.Charge{c}))
 					for _, v := range views {
 						if _, hit := f.take(driver.Charge{Key: "k", Rule: charge(v, 1).Rule, Op: driver.Peek, Cost: 1}); hit {

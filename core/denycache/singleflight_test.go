@@ -198,7 +198,7 @@ func TestStore_Take_concurrently(t *testing.T) {
 	})
 	var rules []*driver.Compiled
 	for _, a := range testkit.Algorithms {
-		rules = append(rules, a.Rule(a.Name, core.PerSecond(200)).Compiled())
+		rules = append(rules, testkit.Compiled(a.Rule(a.Name, core.PerSecond(200))))
 	}
 	var hits, misses, next atomic.Int64
 	for range 10 {

@@ -61,7 +61,7 @@ type engine interface {
 func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	switch e := c.engine.(type) {
 	case *bucket:
-		e.read(r, s, now)
+		r.Used, r.moved = e.used(s, now)
 	case *window:
 		e.read(r, s, now)
 	case *log:
@@ -75,7 +75,8 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	switch e := c.engine.(type) {
 	case *bucket:
-		return e.fits(r, cost, maxDelay)
+		_, ok := e.fits(r.Used, cost, maxDelay)
+		return ok
 	case *window:
 		return e.fits(r, cost)
 	case *log:
@@ -88,7 +89,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	switch e := c.engine.(type) {
 	case *bucket:
-		return e.spend(r, now, cost)
+		return e.spend(r.Used, now, cost)
 	case *window:
 		return e.spend(r, now, cost)
 	case *log:
@@ -103,7 +104,11 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	*v = Verdict{Rule: c}
 	switch e := c.engine.(type) {
 	case *bucket:
-		e.verdict(v, r, cost, maxDelay, spent)
+		after, fits := e.fits(r.Used, cost, maxDelay)
+		if !fits || !spent {
+			after = r.Used
+		}
+		e.verdict(v, r.Used, after, cost, maxDelay, fits, fits && spent)
 	case *window:
 		e.verdict(v, r, cost, spent)
 	case *log:

@@ -35,7 +35,7 @@ func TestCharge_OpOfTheOtherMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, op := range []Op{Spend, Peek, Reset, Credit, Debit, Undo} {
-		charge, r := Charge{Key: "k", Rule: c, Op: op, Cost: 1, Receipt: new(Receipt)}, Reading{}
+		charge, r := Charge{Key: "k", Rule: c, Op: op, Cost: 1}, Reading{}
 		panics := func(do func()) (panicked bool) {
 			defer func() { panicked = recover() != nil }()
 			do()

@@ -19,7 +19,7 @@ func TestCharge_Allocations(t *testing.T) {
 		"sliding log":    {Algorithm: driver.SlidingLog, Events: 10, Per: time.Second},
 		"sliding window": {Algorithm: driver.SlidingWindow, Events: 10, Per: time.Second, SubWindows: 10},
 	} {
-		c := driver.Charge{Rule: compile(t, d), Cost: 1, Receipt: new(driver.Receipt)}
+		c := driver.Charge{Rule: compile(t, d), Cost: 1}
 		var state driver.State
 		now, admitted, denied := start, 0, 0
 		decide := func() {

@@ -144,35 +144,64 @@ func (b *bucket) price(n int64) Span {
 	return b.exact(n)
 }
 
-// read sets r.Used, the part in use. If the bucket is in debt, that is more than its capacity.
+// used returns the part in use. If the bucket is in debt, that is more than its capacity. moved
+// reports whether the State must be corrected.
 //
 // Normally, the time in a State without a debt is at most now plus the time in which the whole
 // bucket refills. If it is later, either the clock stepped back, or the limit was larger when the
 // State was written. The bucket then counts as empty, which admits nothing extra, and refills at
 // the rate. A debt that was written later than now is treated as if it had been written now.
-func (b *bucket) read(r *Reading, s State, now int64) {
+func (b *bucket) used(s State, now int64) (used Span, moved bool) {
 	until := Span{s.time, s.amount}
 	if until.Frac >= b.den { // written under another rate
 		until = Span{until.Micros + 1, 0}
 	}
 	switch used := (Span{until.Micros - now, until.Frac}); {
 	case s.debt > now:
-		r.Used, r.moved = Span{until.Micros - s.debt, until.Frac}, true
+		return Span{until.Micros - s.debt, until.Frac}, true
 	case used.Micros < 0:
+		return Span{}, false
 	case s.debt == 0 && b.full.less(used):
-		r.Used, r.moved = b.full, true
+		return b.full, true
 	default:
-		r.Used = used
+		return used, false
 	}
 }
 
-// fits reports whether cost tokens are left, and, in a leaky bucket, the delay is at most maxDelay.
-func (b *bucket) fits(r *Reading, cost, maxDelay int64) bool {
-	return cost <= b.burst && !b.full.less(b.add(r.Used, b.span(cost))) && (!b.queue || r.Used.ceil() <= maxDelay)
+// decide is Charge.Decide.
+func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
+	used, moved := b.used(s, now)
+	cost, maxDelay := int64(c.Cost), int64(Never)
+	if b.queue {
+		maxDelay = c.MaxDelayMicros()
+	}
+	after, fits := b.fits(used, cost, maxDelay)
+	v := &c.Verdict
+	v.Rule, v.Unknown, v.Found, v.RetryAfter, v.Delay = c.Rule, false, false, 0, 0
+	if fits && c.Op == Spend {
+		c.Receipt.At, c.Receipt.Used = now, used
+		b.verdict(v, used, after, cost, maxDelay, true, true)
+		return State{time: now + after.Micros, amount: after.Frac}, true
+	}
+	b.verdict(v, used, used, cost, maxDelay, fits, false)
+	if moved && !fits {
+		return b.at(used, now), true
+	}
+	return s, false
 }
 
-func (b *bucket) spend(r *Reading, now, cost int64) State {
-	used := b.add(r.Used, b.span(cost))
+// fits reports whether cost tokens are left, and, in a leaky bucket, the delay is at most maxDelay.
+// after is the part that is then in use.
+func (b *bucket) fits(used Span, cost, maxDelay int64) (after Span, ok bool) {
+	if cost > b.burst {
+		return used, false
+	}
+	after = b.add(used, b.span(cost))
+	return after, !b.full.less(after) && (!b.queue || used.ceil() <= maxDelay)
+}
+
+func (b *bucket) spend(used Span, now, cost int64) State {
+	used = b.add(used, b.span(cost))
 	return State{time: now + used.Micros, amount: used.Frac}
 }
 
@@ -255,28 +284,26 @@ func (b *bucket) at(used Span, now int64) State {
 
 func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil() }
 
-func (b *bucket) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent bool) {
-	used := r.Used
-	v.Allowed = b.fits(r, cost, maxDelay)
-	if v.Allowed && b.queue {
+// verdict sets the fields of v that are not zero. used and after are the parts in use before the
+// charge and after it, and fits is the result of the method fits.
+func (b *bucket) verdict(v *Verdict, used, after Span, cost, maxDelay int64, fits, spent bool) {
+	v.Allowed = fits
+	if fits && b.queue {
 		v.Delay = duration(used.ceil())
 	}
-	if v.Allowed && spent {
-		used = b.add(used, b.span(cost))
-	}
-	free, left := b.sub(b.full, used), -b.extra
+	free, left := b.sub(b.full, after), -b.extra
 	if free.Micros >= 0 {
 		left += b.tokens(free)
 	}
 	v.remain(left, cost, spent)
-	v.ResetAfter = duration(used.ceil())
+	v.ResetAfter = duration(after.ceil())
 	if left > 0 {
 		v.Window = duration(b.span(left).ceil())
 	} else { // the time until one event of the limit itself is available
 		v.Window = duration(b.sub(b.span(b.extra+1), free).ceil())
 	}
 	switch {
-	case v.Allowed:
+	case fits:
 	case cost > b.burst:
 		v.RetryAfter = Never
 	default:

@@ -37,8 +37,8 @@ type Charge struct {
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something writes Receipt, unless it is nil. An Undo reads it.
-	Receipt *Receipt
+	// A Spend or Debit that takes something sets Receipt, which must be zero before. An Undo reads it.
+	Receipt Receipt
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
 	// after the op, except that Allowed is true and RetryAfter zero.
@@ -54,7 +54,7 @@ type Receipt struct {
 
 	// Age is the time since the charge in microseconds, by the monotonic clock of the caller of
 	// Undo, or 0 if the caller does not know it. An Age above now - At shows that the clock of the
-	// store has stepped back. A charge sets Age to 0.
+	// store has stepped back. A charge sets Age to 0, and its caller may keep there when it was made.
 	Age int64
 }
 
@@ -109,10 +109,20 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if c.Op == Peek {
 		return s, false
 	}
-	if c.Receipt != nil {
-		*c.Receipt = r.Receipt(now)
-	}
+	c.Receipt = r.Receipt(now)
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
+}
+
+// Decide is Read, Commit and Answer for the only charge of a decision.
+func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
+	if b, ok := c.Rule.engine.(*bucket); ok && c.Op.Asks() {
+		return b.decide(c, s, now)
+	}
+	var r Reading
+	c.Rule.read(&r, s, now, int64(c.Cost))
+	s, changed = c.Commit(s, &r, now, true)
+	c.Answer(&r, true)
+	return s, changed
 }
 
 // Apply applies c, an op of [Store.Adjust], to s, and sets the Verdict. r is the Reading of s at
@@ -125,14 +135,12 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		c.Verdict.Found = r.InUse()
 		return State{}
 	case Debit:
-		if c.Receipt != nil {
-			*c.Receipt = r.Receipt(now)
-		}
+		c.Receipt = r.Receipt(now)
 		s = e.debit(s, *r, now, cost)
 	case Credit:
 		s = e.credit(s, *r, now, cost)
 	case Undo:
-		s = e.undo(s, *r, now, cost, *c.Receipt)
+		s = e.undo(s, *r, now, cost, c.Receipt)
 	default:
 		panic(fmt.Sprintf("weir: %d is no op of Adjust", c.Op))
 	}

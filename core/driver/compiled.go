@@ -13,7 +13,6 @@ type Compiled struct {
 	id         uint64
 	engine     engine
 	constants  Constants
-	whole      bool                     // a whole bucket: see TakeWhole
 	divided    atomic.Pointer[division] // the latest
 }
 
@@ -52,7 +51,6 @@ func newCompiled(d Definition, e engine) *Compiled {
 	name := d.length() + ":" + d.Name
 	return &Compiled{
 		definition: d, stateName: name, id: stateID(d.Algorithm, name), engine: e, constants: k,
-		whole: d.Algorithm == TokenBucket && k.Denominator == 1 && k.Extra == 0,
 	}
 }
 

@@ -44,7 +44,10 @@ type key struct {
 }
 
 // do applies c to the State at now, under the rule of the key.
-func (k *key) do(c driver.Charge, now int64) driver.Verdict {
+func (k *key) do(c driver.Charge, now int64) driver.Verdict { return k.charge(&c, now) }
+
+// charge is do, and leaves the receipt in c.
+func (k *key) charge(c *driver.Charge, now int64) driver.Verdict {
 	c.Rule = k.rule
 	r := c.Read(k.state, now)
 	if !c.Op.Asks() {
@@ -59,6 +62,7 @@ func (k *key) do(c driver.Charge, now int64) driver.Verdict {
 
 // spend charges cost, and returns the receipt.
 func (k *key) spend(cost int, now int64) (v driver.Verdict, m driver.Receipt) {
-	v = k.do(driver.Charge{Cost: cost, Receipt: &m}, now)
-	return v, m
+	c := driver.Charge{Cost: cost}
+	v = k.charge(&c, now)
+	return v, c.Receipt
 }

@@ -60,12 +60,9 @@ func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 			for range 100 {
 				charge := s.next()
 				same := charge
-				if same.Receipt = new(driver.Receipt); charge.Op == driver.Undo {
-					*same.Receipt = *charge.Receipt
-				}
-				want, got := plain.do(charge, s.now), coded.do(same, s.now)
-				if got != want || *same.Receipt != *charge.Receipt {
-					t.Fatalf("%v, sequence %d, op %d of %d at %d:\n got %+v, %+v\nwant %+v, %+v", c, seed, charge.Op, charge.Cost, s.now, got, *same.Receipt, want, *charge.Receipt)
+				want, got := plain.charge(&charge, s.now), coded.charge(&same, s.now)
+				if got != want || same.Receipt != charge.Receipt {
+					t.Fatalf("%v, sequence %d, op %d of %d at %d:\n got %+v, %+v\nwant %+v, %+v", c, seed, charge.Op, charge.Cost, s.now, got, same.Receipt, want, charge.Receipt)
 				}
 				s.remember(charge)
 				if s.rng.IntN(20) == 0 {
@@ -196,7 +193,7 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 		for op := driver.Spend; op <= driver.Undo; op++ {
 			k := key{rule: c}
 			_ = k.state.UnmarshalBinary(b) // once more: an op may change the memory of a State
-			v := k.do(driver.Charge{Op: op, Cost: cost, Receipt: &driver.Receipt{At: max(1, at-now%7), Used: r.Used}}, at)
+			v := k.do(driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}, at)
 			limit, longest := c.Capacity()-c.Constants().Extra, 2*time.Duration(driver.Horizon)*time.Microsecond
 			if v.Remaining < 0 || int64(v.Remaining) > limit || v.Allowed != (v.RetryAfter == 0) || v.RetryAfter != driver.Never && v.RetryAfter > longest ||
 				min(v.RetryAfter, v.ResetAfter, v.Window, v.Delay) < 0 || max(v.ResetAfter, v.Window, v.Delay) > longest {

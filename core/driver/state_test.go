@@ -74,15 +74,15 @@ func (s *sequence) next() driver.Charge {
 	if s.rng.IntN(5) == 0 {
 		c.Cost = 1 + s.rng.IntN(capacity+1)
 	}
-	if c.Receipt = new(driver.Receipt); c.Op == driver.Undo && len(s.receipts) > 0 {
-		*c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]
+	if c.Receipt = (driver.Receipt{}); c.Op == driver.Undo && len(s.receipts) > 0 {
+		c.Receipt = s.receipts[s.rng.IntN(len(s.receipts))]
 	}
 	return c
 }
 
 func (s *sequence) remember(c driver.Charge) {
-	if c.Op != driver.Undo && *c.Receipt != (driver.Receipt{}) {
-		s.receipts = append(s.receipts[max(0, len(s.receipts)-3):], *c.Receipt)
+	if c.Op != driver.Undo && c.Receipt != (driver.Receipt{}) {
+		s.receipts = append(s.receipts[max(0, len(s.receipts)-3):], c.Receipt)
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 // The caller (package core, or a store over this store) must pass at least one charge, and no two
 // charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
 // different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
-// negative. Each op must belong to the method, an Undo must have a Receipt, and ctx must not have
-// ended. A Store must not keep charges or its elements after it has returned.
+// negative. Each op must belong to the method, and ctx must not have ended. A Store must not keep charges or its elements after it has returned.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
@@ -25,21 +24,6 @@ type Store interface {
 	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all
 	// Verdicts. After an error, any number of them may have been applied, each at most once.
 	Adjust(ctx context.Context, charges []Charge) error
-}
-
-// A BucketTaker is a Store with a shortcut of Take for the most frequent call: one charge of a
-// bucket. Package core uses it.
-type BucketTaker interface {
-	// TakesBuckets reports whether TakeBucket decides as the method Take of s does. It must return
-	// false unless s is the Store itself: a Store that embeds a BucketTaker has its methods, but may
-	// have a Take of its own.
-	TakesBuckets(s Store) bool
-
-	// TakeBucket is Take for one Spend or Peek without a MaxDelay. The algorithm of rule must be
-	// that of a bucket. TakeBucket returns the time of the charge, and the part of the bucket in use
-	// before it. From these follow the Verdict, see [Compiled.AnswerBucket], and the Receipt, see
-	// [Reading.Receipt].
-	TakeBucket(ctx context.Context, key string, rule *Compiled, op Op, cost int) (used Span, at int64, err error)
 }
 
 // A Prober is a Store that can report whether it would accept a write. Package failover probes a

@@ -78,9 +78,7 @@ func onlyPrimary(charges []driver.Charge) bool {
 
 // withoutOrigin returns a copy of the Undo c, with the receipt as the charged store wrote it.
 func withoutOrigin(c driver.Charge) driver.Charge {
-	receipt := *c.Receipt
-	receipt.Origin >>= 1
-	c.Receipt = &receipt
+	c.Receipt.Origin >>= 1
 	return c
 }
 
@@ -134,6 +132,9 @@ func (p *part) add(place int, c driver.Charge) {
 // copyTo copies the Verdicts to the charges of the call.
 func (p *part) copyTo(charges []driver.Charge) {
 	for i, place := range p.places {
-		charges[place].Verdict = p.charges[i].Verdict
+		c := &charges[place]
+		if c.Verdict = p.charges[i].Verdict; leavesReceipt(c) {
+			c.Receipt = p.charges[i].Receipt
+		}
 	}
 }

@@ -228,18 +228,18 @@ func TestStore_Adjust_CallerLeaves(t *testing.T) {
 
 // The charges of one call go to several stores, and each has its Verdict.
 func TestStore_Adjust_Verdicts(t *testing.T) {
-	rule := year.Compiled()
+	rule := testkit.Compiled(year)
 	t.Run("both stores", func(t *testing.T) {
 		eachPair(t, func(t *testing.T, p *pair) {
-			var first, second driver.Receipt
-			testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "k", Rule: rule, Cost: 10, Receipt: &first}}))
+			first, second := []driver.Charge{{Key: "k", Rule: rule, Cost: 10}}, []driver.Charge{{Key: "other", Rule: rule, Cost: 20}}
+			testkit.Must(t, p.Take(t.Context(), first))
 			p.leave()
-			testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "other", Rule: rule, Cost: 20, Receipt: &second}}))
+			testkit.Must(t, p.Take(t.Context(), second))
 			p.comeBack()
 			charges := []driver.Charge{
 				{Key: "third", Rule: rule, Op: driver.Debit, Cost: 30},
-				{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: &second},
-				{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: &first},
+				{Key: "other", Rule: rule, Op: driver.Undo, Cost: 20, Receipt: second[0].Receipt},
+				{Key: "k", Rule: rule, Op: driver.Undo, Cost: 10, Receipt: first[0].Receipt},
 				{Key: "fourth", Rule: rule, Op: driver.Reset},
 			}
 			testkit.Must(t, p.Adjust(t.Context(), charges))
@@ -301,7 +301,9 @@ func TestStore_Take_ReceiptOfFailOpen(t *testing.T) {
 	eachPair(t, func(t *testing.T, p *pair) {
 		p.set(lose)
 		receipt := driver.Receipt{At: 1, Origin: 8}
-		testkit.Must(t, p.Take(t.Context(), []driver.Charge{{Key: "k", Rule: year.Compiled(), Cost: 1, Receipt: &receipt}}))
+		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(year), Cost: 1, Receipt: receipt}}
+		testkit.Must(t, p.Take(t.Context(), charges))
+		receipt = charges[0].Receipt
 		if want := (driver.Receipt{Origin: 1}); receipt != want {
 			t.Errorf("got %+v, expected %+v", receipt, want)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/storetest"
@@ -18,7 +20,7 @@ func TestConformance(t *testing.T) {
 			s := failover.New(absent(), f)
 			t.Cleanup(func() { s.Close() })
 			for s.State() != failover.Backup {
-				charge := driver.Charge{Key: "leave", Rule: wide.Compiled(), Op: driver.Peek, Cost: 1}
+				charge := driver.Charge{Key: "leave", Rule: testkit.Compiled(wide), Op: driver.Peek, Cost: 1}
 				if err := s.Take(t.Context(), []driver.Charge{charge}); err != nil {
 					t.Fatal(err)
 				}
@@ -45,7 +47,7 @@ func TestConformance(t *testing.T) {
 func hideOrigins(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 	set := func(origin int) {
 		for i := range charges {
-			if c := &charges[i]; c.Receipt != nil {
+			if c := &charges[i]; c.Op != driver.Peek {
 				c.Receipt.Origin = origin
 			}
 		}

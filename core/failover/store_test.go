@@ -132,14 +132,14 @@ func TestStore_Take_Allocations(t *testing.T) {
 	for l := testkit.Limiter(t, away, one); away.State() != failover.Backup; {
 		testkit.Allow(t, l, "k")
 	}
-	first := driver.Charge{Key: "k", Rule: one.Compiled(), Cost: 1}
+	first := driver.Charge{Key: "k", Rule: testkit.Compiled(one), Cost: 1}
 	for _, c := range []struct {
 		name    string
 		store   *failover.Store
 		charges []driver.Charge
 	}{
 		{"primary", healthy, []driver.Charge{first}},
-		{"primary, two rules", healthy, []driver.Charge{first, {Key: "k", Rule: two.Compiled(), Cost: 1, Receipt: new(driver.Receipt)}}},
+		{"primary, two rules", healthy, []driver.Charge{first, {Key: "k", Rule: testkit.Compiled(two), Cost: 1}}},
 		{"backup", away, []driver.Charge{first}},
 	} {
 		take := func() { testkit.Must(t, c.store.Take(context.Background(), c.charges)) }

@@ -90,14 +90,14 @@ const (
 
 // leavesReceipt reports whether a store may write a receipt for c.
 func leavesReceipt(c *driver.Charge) bool {
-	return c.Receipt != nil && (c.Op == driver.Spend || c.Op == driver.Debit)
+	return c.Op == driver.Spend || c.Op == driver.Debit
 }
 
 // clearReceipts clears the receipts that a store may have written before it failed.
 func clearReceipts(charges []driver.Charge) {
 	for i := range charges {
 		if leavesReceipt(&charges[i]) {
-			*charges[i].Receipt = driver.Receipt{}
+			charges[i].Receipt = driver.Receipt{}
 		}
 	}
 }

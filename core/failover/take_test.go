@@ -363,14 +363,14 @@ func TestStore_Take_LateAnswer(t *testing.T) {
 			time.Sleep(10 * deadline)
 			return next(context.WithoutCancel(ctx), charges)
 		})
-		testkit.Must(t, p.backup.Store.Take(t.Context(), []driver.Charge{{Key: "k", Rule: year.Compiled(), Cost: 50}}))
-		receipt := driver.Receipt{}
-		charges := []driver.Charge{{Key: "k", Rule: year.Compiled(), Cost: 1, Receipt: &receipt}}
+		testkit.Must(t, p.backup.Store.Take(t.Context(), []driver.Charge{{Key: "k", Rule: testkit.Compiled(year), Cost: 50}}))
+		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(year), Cost: 1}}
 		for range 5 {
 			testkit.Must(t, p.Take(t.Context(), charges))
 		}
 		synctest.Wait()
-		verdict, receiptOfBackup := charges[0].Verdict, receipt
+		verdict, receipt := charges[0].Verdict, charges[0].Receipt
+		receiptOfBackup := receipt
 		if verdict.Remaining != 45 || receipt.Origin != 1 || p.State() != failover.Backup {
 			t.Errorf("got %+v, %+v and %v, expected 45 left and a receipt of the backup", verdict, receipt, p.State())
 		}

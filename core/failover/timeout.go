@@ -80,27 +80,14 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 
 // A call works on a copy of the charges, because it may still run after the caller has left.
 type call struct {
-	charges  []driver.Charge
-	receipts []driver.Receipt
-	err      error
-	done     chan struct{}
-	ended    atomic.Bool // the caller has left or the Store has returned
+	charges []driver.Charge
+	err     error
+	done    chan struct{}
+	ended   atomic.Bool // the caller has left or the Store has returned
 }
 
 func newCall(charges []driver.Charge) *call {
-	c := &call{charges: slices.Clone(charges), done: make(chan struct{})}
-	for i := range c.charges {
-		receipt := c.charges[i].Receipt
-		if receipt == nil {
-			continue
-		}
-		if c.receipts == nil {
-			c.receipts = make([]driver.Receipt, len(charges))
-		}
-		c.receipts[i] = *receipt
-		c.charges[i].Receipt = &c.receipts[i]
-	}
-	return c
+	return &call{charges: slices.Clone(charges), done: make(chan struct{})}
 }
 
 func (c *call) run(ctx context.Context, do verb, t *timeout) {
@@ -118,9 +105,6 @@ func (c *call) run(ctx context.Context, do verb, t *timeout) {
 // copyTo copies the Verdicts and receipts to the charges of the caller.
 func (c *call) copyTo(charges []driver.Charge) {
 	for i := range charges {
-		charges[i].Verdict = c.charges[i].Verdict
-		if charges[i].Receipt != nil {
-			*charges[i].Receipt = c.receipts[i]
-		}
+		charges[i].Verdict, charges[i].Receipt = c.charges[i].Verdict, c.charges[i].Receipt
 	}
 }

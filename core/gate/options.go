@@ -74,9 +74,10 @@ func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 // charged nothing. f must not trust a header field, because a client would choose its limits. Plan
 // panics if f is nil.
 //
-// f runs for each limiter whose rules have plans ([core.Limiter.HasPlans]), after the key function
-// of that limiter and even if the key is exhausted. If f verifies tokens, the limiter of the address
-// should have no plans and come first, so that the address bounds the number of bad tokens:
+// f runs for each limiter whose rules have plans, or that [core.Limiter.Choose] has made, after the
+// key function of that limiter and even if the key is exhausted. If f verifies tokens, the limiter
+// of the address should have no plans and come first, so that the address bounds the number of bad
+// tokens:
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject()), gate.Plan(tokens.Claim("plan")))
 func Plan(f keyfunc.Func) Option {

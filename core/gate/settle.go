@@ -47,8 +47,11 @@ func Settle(ctx context.Context, cost int) error {
 // of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 	for r := request.From(ctx); r != nil && l != nil; r = r.Outer() {
-		if r.Decision().Allowed && r.Charged(l) {
-			return r.Settle(l, cost)
+		if !r.Decision().Allowed {
+			continue
+		}
+		if err := r.Settle(l, cost); !errors.Is(err, core.ErrInvalidAsk) {
+			return err
 		}
 	}
 	return ErrNotAdmitted

@@ -85,7 +85,7 @@ func TestStore_Adjust_DuringDenial(t *testing.T) {
 				go func() { done <- x.take(s, 1, rules...) }()
 				synctest.Wait()
 				x.behind.Set()
-				testkit.Must(x, s.Adjust(x.Context(), []driver.Charge{{Key: "k", Rule: a.Compiled(), Op: op, Cost: 1}}))
+				testkit.Must(x, s.Adjust(x.Context(), []driver.Charge{{Key: "k", Rule: testkit.Compiled(a), Op: op, Cost: 1}}))
 				close(blocked)
 				if <-done || !x.take(s, 1, a) {
 					x.Errorf("op %d, %d rules: expected a denial from before, and an admission after, got others", op, len(rules))
@@ -153,7 +153,7 @@ func TestStore_Adjust_UndoDuringFetch(t *testing.T) {
 			go func() { done <- x.ask(l, 1).Allowed }()
 			synctest.Wait()
 			if admitted%10 == 0 { // an Undo that frees nothing
-				undo := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Undo, Cost: 1, Receipt: new(driver.Receipt)}}
+				undo := []driver.Charge{{Key: "k", Rule: testkit.Compiled(rule), Op: driver.Undo, Cost: 1}}
 				testkit.Must(x, s.Adjust(x.Context(), undo))
 			}
 			if !<-done {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
@@ -33,7 +35,7 @@ type openDecision struct {
 
 func newBucketUse(seed uint64, entries int, rule core.Rule) *bucketUse {
 	x := &bucketUse{rng: rand.New(rand.NewPCG(seed, 11))}
-	x.u, _ = newUnits(rule.Compiled(), time.Second)
+	x.u, _ = newUnits(testkit.Compiled(rule), time.Second)
 	for range entries {
 		x.entries = append(x.entries, &entry{u: x.u, shard: new(shard)})
 	}
@@ -50,10 +52,10 @@ func (x *bucketUse) free() int64 {
 
 // charge takes n tokens from the bucket, which has them.
 func (x *bucketUse) charge(n int64) (receipt driver.Receipt) {
-	c := driver.Charge{Rule: x.u.rule, Cost: int(n), Receipt: &receipt}
+	c := driver.Charge{Rule: x.u.rule, Cost: int(n)}
 	r := c.Read(x.state, x.micros())
 	x.state, _ = c.Commit(x.state, &r, x.micros(), true)
-	return receipt
+	return c.Receipt
 }
 
 // leased returns the block of a lease of n tokens that a process asked for at asked.
@@ -280,7 +282,7 @@ func TestGrant_returnTokens_AfterLaterOnesWereSpent(t *testing.T) {
 // A decision that took tokens of one side of a failover Store, and is denied after the switch
 // to the other side, returns none.
 func TestGrant_returnTokens_OfAnotherOrigin(t *testing.T) {
-	rule := core.FixedWindow("w", core.PerDay(16_000)).Compiled()
+	rule := testkit.Compiled(core.FixedWindow("w", core.PerDay(16_000)))
 	e := &entry{shard: new(shard)}
 	e.u, _ = newUnits(rule, time.Second)
 	var grants []grant
@@ -317,7 +319,7 @@ func TestBlock_held_ClockOfTheStoreIsFaster(t *testing.T) {
 
 // Two blocks of a window that are joined expire with the lease that expires first.
 func TestBlock_join_Expiry(t *testing.T) {
-	u, _ := newUnits(core.FixedWindow("w", core.PerDay(1000)).Compiled(), time.Second)
+	u, _ := newUnits(testkit.Compiled(core.FixedWindow("w", core.PerDay(1000))), time.Second)
 	for _, expires := range [][2]int64{{100, 200}, {200, 100}} {
 		b := block{expires: expires[0], end: 3}
 		b.join(&u, block{expires: expires[1], end: 4})

@@ -48,7 +48,7 @@ func withLongKeys(ctx context.Context, charges []driver.Charge, next storetest.C
 	}
 	err := next(ctx, own)
 	for i := range own {
-		charges[i].Verdict = own[i].Verdict
+		charges[i].Verdict, charges[i].Receipt = own[i].Verdict, own[i].Receipt
 	}
 	return err
 }

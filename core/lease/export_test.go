@@ -54,7 +54,7 @@ func (s *Store) ReturnAll(t testing.TB) {
 					continue
 				}
 				receipt := b.receipt(&e.u)
-				if err := s.next.Adjust(t.Context(), []driver.Charge{{Key: e.key, Rule: e.u.rule, Op: driver.Undo, Cost: int(n), Receipt: &receipt}}); err != nil {
+				if err := s.next.Adjust(t.Context(), []driver.Charge{{Key: e.key, Rule: e.u.rule, Op: driver.Undo, Cost: int(n), Receipt: receipt}}); err != nil {
 					t.Fatal(err)
 				}
 				e.reply.used -= n * e.u.unit

@@ -25,7 +25,6 @@ type fetch struct {
 
 	sent, now int64
 	charge    [1]driver.Charge
-	receipt   driver.Receipt
 }
 
 // startFetch starts a fetch for the next block, and for as many waiters of e as the Store can have
@@ -63,7 +62,7 @@ func startFetch(s *Store, e *entry, now int64) {
 		e.lastBlock = 0 // no second prefetch
 	}
 	e.fetching, e.empty = true, false
-	f.charge[0] = driver.Charge{Key: e.key, Rule: e.u.rule, Cost: int(n), Receipt: &f.receipt}
+	f.charge[0] = driver.Charge{Key: e.key, Rule: e.u.rule, Cost: int(n)}
 	s.fetches.Add(1)
 	go f.run()
 }
@@ -130,14 +129,14 @@ func (f *fetch) call() (err error) {
 func (f *fetch) distribute() (retry []*waiter) {
 	e := f.entry
 	u := &e.u
-	begin := u.count(f.receipt.Used)
+	begin := u.count(f.charge[0].Receipt.Used)
 	end := begin + int64(f.charge[0].Cost)*u.unit
 	if u.rate > 0 { // a Verdict is rounded to microseconds, a Receipt is not
 		e.reply.used = end
 	}
 	validFor := e.reply.validFor()
 	b := block{
-		at: f.receipt.At, asked: f.sent, origin: f.receipt.Origin,
+		at: f.charge[0].Receipt.At, asked: f.sent, origin: f.charge[0].Receipt.Origin,
 		expires: f.sent + validFor - validFor/driftFraction,
 		begin:   begin, end: end,
 	}

@@ -118,7 +118,7 @@ func (x *fixture) take(s driver.Store, cost int, rules ...core.Rule) bool {
 	x.Helper()
 	charges := make([]driver.Charge, len(rules))
 	for i, rule := range rules {
-		charges[i] = driver.Charge{Key: "k", Rule: rule.Compiled(), Cost: cost, Receipt: new(driver.Receipt)}
+		charges[i] = driver.Charge{Key: "k", Rule: testkit.Compiled(rule), Cost: cost}
 	}
 	testkit.Must(x, s.Take(x.Context(), charges))
 	for i := range charges {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
@@ -117,11 +119,10 @@ func (m *simulation) connect(behind driver.Store) (_ driver.Store, cut *atomic.B
 // take asks s for cost events of a random plan, and notes when they were admitted: when the Store
 // behind admitted them, if it did so in this call, or else when the call returned.
 func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
-	var receipt driver.Receipt
 	plan := m.plans[m.random(int64(len(m.plans)))]
-	charges := []driver.Charge{{Key: "k", Rule: plan, Cost: cost, Receipt: &receipt}}
+	charges := []driver.Charge{{Key: "k", Rule: plan, Cost: cost}}
 	if m.random(3) == 0 {
-		charges = append(charges, driver.Charge{Key: fmt.Sprint("beside", m.random(10)), Rule: besideRule.Compiled(), Cost: 1})
+		charges = append(charges, driver.Charge{Key: fmt.Sprint("beside", m.random(10)), Rule: testkit.Compiled(besideRule), Cost: 1})
 	}
 	begun := time.Now().UnixMicro()
 	err := s.Take(context.Background(), charges)
@@ -140,9 +141,9 @@ func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 	}
 	k := plan.Constants()
 	switch {
-	case receipt.At >= begun && receipt.At < at:
-		at = receipt.At
-	case k.Algorithm == driver.FixedWindow && receipt.At/k.Period == begun/k.Period:
+	case charges[0].Receipt.At >= begun && charges[0].Receipt.At < at:
+		at = charges[0].Receipt.At
+	case k.Algorithm == driver.FixedWindow && charges[0].Receipt.At/k.Period == begun/k.Period:
 		at = begun // the tokens are of that window, though the call for the other rule may have ended later
 	}
 	m.events = append(m.events, lease.Event{Micros: at, Cost: int64(cost), Rule: plan})

@@ -113,11 +113,13 @@ func TestStore_Adjust_Plans(t *testing.T) {
 					x.admit(base, 200)
 					x.admit(pro, 200)
 					synctest.Wait()
-					c := driver.Charge{Key: "k", Rule: plansOf(x, rule)[plan], Op: tt.op, Cost: tt.cost, Receipt: new(driver.Receipt)}
+					c := driver.Charge{Key: "k", Rule: plansOf(x, rule)[plan], Op: tt.op, Cost: tt.cost}
 					if tt.exhausted {
 						debit := c
 						debit.Op, debit.Cost = driver.Debit, 1_000_000
-						testkit.Must(x, x.memory.Adjust(x.Context(), []driver.Charge{debit}))
+						debits := []driver.Charge{debit}
+						testkit.Must(x, x.memory.Adjust(x.Context(), debits))
+						c.Receipt = debits[0].Receipt
 						x.drain(pro)
 						x.drain(base)
 					} else if s.Stats().Held < kept+20 {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
@@ -13,7 +15,7 @@ import (
 func TestShard_entry_EqualHashes(t *testing.T) {
 	s := New(memstore.New())
 	sh := &s.shards[0]
-	rule := core.TokenBucket("r", core.PerMinute(1000)).Compiled()
+	rule := testkit.Compiled(core.TokenBucket("r", core.PerMinute(1000)))
 	charges := []driver.Charge{{Key: "a", Rule: rule}, {Key: "b", Rule: rule}, {Key: "c", Rule: rule}}
 	var entries []*entry
 	for i := range charges {

@@ -136,7 +136,7 @@ func TestStore_Probe_OfALeasedKey(t *testing.T) {
 	if s.Stats().Held == 0 {
 		t.Fatal("expected tokens that are held, got none")
 	}
-	err := driver.Probe(t.Context(), s, []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}})
+	err := driver.Probe(t.Context(), s, []driver.Charge{{Key: "k", Rule: testkit.Compiled(rule), Op: driver.Peek, Cost: 1}})
 	if !errors.Is(err, refuses) {
 		t.Errorf("expected the error %q, got %v", refuses, err)
 	}
@@ -147,9 +147,7 @@ func admitAll(_ context.Context, charges []driver.Charge, _ storetest.Call) erro
 	for i := range charges {
 		c := &charges[i]
 		c.Answer(&driver.Reading{}, true)
-		if c.Receipt != nil {
-			*c.Receipt = driver.Receipt{At: 1 << 50}
-		}
+		c.Receipt = driver.Receipt{At: 1 << 50}
 	}
 	return nil
 }

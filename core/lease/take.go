@@ -44,8 +44,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		return nil
 	}
 	for i := range grants {
-		if c, g := &charges[i], &grants[i]; g.outcome == granted && c.Receipt != nil {
-			*c.Receipt = g.block.receipt(&g.entry.u)
+		if c, g := &charges[i], &grants[i]; g.outcome == granted {
+			c.Receipt = g.block.receipt(&g.entry.u)
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 			continue
 		}
 		c := &charges[i]
-		c.Verdict = asked[0].Verdict
+		c.Verdict, c.Receipt = asked[0].Verdict, asked[0].Receipt
 		asked = asked[1:]
 		if c.Verdict.Unknown {
 			continue

@@ -238,9 +238,7 @@ func TestStore_Take_TokensOfOneOrigin(t *testing.T) {
 		behind.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 			err := next(ctx, charges)
 			for i := range charges {
-				if r := charges[i].Receipt; r != nil {
-					r.Origin = int(side.Load())
-				}
+				charges[i].Receipt.Origin = int(side.Load())
 			}
 			return err
 		})
@@ -338,7 +336,7 @@ func TestStore_Take_PeekBesideSpend(t *testing.T) {
 		x.hold(s, a)
 		x.drain(x.limiter(x.memory, a)) // by another process
 		for range 20 {
-			charges := []driver.Charge{{Key: "k", Rule: a.Compiled(), Op: driver.Peek, Cost: 1}, {Key: "k", Rule: b.Compiled(), Cost: 1}}
+			charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(a), Op: driver.Peek, Cost: 1}, {Key: "k", Rule: testkit.Compiled(b), Cost: 1}}
 			testkit.Must(x, s.Take(x.Context(), charges))
 			if charges[0].Verdict.Allowed && charges[1].Verdict.Allowed {
 				x.Fatal("expected a denial, got an admission")

@@ -46,53 +46,27 @@ func (s *shard) forward(now int64) int64 {
 	return s.last
 }
 
-// takeOne locks the shard and calls takeWhole or take. hash is the hash of the key. steady is true if
-// now comes from a clock that never steps back. whole reports whether takeWhole has decided.
-func (s *shard) takeOne(c *driver.Charge, hash uint64, r *driver.Reading, now int64, steady bool) (whole bool) {
+// take decides about c, the only charge of a decision. key is the hash of its key. steady is true if
+// now comes from a clock that never steps back.
+func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if steady {
 		now = s.forward(now)
 	}
-	if c.Rule.Algorithm().IsBucket() {
-		used, spent, ok := s.takeWhole(mix(hash, c.Rule.ID()), c.Rule, c.Op, c.Cost, now)
-		if r.Used.Micros = used; spent && c.Receipt != nil {
-			*c.Receipt = r.Receipt(now)
-		}
-		if ok {
-			return true
-		}
-	}
-	s.take(c, newHashes(hash, c.Rule.ID()), r, now)
-	return false
-}
-
-// takeWhole is take for a Spend or Peek of a whole bucket (see [driver.Compiled.TakeWhole]) that has a
-// state. It returns the microseconds in use before the charge. spent reports whether cost was charged.
-// If ok is false, nothing was done.
-func (s *shard) takeWhole(own uint64, rule *driver.Compiled, op driver.Op, cost int, now int64) (used int64, spent, ok bool) {
-	b := s.buckets.find(own)
-	if b == nil || b.rest<<16 != 0 { // a bucket with a state here has no debt: see saveDebt
-		return 0, false, false
-	}
-	used, after, fits, ok := rule.TakeWhole(b.full, now, cost)
-	if spent = ok && fits && op == driver.Spend; spent {
-		b.set(now+after, 0, rule)
-	}
-	return used, spent, ok
-}
-
-// take reads the state of c into r, and changes it if c fits. The shard must be locked.
-func (s *shard) take(c *driver.Charge, h hashes, r *driver.Reading, now int64) {
-	loaded, at, b := s.load(h, c.Rule, now)
-	size := loaded.Size()
-	*r = c.Read(loaded, now)
-	if state, changed := c.Commit(loaded, r, now, true); changed {
-		if full, frac, debt, _ := state.Words(); b != nil && debt == 0 {
+	own := mix(key, c.Rule.ID())
+	if b := s.buckets.find(own); b != nil { // a bucket with a state here has no debt: see saveDebt
+		if state, changed := c.Decide(b.state(), now); changed {
+			full, frac, _, _ := state.Words()
 			b.set(full, frac, c.Rule)
-		} else {
-			s.save(h, at, c.Rule, state, size, now)
 		}
+		return
+	}
+	h := newHashes(key, c.Rule.ID())
+	loaded, at, _ := s.load(h, c.Rule, now)
+	size := loaded.Size()
+	if state, changed := c.Decide(loaded, now); changed {
+		s.save(h, at, c.Rule, state, size, now)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
@@ -90,7 +92,7 @@ func TestStore_Take_timeOfTheLastDecision(t *testing.T) {
 }
 
 func TestStore_Take_panicUnlocks(t *testing.T) {
-	r := core.TokenBucket("r", core.PerSecond(3)).Compiled()
+	r := testkit.Compiled(core.TokenBucket("r", core.PerSecond(3)))
 	debit := driver.Charge{Key: "k", Rule: r, Cost: 1, Op: driver.Debit}
 	for name, charges := range map[string][]driver.Charge{
 		"one":  {debit},

@@ -9,10 +9,17 @@ import (
 
 // Take implements [driver.Store]. It returns nil.
 func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
-	if len(charges) == 1 {
-		s.takeOne(&charges[0])
+	if len(charges) != 1 {
+		s.takeSeveral(charges)
 		return nil
 	}
+	c := &charges[0]
+	now, hash := s.now(), s.hash(c.Key)
+	s.shards[s.shardOf(hash)].take(c, hash, now, s.clock == nil)
+	return nil
+}
+
+func (s *Store) takeSeveral(charges []driver.Charge) {
 	var room [4]chargeState
 	var locks [4]uint64
 	states := s.resolve(charges, room[:])
@@ -26,43 +33,6 @@ func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
 		c.Answer(&st.reading, admitted)
 		c.Cost = cost
 	}
-	return nil
-}
-
-// takeOne is Take for the most frequent call: one charge, one lock.
-func (s *Store) takeOne(c *driver.Charge) {
-	hash := s.hash(c.Key)
-	sh, now := &s.shards[s.shardOf(hash)], s.now()
-	var r driver.Reading
-	if !sh.takeOne(c, hash, &r, now, s.clock == nil) {
-		c.Answer(&r, true)
-		return
-	}
-	c.Verdict = driver.Verdict{}
-	c.Rule.AnswerBucket(&c.Verdict, r.Used, c.Op, c.Cost)
-	c.Verdict.Rule = c.Rule
-}
-
-// TakesBuckets implements [driver.BucketTaker].
-func (s *Store) TakesBuckets(o driver.Store) bool { return o == driver.Store(s) }
-
-// TakeBucket implements [driver.BucketTaker]. It returns no error.
-func (s *Store) TakeBucket(_ context.Context, key string, rule *driver.Compiled, op driver.Op, cost int) (used driver.Span, at int64, err error) {
-	hash := s.hash(key)
-	sh, own := &s.shards[s.shardOf(hash)], mix(hash, rule.ID())
-	now := s.now()
-	sh.mu.Lock()
-	if s.clock == nil {
-		now = sh.forward(now)
-	}
-	if used, _, ok := sh.takeWhole(own, rule, op, cost, now); ok {
-		sh.mu.Unlock()
-		return driver.Span{Micros: used}, now, nil
-	}
-	c, r := driver.Charge{Key: key, Rule: rule, Op: op, Cost: cost}, driver.Reading{}
-	sh.take(&c, newHashes(hash, rule.ID()), &r, now)
-	sh.mu.Unlock()
-	return r.Used, now, nil
 }
 
 // takeAll reads the states of charges, and changes them if all fit.

@@ -32,17 +32,14 @@ next:
 
 var evalsha, eval any = "evalsha", "eval" // boxed once
 
-// compose sets the script and the arguments. The headers of decisions.lua and take_bucket.lua
-// describe the arguments.
+// compose sets the script and the arguments. The header of decisions.lua describes the
+// arguments.
 func (b *batch) compose() {
 	keys, set, verb := 0, librarySet(0), b.requests[0].verb
 	for _, r := range b.requests {
 		keys, set = keys+len(r.keys), set|r.set()
 	}
-	size := 16 + keys // of requests for buckets with the same arguments
-	if verb != takeBucket {
-		size += 2*len(b.requests) + 10*keys
-	}
+	size := 16 + 2*len(b.requests) + 11*keys
 	b.script = scriptFor(verb, set)
 	b.args = append(make([]any, 0, size), evalsha, b.script.sha, integer(int64(keys)))
 	for _, r := range b.requests {
@@ -51,23 +48,7 @@ func (b *batch) compose() {
 		}
 	}
 	b.args = append(b.args, b.requests[0].clock)
-	if verb == takeBucket {
-		b.appendBuckets()
-	} else {
-		b.appendDecisions()
-	}
-}
-
-// appendBuckets appends the arguments for take_bucket.lua.
-func (b *batch) appendBuckets() {
-	for begin := 0; begin < len(b.requests); {
-		args, end := b.requests[begin].charges[0].algorithm, begin+1
-		for end < len(b.requests) && &b.requests[end].charges[0].algorithm[0] == &args[0] {
-			end++
-		}
-		b.args = append(append(b.args, integer(int64(end-begin))), args...)
-		begin = end
-	}
+	b.appendDecisions()
 }
 
 // appendDecisions appends the arguments for decisions.lua.
@@ -97,12 +78,8 @@ func (b *batch) useSource() bool {
 // setOutcomes sets the outcomes of the requests from the reply to the script, or from its error.
 func (b *batch) setOutcomes(reply any, err error) {
 	rest, _ := reply.([]any)
-	buckets := b.requests[0].verb == takeBucket
 	var now any
-	switch {
-	case buckets && len(b.requests) == 1:
-		rest = []any{reply}
-	case !buckets && len(rest) > 0:
+	if len(rest) > 0 {
 		now, rest = rest[0], rest[1:]
 	}
 	for i, r := range b.requests {
@@ -113,8 +90,6 @@ func (b *batch) setOutcomes(reply any, err error) {
 		n := 1
 		if text, failed := rest[0].(string); failed {
 			r.err = scriptError(text)
-		} else if buckets {
-			r.reply = rest[0]
 		} else {
 			n = min(n+r.values, len(rest))
 			r.time, r.reply = now, rest[:n:n]

@@ -52,8 +52,8 @@ func TestBatch_errors(t *testing.T) {
 	rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = "u", "p" })
 	testkit.Must(t, operator.Set(t.Context(), "damaged0", "no state", 0).Err())
 	testkit.Must(t, operator.RPush(t.Context(), "list0", "no state").Err())
-	bucket, log := core.TokenBucket("rule", hourly).Compiled(), core.SlidingLog("rule", hourly).Compiled()
-	window := core.FixedWindow("rule", hourly).Compiled()
+	bucket, log := testkit.Compiled(core.TokenBucket("rule", hourly)), testkit.Compiled(core.SlidingLog("rule", hourly))
+	window := testkit.Compiled(core.FixedWindow("rule", hourly))
 	calls := map[string]*call{
 		"before": spend("before", bucket), "damaged": spend("damaged", bucket), "list": spend("list", bucket), "after": spend("after", bucket),
 		"first": spend("first", window, bucket), "log": spend("log", window, log), "last": spend("last", bucket, window),
@@ -91,7 +91,7 @@ func TestBatch_errors(t *testing.T) {
 // A full server fails the decisions that would write, and no denial.
 func TestBatch_noMemory(t *testing.T) {
 	rdb := redistest.NewServer(t, "--maxmemory-policy", "noeviction").Client()
-	bucket, log := core.TokenBucket("rule", hourly).Compiled(), core.SlidingLog("rule", hourly).Compiled()
+	bucket, log := testkit.Compiled(core.TokenBucket("rule", hourly)), testkit.Compiled(core.SlidingLog("rule", hourly))
 	denied := func() *call {
 		c := spend("full", bucket)
 		c.charges[0].Cost = 101
@@ -127,7 +127,7 @@ func TestBatch_largest(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	var rules []*driver.Compiled
 	for i := range MaxCharges {
-		rules = append(rules, testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", hourly).Compiled())
+		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", hourly)))
 	}
 	for round := range int64(2) {
 		var calls []*call

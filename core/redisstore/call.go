@@ -10,14 +10,13 @@ import (
 
 // A call holds the charges and the outcome of one execution of a script.
 type call struct {
-	charges  []driver.Charge
-	keys     []string // Redis keys of the charges
-	places   []int    // indexes of the charges in the argument of Take or Adjust; nil if the call contains all of them
-	undoable bool     // undo may be called
+	charges []driver.Charge
+	keys    []string // Redis keys of the charges
+	places  []int    // indexes of the charges in the argument of Take or Adjust; nil if the call contains all of them
 
 	admitted bool
 	readings []driver.Reading // of the charges
-	time     int64            // of the server; unknown if the script is take_bucket.lua
+	time     int64            // of the server
 	corrupt  int64            // unreadable states that were replaced
 	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
 	err      error
@@ -35,16 +34,6 @@ func (c *call) free() {
 
 func (c *call) add(charge driver.Charge, key string, place int) {
 	c.charges, c.keys, c.places = append(c.charges, charge), append(c.keys, key), append(c.places, place)
-}
-
-// short reports whether the script of c is take_bucket.lua. Its reply does not contain the time,
-// which receipts need.
-func (c *call) short() bool {
-	if len(c.charges) != 1 || c.undoable {
-		return false
-	}
-	charge := &c.charges[0]
-	return charge.Op == driver.Spend && charge.Rule.Algorithm().IsBucket() && !charge.Rule.Shadow() && charge.Receipt == nil
 }
 
 // queues reports whether c spends from leaky buckets.
@@ -76,7 +65,7 @@ func (c *call) undo() *call {
 			continue
 		}
 		receipt := c.readings[i].Receipt(c.time)
-		undo.add(driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost, Receipt: &receipt}, c.keys[i], i)
+		undo.add(driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost, Receipt: receipt}, c.keys[i], i)
 	}
 	if undo.charges == nil {
 		return nil
@@ -110,8 +99,8 @@ func (c *call) answer(admitted bool) error {
 			charge.Answer(r, admitted)
 			charge.MaxDelay = asked
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
-			if takes && admitted && charge.Verdict.Allowed && charge.Receipt != nil {
-				*charge.Receipt = r.Receipt(c.time)
+			if takes && admitted && charge.Verdict.Allowed {
+				charge.Receipt = r.Receipt(c.time)
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow())

@@ -56,7 +56,6 @@ func (r *router) setKeys(c *call) {
 // split returns a call for each hash slot, with copies of the charges in that slot.
 func (r *router) split(charges []driver.Charge) []*call {
 	return r.slots(charges, func(c *call, i int, tag string) {
-		c.undoable = true
 		c.add(charges[i], r.keys.key(tag, charges[i].Rule), i)
 	})
 }

@@ -148,7 +148,7 @@ func TestStore_Adjust_corruptState(t *testing.T) {
 			t.Run(a.Name+"/"+p.name, func(t *testing.T) {
 				v := newTarget(t, rdb, rule)
 				do := func(op driver.Op, cost int) {
-					charge := driver.Charge{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: &driver.Receipt{At: now.UnixMicro()}}
+					charge := driver.Charge{Key: "k", Rule: testkit.Compiled(rule), Op: op, Cost: cost, Receipt: driver.Receipt{At: now.UnixMicro()}}
 					testkit.Must(t, storetest.Do(t.Context(), v.s, []driver.Charge{charge}))
 				}
 				for _, op := range []driver.Op{driver.Credit, driver.Debit, driver.Undo} {

@@ -22,7 +22,7 @@ func peeks(l *core.Limiter, keys ...string) []driver.Charge {
 	rules := l.Rules()
 	for _, key := range keys {
 		for i := range rules {
-			charges = append(charges, driver.Charge{Key: key, Rule: rules[i].Compiled(), Op: driver.Peek, Cost: 1})
+			charges = append(charges, driver.Charge{Key: key, Rule: testkit.Compiled(rules[i]), Op: driver.Peek, Cost: 1})
 		}
 	}
 	return charges

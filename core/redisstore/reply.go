@@ -6,19 +6,11 @@ import "errors"
 var errReply = errors.New("the reply does not have the shape of a decision")
 
 // decode sets the outcome of c from the time of the server and the part of the reply that belongs
-// to c. The headers of take.lua, adjust.lua and take_bucket.lua describe the reply. A reply that
+// to c. The headers of take.lua and adjust.lua describe the reply. A reply that
 // does not match the charges of c, or contains values that are impossible for their rules, is an
 // error, so that it cannot admit an event.
 func (c *call) decode(time, reply any) error {
 	c.readings = c.readings[:0]
-	short := c.short()
-	if n, ok := reply.(int64); ok && short {
-		c.admitted = n >= 0
-		if !c.admitted {
-			n = -1 - n
-		}
-		return c.decodeReading(0, [maxReadings]int64{n})
-	}
 	rest, _ := reply.([]any)
 	next := func() int64 { // -1 if there is no valid integer
 		if len(rest) == 0 {
@@ -28,9 +20,7 @@ func (c *call) decode(time, reply any) error {
 		rest = rest[1:]
 		return n
 	}
-	if !short {
-		c.time = validInteger(time)
-	}
+	c.time = validInteger(time)
 	outcome := next()
 	if c.time < 0 || outcome < 0 || outcome > 1+int64(len(c.charges)) {
 		return errReply

@@ -39,7 +39,7 @@ func FuzzReply(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, rule, op, form uint8, data []byte) {
-		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % 6), Cost: 1, Receipt: new(driver.Receipt)}
+		charge := driver.Charge{Key: "k", Rule: rules[int(rule)%len(rules)], Op: driver.Op(op % 6), Cost: 1}
 		c := call{charges: []driver.Charge{charge}}
 		if form&2 != 0 {
 			c.charges = append(c.charges, charge)
@@ -52,11 +52,11 @@ func FuzzReply(f *testing.F) {
 		var reply, now any = all, nil
 		switch {
 		case form&1 != 0 && len(all) > 0:
-			reply, c.charges[0].Receipt = all[0], nil
+			reply = all[0]
 		case form&4 != 0 && len(all) > 0:
 			all[int(op)%len(all)] = "text"
 		}
-		if elements, ok := reply.([]any); ok && len(elements) > 0 && !c.short() {
+		if elements, ok := reply.([]any); ok && len(elements) > 0 {
 			now, reply = elements[0], elements[1:]
 		}
 		if c.decode(now, reply) != nil || c.answer(c.admitted) != nil {

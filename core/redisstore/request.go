@@ -62,8 +62,6 @@ func (e *executor) newRequest(c *call) *request {
 	r := requests.Get().(*request)
 	r.verb, r.keys = adjust, append(r.keys, c.keys...)
 	switch {
-	case c.short():
-		r.verb = takeBucket
 	case c.charges[0].Op.Asks():
 		r.verb = take
 	}
@@ -78,7 +76,7 @@ func (e *executor) newRequest(c *call) *request {
 			args.maxDelay = charge.MaxDelayMicros()
 		}
 		if charge.Op == driver.Undo {
-			args.receipt = receiptArguments(*charge.Receipt, charge.Rule.Constants().Denominator)
+			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants().Denominator)
 		}
 		r.charges = append(r.charges, args)
 		r.values += a.readings

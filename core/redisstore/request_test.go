@@ -25,7 +25,7 @@ func TestRequest_limitDelays(t *testing.T) {
 		{time.Millisecond, 100 * time.Microsecond, [3]string{"900", "800", "700"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			call := spend("k", core.LeakyBucket("rule", hourly).Compiled())
+			call := spend("k", testkit.Compiled(core.LeakyBucket("rule", hourly)))
 			call.charges[0].MaxDelay = c.maxDelay
 			r := new(executor).newRequest(call)
 			r.queued = time.Now()
@@ -100,7 +100,7 @@ func TestExecutor_Exec_left(t *testing.T) {
 	e := executor{sender: s}
 	const n = 100
 	for range n {
-		c := spend("k", core.TokenBucket("rule", hourly).Compiled())
+		c := spend("k", testkit.Compiled(core.TokenBucket("rule", hourly)))
 		if e.exec(t.Context(), time.Now().Add(time.Minute), c); c.err != context.DeadlineExceeded {
 			t.Fatalf("the error is %v, want the deadline", c.err)
 		}

@@ -24,9 +24,8 @@ type script struct {
 type verb string
 
 const (
-	take       verb = "take"
-	takeBucket verb = "take_bucket" // see call.short
-	adjust     verb = "adjust"
+	take   verb = "take"
+	adjust verb = "adjust"
 )
 
 // A librarySet is a set of libraries: bit i represents libraries[i].
@@ -51,9 +50,6 @@ const (
 	slidingLog
 )
 
-// bucketScript is the script of takeBucket.
-var bucketScript = newScript("clock", "bucket", string(takeBucket))
-
 type scriptCache [1 << len(libraries)]struct {
 	once   sync.Once
 	script *script
@@ -64,10 +60,7 @@ var takeScripts, adjustScripts scriptCache
 // scriptFor returns the script for a verb and a set of libraries.
 func scriptFor(v verb, set librarySet) *script {
 	cache := &takeScripts
-	switch v {
-	case takeBucket:
-		return bucketScript
-	case adjust:
+	if v == adjust {
 		cache = &adjustScripts
 	}
 	cached := &cache[set]

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the composed scripts to testdata"
 
 // The files in testdata are the scripts that Redis gets, for readers and for luacheck.
 func TestScript_Golden(t *testing.T) {
-	golden := map[string]*script{"take_bucket": bucketScript}
+	golden := map[string]*script{}
 	const all librarySet = 1<<len(libraries) - 1
 	for _, v := range []verb{take, adjust} {
 		golden[string(v)+".all"] = scriptFor(v, all)
@@ -68,7 +68,6 @@ func luaSources(t *testing.T) map[string]string {
 func TestScript_Files(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	used := append(scriptFiles(take, 1<<len(libraries)-1), scriptFiles(adjust, 1<<len(libraries)-1)...)
-	used = append(used, "take_bucket")
 	for name, source := range luaSources(t) {
 		if err := rdb.ScriptLoad(t.Context(), source).Err(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -81,7 +80,7 @@ func TestScript_Files(t *testing.T) {
 		switch name {
 		case "clock":
 			want = append(want, "ARGV[1]", "microseconds", "milliseconds")
-		case "decisions", "take_bucket":
+		case "decisions":
 			want = append(want, "KEYS", "ARGV", "Returns", "us")
 		case "take", "adjust":
 			want = append(want, "ARGV", "Reply", "outcome")

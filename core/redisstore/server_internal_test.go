@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
@@ -72,7 +74,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 		if args[0] == "evalsha" {
 			return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 		}
-		return ":0\r\n"
+		return "*4\r\n:1700000000000000\r\n:1\r\n:0\r\n:0\r\n"
 	})})
 	defer func() { _ = rdb.Close() }()
 	var counter tripCounter
@@ -80,7 +82,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 	s := New(rdb)
 	server := s.executor.sender.(*server)
 	server.noMerges()
-	rule := core.TokenBucket("r", core.PerSecond(1)).Compiled()
+	rule := testkit.Compiled(core.TokenBucket("r", core.PerSecond(1)))
 	for i, n := range []int{1, 8, 1, 8} { // the first ones open connections
 		requests := make([]*request, n)
 		for j := range requests {
@@ -91,8 +93,8 @@ func TestRunner_Run_noScript(t *testing.T) {
 		counter.trips = 0
 		server.run(t.Context(), false, requests)
 		for _, r := range requests {
-			if r.err != nil || r.reply != int64(0) {
-				t.Errorf("the reply is %v, %v, want 0", r.reply, r.err)
+			if reply, _ := r.reply.([]any); r.err != nil || len(reply) != 3 {
+				t.Errorf("the reply is %v, %v, want 3 integers", r.reply, r.err)
 			}
 		}
 		if connected := i >= 2; connected && counter.trips != 2 {

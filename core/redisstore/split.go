@@ -40,7 +40,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 			return err
 		}
 		for i, place := range c.places {
-			charges[place].Verdict = c.charges[i].Verdict
+			charges[place].Verdict, charges[place].Receipt = c.charges[i].Verdict, c.charges[i].Receipt
 		}
 	}
 	return nil

@@ -22,17 +22,15 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 	s := h.Store.(*redisstore.Store)
 	const n = driver.MaxSubWindows
 	rule := core.SlidingWindow("r", core.Per(10*n, n*time.Second)).SubWindows(n)
-	take := func(op driver.Op, cost int, receipt *driver.Receipt) driver.Verdict {
-		charges := []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: op, Cost: cost, Receipt: receipt}}
+	take := func(op driver.Op, cost int, receipt driver.Receipt) driver.Charge {
+		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(rule), Op: op, Cost: cost, Receipt: receipt}}
 		testkit.Must(t, storetest.Do(t.Context(), s, charges))
-		return charges[0].Verdict
+		return charges[0]
 	}
-	var receipts []*driver.Receipt
+	var receipts []driver.Receipt
 	for range n {
-		take(driver.Spend, 8, nil)
-		m := new(driver.Receipt)
-		take(driver.Spend, 1, m)
-		receipts = append(receipts, m)
+		take(driver.Spend, 8, driver.Receipt{})
+		receipts = append(receipts, take(driver.Spend, 1, driver.Receipt{}).Receipt)
 		h.Advance(time.Second)
 	}
 	key := s.Key("k", rule)
@@ -48,13 +46,13 @@ func TestSlidingWindow_MaxSubWindows_commands(t *testing.T) {
 		most int // commands of a call, without TIME because of the harness's clock
 	}{
 		{"denied, for the cost of half the limit", func(int) {
-			if take(driver.Spend, 5*n, nil).Allowed {
+			if take(driver.Spend, 5*n, driver.Receipt{}).Verdict.Allowed {
 				t.Fatal("a cost of half the limit was admitted, want a denial")
 			}
 		}, 2},
 		{"undo", func(i int) { take(driver.Undo, 1, receipts[len(receipts)-1-i]) }, 6},
-		{"credit of 1", func(int) { take(driver.Credit, 1, nil) }, 6},
-		{"debit", func(int) { take(driver.Debit, 3, nil) }, 6},
+		{"credit of 1", func(int) { take(driver.Credit, 1, driver.Receipt{}) }, 6},
+		{"debit", func(int) { take(driver.Debit, 3, driver.Receipt{}) }, 6},
 	} {
 		for i := range 20 {
 			calls, sum := commandsOf(t, rdb, func() { c.call(i) })

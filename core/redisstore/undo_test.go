@@ -37,7 +37,7 @@ type pair struct {
 func newPair(t *testing.T, rdb *redis.Client, rule core.Rule) *pair {
 	h := harness(rdb)
 	return &pair{
-		Harness: h, t: t, rule: rule.Compiled(), key: h.Store.(*redisstore.Store).Key("k", rule),
+		Harness: h, t: t, rule: testkit.Compiled(rule), key: h.Store.(*redisstore.Store).Key("k", rule),
 		ref: &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }},
 	}
 }
@@ -51,16 +51,9 @@ func (p *pair) do(c driver.Charge) driver.Charge {
 	}
 	p.trace = append(p.trace, fmt.Sprintf("op %d, cost %d of %v, receipt %v, at %d", c.Op, c.Cost, c.Rule, c.Receipt, p.Now().UnixMicro()))
 	one := func(s driver.Store) (driver.Charge, driver.Receipt) {
-		var receipt driver.Receipt
-		if c.Receipt != nil {
-			receipt = *c.Receipt
-		}
 		charges := []driver.Charge{c}
-		if c.Receipt != nil || c.Op == driver.Spend {
-			charges[0].Receipt = &receipt
-		}
 		testkit.Must(p.t, storetest.Do(p.t.Context(), s, charges))
-		return charges[0], receipt
+		return charges[0], charges[0].Receipt
 	}
 	got, gotReceipt := one(p.Store)
 	want, wantReceipt := one(p.ref)
@@ -191,7 +184,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, rdb, core.SlidingLog("log", c.limit))
 			rng := rand.New(rand.NewPCG(uint64(c.open), 3))
-			half := core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per)).Compiled()
+			half := testkit.Compiled(core.SlidingLog("log", core.Per(c.limit.Events/2, c.limit.Per)))
 			var most logShape
 			for step := range c.steps {
 				p.Advance((time.Duration(rng.Int64N(int64(c.step) + 1))).Truncate(time.Microsecond))
@@ -400,21 +393,21 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d charges of %d", c.charges, c.cost), func(t *testing.T) {
 			h := harness(rdb)
-			rule := core.SlidingLog("log", core.PerDay(1_000_000)).Compiled()
-			take := func(op driver.Op, cost int, receipt *driver.Receipt) *driver.Receipt {
+			rule := testkit.Compiled(core.SlidingLog("log", core.PerDay(1_000_000)))
+			take := func(op driver.Op, cost int, receipt driver.Receipt) driver.Receipt {
 				charges := []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: cost, Receipt: receipt}}
 				testkit.Must(t, storetest.Do(t.Context(), h.Store, charges))
 				h.Advance(time.Second)
-				return receipt
+				return charges[0].Receipt
 			}
-			receipts := make([]*driver.Receipt, c.charges)
+			receipts := make([]driver.Receipt, c.charges)
 			for i := range receipts {
-				receipts[i] = take(driver.Spend, c.cost, new(driver.Receipt))
+				receipts[i] = take(driver.Spend, c.cost, driver.Receipt{})
 			}
 			for _, u := range c.undos {
 				receipt := receipts[u.i]
 				if u.op == driver.Credit {
-					receipt = nil
+					receipt = driver.Receipt{}
 				}
 				calls, total := commandsOf(t, rdb, func() { take(u.op, u.cost, receipt) })
 				t.Logf("%s: %d commands: zadd %d, zrem %d", u.name, total, calls["zadd"], calls["zrem"])

@@ -110,10 +110,7 @@ func mutations(t *testing.T, reply any) []mutation {
 			{"in an array", array(array(elements...))},
 			{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
 		}
-		outcome := 1
-		if reply[0].(int64) <= 1 { // the reply of take_bucket.lua does not begin with the time
-			outcome = 0
-		}
+		const outcome = 1 // after the time
 		for name, n := range map[string]int64{
 			"the opposite": max(0, 1-reply[outcome].(int64)), "a negative outcome": -1, "more unreadable states than charges": int64(len(elements)),
 		} {
@@ -225,7 +222,7 @@ func TestStore_Adjust_wrongReply(t *testing.T) {
 				t.Parallel()
 				server, rdb := newReplacer(t, waitLimit)
 				s := newStore(rdb)
-				charges := []driver.Charge{{Key: "k", Rule: a.Rule("r", core.Per(1000, century)).Compiled(), Op: op, Cost: 3}}
+				charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(a.Rule("r", core.Per(1000, century))), Op: op, Cost: 3}}
 				testkit.Must(t, s.Adjust(t.Context(), charges))
 				for _, m := range mutations(t, *server.last.Load()) {
 					server.wrong.Store(m.raw)

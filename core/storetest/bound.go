@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
@@ -142,12 +144,12 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 		b, key := &bound{limit: limit}, fmt.Sprint("k", seed)
 		var open []int
 		var trace []string
-		take := func(c driver.Charge) driver.Verdict {
+		take := func(c driver.Charge) driver.Charge {
 			charges := []driver.Charge{c}
 			if err := Do(context.Background(), s.Store, charges); err != nil {
 				s.fail("Take: %v", err)
 			}
-			return charges[0].Verdict
+			return charges[0]
 		}
 		for range steps {
 			switch rng.IntN(7) {
@@ -165,7 +167,7 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				s.Advance(-d)
 				trace = append(trace, fmt.Sprint("step back ", d))
 			case 3:
-				take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Peek, Cost: limit.Events})
+				take(driver.Charge{Key: key, Rule: testkit.Compiled(rule), Op: driver.Peek, Cost: limit.Events})
 			case 4:
 				if len(open) == 0 {
 					break
@@ -174,13 +176,14 @@ func undoAfterClockSteps(s *subject, a algorithm) {
 				e := &b.events[open[at]]
 				open = append(open[:at], open[at+1:]...)
 				e.receipt.Age = (b.real - e.at).Microseconds()
-				take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Undo, Cost: e.cost, Receipt: &e.receipt})
+				take(driver.Charge{Key: key, Rule: testkit.Compiled(rule), Op: driver.Undo, Cost: e.cost, Receipt: e.receipt})
 				trace = append(trace, fmt.Sprintf("undo %d of %v", e.cost, e.at))
 				e.cost = 0
 				undone++
 			default:
 				e := event{at: b.real, window: s.Now().UnixMicro() / limit.Per.Microseconds(), cost: 1 + rng.IntN(3)}
-				if !take(driver.Charge{Key: key, Rule: rule.Compiled(), Op: driver.Spend, Cost: e.cost, Receipt: &e.receipt}).Allowed {
+				took := take(driver.Charge{Key: key, Rule: testkit.Compiled(rule), Op: driver.Spend, Cost: e.cost})
+				if e.receipt = took.Receipt; !took.Verdict.Allowed {
 					break
 				}
 				trace = append(trace, fmt.Sprintf("take %d at %v", e.cost, e.at))

@@ -65,8 +65,11 @@ func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 
 // charge returns o as a charge for a store, with the store's own receipt.
 func (c catalog) charge(o *oracle.Charge, receipt *driver.Receipt) driver.Charge {
+	if receipt == nil {
+		receipt = new(driver.Receipt)
+	}
 	return driver.Charge{
-		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: receipt,
+		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
 	}
 }
 

@@ -69,8 +69,7 @@ func peekAfterClockStep(s *subject, a algorithm) {
 
 func undoAtTheSameTimeAgain(s *subject, a algorithm) {
 	rule := a.Rule(a.Name, core.PerMinute(3))
-	receipt := new(driver.Receipt)
-	s.do(rule, driver.Charge{Cost: 2, Receipt: receipt})
+	receipt := s.charged(rule, driver.Charge{Cost: 2}).Receipt
 	s.Advance(-time.Minute - subWindow)
 	s.do(rule, driver.Charge{Cost: 2})
 	s.Advance(time.Minute + subWindow)
@@ -90,7 +89,7 @@ func undoOfNothing(s *subject, a algorithm) {
 		l := s.limiter(rule)
 		s.admit(l, "k", limit.Events)
 		for _, cost := range []int{1, limit.Events, atMost(1 << 60)} {
-			s.do(rule, driver.Charge{Op: driver.Undo, Cost: cost, Receipt: new(driver.Receipt)})
+			s.do(rule, driver.Charge{Op: driver.Undo, Cost: cost, Receipt: driver.Receipt{}})
 			if d := s.peek(l, "k"); d.Allowed {
 				s.fail("%s: after an undo of %d with a zero Receipt: got %+v, want a denial", rule, cost, d)
 			}

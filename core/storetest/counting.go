@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
@@ -139,7 +141,7 @@ func probe(s *subject, a algorithm) {
 	l := s.limiter(rule)
 	for _, left := range []int{3, 0} {
 		for range 10 {
-			err := driver.Probe(context.Background(), s.Store, []driver.Charge{{Key: "k", Rule: rule.Compiled(), Op: driver.Peek, Cost: 1}})
+			err := driver.Probe(context.Background(), s.Store, []driver.Charge{{Key: "k", Rule: testkit.Compiled(rule), Op: driver.Peek, Cost: 1}})
 			if err != nil {
 				s.fail("Probe: %v", err)
 			}

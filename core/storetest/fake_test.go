@@ -61,7 +61,7 @@ func TestFake_Set(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				begun := time.Now()
-				err := f.Take(ctx, []driver.Charge{{Key: "k", Rule: day.Compiled(), Cost: 1}})
+				err := f.Take(ctx, []driver.Charge{{Key: "k", Rule: testkit.Compiled(day), Cost: 1}})
 				if took := time.Since(begun); err != c.err || took != c.took {
 					t.Errorf("got %v after %v, want %v after %v", err, took, c.err, c.took)
 				}
@@ -121,7 +121,7 @@ func TestFake_Probe(t *testing.T) {
 		if c.hook != nil {
 			c.fake.Set(c.hook)
 		}
-		charges := []driver.Charge{{Key: "k", Rule: hour.Compiled(), Op: driver.Peek, Cost: 1}}
+		charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(hour), Op: driver.Peek, Cost: 1}}
 		err := driver.Probe(t.Context(), c.fake, charges)
 		if err != c.err || c.fake.Calls() != c.calls || charges[0].Verdict.Allowed != c.answered {
 			t.Errorf("%s: got error %v, %d calls, Verdict %+v; want error %v, %d calls, Allowed %v",
@@ -177,7 +177,7 @@ func TestFake_Forget(t *testing.T) {
 }
 
 func TestFake_InvalidCharge(t *testing.T) {
-	rule, take, adjust := hour.Compiled(), (*storetest.Fake).Take, (*storetest.Fake).Adjust
+	rule, take, adjust := testkit.Compiled(hour), (*storetest.Fake).Take, (*storetest.Fake).Adjust
 	for name, c := range map[string]struct {
 		call    func(*storetest.Fake, context.Context, []driver.Charge) error
 		charges []driver.Charge
@@ -189,7 +189,6 @@ func TestFake_InvalidCharge(t *testing.T) {
 		"op of Adjust":      {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Debit}}},
 		"op of Take":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}}},
 		"unknown op":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo + 1}}},
-		"no Receipt":        {adjust, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, Op: driver.Undo}}},
 		"negative delay":    {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1, MaxDelay: -1}}},
 		"same key and rule": {take, []driver.Charge{{Key: "k", Rule: rule, Cost: 1}, {Key: "k", Rule: rule, Cost: 1}}},
 	} {

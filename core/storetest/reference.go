@@ -89,8 +89,6 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has the cost %d", driver.ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != asks || c.Op > driver.Undo:
 			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
-		case c.Op == driver.Undo && c.Receipt == nil:
-			return fmt.Errorf("%w: charge %d is an Undo without a Receipt", driver.ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
 			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 )
@@ -124,14 +126,17 @@ func (s *subject) together(asks ...core.Ask) core.Decision {
 }
 
 // do applies c to the key "k" under r, without core.New, which rejects two rules of the same name.
-func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict {
+func (s *subject) do(r core.Rule, c driver.Charge) driver.Verdict { return s.charged(r, c).Verdict }
+
+// charged is do, and returns the charge with its receipt.
+func (s *subject) charged(r core.Rule, c driver.Charge) driver.Charge {
 	s.Helper()
-	c.Key, c.Rule = "k", r.Compiled()
+	c.Key, c.Rule = "k", testkit.Compiled(r)
 	charges := []driver.Charge{c}
 	if err := Do(context.Background(), s.Store, charges); err != nil {
 		s.fail("op %d with cost %d under %v: %v", c.Op, c.Cost, &r, err)
 	}
-	return charges[0].Verdict
+	return charges[0]
 }
 
 // hammer makes calls from concurrent goroutines and returns the number of admitted events.

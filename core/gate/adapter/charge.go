@@ -97,7 +97,7 @@ func (c *charges) identify(ctx context.Context, r *http.Request, a *config.Ask, 
 	if ask.Key == "" {
 		return errEmptyKey
 	}
-	if a.Plan != nil && ask.Limiter.HasPlans() {
+	if a.Plan != nil && inner.HasPlans(ask.Limiter) {
 		if ask.Plan, err = a.Plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
 			ask.Plan, err = "", nil
 		}
@@ -195,8 +195,8 @@ func (c *charges) reserve(ctx context.Context, asks ...core.Ask) {
 	if len(asks) == 0 {
 		return
 	}
-	if c.failed = c.reservation.Extend(ctx, asks...); c.failed == nil {
-		c.charged, c.decision = c.charged+len(asks), c.reservation.Decision()
+	if c.decision, c.failed = c.reservation.Extend(ctx, asks...); c.failed == nil {
+		c.charged += len(asks)
 	}
 }
 

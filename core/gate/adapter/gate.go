@@ -53,7 +53,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	var names, members []string // of the policies that clients see
 	for i := range g.asks {
 		a := &g.asks[i]
-		if !a.Limiter.SharesStore(l) {
+		if !inner.SharesStore(a.Limiter, l) {
 			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
 		}
 		g.ownCosts = g.ownCosts || a.Cost != nil

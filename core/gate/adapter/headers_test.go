@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
@@ -134,7 +136,7 @@ func TestWriteFields_ManyRules(t *testing.T) {
 func substitute(rules ...core.Rule) core.Store {
 	return new(storetest.Fake).Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
 		for i := range charges {
-			charges[i].Rule = rules[i].Compiled()
+			charges[i].Rule = testkit.Compiled(rules[i])
 		}
 		return next(ctx, charges)
 	})

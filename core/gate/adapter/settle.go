@@ -6,10 +6,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/unexported"
 )
 
-// Charged implements [request.Record].
-func (rc *requestContext) Charged(l *core.Limiter) bool { return rc.reservation.Has(l) }
+// inner contains the methods of package core that only gates need.
+var inner = unexported.Of[*core.Limiter, *core.Reservation, core.Rule]()
 
 // Settle implements [request.Record].
 func (rc *requestContext) Settle(l *core.Limiter, cost int) error {
@@ -35,7 +36,7 @@ func (rc *requestContext) refund(status int) {
 // settleAsk sets the cost of the ask with index i of an admitted request.
 func (rc *requestContext) settleAsk(i, cost int) {
 	ctx := context.WithoutCancel(rc.Context)
-	if err := rc.reservation.SettleAsk(ctx, i, cost); err != nil {
+	if err := inner.SettleAsk(&rc.reservation, ctx, i, cost); err != nil {
 		rc.gate.log.warn(ctx, "weir: the cost of a request could not be settled", err, http.StatusOK)
 	}
 }
@@ -44,7 +45,7 @@ func (rc *requestContext) settleAsk(i, cost int) {
 // rules stay charged; otherwise sending a request and hanging up would be free.
 func (rc *requestContext) leaveQueue() {
 	ctx := context.WithoutCancel(rc.Context)
-	if err := rc.reservation.LeaveQueue(ctx); err != nil {
+	if err := inner.LeaveQueue(&rc.reservation, ctx); err != nil {
 		rc.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/unexported"
 )
 
 // An Algorithm makes rules. Name is the text of their [core.Rule.Algorithm].
@@ -22,6 +24,11 @@ var Algorithms = []Algorithm{
 	{"fixed_window", core.FixedWindow},
 	{"sliding_window", core.SlidingWindow},
 	{"sliding_log", core.SlidingLog},
+}
+
+// Compiled returns the compiled form of r, or nil if r is invalid, [core.Unlimited] or [core.Blocked].
+func Compiled(r core.Rule) *driver.Compiled {
+	return unexported.Of[*core.Limiter, *core.Reservation, core.Rule]().Compiled(r)
 }
 
 // Must ends the test if err is not nil.

@@ -19,10 +19,9 @@ type Record interface {
 	// Decision returns the decision of the gate. It contains no States if the gate has let the
 	// request through undecided.
 	Decision() core.Decision
-	// Charged reports whether the gate has charged l, or another view of the same limiter.
-	Charged(l *core.Limiter) bool
 	// Settle sets the total cost for l, or for all limiters of the gate if l is nil. The gate must
-	// have admitted the request.
+	// have admitted the request. If it has not charged l or another view of the same limiter, the error
+	// is an ErrInvalidAsk.
 	Settle(l *core.Limiter, cost int) error
 }
 

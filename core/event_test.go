@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/core/internal/testkit"
+
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/storetest"
@@ -13,7 +15,7 @@ import (
 
 // A Reservation returns the Decision of Allow, whatever the Store answers.
 func TestReservation_Decision_OneRule(t *testing.T) {
-	half := func(r core.Rule) *driver.Compiled { return r.Compiled().Divide(2) }
+	half := func(r core.Rule) *driver.Compiled { return testkit.Compiled(r).Divide(2) }
 	bucket := core.TokenBucket("bucket", core.PerMinute(10))
 	for name, v := range map[string]driver.Verdict{
 		"allowed":         {Allowed: true, Remaining: 9, ResetAfter: 6 * time.Second, Window: 54 * time.Second},
@@ -54,7 +56,7 @@ func TestReservation_Decision_OneRule(t *testing.T) {
 // Store has applied.
 func TestReservation_Refund_AppliedRule(t *testing.T) {
 	rule := core.TokenBucket("bucket", core.PerMinute(10))
-	for name, applied := range map[string]*driver.Compiled{"the same": rule.Compiled(), "none": nil, "half": rule.Compiled().Divide(2)} {
+	for name, applied := range map[string]*driver.Compiled{"the same": testkit.Compiled(rule), "none": nil, "half": testkit.Compiled(rule).Divide(2)} {
 		var undone []driver.Charge
 		store := new(storetest.Fake).Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
 			c := &charges[0]
@@ -62,7 +64,7 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 				undone = append(undone, *c)
 				return nil
 			}
-			*c.Receipt = driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}
+			c.Receipt = driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}
 			c.Verdict = driver.Verdict{Allowed: true, Rule: applied}
 			return nil
 		})
@@ -75,10 +77,10 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 		}
 		k := applied
 		if k == nil {
-			k = rule.Compiled()
+			k = testkit.Compiled(rule)
 		}
 		want := k.Keep(driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}, 1)
-		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule.Definition() != rule.Compiled().Definition() || *undone[0].Receipt != want {
+		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule.Definition() != testkit.Compiled(rule).Definition() || undone[0].Receipt != want {
 			t.Errorf("%s: undone is %+v, want the receipt %+v", name, undone, want)
 		}
 	}
@@ -91,7 +93,7 @@ func TestReservation_Extend_AfterSettle(t *testing.T) {
 	if err := r.Settle(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: "key"}); err != nil || !r.Decision().Allowed || !r.Has(l) {
+	if d, err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: "key"}); err != nil || !d.Allowed || r.SettleFor(t.Context(), l, 1) != nil {
 		t.Errorf("the decision is %v, the error %v", r.Decision(), err)
 	}
 }

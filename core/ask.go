@@ -1,0 +1,76 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// An Ask is an argument of [AllowTogether]: a limiter, a key and a cost.
+type Ask struct {
+	Limiter *Limiter
+	Key     string // not empty
+	Cost    int    // zero means 1, unlike in AllowN; a negative cost is an [ErrNegativeCost]
+	Plan    string // the plan whose limits apply, as in [Limiter.Plan]; empty means that of Limiter
+	// If a leaky bucket would delay the event for longer than MaxDelay, the event is denied. Zero
+	// means no bound. A value below a microsecond accepts no delay.
+	MaxDelay time.Duration
+	// A Peek charges nothing. If its Cost would not fit, the whole decision is denied.
+	Peek bool
+}
+
+// AllowTogether decides about several asks together: it charges every rule of every ask, or none.
+// If several asks have the same rule and key, their costs are added and charged once, and all of
+// these asks get the same State. If several Peeks have the same rule and key, only the largest cost
+// is checked, or none if another ask charges that rule and key. Asks with different limits for the
+// same rule name and key, such as two plans, are an [ErrInvalidAsk].
+//
+// All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
+// Cluster, a denied decision about several keys may hold capacity for a moment, or, if its undo is
+// lost, until the charge expires, so that another decision is denied, too. Only the burst of a
+// bucket can be exceeded, briefly: see redisstore.
+func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
+	e := events.Get().(*event)
+	if err = e.decide(ctx, asks); err == nil {
+		e.conclude(&d, false)
+	}
+	e.free()
+	return d, err
+}
+
+// ReserveTogether is [AllowTogether] for an event whose cost may turn out to be more or less.
+func ReserveTogether(ctx context.Context, asks ...Ask) (*Reservation, error) {
+	r := new(Reservation)
+	if _, err := r.Extend(ctx, asks...); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// check returns an error if a is invalid.
+func (a *Ask) check() error {
+	switch {
+	case a.Limiter == nil:
+		return invalidAsk("an ask has no limiter")
+	case a.Key == "":
+		return ErrEmptyKey
+	case a.Cost < 0:
+		return fmt.Errorf("%w: %d", ErrNegativeCost, a.Cost)
+	case a.MaxDelay < 0:
+		return invalidAsk(fmt.Sprintf("a MaxDelay of %v", a.MaxDelay))
+	}
+	return nil
+}
+
+// charged returns the cost that a charges: zero for a Peek.
+func (a *Ask) charged() int {
+	if a.Peek {
+		return 0
+	}
+	return max(a.Cost, 1)
+}
+
+// sameChoice reports whether the limits of a and o are chosen by the same limiter, key and plan.
+func (a *Ask) sameChoice(o *Ask) bool {
+	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan
+}

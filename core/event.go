@@ -1,0 +1,311 @@
+package core
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// An event is the record of one decision: the asks, the charges that the Store gets and answers, and
+// the lines that connect them. Every verb fills an event. Those of [AllowTogether] and [Limiter.Debit]
+// are used again; a [Reservation] keeps its event, whose charges then say what is still charged.
+//
+// Nearly all events have one ask with one rule, which the event itself has room for. The lines of
+// others are in more.
+type event struct {
+	line     [1]line
+	charge   [1]driver.Charge
+	ask      [1]asked
+	more     *more // nil unless needed
+	several  bool  // the lines, charges and asks are those of more
+	blocked  bool  // the limit of an enforced rule is Blocked: the Store is not asked
+	denied   bool  // of a Reservation: nothing is charged
+	nLines   int8  // the number of lines and asks in the event itself: 0 or 1
+	nCharges int8  // the number of charges there: 0 or 1
+}
+
+// more holds the lines of an event with several rules, and the parts of an event that few Reservations
+// have.
+type more struct {
+	lines   []line
+	charges []driver.Charge
+	asks    []asked
+
+	rest  []State  // of a Reservation: the States of all lines but the first, once they are made
+	later []raises // of a Reservation, for each charge; nil until the cost is raised
+	next  *event   // of a Reservation: the event of the next Extend
+
+	room struct { // so that an event of two rules takes one allocation
+		lines   [2]line
+		charges [2]driver.Charge
+		asks    [2]asked
+		rest    [1]State
+	}
+}
+
+// A line is one rule of one ask. Lines with the same rule and key have one charge, because a call of a
+// Store must not contain two.
+type line struct {
+	rule   Rule
+	ask    int32
+	charge int32 // the index of the charge, or -1 for a limit that is never charged
+}
+
+// asked is the part of an Ask that a Reservation needs.
+type asked struct {
+	limiter *shared
+	cost    int // the total cost, zero for a Peek; Settle changes it
+}
+
+// events holds events for reuse. The charges of a call escape to the Store, an interface, and would
+// otherwise be allocated on every call.
+var events = sync.Pool{New: func() any { return new(event) }}
+
+// free ends the use of e. Its elements are not cleared: they are few, and the garbage collector
+// empties the pool.
+func (e *event) free() {
+	if e.several && cap(e.more.charges) > 64 {
+		return
+	}
+	e.several, e.blocked = false, false
+	events.Put(e)
+}
+
+func (e *event) lines() []line {
+	if e.several {
+		return e.more.lines
+	}
+	return e.line[:e.nLines]
+}
+
+func (e *event) charges() []driver.Charge {
+	if e.several {
+		return e.more.charges
+	}
+	return e.charge[:e.nCharges]
+}
+
+func (e *event) asks() []asked {
+	if e.several {
+		return e.more.asks
+	}
+	return e.ask[:e.nLines]
+}
+
+// decide fills e, which must be empty, with asks, and calls the Store, which charges all or none. The
+// Store does not check charges: New has checked the rules, and decide checks the rest.
+func (e *event) decide(ctx context.Context, asks []Ask) error {
+	if len(asks) != 1 {
+		if err := e.addTogether(ctx, asks); err != nil {
+			return err
+		}
+	} else {
+		a := &asks[0]
+		if a.Limiter == nil || a.Key == "" || a.Cost < 0 || a.MaxDelay < 0 {
+			return a.check()
+		}
+		rules, err := a.Limiter.rulesFor(ctx, a.Key, a.Plan)
+		if err != nil {
+			return err
+		}
+		e.add(a, rules, driver.Spend)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	charges := e.charges()
+	switch {
+	case len(charges) == 0:
+		return nil
+	case e.blocked:
+		for i := range charges {
+			charges[i].Verdict = driver.Verdict{Allowed: true, Unknown: true}
+		}
+		return nil
+	}
+	return asks[0].Limiter.store.Take(ctx, charges)
+}
+
+// adjust fills e, which must be empty, with an op of [driver.Store.Adjust] for rules, and calls the
+// Store. found is the result of a Reset.
+func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) (found bool, err error) {
+	if err := a.check(); err != nil {
+		return false, err
+	}
+	e.add(a, rules, op)
+	charges := e.charges()
+	if err := ctx.Err(); err != nil || len(charges) == 0 {
+		return false, err
+	}
+	if err := a.Limiter.store.Adjust(ctx, charges); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(charges, func(c driver.Charge) bool { return c.Verdict.Found }), nil
+}
+
+// add adds a line for each rule of a, the only ask. The op of the charges is op, or Peek if a.Peek is
+// set.
+func (e *event) add(a *Ask, rules []Rule, op driver.Op) {
+	if len(rules) != 1 {
+		e.begin()
+		e.append(a, rules, op)
+		return
+	}
+	rule, l := rules[0], &e.line[0]
+	e.nLines, e.nCharges = 1, 0
+	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
+	if rule.d.compiled == nil {
+		*l = line{rule: rule, charge: -1}
+		e.blocked = rule.blocks()
+		return
+	}
+	rule = rule.inForce()
+	e.nCharges = 1
+	l.rule, l.ask, l.charge = rule, 0, 0
+	a.fill(&e.charge[0], rule, op)
+}
+
+// begin makes e an event of several lines, of which it has none yet.
+func (e *event) begin() {
+	m := e.more
+	if m == nil {
+		m = new(more)
+		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
+		e.more = m
+	}
+	m.lines, m.charges, m.asks, e.several = m.lines[:0], m.charges[:0], m.asks[:0], true
+}
+
+// append adds a line for each rule of a, to an event of several lines.
+func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
+	m := e.more
+	ask, before := int32(len(m.asks)), len(m.charges) // no two rules of a have the same name
+	m.asks = append(m.asks, asked{a.Limiter.shared, a.charged()})
+	for _, rule := range rules {
+		if rule.d.compiled == nil {
+			m.lines = append(m.lines, line{rule, ask, -1})
+			e.blocked = e.blocked || rule.blocks()
+			continue
+		}
+		rule = rule.inForce()
+		at := len(m.charges)
+		m.charges = append(m.charges, driver.Charge{})
+		c := &m.charges[at]
+		a.fill(c, rule, op)
+		for i := range before {
+			known := &m.charges[i]
+			if !known.Meets(c) {
+				continue
+			}
+			if join(known, c); !c.Rule.Equivalent(known.Rule) { // an elastic limit has changed meanwhile
+				rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int32(i) })].rule
+			}
+			m.charges, at = m.charges[:at], i
+			break
+		}
+		m.lines = append(m.lines, line{rule, ask, int32(at)})
+	}
+}
+
+// fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been
+// used before.
+func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
+	if a.Peek {
+		op = driver.Peek
+	}
+	// One statement for each field: a common one would build the Receipt in a temporary variable first.
+	c.Key = a.Key
+	c.Rule = rule.d.compiled
+	c.Op = op
+	c.Cost = max(a.Cost, 1)
+	c.MaxDelay = a.MaxDelay
+	c.Receipt = driver.Receipt{}
+}
+
+// blocks reports whether r, whose limit is never charged, denies all events.
+func (r Rule) blocks() bool { return r.Limit() == Blocked && !r.d.Shadow }
+
+// join adds other to c. It adds the costs, keeps the larger cost of two Peeks, and drops a Peek if the
+// other charge is not a Peek.
+func join(c, other *driver.Charge) {
+	if c.MaxDelay == 0 || other.MaxDelay > 0 && other.MaxDelay < c.MaxDelay {
+		c.MaxDelay = other.MaxDelay
+	}
+	switch {
+	case other.Op == driver.Peek && c.Op == driver.Peek:
+		c.Cost = max(c.Cost, other.Cost)
+	case other.Op == driver.Peek:
+	case c.Op == driver.Peek:
+		c.Op, c.Cost = other.Op, other.Cost
+	default:
+		c.Cost = saturated(c.Cost, other.Cost)
+	}
+}
+
+// saturated returns a + b, or the largest int.
+func saturated(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}
+
+// conclude stores in d, which must be zero, the decision about e. It is the only place that turns
+// verdicts into a decision. If keep is set, the next call need not make the States again.
+func (e *event) conclude(d *Decision, keep bool) {
+	lines, charges := e.lines(), e.charges()
+	if len(lines) == 0 {
+		return
+	}
+	d.Allowed, d.n = true, len(lines)
+	known := false // the States after the first one
+	if d.n > 1 {
+		d.rest, known = e.more.states(d.n-1, keep)
+	}
+	for i := range lines {
+		l := &lines[i]
+		var v *driver.Verdict
+		rule := l.rule
+		if l.charge < 0 {
+			v = uncharged(rule)
+		} else if v = &charges[l.charge].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
+			rule = rule.ruleOf(v.Rule)
+		}
+		switch {
+		case i == 0:
+			d.first.set(rule, v)
+		case !known:
+			d.rest[i-1].set(rule, v)
+			d.rest[i-1].Ask = int(l.ask)
+		}
+		switch {
+		case l.rule.d.Shadow:
+		case v.Allowed && !v.Unknown:
+			d.Delay = max(d.Delay, v.Delay)
+		default:
+			d.Allowed, d.RetryAfter = false, max(d.RetryAfter, v.RetryAfter)
+		}
+	}
+	if !d.Allowed {
+		d.Delay = 0
+	}
+}
+
+// states returns room for n States, or, if known, the States that an earlier call with keep was
+// given room for. Decisions that were returned share them, so they must not change.
+func (m *more) states(n int, keep bool) (s []State, known bool) {
+	switch {
+	case !keep:
+		return make([]State, n), false
+	case m.rest != nil:
+		return m.rest, true
+	case n <= len(m.room.rest):
+		m.rest = m.room.rest[:n]
+	default:
+		m.rest = make([]State, n)
+	}
+	return m.rest, false
+}

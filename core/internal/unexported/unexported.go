@@ -1,0 +1,36 @@
+// Package unexported gives packages of this module access to methods of package core that
+// applications do not need.
+package unexported
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Methods contains the methods. Its type parameters are types of package core, which cannot be named
+// here, because package core imports this package.
+type Methods[Limiter, Reservation, Rule any] struct {
+	// HasPlans reports whether plans make a difference to a limiter: whether one of its rules has
+	// plans, or Choose has made it.
+	HasPlans func(Limiter) bool
+	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
+	SharesStore func(Limiter, Limiter) bool
+	// SettleAsk is Settle for one ask, whose index is that of State.Ask. If the Reservation has asks,
+	// but not that one, the error is an ErrInvalidAsk.
+	SettleAsk func(r Reservation, ctx context.Context, ask, cost int) error
+	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
+	LeaveQueue func(r Reservation, ctx context.Context) error
+	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
+	Compiled func(Rule) *driver.Compiled
+}
+
+var methods any
+
+// Provide sets the result of [Of].
+func Provide[Limiter, Reservation, Rule any](m Methods[Limiter, Reservation, Rule]) { methods = m }
+
+// Of returns the methods of *core.Limiter, *core.Reservation and core.Rule.
+func Of[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
+	return methods.(Methods[Limiter, Reservation, Rule])
+}

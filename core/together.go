@@ -1,0 +1,84 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// addTogether adds the lines of any number of asks, with rules that were in force at one moment.
+func (e *event) addTogether(ctx context.Context, asks []Ask) error {
+	if err := checkTogether(asks); err != nil {
+		return err
+	}
+	var few struct {
+		views [4]view
+		sets  [4]*ruleSet
+		rules [4][]Rule
+	}
+	views, sets, rules := few.views[:0], few.sets[:0], few.rules[:0]
+	err := replacing.consistent(func() error {
+		views, sets = views[:0], sets[:0]
+		for i := range asks {
+			if j := slices.IndexFunc(asks[:i], func(o Ask) bool { return asks[i].sameChoice(&o) }); j >= 0 { // the function of Choose might choose another view now
+				views, sets = append(views, views[j]), append(sets, sets[j])
+				continue
+			}
+			v, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
+			if err != nil {
+				return err
+			}
+			views, sets = append(views, v), append(sets, v.ruleSet())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.begin()
+	for i := range asks {
+		rules = append(rules, views[i].planned(sets[i]))
+		for j := range i {
+			if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
+				return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
+			}
+		}
+		e.append(&asks[i], rules[i], driver.Spend)
+	}
+	return nil
+}
+
+// checkTogether returns an error if an ask is invalid, or if the asks are about several Stores.
+func checkTogether(asks []Ask) error {
+	if len(asks) == 0 {
+		return invalidAsk("there is none")
+	}
+	for i := range asks {
+		if err := asks[i].check(); err != nil {
+			return err
+		}
+		if asks[i].Limiter.store != asks[0].Limiter.store {
+			return invalidAsk(fmt.Sprintf("asks 0 and %d have different stores", i))
+		}
+	}
+	return nil
+}
+
+// conflict reports whether rules and others have a rule of the same name with different limits.
+func conflict(rules, others []Rule) bool {
+	for _, r := range rules {
+		for _, o := range others {
+			if r.d == o.d || r.Name() != o.Name() {
+				continue
+			}
+			known := o.d.Definition
+			known.Plan = r.d.Plan // plans with equal limits are not in conflict
+			if !r.d.Definition.Equal(known) {
+				return true
+			}
+		}
+	}
+	return false
+}

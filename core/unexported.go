@@ -1,0 +1,16 @@
+package core
+
+import (
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/unexported"
+)
+
+func init() {
+	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule]{
+		HasPlans:    func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
+		SharesStore: func(l, o *Limiter) bool { return l.store == o.store },
+		SettleAsk:   (*Reservation).settleAsk,
+		LeaveQueue:  (*Reservation).leaveQueue,
+		Compiled:    func(r Rule) *driver.Compiled { return r.def().compiled },
+	})
+}
