@@ -62,14 +62,6 @@ func (a *Ask) check() error {
 	return nil
 }
 
-// charged returns the cost that a charges: zero for a Peek.
-func (a *Ask) charged() int {
-	if a.Peek {
-		return 0
-	}
-	return max(a.Cost, 1)
-}
-
 // sameChoice reports whether the limits of a and o are chosen by the same limiter, key and plan.
 func (a *Ask) sameChoice(o *Ask) bool {
 	return a.Limiter == o.Limiter && a.Key == o.Key && a.Plan == o.Plan

@@ -31,7 +31,7 @@ var (
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")
-	// ErrTooManyWaiters reports that MaxWaiters calls of Wait are waiting already.
+	// ErrTooManyWaiters reports that 10 000 calls of Wait of one Limiter are waiting already.
 	ErrTooManyWaiters = errors.New("weir: too many waiters")
 	// ErrUnavailable reports that the Store is down, or did not reply within its own timeout. If
 	// the context ends first, the error is that of the context.

@@ -210,6 +210,14 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
 	}
 }
 
+// charged returns the cost that a charges: zero for a Peek.
+func (a *Ask) charged() int {
+	if a.Peek {
+		return 0
+	}
+	return max(a.Cost, 1)
+}
+
 // fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been
 // used before.
 func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// MaxWaiters is the largest number of concurrent calls of Wait of one Limiter.
-const MaxWaiters = 10_000
+// maxWaiters is the largest number of concurrent calls of Wait of one Limiter.
+const maxWaiters = 10_000
 
 // Wait blocks until an event of key is admitted and its Delay is over. It returns
 //
@@ -21,7 +21,7 @@ const MaxWaiters = 10_000
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
-//   - [ErrTooManyWaiters] if [MaxWaiters] calls wait already.
+//   - [ErrTooManyWaiters] if 10 000 calls of the limiter wait already.
 //   - the error of the Store if the Store fails.
 //
 // On an error nothing is charged, with one exception: if the Store fails, or ctx ends during a call
@@ -241,7 +241,7 @@ type waiter struct {
 func (l *waiters) join(key string, n int, v view) (*waiter, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.n == MaxWaiters {
+	if l.n == maxWaiters {
 		return nil, fmt.Errorf("%w: %d", ErrTooManyWaiters, l.n)
 	}
 	if l.byKey == nil {

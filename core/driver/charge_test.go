@@ -1,6 +1,8 @@
 package driver_test
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -97,5 +99,49 @@ func TestCompiled_Verdict(t *testing.T) {
 			k.do(charge, s.now)
 			s.remember(charge)
 		}
+	}
+}
+
+// Decide does in one step the same as Read, Commit and Answer, whatever the State and the clock are.
+func TestCharge_Decide(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	denied, moved := 0, 0
+	for _, c := range rules(t) {
+		var one, steps driver.State
+		now := start
+		for i := range 2000 {
+			now += rng.Int64N(2*span(c)) / (1 + rng.Int64N(40))
+			if rng.IntN(20) == 0 {
+				now -= rng.Int64N(span(c)) + 1
+				moved++
+			}
+			got := driver.Charge{
+				Rule: c, Op: driver.Op(rng.IntN(2)), Cost: 1 + rng.IntN(12),
+				MaxDelay: time.Duration(rng.IntN(3) * rng.IntN(2_000_000)),
+			}
+			if rng.IntN(10) == 0 { // a debt
+				debit := driver.Charge{Rule: c, Op: driver.Debit, Cost: 1 + rng.IntN(30)}
+				r, again := debit.Read(one, now), debit
+				one, steps = debit.Apply(one, &r, now), again.Apply(steps, &r, now)
+				continue
+			}
+			want := got
+			r := want.Read(steps, now)
+			var changed, wantChanged bool
+			steps, wantChanged = want.Commit(steps, &r, now, true)
+			want.Answer(&r, true)
+			if one, changed = got.Decide(one, now); got != want || changed != wantChanged {
+				t.Fatalf("%v, charge %d:\n\tgot  %+v, changed %v\n\twant %+v, changed %v", c, i, got, changed, want, wantChanged)
+			}
+			if !bytes.Equal(marshal(t, one), marshal(t, steps)) {
+				t.Fatalf("%v, charge %d: got the state %+v, want %+v", c, i, one, steps)
+			}
+			if !got.Verdict.Allowed {
+				denied++
+			}
+		}
+	}
+	if denied < 1000 || moved < 1000 {
+		t.Errorf("got %d denials and %d steps back, want more", denied, moved)
 	}
 }
