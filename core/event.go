@@ -159,7 +159,7 @@ func (e *event) add(a *Ask, rules []Rule, op driver.Op) {
 	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
 	if rule.d.compiled == nil {
 		*l = line{rule: rule, charge: -1}
-		e.blocked = rule.blocks()
+		e.blocked = blocks(rule)
 		return
 	}
 	rule = rule.inForce()
@@ -187,7 +187,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
 	for _, rule := range rules {
 		if rule.d.compiled == nil {
 			m.lines = append(m.lines, line{rule, ask, -1})
-			e.blocked = e.blocked || rule.blocks()
+			e.blocked = e.blocked || blocks(rule)
 			continue
 		}
 		rule = rule.inForce()
@@ -218,6 +218,9 @@ func (a *Ask) charged() int {
 	return max(a.Cost, 1)
 }
 
+// blocks reports whether r, whose limit is never charged, denies all events.
+func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.Shadow }
+
 // fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been
 // used before.
 func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
@@ -232,9 +235,6 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
 }
-
-// blocks reports whether r, whose limit is never charged, denies all events.
-func (r Rule) blocks() bool { return r.Limit() == Blocked && !r.d.Shadow }
 
 // join adds other to c. It adds the costs, keeps the larger cost of two Peeks, and drops a Peek if the
 // other charge is not a Peek.
@@ -300,6 +300,15 @@ func (e *event) conclude(d *Decision, keep bool) {
 	if !d.Allowed {
 		d.Delay = 0
 	}
+}
+
+// decision returns the decision about e and all events after it.
+func (e *event) decision() (d Decision) {
+	e.conclude(&d, true)
+	if next := e.next(); next != nil {
+		d.combine(len(e.asks()), next.decision())
+	}
+	return d
 }
 
 // states returns room for n States, or, if known, the States that an earlier call with keep was

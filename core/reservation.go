@@ -71,15 +71,6 @@ func (r *Reservation) Decision() Decision {
 	return r.decision()
 }
 
-// decision returns the decision about e and all events after it.
-func (e *event) decision() (d Decision) {
-	e.conclude(&d, true)
-	if next := e.next(); next != nil {
-		d.combine(len(e.asks()), next.decision())
-	}
-	return d
-}
-
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
 // expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
 // does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,
