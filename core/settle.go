@@ -11,19 +11,19 @@ import (
 
 // raises holds the cost that has been charged to the rule and key of a charge after it.
 type raises struct {
-	parts []part // the newest last
-	lost  int    // the charged cost that cannot be undone any more
+	all  []raise // the newest last
+	lost int     // the charged cost that cannot be undone any more
 }
 
-// A part holds the cost of one Spend or Debit that has not been undone.
-type part struct {
-	cost    int
+// A raise is one Debit.
+type raise struct {
+	cost    int              // the part that has not been undone
 	receipt driver.Receipt   // Age is the time of the charge, as sinceStart returns it
 	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 }
 
-// maxParts is the largest number of parts for one rule and key.
-const maxParts = 16
+// maxCharges is the largest number of charges of one rule and key that can be undone.
+const maxCharges = 16
 
 // keep makes e ready for changes of its cost, after its decision. From then on, the Cost of a charge is
 // the part of it that has not been undone.
@@ -81,7 +81,7 @@ func (e *event) charged(i int) (cost, revocable int) {
 	lost := 0
 	if r := e.raisesOf(i); r != nil {
 		lost = r.lost
-		for _, p := range r.parts {
+		for _, p := range r.all {
 			revocable = saturated(revocable, p.cost)
 		}
 	}
@@ -150,8 +150,8 @@ func adjustAll(ctx context.Context, s Store, charges []driver.Charge) error {
 	return s.Adjust(ctx, charges)
 }
 
-// undos returns Undos of the newest parts of the changes below zero, as many as one call of a Store may
-// contain.
+// undos returns Undos for the changes below zero, of the newest charges, as many as one call of a
+// Store may contain.
 func undos(changes []change) (charges []driver.Charge) {
 	for k := range slices.Backward(changes) { // the last event of a queue must leave it first
 		c := &changes[k]
@@ -164,9 +164,9 @@ func undos(changes []change) (charges []driver.Charge) {
 	return charges
 }
 
-// debits returns Debits of the changes above zero, as many as one call of a Store may contain, and their
-// parts.
-func debits(changes []change) (charges []driver.Charge, raised []*part) {
+// debits returns Debits for the changes above zero, as many as one call of a Store may contain, and
+// their raises.
+func debits(changes []change) (charges []driver.Charge, raised []*raise) {
 	for k := range changes {
 		if c := &changes[k]; c.cost > 0 && !c.meets(charges) {
 			of := c.charge()
@@ -183,17 +183,17 @@ func (c *change) meets(charges []driver.Charge) bool {
 	return slices.ContainsFunc(charges, func(o driver.Charge) bool { return o.Meets(c.charge()) })
 }
 
-// undo removes cost, or less, from the newest part of the i-th charge, and returns an Undo of the
-// removed cost.
+// undo removes cost, or less, from the newest raise of the i-th charge or from the charge itself, and
+// returns an Undo of the removed cost.
 func (e *event) undo(i, cost int) driver.Charge {
 	c := &e.charges()[i]
-	p := part{c.Cost, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
-	if r := e.raisesOf(i); r != nil && len(r.parts) > 0 {
-		last := &r.parts[len(r.parts)-1]
+	p := raise{c.Cost, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
+	if r := e.raisesOf(i); r != nil && len(r.all) > 0 {
+		last := &r.all[len(r.all)-1]
 		cost = min(cost, last.cost)
 		last.cost -= cost
 		if p = *last; p.cost == 0 {
-			r.parts = r.parts[:len(r.parts)-1]
+			r.all = r.all[:len(r.all)-1]
 		}
 	} else {
 		cost = min(cost, c.Cost)
@@ -208,27 +208,27 @@ func (e *event) undo(i, cost int) driver.Charge {
 // age returns the microseconds since p was charged, minus a tolerance of a second and a thousandth
 // of the age. Without the tolerance, a server clock that runs slower than the clock of this
 // process, or is set back a little every day, would be taken for a clock that stepped back.
-func (p *part) age() int64 {
+func (p *raise) age() int64 {
 	age := sinceStart() - time.Duration(p.receipt.Age)
 	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
-// raise adds a part of cost to the i-th charge, and forgets the oldest part if there are too many.
-func (e *event) raise(i, cost int) *part {
+// raise adds a raise to the i-th charge, and forgets the oldest charge if there are too many.
+func (e *event) raise(i, cost int) *raise {
 	m := e.needMore()
 	if m.later == nil {
 		m.later = make([]raises, len(e.charges()))
 	}
 	c, r := &e.charges()[i], &m.later[i]
-	switch n := len(r.parts); {
-	case n == maxParts:
-		r.lost = saturated(r.lost, r.parts[0].cost)
-		r.parts = slices.Delete(r.parts, 0, 1)
-	case n == maxParts-1 && c.Cost > 0:
+	switch n := len(r.all); {
+	case n == maxCharges:
+		r.lost = saturated(r.lost, r.all[0].cost)
+		r.all = slices.Delete(r.all, 0, 1)
+	case n == maxCharges-1 && c.Cost > 0:
 		r.lost, c.Cost = saturated(r.lost, c.Cost), 0
 	}
-	r.parts = append(r.parts, part{cost: cost})
-	return &r.parts[len(r.parts)-1]
+	r.all = append(r.all, raise{cost: cost})
+	return &r.all[len(r.all)-1]
 }
 
 // sinceStart returns the time since the program was started, by its monotonic clock. It takes a third

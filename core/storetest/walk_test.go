@@ -19,10 +19,7 @@ func ofReference(*testing.T) *Harness {
 
 // The histories, more than those of a store by default, include every situation that they are to test.
 func TestHistories_EverySituation(t *testing.T) {
-	n := 400
-	if testing.Short() {
-		n /= 4
-	}
+	const n = 100
 	s := &subject{T: t, about: "engine", requirement: "The engine equals the oracle.", newHarness: ofReference}
 	check := func(occurred map[string]int, n int, situations []string) {
 		for _, name := range situations {
@@ -58,7 +55,7 @@ var situations = []string{
 // RetryAfter, ResetAfter and, for buckets, Window of the oracle are exact: the condition that each of
 // them announces holds after that time, and not a microsecond earlier.
 func TestOracle_LeastTimes(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		w := newWalk(seed, ofReference(t), make(map[string]int))
 		for range 100 {
 			call := w.next()
