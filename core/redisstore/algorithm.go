@@ -31,7 +31,7 @@ const (
 	maxReadings = 5
 	// Lua represents integers up to maxInteger exactly.
 	maxInteger = 1<<53 - 1
-	// maxCount is the largest number of events in a state.
+	// maxCount is the largest number of events in a limit, see driver.Definition, and in a state.
 	maxCount = 1<<48 - 1
 )
 

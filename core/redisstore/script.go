@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The
-// source depends only on the verb and on the libraries of the charges, so clients cannot cause many
-// scripts.
+// A script is the Lua source of one EVALSHA: constants, and whole files of directory lua, one after
+// the other. The source depends only on the verb and on the libraries of the charges, so clients
+// cannot cause many scripts.
 type script struct {
 	source string
 	sha    any // a string, boxed once
@@ -50,40 +52,33 @@ const (
 	slidingLog
 )
 
+// A scriptCache contains the scripts of a verb.
 type scriptCache [1 << len(libraries)]struct {
 	once   sync.Once
 	script *script
 }
 
-var takeScripts, adjustScripts scriptCache
+var scripts = map[verb]*scriptCache{take: {}, adjust: {}}
 
 // scriptFor returns the script for a verb and a set of libraries.
 func scriptFor(v verb, set librarySet) *script {
-	cache := &takeScripts
-	if v == adjust {
-		cache = &adjustScripts
-	}
-	cached := &cache[set]
-	cached.once.Do(func() { cached.script = newScript(scriptFiles(v, set)...) })
+	cached := &scripts[v][set]
+	cached.once.Do(func() { cached.script = newScript(v, set) })
 	return cached.script
 }
 
-// scriptFiles returns the names of the files of a script, in order: the clock, the table of the
-// algorithms, the libraries, a decision, and the loop over the decisions.
-func scriptFiles(v verb, set librarySet) []string {
+// newScript concatenates the constants of Go that Lua needs, the clock, the table of the algorithms,
+// the libraries, a decision, and the loop over the decisions. It leaves out comments and empty lines.
+func newScript(v verb, set librarySet) *script {
 	files := []string{"clock", "algorithms"}
 	for i, name := range libraries {
 		if set&(1<<i) != 0 {
 			files = append(files, name.(string), fmt.Sprintf("%s_%s", name, v))
 		}
 	}
-	return append(files, string(v), "decisions")
-}
-
-// newScript concatenates files and leaves out comments and empty lines.
-func newScript(files ...string) *script {
 	var b strings.Builder
-	for _, name := range files {
+	fmt.Fprintf(&b, "local MAX_INTEGER, MAX_COUNT, HORIZON = %d, %d, %d\n", int64(maxInteger), int64(maxCount), driver.Horizon)
+	for _, name := range append(files, string(v), "decisions") {
 		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic("redisstore: " + err.Error()) // a file of luaFiles is missing

@@ -1,116 +1,46 @@
 package redisstore
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
 
-var update = flag.Bool("update", false, "write the composed scripts to testdata")
-
-// The files in testdata are the scripts that Redis gets, for readers and for luacheck.
-func TestScript_Golden(t *testing.T) {
-	golden := map[string]*script{}
-	const all librarySet = 1<<len(libraries) - 1
-	for _, v := range []verb{take, adjust} {
-		golden[string(v)+".all"] = scriptFor(v, all)
-		for i, l := range libraries {
-			golden[fmt.Sprint(v, ".", l)] = scriptFor(v, 1<<i)
-		}
-	}
-	golden["take.bucket+sliding_log"] = scriptFor(take, 1<<bucket|1<<slidingLog)
+// Every script compiles and has the hash that Redis computes. With the flag -artifacts, the scripts
+// are kept for readers and for luacheck.
+func TestScript_Sources(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
-	for name, script := range golden {
-		path := filepath.Join("testdata", name+".lua")
-		if *update {
-			testkit.Must(t, os.WriteFile(path, []byte(script.source), 0o644))
-		}
-		want, err := os.ReadFile(path)
-		testkit.Must(t, err)
-		if script.source != string(want) {
-			t.Errorf("%s differs from the composed script; go test -update writes it", path)
-		}
-		if sha, err := rdb.ScriptLoad(t.Context(), script.source).Result(); err != nil || sha != script.sha {
-			t.Errorf("%s: SCRIPT LOAD returned %s, %v, want %s", name, sha, err, script.sha)
-		}
-	}
-	if files, _ := filepath.Glob("testdata/*.lua"); len(files) != len(golden) {
-		t.Errorf("testdata has %d scripts, want %d", len(files), len(golden))
-	}
-}
-
-// luaSources returns the Lua files by name.
-func luaSources(t *testing.T) map[string]string {
-	t.Helper()
-	entries, err := luaFiles.ReadDir("lua")
-	testkit.Must(t, err)
-	files := make(map[string]string)
-	for _, e := range entries {
-		text, err := luaFiles.ReadFile("lua/" + e.Name())
-		testkit.Must(t, err)
-		files[strings.TrimSuffix(e.Name(), ".lua")] = string(text)
-	}
-	return files
-}
-
-// Each Lua file compiles alone, is part of a script, and begins with a comment that has the name of
-// the file and the parts of its contract.
-func TestScript_Files(t *testing.T) {
-	rdb := redistest.Shared(t).Client()
-	used := append(scriptFiles(take, 1<<len(libraries)-1), scriptFiles(adjust, 1<<len(libraries)-1)...)
-	for name, source := range luaSources(t) {
-		if err := rdb.ScriptLoad(t.Context(), source).Err(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if !slices.Contains(used, name) {
-			t.Errorf("%s.lua is in no script", name)
-		}
-		header, _, _ := strings.Cut(source, "\n\n")
-		want := []string{"-- " + name + ": "}
-		switch name {
-		case "clock":
-			want = append(want, "ARGV[1]", "microseconds", "milliseconds")
-		case "decisions":
-			want = append(want, "KEYS", "ARGV", "Returns", "us")
-		case "take", "adjust":
-			want = append(want, "ARGV", "Reply", "outcome")
-		case "bucket", "fixed_window", "sliding_window", "sliding_log":
-			want = append(want, "State", "Arguments", "Reading", "TTL", "us")
-		}
-		for _, word := range want {
-			if !strings.Contains(header, word) {
-				t.Errorf("the header of %s.lua is without %q", name, word)
+	for verb, cache := range scripts {
+		for set := librarySet(1); int(set) < len(cache); set++ {
+			s := scriptFor(verb, set)
+			name := string(verb)
+			for i, library := range libraries {
+				if set&(1<<i) != 0 {
+					name += fmt.Sprint(".", library)
+				}
+			}
+			testkit.Must(t, os.WriteFile(filepath.Join(t.ArtifactDir(), name+".lua"), []byte(s.source), 0o644))
+			if sha, err := rdb.ScriptLoad(t.Context(), s.source).Result(); err != nil || sha != s.sha {
+				t.Errorf("%s: SCRIPT LOAD returned %s, %v, want %s", name, sha, err, s.sha)
 			}
 		}
 	}
 }
 
-// The constants in Lua have the values of those in Go.
-func TestScript_Constants(t *testing.T) {
-	want := map[string]int64{"MAX_INTEGER": maxInteger, "MAX_COUNT": maxCount, "HORIZON": driver.Horizon}
-	found := make(map[string]bool)
-	constant := regexp.MustCompile(`local ([A-Z_]+) = (\d+)`)
-	for name, source := range luaSources(t) {
-		for _, m := range constant.FindAllStringSubmatch(source, -1) {
-			if n, ok := want[m[1]]; ok && m[2] != strconv.FormatInt(n, 10) {
-				t.Errorf("%s.lua: %s is %s, want %d", name, m[1], m[2], n)
-			}
-			found[m[1]] = true
-		}
-	}
-	for name := range want {
-		if !found[name] {
-			t.Errorf("no Lua file has the constant %s", name)
+// The largest limit of a rule is maxCount.
+func TestAlgorithm_maxCount(t *testing.T) {
+	for events, valid := range map[int64]bool{maxCount: true, maxCount + 1: false} {
+		d := driver.Definition{Name: "rule", Algorithm: driver.FixedWindow, Events: int(events), Per: time.Hour}
+		if _, err := d.Compile(); (err == nil) != valid {
+			t.Errorf("the error of a limit of %d is %v, want valid %t", events, err, valid)
 		}
 	}
 }

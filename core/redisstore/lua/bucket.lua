@@ -34,8 +34,6 @@ end
 --                          because the clock stepped back
 --   corrupt                1 if the state is unreadable, otherwise 0
 local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
-  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
-  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then

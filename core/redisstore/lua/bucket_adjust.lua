@@ -12,7 +12,6 @@ local function bucket_subtract(us, fraction, less, less_fraction, den)
 end
 
 function algorithms.bucket(key, arguments, op)
-  local HORIZON = 3162240000000000 -- us, 100 years: the longest span
   local back, back_fraction, full, full_fraction, den, max_delay = bucket_arguments(arguments)
   local used, fraction, after, after_fraction, _, _, corrupt =
     bucket_read(key, back, back_fraction, full, full_fraction, den)

@@ -1,9 +1,10 @@
--- clock: the time of the server, and errors of reads. Every script begins with this file.
+-- clock: the time of the server, and errors of reads. Every script begins with the constants of
+-- script.go and this file.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --
--- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers below
--- 2^53, which Lua represents exactly. Numbers of more than five digits are passed to Redis
+-- Times and spans are microseconds (us), TTLs milliseconds. All numbers are integers up to
+-- MAX_INTEGER, which Lua represents exactly. Numbers of more than five digits are passed to Redis
 -- through %d, because they would lose digits without it.
 --
 -- Redis builds all functions and tables of a script again for each call. The scripts therefore

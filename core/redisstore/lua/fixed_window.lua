@@ -9,7 +9,6 @@
 -- Returns count; whether the state has to be written again even if no event is counted, because
 -- the clock stepped back; and 1 if the state is unreadable, otherwise 0.
 local function fixed_window_read(key, window)
-  local MAX_INTEGER = 9007199254740991 -- 2^53 - 1
   local value = redis.pcall('GET', key)
   if not value then
     return 0, false, 0

@@ -1,7 +1,6 @@
 -- fixed_window_adjust: a fixed window as a charge of adjust.lua.
 
 function algorithms.fixed_window(key, at, op)
-  local MAX_COUNT = 281474976710655 -- 2^48 - 1
   local cost, period = ARGV[at] + 0, ARGV[at + 2] + 0
   local window = now - now % period
   local left = window + period - now

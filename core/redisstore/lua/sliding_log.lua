@@ -15,8 +15,8 @@
 --            gap are void. Numbers form blocks of 64, and a member belongs to the block of its
 --            last number. Gaps occur only after the last member of a block, and the void numbers
 --            of a gap are counted for that block. A Fenwick tree holds sums of void numbers.
---            Node i > 0 is a member with the score 2^53 + 2 i, above every time. It covers the p
---            blocks from block i - 1 on; p is the largest power of 2 that divides i. It contains
+--            Node i > 0 is a member with the score NODES + 2 i. It covers the p blocks from block
+--            i - 1 on; p is the largest power of 2 that divides i. It contains
 --              6 bytes  i
 --              6 bytes  the count of void numbers in these blocks; not zero
 --            The nodes of blocks before the window are out of date and not read.
@@ -24,6 +24,10 @@
 -- Reading    count; three times (us): until the first event leaves the window, until the last event
 --            leaves, and until enough events have left for the cost to fit; 0 without such events
 -- TTL        one period after the newest event
+
+local MEMBER = 64 -- bytes; Redis does not keep longer members in a compact block
+local BLOCK = 64 -- numbers of a block
+local NODES = MAX_INTEGER + 1 -- above every time
 
 -- Returns, for a member,
 --   the number of its first event
@@ -81,13 +85,11 @@ end
 
 -- Returns functions that few calls need. Redis builds them only when this function runs.
 local function log_functions()
-  local NODES = 9007199254740992 -- 2^53
-
   -- Returns the count of void numbers in the block that contains the number before the given
   -- number, and in all later blocks; NaN if a node is unreadable. stop is the number after the last
   -- event, or 0 if there are no nodes.
   local function voids(key, number, stop)
-    local node, last = math.floor((number - 1) / 64) + 1, stop / 64
+    local node, last = math.floor((number - 1) / BLOCK) + 1, stop / BLOCK
     local sum, lowest = 0, 1
     while node < last do -- no void number follows the last member
       if node % (2 * lowest) ~= 0 then
@@ -178,7 +180,6 @@ end
 --   base     the time from which its offsets are measured
 --   format   the format of its offsets, nil for a bulk
 local function log_read(key, cost, events, period)
-  local NODES = 9007199254740992 -- 2^53, above every time
   local newest, nodes = redis.pcall('ZREVRANGE', key, '0', '0', 'WITHSCORES'), nil
   if newest.err then
     return 0, 0, 0, 0, false, unreadable(newest)
@@ -221,7 +222,7 @@ local function log_read(key, cost, events, period)
   if nodes then
     voids = log_functions()(key, number + size, stop)
     if voids > 0 then
-      nodes = string.format('%d', NODES + 2 * math.floor((number + size - 1) / 64))
+      nodes = string.format('%d', NODES + 2 * math.floor((number + size - 1) / BLOCK))
     end
   end
   local count = stop - number - left - voids
@@ -250,9 +251,7 @@ end
 -- Reads the state for a cost, by default that of the arguments; appends the reading to the reply;
 -- calls decide, as take.lua describes it; and does the action that decide returns.
 local function sliding_log(key, at, op, decide, other)
-  local MEMBER = 64 -- bytes; Redis does not keep longer members in a compact block
   local SMALL = 8 -- a cost up to this is recorded event by event, a larger cost as a bulk
-  local MAX_COUNT = 281474976710655 -- 2^48 - 1: numbers do not exceed it
   local cost, events, period = other or ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
   local count, first_leaves, last_leaves, retry, moved, corrupt, stale, nodes, stop, last, base, format =
     log_read(key, cost, events, period)
@@ -268,7 +267,7 @@ local function sliding_log(key, at, op, decide, other)
   stop = stop or 0
   if corrupt > 0 then
     redis.call('DEL', key)
-  elseif moved or stop + cost > MAX_COUNT then
+  elseif moved or stop + cost > MAX_COUNT then -- numbers do not exceed MAX_COUNT
     local _, _, _, rebase = log_functions()
     stop, last, base, format = rebase(key, last, period)
     stale, cost = nil, math.min(cost, MAX_COUNT - count)
@@ -303,7 +302,7 @@ local function sliding_log(key, at, op, decide, other)
     if stale then
       redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', stale))
       if nodes then
-        redis.call('ZREMRANGEBYSCORE', key, '(9007199254740992', nodes) -- after 2^53
+        redis.call('ZREMRANGEBYSCORE', key, string.format('(%d', NODES), nodes)
       end
     end
   end

@@ -11,7 +11,7 @@ end
 
 -- Returns the index of the node whose first block contains the number before the given number.
 local function log_block(number)
-  return math.floor((number - 1) / 64) + 1
+  return math.floor((number - 1) / BLOCK) + 1
 end
 
 local function log_at(key, rank)
@@ -34,7 +34,7 @@ end
 local function log_trim(charge)
   local key = charge.key
   local top = redis.call('ZREVRANGE', key, '0', '0')[1]
-  local last = log_chunk(redis.call('ZREVRANGEBYSCORE', key, '9007199254740992', '-inf', 'LIMIT', '0', '1')[1])
+  local last = log_chunk(redis.call('ZREVRANGEBYSCORE', key, string.format('%d', NODES), '-inf', 'LIMIT', '0', '1')[1])
   local cutoff = now - charge.period
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', cutoff))
   local first = log_at(key, 0)
@@ -60,9 +60,9 @@ local function log_change(charge, node, change)
   local lowest, first = 1, log_block(charge.first.before + charge.first.n)
   while node >= first do
     if node % (2 * lowest) ~= 0 then
-      local score = string.format('%d', 9007199254740992 + 2 * node) -- 2^53 + 2 i
+      local score = string.format('%d', NODES + 2 * node)
       local member = redis.call('ZRANGEBYSCORE', charge.key, score, score)[1]
-      local sum = change((node + lowest - 1) * 64)
+      local sum = change((node + lowest - 1) * BLOCK)
       if member then
         sum = sum + (#member == 12 and struct.unpack('>I6', member, 7) or 0)
         redis.call('ZREM', charge.key, member)
@@ -95,11 +95,11 @@ local function log_remove_newest(charge, n)
       last = log_part(last, 1, kept, prior.before + prior.n)
       node = log_block(last.before)
     end
-    local voids = log_voids(key, node * 64, charge.stop)
+    local voids = log_voids(key, node * BLOCK, charge.stop)
     log_change(charge, node, function(past)
       return log_voids(key, past + 1, charge.stop) - voids
     end)
-    redis.call('ZREMRANGEBYSCORE', key, string.format('%d', 9007199254740992 + 2 * node), '+inf')
+    redis.call('ZREMRANGEBYSCORE', key, string.format('%d', NODES + 2 * node), '+inf')
   end
   redis.call('ZREMRANGEBYRANK', key, rank, redis.call('ZRANK', key, charge.last.bytes))
   log_add(key, last)
@@ -108,7 +108,7 @@ end
 -- Appends a chunk to a list, or its events to the last chunk of the list if they fit.
 local function log_append(list, chunk)
   local last, width = list[#list], chunk.width
-  if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - 14 > 64
+  if not last or width == 0 or last.width ~= width or #last.bytes + #chunk.bytes - 14 > MEMBER
     or chunk.newest - last.base >= 256 ^ width then
     list[#list + 1] = chunk
     return
@@ -162,7 +162,7 @@ local function log_remove_at(charge, n, time)
       past = math.min((log_until(chunk.bytes, time)), kept + n)
     end
     if kept == past and log_block(chunk.before + chunk.n) ~= node
-      and not (start and start + left + chunk.n <= log_block(start + left) * 64) then
+      and not (start and start + left + chunk.n <= log_block(start + left) * BLOCK) then
       break
     end
     if kept == past then
@@ -219,7 +219,6 @@ local function log_remove_at(charge, n, time)
 end
 
 function algorithms.sliding_log(key, at, op)
-  local MAX_COUNT = 281474976710655 -- 2^48 - 1
   local size, after, moved = #reply, at + 4, false
   sliding_log(key, at, op, function(_, _, _, stepped_back, corrupt)
     moved = stepped_back

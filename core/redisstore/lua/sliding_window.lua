@@ -20,7 +20,7 @@ local MODULUS = 128
 
 local function sliding_window_integer(text)
   local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n < 9007199254740992 and n -- 2^53
+  return n and n % 1 == 0 and n >= 0 and n <= MAX_INTEGER and n
 end
 
 -- Reads all sub-windows. Sets charge.all (the sub-windows in the window, oldest first), charge.gone
@@ -69,7 +69,7 @@ local function sliding_window_load(charge)
   end
   local length, oldest = charge.length, sliding_window_integer(meta[1])
   local newest, total = sliding_window_integer(meta[2]), sliding_window_integer(meta[3])
-  if not (oldest and newest and total and oldest <= newest and newest * length < 9007199254740992) then
+  if not (oldest and newest and total and oldest <= newest and newest * length <= MAX_INTEGER) then
     return false
   end
   charge.newest, charge.known = newest, true

@@ -36,7 +36,6 @@ local function sliding_window_remove(charge, n, number)
 end
 
 function algorithms.sliding_window(key, at, op)
-  local MAX_COUNT = 281474976710655 -- 2^48 - 1
   local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
   if op == 'debit' then
     outcome = outcome + charge.corrupt
