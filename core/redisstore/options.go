@@ -65,8 +65,3 @@ func KeySecret(secret []byte) Option {
 // connections as the client has. By default, concurrent decisions share them (see Batches in the
 // documentation of the package), which takes less CPU time of Redis and of the application.
 func Unbatched() Option { return option(func(c *config) { c.unbatched = true }) }
-
-// Pipelined has no effect, because concurrent decisions always share round trips.
-//
-// Deprecated: leave it out.
-func Pipelined() Option { return option(func(*config) {}) }
