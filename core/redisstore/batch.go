@@ -32,15 +32,14 @@ next:
 
 var evalsha, eval any = "evalsha", "eval" // boxed once
 
-// compose sets the script and the arguments. The header of decisions.lua describes the
-// arguments.
+// compose sets the script and the arguments. The header of decisions.lua describes the arguments.
 func (b *batch) compose() {
-	keys, set, verb := 0, librarySet(0), b.requests[0].verb
+	keys, set := 0, librarySet(0)
 	for _, r := range b.requests {
-		keys, set = keys+len(r.keys), set|r.set()
+		keys, set = keys+len(r.keys), set|r.set
 	}
 	size := 16 + 2*len(b.requests) + 11*keys
-	b.script = scriptFor(verb, set)
+	b.script = scriptFor(b.requests[0].verb, set)
 	b.args = append(make([]any, 0, size), evalsha, b.script.sha, integer(int64(keys)))
 	for _, r := range b.requests {
 		for _, key := range r.keys {
@@ -48,11 +47,6 @@ func (b *batch) compose() {
 		}
 	}
 	b.args = append(b.args, b.requests[0].clock)
-	b.appendDecisions()
-}
-
-// appendDecisions appends the arguments for decisions.lua.
-func (b *batch) appendDecisions() {
 	for _, r := range b.requests {
 		b.args = append(b.args, integer(int64(len(r.charges))), nil)
 		begin := len(b.args)

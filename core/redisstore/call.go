@@ -53,22 +53,19 @@ func (c *call) peek() *call {
 	return &peek
 }
 
-// undo returns a call that undoes the charges that c has applied, or nil if c has applied none.
+// undo returns a call that undoes the charges that c has applied, possibly none.
 func (c *call) undo() *call {
-	if c.err != nil || !c.admitted {
-		return nil
-	}
 	undo := new(call)
+	if c.err != nil || !c.admitted {
+		return undo
+	}
 	for i, charge := range c.charges {
 		charge.MaxDelay = c.maxDelay(i)
 		if charge.Op != driver.Spend || charge.Rule.Shadow() && !charge.Fits(&c.readings[i]) {
 			continue
 		}
-		receipt := c.readings[i].Receipt(c.time)
-		undo.add(driver.Charge{Key: charge.Key, Rule: charge.Rule, Op: driver.Undo, Cost: charge.Cost, Receipt: receipt}, c.keys[i], i)
-	}
-	if undo.charges == nil {
-		return nil
+		charge.Op, charge.Receipt = driver.Undo, c.readings[i].Receipt(c.time)
+		undo.add(charge, c.keys[i], i)
 	}
 	return undo
 }

@@ -64,7 +64,7 @@ func (s *fakeServer) run(ctx context.Context, prompt bool, requests []*request) 
 	defer s.mu.Unlock()
 	s.running--
 	for _, r := range requests {
-		r.err, r.reply = err, r.keys[0]
+		r.err, r.reply = err, []any{r.keys[0]}
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *fakeServer) ask(ctx context.Context, timeout time.Duration, weight int,
 	defer d.timer.Stop()
 	r := &request{keys: []string{key}, weight: weight, done: make(chan struct{}, 1)}
 	err := s.send(d, r)
-	if err == nil && r.reply != key {
+	if err == nil && r.reply[0] != key {
 		return fmt.Errorf("the reply is %v, want %s", r.reply, key)
 	}
 	return err

@@ -6,18 +6,16 @@ import "errors"
 var errReply = errors.New("the reply does not have the shape of a decision")
 
 // decode sets the outcome of c from the time of the server and the part of the reply that belongs
-// to c. The headers of take.lua and adjust.lua describe the reply. A reply that
-// does not match the charges of c, or contains values that are impossible for their rules, is an
-// error, so that it cannot admit an event.
-func (c *call) decode(time, reply any) error {
-	c.readings = c.readings[:0]
-	rest, _ := reply.([]any)
-	next := func() int64 { // -1 if there is no valid integer
-		if len(rest) == 0 {
+// to c. The headers of take.lua and adjust.lua describe the reply. A reply that does not match the
+// charges of c, or contains values that are impossible for their rules, is an error, so that it
+// cannot admit an event.
+func (c *call) decode(time any, reply []any) error {
+	next := func() int64 {
+		if len(reply) == 0 {
 			return -1
 		}
-		n := validInteger(rest[0])
-		rest = rest[1:]
+		n := validInteger(reply[0])
+		reply = reply[1:]
 		return n
 	}
 	c.time = validInteger(time)
@@ -27,18 +25,23 @@ func (c *call) decode(time, reply any) error {
 	}
 	c.admitted = outcome > 0
 	c.corrupt = max(0, outcome-1)
+	c.readings = c.readings[:0]
 	for i := range c.charges {
+		rule := c.charges[i].Rule
+		a := algorithmOf(rule.Algorithm())
 		var reported [maxReadings]int64
-		for j := range algorithmOf(c.charges[i].Rule.Algorithm()).readings {
+		for j := range a.readings {
 			if reported[j] = next(); reported[j] < 0 {
 				return errReply
 			}
 		}
-		if err := c.decodeReading(i, reported); err != nil {
-			return err
+		r, ok := a.read(rule.Constants(), reported)
+		if !ok {
+			return errReply
 		}
+		c.readings = append(c.readings, r)
 	}
-	if len(rest) > 0 {
+	if len(reply) > 0 {
 		return errReply
 	}
 	return nil
@@ -51,15 +54,4 @@ func validInteger(v any) int64 {
 		return -1
 	}
 	return n
-}
-
-// decodeReading appends the reading of the i-th charge, from the integers that were reported.
-func (c *call) decodeReading(i int, reported [maxReadings]int64) error {
-	rule := c.charges[i].Rule
-	r, ok := algorithmOf(rule.Algorithm()).read(rule.Constants(), reported)
-	if !ok {
-		return errReply
-	}
-	c.readings = append(c.readings, r)
-	return nil
 }

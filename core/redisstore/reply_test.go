@@ -49,17 +49,16 @@ func FuzzReply(f *testing.F) {
 			all = append(all, int64(binary.BigEndian.Uint64(data)))
 			data = data[8:]
 		}
-		var reply, now any = all, nil
+		var reply any = all
 		switch {
 		case form&1 != 0 && len(all) > 0:
 			reply = all[0]
 		case form&4 != 0 && len(all) > 0:
 			all[int(op)%len(all)] = "text"
 		}
-		if elements, ok := reply.([]any); ok && len(elements) > 0 {
-			now, reply = elements[0], elements[1:]
-		}
-		if c.decode(now, reply) != nil || c.answer(c.admitted) != nil {
+		r := new(executor).newRequest(&c)
+		(&batch{requests: []*request{r}}).setOutcomes(reply, nil)
+		if r.err != nil || c.decode(r.time, r.reply) != nil || c.answer(c.admitted) != nil {
 			return
 		}
 		for i := range c.charges {

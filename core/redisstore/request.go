@@ -18,8 +18,9 @@ type request struct {
 	keys    []string
 	slot    string // only requests with an equal slot share a script
 	charges []chargeArguments
-	values  int // the number of integers that a script reports, without the outcome
-	weight  int // of all charges, see algorithm
+	set     librarySet // of all charges
+	values  int        // the number of integers that a script reports, without the outcome
+	weight  int        // of all charges, see algorithm
 
 	// The queue sets these.
 	ctx    context.Context // of the caller
@@ -32,8 +33,8 @@ type request struct {
 	roundTrip atomic.Uint64 // the number of the latest round trip; 0 if r was alone in it
 
 	// The outcome.
-	time  any // the clock of the server; nil if the script does not report it
-	reply any // the part of the reply that belongs to the request
+	time  any   // of the server
+	reply []any // the part of the reply that belongs to the request
 	err   error
 }
 
@@ -61,8 +62,7 @@ func (r *request) free() {
 func (e *executor) newRequest(c *call) *request {
 	r := requests.Get().(*request)
 	r.verb, r.keys = adjust, append(r.keys, c.keys...)
-	switch {
-	case c.charges[0].Op.Asks():
+	if c.charges[0].Op.Asks() {
 		r.verb = take
 	}
 	if e.clock != nil {
@@ -79,6 +79,7 @@ func (e *executor) newRequest(c *call) *request {
 			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants().Denominator)
 		}
 		r.charges = append(r.charges, args)
+		r.set |= 1 << a.library
 		r.values += a.readings
 		if charge.Op.Asks() && charge.Cost <= 1 {
 			r.weight += a.weight
@@ -107,12 +108,4 @@ func (r *request) limitDelays() {
 			c.algorithm[bucketDelay] = integer(max(0, c.maxDelay-r.waited.Microseconds()))
 		}
 	}
-}
-
-// set returns the libraries that the charges of r need.
-func (r *request) set() (s librarySet) {
-	for i := range r.charges {
-		s |= 1 << r.charges[i].library
-	}
-	return s
 }

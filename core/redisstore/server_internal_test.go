@@ -93,7 +93,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 		counter.trips = 0
 		server.run(t.Context(), false, requests)
 		for _, r := range requests {
-			if reply, _ := r.reply.([]any); r.err != nil || len(reply) != 3 {
+			if r.err != nil || len(r.reply) != 3 {
 				t.Errorf("the reply is %v, %v, want 3 integers", r.reply, r.err)
 			}
 		}

@@ -52,7 +52,7 @@ func (s *Store) decideSplit(ctx context.Context, deadline time.Time, charges []d
 func (s *Store) undo(ctx context.Context, at time.Time, calls []*call) {
 	var undos []*call
 	for _, c := range calls {
-		if undo := c.undo(); undo != nil {
+		if undo := c.undo(); len(undo.charges) > 0 {
 			undos = append(undos, undo)
 		}
 	}
