@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -84,52 +83,34 @@ func array(elements ...string) string {
 // A mutation is a reply of a script with one change.
 type mutation struct{ name, raw string }
 
-// mutations returns the mutations of a reply, which is an array of integers or an integer.
-func mutations(t *testing.T, reply any) []mutation {
-	t.Helper()
-	switch reply := reply.(type) {
-	case int64:
-		all := []mutation{
-			{"the opposite", integer(-1 - reply)},
-			{"in an array", array(integer(reply))},
-			{"as text", "$" + strconv.Itoa(len(fmt.Sprint(reply))) + "\r\n" + fmt.Sprint(reply) + "\r\n"},
-		}
-		for name, raw := range invalidElements {
-			if name != "a negative number" { // which may be a denial
-				all = append(all, mutation{name, raw})
-			}
-		}
-		return all
-	case []any:
-		var elements []string
-		for _, e := range reply {
-			elements = append(elements, integer(e.(int64)))
-		}
-		all := []mutation{
-			{"one more", array(append(slices.Clone(elements), ":0\r\n")...)},
-			{"in an array", array(array(elements...))},
-			{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
-		}
-		const outcome = 1 // after the time
-		for name, n := range map[string]int64{
-			"the opposite": max(0, 1-reply[outcome].(int64)), "a negative outcome": -1, "more unreadable states than charges": int64(len(elements)),
-		} {
-			changed := slices.Clone(elements)
-			changed[outcome] = integer(n)
-			all = append(all, mutation{name, array(changed...)})
-		}
-		for n := range elements {
-			all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
-			for name, raw := range invalidElements {
-				changed := slices.Clone(elements)
-				changed[n] = raw
-				all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
-			}
-		}
-		return all
+// mutations returns the mutations of a reply, which is an array of integers.
+func mutations(reply []any) []mutation {
+	var elements []string
+	for _, e := range reply {
+		elements = append(elements, integer(e.(int64)))
 	}
-	t.Fatalf("the reply of a script is a %T, want an array or an integer", reply)
-	return nil
+	all := []mutation{
+		{"one more", array(append(slices.Clone(elements), ":0\r\n")...)},
+		{"in an array", array(array(elements...))},
+		{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
+	}
+	const outcome = 1 // after the time
+	for name, n := range map[string]int64{
+		"the opposite": max(0, 1-reply[outcome].(int64)), "a negative outcome": -1, "more unreadable states than charges": int64(len(elements)),
+	} {
+		changed := slices.Clone(elements)
+		changed[outcome] = integer(n)
+		all = append(all, mutation{name, array(changed...)})
+	}
+	for n := range elements {
+		all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
+		for name, raw := range invalidElements {
+			changed := slices.Clone(elements)
+			changed[n] = raw
+			all = append(all, mutation{fmt.Sprintf("%s at %d", name, n), array(changed...)})
+		}
+	}
+	return all
 }
 
 func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
@@ -138,8 +119,8 @@ func integer(n int64) string { return fmt.Sprintf(":%d\r\n", n) }
 // with the reply of the server.
 type replacer struct {
 	real  *redis.Client
-	wrong atomic.Value        // string
-	last  atomic.Pointer[any] // the last reply of the server
+	wrong atomic.Value          // string
+	last  atomic.Pointer[[]any] // the last reply of the server
 }
 
 // newReplacer returns a replacer and a client that is connected to it once.
@@ -158,7 +139,7 @@ func (k *replacer) reply(args []string) string {
 	for i, a := range args {
 		words[i] = a
 	}
-	value, err := k.real.Do(context.Background(), words...).Result()
+	value, err := k.real.Do(context.Background(), words...).Slice()
 	if err == nil {
 		k.last.Store(&value)
 	}
@@ -168,14 +149,7 @@ func (k *replacer) reply(args []string) string {
 	if err != nil {
 		return "-" + err.Error() + "\r\n"
 	}
-	if n, ok := value.(int64); ok {
-		return integer(n)
-	}
-	var elements []string
-	for _, e := range value.([]any) {
-		elements = append(elements, integer(e.(int64)))
-	}
-	return array(elements...)
+	return resp(value)
 }
 
 // A reply that no script returns is an error, and the next decision does not get the rest of that
@@ -202,7 +176,7 @@ func TestStore_Take_wrongReply(t *testing.T) {
 						testkit.Admit(t, l, "k", l.Rules()[0].Capacity()-3)
 					}
 					testkit.Ask(t, l, "k", 1)
-					for _, m := range mutations(t, *server.last.Load()) {
+					for _, m := range mutations(*server.last.Load()) {
 						checkWrongReply(t, l, server, m, spent)
 					}
 					for name, raw := range invalidReplies {
@@ -224,7 +198,7 @@ func TestStore_Adjust_wrongReply(t *testing.T) {
 				s := newStore(rdb)
 				charges := []driver.Charge{{Key: "k", Rule: testkit.Compiled(a.Rule("r", core.Per(1000, century))), Op: op, Cost: 3}}
 				testkit.Must(t, s.Adjust(t.Context(), charges))
-				for _, m := range mutations(t, *server.last.Load()) {
+				for _, m := range mutations(*server.last.Load()) {
 					server.wrong.Store(m.raw)
 					if err := s.Adjust(t.Context(), charges); !errors.Is(err, core.ErrUnavailable) {
 						t.Errorf("%s, %q: the error is %v, want core.ErrUnavailable", m.name, m.raw, err)
