@@ -188,7 +188,7 @@ func TestStore_ring(t *testing.T) {
 // At most one decision in a thousand may fail.
 func TestCluster_migration(t *testing.T) {
 	t.Parallel()
-	const rounds = 6
+	const rounds = 4
 	cluster := steadyCluster(t)
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
@@ -249,10 +249,10 @@ func TestCluster_slotOnTwoNodes(t *testing.T) {
 	}
 }
 
-// TestCluster_reshard moves 1000 slots with the keys of 200 identities by redis-cli.
+// TestCluster_reshard moves 500 slots with the keys of 200 identities by redis-cli.
 func TestCluster_reshard(t *testing.T) {
 	t.Parallel()
-	const slots = 1000
+	const slots = 500
 	cluster := steadyCluster(t)
 	for m, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {

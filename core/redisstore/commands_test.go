@@ -3,12 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-go/weir/core/redisstore/redistest"
-	"github.com/weir-go/weir/core/storetest"
 )
 
 // checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a
@@ -49,12 +45,4 @@ func (argumentChecker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return next(ctx, cmd)
 	}
-}
-
-// All digits of numbers reach Redis.
-func TestConformance_ArgumentsOfCommands(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Shared(t).Client()
-	rdb.AddHook(argumentChecker{})
-	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }

@@ -168,7 +168,7 @@ func TestStore_Adjust_corruptState(t *testing.T) {
 // States that a script has written are changed at random.
 func TestStore_Take_randomlyCorruptState(t *testing.T) {
 	t.Parallel()
-	const rounds = 200
+	const rounds = 100
 	rdb := redistest.Shared(t).Client()
 	for _, a := range testkit.Algorithms {
 		t.Run(a.Name, func(t *testing.T) {

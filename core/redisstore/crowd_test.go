@@ -24,8 +24,8 @@ type crowd struct {
 
 func (c *crowd) send(d *deadline, r *request) error {
 	c.mu.Lock()
-	own, requests := clone(r), make([]*request, 0, 8)
-	for i := range c.random.IntN(8) {
+	own, requests := clone(r), make([]*request, 0, 4)
+	for i := range c.random.IntN(4) {
 		if len(c.earlier) > 0 {
 			neighbour := clone(c.earlier[c.random.IntN(len(c.earlier))])
 			neighbour.clock = r.clock

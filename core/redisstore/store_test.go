@@ -34,10 +34,12 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// The suite with several decisions in each round trip is in TestACL_DocumentedUser.
+// TestConformance also checks that all digits of numbers reach Redis, for which it sends the source of
+// scripts. The suite with several decisions in each round trip is in TestACL_DocumentedUser.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(argumentChecker{})
 	storetest.Run(t, func(*testing.T) *storetest.Harness { return harness(rdb) })
 }
 

@@ -223,7 +223,7 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 // the log.
 func TestSlidingLog_Undo_order(t *testing.T) {
 	t.Parallel()
-	const events = 500
+	const events = 300
 	rdb := redistest.Shared(t).Client()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
@@ -273,7 +273,7 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 				p.Advance(-time.Minute)
 				p.spend(2 * cost)
 				for range events {
-					p.Advance(8 * time.Second) // more than the window in all
+					p.Advance(13 * time.Second) // more than the window in all
 					p.spend(cost)
 				}
 				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
@@ -296,7 +296,7 @@ func upTo(n int) []int {
 // them. The size of the state does not grow with their number.
 func TestSlidingLog_Undo_size(t *testing.T) {
 	t.Parallel()
-	const charges = 3000
+	const charges = 1500
 	rdb := redistest.Shared(t).Client()
 	for _, c := range []struct {
 		limit, open, keep int // one of keep charges is not undone
@@ -383,9 +383,9 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 		undos         []undo
 	}{
 		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 40}, {"oldest", driver.Undo, 1, 0, 60}}},
-		{10_000, 1, []undo{
+		{5000, 1, []undo{
 			{"credit", driver.Credit, 1, 0, 30},
-			{"newest", driver.Undo, 1, 9998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 5000, 90},
+			{"newest", driver.Undo, 1, 4998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 2500, 90},
 		}},
 		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 90}}},
 		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 90}}},
