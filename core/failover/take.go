@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/call"
 )
 
 // Take implements [driver.Store]. It returns the error of ctx if ctx has ended, an error of the
@@ -28,7 +29,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
 	clearReceipts(charges)
 	if s.direct {
-		err = safely(ctx, do, s.primary.store, charges)
+		err = call.Recover(errPrimary, func() error { return do(s.primary.store, ctx, charges) })
 	} else {
 		err = s.primary.call(ctx, do, charges)
 	}

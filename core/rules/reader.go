@@ -144,20 +144,13 @@ func (r *reader) run(p *part) {
 
 // roundTrip reads the keys of a batch.
 func (r *reader) roundTrip(p *part, batch []*fetch) {
-	begin, err := r.now(), errEnded
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = panicError(panicked)
-		} else if err == errEnded {
-			go r.run(p) // in place of this goroutine
-		}
-		r.replied(p, batch, begin, err)
-	}()
+	begin := r.now()
 	r.count.Add(uint64(len(batch)))
 	// Callers leave at their own deadlines. After this one, go-redis repeats no command.
 	ctx, cancel := context.WithTimeout(context.Background(), max(r.timeout, maxRead))
 	defer cancel()
-	err = r.read(ctx, batch)
+	_, err := await(context.Background(), func() (struct{}, error) { return struct{}{}, r.read(ctx, batch) })
+	r.replied(p, batch, begin, err)
 }
 
 // replied ends the reads of a batch that was sent at a moment. err is the error of all of them.
@@ -189,10 +182,3 @@ func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 		p.replied()
 	}
 }
-
-// errEnded is the error of a call of the client in which a hook has called runtime.Goexit.
-var errEnded = errors.New("the client ended the goroutine")
-
-// panicError is the error of a call of the client that has panicked, after a malformed reply or in a
-// hook.
-func panicError(p any) error { return fmt.Errorf("the client panicked: %v", p) }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/call"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/memo"
 	"github.com/weir-go/weir/core/internal/sampler"
@@ -65,31 +66,14 @@ func (s *RedisSource) configKey() string { return s.prefix + "rules" }
 // [errors.Is].
 var ErrNoConfig = errors.New("there is no configuration; RedisSource.Put or the command weir rules put writes one")
 
+// errClient names the client in the errors of package call: it panics after a malformed reply, and
+// a hook may do anything.
+var errClient = errors.New("the client")
+
 // await calls f, and returns its result, or the error of ctx if ctx ends first. By default,
 // go-redis ignores the deadline of a context.
 func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		r := result{err: errEnded}
-		defer func() {
-			if p := recover(); p != nil {
-				r.err = panicError(p)
-			}
-			done <- r
-		}()
-		r.value, r.err = f()
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
+	return call.Detached(ctx, errClient, nil, f)
 }
 
 // Load implements [Source]. It reads the version, and the text if the version has changed. It
