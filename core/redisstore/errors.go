@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/sampler"
 )
 
 // An Error describes why a decision failed. It wraps core.ErrUnavailable and the cause. Its text
@@ -72,25 +72,17 @@ func configurationFault(err error) string {
 	return ""
 }
 
-// faultInterval is the shortest time between two log records about the configuration.
-const faultInterval = time.Minute
-
-// A faultLog logs faults of the configuration. It is safe for concurrent use.
-type faultLog struct {
-	start time.Time
-	next  atomic.Int64 // the earliest time of the next record, since start
-}
+// A faultLog logs faults of the configuration, at most one in a minute.
+type faultLog struct{ *sampler.Sampler }
 
 // log logs err if its cause is a fault of the configuration: such a fault does not end by itself,
 // and package gate admits requests by default while it lasts.
-func (f *faultLog) log(ctx context.Context, err error) {
+func (f faultLog) log(ctx context.Context, err error) {
 	fault := configurationFault(err)
 	if fault == "" {
 		return
 	}
-	now := int64(time.Since(f.start))
-	next := f.next.Load()
-	if now < next || !f.next.CompareAndSwap(next, now+int64(faultInterval)) {
+	if _, ok := f.Pass(); !ok {
 		return
 	}
 	slog.Default().LogAttrs(ctx, slog.LevelError, "weir: Redis rejects a command: "+fault+

@@ -101,6 +101,7 @@ import (
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/sampler"
 )
 
 // A Store keeps the states of rules in Redis. Use [New] to make a Store. It is safe for concurrent
@@ -149,7 +150,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 		timeout:  c.timeout,
 		router:   newRouter(rdb, c),
 		executor: executor{clock: c.clock},
-		faults:   faultLog{start: time.Now()},
+		faults:   faultLog{sampler.New(1, time.Minute)},
 		onFirst:  sync.OnceFunc(func() { go warnOfEviction(rdb) }),
 	}
 	e := &s.executor

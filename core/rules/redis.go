@@ -49,7 +49,7 @@ func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {
 	if _, ok := rdb.(*redis.ClusterClient); ok {
 		c.cache.parts = 16
 	}
-	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid)}
+	s := &RedisSource{rdb: rdb, prefix: c.prefix, hasher: keyhash.New(c.secret), interval: WatchInterval, polling: make(chan struct{}, 1), errors: sampler.New(maxInvalid, time.Second)}
 	s.parsed.Max, s.known.Max = maxViews, maxViews
 	s.cache = newCache(c.cache, s.hasher)
 	s.cache.read, s.cache.report = s.read, s.failed

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
@@ -45,7 +46,7 @@ func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option)
 	function := name + ": New"
 	argument.NotNil(function, "limiter", l)
 	argument.NotNil(function, "key function", key)
-	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{sampler.New(1)}}
+	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{sampler.New(1, time.Second)}}
 	argument.Apply(function, &g.options, opts)
 	g.versions = versions(g.options.Versions)
 	g.policies.others.Max = maxPolicies

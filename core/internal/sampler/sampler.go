@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A Sampler lets at most a number of events pass in a second, which begins with the first of them.
-// It is safe for concurrent use.
+// A Sampler lets at most a number of events pass in an interval, which begins with the first of
+// them. It is safe for concurrent use.
 type Sampler struct {
-	max int
+	max      int
+	interval time.Duration
 
 	mu         sync.Mutex
 	begin      time.Time
@@ -17,14 +18,14 @@ type Sampler struct {
 	suppressed int
 }
 
-// New returns a Sampler that lets max events in a second pass.
-func New(max int) *Sampler { return &Sampler{max: max} }
+// New returns a Sampler that lets max events in an interval pass.
+func New(max int, interval time.Duration) *Sampler { return &Sampler{max: max, interval: interval} }
 
 // Pass reports whether an event passes, and how many have not since the last one that has.
 func (s *Sampler) Pass() (suppressed int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.begin) >= time.Second {
+	if now := time.Now(); now.Sub(s.begin) >= s.interval {
 		s.begin, s.passed = now, 0
 	}
 	if s.passed == s.max {

@@ -10,7 +10,7 @@ import (
 
 func TestSampler_Pass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(2)
+		s := New(2, time.Second)
 		for i, c := range []struct {
 			after      time.Duration
 			suppressed int
@@ -27,7 +27,7 @@ func TestSampler_Pass(t *testing.T) {
 // Concurrent events are bounded, too.
 func TestSampler_Pass_Concurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(3)
+		s := New(3, time.Minute)
 		var passed atomic.Int64
 		var wg sync.WaitGroup
 		for range 100 {
