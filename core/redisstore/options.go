@@ -1,10 +1,10 @@
 package redisstore
 
 import (
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
 // An Option configures the Store that [New] returns.
@@ -26,12 +26,7 @@ const DefaultPrefix = "weir:"
 // Prefix sets the prefix of every key, so that applications can share a Redis. The default is
 // [DefaultPrefix]. Prefix panics if p is longer than 32 bytes or contains a brace.
 func Prefix(p string) Option {
-	switch {
-	case len(p) > 32: // keys have at most 128 bytes
-		panic("redisstore: Prefix: longer than 32 bytes")
-	case strings.ContainsAny(p, "{}"): // a brace would determine the hash slot
-		panic("redisstore: Prefix: contains a brace")
-	}
+	keyhash.CheckPrefix("redisstore: Prefix", p)
 	return option(func(c *config) { c.prefix = p })
 }
 
@@ -54,10 +49,7 @@ func Timeout(d time.Duration) Option {
 // not know the secret cannot guess them. All instances must use the same secret. If the secret
 // changes, all limits begin unused. KeySecret panics if secret is shorter than 16 bytes.
 func KeySecret(secret []byte) Option {
-	if len(secret) < 16 {
-		panic("redisstore: KeySecret: shorter than 16 bytes")
-	}
-	secret = append([]byte(nil), secret...)
+	secret = keyhash.CopySecret("redisstore: KeySecret", secret)
 	return option(func(c *config) { c.secret = secret })
 }
 

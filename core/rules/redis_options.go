@@ -1,10 +1,10 @@
 package rules
 
 import (
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/keyhash"
 )
 
 // A RedisOption configures a [RedisSource].
@@ -25,9 +25,7 @@ const DefaultPrefix = "weir:"
 // Prefix sets the prefix of all keys in Redis. The default is [DefaultPrefix]. Prefix panics if p
 // is longer than 32 bytes or contains a brace.
 func Prefix(p string) RedisOption {
-	if len(p) > 32 || strings.ContainsAny(p, "{}") {
-		panic("rules: Prefix: longer than 32 bytes, or contains a brace")
-	}
+	keyhash.CheckPrefix("rules: Prefix", p)
 	return redisOption(func(c *redisConfig) { c.prefix = p })
 }
 
@@ -36,10 +34,7 @@ func Prefix(p string) RedisOption {
 // bytes. With another secret, overrides and blocks are not found. KeySecret panics if secret is
 // shorter than 16 bytes.
 func KeySecret(secret []byte) RedisOption {
-	if len(secret) < 16 {
-		panic("rules: KeySecret: shorter than 16 bytes")
-	}
-	secret = append([]byte(nil), secret...)
+	secret = keyhash.CopySecret("rules: KeySecret", secret)
 	return redisOption(func(c *redisConfig) { c.secret = secret })
 }
 

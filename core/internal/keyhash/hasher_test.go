@@ -1,6 +1,11 @@
 package keyhash
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core/internal/testkit"
+)
 
 // The tags are those of openssl dgst.
 func TestHasher_Tag(t *testing.T) {
@@ -18,6 +23,23 @@ func TestHasher_Tag(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestCheckPrefix(t *testing.T) {
+	CheckPrefix("f", "")
+	CheckPrefix("f", strings.Repeat("p", 32))
+	testkit.Panics(t, "f: longer than 32 bytes", func() { CheckPrefix("f", strings.Repeat("p", 33)) })
+	testkit.Panics(t, "f: contains a brace", func() { CheckPrefix("f", "a{") })
+	testkit.Panics(t, "f: contains a brace", func() { CheckPrefix("f", "}a") })
+}
+
+func TestCopySecret(t *testing.T) {
+	secret := []byte("sixteen bytes...")
+	c := CopySecret("f", secret)
+	if secret[0] = 0; string(c) != "sixteen bytes..." {
+		t.Errorf("got %q, which has changed with the original", c)
+	}
+	testkit.Panics(t, "f: shorter than 16 bytes", func() { CopySecret("f", secret[1:]) })
 }
 
 // The slots are those of CLUSTER KEYSLOT.
