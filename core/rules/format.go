@@ -8,25 +8,17 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Format returns c in the format that [Parse] reads, with policies, keys, limits and routes in the
 // order of their names. Parse returns an equal Config for the result. The error is that of Parse if
 // c is invalid.
 func (c *Config) Format() ([]byte, error) {
-	policies := new(mapping)
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-		policies.add(name, c.Policies[name].node())
-	}
 	file := new(mapping)
-	file.add("policies", policies.node(0))
-	if len(c.Routes) > 0 {
-		routes := new(mapping)
-		for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
-			routes.add(pattern, text(c.Routes[pattern]))
-		}
-		file.add("routes", routes.node(0))
-	}
+	addSorted(file, "policies", c.Policies, 0, Policy.node)
+	addSorted(file, "routes", c.Routes, 0, text)
 	file.addTrue("disabled", c.Disabled)
 	data, err := yaml.Dump(file.node(0), yaml.WithLineWidth(-1), yaml.WithCompactSeqIndent(false))
 	if err != nil {
@@ -67,6 +59,18 @@ func (m *mapping) addTrue(key string, b bool) {
 	}
 }
 
+// addSorted adds values as a mapping in the order of their keys, unless there are none.
+func addSorted[T any](m *mapping, key string, values map[string]T, style yaml.Style, node func(T) *yaml.Node) {
+	if len(values) == 0 {
+		return
+	}
+	all := new(mapping)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all.add(name, node(values[name]))
+	}
+	m.add(key, all.node(style))
+}
+
 func (m *mapping) node(style yaml.Style) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Style: style, Content: *m}
 }
@@ -88,13 +92,7 @@ func (p Policy) node() *yaml.Node {
 		rules.Content = append(rules.Content, r.node())
 	}
 	m.add("rules", rules)
-	if len(p.Keys) > 0 {
-		keys := new(mapping)
-		for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
-			keys.add(key, p.Keys[key].node())
-		}
-		m.add("keys", keys.node(0))
-	}
+	addSorted(m, "keys", p.Keys, 0, Override.node)
 	return m.node(0)
 }
 
@@ -133,13 +131,7 @@ func (o Override) node() *yaml.Node {
 	if o.Plan != "" {
 		m.add("plan", text(o.Plan))
 	}
-	if len(o.Limits) > 0 {
-		limits := new(mapping)
-		for _, rule := range slices.Sorted(maps.Keys(o.Limits)) {
-			limits.add(rule, text(o.Limits[rule].String()))
-		}
-		m.add("limits", limits.node(yaml.FlowStyle))
-	}
+	addSorted(m, "limits", o.Limits, yaml.FlowStyle, func(l core.Limit) *yaml.Node { return text(l.String()) })
 	if !o.Until.IsZero() {
 		m.add("until", text(o.Until.UTC().Format(time.RFC3339Nano)))
 	}
