@@ -27,9 +27,7 @@ type cache struct {
 	hasher  keyhash.Hasher
 	options cacheOptions
 	blocked *selections // of all blocks
-
-	overrides, blocks atomic.Pointer[index]  // nil if they are not known
-	confirmed         atomic.Pointer[moment] // when the indexes were correct; nil if there is none
+	indexes atomic.Pointer[indexes]
 
 	// changes has the sequence number of the latest change in each group of keys, which is selected
 	// by 16 bits of the hash. A change therefore also invalidates an entry that is being read,
@@ -58,14 +56,14 @@ type cached struct {
 }
 
 func newCache(o cacheOptions, h keyhash.Hasher) *cache {
-	blocked := newSelections(Override{Blocked: true})
 	entries := func() *otter.Cache[uint64, *cached] {
 		return otter.Must(&otter.Options[uint64, *cached]{
 			MaximumSize: o.size,
 			Executor:    func(f func()) { f() }, // the default starts goroutines
 		})
 	}
-	c := &cache{hasher: h, options: o, blocked: &blocked, with: entries(), without: entries()}
+	c := &cache{hasher: h, options: o, blocked: newSelections(Override{Blocked: true}), with: entries(), without: entries()}
+	c.indexes.Store(&indexes{confirmed: unconfirmed})
 	c.reader = reader{start: time.Now(), timeout: o.timeout, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
 }
@@ -75,13 +73,11 @@ func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 	tag := c.hasher.Tag(key)
 	hash := hashOfMember(policy, tag)
-	confirmed := c.confirmed.Load() // before the indexes, which may be newer
-	overrides, blocks := c.overrides.Load(), c.blocks.Load()
-	if blocks != nil && confirmed != nil && c.valid(hash, *confirmed) {
-		if b := c.block(blocks.end(hash)); b.inForce() {
+	if x := c.indexes.Load(); x.blocks != nil && c.valid(hash, x.confirmed) {
+		if b := c.block(x.blocks.end(hash)); b.inForce() {
 			return b, nil
 		}
-		if overrides != nil && !overrides.has(hash) {
+		if x.overrides != nil && !x.overrides.has(hash) {
 			return override{}, nil
 		}
 	}
@@ -110,21 +106,20 @@ func (c *cache) get(ctx context.Context, policy, key string) (override, error) {
 // outdated returns the newest knowledge about a key, of the indexes and of an old entry, which may be
 // nil. It reports false if there is none.
 func (c *cache) outdated(hash uint64, old *cached) (s stored, ok bool) {
-	confirmed := c.confirmed.Load()
-	overrides, blocks := c.overrides.Load(), c.blocks.Load()
+	x := c.indexes.Load()
 	if old != nil {
-		if s = old.stored; confirmed == nil || confirmed.at < old.read.at {
+		if s = old.stored; x.confirmed.at < old.read.at {
 			return s, true
 		}
 	}
-	if blocks != nil {
-		s.block = c.block(blocks.end(hash))
+	if x.blocks != nil {
+		s.block = c.block(x.blocks.end(hash))
 	}
-	none := overrides != nil && !overrides.has(hash)
+	none := x.overrides != nil && !x.overrides.has(hash)
 	if none {
 		s.override = override{}
 	}
-	return s, old != nil || s.block.inForce() || none && blocks != nil
+	return s, old != nil || s.block.inForce() || none && x.blocks != nil
 }
 
 // entry returns the entry of a key, or nil.
@@ -201,7 +196,7 @@ func (c *cache) written(hash uint64, change func(*stored)) {
 	s, ok := c.outdated(hash, c.entry(hash))
 	change(&s)
 	if ok || s.current().selections != nil {
-		c.keep(hash, cached{stored: s, read: moment{at: c.since(), sequence: -1}}) // is never valid
+		c.keep(hash, cached{stored: s, read: moment{c.since(), unconfirmed.sequence}})
 	}
 }
 

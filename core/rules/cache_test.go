@@ -44,8 +44,7 @@ func newFake(o cacheOptions) (*fakeSource, *cache) {
 		for _, k := range all {
 			k.stored = stored{}
 			if plan := plans[k.tag]; plan != "" {
-				made := newSelections(Override{Plan: plan})
-				k.override = override{selections: &made}
+				k.override = override{selections: newSelections(Override{Plan: plan})}
 			}
 		}
 		return err
@@ -460,13 +459,10 @@ func TestCache_Get_OldKnowledge(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source, cache := newFake(cacheOptions{failClosed: true})
 				confirm := func() {
-					now := cache.now()
-					overrides, blocks := newIndex(0), newIndex(0)
-					overrides.set(hash, c.overrides)
-					blocks.set(hash, c.blocked)
-					cache.overrides.Store(overrides)
-					cache.blocks.Store(blocks)
-					cache.confirmed.Store(&now)
+					x := &indexes{newIndex(0), newIndex(0), cache.now()}
+					x.overrides.set(hash, c.overrides)
+					x.blocks.set(hash, c.blocked)
+					cache.indexes.Store(x)
 				}
 				if c.read <= 0 {
 					confirm()

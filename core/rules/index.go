@@ -30,6 +30,23 @@ type index struct {
 	from   int64 // entries with an earlier end are not in the index
 }
 
+// indexes are the indexes of a process. The value does not change, but the indexes do.
+type indexes struct {
+	overrides, blocks *index // nil if they are not known
+	confirmed         moment // when they were correct
+}
+
+// of returns the index of a set.
+func (x *indexes) of(set kind) *index {
+	if set == blockKind {
+		return x.blocks
+	}
+	return x.overrides
+}
+
+// unconfirmed is a moment of knowledge that is never valid.
+var unconfirmed = moment{sequence: -1}
+
 type shard struct {
 	mu   sync.RWMutex
 	ends map[uint64]int64

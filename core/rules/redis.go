@@ -143,13 +143,13 @@ type RedisStats struct {
 // Stats returns the present numbers.
 func (s *RedisSource) Stats() RedisStats {
 	c := s.cache
-	age := time.Duration(-1)
-	if m := c.confirmed.Load(); m != nil {
-		age = c.since() - m.at
+	x, age := c.indexes.Load(), time.Duration(-1)
+	if x.confirmed != unconfirmed {
+		age = c.since() - x.confirmed.at
 	}
 	return RedisStats{
 		Reads: c.count.Load(), Stale: c.stale.Load(), Missing: c.missing.Load(), Keys: c.with.EstimatedSize() + c.without.EstimatedSize(),
-		Overrides: c.overrides.Load().len(), Blocks: c.blocks.Load().len(), Age: age,
+		Overrides: x.overrides.len(), Blocks: x.blocks.len(), Age: age,
 	}
 }
 

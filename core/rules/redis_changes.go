@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,20 +29,14 @@ var errSize = errors.New("the set of overrides or blocks has changed without a n
 
 // watch keeps the indexes up to date until ctx ends.
 func (s *RedisSource) watch(ctx context.Context) {
-	ticker := time.NewTicker(s.interval)
-	defer ticker.Stop()
 	failing := false
-	for ctx.Err() == nil {
+	every(ctx, s.interval, func() {
 		err := s.follow(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.failed(fmt.Errorf("weir: changes of overrides in %v: %w", s, err))
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 // lock waits until no other goroutine polls.
@@ -86,7 +79,7 @@ func (s *RedisSource) catchUp(ctx context.Context, hash uint64) {
 		return
 	}
 	defer s.unlock()
-	if m := s.cache.confirmed.Load(); s.last != "" && (m == nil || !s.cache.valid(hash, *m)) {
+	if s.last != "" && !s.cache.valid(hash, s.cache.indexes.Load().confirmed) {
 		_ = s.readChanges(ctx)
 	}
 }
@@ -124,12 +117,14 @@ func (s *RedisSource) readChanges(ctx context.Context) error {
 		if len(r.changes) == maxPage {
 			continue
 		}
-		if s.cache.overrides.Load().len() != r.overrides || s.cache.blocks.Load().len() != r.blocks {
+		x := *s.cache.indexes.Load()
+		if x.overrides.len() != r.overrides || x.blocks.len() != r.blocks {
 			s.invalid(fmt.Errorf("weir: overrides in %v: %w", s, errSize), s.failed)
 			s.lost()
 			return nil
 		}
-		s.cache.confirmed.Store(&now)
+		x.confirmed = now
+		s.cache.indexes.Store(&x)
 		if len(changes) == 0 {
 			return nil
 		}
@@ -191,24 +186,15 @@ func (s *RedisSource) apply(values map[string]any) bool {
 		if err != nil || set != overrideKind && set != blockKind {
 			return false
 		}
-		end, x := endOf(score), s.indexOf(set).Load()
-		if x != nil && set == overrideKind && end != 0 {
-			end = max(end, x.end(hash)) // see put
-		}
-		if x != nil {
+		if x, end := s.cache.indexes.Load().of(set), endOf(score); x != nil {
+			if set == overrideKind && end != 0 {
+				end = max(end, x.end(hash)) // see put
+			}
 			x.set(hash, end)
 		}
 	}
 	s.cache.changed(hash)
 	return true
-}
-
-// indexOf returns the index of a set.
-func (s *RedisSource) indexOf(set kind) *atomic.Pointer[index] {
-	if set == blockKind {
-		return &s.cache.blocks
-	}
-	return &s.cache.overrides
 }
 
 // forget removes the members from the indexes that have ended an hour ago. Redis keeps them for
@@ -220,7 +206,7 @@ func (s *RedisSource) forget() {
 	}
 	s.from = from
 	for _, set := range []kind{overrideKind, blockKind} {
-		if x := s.indexOf(set).Load(); x != nil {
+		if x := s.cache.indexes.Load().of(set); x != nil {
 			x.removeBefore(from)
 		}
 	}
@@ -236,13 +222,14 @@ func (s *RedisSource) readSets(ctx context.Context) error {
 	}
 	s.cache.allChanged() // changes before the latest one may concern entries
 	s.forget()
-	for _, set := range []kind{overrideKind, blockKind} {
-		x, err := s.readSet(ctx, set)
-		if err != nil {
-			return err
-		}
-		s.indexOf(set).Store(x)
+	x := *s.cache.indexes.Load()
+	if x.overrides, err = s.readSet(ctx, overrideKind); err != nil {
+		return err
 	}
+	if x.blocks, err = s.readSet(ctx, blockKind); err != nil {
+		return err
+	}
+	s.cache.indexes.Store(&x)
 	if s.last = noChange; len(latest) > 0 {
 		s.last = latest[0].ID
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,12 +79,7 @@ func (s *RedisSource) setOverride(k *fetch, value any) {
 		k.override = override{}
 		return
 	}
-	var parsed parsedOverride
-	if len(text) <= maxParsed {
-		parsed = s.parsed.Get(text, s.parse)
-	} else {
-		parsed = s.parse(text)
-	}
+	parsed := s.parse(text)
 	if parsed.err != nil {
 		s.invalid(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, s.textKey(k.tag, k.policy), parsed.err), s.failed)
 		return
@@ -102,14 +98,18 @@ type parsedOverride struct {
 
 // parse parses the text of an override. Overrides that differ at most in their ends share their
 // selections.
-func (s *RedisSource) parse(text string) (p parsedOverride) {
+func (s *RedisSource) parse(text string) parsedOverride {
+	if len(text) > maxParsed {
+		return s.parseNew(text)
+	}
+	return s.parsed.Get(text, s.parseNew)
+}
+
+func (s *RedisSource) parseNew(text string) (p parsedOverride) {
 	var o Override
 	if o, p.err = ParseOverride(s.String(), []byte(text)); p.err == nil {
 		p.until = o.Until
-		p.selections = s.known.Get(o.id(), func(string) *selections {
-			made := newSelections(o)
-			return &made
-		})
+		p.selections = s.known.Get(o.id(), func(string) *selections { return newSelections(o) })
 	}
 	return p
 }
@@ -118,7 +118,7 @@ func (s *RedisSource) parse(text string) (p parsedOverride) {
 func (s *RedisSource) block(ctx context.Context, policy, tag string, until time.Time) error {
 	score := scoreOf(until)
 	return s.write(ctx, policy, tag, func(member string) error {
-		return s.change(ctx, member, redis.ZAddArgs{}, score, blockKind)
+		return s.change(ctx, member, score, blockKind)
 	}, func(known *stored) { known.block = s.cache.block(endOf(score)) })
 }
 
@@ -138,7 +138,7 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 		args.ExpireAt = o.Until.Add(time.Hour) // the clock of Redis may differ
 	}
 	return s.write(ctx, policy, tag, func(member string) error {
-		add := func() error { return s.change(ctx, member, redis.ZAddArgs{GT: true}, scoreOf(o.Until), overrideKind) }
+		add := func() error { return s.change(ctx, member, scoreOf(o.Until), overrideKind) }
 		if err := add(); err != nil {
 			return err
 		}
@@ -149,28 +149,19 @@ func (s *RedisSource) put(ctx context.Context, policy, tag string, o Override) e
 	}, func(known *stored) { known.override = s.parse(string(text)).override })
 }
 
-// remove removes the override or the block of a key, or both.
+// remove removes the block of a key, or its override and its block.
 func (s *RedisSource) remove(ctx context.Context, policy, tag string, kinds ...kind) error {
 	return s.write(ctx, policy, tag, func(member string) error {
-		if err := s.change(ctx, member, redis.ZAddArgs{}, 0, kinds...); err != nil {
-			return err
-		}
-		for _, k := range kinds {
-			if k == overrideKind {
-				if err := s.rdb.Del(ctx, s.textKey(tag, policy)).Err(); err != nil {
-					return err
-				}
-				return s.change(ctx, member, redis.ZAddArgs{}, 0) // processes may have read the text since
+		err := s.change(ctx, member, 0, kinds...)
+		if err == nil && slices.Contains(kinds, overrideKind) {
+			if err = s.rdb.Del(ctx, s.textKey(tag, policy)).Err(); err == nil {
+				err = s.change(ctx, member, 0) // processes may have read the text since
 			}
 		}
-		return nil
+		return err
 	}, func(known *stored) {
-		for _, k := range kinds {
-			if k == overrideKind {
-				known.override = override{}
-			} else {
-				known.block = override{}
-			}
+		if known.block = (override{}); slices.Contains(kinds, overrideKind) {
+			known.override = override{}
 		}
 	})
 }
@@ -201,7 +192,7 @@ const ended = 2 * time.Hour
 
 // change adds a member to the sets of kinds, or removes it if the score is zero, and writes the
 // change. Without kinds, it only writes a change of the text.
-func (s *RedisSource) change(ctx context.Context, member string, args redis.ZAddArgs, score float64, kinds ...kind) error {
+func (s *RedisSource) change(ctx context.Context, member string, score float64, kinds ...kind) error {
 	return s.transact(ctx, func(tx redis.Pipeliner) {
 		notify := func(values ...string) {
 			tx.XAdd(ctx, &redis.XAddArgs{
@@ -212,8 +203,9 @@ func (s *RedisSource) change(ctx context.Context, member string, args redis.ZAdd
 			if score == 0 {
 				tx.ZRem(ctx, s.setKey(k), member)
 			} else {
-				args.Members = []redis.Z{{Score: score, Member: member}}
-				tx.ZAddArgs(ctx, s.setKey(k), args)
+				tx.ZAddArgs(ctx, s.setKey(k), redis.ZAddArgs{
+					GT: k == overrideKind, Members: []redis.Z{{Score: score, Member: member}}, // GT: see put
+				})
 			}
 			tx.ZRemRangeByScore(ctx, s.setKey(k), "-inf", strconv.FormatInt(time.Now().Add(-ended).UnixMilli(), 10))
 			notify("set", string(k), "end", strconv.FormatFloat(score, 'f', -1, 64))

@@ -23,7 +23,7 @@ type version struct {
 	root     *core.Limiter
 	rules    []core.Rule // on the store
 	keys     map[string]override
-	others   selections
+	others   *selections
 	off      selection
 	views    memo.Map[*selection, view]
 }
@@ -69,8 +69,8 @@ func newVersion(set *Set, name string, config *Policy, off bool, old *policy) (*
 	return v, v.setKeys()
 }
 
-func newSelections(o Override) selections {
-	return selections{enforced: selection{Override: o}, shadow: selection{Override: o, asShadow: true}}
+func newSelections(o Override) *selections {
+	return &selections{enforced: selection{Override: o}, shadow: selection{Override: o, asShadow: true}}
 }
 
 // setKeys checks the overrides, and sets v.keys. Equal overrides share their selections.
@@ -84,8 +84,7 @@ func (v *version) setKeys() error {
 			if err := v.config.check(v.name, o); err != nil {
 				return fmt.Errorf("key %q: %w", key, err)
 			}
-			made := newSelections(o)
-			c = &made
+			c = newSelections(o)
 			known[text] = c
 		}
 		v.keys[key] = override{c, o.Until}
@@ -99,7 +98,7 @@ func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
 	if v.disabled {
 		return v.view(&v.off)
 	}
-	c := &v.others
+	c := v.others
 	if len(v.keys) > 0 {
 		if o := v.keys[key]; o.inForce() {
 			c = o.selections
@@ -117,7 +116,7 @@ func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
 	if v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce) {
 		return v.view(&c.shadow)
 	}
-	if c == &v.others {
+	if c == v.others {
 		return nil, nil
 	}
 	return v.view(&c.enforced)

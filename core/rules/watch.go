@@ -27,16 +27,21 @@ func (s *Set) Watch(ctx context.Context, source Source) error {
 		wg.Go(func() { s.overrides.watch(ctx) })
 	}
 	w := watcher{set: s, source: source}
-	ticker := time.NewTicker(WatchInterval)
+	every(ctx, WatchInterval, func() { w.poll(ctx) })
+	return ctx.Err()
+}
+
+// every calls f at once, and again after each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		w.poll(ctx)
+		f()
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 		}
 	}
-	return ctx.Err()
 }
 
 // A watcher is the state of one call of Watch.
