@@ -57,6 +57,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,34 +86,43 @@ const (
 	exitUsage = 2
 )
 
-// errReported is the error of a command that has printed its errors.
-var errReported = errors.New("reported")
+var (
+	errReported = errors.New("reported") // of a command that has printed its errors
+	errUsage    = errors.New("usage")    // of a command that does not have a flag
+)
 
 // run runs the command with args, and returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("weir", flag.ContinueOnError)
-	args, status, ok := parse(flags, args, stderr, commands...)
+	return dispatch(flag.NewFlagSet("weir", flag.ContinueOnError), commands, "", args, stdout, stderr)
+}
+
+// dispatch runs the command of all that args name without a prefix of its name, and returns the exit
+// status. Commands of one name differ in the number of arguments.
+func dispatch(flags *flag.FlagSet, all []command, prefix string, args []string, stdout, stderr io.Writer) int {
+	args, status, ok := parse(flags, args, stderr, all...)
 	if !ok {
 		return status
 	}
-	if len(args) > 0 && args[0] == "rules" {
-		return runRules(args[1:], stdout, stderr)
-	}
-	for _, c := range commands {
-		if len(args) == 0 || c.name != args[0] {
-			continue
+	used := all
+	if len(args) > 0 {
+		named := slices.DeleteFunc(slices.Clone(all), func(c command) bool { return c.name != prefix+args[0] })
+		if len(named) > 0 {
+			used = named
+			if used[0].run == nil {
+				return runRules(args[1:], stdout, stderr)
+			}
+			if args, status, ok = parse(flags, args[1:], stderr, used...); !ok {
+				return status
+			}
+			i := slices.IndexFunc(used, func(c command) bool { return c.min <= len(args) && len(args) <= c.max })
+			if i >= 0 {
+				if err := used[i].run(args, stdout, stderr); err != errUsage {
+					return exitStatus(err, stderr)
+				}
+			}
 		}
-		args, status, ok := parse(flags, args[1:], stderr, c)
-		switch {
-		case !ok:
-			return status
-		case len(args) < c.min || len(args) > c.max:
-			usage(stderr, flags, c)
-			return exitUsage
-		}
-		return exitStatus(c.run(args, stdout, stderr), stderr)
 	}
-	usage(stderr, flags, commands...)
+	usage(stderr, flags, used...)
 	return exitUsage
 }
 

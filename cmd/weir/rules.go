@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,31 +23,18 @@ import (
 // timeout is the time for all commands of Redis, and for opening a file. Tests shorten it.
 var timeout = 10 * time.Second
 
-// A rulesCommand is a subcommand of weir rules.
-type rulesCommand struct {
-	command
-	run func(ctx context.Context, r *remote, args []string) error
-}
-
-var rulesCommands = []rulesCommand{
-	{command{"rules get", "", "print the configuration in Redis", 0, 0, nil}, getConfig},
-	{command{"rules get", "POLICY KEY", "print the override of a key", 2, 2, nil}, ofKey(nil)},
-	{command{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, nil}, explainRemote},
-	{command{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, nil}, putConfig},
-	{command{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, nil}, ofKey(override)},
-	{command{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, nil}, ofKey(block)},
-	{command{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, nil}, ofKey(unblock)},
-	{command{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, nil}, ofKey(remove)},
-}
-
-// namedCommands returns the commands with a name.
-func namedCommands(name string) (found []rulesCommand) {
-	for _, c := range rulesCommands {
-		if c.name == "rules "+name {
-			found = append(found, c)
-		}
+// commands returns the subcommands of weir rules.
+func (r *remote) commands() []command {
+	return []command{
+		{"rules get", "", "print the configuration in Redis", 0, 0, r.run(getConfig)},
+		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run(ofKey(nil))},
+		{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, r.run(explainRemote)},
+		{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, r.run(putConfig)},
+		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run(ofKey(override))},
+		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run(ofKey(block))},
+		{"rules unblock", "POLICY KEY", "end the block of a key", 2, 2, r.run(ofKey(unblock))},
+		{"rules remove", "POLICY KEY", "remove the override and the block of a key", 2, 2, r.run(ofKey(remove))},
 	}
-	return found
 }
 
 // runRules runs weir rules with args, and returns the exit status.
@@ -59,49 +45,29 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 	flags.BoolVar(&r.cluster, "cluster", false, "the URL is that of a Redis Cluster")
 	flags.StringVar(&r.prefix, "prefix", rules.DefaultPrefix, "the `TEXT` before all keys in Redis")
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
-	used := rulesCommands
-	args, status, ok := parse(flags, args, stderr, plain(used)...)
-	if !ok {
-		return status
-	}
-	if len(args) > 0 {
-		if named := namedCommands(args[0]); len(named) > 0 {
-			used = named
-			if args, status, ok = parse(flags, args[1:], stderr, plain(used)...); !ok {
-				return status
-			}
-			i := slices.IndexFunc(used, func(c rulesCommand) bool { return c.min <= len(args) && len(args) <= c.max })
-			if i >= 0 && (r.file == "" || len(args) > 1) { // the other commands need no policies
-				return exitStatus(r.run(used[i], args), stderr)
-			}
+	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
+}
+
+// run returns a command that runs f.
+func (r *remote) run(f func(ctx context.Context, r *remote, args []string) error) func(args []string, _, _ io.Writer) error {
+	return func(args []string, _, _ io.Writer) error {
+		if r.file != "" && len(args) < 2 { // a command that needs no policies
+			return errUsage
 		}
-	}
-	usage(stderr, flags, plain(used)...)
-	return exitUsage
-}
-
-func plain(all []rulesCommand) (commands []command) {
-	for _, c := range all {
-		commands = append(commands, c.command)
-	}
-	return commands
-}
-
-// run runs c.
-func (r *remote) run(c rulesCommand, args []string) error {
-	logging.Disable() // go-redis logs its attempts; the last error is reported
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	rdb, err := r.open()
-	if err != nil {
+		logging.Disable() // go-redis logs its attempts; the last error is reported
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		rdb, err := r.open()
+		if err != nil {
+			return err
+		}
+		defer rdb.Close()
+		err = f(ctx, r, args)
+		if _, moved := redis.IsMovedError(err); moved {
+			return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
+		}
 		return err
 	}
-	defer rdb.Close()
-	err = c.run(ctx, r, args)
-	if _, moved := redis.IsMovedError(err); moved {
-		return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
-	}
-	return err
 }
 
 // getConfig prints the configuration in Redis.
