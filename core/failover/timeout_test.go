@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,4 +53,13 @@ func TestTimeout_EndedContext(t *testing.T) {
 			t.Errorf("got %d calls, of which %d hang, expected none", s.Calls(), timeout.hanging.Load())
 		}
 	})
+}
+
+// A store that ends the goroutine of a call has failed.
+func TestTimeout_Goexit(t *testing.T) {
+	s := new(storetest.Fake)
+	s.Set(func(context.Context, []driver.Charge, storetest.Call) error { runtime.Goexit(); return nil })
+	if err := newTimeout(s, time.Minute).call(t.Context(), driver.Store.Take, nil); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("got %v, expected %v", err, core.ErrUnavailable)
+	}
 }
