@@ -25,7 +25,6 @@ import (
 type cache struct {
 	reader
 	hasher  keyhash.Hasher
-	options cacheOptions
 	blocked *selections // of all blocks
 	indexes atomic.Pointer[indexes]
 
@@ -62,9 +61,9 @@ func newCache(o cacheOptions, h keyhash.Hasher) *cache {
 			Executor:    func(f func()) { f() }, // the default starts goroutines
 		})
 	}
-	c := &cache{hasher: h, options: o, blocked: newSelections(Override{Blocked: true}), with: entries(), without: entries()}
+	c := &cache{hasher: h, blocked: newSelections(Override{Blocked: true}), with: entries(), without: entries()}
 	c.indexes.Store(&indexes{confirmed: unconfirmed})
-	c.reader = reader{start: time.Now(), timeout: o.timeout, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
+	c.reader = reader{start: time.Now(), options: o, parts: make([]part, o.parts), reads: make(map[uint64]*fetch), keep: c.keep}
 	return c
 }
 

@@ -96,17 +96,15 @@ func (d *differ) policy(name string, a, b *Policy) {
 	change(d, "policy "+name+" enforce", &a.Enforce, &b.Enforce, percent)
 	before, after := byName(a.Rules, ruleName), byName(b.Rules, ruleName)
 	each(before, after, func(rule string, a, b *Rule) { d.rule(storeName(name, rule), a, b) })
-	var orders [2][]string
-	for i, p := range []*Policy{a, b} {
-		for _, r := range p.Rules {
-			if _, ok := before[r.Name]; ok {
-				if _, ok := after[r.Name]; ok {
-					orders[i] = append(orders[i], r.Name)
-				}
+	namesIn := func(other map[string]Rule, rules []Rule) (names []string) {
+		for _, r := range rules {
+			if _, ok := other[r.Name]; ok {
+				names = append(names, r.Name)
 			}
 		}
+		return names
 	}
-	if !slices.Equal(orders[0], orders[1]) {
+	if !slices.Equal(namesIn(after, a.Rules), namesIn(before, b.Rules)) {
 		d.add("policy %s: rules in another order", name)
 	}
 	each(a.Keys, b.Keys, func(key string, a, b *Override) {

@@ -33,7 +33,7 @@ type reader struct {
 	keep    func(hash uint64, e cached) // called with each result
 	report  func(error)                 // called once for each outage of the source
 	start   time.Time
-	timeout time.Duration // of a lookup
+	options cacheOptions
 
 	// parts has one element, or for a Cluster several, each for a range of hash slots: one node can
 	// fail while others reply.
@@ -147,7 +147,7 @@ func (r *reader) roundTrip(p *part, batch []*fetch) {
 	begin := r.now()
 	r.count.Add(uint64(len(batch)))
 	// Callers leave at their own deadlines. After this one, go-redis repeats no command.
-	ctx, cancel := context.WithTimeout(context.Background(), max(r.timeout, maxRead))
+	ctx, cancel := context.WithTimeout(context.Background(), max(r.options.timeout, maxRead))
 	defer cancel()
 	_, err := await(context.Background(), func() (struct{}, error) { return struct{}{}, r.read(ctx, batch) })
 	r.replied(p, batch, begin, err)
@@ -178,7 +178,7 @@ func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 			r.fail(p, k.err)
 		}
 	}
-	if good && r.since()-sent.at < max(r.timeout, failingFor) { // a later reply does not end an outage
+	if good && r.since()-sent.at < max(r.options.timeout, failingFor) { // a later reply does not end an outage
 		p.replied()
 	}
 }
