@@ -18,10 +18,10 @@ func Recover(callee error, f func() error) (err error) {
 	return f()
 }
 
-// Detached calls f on a goroutine of its own, because nobody else can recover a panic there, and
-// because f may ignore ctx. It returns the results of f, or the error of ctx if ctx ends first. It is
-// an error, as a panic is, if f ends the goroutine with runtime.Goexit. hanging, unless nil, counts
-// the calls of f that have not returned although Detached has.
+// Detached calls f on a goroutine of its own, because f may ignore ctx. It returns the results of f,
+// or the error of ctx if ctx ends first. A panic of f is an error, as in Recover, and so is a call of
+// runtime.Goexit. hanging, unless nil, counts the calls of f that have not returned although Detached
+// has.
 func Detached[T any](ctx context.Context, callee error, hanging *atomic.Int64, f func() (T, error)) (T, error) {
 	c := &detached[T]{done: make(chan struct{})}
 	go c.run(callee, hanging, f)
