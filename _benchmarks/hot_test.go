@@ -27,8 +27,8 @@ var hotPeers = []struct {
 	{"weir, denycache", func(_ *testing.B, rdb *redis.Client, limit core.Limit) decider {
 		return weir(denycache.New(newStore(rdb)), core.TokenBucket("denycache", limit))
 	}},
-	{"weir, lease", func(b *testing.B, rdb *redis.Client, limit core.Limit) decider {
-		s := lease.New(newStore(rdb))
+	{"weir, lease over denycache", func(b *testing.B, rdb *redis.Client, limit core.Limit) decider {
+		s := lease.New(denycache.New(newStore(rdb)))
 		b.Cleanup(func() { _ = s.Close() })
 		return weir(s, core.TokenBucket("lease", limit))
 	}},

@@ -8,14 +8,15 @@ import (
 )
 
 func leasing(behind core.Store) layer {
-	s := lease.New(behind)
+	denied := denying(behind)
+	s := lease.New(denied.store)
 	return layer{s, func() float64 {
 		_ = s.Close() // waits for calls in progress
-		return float64(s.Stats().Calls)
+		return denied.calls()
 	}}
 }
 
-// leases prints the calls of Redis per decision behind a lease.
+// leases prints the calls of Redis per decision behind a lease over a denycache.
 func leases(ctx context.Context) error {
 	bucket := func(limit core.Limit) []core.Rule { return []core.Rule{core.TokenBucket("r", limit)} }
 	rows, err := crowds(ctx, "a key", leasing, []crowdOf{
@@ -30,6 +31,6 @@ func leases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	table("Calls of Redis per decision behind a lease", rows...)
+	table("Calls of Redis per decision behind a lease over a denycache", rows...)
 	return nil
 }

@@ -38,7 +38,8 @@
 // limits of a denied key, use one limiter for each rule, or a limiter over the Store behind.
 //
 // The Verdicts of the Store behind must be exact, as in memstore, redisstore and failover. To use
-// package lease, too, pass the denycache to it: lease.New(denycache.New(...)).
+// package lease, too, pass the denycache to it: lease.New(denycache.New(...)). The documentation of
+// package lease gives the reasons.
 //
 // # Concurrency
 //

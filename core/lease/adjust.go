@@ -11,7 +11,6 @@ import (
 // call fails, because the Store may have applied it. A Debit that leaves nothing in the Store,
 // under the limit of its plan, discards these tokens, too.
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	sent := s.clock()
 	s.calls.Add(1)
 	err := s.next.Adjust(ctx, charges)
 	heard := s.clock()
@@ -25,10 +24,8 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			case !e.is(c):
 			case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
 				sh.evict(e)
-			default:
-				if e.invalidate(); err == nil && e.u.rule.Equivalent(c.Rule) {
-					e.reply = newReply(&e.u, c, sent, heard)
-				}
+			case err == nil && e.u.rule.Equivalent(c.Rule):
+				e.reply = newReply(&e.u, c, heard)
 			}
 		}
 		sh.mu.Unlock()

@@ -19,7 +19,6 @@ func TestStore_Take_Allocations(t *testing.T) {
 	defer s.Close()
 	for _, rule := range []core.Rule{
 		core.TokenBucket("b", core.PerSecond(100_000_000)), core.FixedWindow("w", core.Per(1<<30, 24*time.Hour)),
-		core.TokenBucket("denied", core.Per(128, 24*time.Hour)),
 	} {
 		l := core.Must(core.New(s, rule))
 		for range 20_000 { // the blocks grow

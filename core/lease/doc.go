@@ -1,16 +1,25 @@
 // Package lease is a Store that wraps another Store. It takes tokens from that Store in blocks and
 // spends them in this process, so that a hot key costs one round trip for hundreds of decisions.
 //
-//	store := lease.New(redisstore.New(rdb))
+//	store := lease.New(denycache.New(redisstore.New(rdb)))
 //	defer store.Close()
 //
 // Every token is charged in the Store behind, which is the argument of [New], before this process
 // spends it. The limit therefore holds over all processes.
 //
-//	charges ──▶ lease ─── token held ────▶ admitted, in less than a microsecond
-//	              │    └─ denial known ──▶ denied, likewise
+//	charges ──▶ lease ─── token held ──▶ admitted, in less than a microsecond
 //	              │
 //	              └────── one call for all waiting callers, and a block ─▶ Store behind
+//
+// # Denials
+//
+// Package lease keeps no denials. Put a denycache beneath, as above: it denies the calls for a key
+// that is over its limit without Redis, and gets the Store's exact verdicts. The other order is
+// wrong. A denycache above lease would get estimated verdicts, and would go on to deny a key when
+// a call has brought tokens, or a denied decision has returned some.
+//
+// Where a bucket refills a token faster than a round trip, no denial lasts. While such a bucket is
+// used up, calls follow one another, and each serves all callers that wait for it.
 //
 // # Leased rules
 //
@@ -100,14 +109,13 @@
 // # Calls
 //
 // For each rule and plan of a key there is one call at a time. It takes the tokens for all waiting
-// callers, in the order of their arrival, and the next block. The next block is fetched before
+// callers, in the order of their arrival, and the next block. If the Store has too few tokens for a
+// caller, the caller is denied with the reply to that call. A caller that comes during a call waits
+// for the next one, unless the call brings enough tokens. The next block is fetched before
 // the last block is used up, without a caller waiting for it, for at most 64 keys at a time. After
 // a Reset, and after three calls that brought too few tokens because other processes took tokens
-// in the meantime, each caller that still waits makes a call of its own.
-//
-// A denial of the Store is repeated in this process until the Store could admit the cost, for at
-// most [MaxAge]. After a bucket was found empty, the Store is called again only when it has
-// refilled for 10 ms, so that the call brings enough tokens. A goroutine exists only during a call.
+// in the meantime, each caller that still waits makes a call of its own. A goroutine exists only
+// during a call.
 //
 // # Outages
 //
@@ -120,10 +128,9 @@
 //
 // # Verdicts
 //
-// For an empty bucket, RetryAfter includes the 10 ms for which the bucket refills before the next
-// call. RetryAfter ignores the held tokens, because they may be spent by then. It is never too
+// RetryAfter ignores the held tokens, because they may be spent by then. It is never too
 // short: after that wait the cost is admitted if no other event comes. It is too long by at most
-// the sum of 10 ms, the refill time of the held tokens, and one round trip. Remaining, ResetAfter
+// the refill time of the held tokens and one round trip. Remaining, ResetAfter
 // and Window are computed from the Store's last verdict and the time since then. They count the
 // tokens held in this process for the same plan as free, and ignore the tokens that other processes
 // and plans have taken since.

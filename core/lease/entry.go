@@ -21,12 +21,10 @@ type entry struct {
 	blocks    [2]block // 0: all earlier leases and returned tokens, joined; 1: the last lease
 	origin    int      // the side of a failover Store (primary or backup) that leased the blocks
 	lastBlock int64    // tokens of the last lease when it arrived; zero after a prefetch began
-	changes   uint64   // number of calls of Adjust
 
 	waiters  []*waiter // for the next call, in the order of their arrival
 	fetching bool      // a call is under way
 	evicted  bool      // no longer in the shard: the Store behind decides about its waiters
-	empty    bool      // a cost was denied: the next call waits until a bucket has minFetch tokens
 
 	use    float64 // tokens used before useAt; each counts half as much after every lifetime
 	useAt  int64   // when use was computed (ns)
@@ -88,27 +86,6 @@ func (e *entry) setOrigin(origin int) {
 	}
 }
 
-// cannotAdmit reports whether cost can be denied without a call, because fewer than minFree tokens
-// are available. The available tokens are maxFree, plus the held tokens, minus the tokens promised
-// to earlier waiters. A reply older than maxAge (ns) is not used.
-func (e *entry) cannotAdmit(now, promised, cost, maxAge int64) bool {
-	return e.reply.known && now-e.reply.sent < min(maxAge, e.reply.validFor()) &&
-		e.maxFree(now)+e.held(now)-promised < e.minFree(cost)
-}
-
-// maxFree returns the largest number of tokens that the Store can have.
-func (e *entry) maxFree(now int64) int64 {
-	return max(0, e.u.full-e.reply.minUsed(&e.u, now)) / e.u.unit
-}
-
-// minFree returns the number of tokens that must be available before a call is made for cost.
-func (e *entry) minFree(cost int64) int64 {
-	if e.empty {
-		return max(cost, e.u.minFetch)
-	}
-	return cost
-}
-
 // blockSize returns the number of tokens to lease in addition to the want tokens for waiting
 // callers: half of the use of the last lifetime plus, for a bucket, the tokens that expire within
 // half a lifetime. The sum is limited to a small part of the tokens that the Store has.
@@ -119,9 +96,9 @@ func (e *entry) blockSize(now, want int64) int64 {
 	if !e.reply.known || expected < minBlock {
 		return 0
 	}
-	expiring := max(0, e.u.refill(e.u.lifetime/2000)-e.reply.maxUsed(&e.u, now)) / e.u.unit
-	spare := max(0, e.maxFree(now)-want)
-	n := min(expected+expiring, max(spare/maxFraction, min(spare, e.u.minFetch)))
+	expiring := max(0, e.u.refill(e.u.lifetime/2000)-e.reply.inUse(&e.u, now)) / e.u.unit
+	spare := max(0, e.reply.free(&e.u, now)-want)
+	n := min(expected+expiring, max(spare/maxFraction, min(spare, e.u.smallRefill)))
 	if n < minBlock {
 		return 0
 	}
@@ -133,20 +110,15 @@ func (e *entry) needsPrefetch(held int64) bool {
 	return !e.fetching && e.lastBlock >= 8*minBlock && held*4 < e.lastBlock
 }
 
-// invalidate records a call of Adjust. Replies to calls that began earlier are then out of date.
-func (e *entry) invalidate() {
-	e.changes++
-	e.reply.distrust()
-	e.empty = false
-}
-
-// remember stores the reply of the Store behind about c in e, unless e has been adjusted or has a
-// later reply. The argument changes is the value of e.changes when c was passed through.
-func (e *entry) remember(c *driver.Charge, changes uint64, sent, heard int64) {
+// remember stores the reply of the Store behind about c in e, unless e has a later reply.
+func (e *entry) remember(c *driver.Charge, heard int64) {
 	e.shard.mu.Lock()
 	defer e.shard.mu.Unlock()
 	e.shard.forward(heard)
-	if e.changes == changes && (!e.reply.known || heard >= e.reply.heard) {
-		e.reply = newReply(&e.u, c, sent, heard)
+	if c.Verdict.Allowed {
+		e.newUse += int64(c.Cost)
+	}
+	if heard >= e.reply.heard {
+		e.reply = newReply(&e.u, c, heard)
 	}
 }

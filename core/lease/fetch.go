@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -21,32 +23,25 @@ type fetch struct {
 	store   *Store
 	entry   *entry
 	waiters []*waiter
-	changes uint64 // of the entry, when the fetch began
 
 	sent, now int64
 	charge    [1]driver.Charge
 }
 
-// startFetch starts a fetch for the next block, and for as many waiters of e as the Store can have
-// tokens for. The shard must be locked and not closed.
+// startFetch starts a fetch for the waiters of e and for the next block. It takes tokens for the
+// first waiter, and for as many others as the Store may have tokens for. The shard must be locked
+// and not closed.
 func startFetch(s *Store, e *entry, now int64) {
-	f := &fetch{store: s, entry: e, changes: e.changes}
-	want, free := int64(0), e.u.rule.Capacity()
-	if e.reply.known {
-		free = e.maxFree(now)
-	}
-	for len(e.waiters) > 0 {
-		w := e.waiters[0]
-		if want > 0 && w.cost > free-want {
-			break
-		}
-		if e.waiters = e.waiters[1:]; !w.gone {
-			f.waiters = append(f.waiters, w)
+	f := &fetch{store: s, entry: e}
+	f.waiters, e.waiters = slices.DeleteFunc(e.waiters, func(w *waiter) bool { return w.gone }), nil
+	want, free := int64(0), e.reply.free(&e.u, now)
+	for _, w := range f.waiters {
+		if w.attempts++; want == 0 || w.cost <= free-want {
 			want += w.cost
 		}
 	}
 	// Held tokens may expire during the call. They are therefore subtracted from want only if the
-	// Store certainly has fewer tokens than want.
+	// Store probably has fewer tokens than want.
 	if want > free {
 		want -= e.held(now)
 	}
@@ -61,7 +56,7 @@ func startFetch(s *Store, e *entry, now int64) {
 		}
 		e.lastBlock = 0 // no second prefetch
 	}
-	e.fetching, e.empty = true, false
+	e.fetching = true
 	f.charge[0] = driver.Charge{Key: e.key, Rule: e.u.rule, Cost: int(n)}
 	s.fetches.Add(1)
 	go f.run()
@@ -90,21 +85,12 @@ func (f *fetch) run() {
 		e.waiters = nil
 		return
 	}
-	e.reply = newReply(&e.u, &f.charge[0], f.sent, heard)
-	var retry []*waiter
+	e.reply = newReply(&e.u, &f.charge[0], heard)
+	waiters := f.waiters
 	if f.charge[0].Verdict.Allowed {
-		retry = f.distribute()
-	} else {
-		e.empty = true
-		retry = f.serve(f.waiters)
+		waiters = f.distribute()
 	}
-	for _, w := range retry {
-		w.attempts++
-	}
-	if e.changes != f.changes {
-		e.reply.distrust()
-	}
-	if e.waiters = f.serve(append(retry, e.waiters...)); len(e.waiters) > 0 {
+	if e.waiters = f.serve(append(waiters, e.waiters...)); len(e.waiters) > 0 {
 		startFetch(s, e, f.now)
 	}
 }
@@ -134,7 +120,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 	if u.rate > 0 { // a Verdict is rounded to microseconds, a Receipt is not
 		e.reply.used = end
 	}
-	validFor := e.reply.validFor()
+	validFor := e.reply.left - int64(time.Microsecond) // the Store's clock counts whole microseconds
 	b := block{
 		at: f.charge[0].Receipt.At, asked: f.sent, origin: f.charge[0].Receipt.Origin,
 		expires: f.sent + validFor - validFor/driftFraction,
@@ -164,24 +150,23 @@ func (f *fetch) distribute() (retry []*waiter) {
 	return retry
 }
 
-// serve settles the waiters that can be admitted or denied without a call, and the waiters that
-// make a call of their own. It returns the waiters that must wait for the next fetch.
+// serve settles the waiters for which enough tokens are held, and the waiters of f that the Store
+// would have denied. It lets waiters make a call of their own if a fetch cannot serve them, and
+// returns the waiters that must wait for the next fetch. These include every waiter that came
+// during f and that the tokens do not suffice for: the reply may be older than the waiter.
 func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
-	e, now, promised := f.entry, f.now, int64(0)
+	e, now := f.entry, f.now
 	for _, w := range waiters {
 		switch held := e.held(now); {
 		case w.gone:
 		case held >= w.cost:
 			v := e.u.rule.Verdict(e.reply.reading(&e.u, now, held, w.cost), w.cost, driver.Never, true)
 			w.settle(e.grant(now, w.cost), v, nil)
-		case e.cannotAdmit(now, promised, w.cost, int64(f.store.config.maxAge)):
-			e.empty = e.empty || promised == 0
-			v := e.reply.denial(&e.u, now, held, promised, w.cost, e.minFree(w.cost))
-			w.settle(grant{outcome: denied}, v, nil)
+		case e.reply.known && w.attempts > 0 && e.reply.free(&e.u, now)+held < w.cost:
+			w.settle(grant{outcome: denied}, e.reply.denial(&e.u, now, held, w.cost), nil)
 		case e.evicted || !e.reply.known || w.attempts >= maxAttempts:
 			w.settle(grant{}, driver.Verdict{}, nil)
 		default:
-			promised += w.cost
 			waiting = append(waiting, w)
 		}
 	}

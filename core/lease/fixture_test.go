@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/lease"
@@ -51,6 +52,13 @@ func bubbleEach(t *testing.T, rules []core.Rule, f func(x *fixture, rule core.Ru
 // lease returns the Store of one process.
 func (x *fixture) lease(opts ...lease.Option) *lease.Store {
 	s := lease.New(x.behind, opts...)
+	x.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// overDenycache returns the Store of one process, over a denycache.
+func (x *fixture) overDenycache() *lease.Store {
+	s := lease.New(denycache.New(x.behind))
 	x.Cleanup(func() { _ = s.Close() })
 	return s
 }

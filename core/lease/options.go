@@ -15,7 +15,6 @@ type option = argument.OptionFunc[config]
 type config struct {
 	maxKeys  int
 	lifetime time.Duration
-	maxAge   time.Duration
 	timeout  time.Duration
 }
 
@@ -23,7 +22,6 @@ type config struct {
 const (
 	DefaultMaxKeys  = 1 << 16
 	DefaultLifetime = 500 * time.Millisecond
-	DefaultMaxAge   = time.Second
 	DefaultTimeout  = time.Second
 )
 
@@ -54,17 +52,6 @@ func Lifetime(d time.Duration) Option {
 		panic("lease: Lifetime: not between a millisecond and a second")
 	}
 	return option(func(c *config) { c.lifetime = d })
-}
-
-// MaxAge returns an Option that bounds how long a denial of the Store is repeated without a call,
-// even if its RetryAfter is longer. The default is [DefaultMaxAge]. A Reset, a Credit or a raised
-// limit of another process takes effect after MaxAge at the latest. A key that stays denied costs
-// one call in each MaxAge. MaxAge panics if d is not positive.
-func MaxAge(d time.Duration) Option {
-	if d <= 0 {
-		panic("lease: MaxAge: not positive")
-	}
-	return option(func(c *config) { c.maxAge = d })
 }
 
 // Timeout returns an Option that bounds each call that serves several callers or fetches a block,

@@ -7,7 +7,6 @@ type grant struct {
 	outcome outcome
 	entry   *entry // nil if no lease is possible
 	block   block  // the tokens that were taken, if outcome is granted
-	changes uint64 // of the entry when the attempt was made
 }
 
 // An outcome is the result of an attempt to take tokens from a lease.

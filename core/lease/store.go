@@ -37,9 +37,7 @@ const (
 // option is nil.
 func New(next driver.Store, opts ...Option) *Store {
 	argument.NotNil("lease: New", "next", next)
-	c := config{
-		maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, maxAge: DefaultMaxAge, timeout: DefaultTimeout,
-	}
+	c := config{maxKeys: DefaultMaxKeys, lifetime: DefaultLifetime, timeout: DefaultTimeout}
 	argument.Apply("lease: New", &c, opts)
 	start := time.Now()
 	s := &Store{
@@ -69,7 +67,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 
 // Stats are counts of a Store since it was made.
 type Stats struct {
-	Hits   uint64 // charges decided without a call
+	Hits   uint64 // charges that held tokens covered, without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
 	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
 	Keys   int    // combinations of a key, a rule and a plan in memory now

@@ -66,7 +66,6 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 			asked = append(asked, c)
 		}
 	}
-	sent := s.clock()
 	s.calls.Add(1)
 	if err := s.next.Take(ctx, asked); err != nil {
 		return err
@@ -83,7 +82,7 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 			continue
 		}
 		if e := grants[i].entry; e != nil {
-			e.remember(c, grants[i].changes, sent, heard)
+			e.remember(c, heard)
 		}
 		// If this call decided about a Spend, the result depends on the Verdicts of the Peeks, so
 		// these stay, without the tokens held here. Otherwise the held tokens are added to them.
@@ -105,7 +104,7 @@ func leasable(c *driver.Charge) bool {
 		!r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
-// acquire takes the cost of c from a lease, or denies c, and fills in g, which must be zero, and the
+// acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
 // Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
 // seldom for a block is passed through, because the other charges may require a call of the Store
 // anyway.
@@ -133,18 +132,8 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 		r := reply.reading(&e.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
-	case e.cannotAdmit(now, 0, cost, int64(s.config.maxAge)):
-		e.empty = true
-		sh.hits++
-		reply, required := e.reply, e.minFree(cost)
-		sh.mu.Unlock()
-		g.outcome = denied
-		c.Verdict = reply.denial(&e.u, now, held, 0, cost, required)
-		c.Verdict.Rule = c.Rule // e.u.rule may be another Rule with the same constants
-		return nil
 	case !alone && held == 0 && e.blockSize(now, cost) == 0:
-		e.newUse += cost
-		g.entry, g.changes = e, e.changes
+		g.entry = e
 		sh.mu.Unlock()
 		return nil
 	}
@@ -170,11 +159,8 @@ func (s *Store) addHeld(c *driver.Charge) {
 		return
 	}
 	held := e.held(now)
-	if held == 0 {
-		return
-	}
-	if r := newReply(&e.u, c, now, now); r.known {
-		reading := e.u.reading(r.used-held*e.u.unit, r.left, 0)
+	if r := newReply(&e.u, c, now); held > 0 && r.known {
+		reading := r.reading(&e.u, now, held, 0)
 		c.Answer(&reading, false)
 	}
 }

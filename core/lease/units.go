@@ -16,15 +16,16 @@ type units struct {
 	full int64 // the capacity of the rule
 	rate int64 // units that refill in a microsecond; 0 for a window
 
-	lifetime  int64 // the period over which use is measured to choose the size of a block (ns)
-	minFetch  int64 // tokens that refill in emptyWait, at most capacity/maxFraction; 0 for a window
-	maxRefill int64 // the longest time for which the refill is computed (us)
+	lifetime    int64 // the period over which use is measured to choose the size of a block (ns)
+	smallRefill int64 // tokens that refill in 10 ms, at most capacity/maxFraction; 0 for a window
+	maxRefill   int64 // the longest time for which the refill is computed (us)
 }
 
 const (
 	// minCapacity is the smallest capacity that is leased.
 	minCapacity = 128
-	// A block takes at most 1/maxFraction of the Store's remaining tokens. With 16, eight
+	// A block takes at most 1/maxFraction of the Store's remaining tokens, or the refill of 10 ms
+	// if that is more. With 16, eight
 	// processes leave up to 9.5 % of a window of 5000 a second unused. With 32, they leave up to
 	// 4.7 %, and need up to twice as many calls.
 	maxFraction = 32
@@ -34,8 +35,6 @@ const (
 	lifetimeFraction = 8
 	// minLifetime is the shortest lifetime with which a bucket is leased (us).
 	minLifetime = int64(time.Millisecond / time.Microsecond)
-	// emptyWait is the time for which an empty bucket refills before the next call.
-	emptyWait = 10 * time.Millisecond
 	// maxUnits is the largest count of units. The sum of two such counts does not overflow.
 	maxUnits = 1 << 61
 )
@@ -58,7 +57,7 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.rate, u.maxRefill = k.Denominator, maxUnits/k.Denominator
 	u.unit, u.full = u.count(k.Unit), u.count(k.Full)
 	u.lifetime = min(u.lifetime, longest*1000)
-	u.minFetch = min(int64(emptyWait/time.Microsecond)*u.rate/u.unit, k.Capacity/maxFraction)
+	u.smallRefill = min(10_000*u.rate/u.unit, k.Capacity/maxFraction)
 	return u, true
 }
 
@@ -76,19 +75,6 @@ func (u *units) span(x int64) driver.Span {
 
 // refill returns the units that refill in us microseconds.
 func (u *units) refill(us int64) int64 { return min(us, u.maxRefill) * u.rate }
-
-// reading returns the state of the rule when used units are in use and the window ends in left
-// nanoseconds. used is reduced so far that spent, a cost that was admitted or zero, still fits.
-func (u *units) reading(used, left, spent int64) driver.Reading {
-	used = max(0, used)
-	if spent > 0 {
-		used = min(used, u.full-spent*u.unit)
-	}
-	if u.rate > 0 {
-		return driver.Reading{Used: u.span(used)}
-	}
-	return driver.Reading{Count: used, Left: max(1, micros(left))}
-}
 
 // floorDiv returns x / y, rounded down; y is positive.
 func floorDiv(x, y int64) int64 {

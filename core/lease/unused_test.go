@@ -44,7 +44,7 @@ type usage struct{ asked, admitted, calls int }
 // run sends rate decisions a second for span, spread by load, to processes with a store each.
 func (l load) run(t *testing.T, rule core.Rule, processes int, rate float64, span time.Duration, newStore func() driver.Store) (u usage) {
 	const workers = 8
-	const step = 10 * time.Millisecond
+	step := max(10*time.Millisecond, span/600)
 	var asked, admitted atomic.Int64
 	var wg sync.WaitGroup
 	time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows begin

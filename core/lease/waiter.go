@@ -10,7 +10,7 @@ import (
 // A waiter represents a caller that waits for a fetch. The lock of the shard guards the waiter.
 type waiter struct {
 	cost     int64
-	attempts int           // the number of fetches that have not brought enough tokens
+	attempts int           // the number of fetches for the waiter
 	gone     bool          // the context of the caller has ended
 	done     chan struct{} // closed when the waiter is settled: grant, verdict and err are set
 
