@@ -79,7 +79,11 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 			slog.Warn("weir: FailClosedFor or FailOpenFor name rules that do not exist", slog.String("error", err.Error()))
 		}
 	})
-	clearReceipts(charges)
+	for i := range charges { // the primary may have written receipts before it failed
+		if c := &charges[i]; leavesReceipt(c) {
+			c.Receipt = driver.Receipt{}
+		}
+	}
 	if !b.answersAny(charges) {
 		return b.doDivided(ctx, do, charges)
 	}

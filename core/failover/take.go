@@ -27,7 +27,6 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 // callPrimary calls the method do on the primary. The call began at begun. failed reports that the
 // primary failed with err while the caller still waits, so the backup must decide.
 func (s *Store) callPrimary(ctx context.Context, begun time.Duration, do verb, charges []driver.Charge) (failed bool, err error) {
-	clearReceipts(charges)
 	if s.direct {
 		err = call.Recover(errPrimary, func() error { return do(s.primary.store, ctx, charges) })
 	} else {
@@ -92,15 +91,6 @@ const (
 // leavesReceipt reports whether a store may write a receipt for c.
 func leavesReceipt(c *driver.Charge) bool {
 	return c.Op == driver.Spend || c.Op == driver.Debit
-}
-
-// clearReceipts clears the receipts that a store may have written before it failed.
-func clearReceipts(charges []driver.Charge) {
-	for i := range charges {
-		if leavesReceipt(&charges[i]) {
-			charges[i].Receipt = driver.Receipt{}
-		}
-	}
 }
 
 // setOrigins adds origin, the store that has the charges, to their receipts.

@@ -40,7 +40,7 @@ func newTimeout(s driver.Store, deadline time.Duration) *timeout {
 type verb func(s driver.Store, ctx context.Context, charges []driver.Charge) error
 
 // call calls the method do on the Store and returns by the deadline. The Store works on a copy of
-// the charges in a separate goroutine, which may outlive the call.
+// the charges in a separate goroutine, because it may go on after the caller has left.
 func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) error {
 	if t.hanging.Load() >= maxHanging {
 		return t.stuck
@@ -55,9 +55,7 @@ func (t *timeout) call(ctx context.Context, do verb, charges []driver.Charge) er
 		return struct{}{}, do(t.store, inTime, copied)
 	})
 	if err == nil {
-		for i := range charges {
-			charges[i].Verdict, charges[i].Receipt = copied[i].Verdict, copied[i].Receipt
-		}
+		copy(charges, copied)
 		return nil
 	}
 	if inTime.Err() != nil && ctx.Err() == nil {
