@@ -197,7 +197,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
 		a.fill(c, rule, op)
 		for i := range before {
 			known := &m.charges[i]
-			if !known.Meets(c) {
+			if !meet(known, c) {
 				continue
 			}
 			if join(known, c); !c.Rule.Equivalent(known.Rule) { // an elastic limit has changed meanwhile
@@ -235,6 +235,9 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
 }
+
+// meet reports whether c and o have the same state.
+func meet(c, o *driver.Charge) bool { return c.Rule.ID() == o.Rule.ID() && c.Key == o.Key }
 
 // join adds other to c. It adds the costs, keeps the larger cost of two Peeks, and drops a Peek if the
 // other charge is not a Peek.

@@ -180,7 +180,7 @@ func debits(changes []change) (charges []driver.Charge, raised []*raise) {
 
 // meets reports whether charges has one with the rule and key of c.
 func (c *change) meets(charges []driver.Charge) bool {
-	return slices.ContainsFunc(charges, func(o driver.Charge) bool { return o.Meets(c.charge()) })
+	return slices.ContainsFunc(charges, func(o driver.Charge) bool { return meet(&o, c.charge()) })
 }
 
 // undo removes cost, or less, from the newest raise of the i-th charge or from the charge itself, and

@@ -36,8 +36,8 @@ func (a Algorithm) String() string {
 // algorithms count events in a window.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
-// Unknown returns the text of the panic in a switch that has no case for the algorithm.
-func (a Algorithm) Unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
+// unknown returns the text of the panic in a switch that has no case for the algorithm.
+func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
 // An engine applies one algorithm with its constants: a *bucket, *window or *log. Spans are in
 // microseconds. A returned State may share memory with s, which must not be used again.
@@ -67,7 +67,7 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	case *log:
 		e.read(r, s, now, cost)
 	default:
-		panic(c.Algorithm().Unknown())
+		panic(c.Algorithm().unknown())
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	case *log:
 		return e.fits(r, cost)
 	}
-	panic(c.Algorithm().Unknown())
+	panic(c.Algorithm().unknown())
 }
 
 // spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
@@ -95,7 +95,7 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	case *log:
 		return e.spend(s, now, cost)
 	}
-	panic(c.Algorithm().Unknown())
+	panic(c.Algorithm().unknown())
 }
 
 // verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
@@ -114,7 +114,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	case *log:
 		e.verdict(v, r, cost, spent)
 	default:
-		panic(c.Algorithm().Unknown())
+		panic(c.Algorithm().unknown())
 	}
 }
 
@@ -132,5 +132,5 @@ func newEngine(d *Definition, extra int64) engine {
 		n := int64(d.SubWindows)
 		return &log{capacity, extra, period, (period + n - 1) / n}
 	}
-	panic(d.Algorithm.Unknown())
+	panic(d.Algorithm.unknown())
 }

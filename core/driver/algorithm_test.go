@@ -11,7 +11,7 @@ func TestAlgorithm_Unknown(t *testing.T) {
 	type other struct{ engine }
 	c := &Compiled{definition: Definition{Algorithm: unknown}, engine: other{}}
 	for name, do := range map[string]func(){
-		"read":      func() { c.Read(State{}, 1, 1) },
+		"read":      func() { c.read(new(Reading), State{}, 1, 1) },
 		"fits":      func() { c.fits(new(Reading), 1, Never) },
 		"spend":     func() { c.spend(State{}, new(Reading), 1, 1) },
 		"verdict":   func() { c.Verdict(Reading{}, 1, Never, true) },

@@ -152,16 +152,16 @@ func (b *bucket) price(n int64) Span {
 // State was written. The bucket then counts as empty, which admits nothing extra, and refills at
 // the rate. A debt that was written later than now is treated as if it had been written now.
 func (b *bucket) used(s State, now int64) (used Span, moved bool) {
-	until := Span{s.time, s.amount}
+	until := Span{s.Time, s.Amount}
 	if until.Frac >= b.den { // written under another rate
 		until = Span{until.Micros + 1, 0}
 	}
 	switch used := (Span{until.Micros - now, until.Frac}); {
-	case s.debt > now:
-		return Span{until.Micros - s.debt, until.Frac}, true
+	case s.Debt > now:
+		return Span{until.Micros - s.Debt, until.Frac}, true
 	case used.Micros < 0:
 		return Span{}, false
-	case s.debt == 0 && b.full.less(used):
+	case s.Debt == 0 && b.full.less(used):
 		return b.full, true
 	default:
 		return used, false
@@ -181,7 +181,7 @@ func (b *bucket) decide(c *Charge, s State, now int64) (_ State, changed bool) {
 	if fits && c.Op == Spend {
 		c.Receipt.At, c.Receipt.Used = now, used
 		b.verdict(v, used, after, cost, maxDelay, true, true)
-		return State{time: now + after.Micros, amount: after.Frac}, true
+		return State{Time: now + after.Micros, Amount: after.Frac}, true
 	}
 	b.verdict(v, used, used, cost, maxDelay, fits, false)
 	if moved && !fits {
@@ -202,7 +202,7 @@ func (b *bucket) fits(used Span, cost, maxDelay int64) (after Span, ok bool) {
 
 func (b *bucket) spend(used Span, now, cost int64) State {
 	used = b.add(used, b.span(cost))
-	return State{time: now + used.Micros, amount: used.Frac}
+	return State{Time: now + used.Micros, Amount: used.Frac}
 }
 
 func (b *bucket) debit(_ State, r Reading, now, n int64) State {
@@ -275,14 +275,14 @@ func (b *bucket) at(used Span, now int64) State {
 	if used == (Span{}) {
 		return State{}
 	}
-	s := State{time: now + used.Micros, amount: used.Frac}
+	s := State{Time: now + used.Micros, Amount: used.Frac}
 	if b.full.less(used) {
-		s.debt = now
+		s.Debt = now
 	}
 	return s
 }
 
-func (b *bucket) expiresAt(s State) int64 { return Span{s.time, s.amount}.ceil() }
+func (b *bucket) expiresAt(s State) int64 { return Span{s.Time, s.Amount}.ceil() }
 
 // verdict sets the fields of v that are not zero. used and after are the parts in use before the
 // charge and after it, and fits is the result of the method fits.

@@ -61,9 +61,6 @@ type Receipt struct {
 // stepped reports whether the clock has stepped back between the charge and now.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
-// Meets reports whether c and o have the same rule and the same key.
-func (c *Charge) Meets(o *Charge) bool { return c.Rule.id == o.Rule.id && c.Key == o.Key }
-
 // Asked returns the cost that the Verdict is about: Cost for a Spend or Peek, and 1 for other ops.
 func (c *Charge) Asked() int64 {
 	if c.Op.Asks() {
@@ -109,7 +106,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if c.Op == Peek {
 		return s, false
 	}
-	c.Receipt = r.Receipt(now)
+	c.Receipt = r.receipt(now)
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
@@ -132,10 +129,10 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 	switch c.Op {
 	case Reset:
 		c.answerAt(State{}, now)
-		c.Verdict.Found = r.InUse()
+		c.Verdict.Found = r.inUse()
 		return State{}
 	case Debit:
-		c.Receipt = r.Receipt(now)
+		c.Receipt = r.receipt(now)
 		s = e.debit(s, *r, now, cost)
 	case Credit:
 		s = e.credit(s, *r, now, cost)

@@ -37,18 +37,6 @@ func TestCharge_Asked(t *testing.T) {
 	}
 }
 
-func TestCharge_Meets(t *testing.T) {
-	d := valid(driver.TokenBucket)
-	first := driver.Charge{Key: "a", Rule: compile(t, d)}
-	d.Events = 20
-	again := driver.Charge{Key: "a", Rule: compile(t, d), Op: driver.Peek, Cost: 3}
-	d.Name = "other"
-	other := driver.Charge{Key: "a", Rule: compile(t, d)}
-	if !first.Meets(&again) || first.Meets(&other) || first.Meets(&driver.Charge{Key: "b", Rule: first.Rule}) {
-		t.Error("got another result than equal keys and equal rules, whatever their limits")
-	}
-}
-
 // Commit charges a Spend that fits if the decision is admitted. It then writes the receipt.
 func TestCharge_Commit(t *testing.T) {
 	for _, c := range rules(t) {
@@ -91,7 +79,7 @@ func TestCompiled_Verdict(t *testing.T) {
 				charge.MaxDelay = []time.Duration{0, time.Microsecond, time.Hour}[s.rng.IntN(3)]
 				r := charge.Read(k.state, s.now)
 				charge.Answer(&r, true)
-				got := c.Verdict(c.Read(k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.MaxDelayMicros(), charge.Op == driver.Spend)
+				got := c.Verdict(read(c, k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.MaxDelayMicros(), charge.Op == driver.Spend)
 				if got != charge.Verdict {
 					t.Fatalf("%v, cost %d: got %+v, expected %+v", c, charge.Cost, got, charge.Verdict)
 				}

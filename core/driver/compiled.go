@@ -133,12 +133,6 @@ func (c *Compiled) Price(n int64) Span {
 	return Span{}
 }
 
-// Read returns the Reading of s at now for a charge of cost. It does not change s.
-func (c *Compiled) Read(s State, now, cost int64) (r Reading) {
-	c.read(&r, s, now, cost)
-	return r
-}
-
 // ExpiresAt returns the time from which s means the same as the zero State, or zero if s is the
 // zero State. From then on a Store may forget s. A Store that counts whole seconds must round up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }

@@ -181,7 +181,7 @@ func TestCompiled_Slack(t *testing.T) {
 			continue
 		}
 		fits := func(left int64) bool {
-			v := (&key{rule: c, state: driver.StateOf(start+left, 0, 0)}).do(driver.Charge{Op: driver.Peek, Cost: 1}, start)
+			v := (&key{rule: c, state: driver.State{Time: start + left}}).do(driver.Charge{Op: driver.Peek, Cost: 1}, start)
 			return v.Allowed
 		}
 		if slack < 0 || slack > 0 && !fits(slack-1) || fits(slack+1) {
@@ -210,11 +210,11 @@ func TestCompiled_ExpiresAt(t *testing.T) {
 				used++
 				end := c.ExpiresAt(k.state)
 				for _, later := range []int64{0, 1, span(c), 10 * span(c)} {
-					if got, want := c.Read(k.state, end+later, 1), c.Read(driver.State{}, end+later, 1); got != want {
+					if got, want := read(c, k.state, end+later, 1), read(c, driver.State{}, end+later, 1); got != want {
 						t.Fatalf("%v: got %+v, %d us after the end of %+v, expected %+v", c, got, later, k.state, want)
 					}
 				}
-				if r := c.Read(k.state, end-1, 1); !r.InUse() {
+				if r := read(c, k.state, end-1, 1); !inUse(r) {
 					t.Fatalf("%v: got nothing in use of %+v a microsecond before its end", c, k.state)
 				}
 			}

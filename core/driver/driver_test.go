@@ -66,3 +66,10 @@ func (k *key) spend(cost int, now int64) (v driver.Verdict, m driver.Receipt) {
 	v = k.charge(&c, now)
 	return v, c.Receipt
 }
+
+func inUse(r driver.Reading) bool { return r.Count > 0 || r.Used != driver.Span{} }
+
+// read returns the Reading of s at now for a charge of cost.
+func read(rule *driver.Compiled, s driver.State, now, cost int64) driver.Reading {
+	return (&driver.Charge{Rule: rule, Cost: int(cost)}).Read(s, now)
+}

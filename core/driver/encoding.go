@@ -24,7 +24,7 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 	}
 	if s.log == nil {
 		b = append(b, wordsEncoding)
-		for _, n := range [...]int64{s.time, s.amount, s.debt} {
+		for _, n := range [...]int64{s.Time, s.Amount, s.Debt} {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
 		return b, nil
@@ -82,12 +82,12 @@ func (d *decoder) number(limit int64) int64 {
 }
 
 func (d *decoder) words() State {
-	s := State{time: d.number(maxTime), amount: d.number(maxCount - 1), debt: d.number(maxTime)}
+	s := State{Time: d.number(maxTime), Amount: d.number(maxCount - 1), Debt: d.number(maxTime)}
 	if len(d.rest) > 0 {
 		d.failed = true
 	}
-	owed := Span{s.time - s.debt, s.amount}
-	if s.debt != 0 && (!Span{}.less(owed) || Span{Horizon, 0}.less(owed)) {
+	owed := Span{s.Time - s.Debt, s.Amount}
+	if s.Debt != 0 && (!Span{}.less(owed) || Span{Horizon, 0}.less(owed)) {
 		d.failed = true
 	}
 	return s

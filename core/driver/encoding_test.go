@@ -186,8 +186,8 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 		if at < 1 || at > 1<<53-1 {
 			continue
 		}
-		r := c.Read(s, at, int64(cost))
-		if r.Used.Micros < 0 || r.Used.Frac < 0 || r.Count < 0 || r.First < 0 || r.Last < r.First || r.Retry < 0 || r.Phase < 0 || at >= end && r.InUse() {
+		r := read(c, s, at, int64(cost))
+		if r.Used.Micros < 0 || r.Used.Frac < 0 || r.Count < 0 || r.First < 0 || r.Last < r.First || r.Retry < 0 || r.Phase < 0 || at >= end && inUse(r) {
 			t.Fatalf("%v: got %+v of %+v at %d", c, r, s, at)
 		}
 		for op := driver.Spend; op <= driver.Undo; op++ {
@@ -200,7 +200,7 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 				t.Fatalf("%v, op %d of %d of %+v at %d: got %+v", c, op, cost, s, at, v)
 			}
 			after := decoded(t, k.state)
-			if got, want := c.Read(after, at, 1), c.Read(k.state, at, 1); got != want {
+			if got, want := read(c, after, at, 1), read(c, k.state, at, 1); got != want {
 				t.Fatalf("%v, op %d of %d of %+v at %d: got %+v of a State that was decoded, expected %+v", c, op, cost, s, at, got, want)
 			}
 		}

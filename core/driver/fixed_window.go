@@ -20,8 +20,8 @@ func (w *window) start(now int64) int64 { return now - now%w.period }
 func (w *window) read(r *Reading, s State, now int64) {
 	start := w.start(now)
 	r.Left = start + w.period - now
-	if s.time >= start {
-		r.Count, r.moved = s.amount, s.time > now && s.amount > 0
+	if s.Time >= start {
+		r.Count, r.moved = s.Amount, s.Time > now && s.Amount > 0
 	}
 }
 
@@ -57,14 +57,14 @@ func (w *window) at(count, now int64) State {
 	if count <= 0 {
 		return State{}
 	}
-	return State{time: w.start(now), amount: count}
+	return State{Time: w.start(now), Amount: count}
 }
 
 func (w *window) expiresAt(s State) int64 {
-	if s.amount == 0 {
+	if s.Amount == 0 {
 		return 0
 	}
-	return s.time + w.period
+	return s.Time + w.period
 }
 
 func (w *window) verdict(v *Verdict, r *Reading, cost int64, spent bool) {

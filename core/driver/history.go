@@ -21,7 +21,7 @@ const (
 // history returns the events of s, the State of a log.
 func (s State) history() (h history) {
 	if s.log != nil {
-		h = history{*s.log, int(s.time), s.amount}
+		h = history{*s.log, int(s.Time), s.Amount}
 	}
 	return h
 }
@@ -34,7 +34,7 @@ func (h *history) state(s State) State {
 	if s.log == nil {
 		s.log = new([]run)
 	}
-	*s.log, s.time, s.amount = h.runs, int64(h.head), h.count
+	*s.log, s.Time, s.Amount = h.runs, int64(h.head), h.count
 	return s
 }
 

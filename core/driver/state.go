@@ -8,20 +8,13 @@ package driver
 // a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be used. A
 // State that was decoded from bytes shares no memory.
 type State struct {
-	time   int64  // bucket: the time at which it will be full; fixed window: its start
-	amount int64  // bucket: a fraction of a microsecond to add to time; fixed window: its events
-	debt   int64  // bucket in debt: the time at which the debt was written; else 0
-	log    *[]run // log: see history
+	// For a store that packs the States of buckets and fixed windows. Other stores use MarshalBinary.
+	Time   int64 // bucket: the time at which it will be full; fixed window: its start
+	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window: its events
+	Debt   int64 // bucket in debt: the time at which the debt was written; else 0
+
+	log *[]run // log: see history
 }
-
-// Words returns the State of a bucket or fixed window as three numbers, for a store that packs
-// them. For a bucket, a is the time at which it will be full, b/Denominator is the fraction of a
-// microsecond to add to a, and c is the time at which a debt was written, or zero without a debt.
-// ok is false for a log with events.
-func (s State) Words() (a, b, c int64, ok bool) { return s.time, s.amount, s.debt, s.log == nil }
-
-// StateOf returns the State with the Words a, b and c.
-func StateOf(a, b, c int64) State { return State{time: a, amount: b, debt: c} }
 
 // Size returns the number of bytes of memory that s refers to.
 func (s State) Size() int {
@@ -37,7 +30,7 @@ func (s State) Count() int64 {
 	if s.log == nil {
 		return 0
 	}
-	return s.amount
+	return s.Amount
 }
 
 // Coarsen reduces the State of a sliding algorithm to about half of its memory, by joining pairs of
@@ -69,8 +62,8 @@ type Reading struct {
 	moved bool // the clock has stepped back: the State must be stored even if nothing is charged
 }
 
-// InUse reports whether anything is used.
-func (r *Reading) InUse() bool { return r.Count > 0 || r.Used != Span{} }
+// inUse reports whether anything is used.
+func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 
-// Receipt returns the receipt of a Spend or Debit at now, given the Reading before the charge.
-func (r *Reading) Receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }
+// receipt returns the receipt of a Spend or Debit at now, given the Reading before the charge.
+func (r *Reading) receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }

@@ -110,12 +110,12 @@ func TestState_Coarsen(t *testing.T) {
 		}
 		for range 100 {
 			now += rng.Int64N(30)
-			e, k := c.Read(exact.state, now, 1), c.Read(coarse.state, now, 1)
+			e, k := read(c, exact.state, now, 1), read(c, coarse.state, now, 1)
 			if k.Count < e.Count || k.First < e.First || k.Last < e.Last || k.Retry < e.Retry {
 				t.Fatalf("got %+v, expected at least %+v", k, e)
 			}
 		}
-		if r := c.Read(coarse.state, now+1000, 1); r.InUse() {
+		if r := read(c, coarse.state, now+1000, 1); inUse(r) {
 			t.Fatalf("got %+v a period later, expected nothing in use", r)
 		}
 	}
@@ -168,27 +168,24 @@ func TestState_Coarsen_Others(t *testing.T) {
 	}
 }
 
-// StateOf returns the State of the Words. The State of a log with events has no Words.
-func TestState_Words(t *testing.T) {
+// The exported fields are the whole State of a bucket or fixed window, and no other.
+func TestState_Fields(t *testing.T) {
 	for i, c := range rules(t) {
-		words, logs := 0, 0
+		whole, logs := 0, 0
 		k, s := key{rule: c}, newSequence(uint64(i), c)
 		for range 300 {
 			charge := s.next()
 			k.do(charge, s.now)
 			s.remember(charge)
-			a, b, debt, ok := k.state.Words()
-			switch {
-			case !ok:
+			switch s := k.state; {
+			case s != (driver.State{Time: s.Time, Amount: s.Amount, Debt: s.Debt}):
 				logs++
-			case driver.StateOf(a, b, debt) != k.state:
-				t.Fatalf("%v: got %+v, expected %+v", c, driver.StateOf(a, b, debt), k.state)
-			case !k.state.IsZero():
-				words++
+			case !s.IsZero():
+				whole++
 			}
 		}
-		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm()); sliding != (words == 0) || sliding != (logs > 0) {
-			t.Errorf("%v: got %d States of three numbers and %d others", c, words, logs)
+		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm()); sliding != (whole == 0) || sliding != (logs > 0) {
+			t.Errorf("%v: got %d States of three numbers and %d others", c, whole, logs)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type bucket struct {
 const fracBits = 48
 
 func (b *bucket) state() driver.State {
-	return driver.StateOf(b.full, int64(b.rest&(1<<fracBits-1)), 0)
+	return driver.State{Time: b.full, Amount: int64(b.rest & (1<<fracBits - 1))}
 }
 
 // set stores the words of a State of rule.

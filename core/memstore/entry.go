@@ -28,7 +28,7 @@ func (e *entry) fillRatio(now int64) uint64 {
 	case count > 2 || e.rule.Algorithm().IsBucket():
 		return exhausted
 	case count == 0:
-		count = e.rule.Read(e.state, now, 1).Count
+		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, now).Count
 	}
 	return ratio(uint64(count), uint64(e.rule.Capacity()))
 }

@@ -57,8 +57,7 @@ func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
 	own := mix(key, c.Rule.ID())
 	if b := s.buckets.find(own); b != nil { // a bucket with a state here has no debt: see saveDebt
 		if state, changed := c.Decide(b.state(), now); changed {
-			full, frac, _, _ := state.Words()
-			b.set(full, frac, c.Rule)
+			b.set(state.Time, state.Amount, c.Rule)
 		}
 		return
 	}
@@ -102,8 +101,8 @@ func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.St
 
 // saveBucket stores the State of a bucket. A debt that finds no memory becomes an empty bucket.
 func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state driver.State, now int64) {
-	full, frac, debt, _ := state.Words()
-	if debt != 0 {
+	full, frac := state.Time, state.Amount
+	if state.Debt != 0 {
 		if s.saveDebt(h, rule, state, now) {
 			return
 		}

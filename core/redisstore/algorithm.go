@@ -46,7 +46,7 @@ var algorithms = [...]algorithm{
 // algorithmOf returns the entry of a. It panics if a has no entry.
 func algorithmOf(a driver.Algorithm) *algorithm {
 	if int(a) >= len(algorithms) || algorithms[a].readings == 0 {
-		panic(a.Unknown())
+		panic(fmt.Sprintf("weir: algorithm %d has no script", a))
 	}
 	return &algorithms[a]
 }

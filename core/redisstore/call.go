@@ -64,7 +64,7 @@ func (c *call) undo() *call {
 		if charge.Op != driver.Spend || charge.Rule.Shadow() && !charge.Fits(&c.readings[i]) {
 			continue
 		}
-		charge.Op, charge.Receipt = driver.Undo, c.readings[i].Receipt(c.time)
+		charge.Op, charge.Receipt = driver.Undo, driver.Receipt{At: c.time, Used: c.readings[i].Used}
 		undo.add(charge, c.keys[i], i)
 	}
 	return undo
@@ -89,7 +89,7 @@ func (c *call) answer(admitted bool) error {
 		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
 			// r is the Reading before the op. The verdict of a Reset says whether anything was in
 			// use, and the receipt of a Debit says how much of the bucket was in use.
-			charge.Apply(driver.StateOf(c.time+r.Used.Micros, r.Used.Frac, c.time), r, c.time)
+			charge.Apply(driver.State{Time: c.time + r.Used.Micros, Amount: r.Used.Frac, Debt: c.time}, r, c.time)
 		default:
 			asked := charge.MaxDelay
 			charge.MaxDelay = c.maxDelay(i)
@@ -97,7 +97,7 @@ func (c *call) answer(admitted bool) error {
 			charge.MaxDelay = asked
 			takes := charge.Op == driver.Spend || charge.Op == driver.Debit
 			if takes && admitted && charge.Verdict.Allowed {
-				charge.Receipt = r.Receipt(c.time)
+				charge.Receipt = driver.Receipt{At: c.time, Used: r.Used}
 			}
 		}
 		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow())

@@ -327,7 +327,7 @@ func TestStore_unknownAlgorithm(t *testing.T) {
 	t.Parallel()
 	s := redisstore.New(redistest.Shared(t).Client(), prefix())
 	rule := new(driver.Compiled)
-	want := rule.Algorithm().Unknown()
+	want := "weir: algorithm 0 has no script"
 	charges := func(op driver.Op) []driver.Charge {
 		return []driver.Charge{{Key: "k", Rule: rule, Op: op, Cost: 1}}
 	}

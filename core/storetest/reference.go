@@ -93,7 +93,7 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
-			if charges[j].Meets(c) {
+			if charges[j].Key == c.Key && charges[j].Rule.ID() == c.Rule.ID() {
 				return fmt.Errorf("%w: charges %d and %d have the same key and rule", driver.ErrInvalidCharge, j, i)
 			}
 		}
