@@ -135,7 +135,7 @@ func (d *differ) rule(what string, a, b *Rule) {
 		return
 	}
 	if a == nil {
-		a = &Rule{Candidate: nil, Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow}
+		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow}
 	}
 	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
 	change(d, what, &a.Limit, &b.Limit, core.Limit.String)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,10 +158,7 @@ func (r *reader) roundTrip(p *part, batch []*fetch) {
 func (r *reader) replied(p *part, batch []*fetch, sent moment, err error) {
 	good := false
 	for _, k := range batch {
-		if err != nil {
-			k.err = err
-		}
-		if k.err == nil {
+		if k.err = cmp.Or(err, k.err); k.err == nil {
 			k.cached.read, good = sent, true
 			r.keep(k.hash, k.cached)
 		}

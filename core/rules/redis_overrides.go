@@ -59,27 +59,24 @@ func (s *RedisSource) read(ctx context.Context, all []*fetch) error {
 	}
 	for i, k := range all {
 		k.block = s.cache.block(endOf(ends[i]))
-		values, err := texts[i].Result()
-		if err == nil && len(values) != 1 {
-			err = fmt.Errorf("Redis replies with %d values for a key", len(values))
-		}
-		if err != nil {
+		switch values, err := texts[i].Result(); {
+		case err != nil:
 			k.err = err
-			continue
+		case len(values) != 1:
+			k.err = fmt.Errorf("Redis replies with %d values for a key", len(values))
+		default:
+			s.setOverride(k, values[0])
 		}
-		s.setOverride(k, values[0])
 	}
 	return nil
 }
 
 // setOverride sets the override of k to the value of its text in Redis.
 func (s *RedisSource) setOverride(k *fetch, value any) {
-	text, ok := value.(string)
-	if !ok {
-		k.override = override{}
-		return
+	var parsed parsedOverride // none, for a value that is absent or of another type
+	if text, ok := value.(string); ok {
+		parsed = s.parse(text)
 	}
-	parsed := s.parse(text)
 	if parsed.err != nil {
 		s.invalid(fmt.Errorf("weir: an override in %v is invalid: %s: %w", s, s.textKey(k.tag, k.policy), parsed.err), s.failed)
 		return
