@@ -153,10 +153,11 @@ func (x *bucketUse) arrive(i int) {
 	f()
 }
 
-// spendAll spends all tokens, of the entries and of the bucket.
+// spendAll spends all tokens, of the entries in random parts, and of the bucket.
 func (x *bucketUse) spendAll() {
 	for _, e := range x.entries {
-		for x.spend(e, 1) {
+		for n := e.held(x.now); n > 0; n = e.held(x.now) {
+			x.spend(e, 1+x.rng.Int64N(n))
 		}
 	}
 	if n := x.free(); n > 0 {

@@ -360,7 +360,7 @@ func TestFetch_GoroutinesWhileStoreHangs(t *testing.T) {
 		})
 		bubble(t, func(x *fixture) {
 			s := x.lease()
-			each := x.holdMany(s, rule, keys, 400)
+			each := x.holdMany(s, rule, keys, 200)
 			before := runtime.NumGoroutine()
 			x.hang()
 			l := x.limiter(s, rule)

@@ -253,7 +253,7 @@ func TestStore_Take_NeverOverTheLimit(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := newSimulation(t, seed, rule)
 					behind := new(storetest.Fake)
-					deadline := time.Now().Add(12 * m.full())
+					deadline := time.Now().Add(8 * m.full()) // about the length of all phases
 					var wg sync.WaitGroup
 					for range 2 + m.random(3) {
 						life := lease.Lifetime(time.Millisecond << m.random(10))
