@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/denycache"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-// BenchmarkHot is decisions about keys that are leased, with and without contention.
+// BenchmarkHot is decisions about keys that are leased over a denycache, with and without contention.
 func BenchmarkHot(b *testing.B) {
 	for name, rules := range map[string][]core.Rule{
 		"bucket":   {core.TokenBucket("r", core.PerSecond(100_000_000))},
@@ -24,7 +25,7 @@ func BenchmarkHot(b *testing.B) {
 		for _, goroutines := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d", name, goroutines), func(b *testing.B) {
 				ctx := context.Background()
-				s := lease.New(memstore.New())
+				s := lease.New(denycache.New(memstore.New()))
 				defer s.Close()
 				l := core.Must(core.New(s, rules...))
 				for range 3000 {

@@ -43,8 +43,8 @@ func (e *entry) held(now int64) (n int64) {
 	return n
 }
 
-// spend spends n tokens, which the entry must hold, and stores them in g, which must be zero.
-func (e *entry) spend(g *grant, now, n int64) {
+// grant spends n tokens, which the entry must hold, and returns them.
+func (e *entry) grant(now, n int64) (g grant) {
 	g.outcome, g.entry = granted, e
 	e.newUse += n
 	for i := range e.blocks {
@@ -60,11 +60,6 @@ func (e *entry) spend(g *grant, now, n int64) {
 		g.block.join(&e.u, b.split(&e.u, k))
 		n -= k
 	}
-}
-
-// grant is spend for a grant that it returns.
-func (e *entry) grant(now, n int64) (g grant) {
-	e.spend(&g, now, n)
 	return g
 }
 

@@ -31,7 +31,7 @@ const MaxLifetime = time.Second
 // MaxKeys returns an Option that keeps at most n keys in memory. The default is [DefaultMaxKeys].
 // Every rule and plan of a key counts as one key. Keys with calls under way may exceed the limit.
 // At the limit, a new key evicts the least recently used of eight random keys, whose tokens are
-// then lost. A key takes about 430 bytes plus its own length. MaxKeys panics if n is less than 1.
+// then lost. A key takes about 340 bytes plus its own length. MaxKeys panics if n is less than 1.
 func MaxKeys(n int) Option {
 	if n < 1 {
 		panic("lease: MaxKeys: n is less than 1")

@@ -169,8 +169,8 @@ func TestMaxKeys_Flood(t *testing.T) {
 	if stats.Keys > maxKeys+64 {
 		t.Errorf("expected %d keys at most, got %d", maxKeys+64, stats.Keys)
 	}
-	if each := (testkit.Heap() - before) / uint64(stats.Keys); each > 480 {
-		t.Errorf("expected 480 bytes a key at most, got %d", each)
+	if each := (testkit.Heap() - before) / uint64(stats.Keys); each > 380 {
+		t.Errorf("expected 380 bytes a key at most, got %d", each)
 	} else {
 		t.Logf("a key takes %d bytes", each)
 	}

@@ -122,7 +122,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 	held := e.held(now)
 	switch { // the Verdict is computed from copies, after the lock has been released
 	case held >= cost:
-		e.spend(g, now, cost)
+		*g = e.grant(now, cost)
 		if e.needsPrefetch(held - cost) {
 			startFetch(s, e, now)
 		}
