@@ -46,7 +46,7 @@ func (x *bucketUse) micros() int64 { return 1<<50 + x.now/1000 }
 
 // free returns the tokens of the bucket.
 func (x *bucketUse) free() int64 {
-	r := x.u.rule.Read(x.state, x.micros(), 1)
+	r := (&driver.Charge{Rule: x.u.rule, Cost: 1}).Read(x.state, x.micros())
 	return int64(x.u.rule.Verdict(r, 1, driver.Never, false).Remaining)
 }
 
