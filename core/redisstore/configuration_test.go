@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -268,12 +270,12 @@ func TestStore_ConfigurationFault(t *testing.T) {
 						continue
 					}
 					unavailable(t, d, err)
-					if err == nil || !strings.Contains(err.Error(), c.want) {
+					if !names(err, c.want, c.password) {
 						t.Errorf("the error is %v, want a text with %q", err, c.want)
 					}
 					discreet(t, err, "mallory", s.Key("mallory", rule), "guess", "swordfish")
 				}
-				if err := s.Probe(t.Context(), peeks(l, "mallory")); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				if err := s.Probe(t.Context(), peeks(l, "mallory")); (err == nil) != (c.want == "") || err != nil && !names(err, c.want, c.password) {
 					t.Errorf("the error of a probe is %v, want a text with %q", err, c.want)
 				}
 				records := strings.Count(log.String(), "level=ERROR")
@@ -288,6 +290,13 @@ func TestStore_ConfigurationFault(t *testing.T) {
 			})
 		}
 	}
+}
+
+// names reports whether err contains want. Redis closes a connection without a password after a
+// command of more than 10 arguments, so err may also be that of a closed connection.
+func names(err error, want, password string) bool {
+	var closed *net.OpError
+	return err != nil && (strings.Contains(err.Error(), want) || password == "" && (errors.Is(err, io.EOF) || errors.As(err, &closed)))
 }
 
 // lockedBuffer is a buffer for the output of a log. It is safe for concurrent use.
