@@ -11,7 +11,11 @@ import (
 // The caller (package core, or a store over this store) must pass at least one charge, and no two
 // charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
 // different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
-// negative. Each op must belong to the method, and ctx must not have ended. A Store must not keep charges or its elements after it has returned.
+// negative. Each op must belong to the method, and ctx must not have ended. The Receipts of Spends and
+// Debits must be zero.
+//
+// A Store must not keep charges or its elements after it has returned. A Store that passes copies of
+// charges to another Store must copy their Receipts back, not only their Verdicts.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
