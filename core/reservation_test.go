@@ -415,8 +415,8 @@ func TestReservation_Extend_Concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() {
-			if err := extend(t.Context(), r, core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil {
-				t.Error(err)
+			if d, err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil || !d.Allowed {
+				t.Errorf("got %v, %v, want an admission", d, err)
 			}
 			if err := r.SettleFor(t.Context(), l, 2); err != nil || !r.Decision().Allowed {
 				t.Errorf("got %v, %+v, want an admission", err, r.Decision())
