@@ -45,7 +45,7 @@ func TestRule_Divide(t *testing.T) {
 			t.Errorf("1/%d of %v: got %v, want %s", c.n, c.rule, got, c.want)
 		case compiled == nil:
 			t.Errorf("1/%d of %v: got the invalid rule %v", c.n, c.rule, got)
-		case compiled.ID() != testkit.Compiled(c.rule).ID():
+		case compiled.ID != testkit.Compiled(c.rule).ID:
 			t.Errorf("1/%d of %v: got another ID than that of the whole", c.n, c.rule)
 		}
 	}
@@ -80,8 +80,8 @@ func TestRule_Divide_Plans(t *testing.T) {
 		if got.String() != c.want {
 			t.Errorf("got %v, want %s", got, c.want)
 		}
-		if testkit.Compiled(got) != nil && testkit.Compiled(got).ID() != testkit.Compiled(whole).ID() {
-			t.Errorf("%v: got the states %s, want those of %v", got, testkit.Compiled(got).StateName(), whole)
+		if testkit.Compiled(got) != nil && testkit.Compiled(got).ID != testkit.Compiled(whole).ID {
+			t.Errorf("%v: got the states %s, want those of %v", got, testkit.Compiled(got).StateName, whole)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func TestRule_Divide_LengthsOfPlans(t *testing.T) {
 	}
 	for plan, length := range map[string]time.Duration{"": time.Minute, "pro": time.Minute, "longer": time.Hour, "another": time.Minute} {
 		c := testkit.Compiled(part(plan))
-		if full := time.Duration(c.Constants().Full.Micros) * time.Microsecond; full != length || c.StateName() != fmt.Sprintf("%.0f:r", length.Seconds()) {
-			t.Errorf("plan %q: got the state %s and %v, want %v", plan, c.StateName(), full, length)
+		if full := time.Duration(c.Constants.Full.Micros) * time.Microsecond; full != length || c.StateName != fmt.Sprintf("%.0f:r", length.Seconds()) {
+			t.Errorf("plan %q: got the state %s and %v, want %v", plan, c.StateName, full, length)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
 			if !meet(known, c) {
 				continue
 			}
-			if join(known, c); !c.Rule.Equivalent(known.Rule) { // an elastic limit has changed meanwhile
+			if join(known, c); c.Rule.Constants != known.Rule.Constants { // an elastic limit has changed meanwhile
 				rule = m.lines[slices.IndexFunc(m.lines, func(l line) bool { return l.charge == int32(i) })].rule
 			}
 			m.charges, at = m.charges[:at], i
@@ -237,7 +237,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 }
 
 // meet reports whether c and o have the same state.
-func meet(c, o *driver.Charge) bool { return c.Rule.ID() == o.Rule.ID() && c.Key == o.Key }
+func meet(c, o *driver.Charge) bool { return c.Rule.ID == o.Rule.ID && c.Key == o.Key }
 
 // join adds other to c. It adds the costs, keeps the larger cost of two Peeks, and drops a Peek if the
 // other charge is not a Peek.

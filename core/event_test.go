@@ -80,7 +80,7 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 			k = testkit.Compiled(rule)
 		}
 		want := k.Keep(driver.Receipt{At: 7, Used: driver.Span{Micros: 1}}, 1)
-		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule.Definition() != testkit.Compiled(rule).Definition() || undone[0].Receipt != want {
+		if len(undone) != 1 || undone[0].Cost != 2 || undone[0].Rule.Definition != testkit.Compiled(rule).Definition || undone[0].Receipt != want {
 			t.Errorf("%s: undone is %+v, want the receipt %+v", name, undone, want)
 		}
 	}

@@ -141,7 +141,7 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, l
 				sum = saturated(sum, a.cost)
 			}
 		}
-		if !found || c.Rule.Shadow() && !c.Verdict.Allowed && before == 0 {
+		if !found || c.Rule.Shadow && !c.Verdict.Allowed && before == 0 {
 			return before
 		}
 		return sum
@@ -164,7 +164,7 @@ func (r *Reservation) leaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	total := func(e *event, i, before int) int {
-		if e.charges()[i].Rule.Algorithm() == driver.LeakyBucket {
+		if e.charges()[i].Rule.Algorithm == driver.LeakyBucket {
 			return 0
 		}
 		return before

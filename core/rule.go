@@ -116,12 +116,12 @@ func (d definition) rule() Rule {
 // ruleOf returns the Rule of c, which is the compiled form of r, of an equal limit of another plan,
 // or of a fraction of r.
 func (r Rule) ruleOf(c *driver.Compiled) Rule {
-	if c == r.d.compiled || c.Equivalent(r.d.compiled) {
+	if c == r.d.compiled || c.Constants == r.d.compiled.Constants {
 		return r
 	}
 	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		known = &definition{Definition: c.Definition(), label: r.d.label, compiled: c, divided: new(atomic.Pointer[definition])}
+		known = &definition{Definition: c.Definition, label: r.d.label, compiled: c, divided: new(atomic.Pointer[definition])}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}

@@ -44,8 +44,8 @@ func (v *view) planned(s *ruleSet) []Rule {
 func (v *view) states() (rules []Rule) {
 	seen := make(map[uint64]bool)
 	for _, r := range slices.Concat(v.ruleSet().all(), v.current.Load().all()) {
-		if c := r.d.compiled; c != nil && !seen[c.ID()] {
-			seen[c.ID()] = true
+		if c := r.d.compiled; c != nil && !seen[c.ID] {
+			seen[c.ID] = true
 			rules = append(rules, r)
 		}
 	}

@@ -53,7 +53,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		case r.d.Shadow:
 		case c != nil:
 			waits = true
-			if int64(n) > r.inForce().d.compiled.Capacity() {
+			if int64(n) > r.inForce().d.compiled.Constants.Capacity {
 				return ErrNeverAdmitted
 			}
 		case r.Limit() == Blocked:
@@ -148,7 +148,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 		if s.Rule.IsShadow() || s.Rule.Limit() == Unlimited {
 			continue
 		}
-		if s.Rule.Limit() == Blocked || int64(n) > s.Rule.d.compiled.Capacity() {
+		if s.Rule.Limit() == Blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity {
 			return ErrNeverAdmitted
 		}
 		wait = max(wait, s.soonest(int64(ahead), int64(n)))
@@ -163,7 +163,7 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 // of earlier waiters, which are admitted first. s is the State after a decision about ahead+n
 // events. For a log the result is a lower bound.
 func (s *State) soonest(ahead, n int64) time.Duration {
-	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Capacity()
+	l, capacity := s.Rule.Limit(), s.Rule.d.compiled.Constants.Capacity
 	total := ahead + n
 	if total < 0 {
 		return Never
@@ -184,7 +184,7 @@ func (s *State) soonest(ahead, n int64) time.Duration {
 		return after(s.ResetAfter, total-capacity, l)
 	}
 	// Beyond one window, event number i is admitted one period after event number i-capacity.
-	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants().Extra
+	remaining := int64(s.Remaining) + s.Rule.d.compiled.Constants.Extra
 	whole := (total - 1) / capacity
 	first := s.Window
 	if s.Rule.Algorithm() == driver.FixedWindow {

@@ -20,7 +20,7 @@ type cacheKey struct {
 const maxKeyLength = 128
 
 func keyOf(c *driver.Charge) cacheKey {
-	k := cacheKey{key: c.Key, size: len(c.Key), rule: c.Rule.ID()}
+	k := cacheKey{key: c.Key, size: len(c.Key), rule: c.Rule.ID}
 	if k.size > maxKeyLength {
 		digest := sha256.Sum256([]byte(c.Key))
 		k.key = string(digest[:])
@@ -47,7 +47,7 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
 	if v.Allowed {
-		if v.Remaining > 0 || v.Rule.Constants().Extra > 0 {
+		if v.Remaining > 0 || v.Rule.Constants.Extra > 0 {
 			return d, false
 		}
 		d.cost, d.maxDelay = 1, driver.Never
@@ -56,8 +56,8 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 	lasts := v.RetryAfter
 	if lasts == driver.Never {
 		// One denial covers all costs above the capacity. Otherwise, clients could fill the entry.
-		d.cost, d.maxDelay = v.Rule.Capacity()+1, driver.Never
-		if !v.Rule.Algorithm().IsBucket() {
+		d.cost, d.maxDelay = v.Rule.Constants.Capacity+1, driver.Never
+		if !v.Rule.Algorithm.IsBucket() {
 			lasts = v.Window // until then, Remaining is the same
 		}
 	}
@@ -68,7 +68,7 @@ func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
 // maxDelay returns the longest time for which the event of c may be held, in microseconds. Only
 // a leaky bucket holds events.
 func maxDelay(c *driver.Charge) int64 {
-	if c.Rule.Algorithm() != driver.LeakyBucket {
+	if c.Rule.Algorithm != driver.LeakyBucket {
 		return driver.Never
 	}
 	return c.MaxDelayMicros()
@@ -77,10 +77,10 @@ func maxDelay(c *driver.Charge) int64 {
 // covers reports whether d denies an event of cost under rule, and the Verdict on that event can be
 // computed from d. For the sliding algorithms only the Store knows when a larger cost fits.
 func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
-	if cost < d.cost || maxDelay > d.maxDelay || !d.rule.Equivalent(rule) {
+	if cost < d.cost || maxDelay > d.maxDelay || d.rule.Constants != rule.Constants {
 		return false
 	}
-	a := rule.Algorithm()
+	a := rule.Algorithm
 	return cost == d.cost || a.IsBucket() || a == driver.FixedWindow || d.verdict.RetryAfter == driver.Never
 }
 
@@ -90,14 +90,14 @@ func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
 	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
 	v.ResetAfter = max(0, v.ResetAfter-since)
-	if rule.Algorithm().IsBucket() {
+	if rule.Algorithm.IsBucket() {
 		used := driver.Span{Micros: v.ResetAfter.Microseconds()} // rounded up, which may hide a token
 		v = rule.Verdict(driver.Reading{Used: used}, cost, maxDelay(c), false)
 		v.Remaining = max(v.Remaining, d.verdict.Remaining)
 	} else {
 		v.Window -= since
 		v.RetryAfter -= since
-		if cost > rule.Capacity() {
+		if cost > rule.Constants.Capacity {
 			v.RetryAfter = driver.Never
 		}
 	}

@@ -119,5 +119,5 @@ func charge(l *core.Limiter, cost int) driver.Charge {
 }
 
 func isSliding(r *driver.Compiled) bool {
-	return r.Algorithm() == driver.SlidingLog || r.Algorithm() == driver.SlidingWindow
+	return r.Algorithm == driver.SlidingLog || r.Algorithm == driver.SlidingWindow
 }

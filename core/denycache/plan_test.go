@@ -135,10 +135,10 @@ func TestStore_Take_boundOfPlans(t *testing.T) {
 			f.use(processes[rng.IntN(2)])
 			c := charge(l.Plan([]string{"", "same", "longer"}[rng.IntN(3)]), 1+rng.IntN(3)*rng.IntN(3))
 			v, hit := f.take(c)
-			if lengths[c.Rule.ID()] == nil {
-				lengths[c.Rule.ID()] = new(length)
+			if lengths[c.Rule.ID] == nil {
+				lengths[c.Rule.ID] = new(length)
 			}
-			if b := lengths[c.Rule.ID()]; v.Allowed {
+			if b := lengths[c.Rule.ID]; v.Allowed {
 				b.admit(f, c.Rule, f.storeMicros(), int64(c.Cost))
 			} else if hit {
 				denied++
@@ -163,7 +163,7 @@ type admission struct{ at, cost, capacity int64 }
 
 // admit adds an event, and reports an error if the bound does not hold.
 func (l *length) admit(t testing.TB, rule *driver.Compiled, now, cost int64) {
-	k := rule.Constants()
+	k := rule.Constants
 	if k.Algorithm.IsBucket() {
 		l.used = max(0, l.used-(now-l.last)) + cost*k.Unit.Micros
 		if l.last = now; l.used > k.Full.Micros {
@@ -171,7 +171,7 @@ func (l *length) admit(t testing.TB, rule *driver.Compiled, now, cost int64) {
 		}
 		return
 	}
-	l.events = append(l.events, admission{now, cost, rule.Capacity()})
+	l.events = append(l.events, admission{now, cost, rule.Constants.Capacity})
 	var sum, largest int64
 	for _, e := range l.events {
 		if e.at > now-k.Period && (k.Algorithm != driver.FixedWindow || e.at/k.Period == now/k.Period) {

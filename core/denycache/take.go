@@ -54,7 +54,7 @@ func (s *Store) lookup(charges []driver.Charge, parts []part) (denied bool, ende
 		c := &charges[i]
 		c.Verdict = driver.Verdict{Rule: c.Rule, Allowed: true, Unknown: true}
 		e, ok := s.entries.GetIfPresent(parts[i].key)
-		if parts[i].cached = ok; !ok || c.Rule.Shadow() {
+		if parts[i].cached = ok; !ok || c.Rule.Shadow {
 			continue
 		}
 		if now == 0 {
@@ -84,7 +84,7 @@ func (s *Store) ask(ctx context.Context, charges []driver.Charge, parts []part) 
 	}
 	for i := range charges {
 		c, p := &charges[i], &parts[i]
-		if c.Rule.Shadow() || c.Verdict.Unknown {
+		if c.Rule.Shadow || c.Verdict.Unknown {
 			continue
 		}
 		if p.cached && c.Verdict.Allowed {

@@ -67,7 +67,7 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 	case *log:
 		e.read(r, s, now, cost)
 	default:
-		panic(c.Algorithm().unknown())
+		panic(c.Algorithm.unknown())
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 	case *log:
 		return e.fits(r, cost)
 	}
-	panic(c.Algorithm().unknown())
+	panic(c.Algorithm.unknown())
 }
 
 // spend charges cost, which must fit, and returns the new State. r is the Reading of s at now.
@@ -95,7 +95,7 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 	case *log:
 		return e.spend(s, now, cost)
 	}
-	panic(c.Algorithm().unknown())
+	panic(c.Algorithm.unknown())
 }
 
 // verdict sets v to the verdict on an event of cost that may be delayed for maxDelay. r is the
@@ -114,7 +114,7 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 	case *log:
 		e.verdict(v, r, cost, spent)
 	default:
-		panic(c.Algorithm().unknown())
+		panic(c.Algorithm.unknown())
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 func TestAlgorithm_Unknown(t *testing.T) {
 	const unknown = SlidingWindow + 1
 	type other struct{ engine }
-	c := &Compiled{definition: Definition{Algorithm: unknown}, engine: other{}}
+	c := &Compiled{Definition: Definition{Algorithm: unknown}, engine: other{}}
 	for name, do := range map[string]func(){
 		"read":      func() { c.read(new(Reading), State{}, 1, 1) },
 		"fits":      func() { c.fits(new(Reading), 1, Never) },

@@ -35,11 +35,11 @@ func TestBucket_alternatingRates(t *testing.T) {
 				continue
 			}
 			s, _ = c.Commit(s, &r, now, true)
-			if rules[i].Constants().Denominator > rules[last].Constants().Denominator {
+			if rules[i].Constants.Denominator > rules[last].Constants.Denominator {
 				gains++
 			}
 			last = i
-			refill := second * float64(c.Cost) / float64(rules[i].Capacity())
+			refill := second * float64(c.Cost) / float64(rules[i].Constants.Capacity)
 			all += refill
 			const rounding = 1e-3 // of floating-point numbers
 			if bound := second + float64(now+gains) + rounding; all > bound {

@@ -53,13 +53,13 @@ func TestCharge_Commit(t *testing.T) {
 			{"a Peek", driver.Peek, 0, true, false},
 		} {
 			k := key{rule: c}
-			charge := driver.Charge{Rule: c, Op: step.op, Cost: int(c.Capacity()) + step.more}
+			charge := driver.Charge{Rule: c, Op: step.op, Cost: int(c.Constants.Capacity) + step.more}
 			r := charge.Read(k.state, start)
 			if got := charge.Fits(&r); got != (step.more == 0) {
 				t.Errorf("%v: %s: got %v of Fits", c, step.name, got)
 			}
 			state, changed := charge.Commit(k.state, &r, start, step.admitted)
-			if changed != step.want || state.IsZero() == step.want {
+			if changed != step.want || (state == driver.State{}) == step.want {
 				t.Errorf("%v: %s: got %+v, %v, expected a change: %v", c, step.name, state, changed, step.want)
 			}
 			if wrote := charge.Receipt == (driver.Receipt{At: start}); wrote != step.want {

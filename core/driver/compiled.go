@@ -5,15 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// A Compiled holds a rule and its constants in exact integers. [Definition.Compile] returns it. It
-// does not change, and is safe for concurrent use. It must not be copied.
+// A Compiled holds a rule and its constants in exact integers. [Definition.Compile] returns it. Its
+// fields must not be changed, and it must not be copied.
 type Compiled struct {
-	definition Definition
-	stateName  string
-	id         uint64
-	engine     engine
-	constants  Constants
-	divided    atomic.Pointer[division] // the latest
+	Definition
+	Constants Constants // Rules with equal Constants admit the same events
+
+	// StateName is the name of the rule's States, which no other rule of the same Algorithm has: the
+	// length of the States and the name of the rule. For a bucket, the length is the time in which it
+	// fills up. For other algorithms it is the period, and for a sliding window also the number of
+	// sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same length share
+	// the States of a rule.
+	StateName string
+	// ID is a hash of the algorithm and of StateName, the same in every process. Rules with the same
+	// ID share States. A Store must keep the States of other rules apart.
+	ID uint64
+
+	engine  engine
+	divided atomic.Pointer[division] // the latest
 }
 
 // A division holds the fraction of a rule for one of n processes.
@@ -23,7 +32,6 @@ type division struct {
 }
 
 // Constants contains the numbers of an algorithm, for a store that runs the algorithm elsewhere.
-// Rules with the same Constants admit the same events.
 type Constants struct {
 	Algorithm Algorithm
 	Capacity  int64 // the largest cost that is ever admitted, including Extra
@@ -50,7 +58,7 @@ func newCompiled(d Definition, e engine) *Compiled {
 	k.Algorithm = d.Algorithm
 	name := d.length() + ":" + d.Name
 	return &Compiled{
-		definition: d, stateName: name, id: stateID(d.Algorithm, name), engine: e, constants: k,
+		Definition: d, Constants: k, StateName: name, ID: stateID(d.Algorithm, name), engine: e,
 	}
 }
 
@@ -64,41 +72,6 @@ func stateID(a Algorithm, name string) uint64 {
 	return h
 }
 
-// ID returns a hash of the algorithm and of [Compiled.StateName], the same in every process. Rules
-// with the same ID share States. A Store must keep the States of other rules apart.
-func (c *Compiled) ID() uint64 { return c.id }
-
-// StateName returns the name of the rule's States, which no other rule of the same Algorithm has:
-// the length of the States and the name of the rule. For a bucket, the length is the time in which
-// it fills up. For other algorithms it is the period, and for a sliding window also the number of
-// sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same length share
-// the States of a rule.
-func (c *Compiled) StateName() string { return c.stateName }
-
-// Name returns the name of the rule.
-func (c *Compiled) Name() string { return c.definition.Name }
-
-// Plan returns the plan of the callers that have the limit: see [Definition].
-func (c *Compiled) Plan() string { return c.definition.Plan }
-
-// Algorithm returns the algorithm of the rule.
-func (c *Compiled) Algorithm() Algorithm { return c.definition.Algorithm }
-
-// Shadow reports whether the rule is a shadow rule, on which decisions do not depend.
-func (c *Compiled) Shadow() bool { return c.definition.Shadow }
-
-// Definition returns the definition that was compiled.
-func (c *Compiled) Definition() Definition { return c.definition }
-
-// Constants returns the numbers of the algorithm.
-func (c *Compiled) Constants() Constants { return c.constants }
-
-// Equivalent reports whether c and o admit the same events: they have the same Constants.
-func (c *Compiled) Equivalent(o *Compiled) bool { return c == o || c.constants == o.constants }
-
-// Capacity returns the largest cost that the rule can ever admit at once.
-func (c *Compiled) Capacity() int64 { return c.constants.Capacity }
-
 // Divide returns the rule for one of n processes: see [Definition.Divide]. It caches the result for
 // the latest n, so that a store can call Divide for every charge.
 func (c *Compiled) Divide(n int) *Compiled {
@@ -109,20 +82,13 @@ func (c *Compiled) Divide(n int) *Compiled {
 	if latest != nil && latest.n == n {
 		return latest.part
 	}
-	_, part := c.definition.divide(n)
+	_, part := c.Definition.divide(n)
 	d := division{n, cmp.Or(part, c)}
 	if !c.divided.CompareAndSwap(latest, &d) {
 		return c.Divide(n) // another goroutine has divided c meanwhile
 	}
 	return d.part
 }
-
-// String describes the rule in messages.
-func (c *Compiled) String() string { return c.definition.String() }
-
-// Slack returns a time in microseconds. A bucket that will be full within that time can admit one
-// more event. For other algorithms, Slack returns zero.
-func (c *Compiled) Slack() int64 { return c.constants.Full.Micros - c.constants.Unit.Micros }
 
 // Price returns the time in which a bucket refills n >= 0 events: at most [Horizon] plus one
 // microsecond, which is longer than any bucket takes. For other algorithms, Price returns zero.

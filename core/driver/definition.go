@@ -99,16 +99,16 @@ func (d *Definition) fault() *RuleError {
 func (d Definition) CompileLike(base *Compiled) (*Compiled, error) {
 	like, isBucket := base.engine.(*bucket)
 	if isBucket {
-		d.inherited = base.definition.fillTime()
+		d.inherited = base.Definition.fillTime()
 	}
 	c, err := d.Compile()
 	if err != nil {
 		return nil, err
 	}
-	if d.Algorithm != base.Algorithm() {
+	if d.Algorithm != base.Algorithm {
 		return nil, d.invalid("algorithm", "is not that of "+base.String())
 	}
-	if d.length() != base.definition.length() {
+	if d.length() != base.Definition.length() {
 		return nil, d.invalid("limit", "has another period or other sub-windows than "+base.String())
 	}
 	if isBucket {

@@ -89,7 +89,7 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		c.change(&d)
 		compiled, err := d.Compile()
 		if c.field == "" {
-			if err != nil || compiled.Definition() != d {
+			if err != nil || compiled.Definition != d {
 				t.Errorf("%+v: got %v, expected the rule", d, err)
 			}
 			continue
@@ -157,7 +157,7 @@ func TestDefinition_CompileLike_Faults(t *testing.T) {
 	}
 	other := window
 	other.Events = 30
-	if c, err := other.CompileLike(compile(t, window)); err != nil || c.Constants() != compile(t, other).Constants() {
+	if c, err := other.CompileLike(compile(t, window)); err != nil || c.Constants != compile(t, other).Constants {
 		t.Errorf("got %+v and %v of a window, expected the rule that Compile returns", c, err)
 	}
 }

@@ -13,13 +13,9 @@ const (
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
 const maxTime = 1<<53 - 1 + Horizon
 
-// IsZero reports whether s is the State of an unused key, which need not be stored. Other States
-// can have the same meaning: see [Compiled.ExpiresAt].
-func (s State) IsZero() bool { return s == State{} }
-
 // AppendBinary implements encoding.BinaryAppender. The zero State has no bytes. The error is nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
-	if s.IsZero() {
+	if s == (State{}) {
 		return b, nil
 	}
 	if s.log == nil {
@@ -58,7 +54,7 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	case logEncoding:
 		next = d.log()
 	}
-	if d.failed || next.IsZero() {
+	if d.failed || next == (State{}) {
 		return ErrCorruptState
 	}
 	*s = next

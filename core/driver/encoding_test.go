@@ -27,8 +27,8 @@ func marshal(t testing.TB, s driver.State) []byte {
 	if more, err := s.AppendBinary([]byte("x")); err != nil || string(more) != "x"+string(b) {
 		t.Fatalf("AppendBinary: got %x, %v, expected %x", more, err, b)
 	}
-	if s.IsZero() != (len(b) == 0) {
-		t.Fatalf("got %x for a State with IsZero %v", b, s.IsZero())
+	if (s == driver.State{}) != (len(b) == 0) {
+		t.Fatalf("got %x for a State with IsZero %v", b, s == (driver.State{}))
 	}
 	return b
 }
@@ -68,7 +68,7 @@ func TestState_UnmarshalBinary_RoundTrip(t *testing.T) {
 				if s.rng.IntN(20) == 0 {
 					plain.state, coded.state = plain.state.Coarsen(), coded.state.Coarsen()
 				}
-				if coded.state = decoded(t, coded.state); !coded.state.IsZero() {
+				if coded.state = decoded(t, coded.state); coded.state != (driver.State{}) {
 					used++
 				}
 			}
@@ -194,7 +194,7 @@ func hold(t *testing.T, c *driver.Compiled, b []byte, now int64, cost int) {
 			k := key{rule: c}
 			_ = k.state.UnmarshalBinary(b) // once more: an op may change the memory of a State
 			v := k.do(driver.Charge{Op: op, Cost: cost, Receipt: driver.Receipt{At: max(1, at-now%7), Used: r.Used}}, at)
-			limit, longest := c.Capacity()-c.Constants().Extra, 2*time.Duration(driver.Horizon)*time.Microsecond
+			limit, longest := c.Constants.Capacity-c.Constants.Extra, 2*time.Duration(driver.Horizon)*time.Microsecond
 			if v.Remaining < 0 || int64(v.Remaining) > limit || v.Allowed != (v.RetryAfter == 0) || v.RetryAfter != driver.Never && v.RetryAfter > longest ||
 				min(v.RetryAfter, v.ResetAfter, v.Window, v.Delay) < 0 || max(v.ResetAfter, v.Window, v.Delay) > longest {
 				t.Fatalf("%v, op %d of %d of %+v at %d: got %+v", c, op, cost, s, at, v)

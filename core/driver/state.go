@@ -1,7 +1,8 @@
 package driver
 
 // A State is the data that a Store keeps for one rule of one key. The zero State is that of an
-// unused key. The meaning of a State depends on the algorithm of the rule. The limit of the rule
+// unused key, and need not be stored. Other States can have the same meaning: see
+// [Compiled.ExpiresAt]. The meaning of a State depends on the algorithm of the rule. The limit of the rule
 // may change before a State is read again. A Store must keep States by key and [Compiled.ID].
 //
 // States of the two sliding algorithms share memory with the States that they were made from. After

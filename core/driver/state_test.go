@@ -34,7 +34,7 @@ func rules(t testing.TB) (all []*driver.Compiled) {
 
 // span returns a time in which a rule forgets an event.
 func span(c *driver.Compiled) int64 {
-	k := c.Constants()
+	k := c.Constants
 	return max(k.Period, k.Full.Micros, 1)
 }
 
@@ -63,7 +63,7 @@ func (s *sequence) next() driver.Charge {
 		s.now += s.rng.Int64N(span(s.rule)/5 + 1)
 	}
 	s.now = min(max(s.now, 1), 1<<53-1)
-	capacity := int(s.rule.Capacity())
+	capacity := int(s.rule.Constants.Capacity)
 	c := driver.Charge{Cost: 1 + s.rng.IntN(2), Op: driver.Op(s.rng.IntN(int(driver.Undo) + 1))}
 	switch {
 	case s.rng.IntN(3) > 0:
@@ -160,7 +160,7 @@ func TestState_Size_AfterEventsLeft(t *testing.T) {
 
 func TestState_Coarsen_Others(t *testing.T) {
 	for _, c := range rules(t) {
-		if k := (key{rule: c}); !c.Algorithm().IsBucket() && c.Algorithm() != driver.FixedWindow {
+		if k := (key{rule: c}); !c.Algorithm.IsBucket() && c.Algorithm != driver.FixedWindow {
 			continue
 		} else if k.spend(1, start); k.state.Coarsen() != k.state || k.state.Size() != 0 || k.state.Count() != 0 {
 			t.Errorf("%v: got %+v of %d bytes with %d events, expected %+v without either", c, k.state.Coarsen(), k.state.Size(), k.state.Count(), k.state)
@@ -180,11 +180,11 @@ func TestState_Fields(t *testing.T) {
 			switch s := k.state; {
 			case s != (driver.State{Time: s.Time, Amount: s.Amount, Debt: s.Debt}):
 				logs++
-			case !s.IsZero():
+			case s != (driver.State{}):
 				whole++
 			}
 		}
-		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm()); sliding != (whole == 0) || sliding != (logs > 0) {
+		if sliding := slices.Contains([]driver.Algorithm{driver.SlidingLog, driver.SlidingWindow}, c.Algorithm); sliding != (whole == 0) || sliding != (logs > 0) {
 			t.Errorf("%v: got %d States of three numbers and %d others", c, whole, logs)
 		}
 	}

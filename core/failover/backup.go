@@ -91,10 +91,10 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 	var err error
 	for i := range charges {
 		c := &charges[i]
-		switch a, ok := b.answers[c.Rule.Name()]; {
+		switch a, ok := b.answers[c.Rule.Name]; {
 		case !ok:
 			stored.add(i, *c)
-		case a == FailOpen || c.Rule.Shadow():
+		case a == FailOpen || c.Rule.Shadow:
 			admit(c)
 			setOrigins(charges[i:i+1], byBackup)
 		case c.Op.Asks():
@@ -115,7 +115,7 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 
 func (b *backup) answersAny(charges []driver.Charge) bool {
 	return len(b.answers) > 0 && slices.ContainsFunc(charges, func(c driver.Charge) bool {
-		_, ok := b.answers[c.Rule.Name()]
+		_, ok := b.answers[c.Rule.Name]
 		return ok
 	})
 }
@@ -162,7 +162,7 @@ var errClosed = fmt.Errorf("%w: %w: the primary is away", driver.ErrUnavailable,
 // Take implements [driver.Store].
 func (a Answer) Take(_ context.Context, charges []driver.Charge) error {
 	for i := range charges {
-		if a != FailOpen && !charges[i].Rule.Shadow() {
+		if a != FailOpen && !charges[i].Rule.Shadow {
 			return errClosed
 		}
 		admit(&charges[i])

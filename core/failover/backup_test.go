@@ -136,7 +136,7 @@ func TestInstances_Verdict(t *testing.T) {
 	}
 	compiled := testkit.Compiled(rule)
 	charges := []driver.Charge{{Key: "k", Rule: compiled, Cost: 1}}
-	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != compiled || charges[0].Verdict.Rule.Definition() != testkit.Compiled(first.State(0).Rule).Definition() {
+	if err := s.Take(t.Context(), charges); err != nil || charges[0].Rule != compiled || charges[0].Verdict.Rule.Definition != testkit.Compiled(first.State(0).Rule).Definition {
 		t.Errorf("got %+v and %v, expected the rule of the caller, and the divided rule in the verdict", charges[0], err)
 	}
 }

@@ -187,7 +187,7 @@ func TestBlock_NeverOverTheLimit(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 13))
 				x := newBucketUse(seed, 2+rng.IntN(2), rules[rng.IntN(len(rules))])
 				if rng.IntN(2) == 0 {
-					n := 1 + rng.Int64N(x.u.rule.Capacity())
+					n := 1 + rng.Int64N(x.u.rule.Constants.Capacity)
 					x.charge(n)
 					x.admit(n)
 				}

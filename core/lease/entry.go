@@ -33,7 +33,7 @@ type entry struct {
 }
 
 // is reports whether e is for the rule and key of c.
-func (e *entry) is(c *driver.Charge) bool { return e.u.rule.ID() == c.Rule.ID() && e.key == c.Key }
+func (e *entry) is(c *driver.Charge) bool { return e.u.rule.ID == c.Rule.ID && e.key == c.Key }
 
 // held returns the number of tokens that are held: leased, and neither spent nor expired.
 func (e *entry) held(now int64) (n int64) {
@@ -87,7 +87,7 @@ func (e *entry) setOrigin(origin int) {
 func (e *entry) blockSize(now, want int64) int64 {
 	e.use = e.use*math.Exp2(-float64(now-e.useAt)/float64(e.u.lifetime)) + float64(e.newUse)
 	e.useAt, e.newUse = now, 0
-	expected := int64(min((e.use+float64(want))/2, float64(e.u.rule.Capacity())))
+	expected := int64(min((e.use+float64(want))/2, float64(e.u.rule.Constants.Capacity)))
 	if !e.reply.known || expected < minBlock {
 		return 0
 	}

@@ -19,11 +19,11 @@ type Event struct {
 // which must have the length of rule, takes the part of the bucket that it takes under that Rule.
 func Overflow(rule *driver.Compiled, events []Event) (most int64) {
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Micros, b.Micros) })
-	k := rule.Constants()
+	k := rule.Constants
 	den := k.Denominator // of all rules
 	for _, e := range events {
-		if e.Rule != nil && den%e.Rule.Constants().Denominator != 0 {
-			den *= e.Rule.Constants().Denominator
+		if e.Rule != nil && den%e.Rule.Constants.Denominator != 0 {
+			den *= e.Rule.Constants.Denominator
 		}
 	}
 	units := func(s driver.Span, k driver.Constants) int64 { return s.Micros*den + s.Frac*(den/k.Denominator) }
@@ -32,7 +32,7 @@ func Overflow(rule *driver.Compiled, events []Event) (most int64) {
 	for _, e := range events {
 		own := unit
 		if e.Rule != nil {
-			own = units(e.Rule.Constants().Unit, e.Rule.Constants())
+			own = units(e.Rule.Constants.Unit, e.Rule.Constants)
 		}
 		used = max(0, used-min(e.Micros-last, full/den+1)*den) + e.Cost*own
 		last = e.Micros

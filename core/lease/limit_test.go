@@ -139,7 +139,7 @@ func (m *simulation) take(s driver.Store, cost int) (admitted bool) {
 		m.denied++
 		return false
 	}
-	k := plan.Constants()
+	k := plan.Constants
 	switch {
 	case charges[0].Receipt.At >= begun && charges[0].Receipt.At < at:
 		at = charges[0].Receipt.At
@@ -206,15 +206,15 @@ func (m *simulation) process(behind driver.Store, deadline time.Time, opts ...le
 // A window admits as many events as its largest limit has, in all plans together.
 func (m *simulation) over() (most int64) {
 	for _, longest := range m.plans {
-		events := slices.DeleteFunc(slices.Clone(m.events), func(e lease.Event) bool { return e.Rule.ID() != longest.ID() })
-		k := longest.Constants()
+		events := slices.DeleteFunc(slices.Clone(m.events), func(e lease.Event) bool { return e.Rule.ID != longest.ID })
+		k := longest.Constants
 		if k.Algorithm != driver.FixedWindow {
 			most = max(most, lease.Overflow(longest, events))
 			continue
 		}
 		capacity, counts := int64(0), make(map[int64]int64)
 		for _, e := range events {
-			capacity = max(capacity, e.Rule.Capacity())
+			capacity = max(capacity, e.Rule.Constants.Capacity)
 			counts[e.Micros/k.Period] += e.Cost
 		}
 		for _, n := range counts {

@@ -23,7 +23,7 @@ const forever = 1 << 62
 // example the fraction of the limit that failover.Instances sets for an outage.
 func newReply(u *units, c *driver.Charge, heard int64) reply {
 	v := &c.Verdict
-	if v.Rule != nil && !u.rule.Equivalent(v.Rule) {
+	if v.Rule != nil && u.rule.Constants != v.Rule.Constants {
 		return reply{}
 	}
 	r := reply{known: true, heard: heard, left: forever}

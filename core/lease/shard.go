@@ -48,7 +48,7 @@ func (sh *shard) all(yield func(*entry) bool) {
 // find returns the entry for the rule, key and plan of c, whose hash is hash, or nil.
 func (sh *shard) find(hash uint64, c *driver.Charge) *entry {
 	e := sh.entries[hash]
-	for e != nil && !(e.is(c) && e.u.rule.Plan() == c.Rule.Plan()) {
+	for e != nil && !(e.is(c) && e.u.rule.Plan == c.Rule.Plan) {
 		e = e.next
 	}
 	return e
@@ -60,7 +60,7 @@ func (sh *shard) find(hash uint64, c *driver.Charge) *entry {
 func (sh *shard) entry(s *Store, hash uint64, c *driver.Charge, now int64) *entry {
 	e := sh.find(hash, c)
 	if e != nil {
-		if e.u.rule.Equivalent(c.Rule) {
+		if e.u.rule.Constants == c.Rule.Constants {
 			e.usedAt = now
 			return e
 		}

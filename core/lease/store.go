@@ -125,5 +125,5 @@ func (s *Store) Close() error {
 // may have the same hash.
 func (s *Store) shard(c *driver.Charge) (sh *shard, hash uint64) {
 	hash = maphash.String(s.seed, c.Key)
-	return &s.shards[hash&uint64(len(s.shards)-1)], hash ^ c.Rule.ID()
+	return &s.shards[hash&uint64(len(s.shards)-1)], hash ^ c.Rule.ID
 }

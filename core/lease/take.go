@@ -36,7 +36,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 			return err
 		}
 		denies = denies || slices.ContainsFunc(charges, func(c driver.Charge) bool {
-			return !c.Verdict.Allowed && !c.Rule.Shadow()
+			return !c.Verdict.Allowed && !c.Rule.Shadow
 		})
 	}
 	if denies {
@@ -99,9 +99,9 @@ const maxKeyLength = 256
 
 // leasable reports whether c may be decided in this process. newUnits excludes a few more rules.
 func leasable(c *driver.Charge) bool {
-	r, a := c.Rule, c.Rule.Algorithm()
-	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Capacity() >= minCapacity &&
-		!r.Shadow() && r.Constants().Extra == 0 && len(c.Key) <= maxKeyLength
+	r, a := c.Rule, c.Rule.Algorithm
+	return (a == driver.TokenBucket || a == driver.FixedWindow) && r.Constants.Capacity >= minCapacity &&
+		!r.Shadow && r.Constants.Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
 // acquire takes the cost of c from a lease, and fills in g, which must be zero, and the Verdict of c.
@@ -114,7 +114,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 	sh, hash := s.shard(c)
 	now, cost := sh.lock(s), int64(c.Cost)
 	e := sh.entry(s, hash, c, now)
-	if e == nil || cost > e.u.rule.Capacity() {
+	if e == nil || cost > e.u.rule.Constants.Capacity {
 		sh.mu.Unlock()
 		return nil
 	}
@@ -154,7 +154,7 @@ func (s *Store) addHeld(c *driver.Charge) {
 	now := sh.lock(s)
 	defer sh.mu.Unlock()
 	e := sh.find(hash, c)
-	if e == nil || !e.u.rule.Equivalent(c.Rule) {
+	if e == nil || e.u.rule.Constants != c.Rule.Constants {
 		return
 	}
 	held := e.held(now)

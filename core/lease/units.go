@@ -43,7 +43,7 @@ const (
 // fills up too fast to be leased, or its counts of units are too large.
 func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.rule, u.lifetime = r, int64(lifetime)
-	k := r.Constants()
+	k := r.Constants
 	if k.Algorithm == driver.FixedWindow {
 		u.unit, u.full = 1, k.Capacity
 		return u, k.Period >= 2*minLifetime

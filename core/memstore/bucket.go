@@ -8,7 +8,8 @@ import (
 
 // A bucket packs the State of a bucket without a debt into two words. The first is the time at
 // which the bucket will be full. The second contains the fraction of that time (48 bits) and the
-// Slack of the rule (16 bits), so that eviction can compute the fill ratio without the rule.
+// slack (16 bits), so that eviction can compute the fill ratio without the rule: a bucket that will
+// be full within the slack can admit one more event.
 type bucket struct {
 	full int64
 	rest uint64
@@ -22,8 +23,9 @@ func (b *bucket) state() driver.State {
 
 // set stores the words of a State of rule.
 func (b *bucket) set(full, frac int64, rule *driver.Compiled) {
-	b.full = full
-	b.rest = uint64(packSpan(uint64(max(1, rule.Slack()))))<<fracBits | uint64(frac)
+	k := &rule.Constants
+	slack := max(1, k.Full.Micros-k.Unit.Micros)
+	b.full, b.rest = full, uint64(packSpan(uint64(slack)))<<fracBits|uint64(frac)
 }
 
 // idle reports whether the bucket is full and therefore equivalent to an absent bucket.

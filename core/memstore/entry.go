@@ -25,10 +25,10 @@ func (e *entry) fillRatio(now int64) uint64 {
 	}
 	count := e.state.Count()
 	switch {
-	case count > 2 || e.rule.Algorithm().IsBucket():
+	case count > 2 || e.rule.Algorithm.IsBucket():
 		return exhausted
 	case count == 0:
 		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, now).Count
 	}
-	return ratio(uint64(count), uint64(e.rule.Capacity()))
+	return ratio(uint64(count), uint64(e.rule.Constants.Capacity))
 }

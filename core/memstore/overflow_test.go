@@ -25,7 +25,7 @@ func fullStore(t *testing.T) (*testStore, *core.Limiter) {
 
 // twoKeys returns two keys that share an overflow bucket of r.
 func twoKeys(s *testStore, r core.Rule) (k1, k2 string) {
-	overflow := func(key string) uint64 { return newHashes(s.hash(key), testkit.Compiled(r).ID()).overflow }
+	overflow := func(key string) uint64 { return newHashes(s.hash(key), testkit.Compiled(r).ID).overflow }
 	for i := 1; ; i++ {
 		if k := strconv.Itoa(i); overflow(k) == overflow("k1") {
 			return "k1", k

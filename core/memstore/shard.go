@@ -54,14 +54,14 @@ func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
 	if steady {
 		now = s.forward(now)
 	}
-	own := mix(key, c.Rule.ID())
+	own := mix(key, c.Rule.ID)
 	if b := s.buckets.find(own); b != nil { // a bucket with a state here has no debt: see saveDebt
 		if state, changed := c.Decide(b.state(), now); changed {
 			b.set(state.Time, state.Amount, c.Rule)
 		}
 		return
 	}
-	h := newHashes(key, c.Rule.ID())
+	h := newHashes(key, c.Rule.ID)
 	loaded, at, _ := s.load(h, c.Rule, now)
 	size := loaded.Size()
 	if state, changed := c.Decide(loaded, now); changed {
@@ -72,7 +72,7 @@ func (s *shard) take(c *driver.Charge, key uint64, now int64, steady bool) {
 // load returns the State of h under rule, and the hash under which it is stored, or 0 if there is
 // none. If b is not nil, it holds the State, until another state is stored in the shard.
 func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.State, at uint64, b *bucket) {
-	if !rule.Algorithm().IsBucket() {
+	if !rule.Algorithm.IsBucket() {
 		if e, at := find(s, &s.entries, h, now); e != nil {
 			return e.state, at, nil
 		}
@@ -92,7 +92,7 @@ func (s *shard) load(h hashes, rule *driver.Compiled, now int64) (state driver.S
 // save stores state, which belongs to rule. It replaces the State that load found: at is the hash
 // of that State, and size its Size. Another charge of the decision may have evicted that State.
 func (s *shard) save(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
-	if rule.Algorithm().IsBucket() {
+	if rule.Algorithm.IsBucket() {
 		s.saveBucket(h, at, rule, state, now)
 	} else {
 		s.saveEntry(h, at, rule, state, size, now)
@@ -106,7 +106,7 @@ func (s *shard) saveBucket(h hashes, at uint64, rule *driver.Compiled, state dri
 		if s.saveDebt(h, rule, state, now) {
 			return
 		}
-		k := rule.Constants()
+		k := rule.Constants
 		full, frac = now+k.Full.Micros, k.Full.Frac
 	}
 	b := s.buckets.find(at)

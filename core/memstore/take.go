@@ -46,7 +46,7 @@ func (s *Store) takeAll(charges []driver.Charge, states []chargeState, shards []
 		if st.shard.overflowed && !st.isOwn() {
 			st.sum = overflowCost(charges, states, i)
 		}
-		admitted = admitted && (c.Rule.Shadow() || st.fits(c, now))
+		admitted = admitted && (c.Rule.Shadow || st.fits(c, now))
 	}
 	for i := range states {
 		c, st := &charges[i], &states[i]
@@ -87,7 +87,7 @@ func (s *Store) resolve(charges []driver.Charge, room []chargeState) []chargeSta
 			st.key = s.hash(c.Key)
 		}
 		st.shard = &s.shards[s.shardOf(st.key)]
-		st.hashes = newHashes(st.key, c.Rule.ID())
+		st.hashes = newHashes(st.key, c.Rule.ID)
 	}
 	return states
 }

@@ -55,7 +55,7 @@ func algorithmOf(a driver.Algorithm) *algorithm {
 const bucketDelay = 3
 
 func bucketArguments(r *driver.Compiled, cost int64) []any {
-	k, span := r.Constants(), r.Price(cost)
+	k, span := r.Constants, r.Price(cost)
 	// fractions is empty if all spans are whole microseconds; delay is empty for a token bucket.
 	var fractions, delay any = "", ""
 	if k.Denominator > 1 {
@@ -73,7 +73,7 @@ func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool)
 }
 
 func fixedWindowArguments(r *driver.Compiled, cost int64) []any {
-	k := r.Constants()
+	k := r.Constants
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period)}
 }
 
@@ -83,7 +83,7 @@ func readFixedWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading, 
 }
 
 func slidingWindowArguments(r *driver.Compiled, cost int64) []any {
-	k := r.Constants()
+	k := r.Constants
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(k.SubWindow)}
 }
 
@@ -94,7 +94,7 @@ func readSlidingWindow(k driver.Constants, n [maxReadings]int64) (driver.Reading
 }
 
 func slidingLogArguments(r *driver.Compiled, cost int64) []any {
-	k := r.Constants()
+	k := r.Constants
 	return []any{integer(cost), integer(k.Capacity), integer(k.Period), integer(offsetWidth(k.Period))}
 }
 

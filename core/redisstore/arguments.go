@@ -16,7 +16,7 @@ var (
 
 // opArgument returns the op of c as scripts know it. It panics if there is no such op.
 func opArgument(c *driver.Charge) any {
-	if c.Op.Asks() && c.Rule.Shadow() {
+	if c.Op.Asks() && c.Rule.Shadow {
 		return shadowArguments[c.Op]
 	}
 	return opArguments[c.Op]
@@ -27,7 +27,7 @@ func opArgument(c *driver.Charge) any {
 func costArgument(c *driver.Charge) int64 {
 	switch {
 	case c.Op.Asks():
-		return min(int64(c.Cost), c.Rule.Capacity()+1)
+		return min(int64(c.Cost), c.Rule.Constants.Capacity+1)
 	case c.Op == driver.Reset:
 		return 1
 	}
@@ -66,5 +66,5 @@ func (a *argumentCache) of(c *driver.Charge) []any {
 }
 
 func arguments(r *driver.Compiled, cost int64) []any {
-	return algorithmOf(r.Algorithm()).arguments(r, cost)
+	return algorithmOf(r.Algorithm).arguments(r, cost)
 }

@@ -39,7 +39,7 @@ func (c *call) add(charge driver.Charge, key string, place int) {
 // queues reports whether c spends from leaky buckets.
 func (c *call) queues() bool {
 	return slices.ContainsFunc(c.charges, func(c driver.Charge) bool {
-		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm()).queue
+		return c.Op == driver.Spend && algorithmOf(c.Rule.Algorithm).queue
 	})
 }
 
@@ -61,7 +61,7 @@ func (c *call) undo() *call {
 	}
 	for i, charge := range c.charges {
 		charge.MaxDelay = c.maxDelay(i)
-		if charge.Op != driver.Spend || charge.Rule.Shadow() && !charge.Fits(&c.readings[i]) {
+		if charge.Op != driver.Spend || charge.Rule.Shadow && !charge.Fits(&c.readings[i]) {
 			continue
 		}
 		charge.Op, charge.Receipt = driver.Undo, driver.Receipt{At: c.time, Used: c.readings[i].Used}
@@ -86,7 +86,7 @@ func (c *call) answer(admitted bool) error {
 	for i := range c.charges {
 		charge, r := &c.charges[i], &c.readings[i]
 		switch {
-		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm().IsBucket():
+		case charge.Op == driver.Reset, charge.Op == driver.Debit && charge.Rule.Algorithm.IsBucket():
 			// r is the Reading before the op. The verdict of a Reset says whether anything was in
 			// use, and the receipt of a Debit says how much of the bucket was in use.
 			charge.Apply(driver.State{Time: c.time + r.Used.Micros, Amount: r.Used.Frac, Debt: c.time}, r, c.time)
@@ -100,7 +100,7 @@ func (c *call) answer(admitted bool) error {
 				charge.Receipt = driver.Receipt{At: c.time, Used: r.Used}
 			}
 		}
-		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow())
+		fit = fit && (charge.Verdict.Allowed || charge.Rule.Shadow)
 	}
 	if fit != c.admitted {
 		return errReply // the readings contradict the outcome

@@ -28,14 +28,14 @@ func (c *call) decode(time any, reply []any) error {
 	c.readings = c.readings[:0]
 	for i := range c.charges {
 		rule := c.charges[i].Rule
-		a := algorithmOf(rule.Algorithm())
+		a := algorithmOf(rule.Algorithm)
 		var reported [maxReadings]int64
 		for j := range a.readings {
 			if reported[j] = next(); reported[j] < 0 {
 				return errReply
 			}
 		}
-		r, ok := a.read(rule.Constants(), reported)
+		r, ok := a.read(rule.Constants, reported)
 		if !ok {
 			return errReply
 		}

@@ -62,7 +62,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		for i := range c.charges {
-			v, most := c.charges[i].Verdict, int(charge.Rule.Capacity())
+			v, most := c.charges[i].Verdict, int(charge.Rule.Constants.Capacity)
 			if v.Remaining < 0 || v.Remaining > most || v.RetryAfter < 0 || v.ResetAfter < 0 {
 				t.Errorf("%v: the verdict of op %d is %+v, want possible values", reply, charge.Op, v)
 			}

@@ -70,13 +70,13 @@ func (e *executor) newRequest(c *call) *request {
 	}
 	for i := range c.charges {
 		charge := &c.charges[i]
-		a := algorithmOf(charge.Rule.Algorithm())
+		a := algorithmOf(charge.Rule.Algorithm)
 		args := chargeArguments{library: a.library, op: opArgument(charge), algorithm: e.arguments.of(charge), maxDelay: driver.Never}
 		if a.queue {
 			args.maxDelay = charge.MaxDelayMicros()
 		}
 		if charge.Op == driver.Undo {
-			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants().Denominator)
+			args.receipt = receiptArguments(charge.Receipt, charge.Rule.Constants.Denominator)
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library

@@ -84,7 +84,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	}
 	var invalid error
 	calls := s.router.slots(charges, func(c *call, i int, tag string) {
-		key := s.router.keys.probe(tag, charges[i].Rule.Algorithm())
+		key := s.router.keys.probe(tag, charges[i].Rule.Algorithm)
 		if slices.Contains(c.keys, key) {
 			return
 		}
@@ -107,7 +107,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 // probeRule returns the rule of probes with the algorithm of r. The TTL of its states is the window
 // of half a second plus one sub-window, so at most about a second.
 func probeRule(r *driver.Compiled) (*driver.Compiled, error) {
-	d := r.Definition()
+	d := r.Definition
 	d.Events, d.Burst, d.Per, d.SubWindows, d.Shadow = 1_000_000, 0, time.Second/2, min(d.SubWindows, 1), false
 	return d.Compile()
 }

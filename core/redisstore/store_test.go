@@ -335,7 +335,7 @@ func TestStore_unknownAlgorithm(t *testing.T) {
 		name string
 		call func() error
 	}{
-		{"Declare", func() error { return s.Declare(driver.Change{New: []driver.Definition{rule.Definition()}}) }},
+		{"Declare", func() error { return s.Declare(driver.Change{New: []driver.Definition{rule.Definition}}) }},
 		{"Take", func() error { return s.Take(t.Context(), charges(driver.Spend)) }},
 		{"Adjust", func() error { return s.Adjust(t.Context(), charges(driver.Reset)) }},
 		{"Probe", func() error { return s.Probe(t.Context(), charges(driver.Peek)) }},

@@ -46,7 +46,7 @@ func (c catalog) compile(r *oracle.Rule, plan string, soft float64) bool {
 // enlarge adds and returns two sizes of base as an elastic rule; the larger is upTo times as large.
 func (c catalog) enlarge(base *oracle.Rule, upTo float64) (all []*oracle.Rule) {
 	for _, factor := range []float64{1 + (upTo-1)*0.3, upTo} {
-		enlarged, d := *base, c[base].Definition()
+		enlarged, d := *base, c[base].Definition
 		d.Events = int(float64(d.Events) * factor)
 		d.Burst = int(float64(d.Burst) * float64(d.Events) / float64(base.Events))
 		compiled, err := d.CompileLike(c[base])

@@ -29,7 +29,7 @@ func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
 		for i := range charges {
 			c := &charges[i]
 			readings[i] = c.Read(states[i], now)
-			admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
+			admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 		}
 		for i := range charges {
 			c := &charges[i]
@@ -55,7 +55,7 @@ func (s *MapStore) Adjust(ctx context.Context, charges []driver.Charge) error {
 func (s *MapStore) update(ctx context.Context, charges []driver.Charge, decide func([]driver.State, int64)) error {
 	keys, states := make([]string, len(charges)), make([]driver.State, len(charges))
 	for i, c := range charges {
-		keys[i] = fmt.Sprintf("%016x%s", c.Rule.ID(), c.Key)
+		keys[i] = fmt.Sprintf("%016x%s", c.Rule.ID, c.Key)
 	}
 	for ctx.Err() == nil {
 		before, after := s.read(keys), make([][]byte, len(keys))

@@ -24,7 +24,7 @@ type stateKey struct {
 	rule uint64
 }
 
-func keyOf(c *driver.Charge) stateKey { return stateKey{c.Key, c.Rule.ID()} }
+func keyOf(c *driver.Charge) stateKey { return stateKey{c.Key, c.Rule.ID} }
 
 func (s *reference) forget(key string) {
 	s.mu.Lock()
@@ -44,7 +44,7 @@ func (s *reference) Take(ctx context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		c := &charges[i]
 		readings[i] = c.Read(s.states[keyOf(c)], now)
-		admitted = admitted && (c.Rule.Shadow() || c.Fits(&readings[i]))
+		admitted = admitted && (c.Rule.Shadow || c.Fits(&readings[i]))
 	}
 	for i := range charges {
 		c := &charges[i]
@@ -93,7 +93,7 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
 		}
 		for j := range charges[:i] {
-			if charges[j].Key == c.Key && charges[j].Rule.ID() == c.Rule.ID() {
+			if charges[j].Key == c.Key && charges[j].Rule.ID == c.Rule.ID {
 				return fmt.Errorf("%w: charges %d and %d have the same key and rule", driver.ErrInvalidCharge, j, i)
 			}
 		}

@@ -183,9 +183,9 @@ func scripted(states states, err error) *storetest.Fake {
 	return new(storetest.Fake).Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
 		for i := range charges {
 			c := &charges[i]
-			state, ok := states[c.Rule.Name()+" "+c.Key]
+			state, ok := states[c.Rule.Name+" "+c.Key]
 			if !ok {
-				state = states[c.Rule.Name()]
+				state = states[c.Rule.Name]
 			}
 			c.Verdict = driver.Verdict{
 				Rule: c.Rule, Allowed: state.Allowed, Unknown: state.Unknown, Soft: state.Soft, Remaining: state.Remaining,
