@@ -44,7 +44,7 @@ type denial struct {
 // The denial never ends too late: it is counted from sent, although the Store decided later, and is
 // shorter by a microsecond, because the Store's clock counts whole microseconds.
 func newDenial(c *driver.Charge, sent, maxAge int64) (d denial, ok bool) {
-	d = denial{rule: c.Rule, cost: c.Asked(), maxDelay: maxDelay(c), verdict: c.Verdict}
+	d = denial{rule: c.Rule, cost: int64(c.Cost), maxDelay: maxDelay(c), verdict: c.Verdict}
 	v := &d.verdict
 	if v.Allowed {
 		if v.Remaining > 0 || v.Rule.Constants.Extra > 0 {
@@ -87,17 +87,19 @@ func (d *denial) covers(rule *driver.Compiled, cost, maxDelay int64) bool {
 // verdictAt returns the Verdict at now for c, which d covers. The times in the Verdict are too long
 // by the delay between the decision of the Store and d.heard.
 func (d *denial) verdictAt(c *driver.Charge, now int64) driver.Verdict {
-	v, rule, cost := d.verdict, d.verdict.Rule, c.Asked()
+	v, rule := d.verdict, d.verdict.Rule
 	since := time.Duration(now - d.heard).Truncate(time.Microsecond)
 	v.ResetAfter = max(0, v.ResetAfter-since)
 	if rule.Algorithm.IsBucket() {
 		used := driver.Span{Micros: v.ResetAfter.Microseconds()} // rounded up, which may hide a token
-		v = rule.Verdict(driver.Reading{Used: used}, cost, maxDelay(c), false)
+		denied := driver.Charge{Rule: rule, Cost: c.Cost, MaxDelay: c.MaxDelay}
+		denied.Answer(&driver.Reading{Used: used}, false)
+		v = denied.Verdict
 		v.Remaining = max(v.Remaining, d.verdict.Remaining)
 	} else {
 		v.Window -= since
 		v.RetryAfter -= since
-		if cost > rule.Constants.Capacity {
+		if int64(c.Cost) > rule.Constants.Capacity {
 			v.RetryAfter = driver.Never
 		}
 	}
@@ -118,7 +120,7 @@ const maxDenials = 8
 
 // find returns a denial that covers c, preferably one that has not ended at now, or nil.
 func (e entry) find(c *driver.Charge, now int64) (found *denial) {
-	cost, maxDelay := c.Asked(), maxDelay(c)
+	cost, maxDelay := int64(c.Cost), maxDelay(c)
 	for i := range e {
 		if d := &e[i]; d.covers(c.Rule, cost, maxDelay) && (found == nil || now < d.until) {
 			found = d

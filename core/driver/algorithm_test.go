@@ -14,7 +14,7 @@ func TestAlgorithm_Unknown(t *testing.T) {
 		"read":      func() { c.read(new(Reading), State{}, 1, 1) },
 		"fits":      func() { c.fits(new(Reading), 1, Never) },
 		"spend":     func() { c.spend(State{}, new(Reading), 1, 1) },
-		"verdict":   func() { c.Verdict(Reading{}, 1, Never, true) },
+		"verdict":   func() { c.verdict(new(Verdict), new(Reading), 1, Never, true) },
 		"newEngine": func() { newEngine(&Definition{Algorithm: unknown, Events: 1}, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {

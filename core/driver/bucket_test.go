@@ -28,10 +28,10 @@ func TestBucket_alternatingRates(t *testing.T) {
 			i := rng.IntN(len(rules))
 			c := driver.Charge{Key: "k", Rule: rules[i], Cost: 1}
 			r := c.Read(s, now)
-			if v := rules[i].Verdict(r, 1, driver.Never, false); v.Remaining > 100 { // the first charges empty the bucket
-				c.Cost = v.Remaining
-			} else if !v.Allowed {
-				now += v.RetryAfter.Microseconds()
+			if c.Answer(&r, false); c.Verdict.Remaining > 100 { // the first charges empty the bucket
+				c.Cost = c.Verdict.Remaining
+			} else if !c.Verdict.Allowed {
+				now += c.Verdict.RetryAfter.Microseconds()
 				continue
 			}
 			s, _ = c.Commit(s, &r, now, true)

@@ -61,8 +61,8 @@ type Receipt struct {
 // stepped reports whether the clock has stepped back between the charge and now.
 func (m Receipt) stepped(now int64) bool { return now-m.At < m.Age }
 
-// Asked returns the cost that the Verdict is about: Cost for a Spend or Peek, and 1 for other ops.
-func (c *Charge) Asked() int64 {
+// asked returns the cost that the Verdict is about: Cost for a Spend or Peek, and 1 for other ops.
+func (c *Charge) asked() int64 {
 	if c.Op.Asks() {
 		return int64(c.Cost)
 	}
@@ -79,7 +79,7 @@ func (c *Charge) MaxDelayMicros() int64 {
 
 // Read returns the Reading of s for c at the time now. It does not change s.
 func (c *Charge) Read(s State, now int64) (r Reading) {
-	c.Rule.read(&r, s, now, c.Asked())
+	c.Rule.read(&r, s, now, c.asked())
 	return r
 }
 
@@ -153,7 +153,7 @@ func (c *Charge) answerAt(s State, now int64) {
 // Answer sets the Verdict from r. For a Spend or Peek, r is the Reading before the charge, and
 // admitted is the argument of Commit. For the ops of Adjust, r is the Reading after the charge.
 func (c *Charge) Answer(r *Reading, admitted bool) {
-	c.Rule.verdict(&c.Verdict, r, c.Asked(), c.MaxDelayMicros(), admitted && c.Op == Spend)
+	c.Rule.verdict(&c.Verdict, r, c.asked(), c.MaxDelayMicros(), admitted && c.Op == Spend)
 	if !c.Op.Asks() {
 		c.Verdict.Allowed, c.Verdict.RetryAfter, c.Verdict.Soft = true, 0, false
 	}

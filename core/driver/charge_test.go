@@ -28,15 +28,6 @@ func TestCharge_MaxDelayMicros(t *testing.T) {
 	}
 }
 
-func TestCharge_Asked(t *testing.T) {
-	for op, want := range []int64{driver.Spend: 7, driver.Peek: 7, driver.Reset: 1, driver.Credit: 1, driver.Debit: 1, driver.Undo: 1} {
-		c := driver.Charge{Op: driver.Op(op), Cost: 7}
-		if got := c.Asked(); got != want || c.Op.Asks() != (want == 7) {
-			t.Errorf("op %d: got %d and %v, expected %d", op, got, c.Op.Asks(), want)
-		}
-	}
-}
-
 // Commit charges a Spend that fits if the decision is admitted. It then writes the receipt.
 func TestCharge_Commit(t *testing.T) {
 	for _, c := range rules(t) {
@@ -65,27 +56,6 @@ func TestCharge_Commit(t *testing.T) {
 			if wrote := charge.Receipt == (driver.Receipt{At: start}); wrote != step.want {
 				t.Errorf("%v: %s: got the receipt %+v", c, step.name, charge.Receipt)
 			}
-		}
-	}
-}
-
-// Compiled.Verdict and Charge.Answer return the same Verdict for the same Reading.
-func TestCompiled_Verdict(t *testing.T) {
-	for _, c := range rules(t) {
-		k, s := key{rule: c}, newSequence(1, c)
-		for range 300 {
-			charge := s.next()
-			if charge.Rule = c; charge.Op.Asks() {
-				charge.MaxDelay = []time.Duration{0, time.Microsecond, time.Hour}[s.rng.IntN(3)]
-				r := charge.Read(k.state, s.now)
-				charge.Answer(&r, true)
-				got := c.Verdict(read(c, k.state, s.now, int64(charge.Cost)), int64(charge.Cost), charge.MaxDelayMicros(), charge.Op == driver.Spend)
-				if got != charge.Verdict {
-					t.Fatalf("%v, cost %d: got %+v, expected %+v", c, charge.Cost, got, charge.Verdict)
-				}
-			}
-			k.do(charge, s.now)
-			s.remember(charge)
 		}
 	}
 }

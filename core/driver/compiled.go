@@ -103,13 +103,6 @@ func (c *Compiled) Price(n int64) Span {
 // zero State. From then on a Store may forget s. A Store that counts whole seconds must round up.
 func (c *Compiled) ExpiresAt(s State) int64 { return c.engine.expiresAt(s) }
 
-// Verdict returns the verdict on a Spend of cost that may be delayed for maxDelay microseconds,
-// given r. spent reports whether the cost was charged. If the cost does not fit, spent is ignored.
-func (c *Compiled) Verdict(r Reading, cost, maxDelay int64, spent bool) (v Verdict) {
-	c.verdict(&v, &r, cost, maxDelay, spent)
-	return v
-}
-
 // Given the receipt m of a charge, Keep returns a receipt for an Undo of all but cost units of it.
 func (c *Compiled) Keep(m Receipt, cost int64) Receipt {
 	if b, ok := c.engine.(*bucket); ok {

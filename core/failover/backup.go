@@ -178,6 +178,7 @@ func (a Answer) Adjust(ctx context.Context, charges []driver.Charge) error {
 // admit admits c. The Verdict is that of a cost of 1 on an unused key, because the real cost may
 // exceed the capacity and would then be denied.
 func admit(c *driver.Charge) {
-	unused := (&driver.Charge{Rule: c.Rule, Cost: 1}).Read(driver.State{}, time.Now().UnixMicro())
-	c.Verdict = c.Rule.Verdict(unused, 1, driver.Never, false)
+	one := driver.Charge{Rule: c.Rule, Op: driver.Peek, Cost: 1}
+	one.Decide(driver.State{}, time.Now().UnixMicro())
+	c.Verdict = one.Verdict
 }

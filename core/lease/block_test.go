@@ -47,7 +47,7 @@ func (x *bucketUse) micros() int64 { return 1<<50 + x.now/1000 }
 // free returns the tokens of the bucket.
 func (x *bucketUse) free() int64 {
 	r := (&driver.Charge{Rule: x.u.rule, Cost: 1}).Read(x.state, x.micros())
-	return int64(x.u.rule.Verdict(r, 1, driver.Never, false).Remaining)
+	return int64(x.u.verdict(r, 1, false).Remaining)
 }
 
 // charge takes n tokens from the bucket, which has them.

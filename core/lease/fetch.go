@@ -140,7 +140,7 @@ func (f *fetch) distribute() (retry []*waiter) {
 			if e.newUse += k; k < w.cost {
 				t.block.join(u, e.grant(f.now, w.cost-k).block)
 			}
-			w.settle(t, u.rule.Verdict(r, w.cost, driver.Never, true), nil)
+			w.settle(t, u.verdict(r, w.cost, true), nil)
 		}
 	}
 	if n := b.tokens(u); n > 0 {
@@ -160,7 +160,7 @@ func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
 		switch held := e.held(now); {
 		case w.gone:
 		case held >= w.cost:
-			v := e.u.rule.Verdict(e.reply.reading(&e.u, now, held, w.cost), w.cost, driver.Never, true)
+			v := e.u.verdict(e.reply.reading(&e.u, now, held, w.cost), w.cost, true)
 			w.settle(e.grant(now, w.cost), v, nil)
 		case e.reply.known && w.attempts > 0 && e.reply.free(&e.u, now)+held < w.cost:
 			w.settle(grant{outcome: denied}, e.reply.denial(&e.u, now, held, w.cost), nil)

@@ -68,8 +68,8 @@ func (r *reply) reading(u *units, now, held, spent int64) driver.Reading {
 // denial returns the verdict that denies cost. Its RetryAfter ignores the held tokens, because they
 // may be spent by then.
 func (r *reply) denial(u *units, now, held, cost int64) driver.Verdict {
-	v := u.rule.Verdict(r.reading(u, now, held, 0), cost, driver.Never, false)
-	later := u.rule.Verdict(r.reading(u, now, 0, 0), cost, driver.Never, false)
+	v := u.verdict(r.reading(u, now, held, 0), cost, false)
+	later := u.verdict(r.reading(u, now, 0, 0), cost, false)
 	v.RetryAfter, v.Window = later.RetryAfter, later.RetryAfter
 	return v
 }

@@ -61,6 +61,14 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	return u, true
 }
 
+// verdict returns the verdict on an event of cost, given the state before it. spent reports whether
+// the cost was charged.
+func (u *units) verdict(r driver.Reading, cost int64, spent bool) driver.Verdict {
+	c := driver.Charge{Rule: u.rule, Cost: int(cost)}
+	c.Answer(&r, spent)
+	return c.Verdict
+}
+
 func (u *units) count(s driver.Span) int64 { return s.Micros*u.rate + s.Frac }
 
 func (u *units) span(x int64) driver.Span {
