@@ -21,8 +21,9 @@ export GO
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The second run is for the allocation budgets, which the race detector hides. "Alloc"
-# and "alloc" are in the names of those tests, and of the case in the contract of the adapters.
+# The second run is for the allocation budgets, which the race detector hides, and for large files,
+# which take ten times longer with it. "Alloc", "alloc" and "Large" are in the names of those tests,
+# and of the case in the contract of the adapters.
 # The race detector needs cgo, which Go switches off by itself where it has seen
 # no C compiler.
 BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit
@@ -33,7 +34,7 @@ LONGEST := ./core/redisstore ./core/lease ./core/storetest ./core/rules ./core/f
 .PHONY: test
 test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
 	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) $(LONGEST) ./...
-	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|^TestContract$$/allocations' $(BUDGETS)
+	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|Large|^TestContract$$/allocations' $(BUDGETS)
 	@set -e; for module in _examples _benchmarks; do \
 		[ -d $$module ] || continue; \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
