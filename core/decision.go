@@ -179,9 +179,18 @@ func (d *Decision) combine(asks int, o Decision) {
 		d.rest = append(d.rest, s)
 	}
 	d.n += o.n
-	d.Allowed, d.RetryAfter, d.Delay = d.Allowed && o.Allowed, max(d.RetryAfter, o.RetryAfter), max(d.Delay, o.Delay)
+	d.require(o.Allowed, o.RetryAfter, o.Delay)
 	if !d.Allowed {
 		d.Delay = 0
+	}
+}
+
+// require makes d depend on a rule or another decision, too. The Delay of a denial is not yet zero.
+func (d *Decision) require(allowed bool, retryAfter, delay time.Duration) {
+	if allowed {
+		d.Delay = max(d.Delay, delay)
+	} else {
+		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, retryAfter)
 	}
 }
 

@@ -95,8 +95,8 @@ func (e *event) asks() []asked {
 	return e.ask[:e.nLines]
 }
 
-// decide fills e, which must be empty, with asks, and calls the Store, which charges all or none. The
-// Store does not check charges: New has checked the rules, and decide checks the rest.
+// decide fills e, which is new or was freed, with asks, and calls the Store, which charges all or none.
+// The Store does not check charges: New has checked the rules, and decide checks the rest.
 func (e *event) decide(ctx context.Context, asks []Ask) error {
 	if len(asks) != 1 {
 		if err := e.addTogether(ctx, asks); err != nil {
@@ -129,7 +129,7 @@ func (e *event) decide(ctx context.Context, asks []Ask) error {
 	return asks[0].Limiter.store.Take(ctx, charges)
 }
 
-// adjust fills e, which must be empty, with an op of [driver.Store.Adjust] for rules, and calls the
+// adjust fills e, which is new or was freed, with an op of [driver.Store.Adjust] for rules, and calls the
 // Store. found is the result of a Reset.
 func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) (found bool, err error) {
 	if err := a.check(); err != nil {
@@ -265,8 +265,9 @@ func saturated(a, b int) int {
 }
 
 // conclude stores in d, which must be zero, the decision about e. It is the only place that turns
-// verdicts into a decision. If keep is set, the next call need not make the States again.
-func (e *event) conclude(d *Decision, keep bool) {
+// verdicts into a decision. If reserved is set, e belongs to a Reservation, and keeps the States for
+// the next call.
+func (e *event) conclude(d *Decision, reserved bool) {
 	lines, charges := e.lines(), e.charges()
 	if len(lines) == 0 {
 		return
@@ -274,7 +275,7 @@ func (e *event) conclude(d *Decision, keep bool) {
 	d.Allowed, d.n = true, len(lines)
 	known := false // the States after the first one
 	if d.n > 1 {
-		d.rest, known = e.more.states(d.n-1, keep)
+		d.rest, known = e.more.states(d.n-1, reserved)
 	}
 	for i := range lines {
 		l := &lines[i]
@@ -292,12 +293,8 @@ func (e *event) conclude(d *Decision, keep bool) {
 			d.rest[i-1].set(rule, v)
 			d.rest[i-1].Ask = int(l.ask)
 		}
-		switch {
-		case l.rule.d.Shadow:
-		case v.Allowed && !v.Unknown:
-			d.Delay = max(d.Delay, v.Delay)
-		default:
-			d.Allowed, d.RetryAfter = false, max(d.RetryAfter, v.RetryAfter)
+		if !l.rule.d.Shadow {
+			d.require(v.Allowed && !v.Unknown, v.RetryAfter, v.Delay)
 		}
 	}
 	if !d.Allowed {
@@ -314,11 +311,11 @@ func (e *event) decision() (d Decision) {
 	return d
 }
 
-// states returns room for n States, or, if known, the States that an earlier call with keep was
-// given room for. Decisions that were returned share them, so they must not change.
-func (m *more) states(n int, keep bool) (s []State, known bool) {
+// states returns room for n States, or, if known, the States of an earlier call with reserved.
+// Decisions that were returned share them, so they must not change.
+func (m *more) states(n int, reserved bool) (s []State, known bool) {
 	switch {
-	case !keep:
+	case !reserved:
 		return make([]State, n), false
 	case m.rest != nil:
 		return m.rest, true

@@ -38,7 +38,7 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) (d Decision, err 
 		return d, err
 	}
 	r.conclude(&d, true)
-	r.keep(d.Allowed)
+	r.reserve(d.Allowed)
 	return d, nil
 }
 
@@ -59,7 +59,7 @@ func (r *Reservation) extendMore(ctx context.Context, asks []Ask) (d Decision, e
 	}
 	var o Decision
 	next.conclude(&o, true)
-	next.keep(o.Allowed)
+	next.reserve(o.Allowed)
 	r.extend(next)
 	return r.decision(), nil
 }

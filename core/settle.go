@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// raises holds the cost that has been charged to the rule and key of a charge after it.
+// raises holds the Debits with which Settle has raised the cost of a charge.
 type raises struct {
 	all  []raise // the newest last
 	lost int     // the charged cost that cannot be undone any more
@@ -18,16 +18,17 @@ type raises struct {
 // A raise is one Debit.
 type raise struct {
 	cost    int              // the part that has not been undone
-	receipt driver.Receipt   // Age is the time of the charge, as sinceStart returns it
+	receipt driver.Receipt   // Age is as event.reserve sets it
 	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 }
 
 // maxCharges is the largest number of charges of one rule and key that can be undone.
 const maxCharges = 16
 
-// keep makes e ready for changes of its cost, after its decision. From then on, the Cost of a charge is
-// the part of it that has not been undone.
-func (e *event) keep(allowed bool) {
+// reserve makes e ready for changes of its cost, after its decision. From then on, the Cost of a charge
+// is the part of it that has not been undone, and the Age of its Receipt is when it was charged: the
+// nanoseconds of sinceStart.
+func (e *event) reserve(allowed bool) {
 	e.denied = !allowed
 	now := time.Duration(0)
 	for i := range e.charges() {
@@ -100,7 +101,7 @@ func (c *change) charge() *driver.Charge { return &c.event.charges()[c.i] }
 
 // settle changes the charged cost of each charge of e, and of the events after it, to the result of
 // total, which gets the event, the index of the charge and the cost that is charged. It calls begin
-// when ctx has not ended.
+// before the changes, but not if there are some and ctx has ended.
 func (e *event) settle(ctx context.Context, total func(e *event, i, before int) int, begin func()) error {
 	var few [4]change
 	changes := few[:0]

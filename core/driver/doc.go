@@ -9,7 +9,7 @@
 //	admitted := true                                     // Take
 //	for each charge {
 //		r = charge.Read(state, now)                      // a Reading: the meaning of state now
-//		admitted = admitted && (charge.Rule.Shadow() || charge.Fits(&r))
+//		admitted = admitted && (charge.Rule.Shadow || charge.Fits(&r))
 //	}
 //	for each charge {
 //		state, changed = charge.Commit(state, &r, now, admitted)

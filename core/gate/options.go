@@ -123,7 +123,7 @@ func Cost(f func(ctx context.Context, r *http.Request) int) Option {
 // holds many requests open and chooses which of them succeed can get refunds in addition to the
 // tokens that refill in the meantime (see [core.Reservation.Refund]).
 //
-// Only RefundIf makes the gate wrap the ResponseWriter: see the package comment.
+// No other option makes the gate wrap the ResponseWriter of a handler: see the package comment.
 func RefundIf(f func(status int) bool) Option {
 	argument.NotNil("gate: RefundIf", "function", f)
 	return option(func(c *config.Config) { c.RefundIf = f })

@@ -81,7 +81,7 @@ func (g *Gate) outcome(rc *requestContext) *Outcome {
 	if rc == nil && g.options.InFlight == nil {
 		return nil
 	}
-	return &Outcome{gate: g, request: rc}
+	return &Outcome{gate: g, rc: rc}
 }
 
 // hold waits for delay, and returns an error if ctx ends before that.

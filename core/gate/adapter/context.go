@@ -9,8 +9,8 @@ import (
 )
 
 // A requestContext is the context of a request behind a gate. One allocation holds the context, the
-// copy of the request that has the context, the decision, the charges and the values of the header
-// fields. The decision is empty if the gate has let the request through undecided.
+// copy of the request that has the context, the Reservation and the values of the header fields. The
+// Reservation has no asks if the gate has let the request through undecided.
 type requestContext struct {
 	request http.Request // first, because runtime.SetFinalizer takes only the beginning of an allocation
 	context.Context

@@ -146,7 +146,7 @@ func (rc *requestContext) writeDraft(h http.Header, d *core.Decision) {
 		rc.values = rc.fields()
 	}
 	if rc.values[1] == "" {
-		return // shadows only
+		return // no rule has a State to show: shadows, Unlimited or unknown ones only
 	}
 	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
 	h[fieldPolicy] = rc.values[0:1:1]
@@ -199,7 +199,7 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 	var few [8]member
 	list := rc.members(few[:0], gate.XRateLimit)
 	if len(list) == 0 {
-		return // shadows only
+		return // as in writeDraft
 	}
 	m := &list[0]
 	for i := range list {

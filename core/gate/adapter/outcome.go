@@ -11,8 +11,8 @@ import (
 // nil Outcome if neither option needs one. NeedsStatus, Watch and Run accept a nil receiver; Answer
 // and Hijacked do not. Answer and Hijacked may be called concurrently.
 type Outcome struct {
-	gate    *Gate
-	request *requestContext // nil unless the status decides about a refund
+	gate *Gate
+	rc   *requestContext // nil unless the status decides about a refund
 
 	mu      sync.Mutex
 	status  int  // of the response, or 0 while it is not known
@@ -21,7 +21,7 @@ type Outcome struct {
 
 // NeedsStatus reports whether the adapter must report the status of the response, with the
 // ResponseWriter of Watch, or with Answer and Hijacked.
-func (o *Outcome) NeedsStatus() bool { return o != nil && o.request != nil }
+func (o *Outcome) NeedsStatus() bool { return o != nil && o.rc != nil }
 
 // Run calls handle, which must run the handler, and applies RefundIf and CountInFlight. A panic of
 // the handler counts as status 500.
@@ -40,7 +40,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 		counter.Begin()
 	}
 	answered, returned := false, false
-	if o.request != nil {
+	if o.rc != nil {
 		defer func() { o.returned(answered, !returned) }()
 	}
 	if counter != nil {
@@ -57,7 +57,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // only after the body was read. The rest of the body is not read here: the read could wait for a
 // client that waits for the response, and net/http would notice a hang-up only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
-	if o.request.Err() != nil {
+	if o.rc.Err() != nil {
 		return
 	}
 	o.mu.Lock()
@@ -103,6 +103,6 @@ func (o *Outcome) Hijacked() {
 // refund refunds the request if the function of RefundIf returns true.
 func (o *Outcome) refund(status int) {
 	if o.gate.options.RefundIf(status) {
-		o.request.refund(status)
+		o.rc.refund(status)
 	}
 }

@@ -15,7 +15,6 @@ type fake struct{ _ int }
 
 func (*fake) Outer() Record                   { return nil }
 func (*fake) Decision() core.Decision         { return core.Decision{} }
-func (*fake) Charged(*core.Limiter) bool      { return false }
 func (*fake) Settle(*core.Limiter, int) error { return nil }
 
 // withRecord returns a request whose context has r.
