@@ -62,7 +62,7 @@ func gcd(a, b int64) int64 {
 // fillLike sets the capacity of b so that b fills up in the time f. It returns false if the capacity
 // would be above maxCount.
 func (b *bucket) fillLike(f fill) bool {
-	if exceeds(f.span.Micros+1, b.den, b.num, maxCount-1) {
+	if exceeds(f.span.Micros+1, b.den, b.num, maxCount) {
 		return false
 	}
 	hi, lo := bits.Mul64(uint64(f.span.Frac), uint64(b.den))
@@ -137,7 +137,7 @@ func (b *bucket) price(n int64) Span {
 	if n <= b.burst {
 		return b.span(n)
 	}
-	n = min(n, maxCount)
+	n = min(n, maxCount+1)
 	if exceeds(n, b.num, b.den, Horizon) {
 		return Span{Horizon + 1, 0}
 	}

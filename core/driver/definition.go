@@ -38,9 +38,9 @@ const (
 	maxName = 64
 	// maxPercent bounds Soft. A rule that needs more should have a larger limit instead.
 	maxPercent = 1000
-	// maxCount bounds events and bursts. Smaller numbers fit into six bytes, and sums of two of
-	// them are far below 2^53.
-	maxCount = 1 << 48
+	// maxCount is the largest number of events of a limit or state. It fits into six bytes, and the
+	// sum of two such numbers is far below 2^53.
+	maxCount = 1<<48 - 1
 )
 
 // Horizon is the longest span of a limit, in microseconds: 100 years. It keeps every time below
@@ -81,7 +81,7 @@ func (d *Definition) fault() *RuleError {
 	capacity := int64(d.capacity())
 	extra := portion(capacity, d.Soft)
 	switch {
-	case max(int64(d.Events), capacity) >= maxCount || capacity+extra >= maxCount:
+	case max(int64(d.Events), capacity) > maxCount || capacity+extra > maxCount:
 		return d.invalid("limit", tooMany)
 	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
 		return d.invalid("limit", tooLong)

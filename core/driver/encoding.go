@@ -78,7 +78,7 @@ func (d *decoder) number(limit int64) int64 {
 }
 
 func (d *decoder) words() State {
-	s := State{Time: d.number(maxTime), Amount: d.number(maxCount - 1), Debt: d.number(maxTime)}
+	s := State{Time: d.number(maxTime), Amount: d.number(maxCount), Debt: d.number(maxTime)}
 	if len(d.rest) > 0 {
 		d.failed = true
 	}
@@ -92,7 +92,7 @@ func (d *decoder) words() State {
 func (d *decoder) log() State {
 	var h history
 	for at := int64(0); len(d.rest) > 0; {
-		step, n := d.number(maxTime-at), d.number(maxCount-1-h.count)
+		step, n := d.number(maxTime-at), d.number(maxCount-h.count)
 		if n == 0 || step == 0 && h.count > 0 {
 			d.failed = true
 			break

@@ -29,8 +29,8 @@ func (w *window) fits(r *Reading, cost int64) bool {
 	return cost <= w.events && r.Count <= w.events-cost
 }
 
-// countable returns the part of n that can be added to count without exceeding maxCount-1.
-func countable(count, n int64) int64 { return max(0, min(n, maxCount-1-count)) }
+// countable returns the part of n that can be added to count without exceeding maxCount.
+func countable(count, n int64) int64 { return max(0, min(n, maxCount-count)) }
 
 func (w *window) spend(r *Reading, now, cost int64) State { return w.at(r.Count+cost, now) }
 
