@@ -11,7 +11,7 @@ import (
 
 // An event is the record of one decision: the asks, the charges that the Store gets and answers, and
 // the lines that connect them. Every verb fills an event. Those of [AllowTogether] and [Limiter.Debit]
-// are used again; a [Reservation] keeps its event, whose charges then say what is still charged.
+// are used again; a [Reservation] keeps its event, whose charges then tell the cost that is still charged.
 //
 // Nearly all events have one ask with one rule, which the event itself has room for. The lines of
 // others are in more.

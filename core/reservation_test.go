@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Of[*core.Limiter, *core.Reservation, core.Rule]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule]()
 
 // extend calls r.Extend, and checks its Decision.
 func extend(ctx context.Context, r *core.Reservation, asks ...core.Ask) error {

@@ -10,7 +10,7 @@ import (
 )
 
 // inner contains the methods of package core that only gates need.
-var inner = unexported.Of[*core.Limiter, *core.Reservation, core.Rule]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule]()
 
 // Settle implements [request.Record].
 func (rc *requestContext) Settle(l *core.Limiter, cost int) error {

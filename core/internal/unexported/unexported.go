@@ -27,10 +27,10 @@ type Methods[Limiter, Reservation, Rule any] struct {
 
 var methods any
 
-// Provide sets the result of [Of].
+// Provide sets the result of [Get].
 func Provide[Limiter, Reservation, Rule any](m Methods[Limiter, Reservation, Rule]) { methods = m }
 
-// Of returns the methods of *core.Limiter, *core.Reservation and core.Rule.
-func Of[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
+// Get returns the methods of *core.Limiter, *core.Reservation and core.Rule.
+func Get[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
 	return methods.(Methods[Limiter, Reservation, Rule])
 }
