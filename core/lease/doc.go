@@ -108,15 +108,14 @@
 //
 // # Calls
 //
-// A decision about a rarely used key, or a key that has been denied for some time, is a call of its
-// own. Otherwise there is one call at a time for each rule and plan of a key. It takes the tokens
-// for all waiting callers, in the order of their arrival, and the next block. If the Store has too
-// few tokens for a caller, the caller is denied with the reply to that call. A caller that comes
-// during a call waits for the next one, unless the call brings enough tokens. The next block is
-// fetched before the last block is used up, without a caller waiting for it, for at most 64 keys at
-// a time. After a Reset, and after three calls that brought too few tokens because other processes
-// took tokens in the meantime, each caller that still waits makes a call of its own. A goroutine
-// exists only during such a call.
+// For each rule and plan of a key there is one call at a time. It takes the tokens for all waiting
+// callers, in the order of their arrival, and the next block. If the Store has too few tokens for a
+// caller, the caller is denied with the reply to that call. A caller that comes during a call waits
+// for the next one, unless the call brings enough tokens. The next block is fetched before
+// the last block is used up, without a caller waiting for it, for at most 64 keys at a time. After
+// a Reset, and after three calls that brought too few tokens because other processes took tokens
+// in the meantime, each caller that still waits makes a call of its own. A goroutine exists only
+// during a call.
 //
 // # Outages
 //

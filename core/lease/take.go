@@ -104,9 +104,10 @@ func leasable(c *driver.Charge) bool {
 		!r.Shadow && r.Constants.Extra == 0 && len(c.Key) <= maxKeyLength
 }
 
-// acquire takes the cost of c from a lease, and fills in g, which must be zero, and the Verdict of c.
-// A key with few admitted events lately is passed through, without the goroutine of a fetch. If alone is false, the decision contains other charges. Then a key for which no block
-// can be taken is passed through, because the other charges may require a call of the Store anyway.
+// acquire takes the cost of c from a lease, and fills in g, which must be zero, and the
+// Verdict of c. If alone is false, the decision contains other charges. Then a key that is used too
+// seldom for a block is passed through, because the other charges may require a call of the Store
+// anyway.
 func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone bool) error {
 	if !leasable(c) {
 		return nil
@@ -131,7 +132,7 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 		r := reply.reading(&e.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
-	case held == 0 && e.blockSize(now, cost) == 0 && (!alone || e.reply.known && e.use < minBlock):
+	case !alone && held == 0 && e.blockSize(now, cost) == 0:
 		g.entry = e
 		sh.mu.Unlock()
 		return nil

@@ -53,22 +53,6 @@ func TestStore_Take_DeniedKey(t *testing.T) {
 	})
 }
 
-// Callers of a rarely used key make a call each.
-func TestStore_Take_RarelyUsedKey(t *testing.T) {
-	bubble(t, func(x *fixture) {
-		l := x.limiter(x.lease(), hourly[0])
-		x.admit(l, 1)
-		blocked := make(chan struct{})
-		x.behind.Set(storetest.Block(blocked))
-		for range 3 {
-			go x.ask(l, 1)
-		}
-		synctest.Wait()
-		x.expect(3, 3, x.behind.Active(), "calls under way")
-		close(blocked)
-	})
-}
-
 // A denied cost is admitted after its RetryAfter, and a cost above the capacity never.
 func TestStore_Take_RetryAfter(t *testing.T) {
 	bubbleEach(t, []core.Rule{
