@@ -34,9 +34,9 @@ type more struct {
 	charges []driver.Charge
 	asks    []asked
 
-	rest  []State  // of a Reservation: the States of all lines but the first, once they are made
-	later []raises // of a Reservation, for each charge; nil until the cost is raised
-	next  *event   // of a Reservation: the event of the next Extend
+	rest     []State   // of a Reservation: the States of all lines but the first, once they are made
+	later    []raises  // of a Reservation, for each charge; nil until the cost is raised
+	extended *Decision // of a Reservation: its Decision after Extend; else nil
 
 	room struct { // so that an event of two rules takes one allocation
 		lines   [2]line
@@ -67,7 +67,7 @@ var events = sync.Pool{New: func() any { return new(event) }}
 // free ends the use of e. Its elements are not cleared: they are few, and the garbage collector
 // empties the pool.
 func (e *event) free() {
-	if e.several && cap(e.more.charges) > 64 {
+	if e.several && max(cap(e.more.charges), cap(e.more.lines), cap(e.more.asks)) > 64 {
 		return
 	}
 	e.several, e.blocked = false, false
@@ -234,6 +234,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}
+	c.Verdict = driver.Verdict{} // a Store may set single fields
 }
 
 // meet reports whether c and o have the same state.
@@ -302,12 +303,12 @@ func (e *event) conclude(d *Decision, reserved bool) {
 	}
 }
 
-// decision returns the decision about e and all events after it.
+// decision returns the decision about e, which belongs to a Reservation.
 func (e *event) decision() (d Decision) {
-	e.conclude(&d, true)
-	if next := e.next(); next != nil {
-		d.combine(len(e.asks()), next.decision())
+	if e.more != nil && e.more.extended != nil {
+		return *e.more.extended
 	}
+	e.conclude(&d, true)
 	return d
 }
 

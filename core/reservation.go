@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/weir-go/weir/core/driver"
@@ -53,15 +52,17 @@ func (r *Reservation) extendMore(ctx context.Context, asks []Ask) (d Decision, e
 			return Decision{}, invalidAsk(fmt.Sprintf("the reservation and ask %d have different stores", i))
 		}
 	}
-	next := new(event)
+	next := events.Get().(*event)
+	defer next.free()
 	if err := next.decide(ctx, asks); err != nil {
 		return Decision{}, err
 	}
 	var o Decision
-	next.conclude(&o, true)
-	next.reserve(o.Allowed)
-	r.extend(next)
-	return r.decision(), nil
+	next.conclude(&o, false)
+	d.combine(len(r.asks()), o)
+	r.extend(next, o.Allowed)
+	r.more.extended = &d
+	return d, nil
 }
 
 // Decision returns the decision about the first asks and the asks of every [Reservation.Extend].
@@ -116,29 +117,24 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, l
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var few [4]*asked
-	settled, n := few[:0], 0
-	for e := &r.event; e != nil; e = e.next() {
-		for i := range e.asks() {
-			if a := &e.asks()[i]; is(n, a.limiter) {
-				settled = append(settled, a)
-			}
-			n++
-		}
+	asks := r.asks()
+	settled := func(i int32) bool { return is(int(i), asks[i].limiter) }
+	found := false
+	for i := range asks {
+		found = found || settled(int32(i))
 	}
-	if len(settled) == 0 && n > 0 {
+	if !found && len(asks) > 0 {
 		return invalidAsk("the reservation has no such ask")
 	}
-	total := func(e *event, i, before int) int {
-		sum, found, c := 0, false, &e.charges()[i]
-		for _, l := range e.lines() {
-			if int(l.charge) != i {
-				continue
-			}
-			if a := &e.asks()[l.ask]; slices.Contains(settled, a) {
+	total := func(i, before int) int {
+		sum, found, c := 0, false, &r.charges()[i]
+		for _, l := range r.lines() {
+			switch {
+			case int(l.charge) != i:
+			case settled(l.ask):
 				sum, found = saturated(sum, cost), true
-			} else {
-				sum = saturated(sum, a.cost)
+			default:
+				sum = saturated(sum, asks[l.ask].cost)
 			}
 		}
 		if !found || c.Rule.Shadow && !c.Verdict.Allowed && before == 0 {
@@ -147,8 +143,10 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, l
 		return sum
 	}
 	return r.settle(ctx, total, func() {
-		for _, a := range settled {
-			a.cost = cost
+		for i := range asks {
+			if settled(int32(i)) {
+				asks[i].cost = cost
+			}
 		}
 	})
 }
@@ -163,8 +161,8 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, l
 func (r *Reservation) leaveQueue(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	total := func(e *event, i, before int) int {
-		if e.charges()[i].Rule.Algorithm == driver.LeakyBucket {
+	total := func(i, before int) int {
+		if r.charges()[i].Rule.Algorithm == driver.LeakyBucket {
 			return 0
 		}
 		return before

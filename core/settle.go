@@ -9,15 +9,16 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// raises holds the Debits with which Settle has raised the cost of a charge.
+// raises holds the charges of one rule and key after the first: Spends of Extend, and Debits of Settle.
 type raises struct {
 	all  []raise // the newest last
 	lost int     // the charged cost that cannot be undone any more
 }
 
-// A raise is one Debit.
+// A raise is one Spend or Debit.
 type raise struct {
 	cost    int              // the part that has not been undone
+	rule    *driver.Compiled // that was charged
 	receipt driver.Receipt   // Age is as event.reserve sets it
 	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 }
@@ -44,27 +45,47 @@ func (e *event) reserve(allowed bool) {
 	}
 }
 
-// next returns the event of the next Extend, or nil.
-func (e *event) next() *event {
-	if e.more == nil {
-		return nil
+// extend adds the asks of next, the event of an Extend, and if it was allowed, its lines and charges.
+func (e *event) extend(next *event, allowed bool) {
+	if !e.several {
+		line, charge, ask := e.lines(), e.charges(), e.asks()
+		e.begin()
+		m := e.more
+		m.lines, m.charges, m.asks = append(m.lines, line...), append(m.charges, charge...), append(m.asks, ask...)
 	}
-	return e.more.next
+	m, first := e.more, int32(len(e.more.asks))
+	m.asks = append(m.asks, next.asks()...)
+	if !allowed {
+		return
+	}
+	next.reserve(true)
+	var few [4]int32
+	places := few[:0]
+	for i := range next.charges() {
+		places = append(places, int32(e.place(&next.charges()[i])))
+	}
+	for _, l := range next.lines() {
+		if l.ask += first; l.charge >= 0 {
+			l.charge = places[l.charge]
+		}
+		m.lines = append(m.lines, l)
+	}
 }
 
-// extend adds the event of an Extend.
-func (e *event) extend(next *event) {
-	for e.next() != nil {
-		e = e.next()
+// place adds c, a charge of an Extend, and returns the index of the charge to its rule and key.
+func (e *event) place(c *driver.Charge) int {
+	m := e.more
+	at := slices.IndexFunc(m.charges, func(o driver.Charge) bool { return meet(&o, c) })
+	switch {
+	case at < 0:
+		if m.charges = append(m.charges, *c); m.later != nil {
+			m.later = append(m.later, raises{})
+		}
+		return len(m.charges) - 1
+	case c.Cost > 0:
+		*e.raise(at, c.Cost) = raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
 	}
-	e.needMore().next = next
-}
-
-func (e *event) needMore() *more {
-	if e.more == nil {
-		e.more = new(more)
-	}
-	return e.more
+	return at
 }
 
 // raisesOf returns the raises of the i-th charge, or nil if there are none.
@@ -92,28 +113,20 @@ func (e *event) charged(i int) (cost, revocable int) {
 // A change is a change of the charged cost of a charge. The cost is above zero for a Debit, and below
 // it for an Undo.
 type change struct {
-	event *event
-	i     int // the index of the charge
-	cost  int
+	i    int // the index of the charge
+	cost int
 }
 
-func (c *change) charge() *driver.Charge { return &c.event.charges()[c.i] }
-
-// settle changes the charged cost of each charge of e, and of the events after it, to the result of
-// total, which gets the event, the index of the charge and the cost that is charged. It calls begin
-// before the changes, but not if there are some and ctx has ended.
-func (e *event) settle(ctx context.Context, total func(e *event, i, before int) int, begin func()) error {
+// settle changes the charged cost of each charge of e to the result of total, which gets the index of
+// the charge and the cost that is charged. It calls begin before the changes, but not if there are
+// some and ctx has ended.
+func (e *event) settle(ctx context.Context, total func(i, before int) int, begin func()) error {
 	var few [4]change
 	changes := few[:0]
-	for o := e; o != nil; o = o.next() {
-		for i := range o.charges() {
-			if o.denied {
-				break
-			}
-			before, _ := o.charged(i)
-			if cost := total(o, i, before) - before; cost != 0 {
-				changes = append(changes, change{o, i, cost})
-			}
+	for i := range e.charges() {
+		before, _ := e.charged(i)
+		if cost := total(i, before) - before; cost != 0 && !e.denied {
+			changes = append(changes, change{i, cost})
 		}
 	}
 	if len(changes) > 0 {
@@ -125,23 +138,22 @@ func (e *event) settle(ctx context.Context, total func(e *event, i, before int) 
 		return nil
 	}
 	store := e.asks()[0].limiter.store
-	for charges := undos(changes); len(charges) > 0; charges = undos(changes) {
+	for charges := e.undos(changes); len(charges) > 0; charges = e.undos(changes) {
 		if err := adjustAll(ctx, store, charges); err != nil {
 			return err
 		}
 	}
-	for charges, raised := debits(changes); len(charges) > 0; charges, raised = debits(changes) {
-		err := adjustAll(ctx, store, charges)
-		for i, p := range raised {
-			c := &charges[i]
-			p.receipt, p.applied = c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)
-			p.receipt.Age = int64(sinceStart())
-		}
-		if err != nil {
-			return err
-		}
+	charges, raised := e.debits(changes)
+	if len(charges) == 0 {
+		return nil
 	}
-	return nil
+	err := adjustAll(ctx, store, charges)
+	for i, p := range raised {
+		c := &charges[i]
+		p.receipt, p.applied = c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)
+		p.receipt.Age = int64(sinceStart())
+	}
+	return err
 }
 
 func adjustAll(ctx context.Context, s Store, charges []driver.Charge) error {
@@ -151,13 +163,12 @@ func adjustAll(ctx context.Context, s Store, charges []driver.Charge) error {
 	return s.Adjust(ctx, charges)
 }
 
-// undos returns Undos for the changes below zero, of the newest charges, as many as one call of a
-// Store may contain.
-func undos(changes []change) (charges []driver.Charge) {
-	for k := range slices.Backward(changes) { // the last event of a queue must leave it first
+// undos returns an Undo for each change below zero, of the newest charge.
+func (e *event) undos(changes []change) (charges []driver.Charge) {
+	for k := range changes {
 		c := &changes[k]
-		if _, revocable := c.event.charged(c.i); c.cost < 0 && revocable > 0 && !c.meets(charges) {
-			undo := c.event.undo(c.i, -c.cost)
+		if _, revocable := e.charged(c.i); c.cost < 0 && revocable > 0 {
+			undo := e.undo(c.i, -c.cost)
 			c.cost += undo.Cost
 			charges = append(charges, undo)
 		}
@@ -165,30 +176,23 @@ func undos(changes []change) (charges []driver.Charge) {
 	return charges
 }
 
-// debits returns Debits for the changes above zero, as many as one call of a Store may contain, and
-// their raises.
-func debits(changes []change) (charges []driver.Charge, raised []*raise) {
-	for k := range changes {
-		if c := &changes[k]; c.cost > 0 && !c.meets(charges) {
-			of := c.charge()
+// debits returns a Debit for each change above zero, and their raises.
+func (e *event) debits(changes []change) (charges []driver.Charge, raised []*raise) {
+	for _, c := range changes {
+		if c.cost > 0 {
+			of := &e.charges()[c.i]
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: of.Rule, Op: driver.Debit, Cost: c.cost})
-			raised = append(raised, c.event.raise(c.i, c.cost))
-			c.cost = 0
+			raised = append(raised, e.raise(c.i, c.cost))
 		}
 	}
 	return charges, raised
-}
-
-// meets reports whether charges has one with the rule and key of c.
-func (c *change) meets(charges []driver.Charge) bool {
-	return slices.ContainsFunc(charges, func(o driver.Charge) bool { return meet(&o, c.charge()) })
 }
 
 // undo removes cost, or less, from the newest raise of the i-th charge or from the charge itself, and
 // returns an Undo of the removed cost.
 func (e *event) undo(i, cost int) driver.Charge {
 	c := &e.charges()[i]
-	p := raise{c.Cost, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
+	p := raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
 	if r := e.raisesOf(i); r != nil && len(r.all) > 0 {
 		last := &r.all[len(r.all)-1]
 		cost = min(cost, last.cost)
@@ -203,7 +207,7 @@ func (e *event) undo(i, cost int) driver.Charge {
 	}
 	receipt := p.applied.Keep(p.receipt, int64(p.cost))
 	receipt.Age = p.age()
-	return driver.Charge{Key: c.Key, Rule: c.Rule, Op: driver.Undo, Cost: cost, Receipt: receipt}
+	return driver.Charge{Key: c.Key, Rule: p.rule, Op: driver.Undo, Cost: cost, Receipt: receipt}
 }
 
 // age returns the microseconds since p was charged, minus a tolerance of a second and a thousandth
@@ -216,7 +220,10 @@ func (p *raise) age() int64 {
 
 // raise adds a raise to the i-th charge, and forgets the oldest charge if there are too many.
 func (e *event) raise(i, cost int) *raise {
-	m := e.needMore()
+	if e.more == nil {
+		e.more = new(more)
+	}
+	m := e.more
 	if m.later == nil {
 		m.later = make([]raises, len(e.charges()))
 	}
@@ -228,7 +235,7 @@ func (e *event) raise(i, cost int) *raise {
 	case n == maxCharges-1 && c.Cost > 0:
 		r.lost, c.Cost = saturated(r.lost, c.Cost), 0
 	}
-	r.all = append(r.all, raise{cost: cost})
+	r.all = append(r.all, raise{cost: cost, rule: c.Rule})
 	return &r.all[len(r.all)-1]
 }
 
