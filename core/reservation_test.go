@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/internal/unexported"
 	"github.com/weir-go/weir/core/memstore"
@@ -520,6 +521,57 @@ func TestReservation_SettleAsk(t *testing.T) {
 		err := inner.SettleAsk(r, t.Context(), c.ask, c.cost)
 		if a, b := testkit.Used(t, l, "a")[0], testkit.Used(t, l, "b")[0]; !errors.Is(err, c.err) || a != c.a || b != c.b {
 			t.Errorf("call %d: got %v with %d and %d in use, want %v with %d and %d", i, err, a, b, c.err, c.a, c.b)
+		}
+	}
+}
+
+// Charges of several Extends to one rule and key are settled together, and the newest is undone first:
+// only the last event of a queue can leave it.
+func TestReservation_Extend_SameKey(t *testing.T) {
+	ctx := t.Context()
+	for _, c := range []struct {
+		name     string
+		first    int
+		more     []int
+		settle   int
+		used     int
+		adjusted int // calls of the Store for Settle
+	}{
+		{"raised", 1, []int{1}, 3, 6, 1},
+		{"mixed, the same sum", 5, []int{1}, 3, 6, 0},
+		{"lowered", 4, []int{4}, 1, 2, 2},
+		{"of four", 1, []int{1, 1, 1}, 3, 12, 1},
+	} {
+		var store storetest.Fake
+		l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(20)))
+		r := testkit.Reserve(t, l, "k", c.first)
+		for _, n := range c.more {
+			testkit.Must(t, extend(ctx, r, core.Ask{Limiter: l, Key: "k", Cost: n}))
+		}
+		before := store.Calls()
+		testkit.Must(t, r.Settle(ctx, c.settle))
+		if got := store.Calls() - before; got != c.adjusted {
+			t.Errorf("%s: got %d calls, want %d", c.name, got, c.adjusted)
+		}
+		if got := testkit.Used(t, l, "k")[0]; got != c.used {
+			t.Errorf("%s: got %d in use, want %d", c.name, got, c.used)
+		}
+		testkit.Must(t, r.Refund(ctx))
+		if got := testkit.Used(t, l, "k")[0]; got != 0 {
+			t.Errorf("%s: got %d in use after the refund, want 0", c.name, got)
+		}
+	}
+}
+
+// An event that is used again has no Verdict of an earlier decision.
+func TestLimiter_Allow_UnsetVerdict(t *testing.T) {
+	queue := testkit.Limiter(t, memstore.New(), core.LeakyBucket("queue", core.PerHour(20)))
+	store := new(storetest.Fake).Set(func(context.Context, []driver.Charge, storetest.Call) error { return nil })
+	l := testkit.Limiter(t, store, core.TokenBucket("bucket", core.PerHour(20)))
+	for range 100 {
+		testkit.Allow(t, queue, "k")
+		if d := testkit.Allow(t, l, "k"); d.Allowed || d.State(0).Rule.Name() != "bucket" || d.State(0).Remaining != 0 {
+			t.Fatalf("got %v from a Store that sets nothing, want a denial", d)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (p *part) add(place int, c driver.Charge) {
 	p.places = append(p.places, place)
 }
 
-// copyTo copies the Verdicts to the charges of the call.
+// copyTo copies the Verdicts and Receipts to the charges of the call.
 func (p *part) copyTo(charges []driver.Charge) {
 	for i, place := range p.places {
 		c := &charges[place]
