@@ -23,6 +23,11 @@ type raise struct {
 	applied *driver.Compiled // the rule that the Store applied: see driver.Verdict
 }
 
+// raiseOf returns c, which the Store has applied, as a raise.
+func raiseOf(c *driver.Charge) raise {
+	return raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
+}
+
 // maxCharges is the largest number of charges of one rule and key that can be undone.
 const maxCharges = 16
 
@@ -83,7 +88,7 @@ func (e *event) place(c *driver.Charge) int {
 		}
 		return len(m.charges) - 1
 	case c.Cost > 0:
-		*e.raise(at, c.Cost) = raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
+		e.raise(at, raiseOf(c))
 	}
 	return at
 }
@@ -149,8 +154,7 @@ func (e *event) settle(ctx context.Context, total func(i, before int) int, begin
 	}
 	err := adjustAll(ctx, store, charges)
 	for i, p := range raised {
-		c := &charges[i]
-		p.receipt, p.applied = c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)
+		*p = raiseOf(&charges[i])
 		p.receipt.Age = int64(sinceStart())
 	}
 	return err
@@ -182,7 +186,7 @@ func (e *event) debits(changes []change) (charges []driver.Charge, raised []*rai
 		if c.cost > 0 {
 			of := &e.charges()[c.i]
 			charges = append(charges, driver.Charge{Key: of.Key, Rule: of.Rule, Op: driver.Debit, Cost: c.cost})
-			raised = append(raised, e.raise(c.i, c.cost))
+			raised = append(raised, e.raise(c.i, raise{cost: c.cost}))
 		}
 	}
 	return charges, raised
@@ -192,7 +196,7 @@ func (e *event) debits(changes []change) (charges []driver.Charge, raised []*rai
 // returns an Undo of the removed cost.
 func (e *event) undo(i, cost int) driver.Charge {
 	c := &e.charges()[i]
-	p := raise{c.Cost, c.Rule, c.Receipt, cmp.Or(c.Verdict.Rule, c.Rule)}
+	p := raiseOf(c)
 	if r := e.raisesOf(i); r != nil && len(r.all) > 0 {
 		last := &r.all[len(r.all)-1]
 		cost = min(cost, last.cost)
@@ -218,8 +222,8 @@ func (p *raise) age() int64 {
 	return max(0, age-age/1000-time.Second).Microseconds()
 }
 
-// raise adds a raise to the i-th charge, and forgets the oldest charge if there are too many.
-func (e *event) raise(i, cost int) *raise {
+// raise adds p to the i-th charge, and forgets the oldest charge if there are too many.
+func (e *event) raise(i int, p raise) *raise {
 	if e.more == nil {
 		e.more = new(more)
 	}
@@ -235,7 +239,7 @@ func (e *event) raise(i, cost int) *raise {
 	case n == maxCharges-1 && c.Cost > 0:
 		r.lost, c.Cost = saturated(r.lost, c.Cost), 0
 	}
-	r.all = append(r.all, raise{cost: cost, rule: c.Rule})
+	r.all = append(r.all, p)
 	return &r.all[len(r.all)-1]
 }
 
