@@ -25,7 +25,7 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 			case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
 				sh.evict(e)
 			case err == nil && e.u.rule.Constants == c.Rule.Constants:
-				e.reply = newReply(&e.u, c, heard)
+				e.reply, e.empty = newReply(&e.u, c, heard), false
 			}
 		}
 		sh.mu.Unlock()

@@ -25,6 +25,7 @@ type entry struct {
 	waiters  []*waiter // for the next call, in the order of their arrival
 	fetching bool      // a call is under way
 	evicted  bool      // no longer in the shard: the Store behind decides about its waiters
+	empty    bool      // a cost was denied with the last reply
 
 	use    float64 // tokens used before useAt; each counts half as much after every lifetime
 	useAt  int64   // when use was computed (ns)
@@ -93,7 +94,7 @@ func (e *entry) blockSize(now, want int64) int64 {
 	}
 	expiring := max(0, e.u.refill(e.u.lifetime/2000)-e.reply.inUse(&e.u, now)) / e.u.unit
 	spare := max(0, e.reply.free(&e.u, now)-want)
-	n := min(expected+expiring, max(spare/maxFraction, min(spare, e.u.smallRefill)))
+	n := min(expected+expiring, max(spare/maxFraction, min(spare, e.u.restRefill)))
 	if n < minBlock {
 		return 0
 	}
@@ -103,6 +104,13 @@ func (e *entry) blockSize(now, want int64) int64 {
 // needsPrefetch reports whether the held tokens are so few that the next block must be fetched.
 func (e *entry) needsPrefetch(held int64) bool {
 	return !e.fetching && e.lastBlock >= 8*minBlock && held*4 < e.lastBlock
+}
+
+// rests reports whether the last reply denied a cost, at most rest ago, and the bucket has refilled
+// too little since then for the next call. Without rests, a used up bucket of a high rate would be
+// asked in one call after another for the few tokens that refill during a round trip.
+func (e *entry) rests(now int64) bool {
+	return e.empty && e.reply.known && now-e.reply.heard < int64(rest) && e.reply.free(&e.u, now) < e.u.restRefill
 }
 
 // remember stores the reply of the Store behind about c in e, unless e has a later reply.

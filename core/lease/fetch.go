@@ -56,7 +56,7 @@ func startFetch(s *Store, e *entry, now int64) {
 		}
 		e.lastBlock = 0 // no second prefetch
 	}
-	e.fetching = true
+	e.fetching, e.empty = true, e.rests(now)
 	f.charge[0] = driver.Charge{Key: e.key, Rule: e.u.rule, Cost: int(n)}
 	s.fetches.Add(1)
 	go f.run()
@@ -155,18 +155,20 @@ func (f *fetch) distribute() (retry []*waiter) {
 // returns the waiters that must wait for the next fetch. These include every waiter that came
 // during f and that the tokens do not suffice for: the reply may be older than the waiter.
 func (f *fetch) serve(waiters []*waiter) (waiting []*waiter) {
-	e, now := f.entry, f.now
+	e, now, promised := f.entry, f.now, int64(0)
 	for _, w := range waiters {
 		switch held := e.held(now); {
 		case w.gone:
 		case held >= w.cost:
 			v := e.u.verdict(e.reply.reading(&e.u, now, held, w.cost), w.cost, true)
 			w.settle(e.grant(now, w.cost), v, nil)
-		case e.reply.known && w.attempts > 0 && e.reply.free(&e.u, now)+held < w.cost:
+		case e.rests(now), e.reply.known && w.attempts > 0 && e.reply.free(&e.u, now)+held-promised < w.cost:
+			e.empty = true
 			w.settle(grant{outcome: denied}, e.reply.denial(&e.u, now, held, w.cost), nil)
 		case e.evicted || !e.reply.known || w.attempts >= maxAttempts:
 			w.settle(grant{}, driver.Verdict{}, nil)
 		default:
+			promised += w.cost
 			waiting = append(waiting, w)
 		}
 	}

@@ -65,11 +65,11 @@ func (r *reply) reading(u *units, now, held, spent int64) driver.Reading {
 	return driver.Reading{Count: used, Left: max(1, micros(r.heard+r.left-now))}
 }
 
-// denial returns the verdict that denies cost. Its RetryAfter ignores the held tokens, because they
-// may be spent by then.
+// denial returns the verdict that denies cost. Its RetryAfter ends after the rest of a bucket, and
+// ignores the held tokens, because they may be spent by then.
 func (r *reply) denial(u *units, now, held, cost int64) driver.Verdict {
 	v := u.verdict(r.reading(u, now, held, 0), cost, false)
-	later := u.verdict(r.reading(u, now, 0, 0), cost, false)
-	v.RetryAfter, v.Window = later.RetryAfter, later.RetryAfter
+	later := u.verdict(r.reading(u, now, 0, 0), max(cost, u.restRefill), false)
+	v.Allowed, v.RetryAfter, v.Window = false, later.RetryAfter, later.RetryAfter
 	return v
 }

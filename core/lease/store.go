@@ -67,7 +67,7 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 
 // Stats are counts of a Store since it was made.
 type Stats struct {
-	Hits   uint64 // charges that held tokens covered, without a call
+	Hits   uint64 // charges that were decided without a call
 	Calls  uint64 // calls of the Store behind, for decisions and for blocks
 	Leased uint64 // tokens taken in blocks, beyond the tokens for waiting callers
 	Keys   int    // combinations of a key, a rule and a plan in memory now

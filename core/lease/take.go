@@ -132,6 +132,14 @@ func (s *Store) acquire(ctx context.Context, c *driver.Charge, g *grant, alone b
 		r := reply.reading(&e.u, now, held, cost)
 		c.Answer(&r, true)
 		return nil
+	case e.rests(now):
+		sh.hits++
+		reply := e.reply
+		sh.mu.Unlock()
+		g.outcome = denied
+		c.Verdict = reply.denial(&e.u, now, held, cost)
+		c.Verdict.Rule = c.Rule // that of the entry may be another Rule with the same constants
+		return nil
 	case !alone && held == 0 && e.blockSize(now, cost) == 0:
 		g.entry = e
 		sh.mu.Unlock()

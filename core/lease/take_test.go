@@ -53,6 +53,56 @@ func TestStore_Take_DeniedKey(t *testing.T) {
 	})
 }
 
+// A bucket that refills fast is asked a few times in 10 ms while it is used up.
+func TestStore_Take_UsedUpBucket(t *testing.T) {
+	bubble(t, func(x *fixture) {
+		l := x.limiter(x.lease(), core.TokenBucket("b", core.PerSecond(5000)))
+		admitted := atomic.Int64{}
+		calls := x.calls(func() {
+			concurrently(64, func(int) {
+				for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(time.Millisecond) {
+					if x.ask(l, 1).Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		})
+		x.expect(14_900, 15_000, int(admitted.Load()), "events of 15 000 in 2 s")
+		x.expect(100, 700, calls, "calls in 2 s")
+	})
+}
+
+// A Credit of this process ends the rest of a used up bucket at once, and a Reset of another one after
+// 10 ms, also if the bucket was in debt for longer.
+func TestStore_Take_RestEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(x *fixture, own, other *core.Limiter) error
+		after  time.Duration
+	}{
+		"credit": {func(x *fixture, own, _ *core.Limiter) error { return own.Credit(x.Context(), "k", 9000) }, 0},
+		"reset by another process": {func(x *fixture, _, other *core.Limiter) error {
+			_, err := other.Reset(x.Context(), "k")
+			return err
+		}, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(x *fixture) {
+				rule := core.TokenBucket("b", core.PerSecond(5000))
+				own, other := x.limiter(x.lease(), rule), x.limiter(x.memory, rule)
+				testkit.Must(x, other.Debit(x.Context(), "k", 9000))
+				for range 2 {
+					if d := x.ask(own, 1); d.Allowed || d.RetryAfter < 700*time.Millisecond {
+						x.Fatalf("expected a denial until the debt is paid, got %+v", d)
+					}
+				}
+				testkit.Must(x, tt.change(x, own, other))
+				x.expect(0, 0, x.calls(func() { time.Sleep(tt.after) }), "calls")
+				x.admit(own, 1)
+			})
+		})
+	}
+}
+
 // A denied cost is admitted after its RetryAfter, and a cost above the capacity never.
 func TestStore_Take_RetryAfter(t *testing.T) {
 	bubbleEach(t, []core.Rule{

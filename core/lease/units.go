@@ -16,18 +16,17 @@ type units struct {
 	full int64 // the capacity of the rule
 	rate int64 // units that refill in a microsecond; 0 for a window
 
-	lifetime    int64 // the period over which use is measured to choose the size of a block (ns)
-	smallRefill int64 // tokens that refill in 10 ms, at most capacity/maxFraction; 0 for a window
-	maxRefill   int64 // the longest time for which the refill is computed (us)
+	lifetime   int64 // the period over which use is measured to choose the size of a block (ns)
+	restRefill int64 // tokens that refill in rest, at most capacity/maxFraction; 0 for a window
+	maxRefill  int64 // the longest time for which the refill is computed (us)
 }
 
 const (
 	// minCapacity is the smallest capacity that is leased.
 	minCapacity = 128
-	// A block takes at most 1/maxFraction of the Store's remaining tokens, or the refill of 10 ms
-	// if that is more. With 16, eight
-	// processes leave up to 9.5 % of a window of 5000 a second unused. With 32, they leave up to
-	// 4.7 %, and need up to twice as many calls.
+	// A block takes at most 1/maxFraction of the Store's remaining tokens, or the refill of rest if
+	// that is more. With 16, eight processes leave up to 9.5 % of a window of 5000 a second unused.
+	// With 32, they leave up to 4.7 %, and need up to twice as many calls.
 	maxFraction = 32
 	// minBlock is the smallest block; a smaller block is not worth a call.
 	minBlock = 8
@@ -35,6 +34,8 @@ const (
 	lifetimeFraction = 8
 	// minLifetime is the shortest lifetime with which a bucket is leased (us).
 	minLifetime = int64(time.Millisecond / time.Microsecond)
+	// rest is the time for which a used up bucket refills before the next call.
+	rest = 10 * time.Millisecond
 	// maxUnits is the largest count of units. The sum of two such counts does not overflow.
 	maxUnits = 1 << 61
 )
@@ -57,7 +58,7 @@ func newUnits(r *driver.Compiled, lifetime time.Duration) (u units, ok bool) {
 	u.rate, u.maxRefill = k.Denominator, maxUnits/k.Denominator
 	u.unit, u.full = u.count(k.Unit), u.count(k.Full)
 	u.lifetime = min(u.lifetime, longest*1000)
-	u.smallRefill = min(10_000*u.rate/u.unit, k.Capacity/maxFraction)
+	u.restRefill = min(u.refill(int64(rest/time.Microsecond))/u.unit, k.Capacity/maxFraction)
 	return u, true
 }
 
