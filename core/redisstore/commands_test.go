@@ -9,14 +9,14 @@ import (
 
 // checkArguments replaces redis.call and redis.pcall by functions that fail if an argument is a
 // large number, because Lua writes numbers with 14 digits, and on some servers with an exponent. A
-// time has more digits.
+// time has more digits. The binary member of a log may begin like a number.
 const checkArguments = `
 local function checked(f)
   return function(...)
     for i = 1, select('#', ...) do
       local argument = select(i, ...)
       local small = type(argument) == 'number' and argument % 1 == 0 and argument > -100000 and argument < 100000
-      if not small and (type(argument) ~= 'string' or string.find(argument, '^%(?%-?%d+%.') or string.find(argument, '^%(?%-?%d+e')) then
+      if not small and (type(argument) ~= 'string' or string.find(argument, '^%(?%-?%d+[.e][%d.e+]*$')) then
         error('argument ' .. i .. ' of ' .. (...) .. ' is unsafe: ' .. tostring(argument), 0)
       end
     end
