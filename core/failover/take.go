@@ -58,8 +58,10 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	if ended == nil {
 		s.failures.Add(1)
 	}
-	s.breaker.fail(begun, now, err)
-	s.prober.start(charges)
+	if !errors.Is(err, driver.ErrOverloaded) { // the primary is healthy, and was not called
+		s.breaker.fail(begun, now, err)
+		s.prober.start(charges)
+	}
 	return ended == nil, cmp.Or(ended, err)
 }
 

@@ -164,6 +164,21 @@ func TestStore_Take_ErrorAboutTheCall(t *testing.T) {
 	}
 }
 
+// The backup decides instead of a primary that is overloaded, which is no outage.
+func TestStore_Take_Overloaded(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(storetest.Fail(fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrOverloaded)))
+		for range 500 {
+			p.allow("k")
+		}
+		time.Sleep(time.Second)
+		p.is(failover.Primary)
+		if got := p.Stats(); got.Outages != 0 || got.Probes != 0 || got.Backup != 500 || got.Failures != 500 {
+			t.Errorf("got %+v, expected 500 decisions of the backup, and neither an outage nor a probe", got)
+		}
+	})
+}
+
 // If the answer of the primary is lost, both stores charge the event: the primary once for each
 // lost answer, the backup once for each event that it admitted.
 func TestStore_Take_LostAnswers(t *testing.T) {

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -16,9 +17,9 @@ type algorithm struct {
 	queue    bool   // an admitted event is delayed until its departure
 	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
-	// weight is the time that Redis needs to spend or peek an event, where that of a bucket is 2.
-	// heavy is the time for other ops and for more events, which may read the whole state.
-	weight, heavy int
+	// light is the time that Redis needs to spend or peek an event. heavy is the time for other ops and
+	// for more events, which may read the whole state.
+	light, heavy time.Duration
 
 	// arguments returns the script arguments of a charge without a MaxDelay.
 	arguments func(r *driver.Compiled, cost int64) []any
@@ -36,11 +37,11 @@ const (
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, weight: 2, heavy: 3, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, weight: 2, heavy: 3, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, weight: 3, heavy: 3, arguments: fixedWindowArguments, read: readFixedWindow},
-	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, weight: 5, heavy: 25, arguments: slidingWindowArguments, read: readSlidingWindow},
-	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, weight: 4, heavy: 16, arguments: slidingLogArguments, read: readSlidingLog},
+	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 4 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 4 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 6 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 10 * time.Microsecond, heavy: 20 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
+	driver.SlidingLog:    {library: slidingLog, version: "l3", readings: 4, light: 8 * time.Microsecond, heavy: 16 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.

@@ -40,7 +40,7 @@ func (c *crowd) send(d *deadline, r *request) error {
 		c.earlier = slices.Delete(c.earlier, 0, 50)
 	}
 	c.mu.Unlock()
-	c.server.run(context.WithoutCancel(d.ctx), false, requests)
+	c.server.run(context.WithoutCancel(d.ctx), requests)
 	for _, neighbour := range requests {
 		if r.err == nil && neighbour.err != nil {
 			return fmt.Errorf("a neighbour failed: %w", neighbour.err)
@@ -53,6 +53,6 @@ func (c *crowd) send(d *deadline, r *request) error {
 func clone(r *request) *request {
 	return &request{
 		verb: r.verb, clock: r.clock, keys: slices.Clone(r.keys), charges: slices.Clone(r.charges), set: r.set,
-		values: r.values, weight: r.weight,
+		values: r.values, work: r.work,
 	}
 }

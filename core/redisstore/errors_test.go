@@ -53,7 +53,7 @@ func TestDidNotRun(t *testing.T) {
 		{reply("ERR it did not work"), false},
 		{reply("ERR user_script:1: LOADING TRYAGAIN READONLY script: 0, on @user_script:1."), false},
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), false},
-		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), false},
+		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), true},
 		{reply("NOSCRIPT No matching script. Please use EVAL."), false}, // see TestNoScript
 		{reply("UNKILLABLE Sorry the script already executed write commands against the dataset."), false},
 		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), false},

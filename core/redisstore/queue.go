@@ -7,45 +7,54 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
-// A queue sends requests to one server. A request is sent at once if fewer than maxRunning round
-// trips are under way. Other requests wait, and the next round trip takes as many of them as
-// maxWeight allows. Redis decides them in their order, each as it would alone.
+// A queue sends requests to one server. While little is under way, a request is sent at once, alone.
+// The others wait, and share round trips. Redis decides them in their order, each as it would alone.
+//
+// The bound is the work under way, which is the time that the server needs for it: at most the
+// distance of the server, or 1 ms more for full round trips. The server then always has work. With
+// more, requests would wait there instead of here, where they share scripts.
 //
 // A caller leaves at its deadline. Its request is then not sent, or its outcome is not read.
 type queue struct {
-	// run executes requests in one round trip and sets their outcomes. If strict is true, it returns
-	// before the deadline of ctx, and closes the connection if the server does not reply in time.
-	// Otherwise it may take longer.
-	run func(ctx context.Context, strict bool, requests []*request)
-	// detached means that callers do not run their requests themselves.
-	detached bool
+	// run executes requests in one round trip and sets their outcomes. It may take longer than the
+	// deadlines of the requests.
+	run func(ctx context.Context, requests []*request)
+	// runOwn executes a request on the goroutine of its caller. It returns before the deadline of ctx,
+	// and closes the connection if the server does not reply in time. It is nil if that is impossible.
+	runOwn func(ctx context.Context, requests []*request)
+	limit  int // of running
 
-	mu      sync.Mutex
-	waiting []*request
-	running int  // round trips under way whose requests have not missed their deadlines
-	hanging int  // round trips under way whose requests have missed their deadlines
-	prompt  bool // the last round trip ended before its deadline
-	idle    int  // connections that round trips have left idle
+	mu       sync.Mutex
+	waiting  lanes
+	running  int           // round trips under way, each with a connection
+	late     int           // those of them whose requests have missed their deadlines
+	work     time.Duration // of the other ones
+	idle     int           // connections that prompt round trips have left idle
+	distance distance
 }
 
 const (
-	// maxRunning is the number of round trips under way. With fewer, the server is idle between
-	// them; with more, scripts decide fewer requests.
-	maxRunning = 4
-	// maxWeight bounds the time for which a round trip occupies the server, to about 250 us, or to one
-	// request.
-	maxWeight = 128
-	// maxWaiting and maxHanging bound the memory that callers occupy during an outage.
-	maxWaiting = 10_000
-	maxHanging = 64
+	// minRunning is the number of round trips that may always be under way. With fewer, a server that
+	// is near would be idle between them.
+	minRunning = 4
+	// Requests are sent at once up to a work of 1/alone of the distance. Then they wait until a round
+	// trip ends, and share the next one, which takes less time of both sides.
+	alone = 8
+	// maxWork bounds the time for which a round trip occupies the server, unless it has one request.
+	maxWork = 250 * time.Microsecond
+	// tripWork is the work of a round trip without that of its requests.
+	tripWork = 8 * time.Microsecond
 )
 
-var (
-	errWaiting = fmt.Errorf("%d decisions wait for the server", maxWaiting)
-	errHanging = fmt.Errorf("%d round trips have no reply", maxHanging)
-)
+// ErrOverloaded reports that a decision was not sent, and nothing was charged: it could not have been
+// answered before its deadline, because others were before it or its context ends sooner than a
+// round trip takes, or too many decisions waited. The error is a core.ErrUnavailable, too. Package
+// failover calls its backup, and does not count the error as a failure of Redis.
+var ErrOverloaded = driver.ErrOverloaded
 
 // send executes r, and returns when its outcome is set, or with an error when d ends.
 func (q *queue) send(d *deadline, r *request) error {
@@ -53,27 +62,33 @@ func (q *queue) send(d *deadline, r *request) error {
 		return d.err
 	}
 	r.ctx, r.at = d.ctx, d.at
-	ends, ok := d.ctx.Deadline()
-	leaves := ok && ends.Before(d.at)
+	ends, leaves := d.ctx.Deadline()
+	if leaves = leaves && ends.Before(d.at); leaves {
+		r.at = ends
+	}
+	now := time.Now()
 	q.mu.Lock()
+	distance := q.distance.get(now)
 	switch {
-	case q.hanging >= maxHanging:
+	case q.late >= q.limit:
 		q.mu.Unlock()
-		return errHanging
-	case q.running < maxRunning && q.prompt && q.idle > 0 && !q.detached && !leaves:
-		q.begin()
+		return fmt.Errorf("%d round trips have no reply", q.limit)
+	case r.isHopeless(now, distance):
 		q.mu.Unlock()
-		q.inline(r)
+		return ErrOverloaded
+	case !q.room(distance / alone):
+		r.queued = now
+		if !q.waiting.add(r) {
+			q.mu.Unlock()
+			return ErrOverloaded
+		}
+	case q.runOwn != nil && q.idle > 0 && !leaves:
+		t := q.begin(now, r.work)
+		q.mu.Unlock()
+		q.inline(t, r)
 		return d.outcome(r)
-	case q.running < maxRunning:
-		q.begin()
-		go q.roundTrip([]*request{r})
-	case q.full():
-		q.mu.Unlock()
-		return errWaiting
 	default:
-		r.queued = time.Now()
-		q.waiting = append(q.waiting, r)
+		go q.roundTrip(q.begin(now, r.work), []*request{r})
 	}
 	q.mu.Unlock()
 	if _, err := wait(d, r.done); err != nil {
@@ -83,124 +98,114 @@ func (q *queue) send(d *deadline, r *request) error {
 	return shared(d.outcome(r), r.roundTrip.Load())
 }
 
-// full reports whether maxWaiting requests wait. It removes the first requests if their callers have
-// left. It is called with mu.
-func (q *queue) full() bool {
-	if len(q.waiting) < maxWaiting {
-		return false
-	}
-	now := time.Now()
-	i := slices.IndexFunc(q.waiting, func(r *request) bool { return !r.ended(now) })
-	if i < 0 {
-		i = len(q.waiting)
-	}
-	q.waiting = slices.Delete(q.waiting, 0, i)
-	return i == 0
+// A trip is a round trip under way.
+type trip struct {
+	begun time.Time
+	work  time.Duration
+	ahead time.Duration // the work under way when it began, with its own
+}
+
+// room reports whether another round trip may begin if the work under way is bounded. It is called
+// with mu.
+func (q *queue) room(bound time.Duration) bool {
+	return q.running < q.limit && (q.running-q.late < minRunning || q.work < bound)
 }
 
 // begin counts a round trip that begins. It is called with mu.
-func (q *queue) begin() {
+func (q *queue) begin(now time.Time, work time.Duration) trip {
+	work += tripWork
 	q.running++
+	q.work += work
 	q.idle = max(0, q.idle-1)
-}
-
-// end counts a round trip that has ended, promptly or late. idle says whether it has left an idle
-// connection. It is called with mu.
-func (q *queue) end(prompt, idle bool) {
-	q.running--
-	q.prompt = prompt
-	if idle {
-		q.idle++
-	}
+	return trip{now, work, q.work}
 }
 
 // inline runs r on the goroutine of its caller, which saves two switches between goroutines. The
 // caller leaves with the reply or at the deadline of the decision, so its context must not have an
-// earlier deadline. A late reply costs the connection, so the server must have been prompt, and
-// there must be an idle connection, because to open one takes several round trips.
-func (q *queue) inline(r *request) {
+// earlier deadline. A late reply costs the connection, so there must be an idle connection, on which
+// the last reply was prompt: to open one takes several round trips.
+func (q *queue) inline(t trip, r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
 	defer func() { // also if a hook ends the goroutine
 		prompt := ctx.Err() == nil
 		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.end(prompt, prompt && r.err == nil)
-		q.start()
+		q.work -= t.work
+		q.end(t, prompt, r.err)
 	}()
-	q.run(ctx, true, []*request{r})
+	q.runOwn(ctx, []*request{r})
 }
 
-// start runs waiting requests if there is room for a round trip. It is called with mu.
-func (q *queue) start() {
-	if q.running < maxRunning && q.hanging < maxHanging {
-		if requests := q.next(); len(requests) > 0 {
-			q.begin()
-			go q.roundTrip(requests)
-		}
-	}
-}
-
-// next takes requests of up to maxWeight out of the queue. It is called with mu.
-func (q *queue) next() (requests []*request) {
-	now, weight, n := time.Now(), 0, 0
-	for _, r := range q.waiting {
-		if len(requests) > 0 && weight+r.weight > maxWeight {
-			break
-		}
-		n++
-		if !r.ended(now) {
-			requests, weight = append(requests, r), weight+r.weight
-		}
-	}
-	q.waiting = slices.Delete(q.waiting, 0, n)
-	return requests
-}
-
-// roundTrip runs requests. After the reply, or if the last deadline passes before it, the next round
-// trip may begin.
-func (q *queue) roundTrip(requests []*request) {
-	last := requests[0]
-	for _, r := range requests {
-		if r.at.After(last.at) {
-			last = r
-		}
-	}
+// roundTrip runs requests. After the reply, or if the last deadline passes before it, other round
+// trips may begin.
+func (q *queue) roundTrip(t trip, requests []*request) {
+	last := slices.MaxFunc(requests, func(a, b *request) int { return a.at.Compare(b.at) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(last.ctx))
-	defer cancel()
-	over, late := false, false
 	watchdog := time.AfterFunc(time.Until(last.at), func() {
+		cancel() // ends the wait for a connection
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if !over {
-			late = true
-			q.end(false, false)
-			q.hanging++
-			cancel() // ends the wait for a connection
-			q.start()
-		}
+		q.late++
+		q.work -= t.work
+		q.start()
 	})
-	q.run(ctx, false, requests)
-	idle := last.err == nil
-	for _, r := range requests {
-		r.done <- struct{}{} // has room for one
-	}
-	watchdog.Stop()
-	runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	over = true
-	if late {
-		q.hanging--
-	} else {
-		q.end(true, idle)
+	defer func() { // also if a hook ends the goroutine
+		cancel()
+		err := last.err
+		for _, r := range requests {
+			r.done <- struct{}{} // has room for one
+		}
+		prompt := watchdog.Stop()
+		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if prompt {
+			q.work -= t.work
+		} else {
+			q.late-- // the watchdog has counted it, or will
+		}
+		q.end(t, prompt, err)
+	}()
+	q.run(ctx, requests)
+}
+
+// end counts a round trip that has ended, and begins others. It is called with mu.
+func (q *queue) end(t trip, prompt bool, err error) {
+	q.running--
+	switch now := time.Now(); {
+	case !prompt:
+		q.idle = 0
+	case err == nil:
+		q.idle++
+		q.distance.add(now, now.Sub(t.begun), t.ahead)
 	}
 	q.start()
+}
+
+// start begins round trips for waiting requests while there is room. It is called with mu.
+func (q *queue) start() {
+	now := time.Now()
+	distance := q.distance.get(now)
+	for {
+		bound := distance
+		if q.waiting.work >= maxWork { // the next round trip is full
+			bound += minRunning * maxWork
+		}
+		if !q.room(bound) {
+			return
+		}
+		requests, work := q.waiting.next(now, distance)
+		if len(requests) == 0 {
+			return
+		}
+		go q.roundTrip(q.begin(now, work), requests)
+	}
 }
 
 // length returns the number of waiting requests.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting)
+	return q.waiting.length()
 }

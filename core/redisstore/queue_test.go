@@ -15,54 +15,52 @@ import (
 // A fakeServer runs the requests of a queue.
 type fakeServer struct {
 	queue
-	mu      sync.Mutex
-	takes   time.Duration // of a round trip
-	hangs   chan struct{} // if not nil, round trips last until it is closed
-	err     error
-	sizes   []int // of the round trips so far
-	inline  int   // how many of them ran on the goroutine of the caller
-	running int
-	most    int // the greatest value of running
+	mu     sync.Mutex
+	takes  time.Duration // of a round trip
+	hangs  chan struct{} // if not nil, round trips last until it is closed
+	exits  bool          // round trips end their goroutine
+	err    error
+	sizes  []int // of the round trips so far
+	inline int   // how many of them ran on the goroutine of the caller
+	most   time.Duration
 }
 
-// newFakeServer returns a server that has replied in time before, to which idle connections are
-// open.
+// newFakeServer returns a server to which idle connections are open.
 func newFakeServer(takes time.Duration) *fakeServer {
 	s := &fakeServer{takes: takes}
-	s.queue.run, s.queue.idle, s.queue.prompt = s.run, maxRunning, true
+	s.queue.run, s.queue.limit, s.queue.idle = s.run, 100, minRunning
+	s.queue.runOwn = func(ctx context.Context, requests []*request) {
+		s.set(func() { s.inline++ })
+		s.answer(ctx.Done(), requests)
+	}
 	return s
 }
 
-func (s *fakeServer) run(ctx context.Context, prompt bool, requests []*request) {
+func (s *fakeServer) run(_ context.Context, requests []*request) { s.answer(nil, requests) }
+
+func (s *fakeServer) answer(late <-chan struct{}, requests []*request) {
+	s.queue.mu.Lock()
+	work := s.queue.work
+	s.queue.mu.Unlock()
 	s.mu.Lock()
 	s.sizes = append(s.sizes, len(requests))
-	s.running++
-	s.most = max(s.most, s.running)
-	takes, hangs, err := s.takes, s.hangs, s.err
-	var late <-chan struct{}
-	if prompt {
-		s.inline++
-		late = ctx.Done()
-	}
+	s.most = max(s.most, work)
+	hangs, exits, timer, err := s.hangs, s.exits, time.NewTimer(s.takes), s.err
 	s.mu.Unlock()
-	if hangs == nil {
-		timer := time.NewTimer(takes)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-late:
-			err = context.DeadlineExceeded
-		}
-	} else {
-		select {
-		case <-hangs:
-		case <-late:
-			err = context.DeadlineExceeded
-		}
+	defer timer.Stop()
+	if exits {
+		runtime.Goexit()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running--
+	reply := timer.C
+	if hangs != nil {
+		reply = nil
+	}
+	select {
+	case <-reply:
+	case <-hangs:
+	case <-late:
+		err = context.DeadlineExceeded
+	}
 	for _, r := range requests {
 		r.err, r.reply = err, []any{r.keys[0]}
 	}
@@ -75,24 +73,31 @@ func (s *fakeServer) set(change func()) {
 	change()
 }
 
-// ask sends a request, and checks that the reply is its own.
-func (s *fakeServer) ask(ctx context.Context, timeout time.Duration, weight int, key string) error {
+// light is the work of a light request, without a round trip.
+const light = 4 * time.Microsecond
+
+// ask sends an event of that work, and checks that the reply is its own.
+func (s *fakeServer) ask(ctx context.Context, timeout, work time.Duration, key string) error {
+	return s.askVerb(ctx, timeout, work, key, take)
+}
+
+func (s *fakeServer) askVerb(ctx context.Context, timeout, work time.Duration, key string, v verb) error {
 	// The timer is not from the pool, where it might be that of another bubble.
 	d := &deadline{ctx: ctx, at: time.Now().Add(timeout), timer: time.NewTimer(timeout), started: true}
 	defer d.timer.Stop()
-	r := &request{keys: []string{key}, weight: weight, done: make(chan struct{}, 1)}
+	r := &request{verb: v, keys: []string{key}, work: work, done: make(chan struct{}, 1)}
 	err := s.send(d, r)
-	if err == nil && r.reply[0] != key {
+	if err == nil && (len(r.reply) == 0 || r.reply[0] != key) {
 		return fmt.Errorf("the reply is %v, want %s", r.reply, key)
 	}
 	return err
 }
 
-// occupy starts as many round trips as can be under way.
+// occupy starts as many round trips as are always allowed.
 func (s *fakeServer) occupy(t *testing.T, wg *sync.WaitGroup) {
-	for i := range maxRunning {
+	for i := range minRunning {
 		wg.Go(func() {
-			if err := s.ask(t.Context(), time.Second, 1, fmt.Sprint("first ", i)); err != nil {
+			if err := s.ask(t.Context(), time.Second, light, fmt.Sprint("first ", i)); err != nil {
 				t.Errorf("the error of an early request is %v, want none", err)
 			}
 		})
@@ -100,26 +105,37 @@ func (s *fakeServer) occupy(t *testing.T, wg *sync.WaitGroup) {
 	synctest.Wait()
 }
 
+// isIdle reports an error unless the queue counts nothing that is under way.
+func (s *fakeServer) isIdle(t *testing.T) {
+	t.Helper()
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if s.running != 0 || s.late != 0 || s.work != 0 || s.waiting.length() != 0 || s.waiting.work != 0 || len(s.waiting.keys) != 0 {
+		t.Errorf("at the end, %d round trips run, %d are late, with work of %v; the lanes are %+v", s.running, s.late, s.work, s.waiting)
+	}
+}
+
 // Concurrent requests share round trips, and each gets its own reply.
 func TestQueue_Send(t *testing.T) {
 	for _, c := range []struct {
-		callers, weight int
-		sizes           []int // of the round trips, sorted
+		callers int
+		work    time.Duration
+		sizes   []int // of the round trips, sorted
 	}{
-		{1, 2, []int{1}},
-		{4, 2, []int{1, 1, 1, 1}},
-		{64, 2, []int{1, 1, 1, 1, 60}},
-		{200, 2, []int{1, 1, 1, 1, 4, 64, 64, 64}},
-		{20, 60, []int{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}},
-		{6, 1000, []int{1, 1, 1, 1, 1, 1}}, // a request may be heavier than maxWeight
+		{1, light, []int{1}},
+		{4, light, []int{1, 1, 1, 1}},
+		{64, light, []int{1, 1, 1, 1, 60}},
+		{200, light, []int{1, 1, 1, 1, 10, 62, 62, 62}},
+		{20, 120 * time.Microsecond, []int{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}},
+		{6, time.Second, []int{1, 1, 1, 1, 1, 1}}, // the work of a request may be above maxWork
 	} {
-		t.Run(fmt.Sprintf("%d callers, weight %d", c.callers, c.weight), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d callers, %v", c.callers, c.work), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFakeServer(time.Millisecond)
 				var wg sync.WaitGroup
 				for i := range c.callers {
 					wg.Go(func() {
-						if err := s.ask(t.Context(), time.Second, c.weight, fmt.Sprint(i)); err != nil {
+						if err := s.ask(t.Context(), time.Second, c.work, fmt.Sprint(i)); err != nil {
 							t.Error(err)
 						}
 					})
@@ -130,16 +146,53 @@ func TestQueue_Send(t *testing.T) {
 				if !slices.Equal(s.sizes, c.sizes) {
 					t.Errorf("the round trips had %d requests, want %d", s.sizes, c.sizes)
 				}
-				if s.most > maxRunning || s.queue.running != 0 || s.length() != 0 {
-					t.Errorf("%d round trips ran at once, at the end %d run and %d requests wait", s.most, s.queue.running, s.length())
-				}
+				s.isIdle(t)
 			})
 		})
 	}
 }
 
-// A caller runs its request itself if the server is prompt, a connection is open, and the context
-// has no earlier deadline.
+// A server gets as much work as it can do during a round trip, however far it is, and no more.
+func TestQueue_Send_work(t *testing.T) {
+	const callers, times = 2000, 10
+	for _, c := range []struct {
+		takes, work time.Duration
+		limit       int
+		least, most time.Duration // work under way at the busiest moment
+	}{
+		{50 * time.Microsecond, light, 100, 100 * time.Microsecond, time.Millisecond + 2*(maxWork+tripWork)},
+		{time.Millisecond, light, 100, time.Millisecond, 2*time.Millisecond + 2*maxWork},
+		{5 * time.Millisecond, 20 * time.Microsecond, 100, 5 * time.Millisecond, 6*time.Millisecond + 2*maxWork},
+		{20 * time.Millisecond, 20 * time.Microsecond, 100, 12 * time.Millisecond, 21*time.Millisecond + 2*maxWork},
+		{20 * time.Millisecond, 20 * time.Microsecond, 10, 9 * maxWork, 11 * maxWork}, // by the connections
+	} {
+		t.Run(fmt.Sprintf("%v, %v, %d connections", c.takes, c.work, c.limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeServer(c.takes)
+				s.limit = c.limit
+				var wg sync.WaitGroup
+				for i := range callers {
+					wg.Go(func() {
+						for range times {
+							if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				synctest.Wait()
+				if s.most < c.least || s.most > c.most {
+					t.Errorf("the most work under way was %v, want %v to %v", s.most, c.least, c.most)
+				}
+				s.isIdle(t)
+			})
+		})
+	}
+}
+
+// A caller runs its request itself if an idle connection was prompt, and the context has no earlier
+// deadline.
 func TestQueue_Send_inline(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -151,8 +204,7 @@ func TestQueue_Send_inline(t *testing.T) {
 		{"later deadline", func(*fakeServer) {}, 2 * time.Second, 1},
 		{"earlier deadline", func(*fakeServer) {}, time.Second / 2, 0},
 		{"no connection", func(s *fakeServer) { s.idle = 0 }, 0, 0},
-		{"detached", func(s *fakeServer) { s.detached = true }, 0, 0},
-		{"not prompt", func(s *fakeServer) { s.prompt = false }, 0, 0},
+		{"impossible", func(s *fakeServer) { s.runOwn = nil }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -164,25 +216,26 @@ func TestQueue_Send_inline(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, c.ends)
 					defer cancel()
 				}
-				if err := s.ask(ctx, time.Second, 1, "k"); err != nil || s.inline != c.inline {
+				if err := s.ask(ctx, time.Second, light, "k"); err != nil || s.inline != c.inline {
 					t.Errorf("%d requests ran inline, %v, want %d", s.inline, err, c.inline)
 				}
 				synctest.Wait()
-				if !s.prompt {
-					t.Error("after a prompt reply, the server is not prompt")
+				if s.idle == 0 {
+					t.Error("after a prompt reply, there is no idle connection")
 				}
+				s.isIdle(t)
 			})
 		})
 	}
 }
 
-// A reply that is late makes the later requests run on goroutines of their own.
+// After a reply that is late, requests run on goroutines of their own until one is prompt.
 func TestQueue_Send_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(2 * time.Second)
 		for i := range 3 {
 			begin := time.Now()
-			if err := s.ask(t.Context(), time.Second, 1, "k"); err != context.DeadlineExceeded || time.Since(begin) != time.Second {
+			if err := s.ask(t.Context(), time.Second, light, "k"); err != context.DeadlineExceeded || time.Since(begin) != time.Second {
 				t.Errorf("request %d: got %v after %v, want the deadline", i, err, time.Since(begin))
 			}
 		}
@@ -192,14 +245,15 @@ func TestQueue_Send_slow(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.set(func() { s.takes = time.Millisecond })
 		for range 2 {
-			if err := s.ask(t.Context(), time.Second, 1, "k"); err != nil {
+			if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
 		}
-		if s.inline != 2 || s.hanging != 0 {
-			t.Errorf("afterwards %d requests ran inline, want 2; %d hang", s.inline, s.hanging)
+		if s.inline != 2 {
+			t.Errorf("afterwards %d requests ran inline, want 2", s.inline)
 		}
+		s.isIdle(t)
 	})
 }
 
@@ -222,7 +276,7 @@ func TestQueue_Send_leave(t *testing.T) {
 				case 2:
 					timeout, want, took = 3*time.Millisecond, context.DeadlineExceeded, 3*time.Millisecond
 				}
-				if err := s.ask(of, timeout, 1, fmt.Sprint(i)); !errors.Is(err, want) || time.Since(begin) != took {
+				if err := s.ask(of, timeout, light, fmt.Sprint(i)); !errors.Is(err, want) || time.Since(begin) != took {
 					t.Errorf("caller %d: got %v after %v, want %v after %v", i, err, time.Since(begin), want, took)
 				}
 			})
@@ -232,40 +286,94 @@ func TestQueue_Send_leave(t *testing.T) {
 		if want := []int{1, 1, 1, 1, 3}; !slices.Equal(s.sizes, want) {
 			t.Errorf("the round trips had %d requests, want %d", s.sizes, want)
 		}
-		if err := s.ask(ctx, time.Second, 1, "k"); err != context.DeadlineExceeded || len(s.sizes) != 5 {
+		if err := s.ask(ctx, time.Second, light, "k"); err != context.DeadlineExceeded || len(s.sizes) != 5 {
 			t.Errorf("with a context that has ended: got %v and %d round trips, want 5", err, len(s.sizes))
 		}
+		s.isIdle(t)
 	})
 }
 
+// An event that cannot be answered before its deadline is not sent, whether it has waited or has just
+// come. An adjustment is sent. After ten seconds the distance is not known, and all are sent.
+func TestQueue_Send_hopeless(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration
+		full    bool // the event has to wait for 20 ms
+		verb    verb
+		after   time.Duration
+		err     error
+		sent    int
+	}{
+		{"in time", 30 * time.Millisecond, false, take, 0, nil, 1},
+		{"too late", 15 * time.Millisecond, false, take, 0, ErrOverloaded, 0},
+		{"too late, adjustment", 15 * time.Millisecond, false, adjust, 0, context.DeadlineExceeded, 1},
+		{"too late, after ten seconds", 15 * time.Millisecond, false, take, 10 * time.Second, context.DeadlineExceeded, 1},
+		{"waits, in time", 45 * time.Millisecond, true, take, 0, nil, 1},
+		{"waits, too late", 35 * time.Millisecond, true, take, 0, ErrOverloaded, 0},
+		{"waits, too late, adjustment", 35 * time.Millisecond, true, adjust, 0, context.DeadlineExceeded, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeServer(20 * time.Millisecond)
+				s.runOwn = nil
+				if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(c.after)
+				synctest.Wait()
+				var wg sync.WaitGroup
+				if c.full {
+					s.limit = minRunning
+					s.occupy(t, &wg)
+				}
+				before := len(s.sizes)
+				if err := s.askVerb(t.Context(), c.timeout, light, "k", c.verb); err != c.err {
+					t.Errorf("the error is %v, want %v", err, c.err)
+				}
+				if sent := len(s.sizes) - before; sent != c.sent {
+					t.Errorf("%d requests were sent, want %d", sent, c.sent)
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				s.isIdle(t)
+			})
+		})
+	}
+}
+
 // A round trip that hangs makes room for another one when its requests have missed their deadlines.
-// At most maxHanging round trips hang; after that, requests fail at once.
+// When all connections hang, requests fail at once.
 func TestQueue_Send_hang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const limit = 3 * minRunning
 		s := newFakeServer(0)
-		s.hangs, s.prompt = make(chan struct{}), false
+		s.hangs, s.idle, s.limit = make(chan struct{}), 0, limit
 		var wg sync.WaitGroup
-		for i := range 100 * maxRunning {
+		for i := range 100 * minRunning {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i/maxRunning) * 10 * time.Millisecond)
-				if err := s.ask(t.Context(), 10*time.Millisecond, 1, "k"); err == nil {
+				time.Sleep(time.Duration(i/minRunning) * 10 * time.Millisecond)
+				if err := s.ask(t.Context(), 10*time.Millisecond, light, "k"); err == nil {
 					t.Error("a request on a server that hangs has no error")
 				}
 			})
 		}
 		wg.Wait()
 		synctest.Wait()
-		if s.running < maxHanging || s.running > maxHanging+maxRunning || s.queue.running != 0 || s.hanging != s.running {
-			t.Errorf("%d round trips hang, %d by the count of the queue, which has %d under way", s.running, s.hanging, s.queue.running)
+		if len(s.sizes) != limit || s.running != limit || s.late != limit {
+			t.Errorf("%d round trips hang, %d by the count of the queue, %d late, want %d", len(s.sizes), s.running, s.late, limit)
 		}
-		if err := s.ask(t.Context(), time.Hour, 1, "k"); err != errHanging {
-			t.Errorf("the error is %v at once, want %v", err, errHanging)
+		begin := time.Now()
+		if err := s.ask(t.Context(), time.Hour, light, "k"); err == nil || time.Since(begin) != 0 {
+			t.Errorf("the error is %v after %v, want one at once", err, time.Since(begin))
 		}
 		s.set(func() { close(s.hangs); s.hangs = nil })
 		synctest.Wait()
-		if err := s.ask(t.Context(), time.Second, 1, "k"); err != nil || s.hanging != 0 {
-			t.Errorf("afterwards: got %v, %d round trips hang", err, s.hanging)
+		if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+			t.Errorf("afterwards: got %v", err)
 		}
+		synctest.Wait()
+		s.isIdle(t)
 	})
 }
 
@@ -275,48 +383,63 @@ func TestQueue_Send_full(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		var wg sync.WaitGroup
 		s.occupy(t, &wg)
-		for range maxWaiting {
+		for i := range maxWaiting {
 			wg.Go(func() {
-				if err := s.ask(t.Context(), time.Hour, 1, "k"); err != nil {
+				if err := s.ask(t.Context(), time.Hour, light+time.Duration(i%2)*maxLight, "k"); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		synctest.Wait()
-		if err := s.ask(t.Context(), time.Hour, 1, "k"); err != errWaiting {
-			t.Errorf("the error is %v, want %v", err, errWaiting)
+		if err := s.ask(t.Context(), time.Hour, light, "k"); err != ErrOverloaded {
+			t.Errorf("the error is %v, want %v", err, ErrOverloaded)
 		}
 		wg.Wait()
 		synctest.Wait() // the callers may leave before their round trip has ended
-		s.set(func() { s.takes = time.Hour })
-		for range maxRunning {
-			wg.Go(func() { _ = s.ask(t.Context(), time.Minute, 1, "k") })
+		s.set(func() { s.takes, s.limit = time.Hour, minRunning })
+		for range minRunning {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Minute, light, "k") })
 		}
 		synctest.Wait()
-		for range maxWaiting {
-			wg.Go(func() { _ = s.ask(t.Context(), time.Millisecond, 1, "k") })
+		for i := range maxWaiting {
+			wg.Go(func() { _ = s.ask(t.Context(), time.Second, light+time.Duration(i%2)*maxLight, "k") })
 		}
-		time.Sleep(10 * time.Millisecond)
-		if err := s.ask(t.Context(), time.Millisecond, 1, "k"); err != context.DeadlineExceeded || s.length() != 1 {
+		time.Sleep(2 * time.Second)
+		if err := s.ask(t.Context(), time.Second, light, "k"); err != context.DeadlineExceeded || s.length() != 1 {
 			t.Errorf("after the callers have left: got %v, %d requests wait, want 1", err, s.length())
 		}
 		wg.Wait()
+		time.Sleep(2 * time.Hour)
+		s.isIdle(t)
 	})
 }
 
-// A hook that ends the goroutine of a caller, as T.FailNow does, frees the place of the round trip.
+// A hook that ends the goroutine of a round trip, as T.FailNow does, frees its place.
 func TestQueue_Send_exit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeServer(time.Millisecond)
-		s.queue.run = func(context.Context, bool, []*request) { runtime.Goexit() }
-		var wg sync.WaitGroup
-		for range maxRunning {
-			wg.Go(func() { _ = s.ask(t.Context(), time.Second, 1, "k") })
-		}
-		wg.Wait()
-		s.queue.run = s.run
-		if err := s.ask(t.Context(), time.Second, 1, "k"); err != nil || s.queue.running != 0 {
-			t.Errorf("got %v, %d round trips are under way, want none", err, s.queue.running)
-		}
-	})
+	for _, inline := range []bool{true, false} {
+		t.Run(fmt.Sprintf("inline %t", inline), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeServer(time.Millisecond)
+				s.exits = true
+				if !inline {
+					s.runOwn = nil
+				}
+				var wg sync.WaitGroup
+				for range 3 * minRunning {
+					wg.Go(func() {
+						if err := s.ask(t.Context(), time.Second, light, "k"); err == nil {
+							t.Error("a request without a reply has no error")
+						}
+					})
+				}
+				wg.Wait()
+				s.set(func() { s.exits = false })
+				if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				s.isIdle(t)
+			})
+		})
+	}
 }

@@ -18,13 +18,13 @@ type request struct {
 	keys    []string
 	slot    string // only requests with an equal slot share a script
 	charges []chargeArguments
-	set     librarySet // of all charges
-	values  int        // the number of integers that a script reports, without the outcome
-	weight  int        // of all charges, see algorithm
+	set     librarySet    // of all charges
+	values  int           // the number of integers that a script reports, without the outcome
+	work    time.Duration // of all charges, see algorithm
 
 	// The queue sets these.
 	ctx    context.Context // of the caller
-	at     time.Time       // the deadline of the caller
+	at     time.Time       // when the caller leaves
 	queued time.Time       // when the request began to wait; zero if it did not wait
 	waited time.Duration   // from then until it was sent, in whole microseconds
 	left   atomic.Bool     // the caller does not wait any more
@@ -82,9 +82,9 @@ func (e *executor) newRequest(c *call) *request {
 		r.set |= 1 << a.library
 		r.values += a.readings
 		if charge.Op.Asks() && charge.Cost <= 1 {
-			r.weight += a.weight
+			r.work += a.light
 		} else {
-			r.weight += a.heavy
+			r.work += a.heavy
 		}
 	}
 	return r
@@ -93,6 +93,12 @@ func (e *executor) newRequest(c *call) *request {
 // ended reports whether the caller needs no outcome, so that r need not be sent.
 func (r *request) ended(now time.Time) bool {
 	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
+}
+
+// isHopeless reports whether r cannot be answered in time by a round trip that takes distance. An
+// adjustment is never hopeless: it has its effect even if its caller leaves before the reply.
+func (r *request) isHopeless(now time.Time, distance time.Duration) bool {
+	return r.verb == take && r.at.Sub(now) < distance
 }
 
 // limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/testkit"
 
@@ -51,6 +53,54 @@ func TestServer_test(t *testing.T) {
 	}
 }
 
+// A positive result is valid while the client opens no connection. A test that fails is repeated after
+// a second.
+func TestServer_test_repeated(t *testing.T) {
+	var evals atomic.Int64
+	var reply atomic.Value
+	reply.Store(":16\r\n")
+	rdb := redis.NewClient(&redis.Options{MaxRetries: -1, PipelinePoolSize: -1, Dialer: FakeDialer(func(args []string) string {
+		if args[0] == "psetex" {
+			return "+OK\r\n"
+		}
+		evals.Add(1)
+		return reply.Load().(string)
+	})})
+	defer func() { _ = rdb.Close() }()
+	s := newServer(rdb, "", nil, new(counters))
+	for _, c := range []struct {
+		name  string
+		prior func()
+		evals int64
+	}{
+		{"first", func() {}, 1},
+		{"it has opened a connection", func() {}, 1},
+		{"no connection", func() {}, 0},
+		{"another connection", func() {
+			busy := rdb.Conn() // holds the idle connection
+			defer func() { _ = busy.Close() }()
+			for range 2 {
+				testkit.Must(t, busy.Ping(t.Context()).Err())
+				testkit.Must(t, rdb.Ping(t.Context()).Err())
+			}
+		}, 1},
+		{"no other connection", func() {}, 0},
+	} {
+		c.prior()
+		before := evals.Load()
+		if s.test(); evals.Load()-before != c.evals || !s.merges.Load() {
+			t.Errorf("%s: %d tests ran, want %d", c.name, evals.Load()-before, c.evals)
+		}
+	}
+	reply.Store("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
+	fresh := newServer(rdb, "", nil, new(counters))
+	fresh.nextTest.Store(math.MaxInt64 - 1)
+	fresh.test()
+	if in := time.Until(time.Unix(0, fresh.nextTest.Load())); in > time.Second || in < 0 {
+		t.Errorf("after a test that failed, the next one is in %v, want a second", in)
+	}
+}
+
 // A tripCounter counts the round trips of a client.
 type tripCounter struct{ trips int }
 
@@ -91,7 +141,7 @@ func TestRunner_Run_noScript(t *testing.T) {
 			requests[j] = s.executor.newRequest(c)
 		}
 		counter.trips = 0
-		server.run(t.Context(), false, requests)
+		server.run(t.Context(), requests)
 		for _, r := range requests {
 			if r.err != nil || len(r.reply) != 3 {
 				t.Errorf("the reply is %v, %v, want 3 integers", r.reply, r.err)

@@ -1,0 +1,113 @@
+package redisstore
+
+import "time"
+
+// lanes contain the requests that wait. Light requests do not wait behind heavy ones: they may take
+// half of a round trip before heavy ones, and the rest in the order of arrival. The requests of one key
+// stay in their order.
+type lanes struct {
+	light, heavy []*request
+	keys         map[string]int // of the heavy requests, with the number of requests for each
+	work         time.Duration  // of all requests
+}
+
+const (
+	// maxLight is the greatest work of a light request: an event of one rule, with cost 1.
+	maxLight = 12 * time.Microsecond
+	// maxWaiting bounds the memory that callers occupy during an outage.
+	maxWaiting = 10_000
+)
+
+// add adds r, and reports whether there was room for it.
+func (l *lanes) add(r *request) bool {
+	if l.length() >= maxWaiting {
+		l.removeEnded(r.queued)
+		if l.length() >= maxWaiting {
+			return false
+		}
+	}
+	l.work += r.work
+	if r.work <= maxLight && !l.follows(r) {
+		l.light = append(l.light, r)
+		return true
+	}
+	if l.keys == nil {
+		l.keys = make(map[string]int)
+	}
+	for _, key := range r.keys {
+		l.keys[key]++
+	}
+	l.heavy = append(l.heavy, r)
+	return true
+}
+
+// follows reports whether a heavy request has a key of r.
+func (l *lanes) follows(r *request) bool {
+	if len(l.keys) > 0 {
+		for _, key := range r.keys {
+			if l.keys[key] > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// next takes requests of up to maxWork, or one request, out of the lanes, and returns them with the sum
+// of their work. It drops requests whose callers have left, and sets the outcome of hopeless ones.
+func (l *lanes) next(now time.Time, distance time.Duration) (requests []*request, work time.Duration) {
+	for {
+		lane := l.first(work)
+		if len(*lane) == 0 {
+			return requests, work
+		}
+		r := (*lane)[0]
+		if len(requests) > 0 && work+r.work > maxWork {
+			return requests, work
+		}
+		l.remove(lane)
+		switch {
+		case r.ended(now):
+		case r.isHopeless(now, distance):
+			r.err = ErrOverloaded
+			r.done <- struct{}{} // has room for one
+		default:
+			requests, work = append(requests, r), work+r.work
+		}
+	}
+}
+
+// first returns the lane of the next request of a round trip that already has some work.
+func (l *lanes) first(work time.Duration) *[]*request {
+	if len(l.light) == 0 || len(l.heavy) > 0 && work >= maxWork/2 && l.heavy[0].queued.Before(l.light[0].queued) {
+		return &l.heavy
+	}
+	return &l.light
+}
+
+// remove removes the first request of lane.
+func (l *lanes) remove(lane *[]*request) {
+	r := (*lane)[0]
+	(*lane)[0] = nil
+	*lane = (*lane)[1:]
+	l.work -= r.work
+	if lane != &l.heavy {
+		return
+	}
+	for _, key := range r.keys {
+		if l.keys[key]--; l.keys[key] == 0 {
+			delete(l.keys, key)
+		}
+	}
+}
+
+// removeEnded removes the first requests of each lane if their callers have left.
+func (l *lanes) removeEnded(now time.Time) {
+	for _, lane := range []*[]*request{&l.light, &l.heavy} {
+		for len(*lane) > 0 && (*lane)[0].ended(now) {
+			l.remove(lane)
+		}
+	}
+}
+
+func (l *lanes) length() int { return len(l.light) + len(l.heavy) }

@@ -1,0 +1,112 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// waiting returns lanes with requests on keys, one after the other. A key in capitals is that of a
+// heavy request, whose work is maxWork/4.
+func waiting(keys ...string) *lanes {
+	l := new(lanes)
+	for i, key := range keys {
+		r := &request{
+			ctx: context.Background(), verb: take, keys: []string{strings.ToLower(key)}, work: maxWork / 40, done: make(chan struct{}, 1),
+			queued: time.Now().Add(time.Duration(i)), at: time.Now().Add(time.Second),
+		}
+		if key != r.keys[0] {
+			r.work = maxWork / 4
+		}
+		l.add(r)
+	}
+	return l
+}
+
+// repeat returns n keys that begin with key.
+func repeat(key string, n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint(key, i))
+	}
+	return keys
+}
+
+// Light requests pass heavy ones, up to half of a round trip. The requests of a key stay in order.
+func TestLanes_Next(t *testing.T) {
+	for name, c := range map[string]struct {
+		waiting []string
+		trips   []string
+	}{
+		"light":                    {[]string{"a", "b", "c"}, []string{"a b c"}},
+		"light, many":              {repeat("a", 41), []string{strings.ToLower(strings.Join(repeat("a", 40), " ")), "a40"}},
+		"heavy":                    {[]string{"A", "B", "C", "D", "E"}, []string{"a b c d", "e"}},
+		"light after heavy":        {[]string{"A", "B", "C", "D", "E", "f"}, []string{"f a b c", "d e"}},
+		"light and heavy of a key": {[]string{"A", "B", "C", "D", "E", "e", "f"}, []string{"f a b c", "d e e"}},
+		"heavy and light of a key": {append(repeat("a", 21), "A20", "b"), []string{strings.Join(append(repeat("a", 21), "a20", "b"), " ")}},
+		"many light after heavy": {append([]string{"X", "Y", "Z"}, repeat("a", 30)...), []string{
+			strings.Join(append(repeat("a", 20), "x", "y"), " "), strings.Join(append(repeat("a", 30)[20:], "z"), " "),
+		}},
+		"heavy after many light": {append(repeat("a", 50), "X"), []string{strings.Join(repeat("a", 40), " "), strings.Join(append(repeat("a", 50)[40:], "x"), " ")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := waiting(c.waiting...)
+			var trips []string
+			for l.length() > 0 {
+				requests, work := l.next(time.Now(), 0)
+				if len(requests) == 0 || work > maxWork {
+					t.Fatalf("a round trip has %d requests with work of %v, want 1 or more with at most %v", len(requests), work, maxWork)
+				}
+				var keys []string
+				for _, r := range requests {
+					keys = append(keys, r.keys[0])
+				}
+				trips = append(trips, strings.Join(keys, " "))
+			}
+			if !slices.Equal(trips, c.trips) {
+				t.Errorf("the round trips have\n%q, want\n%q", trips, c.trips)
+			}
+			if l.work != 0 || len(l.keys) != 0 {
+				t.Errorf("at the end the lanes are %+v", l)
+			}
+		})
+	}
+}
+
+// Heavy requests are not kept waiting by light ones that come all the time.
+func TestLanes_Next_fair(t *testing.T) {
+	l := waiting("X")
+	for i := range 3 {
+		for _, r := range waiting(repeat("a", 100)...).light {
+			r.queued = r.queued.Add(time.Second)
+			l.add(r)
+		}
+		requests, _ := l.next(time.Now(), 0)
+		if slices.ContainsFunc(requests, func(r *request) bool { return r.keys[0] == "x" }) {
+			return
+		}
+		t.Logf("round trip %d has %d requests", i, len(requests))
+	}
+	t.Error("the heavy request was not sent in 3 round trips")
+}
+
+// A request whose caller has left is dropped, and one that would be late fails.
+func TestLanes_Next_late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := waiting("a", "b", "c", "D", "E")
+		l.light[0].left.Store(true)
+		l.light[1].at = time.Now().Add(10 * time.Millisecond)
+		l.heavy[0].at = time.Now()
+		hopeless, late := l.light[1], l.heavy[0]
+		requests, work := l.next(time.Now(), 20*time.Millisecond)
+		if len(requests) != 2 || requests[0].keys[0] != "c" || requests[1].keys[0] != "e" || work != maxWork/40+maxWork/4 {
+			t.Errorf("the round trip has %d requests with work of %v, want c and e", len(requests), work)
+		}
+		if len(hopeless.done) != 1 || hopeless.err != ErrOverloaded || len(late.done) != 0 {
+			t.Errorf("b is over: %d, %v, want 1, %v; D is over: %d, want 0", len(hopeless.done), hopeless.err, ErrOverloaded, len(late.done))
+		}
+	})
+}
