@@ -64,7 +64,7 @@ func BenchmarkHotKeys(b *testing.B) {
 			}
 			candidates = append(candidates, candidate{peer.name, func() sample { return hammer(b, rdb, 64, keys, call) }})
 		}
-		found := interleave(candidates)[0]
+		found := interleave(rounds, candidates)[0]
 		for _, peer := range hotPeers {
 			own := found[peer.name]
 			rate, faster, calls := 1e9/own.median(timeOf), found["redis_rate"].ratio(own, timeOf), 100*own.median(callsOf)

@@ -15,6 +15,9 @@ var (
 	measured figures.Figures
 )
 
+// rounds is the number of rounds of most benchmarks.
+const rounds = 12
+
 // TestMain prints the tables that the benchmarks have measured.
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -46,13 +49,18 @@ func scaled(n int) int {
 	return n
 }
 
-// A sample has the figures of one slice of a measurement. All are means of a call, except p50.
+// A sample has the figures of one slice of a measurement. The first are means of a call, except p50.
 type sample struct {
 	time   float64 // elapsed time of the slice, divided by the calls of all goroutines, in ns
 	p50    float64 // time that the caller waits, in ms
 	cpu    float64 // CPU time of Redis, in us
 	calls  float64 // calls of Redis
 	allocs float64
+
+	// Of BenchmarkNetwork.
+	rate   float64 // decisions a second
+	failed float64 // part of the calls that failed
+	p99    float64 // time that the callers of the others wait, in ms
 }
 
 func timeOf(s sample) float64   { return s.time }
@@ -60,6 +68,9 @@ func p50Of(s sample) float64    { return s.p50 }
 func cpuOf(s sample) float64    { return s.cpu }
 func callsOf(s sample) float64  { return s.calls }
 func allocsOf(s sample) float64 { return s.allocs }
+func rateOf(s sample) float64   { return s.rate }
+func failedOf(s sample) float64 { return s.failed }
+func p99Of(s sample) float64    { return s.p99 }
 
 // A series has the samples of one candidate, one for each round.
 type series []sample
@@ -90,8 +101,7 @@ type candidate struct {
 
 // interleave measures the groups of candidates in turns, and those of a group in turns, because the
 // speed of a machine changes from one second to the next. It returns the series of each group by name.
-func interleave(groups ...[]candidate) []map[string]series {
-	rounds := 12
+func interleave(rounds int, groups ...[]candidate) []map[string]series {
 	if short() {
 		rounds = 1
 	}

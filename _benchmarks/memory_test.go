@@ -124,7 +124,7 @@ func compareInMemory(b *testing.B, column string, n, perHour, burst int, load fu
 		run := load(peer.make(b, perHour, burst))
 		candidates = append(candidates, candidate{peer.name, func() sample { return parallel(n, run) }})
 	}
-	found := interleave(candidates)[0]
+	found := interleave(rounds, candidates)[0]
 	for _, peer := range inMemory {
 		own := found[peer.name]
 		ns, faster := own.median(timeOf), found["sethvargo"].ratio(own, timeOf)

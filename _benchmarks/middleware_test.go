@@ -96,7 +96,7 @@ func compare(b *testing.B, framework string, none http.Handler, makers []maker) 
 			candidates = append(candidates, candidate{c.name + m.name, serving(b, m.make(b, c.events, c.burst), c.expects)})
 		}
 	}
-	found := interleave(candidates)[0]
+	found := interleave(rounds, candidates)[0]
 	ns := found["no limiter"].median(timeOf)
 	record("One request, allowed", "no limiter", framework, ns, "%.0f ns", ns)
 	for _, c := range requests {

@@ -135,7 +135,7 @@ func BenchmarkRedis(b *testing.B) {
 			}
 		}
 	}
-	for i, found := range interleave(groups...) {
+	for i, found := range interleave(rounds, groups...) {
 		table := "One decision in Redis, " + callers[i].name
 		for _, load := range loads {
 			for _, peer := range inRedis {

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package benchmarks
+
+import "testing"
+
+// preciseTimers does nothing.
+func preciseTimers(*testing.B) (stop func()) { return func() {} }
