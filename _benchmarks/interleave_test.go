@@ -61,6 +61,7 @@ type sample struct {
 	rate   float64 // decisions a second
 	failed float64 // part of the calls that failed
 	p99    float64 // time that the callers of the others wait, in ms
+	beside *sample // of a load beside this one; nil if there is none
 }
 
 func timeOf(s sample) float64   { return s.time }
