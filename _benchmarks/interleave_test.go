@@ -1,8 +1,10 @@
 package benchmarks
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"testing"
@@ -11,7 +13,8 @@ import (
 )
 
 var (
-	file     = flag.String("figures", "", "CSV `file` to which the figures of all tables are written, except with -benchtime 1x")
+	file     = flag.String("figures", "", "CSV `file` in which the measured figures are set, except with -benchtime 1x")
+	beside   = flag.String("beside", "", "CSV `file` of earlier figures, which are printed in parentheses")
 	measured figures.Figures
 )
 
@@ -21,16 +24,37 @@ const rounds = 12
 // TestMain prints the tables that the benchmarks have measured.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, table := range measured.Tables() {
-		fmt.Printf("\n## %s\n\n%s", table, measured.Markdown(table))
-	}
-	if code == 0 && *file != "" && !short() {
-		if err := measured.Write(*file); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := report(code == 0 && !short()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.Exit(code)
+}
+
+// report prints the measured tables, and writes the figures if they are valid.
+func report(valid bool) error {
+	printed := measured
+	if *beside != "" {
+		earlier, err := figures.Read(*beside)
+		if err != nil {
+			return err
+		}
+		printed = measured.Beside(earlier)
+	}
+	for _, table := range printed.Tables() {
+		fmt.Printf("\n## %s\n\n%s", table, printed.Markdown(table))
+	}
+	if *file == "" || !valid {
+		return nil
+	}
+	all, err := figures.Read(*file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, f := range measured {
+		all.Set(f)
+	}
+	return all.Write(*file)
 }
 
 // record sets a cell of a table: a value for charts, and a text.

@@ -14,14 +14,6 @@ import (
 
 var networkKeys = identities(10_000)
 
-// networkRounds returns the number of rounds of BenchmarkNetwork.
-func networkRounds() int {
-	if *quick {
-		return 3
-	}
-	return 6
-}
-
 // An asker decides about one event.
 type asker func(ctx context.Context, key string) (allowed bool, err error)
 
@@ -52,8 +44,11 @@ func closedLoop(b *testing.B, name string, loads ...load) candidate {
 	first := true
 	return candidate{name, func() sample {
 		length := 500 * time.Millisecond
-		if first {
+		switch {
+		case first:
 			length, first = time.Second, false
+		case *quick:
+			length = 400 * time.Millisecond
 		}
 		samples := run(b, length, loads)
 		if len(samples) > 1 {
@@ -128,6 +123,14 @@ func (t *tally) sample(length time.Duration) (s sample) {
 	}
 	s.rate, s.failed = float64(n)/length.Seconds(), float64(t.failed)/float64(max(1, n+t.failed))
 	return s
+}
+
+// interleaveLoops measures loads in turns.
+func interleaveLoops(candidates []candidate) map[string]series {
+	if *quick {
+		return interleave(3, candidates)[0]
+	}
+	return interleave(6, candidates)[0]
 }
 
 // percent returns a part as a text.

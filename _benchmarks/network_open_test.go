@@ -24,9 +24,9 @@ func (c cell) mixture(b *testing.B) {
 		cheap, heavy := core.Must(core.New(store, bucketKind.rules...)), core.Must(core.New(store, windowKind.rules...))
 		candidates = append(candidates, closedLoop(b, v.name, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
 	}
-	found := interleave(networkRounds(), candidates)[0]
+	found := interleaveLoops(candidates)
 	for _, v := range variants {
-		s, row := found[v.name], milliseconds(c.delay)+", "+v.name
+		s, row := found[v.name], v.name+", "+milliseconds(c.delay)
 		besideRate := s.median(func(s sample) float64 { return s.beside.rate })
 		besideFailed := s.median(func(s sample) float64 { return s.beside.failed })
 		record(table, row, "cheap decisions/s", s.median(rateOf), "%s", figures.Thousands(s.median(rateOf)))

@@ -41,6 +41,17 @@ func (all Figures) Get(table, row, column string) Figure {
 	return Figure{}
 }
 
+// Beside returns all figures with the texts of earlier figures of the same cells in parentheses.
+func (all Figures) Beside(earlier Figures) Figures {
+	both := slices.Clone(all)
+	for i, f := range both {
+		if text := earlier.Get(f.Table, f.Row, f.Column).Text; text != "" {
+			both[i].Text += " (" + text + ")"
+		}
+	}
+	return both
+}
+
 // Tables returns the names of all tables.
 func (all Figures) Tables() []string { return all.names("", func(f Figure) string { return f.Table }) }
 

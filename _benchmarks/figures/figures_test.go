@@ -29,6 +29,14 @@ func TestSet(t *testing.T) {
 	}
 }
 
+func TestBeside(t *testing.T) {
+	now := Figures{{"memory", "weir", "hot key", 90, "90 ns"}, {"memory", "weir", "another", 1, "1 ns"}}
+	got := now.Beside(some)
+	if got[0].Text != "90 ns (141 ns, 1 x)" || got[1] != now[1] || now[0].Text != "90 ns" {
+		t.Errorf("got %v of %v", got, now)
+	}
+}
+
 func TestReadWrite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.csv")
 	if err := some.Write(file); err != nil {
