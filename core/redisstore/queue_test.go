@@ -105,6 +105,13 @@ func (s *fakeServer) occupy(t *testing.T, wg *sync.WaitGroup) {
 	synctest.Wait()
 }
 
+// trips returns the number of round trips so far.
+func (s *fakeServer) trips() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sizes)
+}
+
 // isIdle reports an error unless the queue counts nothing that is under way.
 func (s *fakeServer) isIdle(t *testing.T) {
 	t.Helper()
@@ -327,11 +334,11 @@ func TestQueue_Send_hopeless(t *testing.T) {
 					s.limit = minRunning
 					s.occupy(t, &wg)
 				}
-				before := len(s.sizes)
+				before := s.trips()
 				if err := s.askVerb(t.Context(), c.timeout, light, "k", c.verb); err != c.err {
 					t.Errorf("the error is %v, want %v", err, c.err)
 				}
-				if sent := len(s.sizes) - before; sent != c.sent {
+				if sent := s.trips() - before; sent != c.sent {
 					t.Errorf("%d requests were sent, want %d", sent, c.sent)
 				}
 				wg.Wait()
