@@ -127,12 +127,12 @@ func (q *queue) begin(now time.Time, work time.Duration) trip {
 func (q *queue) inline(t trip, r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
 	defer func() { // also if a hook ends the goroutine
-		prompt := ctx.Err() == nil
+		ended, prompt := time.Now(), ctx.Err() == nil
 		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.work -= t.work
-		q.end(t, prompt, r.err)
+		q.end(t, ended, prompt && r.err == nil)
 	}()
 	q.runOwn(ctx, []*request{r})
 }
@@ -151,12 +151,12 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		q.start()
 	})
 	defer func() { // also if a hook ends the goroutine
+		ended, prompt := time.Now(), watchdog.Stop()
 		cancel()
-		err := last.err
+		ok := prompt && last.err == nil
 		for _, r := range requests {
 			r.done <- struct{}{} // has room for one
 		}
-		prompt := watchdog.Stop()
 		runtime.Gosched() // lets these callers ask again, so that the next round trip has more requests
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -165,20 +165,20 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		} else {
 			q.late-- // the watchdog has counted it, or will
 		}
-		q.end(t, prompt, err)
+		q.end(t, ended, ok)
 	}()
 	q.run(ctx, requests)
 }
 
-// end counts a round trip that has ended, and begins others. It is called with mu.
-func (q *queue) end(t trip, prompt bool, err error) {
+// end counts a round trip that ended at a time, with replies in time or not, and begins others. It is
+// called with mu.
+func (q *queue) end(t trip, at time.Time, prompt bool) {
 	q.running--
-	switch now := time.Now(); {
-	case !prompt:
-		q.idle = 0
-	case err == nil:
+	if prompt {
 		q.idle++
-		q.distance.add(now, now.Sub(t.begun), t.ahead)
+		q.distance.add(at, at.Sub(t.begun), t.ahead)
+	} else {
+		q.idle = 0
 	}
 	q.start()
 }
@@ -195,7 +195,7 @@ func (q *queue) start() {
 		if !q.room(bound) {
 			return
 		}
-		requests, work := q.waiting.next(now, distance)
+		requests, work := q.waiting.next(now, distance+q.work)
 		if len(requests) == 0 {
 			return
 		}

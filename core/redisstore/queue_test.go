@@ -142,7 +142,7 @@ func TestQueue_Send(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range c.callers {
 					wg.Go(func() {
-						if err := s.ask(t.Context(), time.Second, c.work, fmt.Sprint(i)); err != nil {
+						if err := s.ask(t.Context(), time.Minute, c.work, fmt.Sprint(i)); err != nil {
 							t.Error(err)
 						}
 					})
@@ -316,7 +316,7 @@ func TestQueue_Send_hopeless(t *testing.T) {
 		{"too late", 15 * time.Millisecond, false, take, 0, ErrOverloaded, 0},
 		{"too late, adjustment", 15 * time.Millisecond, false, adjust, 0, context.DeadlineExceeded, 1},
 		{"too late, after ten seconds", 15 * time.Millisecond, false, take, 10 * time.Second, context.DeadlineExceeded, 1},
-		{"waits, in time", 45 * time.Millisecond, true, take, 0, nil, 1},
+		{"waits, in time", 46 * time.Millisecond, true, take, 0, nil, 1},
 		{"waits, too late", 35 * time.Millisecond, true, take, 0, ErrOverloaded, 0},
 		{"waits, too late, adjustment", 35 * time.Millisecond, true, adjust, 0, context.DeadlineExceeded, 1},
 	} {

@@ -95,10 +95,10 @@ func (r *request) ended(now time.Time) bool {
 	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
 }
 
-// isHopeless reports whether r cannot be answered in time by a round trip that takes distance. An
+// isHopeless reports whether r cannot be answered in time by a round trip that takes so long. An
 // adjustment is never hopeless: it has its effect even if its caller leaves before the reply.
-func (r *request) isHopeless(now time.Time, distance time.Duration) bool {
-	return r.verb == take && r.at.Sub(now) < distance
+func (r *request) isHopeless(now time.Time, takes time.Duration) bool {
+	return r.verb == take && r.at.Sub(now) < takes
 }
 
 // limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
