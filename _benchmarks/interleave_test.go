@@ -81,7 +81,7 @@ type sample struct {
 	calls  float64 // calls of Redis
 	allocs float64
 
-	// Of BenchmarkNetwork.
+	// The others are those of BenchmarkNetwork.
 	rate   float64 // decisions a second
 	failed float64 // part of the calls that failed
 	p99    float64 // time that the callers of the others wait, in ms

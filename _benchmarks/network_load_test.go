@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -66,19 +67,19 @@ func run(b *testing.B, length time.Duration, loads []load) (samples []sample) {
 	}
 	end := from.Add(length)
 	var wg sync.WaitGroup
-	tallies := make([][]tally, len(loads))
+	found := make([][]outcomes, len(loads)) // of each caller
 	for i, l := range loads {
-		tallies[i] = make([]tally, l.callers)
-		for c := range tallies[i] {
+		found[i] = make([]outcomes, l.callers)
+		for c := range found[i] {
 			wg.Go(func() {
 				ctx, cancel := context.WithCancel(ctx) // as that of a request
 				defer cancel()
-				rng, t := rand.New(rand.NewPCG(rand.Uint64(), 9)), &tallies[i][c]
+				rng := rand.New(rand.NewPCG(rand.Uint64(), 9))
 				for begin := time.Now(); begin.Before(end); {
 					allowed, err := l.ask(ctx, networkKeys[rng.IntN(len(networkKeys))])
 					now := time.Now()
 					if !now.Before(from) && now.Before(end) {
-						t.add(b, allowed, err, now.Sub(begin))
+						found[i][c].add(allowed, err, now.Sub(begin))
 					}
 					begin = now
 				}
@@ -86,42 +87,46 @@ func run(b *testing.B, length time.Duration, loads []load) (samples []sample) {
 		}
 	}
 	wg.Wait()
-	for _, all := range tallies {
-		var sum tally
-		for _, t := range all {
-			sum.failed += t.failed
-			sum.waits = append(sum.waits, t.waits...)
+	for _, callers := range found {
+		var sum outcomes
+		for _, o := range callers {
+			sum.failed += o.failed
+			sum.denied += o.denied
+			sum.waits = append(sum.waits, o.waits...)
 		}
-		samples = append(samples, sum.sample(length))
+		samples = append(samples, sum.sample(b, length))
 	}
 	return samples
 }
 
-// A tally counts decisions.
-type tally struct {
-	failed int
-	waits  []time.Duration // of the others
+// outcomes count decisions.
+type outcomes struct {
+	failed, denied int
+	waits          []time.Duration // of the others
 }
 
-func (t *tally) add(b *testing.B, allowed bool, err error, took time.Duration) {
+func (o *outcomes) add(allowed bool, err error, took time.Duration) {
 	switch {
 	case err != nil:
-		t.failed++
+		o.failed++
 	case !allowed:
-		b.Error("an event was denied")
+		o.denied++
 	default:
-		t.waits = append(t.waits, took)
+		o.waits = append(o.waits, took)
 	}
 }
 
-// sample returns the figures of decisions within length.
-func (t *tally) sample(length time.Duration) (s sample) {
-	n := len(t.waits)
-	if n > 0 {
-		slices.Sort(t.waits)
-		s.p99 = t.waits[n*99/100].Seconds() * 1000
+// sample returns the figures of decisions within length. A denial is an error of the benchmark.
+func (o *outcomes) sample(b *testing.B, length time.Duration) (s sample) {
+	if o.denied > 0 {
+		b.Errorf("%d events were denied", o.denied)
 	}
-	s.rate, s.failed = float64(n)/length.Seconds(), float64(t.failed)/float64(max(1, n+t.failed))
+	n := len(o.waits)
+	if n > 0 {
+		slices.Sort(o.waits)
+		s.p99 = o.waits[n*99/100].Seconds() * 1000
+	}
+	s.rate, s.failed = float64(n)/length.Seconds(), float64(o.failed)/float64(max(1, n+o.failed))
 	return s
 }
 
@@ -131,6 +136,17 @@ func interleaveLoops(candidates []candidate) map[string]series {
 		return interleave(3, candidates)[0]
 	}
 	return interleave(6, candidates)[0]
+}
+
+// times returns a ratio as a text, which is empty if there is no ratio.
+func times(ratio float64) string {
+	switch {
+	case math.IsNaN(ratio):
+		return ""
+	case ratio > 100:
+		return "> 100"
+	}
+	return fmt.Sprintf("%.2f", ratio)
 }
 
 // percent returns a part as a text.

@@ -19,14 +19,14 @@ import (
 func (c cell) mixture(b *testing.B) {
 	const table = "Cheap decisions beside others over a network"
 	var candidates []candidate
-	for _, v := range variants {
-		store := v.make(c.client(b))
+	for _, s := range networkStores {
+		store := s.make(c.client(b))
 		cheap, heavy := core.Must(core.New(store, bucketKind.rules...)), core.Must(core.New(store, windowKind.rules...))
-		candidates = append(candidates, closedLoop(b, v.name, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
+		candidates = append(candidates, closedLoop(b, s.name, load{20, reserve(cheap, bucketKind.cost)}, load{400, reserve(heavy, windowKind.cost)}))
 	}
 	found := interleaveLoops(candidates)
-	for _, v := range variants {
-		s, row := found[v.name], v.name+", "+milliseconds(c.delay)
+	for _, store := range networkStores {
+		s, row := found[store.name], store.name+", "+milliseconds(c.delay)
 		besideRate := s.median(func(s sample) float64 { return s.beside.rate })
 		besideFailed := s.median(func(s sample) float64 { return s.beside.failed })
 		record(table, row, "cheap decisions/s", s.median(rateOf), "%s", figures.Thousands(s.median(rateOf)))
@@ -48,8 +48,7 @@ func (c cell) open(b *testing.B) {
 	const table = "Requests at 70 % of the capacity over a network"
 	primary := redisstore.New(c.client(b))
 	loop := closedLoop(b, "", load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
-	loop.slice()
-	capacity := loop.slice().rate
+	rate := 0.7 * interleaveLoops([]candidate{loop})[""].median(rateOf)
 
 	store := failover.New(primary, memstore.New())
 	defer func() { _ = store.Close() }()
@@ -57,7 +56,6 @@ func (c cell) open(b *testing.B) {
 	if short() {
 		length /= 30
 	}
-	rate := 0.7 * capacity
 	s := arrive(b, rate, length, reserve(core.Must(core.New(store, c.rules...)), c.cost))
 	stats := store.Stats()
 	record(table, c.name, "requests/s", rate, "%s", figures.Thousands(rate))
@@ -77,7 +75,7 @@ func arrive(b *testing.B, rate float64, length time.Duration, ask asker) sample 
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
-		sum tally
+		sum outcomes
 	)
 	sent := 0
 	for begin := time.Now(); time.Since(begin) < length; time.Sleep(100 * time.Microsecond) {
@@ -91,10 +89,10 @@ func arrive(b *testing.B, rate float64, length time.Duration, ask asker) sample 
 				took := time.Since(begin)
 				mu.Lock()
 				defer mu.Unlock()
-				sum.add(b, allowed, err, took)
+				sum.add(allowed, err, took)
 			})
 		}
 	}
 	wg.Wait()
-	return sum.sample(length)
+	return sum.sample(b, length)
 }

@@ -122,8 +122,8 @@ func (c cell) client(b *testing.B) *redis.Client {
 	return rdb
 }
 
-// variants has the function of each variant of the Store that makes a new one.
-var variants = []struct {
+// networkStores has the functions that make a Store with batches, and one without.
+var networkStores = []struct {
 	name string
 	make func(rdb *redis.Client) core.Store
 }{
@@ -140,11 +140,11 @@ func (c cell) measure(b *testing.B, table, row string) {
 		candidates = append(candidates, closedLoop(b, name, load{c.callers, ask}))
 	}
 	compared := c.name == bucketKind.name && !*quick
-	for _, v := range variants {
-		l := core.Must(core.New(v.make(c.client(b)), c.rules...))
-		add(v.name, reserve(l, c.cost))
+	for _, s := range networkStores {
+		l := core.Must(core.New(s.make(c.client(b)), c.rules...))
+		add(s.name, reserve(l, c.cost))
 		if compared {
-			add(v.name+", Allow", allow(l))
+			add(s.name+", Allow", allow(l))
 		}
 	}
 	if compared {
@@ -159,7 +159,7 @@ func (c cell) measure(b *testing.B, table, row string) {
 	own, base := found["weir"], found["Unbatched"]
 	rate, faster, failed, p99 := own.median(rateOf), own.ratio(base, rateOf), own.median(failedOf), own.median(p99Of)
 	record(table, row, "decisions/s", rate, "%s", figures.Thousands(rate))
-	record(table, row, "x Unbatched", faster, "%.2f", faster)
+	record(table, row, "x Unbatched", faster, "%s", times(faster))
 	record(table, row, "failed", failed, "%s", percent(failed))
 	record(table, row, "failed, Unbatched", base.median(failedOf), "%s", percent(base.median(failedOf)))
 	record(table, row, "p99", p99, "%.1f ms", p99)
@@ -167,8 +167,8 @@ func (c cell) measure(b *testing.B, table, row string) {
 	if compared {
 		own, base, peer := found["weir, Allow"], found["Unbatched, Allow"], found["redis_rate"]
 		rate, faster := own.median(rateOf), own.ratio(base, rateOf)
-		record(table, row, "Allow", rate, "%s/s, %.2f x", figures.Thousands(rate), faster)
-		record(table, row, "Allow, x redis_rate", own.ratio(peer, rateOf), "%.2f", own.ratio(peer, rateOf))
+		record(table, row, "Allow", rate, "%s/s, %s x", figures.Thousands(rate), times(faster))
+		record(table, row, "Allow, x redis_rate", own.ratio(peer, rateOf), "%s", times(own.ratio(peer, rateOf)))
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(rate, "decisions/s")
