@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -50,8 +51,8 @@ func redisChart(all figures.Figures, t theme) string {
 			d.text(x(i), bottom+24, "middle", "muted", strings.Fields(column)[0])
 		}
 		d.text((left+right)/2, bottom+48, "middle", "muted", "concurrent callers")
-		var ends [2]float64
-		for i, l := range lines {
+		var ends []float64
+		for _, l := range lines {
 			var points []point
 			for c, column := range columns {
 				points = append(points, point{x(c), y(all.Get(redisTable, l.row, column).Value)})
@@ -60,9 +61,9 @@ func redisChart(all figures.Figures, t theme) string {
 			for _, p := range points {
 				d.dot(p, l.colour)
 			}
-			ends[i] = points[len(points)-1].y
+			ends = append(ends, points[len(points)-1].y)
 		}
-		for i, y := range apart(ends[0], ends[1], 20) {
+		for i, y := range apart(20, ends...) {
 			value := all.Get(redisTable, lines[i].row, columns[len(columns)-1]).Value
 			d.text(right+6, y+5, "start", lines[i].class, lines[i].name+"  "+figures.Thousands(value)+"/s")
 		}
@@ -80,13 +81,22 @@ func tick(highest float64) float64 {
 	return 10 * unit
 }
 
-// apart returns the positions a and b of two labels, moved so that they are at least distance apart.
-func apart(a, b, distance float64) [2]float64 {
-	gap := max(0, distance-math.Abs(a-b)) / 2
-	if a > b {
-		gap = -gap
+// apart returns the positions ys of labels, moved so that they are about distance apart.
+func apart(distance float64, ys ...float64) []float64 {
+	moved, order := slices.Clone(ys), make([]int, len(ys))
+	for i := range order {
+		order[i] = i
 	}
-	return [2]float64{a - gap, b + gap}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ys[a], ys[b]) })
+	for range 100 {
+		for i := 1; i < len(order); i++ {
+			above, below := &moved[order[i-1]], &moved[order[i]]
+			if gap := distance - (*below - *above); gap > 0 {
+				*above, *below = *above-gap/2, *below+gap/2
+			}
+		}
+	}
+	return moved
 }
 
 // memoryChart draws the times of a decision and of a request in memory.

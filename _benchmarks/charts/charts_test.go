@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/xml"
 	"io"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,13 +60,16 @@ func TestTick(t *testing.T) {
 }
 
 func TestApart(t *testing.T) {
-	for _, c := range []struct{ ys, want [2]float64 }{
-		{[2]float64{100, 200}, [2]float64{100, 200}},
-		{[2]float64{100, 110}, [2]float64{95, 115}},
-		{[2]float64{110, 100}, [2]float64{115, 95}},
-		{[2]float64{100, 100}, [2]float64{90, 110}},
+	for _, c := range []struct{ ys, want []float64 }{
+		{nil, nil},
+		{[]float64{100, 200}, []float64{100, 200}},
+		{[]float64{100, 110}, []float64{95, 115}},
+		{[]float64{110, 100}, []float64{115, 95}},
+		{[]float64{100, 100}, []float64{90, 110}},
+		{[]float64{200, 100, 100, 100}, []float64{200, 80, 100, 120}},
 	} {
-		if got := apart(c.ys[0], c.ys[1], 20); got != c.want {
+		got := apart(20, c.ys...)
+		if !slices.EqualFunc(got, c.want, func(a, b float64) bool { return math.Abs(a-b) < 0.1 }) {
 			t.Errorf("%v: got %v, want %v", c.ys, got, c.want)
 		}
 	}

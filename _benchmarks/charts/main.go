@@ -40,6 +40,7 @@ func render(folder string) (map[string]string, error) {
 	}
 	for _, row := range [][2]string{
 		{redisTable, redisPeer}, {redisTable, redisWeir}, {decisionTable, "weir"}, {requestTable, "weir"},
+		{networkTables + "5ms", "token bucket" + networkCallers},
 	} {
 		if !slices.Contains(all.Rows(row[0]), row[1]) {
 			return nil, fmt.Errorf("the table %q has no row %q", row[0], row[1])
@@ -52,6 +53,7 @@ func render(folder string) (map[string]string, error) {
 	for _, t := range themes {
 		files[filepath.Join(folder, "charts", "redis-"+t.name+".svg")] = redisChart(all, t)
 		files[filepath.Join(folder, "charts", "memory-"+t.name+".svg")] = memoryChart(all, t)
+		files[filepath.Join(folder, "charts", "network-"+t.name+".svg")] = networkChart(all, t)
 	}
 	return files, nil
 }

@@ -9,11 +9,13 @@ import (
 // A theme has the colours of a chart for a light or a dark page. The page shows through.
 type theme struct {
 	name, text, muted, grid, weir, peer string
+
+	lines [4]string // of different kinds of limiters
 }
 
 var themes = []theme{
-	{"light", "#1f2328", "#59636e", "#d1d9e0", "#0969da", "#818b98"},
-	{"dark", "#f0f6fc", "#9198a1", "#3d444d", "#4493f8", "#9198a1"},
+	{"light", "#1f2328", "#59636e", "#d1d9e0", "#0969da", "#818b98", [4]string{"#0969da", "#1a7f37", "#bc4c00", "#8250df"}},
+	{"dark", "#f0f6fc", "#9198a1", "#3d444d", "#4493f8", "#9198a1", [4]string{"#4493f8", "#3fb950", "#db6d28", "#ab7df8"}},
 }
 
 // A drawing is an SVG of 800 units width.
