@@ -18,6 +18,7 @@ import (
 // kind.
 func (c cell) mixture(b *testing.B) {
 	const table = "Cheap decisions beside others over a network"
+	preciseTimers(b)
 	var candidates []candidate
 	for _, s := range networkStores {
 		store := s.make(c.client(b))
@@ -46,6 +47,7 @@ func (c cell) mixture(b *testing.B) {
 // decision or not.
 func (c cell) open(b *testing.B) {
 	const table = "Requests at 70 % of the capacity over a network"
+	preciseTimers(b)
 	primary := redisstore.New(c.client(b))
 	loop := closedLoop(b, "", load{c.callers, reserve(core.Must(core.New(primary, c.rules...)), c.cost)})
 	rate := 0.7 * interleaveLoops([]candidate{loop})[""].median(rateOf)

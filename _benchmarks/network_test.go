@@ -56,7 +56,6 @@ type cell struct {
 //	go test . -run '^$' -bench 'Network/closed/^5ms/^400/log' [-quick]
 func BenchmarkNetwork(b *testing.B) {
 	addr := redistest.NewServer(b).Addr
-	defer preciseTimers(b)()
 	delays := []time.Duration{0, 500 * time.Microsecond, 5 * time.Millisecond, 20 * time.Millisecond}
 	callers := []int{1, 64, 400, 2000}
 	mixtureDelays, poolDelays, poolCallers := delays[1:], delays[1:3], callers[1:3]
@@ -74,6 +73,9 @@ func BenchmarkNetwork(b *testing.B) {
 			for _, n := range callers {
 				for _, k := range kinds {
 					b.Run(fmt.Sprintf("%s/%d/%s", milliseconds(delay), n, k.name), func(b *testing.B) {
+						if delay > 0 {
+							preciseTimers(b)
+						}
 						measure(b, cell{k, addr, delay, pool, n})
 					})
 				}

@@ -5,4 +5,4 @@ package benchmarks
 import "testing"
 
 // preciseTimers does nothing.
-func preciseTimers(*testing.B) (stop func()) { return func() {} }
+func preciseTimers(*testing.B) {}
