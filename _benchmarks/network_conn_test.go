@@ -15,8 +15,8 @@ import (
 )
 
 // newClient returns a client of addr on whose connections each reply takes delay longer. A pool of 0
-// connections is the default of go-redis. A proxy would delay replies, too, but it takes about 8 us of
-// CPU time for each, which is a third of that of a decision with a round trip of its own.
+// connections is the default of go-redis. A redistest.Proxy would delay replies, too, but takes about 8 us
+// of CPU time for each: with it, an Unbatched Store made 30 percent fewer decisions at 0.5 ms.
 func newClient(addr string, delay time.Duration, pool int) *redis.Client {
 	opts := &redis.Options{Addr: addr, PoolSize: pool}
 	if delay > 0 {
