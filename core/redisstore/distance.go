@@ -5,14 +5,14 @@ import "time"
 // A distance is the shortest round trip to a server in the last 5 to 10 seconds. It is a property of the
 // network: a server that is busy is not farther.
 type distance struct {
-	seen      time.Time     // the end of the last round trip
+	seen      time.Time     // the end of the last prompt round trip
 	since     time.Time     // when now began
 	now, last time.Duration // of this half and of the half before; 0 if there was none
 }
 
 const half = 5 * time.Second
 
-// add adds a round trip. ahead is the work that was under way when it began. If that may be a large
+// add adds a prompt round trip. ahead is the work that was under way when it began. If that may be a large
 // part of the time, the round trip waited for the server, and says little about the distance.
 func (d *distance) add(now time.Time, took, ahead time.Duration) {
 	d.seen = now

@@ -44,6 +44,9 @@ const (
 	// Requests are sent at once up to a work of 1/alone of the distance. Then they wait until a round
 	// trip ends, and share the next one, which takes less time of both sides.
 	alone = 8
+	// outage is the time without a prompt round trip after which requests fail at once if all round trips
+	// are late. After a short pause of this process or of the server, they wait.
+	outage = time.Second
 	// maxWork bounds the time for which a round trip occupies the server, unless it has one request.
 	maxWork = 250 * time.Microsecond
 	// tripWork is the work of a round trip without that of its requests.
@@ -70,7 +73,7 @@ func (q *queue) send(d *deadline, r *request) error {
 	q.mu.Lock()
 	distance := q.distance.get(now)
 	switch {
-	case q.late >= q.limit:
+	case q.late >= q.limit && now.Sub(q.distance.seen) >= outage:
 		q.mu.Unlock()
 		return fmt.Errorf("%d round trips have no reply", q.limit)
 	case r.isHopeless(now, distance):

@@ -349,6 +349,33 @@ func TestQueue_Send_hopeless(t *testing.T) {
 	}
 }
 
+// After a pause in which all round trips become late, requests wait, and are sent when it ends.
+func TestQueue_Send_pause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		s.limit, s.runOwn = minRunning, nil
+		if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.set(func() { s.hangs = make(chan struct{}) })
+		var wg sync.WaitGroup
+		for i := range 2 * minRunning {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i/minRunning) * 100 * time.Millisecond)
+				if err := s.ask(t.Context(), 100*time.Millisecond, light, "k"); (err == nil) != (i >= minRunning) {
+					t.Errorf("request %d: the error is %v", i, err)
+				}
+			})
+		}
+		time.Sleep(150 * time.Millisecond)
+		s.set(func() { close(s.hangs); s.hangs = nil })
+		wg.Wait()
+		synctest.Wait()
+		s.isIdle(t)
+	})
+}
+
 // A round trip that hangs makes room for another one when its requests have missed their deadlines.
 // When all connections hang, requests fail at once.
 func TestQueue_Send_hang(t *testing.T) {
@@ -367,8 +394,8 @@ func TestQueue_Send_hang(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if len(s.sizes) != limit || s.running != limit || s.late != limit {
-			t.Errorf("%d round trips hang, %d by the count of the queue, %d late, want %d", len(s.sizes), s.running, s.late, limit)
+		if s.trips() != limit || s.running != limit || s.late != limit {
+			t.Errorf("%d round trips hang, %d by the count of the queue, %d late, want %d", s.trips(), s.running, s.late, limit)
 		}
 		begin := time.Now()
 		if err := s.ask(t.Context(), time.Hour, light, "k"); err == nil || time.Since(begin) != 0 {

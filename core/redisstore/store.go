@@ -48,8 +48,8 @@
 // Take and Adjust return within [Timeout], regardless of the configuration of the client. A
 // decision that waits and misses its deadline is not sent. A script that was sent continues in the
 // background until its reply arrives or the client's own timeouts end it, so that a slow server
-// does not lose its connections. When half of the connections of the client have such scripts,
-// decisions fail at once. While the server replies in time, a caller may run its script itself. Then a
+// does not lose its connections. When half of the connections of the client have such scripts, and no
+// reply was in time for a second, decisions fail at once. While the server replies in time, a caller may run its script itself. Then a
 // missed deadline closes the connection, a caller whose context is cancelled waits for the reply or
 // the deadline, and a hook of the client that ignores its context delays the caller.
 //
