@@ -96,14 +96,18 @@ func TestLanes_Next_fair(t *testing.T) {
 // A request whose caller has left is dropped, and one that would be late fails.
 func TestLanes_Next_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := waiting("a", "b", "c", "D", "E")
+		l := waiting("a", "b", "c", "D", "E", "F")
 		l.light[0].left.Store(true)
 		l.light[1].at = time.Now().Add(10 * time.Millisecond)
 		l.heavy[0].at = time.Now()
-		hopeless, late := l.light[1], l.heavy[0]
+		l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
+		hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
 		requests, work := l.next(time.Now(), 20*time.Millisecond)
 		if len(requests) != 2 || requests[0].keys[0] != "c" || requests[1].keys[0] != "e" || work != maxWork/40+maxWork/4 {
 			t.Errorf("the round trip has %d requests with work of %v, want c and e", len(requests), work)
+		}
+		if len(long.done) != 1 || long.err != ErrOverloaded {
+			t.Errorf("F, which has waited for longer than it has left, is over: %d, %v, want 1, %v", len(long.done), long.err, ErrOverloaded)
 		}
 		if len(hopeless.done) != 1 || hopeless.err != ErrOverloaded || len(late.done) != 0 {
 			t.Errorf("b is over: %d, %v, want 1, %v; D is over: %d, want 0", len(hopeless.done), hopeless.err, ErrOverloaded, len(late.done))

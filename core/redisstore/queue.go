@@ -54,8 +54,8 @@ const (
 )
 
 // ErrOverloaded reports that a decision was not sent, and nothing was charged: it could not have been
-// answered before its deadline, because others were before it or its context ends sooner than a
-// round trip takes, or too many decisions waited. The error is a core.ErrUnavailable, too. Package
+// answered before its deadline, or had waited for half of its time, because others were before it; or
+// its context ends sooner than a round trip takes; or too many decisions waited. The error is a core.ErrUnavailable, too. Package
 // failover calls its backup, and does not count the error as a failure of Redis.
 var ErrOverloaded = driver.ErrOverloaded
 
