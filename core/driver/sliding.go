@@ -90,8 +90,13 @@ func (l *log) debit(s State, r Reading, now, n int64) State {
 	return s
 }
 
-// undo forgets n events of the charge of m, if they still count. If the clock has stepped back
-// since the charge, these events cannot be distinguished from other events, and stay.
+// recent is the number of times, counted from the newest, whose events undo and credit forget. It
+// bounds what a store has to rewrite, and is more than the number of times in a sliding window.
+const recent = 1000
+
+// undo forgets n events of the charge of m, if they still count and their time is recent. If the
+// clock has stepped back since the charge, these events cannot be distinguished from other events,
+// and stay.
 func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	if r.Count == 0 || r.moved || m.stepped(now) {
 		return s
@@ -99,7 +104,7 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	h := l.trimmed(s, now)
 	live := h.live()
 	i, found := slices.BinarySearchFunc(live, l.stamp(m.At), func(r run, at int64) int { return cmp.Compare(r.at, at) })
-	if found && m.At != 0 {
+	if found && m.At != 0 && len(live)-i <= recent {
 		n = min(n, live[i].n)
 		h.count -= n
 		if live[i].n -= n; live[i].n == 0 {
@@ -109,13 +114,13 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return h.state(s)
 }
 
-// credit forgets the n newest events of the window, or all if there are fewer.
+// credit forgets the n newest events of the window, or all that are recent if there are fewer.
 func (l *log) credit(s State, r Reading, now, n int64) State {
 	if r.Count == 0 {
 		return s
 	}
 	h := l.trimmed(s, now)
-	for !h.empty() && n > 0 {
+	for oldest := len(h.runs) - recent; !h.empty() && n > 0 && len(h.runs) > oldest; {
 		newest := &h.runs[len(h.runs)-1]
 		if newest.n > n {
 			newest.n -= n

@@ -18,7 +18,7 @@ func newKeyer(c config) keyer { return keyer{c.prefix, keyhash.New(c.secret)} }
 func (k *keyer) tag(identity string) string { return k.hasher.Tag(identity) }
 
 // key returns the key for the state of r: for a sliding log of 500/h that is called
-// "api", "weir:{<tag>}l3:3600:api".
+// "api", "weir:{<tag>}l4:3600:api".
 func (k *keyer) key(tag string, r *driver.Compiled) string {
 	return k.prefix + "{" + tag + "}" + algorithmOf(r.Algorithm).version + ":" + r.StateName
 }

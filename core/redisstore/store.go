@@ -64,8 +64,8 @@
 // [DefaultPrefix]; password is an example):
 //
 //	ACL SETUSER limiter on >password ~weir:* +evalsha +eval +time +get +psetex +del
-//	    +zadd +zrem +zrank +zrange +zrevrange +zrangebyscore +zrevrangebyscore
-//	    +zremrangebyscore +zremrangebyrank +hmget +hset +hgetall +hdel +exists +pexpire +info
+//	    +unlink +zadd +zrem +zcount +zrange +zrevrange +zrangebyscore +zremrangebyrank
+//	    +hmget +hset +hgetall +hdel +exists +pexpire +info
 //
 // INFO is used only for the warning that the server may evict keys. go-redis also sends CLIENT
 // SETINFO on every new connection. If the user may not call it, decisions succeed, but the server

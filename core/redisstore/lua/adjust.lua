@@ -17,7 +17,7 @@ local function decision(first, charges, at)
     local op = ARGV[at + 1]
     at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
     if op == 'reset' then
-      redis.call('DEL', KEYS[i])
+      redis.call('UNLINK', KEYS[i])
     end
   end
 end

@@ -110,12 +110,17 @@ func (l sliding) undo(cost int64, m Receipt) (state, bool) {
 	return l.without(cost, func(e events) bool { return m.At != 0 && e.at == l.rule.end(m.At) }), true
 }
 
-// without returns l without the newest n events that match.
+// without returns l without the newest n events that match. RULE: events that were recorded before
+// the newest 1000 times stay, so that the work of a store is bounded.
 func (l sliding) without(n int64, match func(events) bool) state {
 	var kept []events
+	times, last := 0, int64(0)
 	for i := len(l.events) - 1; i >= 0; i-- {
 		e := l.events[i]
-		if match(e) {
+		if e.at != last {
+			times, last = times+1, e.at
+		}
+		if match(e) && times <= 1000 {
 			freed := min(n, e.n)
 			n, e.n = n-freed, e.n-freed
 		}
