@@ -53,42 +53,47 @@ end
 --   the index of the entry
 -- Returns nothing if the member is unreadable.
 local function log_seek(member, width, time, n)
-  local number, _, _, base, size, entries = log_open(member, width)
-  local before = 0
-  if number and base > time and n <= 1 then
+  local number, before, newest, base, size, entries = log_open(member, width)
+  if not number or newest <= time or before < n then
+    return number, before
+  elseif base > time and n <= 1 then
     return number, 0, base, 1
   end
-  for i = 1, entries or 0 do
-    local at = 15 + (i - 1) * size
-    local found = base + struct.unpack('>I' .. width, member, at)
-    local through = size == width + 0 and i or struct.unpack('>I6', member, at + width)
-    if found > time and through >= n then
-      return number, before, found, i
+  local single, format = size == width + 0, '>I' .. width
+  if not single then
+    format = format .. 'I6'
+  end
+  local start = single and n > 1 and n or 1
+  before = start - 1
+  for i = start, entries do
+    local span, through = struct.unpack(format, member, 15 + (i - 1) * size)
+    through = single and i or through
+    if base + span > time and through >= n then
+      return number, before, base + span, i
     end
     before = through
   end
   return number, before
 end
 
--- Adds an entry of n events to a member. Returns the longer member and true. If there is no member or
--- no room, returns a new member whose first event has the given number, and false.
-local function log_append(member, width, number, time, n)
-  local _, through, _, base, size = log_open(member or '', width)
+-- Adds an entry of n events at a time to a member, which is followed by the results of log_open.
+-- Returns the longer member and true. If there is no member or no room, returns a new member, whose
+-- first event gets the given number, and false.
+local function log_append(width, number, time, n, member, _, through, _, base, size)
   local fits = through and #member + size <= 64 -- Redis keeps no longer members in a compact block
-    and (n == 1 or size > width + 0) and through + n <= MAX_COUNT and time - base < 256 ^ width
+    and (n == 1 or size > width + 0) and through + n <= MAX_COUNT and time - base < 256 ^ width or false
   if not fits then
     through, base, size = 0, time, n == 1 and width + 0 or width + 6
     member = struct.pack('>I6BI7', number == 0 and 0 or (number - 1) % MAX_COUNT + 1, size, time)
   end
-  member = member .. struct.pack('>I' .. width, time - base)
-  if size > width + 0 then
-    member = member .. struct.pack('>I6', through + n)
+  if size == width + 0 then
+    return member .. struct.pack('>I' .. width, time - base), fits
   end
-  return member, fits or false
+  return member .. struct.pack('>I' .. width .. 'I6', time - base, through + n), fits
 end
 
--- Removes members that have left the window at cutoff, at most the given number. Returns the rank of the
--- first member that has not left.
+-- Removes members that have left the window at cutoff, at most the given number. Returns the rank of
+-- the first member that has not left.
 local function log_expire(key, cutoff, most)
   local stale = redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff))
   local removed = math.min(stale, most)
@@ -129,7 +134,7 @@ local function log_functions()
       local _, through, time = log_open(member, width, entry)
       local n = math.min(through, j) - math.max(before, i)
       if n > 0 then
-        local longer, fits = log_append(list[#list], width, number, time, n)
+        local longer, fits = log_append(width, number, time, n, list[#list], log_open(list[#list] or '', width))
         list[fits and #list or #list + 1] = longer
         number = number + n
       end
@@ -141,9 +146,13 @@ local function log_functions()
   -- Replaces the members from a rank to a rank by a list of members.
   local function replace(key, width, from, to, list)
     redis.call('ZREMRANGEBYRANK', key, string.format('%d', from), string.format('%d', to))
-    for _, member in ipairs(list) do
+    local pairs = {}
+    for i, member in ipairs(list) do
       local _, _, time = log_open(member, width)
-      redis.call('ZADD', key, string.format('%d', time), member)
+      pairs[2 * i - 1], pairs[2 * i] = string.format('%d', time), member
+    end
+    if list[1] then
+      redis.call('ZADD', key, unpack(pairs)) -- up to 8000 values
     end
   end
 
@@ -161,32 +170,46 @@ local function log_functions()
     end
   end
 
-  return find, copy, replace, trim
+  -- Removes the events at or after now from a state that is ahead of the clock. Returns the last member,
+  -- the number after the last event, and the count of the removed events.
+  local function step_back(key, period, width, last, stop)
+    local _, _, latest = log_open(last, width)
+    trim(key, width, latest - period, MAX_INTEGER)
+    local rank = string.format('%d', redis.call('ZCOUNT', key, '-inf', string.format('%d', now - 1)))
+    local member, list = redis.call('ZRANGE', key, rank, rank)[1] or '', {}
+    local number, kept = log_seek(member, width, now - 1, 0)
+    local next = copy(list, member, width, 0, kept, number or stop)
+    replace(key, width, rank, -1, list)
+    return redis.call('ZREVRANGE', key, '0', '0')[1], next, (stop - next - 1) % MAX_COUNT + 1
+  end
+
+  return find, step_back, trim, copy, replace
 end
 
 -- Reads the state for a cost. Returns the reading (count, first_leaves, last_leaves, retry) and
 --   moved    whether the state has to be written again even if nothing is spent, because the clock
 --            stepped back
 --   corrupt  1 if the state is unreadable, otherwise 0
---   stale    if members have left the window, the time up to which events have left, otherwise nil
---   last     the last member, nil if there are no events in the window
 --   stop     the number after the last event, 0 if there are no events in the window
+--   stale    if members have left the window, the time up to which events have left, otherwise nil
+-- and, if there are events in the window, the last member, the count of its events, and base and size
+-- as log_open returns them.
 local function log_read(key, cost, events, period, width)
   local newest = redis.pcall('ZREVRANGE', key, '0', '0', 'WITHSCORES')
   if newest.err then
-    return 0, 0, 0, 0, false, unreadable(newest), nil, nil, 0
+    return 0, 0, 0, 0, false, unreadable(newest), 0
   elseif not newest[1] then
-    return 0, 0, 0, 0, false, 0, nil, nil, 0
+    return 0, 0, 0, 0, false, 0, 0
   end
-  local last, number, n, latest = newest[1], log_open(newest[1], width)
+  local last, number, n, latest, base, size = newest[1], log_open(newest[1], width)
   if latest ~= newest[2] + 0 then
-    return 0, 0, 0, 0, false, 1, nil, nil, 0
+    return 0, 0, 0, 0, false, 1, 0
   end
   -- Events that had left when the newest event was admitted do not return when the clock steps
   -- back.
   local moved, cutoff, stop = latest > now, math.max(latest, now) - period, number + n
   if latest <= cutoff then
-    return 0, 0, 0, 0, false, 0, cutoff, nil, 0
+    return 0, 0, 0, 0, false, 0, 0, cutoff
   end
 
   -- Otherwise, the first member of all is mostly in the window, and takes less time to find than the
@@ -199,7 +222,7 @@ local function log_read(key, cost, events, period, width)
     first = redis.call('ZRANGEBYSCORE', key, string.format('(%d', cutoff), '+inf', 'LIMIT', '0', '1')[1]
     number, left, oldest = log_seek(first, width, cutoff, 0)
     if not oldest or oldest > latest then
-      return 0, 0, 0, 0, false, 1, nil, nil, 0
+      return 0, 0, 0, 0, false, 1, 0
     end
   end
   local count = (stop - number - left - 1) % MAX_COUNT + 1
@@ -219,31 +242,17 @@ local function log_read(key, cost, events, period, width)
   if moved then
     oldest, latest = math.min(oldest, now), now
   end
-  return count, oldest + period - now, latest + period - now, retry, moved, 0, stale, last, stop
-end
-
--- Removes the events at or after now from a state that is ahead of the clock. Returns the last member,
--- the number after the last event, and the count of the removed events.
-local function log_step_back(key, period, width, last, stop)
-  local _, copy, replace, trim = log_functions()
-  local _, _, latest = log_open(last, width)
-  trim(key, width, latest - period, MAX_INTEGER)
-  local rank = string.format('%d', redis.call('ZCOUNT', key, '-inf', string.format('%d', now - 1)))
-  local member, list = redis.call('ZRANGE', key, rank, rank)[1] or '', {}
-  local number, kept = log_seek(member, width, now - 1, 0)
-  local next = copy(list, member, width, 0, kept, number or stop)
-  replace(key, width, rank, -1, list)
-  return redis.call('ZREVRANGE', key, '0', '0')[1], next, (stop - next - 1) % MAX_COUNT + 1
+  return count, oldest + period - now, latest + period - now, retry, moved, 0, stop, stale, last, n, base, size
 end
 
 -- Reads the state for a cost, by default that of the arguments; appends the reading to the reply;
 -- calls decide, as take.lua describes it; and does the action that decide returns.
 local function sliding_log(key, at, op, decide, other)
   local cost, events, period, width = other or ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3]
-  local count, first_leaves, last_leaves, retry, moved, corrupt, stale, last, stop =
+  local count, first_leaves, last_leaves, retry, moved, corrupt, stop, stale, last, n, base, size =
     log_read(key, cost, events, period, width)
-  local size = #reply
-  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = count, first_leaves, last_leaves, retry
+  local place, _ = #reply, nil
+  reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = count, first_leaves, last_leaves, retry
   local action = decide(at + 4, op, count + cost <= events, moved, corrupt)
   if not action then
     return
@@ -252,25 +261,27 @@ local function sliding_log(key, at, op, decide, other)
   -- Redis checks maxmemory only at the first write of a script, and not for deletions. The first
   -- write is a ZADD unless the state is replaced, so a spend is rejected as a whole or not at all.
   cost = action == 'spend' and math.min(cost, MAX_COUNT - count) or 0
-  local rest = last -- the last member, without an entry of now
+  local rest = last -- without an entry at now
   if corrupt > 0 then
     redis.call('DEL', key)
   elseif moved then
-    local late
-    last, stop, late = log_step_back(key, period, width, last, stop)
-    rest, cost, stale = last, math.min(cost + late, MAX_COUNT), nil
+    local _, step_back = log_functions()
+    last, stop, count = step_back(key, period, width, last, stop)
+    _, n, _, base, size = log_open(last or '', width)
+    rest, cost, stale = last, math.min(cost + count, MAX_COUNT), nil
   elseif last_leaves == period then
-    local number, n, _, _, entry = log_open(last, width)
-    rest = string.sub(last, 1, -entry - 1)
-    local _, before = log_open(rest, width)
-    stop, cost = number + (before or 0), cost + n - (before or 0)
+    rest = string.sub(last, 1, -size - 1)
+    stop, cost = stop - n, cost + n
+    _, n = log_open(rest, width)
+    stop, cost = stop + (n or 0), cost - (n or 0)
   end
-  local member, extends = log_append(rest, width, stop, now, cost)
-  redis.call('ZADD', key, string.format('%d', now), member)
+  local score = string.format('%d', now)
+  local member, extends = log_append(width, stop, now, cost, rest, _, n, _, base, size)
+  redis.call('ZADD', key, score, member)
   if rest ~= last then
     redis.call('ZREM', key, last)
-    local _, _, time = log_open(rest, width)
-    if time and not extends then
+    if n and not extends then
+      local _, _, time = log_open(rest, width)
       redis.call('ZADD', key, string.format('%d', time), rest)
     end
   elseif extends then

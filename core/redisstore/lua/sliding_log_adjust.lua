@@ -2,7 +2,7 @@
 -- the newest 1000 entries, so they read and write no more than these.
 
 local log_recent = 1000
-local _, log_copy, log_replace, log_trim = log_functions()
+local _, _, log_trim, log_copy, log_replace = log_functions()
 
 -- Removes the n newest events.
 local function log_credit(key, width, n)
@@ -28,38 +28,42 @@ end
 
 -- Removes n events that were recorded at the given time. Later events get lower numbers.
 local function log_undo(key, width, n, time)
-  local later, rank, entries, member = {}, 0, log_recent, nil
-  repeat
-    later[#later + 1], rank = member, rank - 1
-    member = redis.call('ZRANGE', key, rank, rank)[1]
-    local number, _, _, base, _, size = log_open(member or '', width)
-    if not number then
+  local from = redis.call('ZCOUNT', key, string.format('%d', time), '+inf')
+  if from > log_recent then
+    return
+  end
+  local members = redis.call('ZRANGE', key, -from - 1, '-1')
+  local first = #members - from + 1 -- the index after the preceding member, if there is one
+  local number, before, found, i = log_seek(members[first] or '', width, time - 1, 0)
+  if found ~= time then
+    return
+  end
+  local counts, entries = {}, 1 - i
+  for j = first, #members do
+    local _, count, _, _, _, size = log_open(members[j], width)
+    if not count then
       return
     end
-    entries = entries - size
-  until base <= time or entries <= 0
-  local number, before, found, i = log_seek(member, width, time - 1, 0)
-  if found ~= time or entries + i <= 0 then
+    counts[j], entries = count, entries + size
+  end
+  if entries > log_recent then
     return
   end
 
-  local _, through = log_open(member, width, i)
-  local list = { redis.call('ZRANGE', key, rank - 1, rank - 1)[1] } -- it may have room
-  if list[1] and not log_open(list[1], width) then
-    list, rank = {}, rank + 1
-  end
-  number = log_copy(list, member, width, 0, before, number)
-  number = log_copy(list, member, width, math.min(through, before + n), MAX_INTEGER, number)
-  for j = #later, 1, -1 do
-    if list[1] and #list[#list] + #later[j] - 14 <= 64 then
-      number = log_copy(list, later[j], width, 0, MAX_INTEGER, number)
+  local list = { first > 1 and log_open(members[1], width) and members[1] or nil } -- it may have room
+  local rank, _, through = -from - #list, log_open(members[first], width, i)
+  number = log_copy(list, members[first], width, 0, before, number)
+  number = log_copy(list, members[first], width, math.min(through, before + n), MAX_INTEGER, number)
+  for j = first + 1, #members do
+    local member = members[j]
+    if list[1] and #list[#list] + #member - 14 <= 64 then
+      number = log_copy(list, member, width, 0, MAX_INTEGER, number)
     else
-      local _, count = log_open(later[j], width)
-      list[#list + 1] = struct.pack('>I6', number == 0 and 0 or (number - 1) % MAX_COUNT + 1) .. string.sub(later[j], 7)
-      number = number + count
+      list[#list + 1] = struct.pack('>I6', number == 0 and 0 or (number - 1) % MAX_COUNT + 1) .. string.sub(member, 7)
+      number = number + counts[j]
     end
   end
-  log_replace(key, width, rank - 1, -1, list)
+  log_replace(key, width, rank, -1, list)
 end
 
 function algorithms.sliding_log(key, at, op)
