@@ -417,22 +417,20 @@ func counterCorruptions(now time.Time) []corruption {
 	return all
 }
 
-// chunk returns a member of a sliding log with the number of its first event, a base and offsets;
-// see lua/sliding_log.lua.
-func chunk(before, base int64, width int, offsets ...int64) string {
+// entries returns a member of a sliding log: the number of its first event, the size of an entry, a
+// time, and pairs of a number and its bytes; see lua/sliding_log.lua.
+func entries(number int64, size byte, base int64, pairs ...int64) string {
 	var eight [8]byte
-	put := func(out []byte, n int64, width int) []byte {
+	var out []byte
+	put := func(n int64, width int64) {
 		binary.BigEndian.PutUint64(eight[:], uint64(n))
-		return append(out, eight[8-width:]...)
+		out = append(out, eight[8-width:]...)
 	}
-	out := put(nil, before, 6)
-	out = append(out, byte(width))
-	out = put(out, base, 7)
-	if width == 0 {
-		width = 6 // a bulk: the count of its events instead of offsets
-	}
-	for _, o := range offsets {
-		out = put(out, o, width)
+	put(number, 6)
+	out = append(out, size)
+	put(base, 7)
+	for i := 0; i < len(pairs); i += 2 {
+		put(pairs[i], pairs[i+1])
 	}
 	return string(out)
 }
@@ -441,60 +439,58 @@ func logCorruptions(now time.Time) []corruption {
 	us := now.UnixMicro()
 	ago := func(d time.Duration) int64 { return us - d.Microseconds() }
 	z := func(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
-	event := func(before, at int64) redis.Z { return z(at, chunk(before, at, 4, 0)) }
-	node := func(i, voids int64) redis.Z {
-		number := func(n int64) string { return chunk(n, 0, 0)[:6] }
-		return z(1<<53+2*i, number(i)+number(voids))
+	single := func(number, base int64, spans ...int64) string {
+		var pairs []int64
+		for _, span := range spans {
+			pairs = append(pairs, span, 4)
+		}
+		return entries(number, 4, base, pairs...)
 	}
+	event := func(number, at int64) redis.Z { return z(at, single(number, at, 0)) }
+	bulk := func(number, at, n int64) redis.Z { return z(at, entries(number, 10, at, 0, 4, n, 6)) }
 	const year = 365 * 24 * time.Hour
 	return append(foreign(),
-		corruption{"a node without members", 1, members(node(1, 5))},
-		corruption{"a node that cannot be read", 1, members(event(0, ago(time.Second)), event(200, us), z(1<<53+2, "x"))},
-		corruption{"more void numbers than there are numbers", 1, members(event(0, ago(time.Second)), event(200, us), node(1, 1<<40))},
-		corruption{"void numbers that are in use", 0, members(event(0, ago(time.Second)), event(200, us), node(1, 200))},
-		corruption{"gaps without nodes", 0, members(event(0, ago(time.Second)), event(200, us))},
-		corruption{"a node before the first member", 0, members(event(200, ago(time.Second)), event(201, us), node(1, 5))},
-		corruption{"a node after the last member", 0, members(event(0, ago(time.Second)), event(1, us), node(7, 5))},
-		corruption{"a later node that cannot be read", 0, members(
-			event(0, ago(time.Second)), event(150, us), event(300, us), z(1<<53+6, "x"))},
-		corruption{"foreign members above every time", 0, members(event(0, ago(time.Second)), event(1, us), z(1<<60, "x"), redis.Z{Score: math.Inf(1), Member: "y"})},
+		corruption{"foreign members above every time", 1, members(event(0, ago(time.Second)), event(1, us), z(1<<60, "x"), redis.Z{Score: math.Inf(1), Member: "y"})},
 		corruption{"foreign members", 1, members(z(us, "x"), z(us-1, "user:1"), z(5, ""))},
 		corruption{"a member of 1 MB", 1, members(z(us, strings.Repeat("x", 1<<20)))},
 		corruption{"infinite scores", 1, members(
-			redis.Z{Score: math.Inf(1), Member: chunk(0, us, 4, 0)}, redis.Z{Score: math.Inf(-1), Member: "x"})},
-		corruption{"a score with a fraction", 1, members(redis.Z{Score: float64(us) + 0.5, Member: chunk(0, us, 4, 0)})},
-		corruption{"a score of another time", 1, members(z(us-1, chunk(0, us, 4, 0)))},
-		corruption{"a time before 1970", 1, members(z(-5, chunk(0, us, 4, 0)))},
-		corruption{"a header alone", 1, members(z(us, chunk(0, us, 4)))},
-		corruption{"half an offset", 1, members(z(us, chunk(0, us, 4, 0)+"\x00"))},
-		corruption{"width 3", 1, members(z(us, chunk(0, us, 3, 0)))},
-		corruption{"width 8", 1, members(z(us, chunk(0, us, 8, 0)))},
-		corruption{"width 255", 1, members(z(us, chunk(0, us, 4, 0)[:6]+"\xff"+chunk(0, us, 4, 0)[7:]))},
-		corruption{"a bulk of nothing", 1, members(z(us, chunk(0, us, 0, 0)))},
-		corruption{"two bulks in one", 1, members(z(us, chunk(0, us, 0, 1, 1)))},
-		corruption{"a bulk beyond the limit", 0, members(z(us, chunk(0, us, 0, 1<<47)))},
+			redis.Z{Score: math.Inf(1), Member: single(0, us, 0)}, redis.Z{Score: math.Inf(-1), Member: "x"})},
+		corruption{"a score with a fraction", 1, members(redis.Z{Score: float64(us) + 0.5, Member: single(0, us, 0)})},
+		corruption{"a score of another time", 1, members(z(us-1, single(0, us, 0)))},
+		corruption{"a time before 1970", 1, members(z(-5, single(0, us, 0)))},
+		corruption{"a header alone", 1, members(z(us, single(0, us)))},
+		corruption{"half an offset", 1, members(z(us, single(0, us, 0)+"\x00"))},
+		corruption{"entries of 3 bytes", 1, members(z(us, entries(0, 3, us, 0, 3)))},
+		corruption{"entries of 8 bytes", 1, members(z(us, entries(0, 8, us, 0, 8)))},
+		corruption{"entries of 255 bytes", 1, members(z(us, entries(0, 255, us, 0, 4)))},
+		corruption{"entries of no bytes", 1, members(z(us, entries(0, 0, us, 0, 4)))},
+		corruption{"a header and entries of no bytes", 1, members(z(us, entries(0, 0, us)))},
+		corruption{"an entry of no events", 0, members(bulk(0, us, 0))},
+		corruption{"two entries of one time", 0, members(z(us, entries(0, 10, us, 0, 4, 1, 6, 0, 4, 2, 6)))},
+		corruption{"counts that decrease", either, members(z(us, entries(0, 10, ago(time.Second), 0, 4, 5, 6, 1e6, 4, 2, 6)))},
+		corruption{"an entry beyond the limit", 0, members(bulk(0, us, 1<<47))},
 		corruption{"more before the last than before the first", 0, members(event(0, ago(time.Second)), event(1<<47, us))},
-		corruption{"less before the last than before the first", 1, members(event(1<<47, ago(time.Second)), event(1, us))},
+		corruption{"less before the last than before the first", 0, members(event(1<<47, ago(time.Second)), event(1, us))},
 		corruption{"none before the last", 0, members(event(1<<47, ago(time.Second)), event(0, us))},
-		corruption{"a first member that has left, with a time from now", 0, members(z(ago(2*time.Hour), chunk(0, us+1, 4, 0)), event(1, us))},
+		corruption{"a first member that has left, with a time from now", 0, members(z(ago(2*time.Hour), single(0, us+1, 0)), event(1, us))},
 		corruption{"the largest number before", 0, members(event(1<<48-1, us))},
 		corruption{"a foreign oldest member", 1, members(z(ago(time.Minute), "x"), event(1, us))},
 		corruption{"a foreign member before a last member with the number 0", 0, members(
 			z(ago(time.Minute), "x"), event(5, ago(2*time.Second)), event(9, ago(time.Second)), event(0, us))},
 		corruption{"a foreign member in the middle", 0, members(event(0, ago(time.Minute)), z(ago(time.Second), "x"), event(1, us))},
 		corruption{"a foreign newest member", 1, members(event(0, ago(time.Minute)), z(us, "x"))},
-		corruption{"a first event after the last", either, members(z(ago(time.Minute), chunk(0, us, 4, 0)), event(1, ago(time.Second)))},
-		corruption{"a first event in the future", either, members(z(ago(time.Minute), chunk(0, us+1e12, 4, 0)), event(1, us))},
+		corruption{"a first event after the last", either, members(z(ago(time.Minute), single(0, us, 0)), event(1, ago(time.Second)))},
+		corruption{"a first event in the future", either, members(z(ago(time.Minute), single(0, us+1e12, 0)), event(1, us))},
 		corruption{"events out of order", either, members(
-			z(us, chunk(0, ago(time.Minute), 4, time.Minute.Microseconds()+5, 0, time.Minute.Microseconds())))},
+			z(us, single(0, ago(time.Minute), time.Minute.Microseconds()+5, 0, time.Minute.Microseconds())))},
 		corruption{"an event before the window among later events", 0, members(
-			z(us, chunk(0, ago(70*time.Minute), 4, (65*time.Minute).Microseconds(), 0, (70*time.Minute).Microseconds())))},
-		corruption{"offsets of another width", 0, members(z(us, chunk(0, us, 5, 0)))},
+			z(us, single(0, ago(70*time.Minute), (65*time.Minute).Microseconds(), 0, (70*time.Minute).Microseconds())))},
+		corruption{"spans of another width", 1, members(z(us, entries(0, 5, us, 0, 5)))},
 		corruption{"an event that has left and one a year from now", 0, members(event(0, ago(2*time.Hour)), event(1, ago(-year)))},
 		corruption{"a year ago", 0, members(event(0, ago(year)))},
 		corruption{"a year from now", 0, members(event(0, ago(-year)))},
-		corruption{"a bulk a year from now", 0, members(z(ago(-year), chunk(0, ago(-year), 0, 20)))},
-		corruption{"the largest time", 0, members(z(1<<53, chunk(0, 1<<53, 4, 0)))},
-		corruption{"the largest offset", 0, members(z(us+1<<32-1, chunk(0, us, 4, 1<<32-1)))},
+		corruption{"many events a year from now", 0, members(bulk(0, ago(-year), 20))},
+		corruption{"the largest time", 0, members(z(1<<53, single(0, 1<<53, 0)))},
+		corruption{"the largest offset", 0, members(z(us+1<<32-1, single(0, us, 1<<32-1)))},
 	)
 }

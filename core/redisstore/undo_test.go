@@ -1,9 +1,8 @@
 package redisstore_test
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/bits"
+	"math/big"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -27,6 +26,7 @@ import (
 type pair struct {
 	*storetest.Harness
 	t     *testing.T
+	rdb   *redis.Client
 	ref   *storetest.Fake
 	rule  *driver.Compiled
 	key   string          // in Redis
@@ -37,7 +37,7 @@ type pair struct {
 func newPair(t *testing.T, rdb *redis.Client, rule core.Rule) *pair {
 	h := harness(rdb)
 	return &pair{
-		Harness: h, t: t, rule: testkit.Compiled(rule), key: h.Store.(*redisstore.Store).Key("k", rule),
+		Harness: h, t: t, rdb: rdb, rule: testkit.Compiled(rule), key: h.Store.(*redisstore.Store).Key("k", rule),
 		ref: &storetest.Fake{Clock: func() int64 { return h.Now().UnixMicro() }},
 	}
 }
@@ -80,82 +80,52 @@ func (p *pair) undo(i int) {
 }
 
 // A logShape is the size of a sliding log in Redis.
-type logShape struct{ events, members, gaps, nodes int }
+type logShape struct{ events, entries, members int }
 
 // include raises s to the maximum of s and other.
 func (s *logShape) include(other logShape) {
-	*s = logShape{max(s.events, other.events), max(s.members, other.members), max(s.gaps, other.gaps), max(s.nodes, other.nodes)}
+	*s = logShape{max(s.events, other.events), max(s.entries, other.entries), max(s.members, other.members)}
 }
-
-// The layout of a sliding log; see lua/sliding_log.lua.
-const (
-	logBlock = 64
-	logNodes = 1 << 53
-)
 
 // checkLog reads the sorted set of a sliding log and checks the layout that lua/sliding_log.lua
 // describes.
-func checkLog(t *testing.T, rdb *redis.Client, key string) (shape logShape) {
+func (p *pair) checkLog() (shape logShape) {
+	t := p.t
 	t.Helper()
-	number := func(b string) int64 { return int64(binary.BigEndian.Uint64([]byte("\x00\x00" + b[:6]))) }
-	type member struct{ before, n int64 }
-	var members []member
-	nodes := map[int64]int64{}
-	for _, z := range rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
+	integer := func(b string) int64 { return int64(new(big.Int).SetBytes([]byte(b)).Uint64()) }
+	width := 4
+	for p.rule.Constants.Period >= 1<<(8*width) {
+		width++
+	}
+	newest, stop := int64(0), int64(-1)
+	for _, z := range p.rdb.ZRangeWithScores(t.Context(), p.key, 0, -1).Val() {
 		b := z.Member.(string)
-		if z.Score > logNodes {
-			i := int64(z.Score-logNodes) / 2
-			if len(b) != 12 || number(b) != i || number(b[6:]) == 0 {
-				t.Fatalf("node %d is %x", i, b)
+		size := int(b[6])
+		if size != width && size != width+6 || (len(b)-14)%size != 0 || len(b) == 14 || len(b) > 64 {
+			t.Fatalf("a member has %d bytes, with entries of %d bytes and spans of %d bytes", len(b), size, width)
+		}
+		number, base, through := integer(b[:6]), integer(b[7:14]), int64(0)
+		if stop >= 0 && number != stop {
+			t.Fatalf("a member begins with the number %d, want %d", number, stop)
+		}
+		for entry := range slices.Chunk([]byte(b[14:]), size) {
+			before := through
+			if through++; size > width {
+				through = integer(string(entry[width:]))
 			}
-			nodes[i] = number(b[6:])
-			continue
-		}
-		if len(b) > 64 {
-			t.Fatalf("a member has %d bytes, which the compact encoding cannot hold", len(b))
-		}
-		m := member{before: number(b)}
-		if width := int64(b[6]); width > 0 {
-			m.n = int64(len(b)-14) / width
-		} else {
-			m.n = number(b[14:])
-		}
-		members = append(members, m)
-		shape.events += int(m.n)
-	}
-	shape.members, shape.nodes = len(members), len(nodes)
-	if shape.members == 0 {
-		if shape.nodes > 0 {
-			t.Fatalf("%d nodes without members", shape.nodes)
-		}
-		return shape
-	}
-	block := func(m member) int64 { return (m.before+m.n-1)/logBlock + 1 }
-	voids := map[int64]int64{}
-	for i, m := range members[1:] {
-		last := members[i]
-		gap := m.before - last.before - last.n
-		if gap < 0 || gap > 0 && block(m) == block(last) {
-			t.Fatalf("members %d and %d hold the numbers %d+%d and %d+%d", i, i+1, last.before, last.n, m.before, m.n)
-		}
-		if gap > 0 {
-			shape.gaps++
-			voids[block(last)] += gap
-		}
-	}
-	for i := block(members[0]); i <= block(members[len(members)-1]); i++ {
-		var sum int64
-		for b, n := range voids {
-			if i <= b && b < i+i&-i {
-				sum += n
+			at := base + integer(string(entry[:width]))
+			if at <= newest || through <= before {
+				t.Fatalf("an entry at %d, after %d, has %d events", at, newest, through-before)
 			}
+			newest = at
+			shape.entries++
 		}
-		if nodes[i] != sum {
-			t.Fatalf("node %d is %d, want %d; void numbers by block: %v", i, nodes[i], sum, voids)
+		if int64(z.Score) != newest {
+			t.Fatalf("the score of a member is %v, want %d", z.Score, newest)
 		}
-	}
-	if most := shape.events/16 + 2; shape.gaps > most {
-		t.Fatalf("there are %d gaps for %d events, want at most %d", shape.gaps, shape.events, most)
+		stop = number + through
+		shape.events += int(through)
+		shape.members++
 	}
 	return shape
 }
@@ -205,14 +175,14 @@ func TestSlidingLog_Undo_random(t *testing.T) {
 					p.spend(c.costs[rng.IntN(len(c.costs))])
 				}
 				if step%50 == 0 {
-					most.include(checkLog(t, rdb, p.key))
+					most.include(p.checkLog())
 				}
 			}
 			t.Logf("at most %+v", most)
 			for len(p.held) > 0 {
 				p.undo(rng.IntN(len(p.held)))
 			}
-			checkLog(t, rdb, p.key)
+			p.checkLog()
 			p.do(driver.Charge{Op: driver.Credit, Cost: c.limit.Events})
 			p.spend(1)
 		})
@@ -260,27 +230,75 @@ func TestSlidingLog_Undo_order(t *testing.T) {
 					}
 					p.do(driver.Charge{Op: driver.Undo, Cost: cost, Receipt: all[i].Receipt})
 					if step%20 == 0 {
-						checkLog(t, rdb, p.key)
+						p.checkLog()
 						p.do(driver.Charge{Op: driver.Spend, Cost: events * cost}) // denied
 					}
 				}
-				shape := checkLog(t, rdb, p.key)
+				shape := p.checkLog()
 				if want := events / 10 * cost; shape.events != want {
 					t.Fatalf("%d events are in the log, want %d", shape.events, want)
 				}
 				p.do(driver.Charge{Op: driver.Credit, Cost: events / 30 * cost})
-				checkLog(t, rdb, p.key)
+				p.checkLog()
 				p.Advance(-time.Minute)
 				p.spend(2 * cost)
+				if shape = p.checkLog(); shape.members > shape.entries/4+1 {
+					t.Errorf("%d entries take %d members, want most of them full", shape.entries, shape.members)
+				}
 				for range events {
 					p.Advance(13 * time.Second) // more than the window in all
 					p.spend(cost)
 				}
-				if n := checkLog(t, rdb, p.key).nodes; n > 0 {
-					t.Errorf("there are %d nodes after all gaps have left the window, want 0", n)
-				}
+				p.checkLog()
 			})
 		}
+	}
+}
+
+// TestSlidingLog_Undo_recent undoes charges before and after the oldest whose events an undo or a
+// credit can free, and credits all events that it can free.
+func TestSlidingLog_Undo_recent(t *testing.T) {
+	t.Parallel()
+	const recent = 1000
+	rdb := redistest.Shared(t).Client()
+	for _, c := range []struct {
+		name  string
+		costs []int // of the charges, in turn
+		step  time.Duration
+	}{
+		{"single events", []int{1}, time.Microsecond},
+		{"costs above 1", []int{2, 700}, time.Second},
+		{"mixed", []int{1, 1, 1, 5, 3, 1}, time.Millisecond},
+		{"at alternate times", []int{1, 5}, 0}, // half of the charges at the time of the one before
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, rdb, core.SlidingLog("log", core.PerDay(1_000_000)))
+			for i := range 1300 {
+				p.spend(c.costs[i%len(c.costs)])
+				if i%2 == 1 || c.step > 0 {
+					p.Advance(max(c.step, time.Microsecond))
+				}
+			}
+			all := slices.Clone(p.held)
+			oldest := len(all) - recent
+			if c.step == 0 {
+				oldest = 0
+			}
+			for _, i := range []int{oldest - 1, oldest, oldest + 1, oldest - 1, 0, 1, oldest + 500, oldest - 2, oldest - 1} {
+				if i >= 0 {
+					p.do(driver.Charge{Op: driver.Undo, Cost: all[i].Cost, Receipt: all[i].Receipt})
+				}
+			}
+			p.checkLog()
+			before := p.do(driver.Charge{Op: driver.Peek, Cost: 1}).Verdict.Remaining
+			p.do(driver.Charge{Op: driver.Credit, Cost: 1_000_000})
+			if after := p.do(driver.Charge{Op: driver.Peek, Cost: 1}).Verdict.Remaining; after == before {
+				t.Errorf("%d are left after a credit of all, as before it", after)
+			}
+			p.checkLog()
+			p.spend(1)
+		})
 	}
 }
 
@@ -320,7 +338,7 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 				}
 				p.Advance(200 * time.Millisecond)
 				if i%200 == 0 {
-					most.include(checkLog(t, rdb, p.key))
+					most.include(p.checkLog())
 					bytes = max(bytes, memoryOf(t, rdb, p.key))
 				}
 			}
@@ -328,12 +346,9 @@ func TestSlidingLog_Undo_size(t *testing.T) {
 			if want := int64(12 * c.limit); bytes > want {
 				t.Errorf("the state has %d bytes, want at most %d", bytes, want)
 			}
-			if want := (2*c.limit/logBlock + 1) * bits.Len(charges/logBlock); most.nodes > want {
-				t.Errorf("there are %d nodes, want at most %d", most.nodes, want)
-			}
 			p.Advance(time.Hour)
 			p.spend(1)
-			if shape := checkLog(t, rdb, p.key); shape != (logShape{events: 1, members: 1}) {
+			if shape := p.checkLog(); shape != (logShape{1, 1, 1}) {
 				t.Errorf("after the period, the log holds %+v, want one event", shape)
 			}
 		})
@@ -367,8 +382,8 @@ func commandsOf(t *testing.T, rdb *redis.Client, f func()) (calls map[string]int
 	return calls, sum
 }
 
-// TestSlidingLog_Undo_commands checks that the number of commands of an undo or a credit does not
-// grow with the events of the log.
+// TestSlidingLog_Undo_commands checks that the number of commands of an undo or a credit is bounded,
+// however many events are in the log.
 func TestSlidingLog_Undo_commands(t *testing.T) {
 	t.Parallel()
 	type undo struct {
@@ -382,14 +397,14 @@ func TestSlidingLog_Undo_commands(t *testing.T) {
 		charges, cost int
 		undos         []undo
 	}{
-		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 40}, {"oldest", driver.Undo, 1, 0, 60}}},
+		{1000, 1, []undo{{"newest", driver.Undo, 1, 999, 20}, {"oldest", driver.Undo, 1, 0, 120}}},
 		{5000, 1, []undo{
-			{"credit", driver.Credit, 1, 0, 30},
-			{"newest", driver.Undo, 1, 4998, 40}, {"oldest", driver.Undo, 1, 0, 60}, {"middle", driver.Undo, 1, 2500, 90},
+			{"credit", driver.Credit, 1, 0, 20},
+			{"newest", driver.Undo, 1, 4998, 20}, {"oldest", driver.Undo, 1, 0, 20}, {"middle", driver.Undo, 1, 2500, 20},
 		}},
-		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 90}}},
-		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 90}}},
-		{2000, 5, []undo{{"credit", driver.Credit, 7500, 0, 60}}},
+		{2000, 8, []undo{{"middle", driver.Undo, 8, 1000, 270}, {"oldest", driver.Undo, 8, 0, 20}}},
+		{2000, 20, []undo{{"middle", driver.Undo, 20, 1000, 270}}},
+		{2000, 5, []undo{{"credit", driver.Credit, 7500, 0, 270}}},
 	} {
 		t.Run(fmt.Sprintf("%d charges of %d", c.charges, c.cost), func(t *testing.T) {
 			h := harness(rdb)
