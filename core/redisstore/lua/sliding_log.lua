@@ -70,16 +70,16 @@ end
 
 -- Returns functions that few calls need. Redis builds them only when this function runs.
 local function log_functions()
-  -- Returns the time of the n-th event from the member first on, which is the first after cutoff.
-  local function find(key, width, first, cutoff, n)
-    local low, number = redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff)), log_open(first, width)
-    local high, found, index = low + n - 1, first, n
+  -- Returns the time of the n-th event of the window. left events of its first member have left.
+  local function find(key, width, found, cutoff, left, n)
+    local low, first = redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff)), log_open(found, width) + left
+    local high, index = low + n - 1, left + n
     while low < high do
       local middle = math.ceil((low + high) / 2)
       local rank = string.format('%d', middle)
       local member = redis.call('ZRANGE', key, rank, rank)[1] or ''
-      local before = ((log_open(member, width) or number + n) - number) % MAX_COUNT
-      if before < n then
+      local before = ((log_open(member, width) or 1 / 0) - first) % MAX_COUNT
+      if before < n then -- false for NaN, if there is no member
         low, found, index = middle, member, n - before
       else
         high = middle - 1
@@ -178,7 +178,7 @@ local function sliding_log(key, at, op, decide, other)
       local excess, time = count + cost - events, oldest
       if excess > 1 and cost <= events then
         _, _, time = log_seek(first, width, cutoff, left + excess)
-        time = time or log_functions()(key, width, first, cutoff, left + excess) or now
+        time = time or log_functions()(key, width, first, cutoff, left, excess) or now
       end
       reply[place + 1], reply[place + 2] = count, math.min(oldest, now) + period - now
       reply[place + 3] = math.min(latest, now) + period - now
