@@ -27,7 +27,8 @@
 //   - [LeakyBucket] is a queue that delays events, so that they depart at the rate and never
 //     faster. Use it to protect a service that bursts would overload.
 //   - [SlidingLog] never admits more than Events in any span of Per. Its memory grows with Events.
-//     Use it for limits that must never be exceeded: logins, messages, payments.
+//     Refunds reach back over 1000 later events (see [Reservation.Refund]). Use it for limits that
+//     must never be exceeded: logins, messages, payments.
 //   - [SlidingWindow] has the same guarantee with a state of bounded size. It is slightly stricter:
 //     an event of a one-minute limit counts for up to a second longer. Use it for large limits.
 //   - [FixedWindow] restarts its count at fixed times, for example every full hour, and admits up

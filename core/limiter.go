@@ -168,8 +168,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error)
 const maxResets = 16
 
 // Credit frees n units that are in use by key, or all of them if there are fewer. Algorithms that
-// remember single events forget the newest ones. It is for admitted events that turned out not to
-// count. If n is zero, Credit does nothing. If n is negative, it returns an [ErrNegativeCost].
+// remember single events forget the newest ones; a [SlidingLog] forgets none before the newest 1000
+// times at which it has events. Credit is for admitted events that turned out not to count. If n is
+// zero, Credit does nothing. If n is negative, it returns an [ErrNegativeCost].
 //
 // Credit is not tied to a decision. Crediting twice, or crediting an event that was denied or has
 // expired, frees capacity that other events used. Prefer [Reservation.Refund]. For a [LeakyBucket],

@@ -75,7 +75,8 @@ func (r *Reservation) Decision() Decision {
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
 // expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
 // does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,
-// because later callers already know their Delay.
+// because later callers already know their Delay. A [SlidingLog] frees nothing once it has events at
+// 1000 later times; the event then stays charged until it expires.
 //
 // If the clock of the Store has stepped back by more than a second, Refund frees less, or nothing.
 // Do not refund an event from before a [Limiter.Reset]: the refund may free later events.

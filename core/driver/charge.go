@@ -15,12 +15,14 @@ const (
 	Peek
 	// Reset forgets the State. The Verdict is that of an unused key, except for Found.
 	Reset
-	// Credit frees Cost, or all if less is in use. Sliding algorithms forget the newest events.
+	// Credit frees Cost, or all if less is in use. Sliding algorithms forget the newest events, but
+	// only events at the newest 1000 times in the log. Older events stay.
 	Credit
 	// Debit takes Cost whether it fits or not. A bucket goes into debt if necessary, and repays the
 	// debt at its rate. Windows and logs count the cost until it expires.
 	Debit
-	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt.
+	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt. If
+	// a sliding log has events at 1000 or more later times, it frees nothing.
 	Undo
 )
 

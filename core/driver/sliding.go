@@ -90,8 +90,8 @@ func (l *log) debit(s State, r Reading, now, n int64) State {
 	return s
 }
 
-// recent is the number of times, counted from the newest, whose events undo and credit forget. It
-// bounds what a store has to rewrite, and is more than the number of times in a sliding window.
+// recent is the number of times in a log, counted from the newest, at which undo and credit forget
+// events. It bounds what a store has to rewrite. A sliding window has fewer times.
 const recent = 1000
 
 // undo forgets n events of the charge of m, if they still count and their time is recent. If the
@@ -114,7 +114,7 @@ func (l *log) undo(s State, r Reading, now, n int64, m Receipt) State {
 	return h.state(s)
 }
 
-// credit forgets the n newest events of the window, or all that are recent if there are fewer.
+// credit forgets the n newest events of the window, or all at recent times if there are fewer.
 func (l *log) credit(s State, r Reading, now, n int64) State {
 	if r.Count == 0 {
 		return s

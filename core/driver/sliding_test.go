@@ -39,3 +39,27 @@ func TestSlidingWindow_Strictness(t *testing.T) {
 		}
 	}
 }
+
+// Undo and credit free events at the newest 1000 times of a log only.
+func TestSlidingLog_recent(t *testing.T) {
+	const recent, cost = 1000, 3
+	k := key{rule: rule(t, driver.SlidingLog, 1_000_000, 1<<40)}
+	var receipts []driver.Receipt
+	for i := range int64(recent + 1) {
+		_, m := k.spend(cost, start+i)
+		receipts = append(receipts, m)
+	}
+	now := start + 2*recent
+	for i, want := range []int{0, cost - 1, 0} { // of the oldest, the second and again the oldest charge
+		undo := driver.Charge{Op: driver.Undo, Cost: cost - 1, Receipt: receipts[i%2]}
+		before := read(k.rule, k.state, now, 1).Count
+		k.do(undo, now)
+		if freed := before - read(k.rule, k.state, now, 1).Count; freed != int64(want) {
+			t.Errorf("undo %d: %d events are free, want %d", i, freed, want)
+		}
+	}
+	k.do(driver.Charge{Op: driver.Credit, Cost: 1_000_000}, now)
+	if left := read(k.rule, k.state, now, 1).Count; left != cost {
+		t.Errorf("after a credit of all, %d events count, want %d", left, cost)
+	}
+}

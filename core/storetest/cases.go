@@ -42,6 +42,8 @@ func cases() []testCase {
 			"A refund does not free events that have expired or refilled since."},
 		{"ManyReservations", eachAlgorithm(manyReservations),
 			"A refund frees only the events of its own reservation."},
+		{"OldReservations", oldReservations,
+			"In a sliding log, a refund or Credit frees events at the newest 1000 times only."},
 		{"RefundedSuccesses", eachAlgorithm(refundedSuccesses),
 			"However many events are refunded, the others stay within the limit."},
 		{"Soft", eachAlgorithm(soft),

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -73,6 +74,26 @@ func manyReservations(s *subject, a algorithm) {
 		s.admit(l, "k", left)
 		s.deny(l, "k", 1)
 	}
+}
+
+// oldReservations refunds and credits events before and at the oldest time whose events can be freed.
+func oldReservations(s *subject) {
+	l := s.limiter(core.SlidingLog("log", core.PerDay(3000)))
+	begun := time.Now()
+	var all []*core.Reservation
+	for range 1001 {
+		all = append(all, s.reserve(l, "k", 2))
+		s.Advance(time.Microsecond)
+	}
+	s.Advance(time.Since(begun)) // a Reservation measures its age by the clock of the process
+	s.settle(all[0], 1)
+	s.remain(l, "k", 3000-2002)
+	s.settle(all[1], 1)
+	s.remain(l, "k", 3000-2001)
+	if err := l.Credit(context.Background(), "k", 2001); err != nil {
+		s.fail("Credit(2001): %v", err)
+	}
+	s.remain(l, "k", 3000-2)
 }
 
 // refundedSuccesses is the case of a limit on failures, whose successes are refunded: no more

@@ -110,8 +110,8 @@ func (l sliding) undo(cost int64, m Receipt) (state, bool) {
 	return l.without(cost, func(e events) bool { return m.At != 0 && e.at == l.rule.end(m.At) }), true
 }
 
-// without returns l without the newest n events that match. RULE: events that were recorded before
-// the newest 1000 times stay, so that the work of a store is bounded.
+// without returns l without the newest n events that match. RULE: events before the newest 1000 times
+// stay, so that the work of a store is bounded. A sliding window has fewer times.
 func (l sliding) without(n int64, match func(events) bool) state {
 	var kept []events
 	times, last := 0, int64(0)
