@@ -16,9 +16,6 @@
 --            leaves, and until enough events have left for the cost to fit; 0 without such events
 -- TTL        one period after the newest event
 
-local LONGEST = 64 -- bytes of a member; Redis keeps no longer members in a compact block
-local EXPIRED = 200 -- members that have left the window; one call removes no more
-
 -- Returns, for a member: the number of its first event; the count of its events up to the i-th entry,
 -- by default the last; the time of that entry; the time of the first entry; the size of an entry; the
 -- count of entries. Returns nothing if the member is unreadable.
@@ -59,7 +56,8 @@ end
 -- Adds an entry of n events at a time to a member, for which log_open has returned the last arguments.
 -- Returns the member and true. Without a member or room, returns a new one with number, and false.
 local function log_append(width, number, time, n, member, _, through, _, base, size)
-  local fits = through and #member + size <= LONGEST and (n == 1 or size > width + 0)
+  -- Redis keeps no members of more than 64 bytes in a compact block.
+  local fits = through and #member + size <= 64 and (n == 1 or size > width + 0)
     and through + n <= MAX_COUNT and time - base < 256 ^ width or false
   if not fits then
     through, base, size = 0, time, n == 1 and width + 0 or width + 6
@@ -95,7 +93,7 @@ local function log_functions()
     local list = {}
     for _, member in ipairs(members) do
       local last, before, _, count, _, _, _, entries = list[#list] or '', 0, log_open(member, width)
-      if j <= 0 and count and #last + #member - 14 > LONGEST then -- else the events fit into last
+      if j <= 0 and count and #last + #member - 14 > 64 then -- else the events fit into last
         list[#list + 1] = struct.pack('>I6', (number - 1) % MAX_COUNT + 1) .. string.sub(member, 7)
         number, entries = number + count, 0
       end
@@ -118,8 +116,9 @@ local function log_functions()
   end
 
   -- Removes the events that have left the window at cutoff, so that they do not return when the newest
-  -- event is removed. If more than most members have left, others return if the clock steps back.
+  -- event is removed. Events of more than most members (200) return if the clock steps back.
   local function trim(key, width, cutoff, most)
+    most = most or 200
     local left = redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff))
     if left > 0 then
       redis.call('ZREMRANGEBYRANK', key, '0', string.format('%d', math.min(left, most) - 1))
@@ -134,11 +133,11 @@ local function log_functions()
 
   -- Removes the events at or after now. Returns the last member, the number after it, and their count.
   local function step_back(key, width, cutoff, stop)
-    trim(key, width, cutoff, MAX_INTEGER)
+    trim(key, width, cutoff, math.huge)
     local rank = string.format('%d', redis.call('ZCOUNT', key, '-inf', string.format('%d', now - 1)))
     local member = redis.call('ZRANGE', key, rank, rank)[1]
     local number, kept = log_seek(member or '', width, now - 1, 0)
-    local next = cut(key, width, rank, '-1', { member }, kept or 0, MAX_INTEGER, number or stop)
+    local next = cut(key, width, rank, '-1', { member }, kept or 0, math.huge, number or stop)
     return redis.call('ZREVRANGE', key, '0', '0')[1], next, (stop - next - 1) % MAX_COUNT + 1
   end
 
@@ -217,7 +216,7 @@ local function sliding_log(key, at, op, decide, other)
   end
   if stale and corrupt == 0 then
     local left = redis.call('ZCOUNT', key, '-inf', string.format('%d', cutoff))
-    redis.call('ZREMRANGEBYRANK', key, '0', string.format('%d', math.max(1, math.min(left, EXPIRED)) - 1))
+    redis.call('ZREMRANGEBYRANK', key, '0', string.format('%d', math.max(1, math.min(left, 200)) - 1)) -- below 1 ms
   end
   redis.call('PEXPIRE', key, string.format('%d', (period + 999) / 1000 + slack))
 end

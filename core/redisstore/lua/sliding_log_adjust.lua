@@ -18,7 +18,7 @@ local function log_credit(key, width, n)
     older = math.max(older, through - n)
     n, entries = n - through, entries - size
   until n <= 0 or entries <= 0
-  log_cut(key, width, rank, '-1', { member }, older, MAX_INTEGER, number)
+  log_cut(key, width, rank, '-1', { member }, older, math.huge, number)
 end
 
 -- Removes n events that were recorded at a time. Later events get lower numbers.
@@ -60,7 +60,7 @@ function algorithms.sliding_log(key, at, op)
   local period, width = ARGV[at + 2] + 0, ARGV[at + 3]
   -- If the clock has stepped back since an undone charge, its events cannot be told from other events.
   if count > 0 and (op == 'credit' or op == 'undo' and not moved and now - ARGV[at + 4] >= ARGV[at + 7] + 0) then
-    log_trim(key, width, now - period, EXPIRED)
+    log_trim(key, width, now - period)
     if op == 'credit' then
       log_credit(key, width, math.min(ARGV[at], count))
     else
