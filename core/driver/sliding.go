@@ -91,7 +91,7 @@ func (l *log) debit(s State, r Reading, now, n int64) State {
 }
 
 // recent is the number of times in a log, counted from the newest, at which undo and credit forget
-// events. It bounds what a store has to rewrite. A sliding window has fewer times.
+// events. It bounds how much a store has to rewrite. A sliding window has fewer times.
 const recent = 1000
 
 // undo forgets n events of the charge of m, if they still count and their time is recent. If the

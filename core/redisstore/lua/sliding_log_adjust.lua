@@ -32,8 +32,7 @@ local function log_undo(key, width, n, time)
   local number, before, found, i = log_seek(members[first] or '', width, time - 1, 0)
   local entries = found == time and 1 - i or RECENT
   for j = first, #members do
-    local _, _, _, _, _, size = log_open(members[j], width)
-    entries = entries + (size or RECENT)
+    entries = entries + (#members[j] - 14) / (string.byte(members[j], 7) or 0)
   end
   if found ~= time or entries > RECENT then
     return
