@@ -72,3 +72,40 @@ func TestSlidingLog_steps(t *testing.T) {
 		})
 	}
 }
+
+// Members that have left the window do not count, although a spend removes at most 200 of them.
+func TestSlidingLog_expired(t *testing.T) {
+	t.Parallel()
+	const most = 200
+	rdb := redistest.Shared(t).Client()
+	for _, c := range []struct {
+		name  string
+		pause time.Duration // after 3000 charges in 50 minutes
+	}{
+		{"some have left", 50 * time.Minute}, {"all have left", 2 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, rdb, core.SlidingLog("log", core.PerHour(10_000)))
+			for i := range 3000 {
+				p.spend(1 + 3*(i%2))
+				p.Advance(time.Second)
+			}
+			p.Advance(c.pause)
+			before := rdb.ZCard(t.Context(), p.key).Val()
+			for range 20 {
+				p.spend(1)
+				after := rdb.ZCard(t.Context(), p.key).Val()
+				if before-after > most {
+					t.Fatalf("a spend removed %d members, want at most %d", before-after, most)
+				}
+				before = after
+				p.do(driver.Charge{Op: driver.Peek, Cost: 10_000}) // denied, with a RetryAfter
+				p.Advance(time.Second)
+			}
+			if shape := p.checkLog(); shape.entries > 600+20+12 { // the first member may hold older ones
+				t.Errorf("%d entries are left, want those of the last hour", shape.entries)
+			}
+		})
+	}
+}
