@@ -54,9 +54,8 @@ func (l *lanes) follows(r *request) bool {
 }
 
 // next takes requests of up to maxWork, or one request, out of the lanes, and returns them with the sum
-// of their work. It drops requests whose callers have left, and sets the outcome of those that cannot
-// be answered in time by a round trip that takes so long.
-func (l *lanes) next(now time.Time, takes time.Duration) (requests []*request, work time.Duration) {
+// of their work. It drops requests whose callers have left, and lets hopeless ones fail.
+func (l *lanes) next(now, replied time.Time, takes time.Duration) (requests []*request, work time.Duration) {
 	for {
 		lane := l.first(work)
 		if len(*lane) == 0 {
@@ -69,7 +68,7 @@ func (l *lanes) next(now time.Time, takes time.Duration) (requests []*request, w
 		l.remove(lane)
 		switch {
 		case r.ended(now):
-		case r.isHopeless(now, takes):
+		case r.isHopeless(now, replied, takes):
 			r.err = ErrOverloaded
 			r.done <- struct{}{} // has room for one
 		default:

@@ -56,7 +56,7 @@ func TestLanes_Next(t *testing.T) {
 			l := waiting(c.waiting...)
 			var trips []string
 			for l.length() > 0 {
-				requests, work := l.next(time.Now(), 0)
+				requests, work := l.next(time.Now(), time.Time{}, 0)
 				if len(requests) == 0 || work > maxWork {
 					t.Fatalf("a round trip has %d requests with work of %v, want 1 or more with at most %v", len(requests), work, maxWork)
 				}
@@ -84,13 +84,22 @@ func TestLanes_Next_fair(t *testing.T) {
 			r.queued = r.queued.Add(time.Second)
 			l.add(r)
 		}
-		requests, _ := l.next(time.Now(), 0)
+		requests, _ := l.next(time.Now(), time.Time{}, 0)
 		if slices.ContainsFunc(requests, func(r *request) bool { return r.keys[0] == "x" }) {
 			return
 		}
 		t.Logf("round trip %d has %d requests", i, len(requests))
 	}
 	t.Error("the heavy request was not sent in 3 round trips")
+}
+
+// While the server hangs, a request waits until its deadline.
+func TestLanes_Next_hang(t *testing.T) {
+	l := waiting("a")
+	l.light[0].at = time.Now().Add(time.Millisecond)
+	if requests, _ := l.next(time.Now(), time.Now().Add(-time.Second), time.Minute); len(requests) != 1 {
+		t.Errorf("the round trip has %d requests, want 1", len(requests))
+	}
 }
 
 // A request whose caller has left is dropped, and one that would be late fails.
@@ -102,7 +111,7 @@ func TestLanes_Next_late(t *testing.T) {
 		l.heavy[0].at = time.Now()
 		l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
 		hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
-		requests, work := l.next(time.Now(), 20*time.Millisecond)
+		requests, work := l.next(time.Now(), time.Now().Add(time.Millisecond), 20*time.Millisecond)
 		if len(requests) != 2 || requests[0].keys[0] != "c" || requests[1].keys[0] != "e" || work != maxWork/40+maxWork/4 {
 			t.Errorf("the round trip has %d requests with work of %v, want c and e", len(requests), work)
 		}

@@ -76,7 +76,7 @@ func (q *queue) send(d *deadline, r *request) error {
 	case q.late >= q.limit && now.Sub(q.distance.seen) >= outage:
 		q.mu.Unlock()
 		return fmt.Errorf("%d round trips have no reply", q.limit)
-	case r.isHopeless(now, distance):
+	case r.isHopeless(now, q.distance.seen, distance):
 		q.mu.Unlock()
 		return ErrOverloaded
 	case !q.room(distance / alone):
@@ -198,7 +198,7 @@ func (q *queue) start() {
 		if !q.room(bound) {
 			return
 		}
-		requests, work := q.waiting.next(now, distance+q.work)
+		requests, work := q.waiting.next(now, q.distance.seen, distance+q.work)
 		if len(requests) == 0 {
 			return
 		}
