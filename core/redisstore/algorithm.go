@@ -28,6 +28,14 @@ type algorithm struct {
 	read func(k driver.Constants, reported [maxReadings]int64) (driver.Reading, bool)
 }
 
+// reported returns how many integers a script reports for a rule with the constants k.
+func (a *algorithm) reported(k *driver.Constants) int {
+	if k.Denominator == 1 {
+		return 1 // a bucket without fractions
+	}
+	return a.readings
+}
+
 const (
 	maxReadings = 5
 	// Lua represents integers up to maxInteger exactly.
@@ -57,15 +65,15 @@ const bucketDelay = 3
 
 func bucketArguments(r *driver.Compiled, cost int64) []any {
 	k, span := r.Constants, r.Price(cost)
-	// fractions is empty if all spans are whole microseconds; delay is empty for a token bucket.
-	var fractions, delay any = "", ""
-	if k.Denominator > 1 {
-		fractions = fmt.Sprintf("%d %d %d", span.Frac, k.Full.Frac, k.Denominator)
-	}
+	delay := integer(-1)
 	if k.Algorithm == driver.LeakyBucket {
 		delay = integer(maxInteger)
 	}
-	return []any{integer(span.Micros), integer(k.Full.Micros), fractions, delay}
+	args := []any{integer(span.Micros), integer(k.Full.Micros), integer(k.Denominator), delay}
+	if k.Denominator > 1 {
+		args = append(args, integer(span.Frac), integer(k.Full.Frac))
+	}
+	return args
 }
 
 func readBucket(k driver.Constants, n [maxReadings]int64) (driver.Reading, bool) {

@@ -1,6 +1,9 @@
 package redisstore
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // A batch is a script with the requests that it decides, in order.
 type batch struct {
@@ -18,7 +21,7 @@ next:
 		for i := range batches {
 			b := &batches[i]
 			if first := b.requests[0]; first.verb == r.verb && first.slot == r.slot && first.clock == r.clock {
-				b.requests = append(b.requests, r)
+				b.add(r)
 				continue next
 			}
 		}
@@ -28,6 +31,18 @@ next:
 		batches[i].compose()
 	}
 	return batches
+}
+
+// add adds r, next to requests with the same arguments.
+func (b *batch) add(r *request) {
+	at := len(b.requests)
+	for i := at; i > 0; i-- {
+		if b.requests[i-1].like(r) {
+			at = i
+			break
+		}
+	}
+	b.requests = slices.Insert(b.requests, at, r)
 }
 
 var evalsha, eval any = "evalsha", "eval" // boxed once
@@ -47,8 +62,12 @@ func (b *batch) compose() {
 		}
 	}
 	b.args = append(b.args, b.requests[0].clock)
-	for _, r := range b.requests {
-		b.args = append(b.args, integer(int64(len(r.charges))), nil)
+	for rest := b.requests; len(rest) > 0; {
+		r, n := rest[0], 1
+		for n < len(rest) && rest[n].like(r) {
+			n++
+		}
+		b.args = append(b.args, integer(int64(n)), integer(int64(len(r.charges))), nil)
 		begin := len(b.args)
 		for i := range r.charges {
 			c := &r.charges[i]
@@ -56,6 +75,7 @@ func (b *batch) compose() {
 			b.args = append(append(b.args, c.algorithm...), c.receipt...)
 		}
 		b.args[begin-1] = integer(int64(len(b.args) - begin))
+		rest = rest[n:]
 	}
 }
 
@@ -69,12 +89,18 @@ func (b *batch) useSource() bool {
 	return true
 }
 
-// setOutcomes sets the outcomes of the requests from the reply to the script, or from its error.
-func (b *batch) setOutcomes(reply any, err error) {
+// setOutcomes sets the outcomes of the requests from the reply to the script, or from its error. It
+// returns the number of unreadable states that the script has replaced.
+func (b *batch) setOutcomes(reply any, err error) (replaced uint64) {
 	rest, _ := reply.([]any)
 	var now any
-	if len(rest) > 0 {
-		now, rest = rest[0], rest[1:]
+	if len(rest) > 1 {
+		n := validInteger(rest[1])
+		now, rest = rest[0], rest[2:]
+		if n < 0 || n > int64(len(b.requests)*MaxCharges) {
+			n, rest = 0, nil
+		}
+		replaced = uint64(n)
 	}
 	for i, r := range b.requests {
 		if err != nil || len(rest) == 0 {
@@ -85,7 +111,7 @@ func (b *batch) setOutcomes(reply any, err error) {
 		if text, failed := rest[0].(string); failed {
 			r.err = scriptError(text)
 		} else {
-			n = min(n+r.values, len(rest))
+			n = min(r.values, len(rest))
 			r.time, r.reply = now, rest[:n:n]
 		}
 		rest = rest[n:]
@@ -93,6 +119,7 @@ func (b *batch) setOutcomes(reply any, err error) {
 			r.err = errReply
 		}
 	}
+	return replaced
 }
 
 // A scriptError is the error of one decision of a script.

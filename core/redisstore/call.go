@@ -17,7 +17,6 @@ type call struct {
 	admitted bool
 	readings []driver.Reading // of the charges
 	time     int64            // of the server
-	corrupt  int64            // unreadable states that were replaced
 	waited   time.Duration    // by which the MaxDelay of the charges has shrunk
 	err      error
 }

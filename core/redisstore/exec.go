@@ -44,7 +44,6 @@ func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 		err := e.sender.send(d, r)
 		if err == nil {
 			c.err, c.waited = c.decode(r.time, r.reply), r.waited
-			e.corrupt.Add(uint64(c.corrupt))
 			r.free()
 			return
 		}

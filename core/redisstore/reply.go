@@ -10,6 +10,14 @@ var errReply = errors.New("the reply does not have the shape of a decision")
 // charges of c, or contains values that are impossible for their rules, is an error, so that it
 // cannot admit an event.
 func (c *call) decode(time any, reply []any) error {
+	c.time = validInteger(time)
+	if c.time <= 0 || len(reply) == 0 {
+		return errReply
+	}
+	c.admitted = true
+	if n, ok := reply[0].(int64); ok && n < 0 {
+		c.admitted, reply[0] = false, -1-n
+	}
 	next := func() int64 {
 		if len(reply) == 0 {
 			return -1
@@ -18,19 +26,12 @@ func (c *call) decode(time any, reply []any) error {
 		reply = reply[1:]
 		return n
 	}
-	c.time = validInteger(time)
-	outcome := next()
-	if c.time < 0 || outcome < 0 || outcome > 1+int64(len(c.charges)) {
-		return errReply
-	}
-	c.admitted = outcome > 0
-	c.corrupt = max(0, outcome-1)
 	c.readings = c.readings[:0]
 	for i := range c.charges {
 		rule := c.charges[i].Rule
 		a := algorithmOf(rule.Algorithm)
 		var reported [maxReadings]int64
-		for j := range a.readings {
+		for j := range a.reported(&rule.Constants) {
 			if reported[j] = next(); reported[j] < 0 {
 				return errReply
 			}

@@ -19,7 +19,7 @@ type request struct {
 	slot    string // only requests with an equal slot share a script
 	charges []chargeArguments
 	set     librarySet    // of all charges
-	values  int           // the number of integers that a script reports, without the outcome
+	values  int           // the number of integers that a script reports
 	work    time.Duration // of all charges, see algorithm
 
 	// The queue sets these.
@@ -80,7 +80,7 @@ func (e *executor) newRequest(c *call) *request {
 		}
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
-		r.values += a.readings
+		r.values += a.reported(&charge.Rule.Constants)
 		if charge.Op.Asks() && charge.Cost <= 1 {
 			r.work += a.light
 		} else {
@@ -118,4 +118,12 @@ func (r *request) limitDelays() {
 			c.algorithm[bucketDelay] = integer(max(0, c.maxDelay-r.waited.Microseconds()))
 		}
 	}
+}
+
+// like reports whether the charges of r and o have the same arguments, except for their keys. It may
+// miss equal arguments that are not shared.
+func (r *request) like(o *request) bool {
+	return slices.EqualFunc(r.charges, o.charges, func(a, b chargeArguments) bool {
+		return &a.algorithm[0] == &b.algorithm[0] && a.op == b.op && a.receipt == nil && b.receipt == nil
+	})
 }

@@ -61,7 +61,7 @@ func (s runner) run(ctx context.Context, requests []*request) {
 				s.retried.Add(1)
 				unknown = append(unknown, b)
 			} else {
-				b.setOutcomes(b.cmd.Val(), b.cmd.Err())
+				s.corrupt.Add(b.setOutcomes(b.cmd.Val(), b.cmd.Err()))
 			}
 		}
 		batches = unknown

@@ -94,14 +94,11 @@ func mutations(reply []any) []mutation {
 		{"in an array", array(array(elements...))},
 		{"a map", fmt.Sprintf("%%%d\r\n%s", len(elements)/2, strings.Join(elements[:len(elements)/2*2], ""))},
 	}
-	const outcome = 1 // after the time
-	for name, n := range map[string]int64{
-		"the opposite": max(0, 1-reply[outcome].(int64)), "a negative outcome": -1, "more unreadable states than charges": int64(len(elements)),
-	} {
-		changed := slices.Clone(elements)
-		changed[outcome] = integer(n)
-		all = append(all, mutation{name, array(changed...)})
-	}
+	const replaced, reading = 1, 2 // after the time
+	opposite, more := slices.Clone(elements), slices.Clone(elements)
+	opposite[reading] = integer(-1 - reply[reading].(int64))
+	more[replaced] = integer(redisstore.MaxCharges + 1)
+	all = append(all, mutation{"the opposite", array(opposite...)}, mutation{"more unreadable states than charges", array(more...)})
 	for n := range elements {
 		all = append(all, mutation{fmt.Sprintf("the first %d", n), array(elements[:n]...)})
 		for name, raw := range invalidElements {

@@ -8,12 +8,11 @@
 --            the age of the charge by the clock of the caller (us). If the server's clock has
 --            stepped back, the age is greater than now minus the time of the charge.
 --
--- Reply    the outcome is 1 + the number of unreadable states that debits have replaced. A reset,
---          and a debit of a bucket, report the state before the op. All other ops report the state
---          after the op, as read for a cost of 1.
+-- Reply    a reset, and a debit of a bucket, report the state before the op. All other ops report the
+--          state after the op, as read for a cost of 1.
 
-local function decision(first, charges, at)
-  for i = first, first + charges - 1 do
+local function decision(first, last, at)
+  for i = first, last do
     local op = ARGV[at + 1]
     at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
     if op == 'reset' then

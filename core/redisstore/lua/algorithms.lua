@@ -4,9 +4,10 @@
 -- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
 --                                         does the action that decide returns
 -- for adjust.lua  f(key, at, op)          does the op, appends the reading, and adds the unreadable
---                                         states that it has replaced to outcome; returns the index
+--                                         states that it has replaced to replaced; returns the index
 --                                         in ARGV just after the arguments of the charge
 
 local algorithms = {}
-local outcome -- of the current decision, as in the reply
-local reply = { now, nil, nil, nil, nil, nil, nil, nil } -- the nils reserve memory
+local denied -- whether the current decision is denied
+local replaced = 0 -- the number of unreadable states that all decisions have replaced
+local reply = { now, 0, nil, nil, nil, nil, nil, nil } -- the nils reserve memory

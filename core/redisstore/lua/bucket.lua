@@ -5,24 +5,23 @@
 --            "<us>" or, if it is not a whole microsecond, "<us> <fraction>". The fraction is in
 --            units of 1/den microsecond. If more is used than the bucket holds, it is in debt, and
 --            the state also contains the time of the write: "<us> <fraction> <us>".
--- Arguments  cost (us); full (us); "<fraction of cost> <fraction of full> <den>", or an empty
---            string if both are whole microseconds; for a leaky bucket, the longest delay of
---            the event (us), for a token bucket an empty string
--- Reading    used (us, fraction)
+-- Arguments  cost (us); full (us); den; for a leaky bucket, the longest delay of the event (us), for
+--            a token bucket -1; if den is not 1, the fractions of cost and full
+-- Reading    used (us); if den is not 1, its fraction
 -- TTL        until the bucket is full
 --
 -- A span is a number of microseconds and a fraction in units of 1/den microsecond. used and
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
 -- full_fraction are the whole bucket. The arguments of a charge begin at ARGV[at].
 
--- Returns cost, cost_fraction, full, full_fraction, den and max_delay of a charge.
+-- Returns cost, cost_fraction, full, full_fraction, den and max_delay of a charge, and the index in
+-- ARGV just after its arguments.
 local function bucket_arguments(at)
-  local cost, full, fractions, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2], tonumber(ARGV[at + 3])
-  if fractions == '' then
-    return cost, 0, full, 0, 1, max_delay
+  local cost, full, den, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  if den == 1 then
+    return cost, 0, full, 0, 1, max_delay, at + 4
   end
-  local cost_fraction, full_fraction, den = string.match(fractions, '(%d+) (%d+) (%d+)')
-  return cost, cost_fraction + 0, full, full_fraction + 0, den + 0, max_delay
+  return cost, ARGV[at + 4] + 0, full, ARGV[at + 5] + 0, den, max_delay, at + 6
 end
 
 -- Reads the state for a charge. Returns
@@ -66,7 +65,7 @@ local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, m
     after, after_fraction = after + 1, after_fraction - den
   end
   local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay then
+  if max_delay >= 0 then
     fits = fits and (used < max_delay or used == max_delay and fraction == 0)
   end
   return used, fraction, after, after_fraction, fits, moved, corrupt

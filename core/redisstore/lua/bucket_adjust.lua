@@ -12,13 +12,12 @@ local function bucket_subtract(us, fraction, less, less_fraction, den)
 end
 
 function algorithms.bucket(key, arguments, op)
-  local back, back_fraction, full, full_fraction, den, max_delay = bucket_arguments(arguments)
+  local back, back_fraction, full, full_fraction, den, max_delay, at = bucket_arguments(arguments)
   local used, fraction, after, after_fraction, _, _, corrupt =
-    bucket_read(key, back, back_fraction, full, full_fraction, den)
-  local at = arguments + 4
+    bucket_read(key, back, back_fraction, full, full_fraction, den, max_delay)
 
   if op == 'debit' then
-    outcome = outcome + corrupt
+    replaced = replaced + corrupt
     if after >= HORIZON then
       after, after_fraction = HORIZON, 0
     end
@@ -30,7 +29,7 @@ function algorithms.bucket(key, arguments, op)
     local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     at = at + 4
     free = true
-    if max_delay then
+    if max_delay >= 0 then
       -- Later events of a leaky bucket already have departure times, so a place in the queue can be
       -- freed only while it is the last.
       local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
@@ -55,6 +54,9 @@ function algorithms.bucket(key, arguments, op)
     end
   end
   local size = #reply
-  reply[size + 1], reply[size + 2] = used, fraction
+  reply[size + 1] = used
+  if den > 1 then
+    reply[size + 2] = fraction
+  end
   return at
 end

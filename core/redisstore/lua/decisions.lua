@@ -3,30 +3,42 @@
 --
 -- KEYS     a key for each charge of each decision, in order
 -- ARGV[1]  clock
--- then, for each decision, the number of its charges, the number of the following arguments, and the
--- arguments of take.lua or adjust.lua
+-- then, for each sequence of decisions with equal arguments, the number of these decisions, the
+-- number of charges of each, the number of the following arguments, and the arguments of take.lua or
+-- adjust.lua
 --
--- Returns  now (us); then, for each decision, its outcome and the reading of each of its charges. If a
---          decision failed, its outcome is the text of the error, without readings. If the server is a
---          replica, returns READONLY.
+-- Returns  now (us); the number of unreadable states that were replaced; then, for each decision, the
+--          reading of each of its charges. If the decision is denied, its first number n is reported
+--          as -1 - n. If it failed, the text of the error stands for its readings. If the server is
+--          a replica, returns READONLY.
 
-local first, at = 1, 2 -- indexes in KEYS and ARGV
+local key, at = 1, 2 -- indexes in KEYS and ARGV
 while ARGV[at] do
-  local charges, place = ARGV[at] + 0, #reply + 1
-  reply[place], outcome = 0, 1
-  local done, result = pcall(decision, first, charges, at + 2)
-  if not done then
-    for i = #reply, place + 1, -1 do
-      reply[i] = nil
-    end
-    outcome = type(result) == 'table' and result.err or result -- before Redis 7, a text
-    if string.find(outcome, 'READONLY', 1, true) then
-      -- The script has written nothing. go-redis closes the connection if it reads this reply, and
-      -- then dials the new master.
-      return { err = outcome }
+  local count, charges, after = ARGV[at] + 0, ARGV[at + 1] + 0, at + 3 + ARGV[at + 2]
+  if count > 1 then
+    for i = at + 3, after - 1 do
+      ARGV[i] = tonumber(ARGV[i]) or ARGV[i] -- once for all of the decisions
     end
   end
-  reply[place] = outcome
-  first, at = first + charges, at + 2 + ARGV[at + 1]
+  for first = key, key + (count - 1) * charges, charges do
+    local place = #reply + 1
+    denied = false
+    local done, result = pcall(decision, first, first + charges - 1, at + 3)
+    if not done then
+      for i = #reply, place + 1, -1 do
+        reply[i] = nil
+      end
+      reply[place] = type(result) == 'table' and result.err or result -- before Redis 7, a text
+      if string.find(reply[place], 'READONLY', 1, true) then
+        -- The script has written nothing. go-redis closes the connection if it reads this reply, and
+        -- then dials the new master.
+        return { err = reply[place] }
+      end
+    elseif denied then
+      reply[place] = -1 - reply[place]
+    end
+  end
+  key, at = key + count * charges, after
 end
+reply[2] = replaced
 return reply

@@ -8,7 +8,7 @@ function algorithms.fixed_window(key, at, op)
   at = at + 3
 
   if op == 'debit' then
-    outcome = outcome + corrupt
+    replaced = replaced + corrupt
     count = math.max(count, math.min(count + cost, MAX_COUNT))
     fixed_window_write(key, window, left, count)
   end

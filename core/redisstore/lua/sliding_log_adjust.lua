@@ -51,7 +51,7 @@ function algorithms.sliding_log(key, at, op)
   sliding_log(key, at, op, function(_, _, _, stepped_back, corrupt)
     count, moved = reply[place + 1], stepped_back
     if op == 'debit' then
-      outcome = outcome + corrupt
+      replaced = replaced + corrupt
       return count < MAX_COUNT and 'spend'
     end
     return op == 'credit' and moved and 'rewrite'

@@ -38,7 +38,7 @@ end
 function algorithms.sliding_window(key, at, op)
   local charge, receipt, after = sliding_window_read(key, at), at + 4, at + 4
   if op == 'debit' then
-    outcome = outcome + charge.corrupt
+    replaced = replaced + charge.corrupt
     charge.cost = math.min(charge.cost, MAX_COUNT - charge.count)
     if charge.cost > 0 then
       sliding_window_spend(charge)

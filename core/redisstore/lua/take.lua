@@ -6,8 +6,7 @@
 --            shadow_spend  the charge is applied if the decision is admitted and the charge fits
 --            shadow_peek   the charge is only reported
 --
--- Reply    the outcome is 0 for a denial, and for an admission 1 + the number of unreadable states
---          that the decision has replaced. The readings are from before the decision.
+-- Reply    the readings are from before the decision.
 
 local key, last_key -- indexes in KEYS of the charge that was read last, and of the last charge
 
@@ -18,22 +17,22 @@ local key, last_key -- indexes in KEYS of the charge that was read last, and of 
 -- back; corrupt is 1 if the state was unreadable, otherwise 0.
 local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
-    outcome = 0
+    denied = true
   end
   if key < last_key then
     key = key + 1
     algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
   end
-  if outcome == 0 or not fits then
+  if denied or not fits then
     return moved and 'rewrite'
   end
   if op == 'spend' or op == 'shadow_spend' then
-    outcome = outcome + corrupt
+    replaced = replaced + corrupt
     return 'spend'
   end
 end
 
-local function decision(first, charges, at)
-  key, last_key = first - 1, first + charges - 1
-  decide(at, 'none', true, false, 0)
+local function decision(first, last, at)
+  key, last_key = first, last
+  algorithms[ARGV[at]](KEYS[first], at + 2, ARGV[at + 1], decide)
 end
