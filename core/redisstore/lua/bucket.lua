@@ -12,27 +12,18 @@
 --
 -- A span is a number of microseconds and a fraction in units of 1/den microsecond. used and
 -- fraction are the part of the bucket that is in use, as the time that it takes to refill; full and
--- full_fraction are the whole bucket. The arguments of a charge begin at ARGV[at].
+-- full_fraction are the whole bucket.
 
--- Returns cost, cost_fraction, full, full_fraction, den and max_delay of a charge, and the index in
--- ARGV just after its arguments.
-local function bucket_arguments(at)
+-- Reads the state for the arguments that begin at ARGV[at]; appends the reading to the reply; calls
+-- decide, as take.lua describes it, with used and fraction as further arguments; and does the
+-- action that decide returns. If decide also returns a span, the action is to write that span.
+local function bucket(key, at, op, decide)
   local cost, full, den, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  if den == 1 then
-    return cost, 0, full, 0, 1, max_delay, at + 4
+  local cost_fraction, full_fraction, size = 0, 0, 4
+  if den > 1 then
+    cost_fraction, full_fraction, size = ARGV[at + 4] + 0, ARGV[at + 5] + 0, 6
   end
-  return cost, ARGV[at + 4] + 0, full, ARGV[at + 5] + 0, den, max_delay, at + 6
-end
 
--- Reads the state for a charge. Returns
---   used, fraction
---   after, after_fraction  used and fraction once the cost is added
---   fits                   whether the bucket holds the cost, and the delay of an event of a leaky
---                          bucket is not too long
---   moved                  whether the state has to be written again even if nothing is spent,
---                          because the clock stepped back
---   corrupt                1 if the state is unreadable, otherwise 0
-local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, max_delay)
   local used, fraction, moved, corrupt = 0, 0, false, 0
   local value = redis.pcall('GET', key)
   if value then
@@ -60,20 +51,33 @@ local function bucket_read(key, cost, cost_fraction, full, full_fraction, den, m
       end
     end
   end
+  local place = #reply + 1
+  reply[place] = used
+  if den > 1 then
+    reply[place + 1] = fraction
+  end
+
   local after, after_fraction = used + cost, fraction + cost_fraction
   if after_fraction >= den then
     after, after_fraction = after + 1, after_fraction - den
   end
-  local fits = after < full or after == full and after_fraction <= full_fraction
-  if max_delay >= 0 then
-    fits = fits and (used < max_delay or used == max_delay and fraction == 0)
+  -- An event of a leaky bucket must not have a longer delay than max_delay.
+  local fits = (after < full or after == full and after_fraction <= full_fraction)
+    and (max_delay < 0 or used < max_delay or used == max_delay and fraction == 0)
+  local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction)
+  if not action then
+    return
   end
-  return used, fraction, after, after_fraction, fits, moved, corrupt
-end
 
-local function bucket_write(key, used, fraction, full, full_fraction)
-  local value
+  if action == 'spend' then
+    used, fraction = after, after_fraction
+  elseif other then
+    used, fraction = other, other_fraction
+  end
   if used > full or used == full and fraction > full_fraction then -- in debt
+    if used >= HORIZON then
+      used, fraction = HORIZON, 0
+    end
     value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
     value = string.format('%d %d', now + used, fraction)

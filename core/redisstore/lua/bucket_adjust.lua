@@ -11,52 +11,53 @@ local function bucket_subtract(us, fraction, less, less_fraction, den)
   return us, fraction
 end
 
-function algorithms.bucket(key, arguments, op)
-  local back, back_fraction, full, full_fraction, den, max_delay, at = bucket_arguments(arguments)
-  local used, fraction, after, after_fraction, _, _, corrupt =
-    bucket_read(key, back, back_fraction, full, full_fraction, den, max_delay)
-
-  if op == 'debit' then
-    replaced = replaced + corrupt
-    if after >= HORIZON then
-      after, after_fraction = HORIZON, 0
+function algorithms.bucket(key, at, op)
+  local place, after = #reply + 1, at
+  bucket(key, at, op, function(next, _, _, _, corrupt, used, fraction)
+    after = next
+    if op == 'debit' then
+      replaced = replaced + corrupt
+      return 'spend'
+    elseif op == 'reset' then
+      return
     end
-    bucket_write(key, after, after_fraction, full, full_fraction)
-  end
 
-  local free = op == 'credit'
-  if op == 'undo' then
-    local time, before, before_fraction, age = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
-    at = at + 4
-    free = true
-    if max_delay >= 0 then
-      -- Later events of a leaky bucket already have departure times, so a place in the queue can be
-      -- freed only while it is the last.
-      local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
-      free = others == time + before and others_fraction == before_fraction
+    local back, back_fraction, den, max_delay = ARGV[at] + 0, 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    if den > 1 then
+      back_fraction = ARGV[at + 4] + 0
     end
-    -- Without the charge, the bucket would have become full earlier and stopped refilling. The undo
-    -- therefore frees the cost minus the refill since that moment.
-    local idle, idle_fraction = bucket_subtract(math.max(now - time, age), 0, before, before_fraction, den)
-    if idle >= 0 then
-      back, back_fraction = bucket_subtract(back, back_fraction, idle, idle_fraction, den)
+    if op == 'undo' then
+      local time, before, before_fraction, age = ARGV[next] + 0, ARGV[next + 1] + 0, ARGV[next + 2] + 0, ARGV[next + 3] + 0
+      after = next + 4
+      if max_delay >= 0 then
+        -- Later events of a leaky bucket already have departure times, so a place in the queue can be
+        -- freed only while it is the last.
+        local others, others_fraction = bucket_subtract(now + used, fraction, back, back_fraction, den)
+        if others ~= time + before or others_fraction ~= before_fraction then
+          return
+        end
+      end
+      -- Without the charge, the bucket would have become full earlier and stopped refilling. The undo
+      -- therefore frees the cost minus the refill since that moment.
+      local idle, idle_fraction = bucket_subtract(math.max(now - time, age), 0, before, before_fraction, den)
+      if idle >= 0 then
+        back, back_fraction = bucket_subtract(back, back_fraction, idle, idle_fraction, den)
+      end
+      if back < 0 then
+        return
+      end
     end
-    free = free and back >= 0
-  end
 
-  if free then
     used, fraction = bucket_subtract(used, fraction, back, back_fraction, den)
     if used < 0 or used == 0 and fraction == 0 then
       redis.call('DEL', key)
       used, fraction = 0, 0
-    else
-      bucket_write(key, used, fraction, full, full_fraction)
     end
-  end
-  local size = #reply
-  reply[size + 1] = used
-  if den > 1 then
-    reply[size + 2] = fraction
-  end
-  return at
+    reply[place] = used
+    if den > 1 then
+      reply[place + 1] = fraction
+    end
+    return (used > 0 or fraction > 0) and 'rewrite', used, fraction
+  end)
+  return after
 end

@@ -10,6 +10,7 @@
 -- Redis builds all functions and tables of a script again for each call. The scripts therefore
 -- have few of them, and functions return several values instead of a table.
 
+local ARGV, redis = ARGV, redis
 local now, slack
 if ARGV[1] == '' then
   local time = redis.call('TIME')
