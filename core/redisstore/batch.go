@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A batch is a script with the requests that it decides, in order.
+// A batch is a script with the requests that it decides, in the order of the script.
 type batch struct {
 	script   *script
 	args     []any // of cmd
@@ -33,12 +33,16 @@ next:
 	return batches
 }
 
-// add adds r, next to requests with the same arguments.
+// add adds r after a request with the same arguments, so that they share them, unless a later request
+// has a key of r: the requests of one key stay in their order.
 func (b *batch) add(r *request) {
 	at := len(b.requests)
-	for i := at; i > 0; i-- {
-		if b.requests[i-1].like(r) {
-			at = i
+	for i, o := range slices.Backward(b.requests) {
+		if o.like(r) {
+			at = i + 1
+			break
+		}
+		if o.sharesKey(r) {
 			break
 		}
 	}
@@ -53,9 +57,8 @@ func (b *batch) compose() {
 	for _, r := range b.requests {
 		keys, set = keys+len(r.keys), set|r.set
 	}
-	size := 16 + 2*len(b.requests) + 11*keys
 	b.script = scriptFor(b.requests[0].verb, set)
-	b.args = append(make([]any, 0, size), evalsha, b.script.sha, integer(int64(keys)))
+	b.args = append(make([]any, 0, 32+keys), evalsha, b.script.sha, integer(int64(keys)))
 	for _, r := range b.requests {
 		for _, key := range r.keys {
 			b.args = append(b.args, key)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/memo"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 )
@@ -43,6 +44,50 @@ func runTogether(t *testing.T, rdb *redis.Client, calls ...*call) (replaced uint
 		t.Errorf("%d calls took %d round trips, want 1", len(calls), n)
 	}
 	return e.corrupt.Load()
+}
+
+// Requests with the same arguments share them, and the requests of one key stay in their order.
+func TestBatch_order(t *testing.T) {
+	a, b := testkit.Compiled(core.TokenBucket("a", hourly)), testkit.Compiled(core.TokenBucket("b", core.PerHour(10)))
+	type spends []struct {
+		key  string
+		rule *driver.Compiled
+		cost int
+	}
+	for _, c := range []struct {
+		name   string
+		spends spends
+		want   string
+		shared int // the number of different arguments
+	}{
+		{"one rule", spends{{"k", a, 1}, {"l", a, 1}, {"k", a, 1}}, "k1 l1 k1", 1},
+		{"two rules", spends{{"k", a, 1}, {"l", b, 1}, {"m", a, 1}, {"n", b, 1}}, "k1 m1 l1 n1", 2},
+		{"two costs of a key", spends{{"k", a, 1}, {"k", a, 5}, {"k", a, 1}, {"l", a, 1}}, "k1 k5 k1 l1", 3},
+		{"one cost", spends{{"k", a, 5}, {"l", a, 1}, {"m", a, 5}}, "k5 m5 l1", 2},
+		{"two costs", spends{{"k", a, 1}, {"k", a, 5}, {"l", a, 1}}, "k1 l1 k5", 2},
+	} {
+		e := executor{arguments: argumentCache{rules: memo.Map[*driver.Compiled, []any]{Max: maxCached}}}
+		var requests []*request
+		names := make(map[*request]string)
+		for _, s := range c.spends {
+			call := new(call)
+			call.add(driver.Charge{Key: s.key, Rule: s.rule, Op: driver.Spend, Cost: s.cost}, s.key, 0)
+			r := e.newRequest(call)
+			requests, names[r] = append(requests, r), fmt.Sprint(s.key, s.cost)
+		}
+		batches := newBatches(requests)
+		var got []string
+		for _, r := range batches[0].requests {
+			got = append(got, names[r])
+		}
+		if order := strings.Join(got, " "); len(batches) != 1 || order != c.want {
+			t.Errorf("%s: %d batches, the first is %s, want %s", c.name, len(batches), order, c.want)
+		}
+		// EVALSHA, the script, the keys and their number, and the clock; then 9 arguments for each bucket.
+		if got := (len(batches[0].args) - 4 - len(requests)) / 9; got != c.shared {
+			t.Errorf("%s: there are %d arguments of buckets, want %d", c.name, got, c.shared)
+		}
+	}
 }
 
 // A decision that fails, or whose state is damaged, does not affect the others of its script.

@@ -12,7 +12,7 @@ import (
 )
 
 // A queue sends requests to one server. While little is under way, a request is sent at once, alone.
-// The others wait, and share round trips. Redis decides them in their order, each as it would alone.
+// The others wait, and share round trips. Redis decides each as it would alone.
 //
 // The bound is the work under way, which is the time that the server needs for it: at most the
 // distance of the server, or 1 ms more for full round trips. The server then always has work. With

@@ -120,10 +120,13 @@ func (r *request) limitDelays() {
 	}
 }
 
-// like reports whether the charges of r and o have the same arguments, except for their keys. It may
-// miss equal arguments that are not shared.
+// like reports whether the charges of r and o have the same arguments.
 func (r *request) like(o *request) bool {
 	return slices.EqualFunc(r.charges, o.charges, func(a, b chargeArguments) bool {
-		return &a.algorithm[0] == &b.algorithm[0] && a.op == b.op && a.receipt == nil && b.receipt == nil
+		return a.library == b.library && a.op == b.op && slices.Equal(a.algorithm, b.algorithm) && slices.Equal(a.receipt, b.receipt)
 	})
+}
+
+func (r *request) sharesKey(o *request) bool {
+	return slices.ContainsFunc(r.keys, func(key string) bool { return slices.Contains(o.keys, key) })
 }

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -14,8 +15,7 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script is the Lua source of one EVALSHA: constants, and whole files of directory lua, one after
-// the other. The source depends only on the verb and on the libraries of the charges, so clients
+// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The source depends only on the verb and on the libraries of the charges, so clients
 // cannot cause many scripts.
 type script struct {
 	source string
@@ -67,8 +67,16 @@ func scriptFor(v verb, set librarySet) *script {
 	return cached.script
 }
 
-// newScript concatenates the constants of Go that Lua needs, the clock, the table of the algorithms,
-// the libraries, a decision, and the loop over the decisions. It leaves out comments and empty lines.
+// constants replaces the names of constants of Go in Lua. Variables would cost time in each function
+// that captures them.
+var constants = strings.NewReplacer(
+	"MAX_INTEGER", strconv.Itoa(maxInteger),
+	"MAX_COUNT", strconv.Itoa(maxCount),
+	"HORIZON", strconv.FormatInt(driver.Horizon, 10),
+)
+
+// newScript concatenates the clock, the table of the algorithms, the libraries, a decision, and the
+// loop over the decisions. It leaves out comments and empty lines.
 func newScript(v verb, set librarySet) *script {
 	files := []string{"clock", "algorithms"}
 	for i, name := range libraries {
@@ -77,7 +85,6 @@ func newScript(v verb, set librarySet) *script {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "local MAX_INTEGER, MAX_COUNT, HORIZON = %d, %d, %d\n", int64(maxInteger), int64(maxCount), driver.Horizon)
 	for _, name := range append(files, string(v), "decisions") {
 		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 		if err != nil {
@@ -85,7 +92,7 @@ func newScript(v verb, set librarySet) *script {
 		}
 		for line := range strings.Lines(string(text)) {
 			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-				b.WriteString(line)
+				_, _ = constants.WriteString(&b, line)
 			}
 		}
 	}

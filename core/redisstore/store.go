@@ -18,7 +18,7 @@
 // rule with cost 1 do not wait behind others, which take longer, except for those on the same key.
 // A decision that waits too long to be answered before its deadline is not sent, see [ErrOverloaded].
 //
-// Redis decides the charges of a batch in the order of the queue, and each decision is as exact as
+// Redis decides the charges of a key in the order of the queue, and each decision is as exact as
 // alone: it sees the states that earlier decisions have written, and is atomic. A decision that
 // fails, for example because of a damaged state, does not affect the others. A lost reply fails all
 // decisions of its round trip; package failover counts that as one failure. The MaxDelay of an

@@ -11,12 +11,13 @@
 -- Reply    a reset, and a debit of a bucket, report the state before the op. All other ops report the
 --          state after the op, as read for a cost of 1.
 
-local function decision(first, last, at)
-  for i = first, last do
+local function decision(at)
+  while key < last do
+    key = key + 1
     local op = ARGV[at + 1]
-    at = algorithms[ARGV[at]](KEYS[i], at + 2, op)
+    at = algorithms[ARGV[at]](KEYS[key], at + 2, op)
     if op == 'reset' then
-      redis.call('UNLINK', KEYS[i])
+      redis.call('UNLINK', KEYS[key])
     end
   end
 end

@@ -1,5 +1,6 @@
 -- algorithms: a table with a function for each algorithm, by the name of the algorithm, and the
--- reply, to which these functions append readings. The arguments of the charge begin at ARGV[at].
+-- reply, to which these functions append readings. The arguments of the charge begin at ARGV[at];
+-- decisions.lua may have replaced their texts by numbers.
 --
 -- for take.lua    f(key, at, op, decide)  reads the state, appends the reading, calls decide, and
 --                                         does the action that decide returns
@@ -8,6 +9,7 @@
 --                                         in ARGV just after the arguments of the charge
 
 local algorithms = {}
-local denied -- whether the current decision is denied
+local key, last = 0, 0 -- indexes in KEYS: of the charge that was read last, and the last of the decision
+local denied -- whether the decision is denied
 local replaced = 0 -- the number of unreadable states that all decisions have replaced
 local reply = { now, 0, nil, nil, nil, nil, nil, nil } -- the nils reserve memory

@@ -1,5 +1,5 @@
--- clock: the time of the server, and errors of reads. Every script begins with the constants of
--- script.go and this file.
+-- clock: the time of the server, and errors of reads. Every script begins with this file. MAX_INTEGER,
+-- MAX_COUNT and HORIZON are numbers that script.go inserts.
 --
 -- ARGV[1]  now in Unix microseconds, which only tests set; empty for the server's own clock
 --
@@ -10,12 +10,12 @@
 -- Redis builds all functions and tables of a script again for each call. The scripts therefore
 -- have few of them, and functions return several values instead of a table.
 
-local ARGV, redis = ARGV, redis
-local now, slack
+local ARGV, redis = ARGV, redis -- a local variable takes less time than a global one
+local now, slack -- slack is added to all TTLs (ms)
 if ARGV[1] == '' then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
-  slack = 1 -- added to all TTLs, because they are rounded down to milliseconds
+  slack = 1 -- TTLs are rounded down to milliseconds
 else
   now = ARGV[1] + 0
   slack = 86400000 -- the server does not expire keys by the clock of a test

@@ -12,7 +12,7 @@
 --          as -1 - n. If it failed, the text of the error stands for its readings. If the server is
 --          a replica, returns READONLY.
 
-local key, at = 1, 2 -- indexes in KEYS and ARGV
+local at = 2 -- index in ARGV
 while ARGV[at] do
   local count, charges, after = ARGV[at] + 0, ARGV[at + 1] + 0, at + 3 + ARGV[at + 2]
   if count > 1 then
@@ -20,10 +20,10 @@ while ARGV[at] do
       ARGV[i] = tonumber(ARGV[i]) or ARGV[i] -- once for all of the decisions
     end
   end
-  for first = key, key + (count - 1) * charges, charges do
+  for _ = 1, count do
     local place = #reply + 1
-    denied = false
-    local done, result = pcall(decision, first, first + charges - 1, at + 3)
+    last, denied = last + charges, false
+    local done, result = pcall(decision, at + 3)
     if not done then
       for i = #reply, place + 1, -1 do
         reply[i] = nil
@@ -34,11 +34,12 @@ while ARGV[at] do
         -- then dials the new master.
         return { err = reply[place] }
       end
+      key = last
     elseif denied then
       reply[place] = -1 - reply[place]
     end
   end
-  key, at = key + count * charges, after
+  at = after
 end
 reply[2] = replaced
 return reply

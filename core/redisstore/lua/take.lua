@@ -8,8 +8,6 @@
 --
 -- Reply    the readings are from before the decision.
 
-local key, last_key -- indexes in KEYS of the charge that was read last, and of the last charge
-
 -- Reads the remaining charges of the decision, after which the outcome is known. Returns 'spend' if
 -- the charge of the caller has to be applied, and 'rewrite' if its state has to be written again
 -- because the clock stepped back. at is the position in ARGV just after the arguments of the
@@ -19,7 +17,7 @@ local function decide(at, op, fits, moved, corrupt)
   if not fits and (op == 'spend' or op == 'peek') then
     denied = true
   end
-  if key < last_key then
+  if key < last then
     key = key + 1
     algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
   end
@@ -32,7 +30,7 @@ local function decide(at, op, fits, moved, corrupt)
   end
 end
 
-local function decision(first, last, at)
-  key, last_key = first, last
-  algorithms[ARGV[at]](KEYS[first], at + 2, ARGV[at + 1], decide)
+local function decision(at)
+  key = key + 1
+  algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
 end
