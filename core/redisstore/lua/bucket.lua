@@ -15,8 +15,9 @@
 -- full_fraction are the whole bucket.
 
 -- Reads the state for the arguments that begin at ARGV[at]; appends the reading to the reply; calls
--- decide, as take.lua describes it, with used and fraction as further arguments; and does the
--- action that decide returns. If decide also returns a span, the action is to write that span.
+-- decide, as take.lua describes it, with used, fraction and the used after the cost as further
+-- arguments; and does the action that decide returns. If decide returns 'rewrite' and a span, that span
+-- is written.
 local function bucket(key, at, op, decide)
   local cost, full, den, max_delay = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local cost_fraction, full_fraction, size = 0, 0, 4
@@ -64,7 +65,7 @@ local function bucket(key, at, op, decide)
   -- An event of a leaky bucket must not have a longer delay than max_delay.
   local fits = (after < full or after == full and after_fraction <= full_fraction)
     and (max_delay < 0 or used < max_delay or used == max_delay and fraction == 0)
-  local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction)
+  local action, other, other_fraction = decide(at + size, op, fits, moved, corrupt, used, fraction, after)
   if not action then
     return
   end
@@ -75,9 +76,6 @@ local function bucket(key, at, op, decide)
     used, fraction = other, other_fraction
   end
   if used > full or used == full and fraction > full_fraction then -- in debt
-    if used >= HORIZON then
-      used, fraction = HORIZON, 0
-    end
     value = string.format('%d %d %d', now + used, fraction, now)
   elseif fraction > 0 then
     value = string.format('%d %d', now + used, fraction)

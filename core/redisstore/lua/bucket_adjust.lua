@@ -12,11 +12,14 @@ local function bucket_subtract(us, fraction, less, less_fraction, den)
 end
 
 function algorithms.bucket(key, at, op)
-  local place, after = #reply + 1, at
-  bucket(key, at, op, function(next, _, _, _, corrupt, used, fraction)
-    after = next
+  local place, behind = #reply + 1, nil
+  bucket(key, at, op, function(next, _, _, _, corrupt, used, fraction, after)
+    behind = next
     if op == 'debit' then
       replaced = replaced + corrupt
+      if after >= HORIZON then
+        return 'rewrite', HORIZON, 0
+      end
       return 'spend'
     elseif op == 'reset' then
       return
@@ -28,7 +31,7 @@ function algorithms.bucket(key, at, op)
     end
     if op == 'undo' then
       local time, before, before_fraction, age = ARGV[next] + 0, ARGV[next + 1] + 0, ARGV[next + 2] + 0, ARGV[next + 3] + 0
-      after = next + 4
+      behind = next + 4
       if max_delay >= 0 then
         -- Later events of a leaky bucket already have departure times, so a place in the queue can be
         -- freed only while it is the last.
@@ -48,16 +51,17 @@ function algorithms.bucket(key, at, op)
       end
     end
 
+    local action = 'rewrite'
     used, fraction = bucket_subtract(used, fraction, back, back_fraction, den)
     if used < 0 or used == 0 and fraction == 0 then
       redis.call('DEL', key)
-      used, fraction = 0, 0
+      used, fraction, action = 0, 0, nil
     end
     reply[place] = used
     if den > 1 then
       reply[place + 1] = fraction
     end
-    return (used > 0 or fraction > 0) and 'rewrite', used, fraction
+    return action, used, fraction
   end)
-  return after
+  return behind
 end
