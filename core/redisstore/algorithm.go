@@ -45,11 +45,11 @@ const (
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 4 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 4 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 6 * time.Microsecond, heavy: 6 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 4 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 4 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 5 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
 	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 10 * time.Microsecond, heavy: 20 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
-	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 8 * time.Microsecond, heavy: 16 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
+	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 9 * time.Microsecond, heavy: 20 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.

@@ -15,8 +15,9 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The source depends only on the verb and on the libraries of the charges, so clients
-// cannot cause many scripts.
+// A script is the Lua source of one EVALSHA: whole files of directory lua, one after the other. The
+// source depends only on the verb and on the libraries of the charges, so clients cannot cause many
+// scripts.
 type script struct {
 	source string
 	sha    any // a string, boxed once
