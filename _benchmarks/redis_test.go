@@ -87,6 +87,10 @@ var inRedis = []struct {
 	{"weir, token bucket", "redis_rate", func(rdb *redis.Client, perHour int) decider {
 		return weir(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))
 	}},
+	{"weir, token bucket, Reserve", "redis_rate", func(rdb *redis.Client, perHour int) decider { // as a gate asks
+		l := core.Must(core.New(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour))))
+		return func(key string) (bool, error) { return reserve(l, 1)(ctx, key) }
+	}},
 	{"weir, sliding log", "redis_rate", func(rdb *redis.Client, perHour int) decider {
 		return weir(newStore(rdb), core.SlidingLog("log", core.PerHour(perHour)))
 	}},

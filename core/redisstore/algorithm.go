@@ -17,8 +17,9 @@ type algorithm struct {
 	queue    bool   // an admitted event is delayed until its departure
 	readings int    // how many integers a script reports, up to maxReadings; 0 in an unused entry
 
-	// light is the time that Redis needs to spend or peek an event. heavy is the time for other ops and
-	// for more events, which may read the whole state.
+	// light is the time that Redis needs, in a script of many decisions, to spend or peek up to lightCost
+	// events. heavy is the time for other ops and more events, which may read the whole state: that of a
+	// debit, credit or undo with a few hundred events.
 	light, heavy time.Duration
 
 	// arguments returns the script arguments of a charge without a MaxDelay.
@@ -37,6 +38,7 @@ func (a *algorithm) reported(k *driver.Constants) int {
 }
 
 const (
+	lightCost   = 10
 	maxReadings = 5
 	// Lua represents integers up to maxInteger exactly.
 	maxInteger = 1<<53 - 1
@@ -45,11 +47,11 @@ const (
 )
 
 var algorithms = [...]algorithm{
-	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 4 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 4 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: bucketArguments, read: readBucket},
-	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 5 * time.Microsecond, heavy: 5 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
-	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 10 * time.Microsecond, heavy: 20 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
-	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 9 * time.Microsecond, heavy: 20 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
+	driver.TokenBucket:   {library: bucket, version: "t2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.LeakyBucket:   {library: bucket, version: "q2", queue: true, readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: bucketArguments, read: readBucket},
+	driver.FixedWindow:   {library: fixedWindow, version: "f2", readings: 2, light: 3 * time.Microsecond, heavy: 4 * time.Microsecond, arguments: fixedWindowArguments, read: readFixedWindow},
+	driver.SlidingWindow: {library: slidingWindow, version: "c3", readings: 5, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingWindowArguments, read: readSlidingWindow},
+	driver.SlidingLog:    {library: slidingLog, version: "l4", readings: 4, light: 7 * time.Microsecond, heavy: 30 * time.Microsecond, arguments: slidingLogArguments, read: readSlidingLog},
 }
 
 // algorithmOf returns the entry of a. It panics if a has no entry.

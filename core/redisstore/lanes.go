@@ -12,7 +12,7 @@ type lanes struct {
 }
 
 const (
-	// maxLight is the greatest work of a light request: an event of one rule, with cost 1.
+	// maxLight is the greatest work of a light request: a decision about one rule or a few.
 	maxLight = 12 * time.Microsecond
 	// maxWaiting bounds the memory that callers occupy during an outage.
 	maxWaiting = 10_000

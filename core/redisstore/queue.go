@@ -50,7 +50,7 @@ const (
 	// maxWork bounds the time for which a round trip occupies the server, unless it has one request.
 	maxWork = 250 * time.Microsecond
 	// tripWork is the work of a round trip without that of its requests.
-	tripWork = 8 * time.Microsecond
+	tripWork = 15 * time.Microsecond
 )
 
 // ErrOverloaded reports that a decision was not sent, and nothing was charged: it could not have been

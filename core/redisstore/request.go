@@ -81,7 +81,7 @@ func (e *executor) newRequest(c *call) *request {
 		r.charges = append(r.charges, args)
 		r.set |= 1 << a.library
 		r.values += a.reported(&charge.Rule.Constants)
-		if charge.Op.Asks() && charge.Cost <= 1 {
+		if charge.Op.Asks() && charge.Cost <= lightCost {
 			r.work += a.light
 		} else {
 			r.work += a.heavy

@@ -7,7 +7,7 @@
 // # Batches
 //
 // Concurrent decisions share round trips and scripts. While little is under way to a server, a decision
-// is sent at once. Others wait until a round trip ends, and share the next one: up to 62 buckets, or as
+// is sent at once. Others wait until a round trip ends, and share the next one: up to 83 buckets, or as
 // many other rules as take the same time, about 250 us. Calls of Adjust share the queue. No decision
 // waits for others to come.
 //
@@ -15,7 +15,8 @@
 // way, or as many as the server can decide during the shortest round trip of the last ten seconds,
 // plus 1 ms, on at most half of the connections of the client (PoolSize). Therefore a server that is
 // far gets as much work as it can do, and the queue is here and not in the server. Decisions about one
-// rule with cost 1 do not wait behind others, which take longer, except for those on the same key.
+// or two rules with a cost of at most 10 do not wait behind decisions that take longer, except for
+// those on the same key.
 // A decision that waits too long to be answered before its deadline is not sent, see [ErrOverloaded].
 //
 // Redis decides the charges of a key in the order of the queue, and each decision is as exact as
