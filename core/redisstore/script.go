@@ -71,8 +71,8 @@ func scriptFor(v verb, set librarySet) *script {
 // constants replaces the names of constants of Go in Lua. Variables would cost time in each function
 // that captures them.
 var constants = strings.NewReplacer(
-	"MAX_INTEGER", strconv.Itoa(maxInteger),
-	"MAX_COUNT", strconv.Itoa(maxCount),
+	"MAX_INTEGER", strconv.FormatInt(maxInteger, 10),
+	"MAX_COUNT", strconv.FormatInt(maxCount, 10),
 	"HORIZON", strconv.FormatInt(driver.Horizon, 10),
 )
 
