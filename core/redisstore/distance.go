@@ -5,17 +5,22 @@ import "time"
 // A distance is the shortest round trip to a server in the last 5 to 10 seconds. It is a property of the
 // network: a server that is busy is not farther.
 type distance struct {
-	seen      time.Time     // the end of the last prompt round trip
+	replied   time.Time     // the end of the last prompt round trip
 	since     time.Time     // when now began
 	now, last time.Duration // of this half and of the half before; 0 if there was none
+	usual     time.Duration // the moving average of all round trips, which is longer during an overload
 }
 
 const half = 5 * time.Second
 
-// add adds a prompt round trip. ahead is the work that was under way when it began. If that may be a large
-// part of the time, the round trip waited for the server, and says little about the distance.
-func (d *distance) add(now time.Time, took, ahead time.Duration) {
-	d.seen = now
+// add adds a round trip. ahead is the work that was under way when it began. If that may be a large part
+// of the time, the round trip waited for the server, and says little about the distance.
+func (d *distance) add(now time.Time, took, ahead time.Duration, prompt bool) {
+	d.usual += (took - d.usual) / 8
+	if !prompt {
+		return
+	}
+	d.replied = now
 	if ahead > took/2 {
 		return
 	}
@@ -30,13 +35,29 @@ func (d *distance) add(now time.Time, took, ahead time.Duration) {
 	}
 }
 
-// get returns the shortest time, or 0 if there was no round trip in the last 10 s.
+// get returns the shortest time, or 0 if there was no prompt round trip in the last 10 s.
 func (d *distance) get(now time.Time) time.Duration {
 	switch {
-	case now.Sub(d.seen) >= 2*half:
+	case now.Sub(d.replied) >= 2*half:
 		return 0
 	case d.now == 0 || d.last != 0 && d.last < d.now:
 		return d.last
 	}
 	return d.now
+}
+
+// isHopeless reports whether r cannot be answered in time while the given work is under way. Nor can a
+// request, during an overload, that has waited for longer than it has left, and has less left than two
+// usual round trips: requests that are sent at the last moment would all be late. Without a prompt
+// reply since r began to wait, the server may hang, and r is not hopeless. An adjustment never is: it
+// has its effect even if its caller leaves before the reply.
+func (d *distance) isHopeless(r *request, now time.Time, work time.Duration) bool {
+	left := r.at.Sub(now)
+	switch {
+	case r.verb != take || !d.replied.After(r.queued):
+		return false
+	case left < d.get(now)+work:
+		return true
+	}
+	return !r.queued.IsZero() && left < min(now.Sub(r.queued), 2*d.usual)
 }

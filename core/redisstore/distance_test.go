@@ -29,7 +29,7 @@ func TestDistance(t *testing.T) {
 			var d distance
 			start := time.Now()
 			for _, s := range c.samples {
-				d.add(start.Add(s.at), s.took, s.ahead)
+				d.add(start.Add(s.at), s.took, s.ahead, true)
 			}
 			if got := d.get(start.Add(c.at)); got != c.want {
 				t.Errorf("the distance is %v, want %v", got, c.want)

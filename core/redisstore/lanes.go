@@ -54,8 +54,9 @@ func (l *lanes) follows(r *request) bool {
 }
 
 // next takes requests of up to maxWork, or one request, out of the lanes, and returns them with the sum
-// of their work. It drops requests whose callers have left, and lets hopeless ones fail.
-func (l *lanes) next(now, replied time.Time, takes time.Duration) (requests []*request, work time.Duration) {
+// of their work. It drops requests whose callers have left, and lets those fail that are hopeless at the
+// distance of the server, with the work under way.
+func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (requests []*request, work time.Duration) {
 	for {
 		lane := l.first(work)
 		if len(*lane) == 0 {
@@ -68,7 +69,7 @@ func (l *lanes) next(now, replied time.Time, takes time.Duration) (requests []*r
 		l.remove(lane)
 		switch {
 		case r.ended(now):
-		case r.isHopeless(now, replied, takes):
+		case d.isHopeless(r, now, underWay):
 			r.err = ErrOverloaded
 			r.done <- struct{}{} // has room for one
 		default:

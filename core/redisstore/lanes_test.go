@@ -56,7 +56,7 @@ func TestLanes_Next(t *testing.T) {
 			l := waiting(c.waiting...)
 			var trips []string
 			for l.length() > 0 {
-				requests, work := l.next(time.Now(), time.Time{}, 0)
+				requests, work := l.next(time.Now(), new(distance), 0)
 				if len(requests) == 0 || work > maxWork {
 					t.Fatalf("a round trip has %d requests with work of %v, want 1 or more with at most %v", len(requests), work, maxWork)
 				}
@@ -84,7 +84,7 @@ func TestLanes_Next_fair(t *testing.T) {
 			r.queued = r.queued.Add(time.Second)
 			l.add(r)
 		}
-		requests, _ := l.next(time.Now(), time.Time{}, 0)
+		requests, _ := l.next(time.Now(), new(distance), 0)
 		if slices.ContainsFunc(requests, func(r *request) bool { return r.keys[0] == "x" }) {
 			return
 		}
@@ -97,29 +97,37 @@ func TestLanes_Next_fair(t *testing.T) {
 func TestLanes_Next_hang(t *testing.T) {
 	l := waiting("a")
 	l.light[0].at = time.Now().Add(time.Millisecond)
-	if requests, _ := l.next(time.Now(), time.Now().Add(-time.Second), time.Minute); len(requests) != 1 {
+	if requests, _ := l.next(time.Now(), &distance{replied: time.Now().Add(-time.Second), usual: time.Minute}, time.Minute); len(requests) != 1 {
 		t.Errorf("the round trip has %d requests, want 1", len(requests))
 	}
 }
 
-// A request whose caller has left is dropped, and one that would be late fails.
+// A request whose caller has left is dropped, and one that would be late fails. F has waited for longer
+// than it has left, which is 30 ms.
 func TestLanes_Next_late(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := waiting("a", "b", "c", "D", "E", "F")
-		l.light[0].left.Store(true)
-		l.light[1].at = time.Now().Add(10 * time.Millisecond)
-		l.heavy[0].at = time.Now()
-		l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
-		hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
-		requests, work := l.next(time.Now(), time.Now().Add(time.Millisecond), 20*time.Millisecond)
-		if len(requests) != 2 || requests[0].keys[0] != "c" || requests[1].keys[0] != "e" || work != maxWork/40+maxWork/4 {
-			t.Errorf("the round trip has %d requests with work of %v, want c and e", len(requests), work)
-		}
-		if len(long.done) != 1 || long.err != ErrOverloaded {
-			t.Errorf("F, which has waited for longer than it has left, is over: %d, %v, want 1, %v", len(long.done), long.err, ErrOverloaded)
-		}
-		if len(hopeless.done) != 1 || hopeless.err != ErrOverloaded || len(late.done) != 0 {
-			t.Errorf("b is over: %d, %v, want 1, %v; D is over: %d, want 0", len(hopeless.done), hopeless.err, ErrOverloaded, len(late.done))
-		}
-	})
+	for usual, want := range map[time.Duration]string{14 * time.Millisecond: "c e f", 16 * time.Millisecond: "c e"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := waiting("a", "b", "c", "D", "E", "F")
+			l.light[0].left.Store(true)
+			l.light[1].at = time.Now().Add(10 * time.Millisecond)
+			l.heavy[0].at = time.Now()
+			l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
+			hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
+			d := &distance{replied: time.Now().Add(time.Millisecond), now: 15 * time.Millisecond, usual: usual}
+			requests, _ := l.next(time.Now(), d, 5*time.Millisecond)
+			var sent []string
+			for _, r := range requests {
+				sent = append(sent, r.keys[0])
+			}
+			if got := strings.Join(sent, " "); got != want {
+				t.Errorf("usual %v: the round trip has %s, want %s", usual, got, want)
+			}
+			if len(hopeless.done) != 1 || hopeless.err != ErrOverloaded || len(late.done) != 0 {
+				t.Errorf("b is over: %d, %v, want 1, %v; D is over: %d, want 0", len(hopeless.done), hopeless.err, ErrOverloaded, len(late.done))
+			}
+			if sent := want == "c e f"; sent != (len(long.done) == 0) || sent != (long.err == nil) {
+				t.Errorf("usual %v: F is over: %d, %v", usual, len(long.done), long.err)
+			}
+		})
+	}
 }

@@ -73,10 +73,10 @@ func (q *queue) send(d *deadline, r *request) error {
 	q.mu.Lock()
 	distance := q.distance.get(now)
 	switch {
-	case q.late >= q.limit && now.Sub(q.distance.seen) >= outage:
+	case q.late >= q.limit && now.Sub(q.distance.replied) >= outage:
 		q.mu.Unlock()
 		return fmt.Errorf("%d round trips have no reply", q.limit)
-	case r.isHopeless(now, q.distance.seen, distance):
+	case q.distance.isHopeless(r, now, 0):
 		q.mu.Unlock()
 		return ErrOverloaded
 	case !q.room(distance / alone):
@@ -177,9 +177,9 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 // called with mu.
 func (q *queue) end(t trip, at time.Time, prompt bool) {
 	q.running--
+	q.distance.add(at, at.Sub(t.begun), t.ahead, prompt)
 	if prompt {
 		q.idle++
-		q.distance.add(at, at.Sub(t.begun), t.ahead)
 	} else {
 		q.idle = 0
 	}
@@ -198,7 +198,7 @@ func (q *queue) start() {
 		if !q.room(bound) {
 			return
 		}
-		requests, work := q.waiting.next(now, q.distance.seen, distance+q.work)
+		requests, work := q.waiting.next(now, &q.distance, q.work)
 		if len(requests) == 0 {
 			return
 		}

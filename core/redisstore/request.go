@@ -95,16 +95,6 @@ func (r *request) ended(now time.Time) bool {
 	return r.left.Load() || !now.Before(r.at) || r.ctx.Err() != nil
 }
 
-// isHopeless reports whether r cannot be answered in time by a round trip that takes so long, or has
-// waited for longer than it has left. During an overload, round trips take longer, and requests that
-// are sent at the last moment would all be late. replied is the time of the last prompt reply: without
-// one since r began to wait, the server may hang, and r is not hopeless. An adjustment is never
-// hopeless: it has its effect even if its caller leaves before the reply.
-func (r *request) isHopeless(now, replied time.Time, takes time.Duration) bool {
-	left := r.at.Sub(now)
-	return r.verb == take && replied.After(r.queued) && (left < takes || !r.queued.IsZero() && left < now.Sub(r.queued))
-}
-
 // limitDelays adds the MaxDelay of charges to the arguments, less the time since r began to wait. A
 // request that is redirected calls it again.
 func (r *request) limitDelays() {
