@@ -46,11 +46,11 @@ func (d *distance) get(now time.Time) time.Duration {
 	return d.now
 }
 
-// isHopeless reports whether r cannot be answered in time while the given work is under way. Nor can a
-// request, during an overload, that has waited for longer than it has left, and has less left than two
-// usual round trips: requests that are sent at the last moment would all be late. Without a prompt
-// reply since r began to wait, the server may hang, and r is not hopeless. An adjustment never is: it
-// has its effect even if its caller leaves before the reply.
+// isHopeless reports whether r cannot be answered in time while the given work is under way. During an
+// overload, requests that are sent at the last moment would all be late. Therefore a request is also
+// hopeless if it has waited for longer than it has left, and has less left than two usual round trips.
+// Without a prompt reply since r began to wait, the server may hang, and r is not hopeless. An
+// adjustment never is: it has its effect even if its caller leaves before the reply.
 func (d *distance) isHopeless(r *request, now time.Time, work time.Duration) bool {
 	left := r.at.Sub(now)
 	switch {
