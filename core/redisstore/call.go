@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -112,7 +113,7 @@ func outcome(calls []*call) (admitted bool, failed error) {
 	admitted = true
 	for _, c := range calls {
 		admitted = admitted && c.admitted
-		if c.err != nil {
+		if c.err != nil && (failed == nil || errors.Is(failed, ErrOverloaded)) { // an outage is the stronger reason
 			failed = c.err
 		}
 	}

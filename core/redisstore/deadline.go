@@ -67,7 +67,7 @@ func wait[T any](d *deadline, c <-chan T) (T, error) {
 // outcome returns the error of r, which is over. If r has failed and the deadline has passed, the
 // deadline is the reason.
 func (d *deadline) outcome(r *request) error {
-	if r.err != nil && !time.Now().Before(d.at) {
+	if r.err != nil && r.err != ErrOverloaded && !time.Now().Before(d.at) {
 		d.err = context.DeadlineExceeded
 		return d.err
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -39,9 +40,14 @@ const (
 func (e *executor) exec(ctx context.Context, at time.Time, c *call) {
 	d := newDeadline(ctx, at)
 	defer d.free()
+	var before error // of the attempt before
 	for attempt := 1; ; attempt++ {
 		r := e.newRequest(c)
 		err := e.sender.send(d, r)
+		if before != nil && errors.Is(err, ErrOverloaded) {
+			err = before // too little time is left after an outage
+		}
+		before = err
 		if err == nil {
 			c.err, c.waited = c.decode(r.time, r.reply), r.waited
 			r.free()

@@ -13,7 +13,7 @@ type lanes struct {
 
 const (
 	// maxLight is the greatest work of a light request: a decision about one rule or a few.
-	maxLight = 12 * time.Microsecond
+	maxLight = 14 * time.Microsecond
 	// maxWaiting bounds the memory that callers occupy during an outage.
 	maxWaiting = 10_000
 )
@@ -63,24 +63,24 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 			return requests, work
 		}
 		r := (*lane)[0]
-		if len(requests) > 0 && work+r.work > maxWork {
-			return requests, work
-		}
-		l.remove(lane)
 		switch {
 		case r.ended(now):
 		case d.isHopeless(r, now, underWay):
 			r.err = ErrOverloaded
 			r.done <- struct{}{} // has room for one
+		case len(requests) > 0 && work+r.work > maxWork:
+			return requests, work
 		default:
 			requests, work = append(requests, r), work+r.work
 		}
+		l.remove(lane)
 	}
 }
 
 // first returns the lane of the next request of a round trip that already has some work.
 func (l *lanes) first(work time.Duration) *[]*request {
-	if len(l.light) == 0 || len(l.heavy) > 0 && work >= maxWork/2 && l.heavy[0].queued.Before(l.light[0].queued) {
+	if len(l.light) == 0 || len(l.heavy) > 0 && (work >= maxWork/2 || l.heavy[0].work > maxWork/2) &&
+		l.heavy[0].queued.Before(l.light[0].queued) { // one that needs more than half of a round trip does not wait for it
 		return &l.heavy
 	}
 	return &l.light

@@ -131,3 +131,36 @@ func TestLanes_Next_late(t *testing.T) {
 		})
 	}
 }
+
+// A request that needs more than half of a round trip is sent although light ones come all the time, and
+// does not keep those behind it waiting.
+func TestLanes_Next_large(t *testing.T) {
+	l := waiting("X", "Y")
+	l.heavy[0].work, l.work = maxWork, l.work+maxWork-l.heavy[0].work
+	sent := make(map[string]bool)
+	for range 3 {
+		for _, r := range waiting(repeat("a", 100)...).light {
+			r.queued = r.queued.Add(time.Second)
+			l.add(r)
+		}
+		requests, _ := l.next(time.Now(), new(distance), 0)
+		for _, r := range requests {
+			sent[r.keys[0]] = true
+		}
+	}
+	if !sent["x"] || !sent["y"] {
+		t.Errorf("in 3 round trips, x was sent: %t, y: %t", sent["x"], sent["y"])
+	}
+}
+
+// An overload of one hash slot does not hide the failure of another one, and does not become a missed
+// deadline.
+func TestOutcome_overloaded(t *testing.T) {
+	if _, err := outcome([]*call{{err: context.DeadlineExceeded}, {err: ErrOverloaded}}); err != context.DeadlineExceeded {
+		t.Errorf("the error of two slots is %v, want %v", err, context.DeadlineExceeded)
+	}
+	d := &deadline{ctx: t.Context(), at: time.Now().Add(-1)}
+	if err := d.outcome(&request{err: ErrOverloaded}); err != ErrOverloaded {
+		t.Errorf("the outcome is %v, want %v", err, ErrOverloaded)
+	}
+}
