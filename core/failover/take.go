@@ -58,7 +58,7 @@ func (s *Store) assess(ctx context.Context, begun time.Duration, charges []drive
 	if ended == nil {
 		s.failures.Add(1)
 	}
-	if !errors.Is(err, driver.ErrOverloaded) { // the primary is healthy, and was not called
+	if !errors.Is(err, driver.ErrOverloaded) { // the primary is healthy, but busy
 		s.breaker.fail(begun, now, err)
 		s.prober.start(charges)
 	}

@@ -38,7 +38,7 @@ func (a *algorithm) reported(k *driver.Constants) int {
 }
 
 const (
-	lightCost   = 10
+	lightCost   = 10 // see algorithm
 	maxReadings = 5
 	// Lua represents integers up to maxInteger exactly.
 	maxInteger = 1<<53 - 1

@@ -53,9 +53,10 @@ const (
 	tripWork = 15 * time.Microsecond
 )
 
-// ErrOverloaded reports that a decision was not sent, and nothing was charged: it could not have been
-// answered before its deadline, or had waited for half of its time, because others were before it; or
-// its context ends sooner than a round trip takes; or too many decisions waited. The error is a core.ErrUnavailable, too. Package
+// ErrOverloaded reports that a decision was not sent, and that nothing was charged, except perhaps
+// in another hash slot of a Cluster: it could not have been answered before its deadline, or had
+// waited for half of its time, because others were before it; or its context ends sooner than a
+// round trip takes; or too many decisions waited. The error is a core.ErrUnavailable, too. Package
 // failover calls its backup, and does not count the error as a failure of Redis.
 var ErrOverloaded = driver.ErrOverloaded
 
@@ -188,6 +189,9 @@ func (q *queue) end(t trip, at time.Time, prompt bool) {
 
 // start begins round trips for waiting requests while there is room. It is called with mu.
 func (q *queue) start() {
+	if q.waiting.length() == 0 {
+		return // without a look at the clock: a caller alone pays for it
+	}
 	now := time.Now()
 	distance := q.distance.get(now)
 	for {

@@ -11,13 +11,13 @@
 // many other rules as take the same time, about 250 us. Calls of Adjust share the queue. No decision
 // waits for others to come.
 //
-// The Store bounds the time that the server needs for the round trips under way. At most four are under
-// way, or as many as the server can decide during the shortest round trip of the last ten seconds,
-// plus 1 ms, on at most half of the connections of the client (PoolSize). Therefore a server that is
-// far gets as much work as it can do, and the queue is here and not in the server. Decisions about one
-// or two rules with a cost of at most 10 do not wait behind decisions that take longer, except for
-// those on the same key.
-// A decision that waits too long to be answered before its deadline is not sent, see [ErrOverloaded].
+// The Store bounds the time that the server needs for the round trips under way. At most four are
+// under way, or as many as the server can decide during the shortest round trip of the last ten
+// seconds, plus 1 ms, on at most half of the connections of the client (PoolSize). Therefore a
+// server that is far gets as much work as it can do, and the queue is here and not in the server.
+// Decisions about one or two rules with a cost of at most 10 do not wait behind decisions that take
+// longer, except for those on the same key. A decision that waits too long to be answered before
+// its deadline is not sent, see [ErrOverloaded].
 //
 // Redis decides the charges of a key in the order of the queue, and each decision is as exact as
 // alone: it sees the states that earlier decisions have written, and is atomic. A decision that
@@ -30,8 +30,8 @@
 // server of its first key. The Store therefore tests whether the server has the keys of all slots:
 // it writes 16 keys one by one, for ten seconds, and reads them in a script. The test begins with
 // the first batch. It is repeated after a second if it fails, and after a minute or later if it was
-// positive and the client has opened a connection since. Without a positive test, only
-// decisions on the same identity share a script. [Unbatched] turns batches off.
+// positive and the client has opened a connection since. Without a positive test, only decisions on
+// the same identity share a script. [Unbatched] turns batches off.
 //
 // # Keys
 //
@@ -49,10 +49,11 @@
 // Take and Adjust return within [Timeout], regardless of the configuration of the client. A
 // decision that waits and misses its deadline is not sent. A script that was sent continues in the
 // background until its reply arrives or the client's own timeouts end it, so that a slow server
-// does not lose its connections. When half of the connections of the client have such scripts, and no
-// reply was in time for a second, decisions fail at once. While the server replies in time, a caller may run its script itself. Then a
-// missed deadline closes the connection, a caller whose context is cancelled waits for the reply or
-// the deadline, and a hook of the client that ignores its context delays the caller.
+// does not lose its connections. When half of the connections of the client have such scripts, and
+// no reply was in time for a second, decisions fail at once. While the server replies in time, a
+// caller may run its script itself. Then a missed deadline closes the connection, a caller whose
+// context is cancelled waits for the reply or the deadline, and a hook of the client that ignores
+// its context delays the caller.
 //
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
 // failed decision may have been charged once. A command that certainly did not run is sent again
