@@ -53,7 +53,7 @@ func BenchmarkHotKeys(b *testing.B) {
 		var candidates []candidate
 		for _, peer := range hotPeers {
 			decide := peer.make(b, rdb, load.limit)
-			call := func(key string) error { _, err := decide(key); return err }
+			call := func(key string) error { _, err := decide(ctx, key); return err }
 			if load.limit.Events == 10 {
 				for range 10 {
 					if err := call(keys[0]); err != nil {

@@ -9,34 +9,14 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/weir-go/weir/core"
 )
 
 var networkKeys = identities(10_000)
 
-// An asker decides about one event.
-type asker func(ctx context.Context, key string) (allowed bool, err error)
-
-// reserve decides as a gate does.
-func reserve(l *core.Limiter, cost int) asker {
-	return func(ctx context.Context, key string) (bool, error) {
-		r, err := l.Reserve(ctx, key, cost)
-		return err == nil && r.Decision().Allowed, err
-	}
-}
-
-func allow(l *core.Limiter) asker {
-	return func(ctx context.Context, key string) (bool, error) {
-		d, err := l.Allow(ctx, key)
-		return d.Allowed, err
-	}
-}
-
 // A load is a number of callers that ask again as soon as they have a decision.
 type load struct {
 	callers int
-	ask     asker
+	ask     decider
 }
 
 // closedLoop returns a candidate that runs a load, possibly beside another one, with random keys. The

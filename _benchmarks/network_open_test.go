@@ -73,7 +73,7 @@ func (c cell) open(b *testing.B) {
 }
 
 // arrive sends requests at a rate for the time of length, each from a goroutine of its own.
-func arrive(b *testing.B, rate float64, length time.Duration, ask asker) sample {
+func arrive(b *testing.B, rate float64, length time.Duration, ask decider) sample {
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex

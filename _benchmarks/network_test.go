@@ -1,7 +1,6 @@
 package benchmarks
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"testing"
@@ -138,7 +137,7 @@ var networkStores = []struct {
 // measure measures c and records one row.
 func (c cell) measure(b *testing.B, table, row string) {
 	var candidates []candidate
-	add := func(name string, ask asker) {
+	add := func(name string, ask decider) {
 		candidates = append(candidates, closedLoop(b, name, load{c.callers, ask}))
 	}
 	compared := c.name == bucketKind.name && !*quick
@@ -150,11 +149,7 @@ func (c cell) measure(b *testing.B, table, row string) {
 		}
 	}
 	if compared {
-		l := redis_rate.NewLimiter(c.client(b))
-		add("redis_rate", func(ctx context.Context, key string) (bool, error) {
-			r, err := l.Allow(ctx, key, redis_rate.PerSecond(networkLimit.Events))
-			return err == nil && r.Allowed > 0, err
-		})
+		add("redis_rate", redisRate(c.client(b), "", redis_rate.PerSecond(networkLimit.Events)))
 	}
 	found := interleaveLoops(candidates)
 

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -57,19 +58,30 @@ func newStore(rdb *redis.Client) core.Store {
 }
 
 // A decider decides about one event.
-type decider func(key string) (allowed bool, err error)
+type decider func(ctx context.Context, key string) (allowed bool, err error)
 
 func weir(store core.Store, rules ...core.Rule) decider {
-	l := core.Must(core.New(store, rules...))
-	return func(key string) (bool, error) {
+	return allow(core.Must(core.New(store, rules...)))
+}
+
+func allow(l *core.Limiter) decider {
+	return func(ctx context.Context, key string) (bool, error) {
 		d, err := l.Allow(ctx, key)
 		return d.Allowed, err
 	}
 }
 
+// reserve decides as a gate does.
+func reserve(l *core.Limiter, cost int) decider {
+	return func(ctx context.Context, key string) (bool, error) {
+		r, err := l.Reserve(ctx, key, cost)
+		return err == nil && r.Decision().Allowed, err
+	}
+}
+
 func redisRate(rdb *redis.Client, prefix string, limit redis_rate.Limit) decider {
 	l := redis_rate.NewLimiter(rdb)
-	return func(key string) (bool, error) {
+	return func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, prefix+key, limit)
 		return err == nil && r.Allowed > 0, err
 	}
@@ -88,19 +100,18 @@ var inRedis = []struct {
 		return weir(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))
 	}},
 	{"weir, token bucket, Reserve", "redis_rate", func(rdb *redis.Client, perHour int) decider { // as a gate asks
-		l := core.Must(core.New(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour))))
-		return func(key string) (bool, error) { return reserve(l, 1)(ctx, key) }
+		return reserve(core.Must(core.New(newStore(rdb), core.TokenBucket("bucket", core.PerHour(perHour)))), 1)
 	}},
 	{"weir, sliding log", "redis_rate", func(rdb *redis.Client, perHour int) decider {
 		return weir(newStore(rdb), core.SlidingLog("log", core.PerHour(perHour)))
 	}},
 	{"redis_rate, two calls", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
 		second, hour := redisRate(rdb, "second:", redis_rate.PerSecond(10)), redisRate(rdb, "hour:", redis_rate.PerHour(perHour))
-		return func(key string) (bool, error) {
-			if allowed, err := second(key); err != nil || !allowed {
+		return func(ctx context.Context, key string) (bool, error) {
+			if allowed, err := second(ctx, key); err != nil || !allowed {
 				return false, err
 			}
-			return hour(key)
+			return hour(ctx, key)
 		}
 	}},
 	{"weir, two rules", "redis_rate, two calls", func(rdb *redis.Client, perHour int) decider {
@@ -194,7 +205,7 @@ func BenchmarkRedisBytes(b *testing.B) {
 // expecting returns a function that reports an error if a decision is not as expected.
 func expecting(allowed bool, decide decider) func(key string) error {
 	return func(key string) error {
-		got, err := decide(key)
+		got, err := decide(ctx, key)
 		if err == nil && got != allowed {
 			err = fmt.Errorf("%s: got allowed = %v, want %v", key, got, allowed)
 		}

@@ -10,8 +10,9 @@ var (
 	// ErrUnavailable reports that the Store could not decide in time, or at all.
 	ErrUnavailable = errors.New("weir: store unavailable")
 	// ErrOverloaded reports that a decision waited for too many others to be decided in time. Nothing was
-	// charged. The error is an ErrUnavailable, too. Package failover calls its backup, and does not
-	// count the error as a failure of the Store.
+	// charged, except perhaps on another server, if the keys are on several. The error is an
+	// ErrUnavailable, too. Package failover calls its backup, and does not count the error as a failure of
+	// the Store.
 	ErrOverloaded = errors.New("weir: store overloaded")
 	// ErrFailClosed reports that the Store could not decide about a rule that is configured to fail
 	// closed. The error is an ErrUnavailable, too.

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,7 +123,7 @@ func (p *prober) probeSuspect() bool {
 	for i := 0; i < maxConsecutive && p.breaker.State() == closed; i++ {
 		begun := p.now()
 		err := p.probe()
-		if err == nil || p.ctx.Err() != nil {
+		if err == nil || p.ctx.Err() != nil || errors.Is(err, driver.ErrOverloaded) { // busy, but healthy
 			break
 		}
 		p.breaker.fail(begun, p.now(), err)

@@ -179,6 +179,28 @@ func TestStore_Take_Overloaded(t *testing.T) {
 	})
 }
 
+// A probe that a busy primary refuses is no failure.
+func TestStore_Take_OverloadedProbe(t *testing.T) {
+	eachPair(t, func(t *testing.T, p *pair) {
+		p.set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+			if charges[0].Op == driver.Peek {
+				return fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrOverloaded)
+			}
+			return hang(ctx, charges, next)
+		})
+		for range 10 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			_, _ = p.wide.Allow(ctx, "k") // which causes a probe
+			cancel()
+			time.Sleep(time.Second)
+		}
+		p.is(failover.Primary)
+		if got := p.Stats(); got.Outages != 0 || got.Probes != 10 {
+			t.Errorf("got %+v, expected 10 probes and no outage", got)
+		}
+	})
+}
+
 // If the answer of the primary is lost, both stores charge the event: the primary once for each
 // lost answer, the backup once for each event that it admitted.
 func TestStore_Take_LostAnswers(t *testing.T) {

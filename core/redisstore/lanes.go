@@ -79,8 +79,10 @@ func (l *lanes) next(now time.Time, d *distance, underWay time.Duration) (reques
 
 // first returns the lane of the next request of a round trip that already has some work.
 func (l *lanes) first(work time.Duration) *[]*request {
-	if len(l.light) == 0 || len(l.heavy) > 0 && (work >= maxWork/2 || l.heavy[0].work > maxWork/2) &&
-		l.heavy[0].queued.Before(l.light[0].queued) { // one that needs more than half of a round trip does not wait for it
+	if len(l.light) == 0 || len(l.heavy) > 0 && l.heavy[0].queued.Before(l.light[0].queued) &&
+		(work >= maxWork/2 ||
+			l.heavy[0].work > maxWork/2 || // it needs more than that, and does not wait for it
+			l.heavy[0].work <= maxLight) { // it followed a heavy one
 		return &l.heavy
 	}
 	return &l.light

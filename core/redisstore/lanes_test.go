@@ -109,12 +109,12 @@ func TestLanes_Next_late(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := waiting("a", "b", "c", "D", "E", "F")
 			l.light[0].left.Store(true)
-			l.light[1].at = time.Now().Add(10 * time.Millisecond)
+			l.light[1].at = time.Now().Add(16 * time.Millisecond)
 			l.heavy[0].at = time.Now()
 			l.heavy[2].queued, l.heavy[2].at = time.Now().Add(-31*time.Millisecond), time.Now().Add(30*time.Millisecond)
 			hopeless, late, long := l.light[1], l.heavy[0], l.heavy[2]
 			d := &distance{replied: time.Now().Add(time.Millisecond), now: 15 * time.Millisecond, usual: usual}
-			requests, _ := l.next(time.Now(), d, 5*time.Millisecond)
+			requests, _ := l.next(time.Now(), d, 17*time.Millisecond)
 			var sent []string
 			for _, r := range requests {
 				sent = append(sent, r.keys[0])
@@ -150,6 +150,16 @@ func TestLanes_Next_large(t *testing.T) {
 	}
 	if !sent["x"] || !sent["y"] {
 		t.Errorf("in 3 round trips, x was sent: %t, y: %t", sent["x"], sent["y"])
+	}
+}
+
+// A light request that followed a heavy one is light again when that has been sent.
+func TestLanes_Next_follower(t *testing.T) {
+	l := waiting("X", "x", "a", "Y")
+	l.remove(&l.heavy)
+	requests, _ := l.next(time.Now(), new(distance), 0)
+	if len(requests) != 3 || requests[0].keys[0] != "x" || requests[1].keys[0] != "a" {
+		t.Errorf("the round trip has %d requests, the first of %q and %q, want 3, x and a", len(requests), requests[0].keys, requests[1].keys)
 	}
 }
 

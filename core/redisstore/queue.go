@@ -72,12 +72,11 @@ func (q *queue) send(d *deadline, r *request) error {
 	}
 	now := time.Now()
 	q.mu.Lock()
-	distance := q.distance.get(now)
-	switch {
+	switch distance := q.distance.get(now); {
 	case q.late >= q.limit && now.Sub(q.distance.replied) >= outage:
 		q.mu.Unlock()
 		return fmt.Errorf("%d round trips have no reply", q.limit)
-	case q.distance.isHopeless(r, now, 0):
+	case q.running > q.late && q.distance.isHopeless(r, now, 0): // otherwise r measures the distance again
 		q.mu.Unlock()
 		return ErrOverloaded
 	case !q.room(distance / alone):
@@ -107,6 +106,7 @@ type trip struct {
 	begun time.Time
 	work  time.Duration
 	ahead time.Duration // the work under way when it began, with its own
+	opens bool          // it may open a connection
 }
 
 // room reports whether another round trip may begin if the work under way is bounded. It is called
@@ -120,8 +120,9 @@ func (q *queue) begin(now time.Time, work time.Duration) trip {
 	work += tripWork
 	q.running++
 	q.work += work
+	t := trip{begun: now, work: work, ahead: q.work, opens: q.idle == 0}
 	q.idle = max(0, q.idle-1)
-	return trip{now, work, q.work}
+	return t
 }
 
 // inline runs r on the goroutine of its caller, which saves two switches between goroutines. The
@@ -130,15 +131,17 @@ func (q *queue) begin(now time.Time, work time.Duration) trip {
 // the last reply was prompt: to open one takes several round trips.
 func (q *queue) inline(t trip, r *request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.at)
+	returned := false
 	defer func() { // also if a hook ends the goroutine
 		ended, prompt := time.Now(), ctx.Err() == nil
 		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.work -= t.work
-		q.end(t, ended, prompt && r.err == nil)
+		q.end(t, ended, prompt, returned && isReply(r.err))
 	}()
 	q.runOwn(ctx, []*request{r})
+	returned = true
 }
 
 // roundTrip runs requests. After the reply, or if the last deadline passes before it, other round
@@ -154,10 +157,11 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		q.work -= t.work
 		q.start()
 	})
+	returned := false
 	defer func() { // also if a hook ends the goroutine
 		ended, prompt := time.Now(), watchdog.Stop()
 		cancel()
-		ok := prompt && last.err == nil
+		replied := returned && isReply(last.err)
 		for _, r := range requests {
 			r.done <- struct{}{} // has room for one
 		}
@@ -169,22 +173,33 @@ func (q *queue) roundTrip(t trip, requests []*request) {
 		} else {
 			q.late-- // the watchdog has counted it, or will
 		}
-		q.end(t, ended, ok)
+		q.end(t, ended, prompt, replied)
 	}()
 	q.run(ctx, requests)
+	returned = true
 }
 
-// end counts a round trip that ended at a time, with replies in time or not, and begins others. It is
-// called with mu.
-func (q *queue) end(t trip, at time.Time, prompt bool) {
+// end counts a round trip that ended at a time, before the deadlines or not, with a reply or not, and
+// begins others. It is called with mu.
+func (q *queue) end(t trip, at time.Time, prompt, replied bool) {
 	q.running--
-	q.distance.add(at, at.Sub(t.begun), t.ahead, prompt)
-	if prompt {
+	q.distance.usual += (at.Sub(t.begun) - q.distance.usual) / 8
+	if replied {
+		q.distance.replied = at
+	}
+	if prompt && replied {
+		q.distance.add(t, at)
 		q.idle++
 	} else {
 		q.idle = 0
 	}
 	q.start()
+}
+
+// isReply reports whether the outcome of a request, with this error, is the reply of a script.
+func isReply(err error) bool {
+	_, ok := err.(scriptError)
+	return ok || err == nil
 }
 
 // start begins round trips for waiting requests while there is room. It is called with mu.

@@ -93,9 +93,9 @@ func (s *fakeServer) askVerb(ctx context.Context, timeout, work time.Duration, k
 	return err
 }
 
-// occupy starts as many round trips as are always allowed.
-func (s *fakeServer) occupy(t *testing.T, wg *sync.WaitGroup) {
-	for i := range minRunning {
+// occupy starts n round trips, at most minRunning.
+func (s *fakeServer) occupy(t *testing.T, wg *sync.WaitGroup, n int) {
+	for i := range n {
 		wg.Go(func() {
 			if err := s.ask(t.Context(), time.Second, light, fmt.Sprint("first ", i)); err != nil {
 				t.Errorf("the error of an early request is %v, want none", err)
@@ -272,7 +272,7 @@ func TestQueue_Send_leave(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
 		defer cancel()
 		var wg sync.WaitGroup
-		s.occupy(t, &wg)
+		s.occupy(t, &wg, minRunning)
 		for i := range 9 {
 			wg.Go(func() {
 				begin, want, took := time.Now(), error(nil), 20*time.Millisecond
@@ -306,19 +306,20 @@ func TestQueue_Send_hopeless(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
-		full    bool // the event has to wait for 20 ms
+		others  int // round trips that began 1 ns before; with minRunning, the event has to wait for 20 ms
 		verb    verb
 		after   time.Duration
 		err     error
 		sent    int
 	}{
-		{"in time", 30 * time.Millisecond, false, take, 0, nil, 1},
-		{"too late", 15 * time.Millisecond, false, take, 0, ErrOverloaded, 0},
-		{"too late, adjustment", 15 * time.Millisecond, false, adjust, 0, context.DeadlineExceeded, 1},
-		{"too late, after ten seconds", 15 * time.Millisecond, false, take, 10 * time.Second, context.DeadlineExceeded, 1},
-		{"waits, in time", 46 * time.Millisecond, true, take, 0, nil, 1},
-		{"waits, too late", 35 * time.Millisecond, true, take, 0, ErrOverloaded, 0},
-		{"waits, too late, adjustment", 35 * time.Millisecond, true, adjust, 0, context.DeadlineExceeded, 1},
+		{"in time", 30 * time.Millisecond, 1, take, 0, nil, 1},
+		{"too late", 15 * time.Millisecond, 1, take, 0, ErrOverloaded, 0},
+		{"too late, none under way", 15 * time.Millisecond, 0, take, 0, context.DeadlineExceeded, 1},
+		{"too late, adjustment", 15 * time.Millisecond, 1, adjust, 0, context.DeadlineExceeded, 1},
+		{"too late, after ten seconds", 15 * time.Millisecond, 1, take, 10 * time.Second, context.DeadlineExceeded, 1},
+		{"waits, in time", 46 * time.Millisecond, minRunning, take, 0, nil, 1},
+		{"waits, too late", 35 * time.Millisecond, minRunning, take, 0, ErrOverloaded, 0},
+		{"waits, too late, adjustment", 35 * time.Millisecond, minRunning, adjust, 0, context.DeadlineExceeded, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -330,10 +331,8 @@ func TestQueue_Send_hopeless(t *testing.T) {
 				time.Sleep(c.after)
 				synctest.Wait()
 				var wg sync.WaitGroup
-				if c.full {
-					s.limit = minRunning
-					s.occupy(t, &wg)
-				}
+				s.limit = minRunning
+				s.occupy(t, &wg, c.others)
 				before := s.trips()
 				if err := s.askVerb(t.Context(), c.timeout, light, "k", c.verb); err != c.err {
 					t.Errorf("the error is %v, want %v", err, c.err)
@@ -347,6 +346,76 @@ func TestQueue_Send_hopeless(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The time to open a connection does not count, and a context that is too short for it does not stop
+// those that follow.
+func TestQueue_Send_open(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(60 * time.Millisecond)
+		s.idle = 0
+		if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.set(func() { s.takes = time.Millisecond })
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if err := s.ask(t.Context(), 40*time.Millisecond, light, "k"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Callers with contexts that are shorter than a round trip do not make the server look dead to others.
+func TestQueue_Send_shortContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(60 * time.Millisecond)
+		s.limit = minRunning
+		var wg sync.WaitGroup
+		end := time.Now().Add(2 * time.Minute)
+		for range 20 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+					if err := s.ask(ctx, time.Second, light, "k"); err == nil {
+						t.Error("a caller got a reply before its time")
+					}
+					cancel()
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		for range 11 {
+			time.Sleep(2*half + 503*time.Millisecond) // the distance is forgotten
+			if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
+				t.Errorf("with enough time: %v", err)
+			}
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		s.isIdle(t)
+	})
+}
+
+// The error of a decision is a reply, too.
+func TestQueue_Send_scriptError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(time.Millisecond)
+		s.err = scriptError("ERR broken")
+		for range 3 {
+			if err := s.ask(t.Context(), time.Second, light, "k"); err != s.err {
+				t.Error(err)
+			}
+		}
+		if s.inline != 3 || s.distance.get(time.Now()) != time.Millisecond {
+			t.Errorf("%d requests ran inline, want 3; the distance is %v, want 1ms", s.inline, s.distance.get(time.Now()))
+		}
+	})
 }
 
 // After a pause in which all round trips become late, requests wait, and are sent when it ends.
@@ -416,7 +485,7 @@ func TestQueue_Send_full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(time.Millisecond)
 		var wg sync.WaitGroup
-		s.occupy(t, &wg)
+		s.occupy(t, &wg, minRunning)
 		for i := range maxWaiting {
 			wg.Go(func() {
 				if err := s.ask(t.Context(), time.Hour, light+time.Duration(i%2)*maxLight, "k"); err != nil {
@@ -467,6 +536,10 @@ func TestQueue_Send_exit(t *testing.T) {
 					})
 				}
 				wg.Wait()
+				synctest.Wait()
+				if s.idle != 0 || !s.distance.replied.IsZero() {
+					t.Errorf("without replies, %d connections are idle, the last reply came at %v", s.idle, s.distance.replied)
+				}
 				s.set(func() { s.exits = false })
 				if err := s.ask(t.Context(), time.Second, light, "k"); err != nil {
 					t.Error(err)
