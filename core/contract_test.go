@@ -142,7 +142,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 	if len(c.reservations) > 0 {
 		r = c.reservations[c.IntN(len(c.reservations))]
 	}
-	switch c.IntN(16) {
+	switch c.IntN(15) {
 	case 0:
 		_, err = l.Allow(ctx, key)
 	case 1:
@@ -165,18 +165,12 @@ func (c *caller) call(ctx context.Context) (err error) {
 		err = c.reserve(core.ReserveTogether(ctx, c.asks()...))
 	case 10:
 		err = l.Replace(c.someRules()...)
-	case 11:
-		var zero core.Reservation
-		_, err = zero.Extend(ctx, c.asks()...)
-		err = c.reserve(&zero, err)
 	default:
 		if r == nil {
 			return nil
 		}
-		switch c.IntN(5) {
+		switch c.IntN(4) {
 		case 0:
-			_, err = r.Extend(ctx, c.asks()...)
-		case 4:
 			err = r.SettleFor(ctx, l, n)
 		case 1:
 			err = r.Settle(ctx, n) // the charges of a Reservation are summed in an int

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ type Decision struct {
 type State struct {
 	Rule Rule
 	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in
-	// those of [ReserveTogether] followed by those of every [Reservation.Extend].
+	// those of [ReserveTogether].
 	Ask int
 
 	Allowed bool // by this Rule, regardless of the other Rules
@@ -170,22 +169,7 @@ var (
 	blocked   = driver.Verdict{RetryAfter: Never, Window: Never}
 )
 
-// combine adds o, about asks after those of d, of which there are that number. The result allows an
-// event if both do. Both must contain States.
-func (d *Decision) combine(asks int, o Decision) {
-	d.rest = slices.Clip(d.rest)
-	for _, s := range o.States() {
-		s.Ask += asks
-		d.rest = append(d.rest, s)
-	}
-	d.n += o.n
-	d.require(o.Allowed, o.RetryAfter, o.Delay)
-	if !d.Allowed {
-		d.Delay = 0
-	}
-}
-
-// require makes d depend on a rule or another decision, too. The Delay of a denial is not yet zero.
+// require makes d depend on a rule, too. The Delay of a denial is not yet zero.
 func (d *Decision) require(allowed bool, retryAfter, delay time.Duration) {
 	if allowed {
 		d.Delay = max(d.Delay, delay)

@@ -34,9 +34,8 @@ type more struct {
 	charges []driver.Charge
 	asks    []asked
 
-	rest     []State   // of a Reservation: the States of all lines but the first, once they are made
-	later    []raises  // of a Reservation, for each charge; nil until the cost is raised
-	extended *Decision // of a Reservation: its Decision after Extend; else nil
+	rest  []State  // of a Reservation: the States of all lines but the first, once they are made
+	later []raises // of a Reservation, for each charge; nil until the cost is raised
 
 	room struct { // so that an event of two rules takes one allocation
 		lines   [2]line
@@ -301,15 +300,6 @@ func (e *event) conclude(d *Decision, reserved bool) {
 	if !d.Allowed {
 		d.Delay = 0
 	}
-}
-
-// decision returns the decision about e, which belongs to a Reservation.
-func (e *event) decision() (d Decision) {
-	if e.more != nil && e.more.extended != nil {
-		return *e.more.extended
-	}
-	e.conclude(&d, true)
-	return d
 }
 
 // states returns room for n States, or, if known, the States of an earlier call with reserved.

@@ -85,15 +85,3 @@ func TestReservation_Refund_AppliedRule(t *testing.T) {
 		}
 	}
 }
-
-// A Reservation that has settled nothing can still be extended.
-func TestReservation_Extend_AfterSettle(t *testing.T) {
-	l := core.Must(core.New(new(storetest.Fake), core.TokenBucket("bucket", core.PerMinute(10))))
-	r := new(core.Reservation)
-	if err := r.Settle(t.Context(), 5); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: "key"}); err != nil || !d.Allowed || r.SettleFor(t.Context(), l, 1) != nil {
-		t.Errorf("the decision is %v, the error %v", r.Decision(), err)
-	}
-}

@@ -28,8 +28,8 @@ var allowed = map[string][]string{
 	"core/failover":            {"core/driver", "core/internal/argument", "core/internal/call"},
 	"core/lease":               {"core/driver", "core/internal/argument"},
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":                {"core", "core/internal/argument", "core/gate/internal/config", "core/gate/internal/request", "keyfunc"},
-	"core/gate/adapter":        {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate", "core/gate/internal/config", "core/gate/internal/request", "keyfunc", "github.com/felixge/httpsnoop"},
+	"core/gate":                {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
+	"core/gate/adapter":        {"core", "core/gate", "core/gate/internal/unexported", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":       {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/rules", "keyfunc"},
 	"cmd/weir":                 {"core", "core/memstore", "core/rules", "github.com/redis/go-redis/v9"},
 	"keyfunc":                  {"github.com/golang-jwt/jwt/v5"},
@@ -40,8 +40,7 @@ var allowed = map[string][]string{
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 
 	"core/storetest/internal/oracle": {},
-	"core/gate/internal/config":      {"core", "keyfunc"},
-	"core/gate/internal/request":     {"core"},
+	"core/gate/internal/unexported":  {"core", "keyfunc"},
 }
 
 func goList(t *testing.T, args ...string) []string {

@@ -204,8 +204,8 @@ func TestLimiter_Replace_KeepsDepartures(t *testing.T) {
 	})
 }
 
-// A Reservation undoes each charge under the rule that charged it, although Extend and Settle charge
-// the same state under another one.
+// A Reservation undoes each charge under the rule that charged it, although Settle charges the same
+// state under another one.
 func TestReservation_Refund_AfterReplace(t *testing.T) {
 	for _, a := range testkit.Algorithms {
 		for name, others := range map[string]int{"unused": 0, "beside other events": 20} {
@@ -218,7 +218,7 @@ func TestReservation_Refund_AfterReplace(t *testing.T) {
 					}
 					r := testkit.Reserve(t, l, "k", 10)
 					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(200))))
-					testkit.Must(t, extend(ctx, r, core.Ask{Limiter: l, Key: "k", Cost: 20}))
+					testkit.Must(t, r.Settle(ctx, 30))
 					testkit.Must(t, r.Refund(ctx))
 					testkit.Must(t, l.Replace(a.Rule("r", core.PerMinute(100))))
 					if got := testkit.Used(t, l, "k")[0]; got != others {

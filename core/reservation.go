@@ -10,28 +10,17 @@ import (
 
 // A Reservation is a decision about an event whose cost can still be changed or refunded, for
 // example when the real cost is known. It stores a receipt of every charge, so that a refund frees
-// exactly that charge. It is safe for concurrent use. The zero Reservation has no asks; Extend adds
-// the first. A Reservation must not be copied after its first use.
+// exactly that charge. It is safe for concurrent use. The zero Reservation has no asks. A Reservation
+// must not be copied after its first use.
 type Reservation struct {
 	mu sync.Mutex
 	event
 }
 
-// Extend charges more asks for the same event, all or none, and returns the Decision of r. It is for
-// keys that are known only after the first asks have been charged. The States of asks are appended
-// to the Decision of r. [Reservation.Settle] and [Reservation.Refund] apply to all asks. All limiters
-// must have the Store of r. Otherwise the error is an [ErrInvalidAsk].
-//
-// If asks are denied, the Decision of r becomes a denial. The earlier asks stay charged until
-// Refund, and their States are unchanged. If the Decision of r is a denial already, Extend does
-// nothing. For the zero Reservation, Extend is [ReserveTogether]. After an error r is unchanged, and
-// asks have been charged at most once, or not at all.
-func (r *Reservation) Extend(ctx context.Context, asks ...Ask) (d Decision, err error) {
+// take fills r, which must be zero, with the decision about asks.
+func (r *Reservation) take(ctx context.Context, asks []Ask) (d Decision, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.lines()) > 0 {
-		return r.extendMore(ctx, asks)
-	}
 	if err := r.decide(ctx, asks); err != nil {
 		r.event = event{}
 		return d, err
@@ -41,35 +30,12 @@ func (r *Reservation) Extend(ctx context.Context, asks ...Ask) (d Decision, err 
 	return d, nil
 }
 
-// extendMore is Extend for a Reservation that has a decision.
-func (r *Reservation) extendMore(ctx context.Context, asks []Ask) (d Decision, err error) {
-	if d = r.decision(); !d.Allowed {
-		return d, nil
-	}
-	store := r.asks()[0].limiter.store
-	for i, a := range asks {
-		if a.Limiter != nil && a.Limiter.store != store {
-			return Decision{}, invalidAsk(fmt.Sprintf("the reservation and ask %d have different stores", i))
-		}
-	}
-	next := events.Get().(*event)
-	defer next.free()
-	if err := next.decide(ctx, asks); err != nil {
-		return Decision{}, err
-	}
-	var o Decision
-	next.conclude(&o, false)
-	d.combine(len(r.asks()), o)
-	r.extend(next, o.Allowed)
-	r.more.extended = &d
-	return d, nil
-}
-
-// Decision returns the decision about the first asks and the asks of every [Reservation.Extend].
-func (r *Reservation) Decision() Decision {
+// Decision returns the decision about the event.
+func (r *Reservation) Decision() (d Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.decision()
+	r.conclude(&d, true)
+	return d
 }
 
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
@@ -91,7 +57,7 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.
 func (r *Reservation) Settle(ctx context.Context, cost int) error {
-	return r.settleAsks(ctx, cost, func(int, *shared) bool { return true })
+	return r.settleAsks(ctx, cost, func(*shared) bool { return true })
 }
 
 // SettleFor is [Reservation.Settle] for the asks of one limiter: l or the limiter that l is a view of,
@@ -101,25 +67,18 @@ func (r *Reservation) SettleFor(ctx context.Context, l *Limiter, cost int) error
 	if l == nil {
 		return invalidAsk("the limiter is nil")
 	}
-	return r.settleAsks(ctx, cost, func(_ int, limiter *shared) bool { return limiter == l.shared })
+	return r.settleAsks(ctx, cost, func(limiter *shared) bool { return limiter == l.shared })
 }
 
-// settleAsk is [Reservation.Settle] for one ask, whose index is that of [State.Ask]. If r has asks,
-// but not that one, the error is an [ErrInvalidAsk].
-func (r *Reservation) settleAsk(ctx context.Context, ask, cost int) error {
-	return r.settleAsks(ctx, cost, func(i int, _ *shared) bool { return i == ask })
-}
-
-// settleAsks sets the total cost of the asks for which is returns true: it gets the index of an ask
-// and its limiter.
-func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, limiter *shared) bool) error {
+// settleAsks sets the total cost of the asks for whose limiter is returns true.
+func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(*shared) bool) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, cost)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asks := r.asks()
-	settled := func(i int32) bool { return is(int(i), asks[i].limiter) }
+	settled := func(i int32) bool { return is(asks[i].limiter) }
 	found := false
 	for i := range asks {
 		found = found || settled(int32(i))
@@ -150,6 +109,34 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(i int, l
 			}
 		}
 	})
+}
+
+// key returns the key of the charges of l, or of the limiter that l is a view of. It returns false if there
+// are none.
+func (r *Reservation) key(l *Limiter) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range r.lines() {
+		if line.charge >= 0 && r.asks()[line.ask].limiter == l.shared {
+			return r.charges()[line.charge].Key, true
+		}
+	}
+	return "", false
+}
+
+// forget makes r forget the charges of l, or of the limiter that l is a view of. They stay charged, and
+// a later refund does not free them. It is for a Reset of l.
+func (r *Reservation) forget(l *Limiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range r.lines() {
+		if ask := &r.asks()[line.ask]; ask.limiter == l.shared && line.charge >= 0 {
+			ask.cost, r.charges()[line.charge].Cost = 0, 0
+			if raises := r.raisesOf(int(line.charge)); raises != nil {
+				raises.all, raises.lost = nil, 0
+			}
+		}
+	}
 }
 
 // leaveQueue refunds the event to each [LeakyBucket], and leaves it charged to all other rules. It

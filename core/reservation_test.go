@@ -3,11 +3,8 @@ package core_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +17,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule]()
-
-// extend calls r.Extend, and checks its Decision.
-func extend(ctx context.Context, r *core.Reservation, asks ...core.Ask) error {
-	d, err := r.Extend(ctx, asks...)
-	if err == nil && d.String() != r.Decision().String() {
-		err = fmt.Errorf("Extend returned %v, and Decision %v", d, r.Decision())
-	}
-	return err
-}
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask, core.Decision]()
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {
@@ -112,55 +100,6 @@ func TestReservation_Refund_AfterClockStep(t *testing.T) {
 					t.Errorf("after a refund of events that have left: got %d in use, want 10", got)
 				}
 			})
-		})
-	}
-}
-
-// The charges of Extend are settled and refunded with the others. A denial leaves the others as they
-// were.
-func TestReservation_Extend(t *testing.T) {
-	first := core.SlidingLog("first", core.PerHour(10))
-	bucket := core.TokenBucket("bucket", core.PerHour(10))
-	dry := core.SlidingLog("dry", core.PerHour(1)).Shadow()
-	for _, c := range []struct {
-		name    string
-		limiter []core.Rule // of the ask that is added
-		key     string
-		cost    int
-		allowed bool
-		after   []int // in use: of first and key a, of bucket and key b
-		settled []int // at 4
-	}{
-		{"admitted", []core.Rule{bucket}, "b", 3, true, []int{2, 3}, []int{4, 4}},
-		{"denied", []core.Rule{bucket}, "b", 11, false, []int{2, 0}, []int{4, 0}},
-		{"shadow denies", []core.Rule{bucket, dry}, "b", 3, true, []int{2, 3}, []int{4, 4}},
-		{"same state", []core.Rule{first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
-		{"same state, denied", []core.Rule{first}, "a", 9, false, []int{2, 0}, []int{4, 0}},
-		{"same and another", []core.Rule{bucket, first}, "a", 3, true, []int{5, 0}, []int{8, 0}},
-		{"peek", []core.Rule{bucket}, "b", 0, true, []int{2, 0}, []int{4, 4}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			store := memstore.New()
-			a, b := core.Must(core.New(store, first)), core.Must(core.New(store, bucket))
-			more := core.Must(core.New(store, c.limiter...))
-			check := func(when string, want []int) {
-				t.Helper()
-				if got := []int{testkit.Used(t, a, "a")[0], testkit.Used(t, b, "b")[0]}; !slices.Equal(got, want) {
-					t.Errorf("%s: got %v in use, want %v", when, got, want)
-				}
-			}
-			r := testkit.Reserve(t, a, "a", 2)
-			testkit.Must(t, extend(t.Context(), r, core.Ask{Limiter: more, Key: c.key, Cost: c.cost, Peek: c.cost == 0}))
-			d := r.Decision()
-			if d.Allowed != c.allowed || d.Len() != 1+len(c.limiter) || d.State(0).Rule.Name() != "first" || !d.State(0).Allowed ||
-				d.State(1).Rule.Name() != c.limiter[0].Name() || d.State(1).Allowed != c.allowed || d.RetryAfter != d.State(1).RetryAfter {
-				t.Errorf("got %+v, want allowed %v and the States of both", d, c.allowed)
-			}
-			check("after Extend", c.after)
-			testkit.Must(t, r.Settle(t.Context(), 4))
-			check("after Settle", c.settled)
-			testkit.Must(t, r.Refund(t.Context()))
-			check("after Refund", []int{0, 0})
 		})
 	}
 }
@@ -277,9 +216,9 @@ func TestReservation_SettleFor_SharedRule(t *testing.T) {
 	shared := core.SlidingLog("shared", core.PerHour(100))
 	a := testkit.Limiter(t, store, shared, core.SlidingLog("a", core.PerHour(100)))
 	b := testkit.Limiter(t, store, core.SlidingLog("b", core.PerHour(100)), shared)
-	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: a, Key: "k", Cost: 2}, core.Ask{Limiter: b, Key: "k", Cost: 3})
+	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: a, Key: "k", Cost: 2}, core.Ask{Limiter: b, Key: "k", Cost: 3},
+		core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"})
 	testkit.Must(t, err)
-	testkit.Must(t, extend(ctx, r, core.Ask{Limiter: b, Key: "k", Cost: 4}, core.Ask{Limiter: a, Key: "k"}))
 	for i, c := range []struct {
 		limiter *core.Limiter
 		cost    int
@@ -336,106 +275,6 @@ func TestReservation_SettleFor_Errors(t *testing.T) {
 	}
 }
 
-// Extend of the zero Reservation is ReserveTogether, also after an error.
-func TestReservation_Extend_Zero(t *testing.T) {
-	ctx := t.Context()
-	var store storetest.Fake
-	l := testkit.Limiter(t, &store, core.SlidingLog("log", core.PerHour(5)))
-	two := testkit.Limiter(t, &store, core.SlidingLog("log", core.PerHour(5)), core.LeakyBucket("queue", core.PerHour(5)).Shadow())
-	elsewhere := testkit.Limiter(t, memstore.New(), core.SlidingLog("log", core.PerHour(5)))
-	for name, asks := range map[string][]core.Ask{
-		"no asks": nil, "no limiter": {{Key: "k"}}, "no key": {{Limiter: l}}, "lost": {{Limiter: l, Key: "away"}}, "two, lost": {{Limiter: two, Key: "away"}},
-	} {
-		for _, first := range [][]core.Ask{{{Limiter: l, Key: name, Cost: 2}}, {{Limiter: two, Key: name, Cost: 2}}, {{Limiter: elsewhere, Key: name, Cost: 2}}} {
-			r := new(core.Reservation)
-			store.Set(storetest.Lose(core.ErrUnavailable))
-			if err := extend(ctx, r, asks...); err == nil {
-				t.Errorf("%s: got no error", name)
-			}
-			store.Set()
-			for _, err := range []error{r.Settle(ctx, 3), r.Refund(ctx), inner.LeaveQueue(r, ctx)} {
-				testkit.Must(t, err)
-			}
-			if d := r.Decision(); d.Len() != 0 || d.Allowed {
-				t.Errorf("%s: after an error: got %v, want the zero Decision", name, d)
-			}
-			testkit.Must(t, extend(ctx, r, first...))
-			testkit.Must(t, extend(ctx, r, first...))
-			for _, cost := range []int{2, 0} {
-				testkit.Must(t, r.Settle(ctx, cost))
-				if got := testkit.Used(t, first[0].Limiter, name)[0]; got != 2*cost || r.Decision().Len() != 2*len(first[0].Limiter.Rules()) {
-					t.Errorf("%s: settled at %d: got %d in use, want %d; %v", name, cost, got, 2*cost, r.Decision())
-				}
-			}
-		}
-	}
-	denied := new(core.Reservation)
-	testkit.Must(t, extend(ctx, denied, core.Ask{Limiter: l, Key: "k", Cost: 6}))
-	testkit.Must(t, extend(ctx, denied, core.Ask{Limiter: l, Key: "k"}))
-	if d := denied.Decision(); d.Allowed || d.Len() != 1 {
-		t.Errorf("got %v, want the first denial", d)
-	}
-}
-
-// After an error of Extend, the reservation is unchanged.
-func TestReservation_Extend_Invalid(t *testing.T) {
-	var store storetest.Fake
-	l := core.Must(core.New(&store, core.SlidingLog("log", core.PerHour(5))))
-	elsewhere := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(5))))
-	r, denied := testkit.Reserve(t, l, "k", 1), testkit.Reserve(t, l, "k", 6)
-	for name, c := range map[string]struct {
-		r    *core.Reservation
-		asks []core.Ask
-		err  error // of the Store
-		want error
-	}{
-		"other store":   {r, []core.Ask{{Limiter: elsewhere, Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
-		"no asks":       {r, nil, nil, core.ErrInvalidAsk},
-		"no limiter":    {r, []core.Ask{{Key: "k", Cost: 1}}, nil, core.ErrInvalidAsk},
-		"negative cost": {r, []core.Ask{{Limiter: l, Key: "k", Cost: -1}}, nil, core.ErrNegativeCost},
-		"store fails":   {r, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, core.ErrUnavailable, core.ErrUnavailable},
-		"denied":        {denied, []core.Ask{{Limiter: l, Key: "k", Cost: 1}}, nil, nil},
-	} {
-		if c.err != nil {
-			store.Set(storetest.Fail(c.err))
-		}
-		before := c.r.Decision().Allowed
-		if err := extend(t.Context(), c.r, c.asks...); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
-		store.Set()
-		if d := c.r.Decision(); d.Len() != 1 || d.Allowed != before || testkit.Used(t, l, "k")[0] != 1 {
-			t.Errorf("%s: got %+v and %v in use, want one State as before and 1", name, d, testkit.Used(t, l, "k"))
-		}
-	}
-}
-
-func TestReservation_Extend_Concurrent(t *testing.T) {
-	l := core.Must(core.New(memstore.New(), core.SlidingLog("log", core.PerHour(1000))))
-	r := testkit.Reserve(t, l, "k", 1)
-	var wg sync.WaitGroup
-	for i := range 32 {
-		wg.Go(func() {
-			if d, err := r.Extend(t.Context(), core.Ask{Limiter: l, Key: strconv.Itoa(i % 8), Cost: 1}); err != nil || !d.Allowed {
-				t.Errorf("got %v, %v, want an admission", d, err)
-			}
-			if err := r.SettleFor(t.Context(), l, 2); err != nil || !r.Decision().Allowed {
-				t.Errorf("got %v, %+v, want an admission", err, r.Decision())
-			}
-		})
-	}
-	wg.Wait()
-	if d := r.Decision(); d.Len() != 33 {
-		t.Errorf("got %d States, want 33", d.Len())
-	}
-	testkit.Must(t, r.Settle(t.Context(), 3))
-	for i := range 8 {
-		if got := testkit.Used(t, l, strconv.Itoa(i))[0]; got != 12 {
-			t.Errorf("key %d, charged four times: got %d in use, want 12", i, got)
-		}
-	}
-}
-
 // storetest.Fake returns an error for charges that break the contract, such as a cost below 1.
 func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 	ctx := t.Context()
@@ -444,7 +283,7 @@ func TestReservation_Settle_SumAboveMaxInt(t *testing.T) {
 	for i, step := range []func() error{
 		func() error { return r.Settle(ctx, math.MaxInt) },
 		func() error { _, err := l.Reset(ctx, "k"); return err },
-		func() error { return extend(ctx, r, core.Ask{Limiter: l, Key: "k"}) },
+		func() error { _, err := l.Allow(ctx, "k"); return err },
 		func() error { return inner.LeaveQueue(r, ctx) },
 	} {
 		if err := step(); err != nil {
@@ -503,66 +342,6 @@ func TestReservation_Settle_Denied(t *testing.T) {
 	testkit.Must(t, new(core.Reservation).Refund(ctx))
 }
 
-func TestReservation_SettleAsk(t *testing.T) {
-	l := testkit.Limiter(t, memstore.New(), core.SlidingLog("r", core.PerMinute(100)))
-	r, err := core.ReserveTogether(t.Context(), core.Ask{Limiter: l, Key: "a", Cost: 3}, core.Ask{Limiter: l, Key: "b", Cost: 4}, core.Ask{Limiter: l, Key: "a", Cost: 5})
-	testkit.Must(t, err)
-	for i, c := range []struct {
-		ask, cost, a, b int
-		err             error
-	}{
-		{1, 9, 8, 9, nil},
-		{0, 0, 5, 9, nil},
-		{2, 6, 6, 9, nil},
-		{3, 1, 6, 9, core.ErrInvalidAsk},
-		{-1, 1, 6, 9, core.ErrInvalidAsk},
-		{0, -1, 6, 9, core.ErrNegativeCost},
-	} {
-		err := inner.SettleAsk(r, t.Context(), c.ask, c.cost)
-		if a, b := testkit.Used(t, l, "a")[0], testkit.Used(t, l, "b")[0]; !errors.Is(err, c.err) || a != c.a || b != c.b {
-			t.Errorf("call %d: got %v with %d and %d in use, want %v with %d and %d", i, err, a, b, c.err, c.a, c.b)
-		}
-	}
-}
-
-// Charges of several Extends to one rule and key are settled together, and the newest is undone first:
-// only the last event of a queue can leave it.
-func TestReservation_Extend_SameKey(t *testing.T) {
-	ctx := t.Context()
-	for _, c := range []struct {
-		name     string
-		first    int
-		more     []int
-		settle   int
-		used     int
-		adjusted int // calls of the Store for Settle
-	}{
-		{"raised", 1, []int{1}, 3, 6, 1},
-		{"mixed, the same sum", 5, []int{1}, 3, 6, 0},
-		{"lowered", 4, []int{4}, 1, 2, 2},
-		{"of four", 1, []int{1, 1, 1}, 3, 12, 1},
-	} {
-		var store storetest.Fake
-		l := testkit.Limiter(t, &store, core.LeakyBucket("queue", core.PerHour(20)))
-		r := testkit.Reserve(t, l, "k", c.first)
-		for _, n := range c.more {
-			testkit.Must(t, extend(ctx, r, core.Ask{Limiter: l, Key: "k", Cost: n}))
-		}
-		before := store.Calls()
-		testkit.Must(t, r.Settle(ctx, c.settle))
-		if got := store.Calls() - before; got != c.adjusted {
-			t.Errorf("%s: got %d calls, want %d", c.name, got, c.adjusted)
-		}
-		if got := testkit.Used(t, l, "k")[0]; got != c.used {
-			t.Errorf("%s: got %d in use, want %d", c.name, got, c.used)
-		}
-		testkit.Must(t, r.Refund(ctx))
-		if got := testkit.Used(t, l, "k")[0]; got != 0 {
-			t.Errorf("%s: got %d in use after the refund, want 0", c.name, got)
-		}
-	}
-}
-
 // An event that is used again has no Verdict of an earlier decision.
 func TestLimiter_Allow_UnsetVerdict(t *testing.T) {
 	queue := testkit.Limiter(t, memstore.New(), core.LeakyBucket("queue", core.PerHour(20)))
@@ -574,4 +353,37 @@ func TestLimiter_Allow_UnsetVerdict(t *testing.T) {
 			t.Fatalf("got %v from a Store that sets nothing, want a denial", d)
 		}
 	}
+}
+
+// Key returns the key of a limiter, whatever view was asked, and Forget makes Refund and Settle leave the
+// charges of that limiter as they are.
+func TestReservation_Forget(t *testing.T) {
+	ctx, store := t.Context(), memstore.New()
+	l := testkit.Limiter(t, store, core.SlidingLog("log", core.PerMinute(100)).Plan("pro", core.PerMinute(200)), core.FixedWindow("window", core.PerDay(100)))
+	other := testkit.Limiter(t, store, core.SlidingLog("other", core.PerMinute(100)))
+	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: other, Key: "a", Cost: 2}, core.Ask{Limiter: l, Key: "b", Cost: 3, Plan: "pro"})
+	testkit.Must(t, err)
+	testkit.Must(t, r.Settle(ctx, 5))
+	if a, ok := inner.Key(r, other); a != "a" || !ok {
+		t.Errorf("the key of other is %q, %t, want a", a, ok)
+	}
+	if b, ok := inner.Key(r, l.Plan("pro")); b != "b" || !ok {
+		t.Errorf("the key of l is %q, %t, want b", b, ok)
+	}
+	if key, ok := inner.Key(r, testkit.Limiter(t, store, core.SlidingLog("third", core.PerMinute(1)))); ok {
+		t.Errorf("the key of a limiter that was not asked is %q", key)
+	}
+	if _, err := l.Reset(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	inner.Forget(r, l)
+	testkit.Admit(t, l, "b", 7)
+	for _, cost := range []int{1, 0} {
+		testkit.Must(t, r.SettleFor(ctx, other, cost))
+		testkit.Must(t, r.Refund(ctx))
+		if used, a := testkit.Used(t, l, "b"), testkit.Used(t, other, "a")[0]; used[0] != 7 || used[1] != 7 || a != 0 {
+			t.Errorf("after a refund, %d are in use of l and %d of other, want 7, 7 and 0", used, a)
+		}
+	}
+	inner.Forget(new(core.Reservation), l)
 }

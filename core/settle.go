@@ -9,13 +9,13 @@ import (
 	"github.com/weir-go/weir/core/driver"
 )
 
-// raises holds the charges of one rule and key after the first: Spends of Extend, and Debits of Settle.
+// raises holds the charges of one rule and key after the first: the Debits of Settle.
 type raises struct {
 	all  []raise // the newest last
 	lost int     // the charged cost that cannot be undone any more
 }
 
-// A raise is one Spend or Debit.
+// A raise is the Spend of an event, or one Debit.
 type raise struct {
 	cost    int              // the part that has not been undone
 	rule    *driver.Compiled // that was charged
@@ -48,49 +48,6 @@ func (e *event) reserve(allowed bool) {
 		}
 		c.Receipt.Age = int64(now)
 	}
-}
-
-// extend adds the asks of next, the event of an Extend, and if it was allowed, its lines and charges.
-func (e *event) extend(next *event, allowed bool) {
-	if !e.several {
-		line, charge, ask := e.lines(), e.charges(), e.asks()
-		e.begin()
-		m := e.more
-		m.lines, m.charges, m.asks = append(m.lines, line...), append(m.charges, charge...), append(m.asks, ask...)
-	}
-	m, first := e.more, int32(len(e.more.asks))
-	m.asks = append(m.asks, next.asks()...)
-	if !allowed {
-		return
-	}
-	next.reserve(true)
-	var few [4]int32
-	places := few[:0]
-	for i := range next.charges() {
-		places = append(places, int32(e.place(&next.charges()[i])))
-	}
-	for _, l := range next.lines() {
-		if l.ask += first; l.charge >= 0 {
-			l.charge = places[l.charge]
-		}
-		m.lines = append(m.lines, l)
-	}
-}
-
-// place adds c, a charge of an Extend, and returns the index of the charge to its rule and key.
-func (e *event) place(c *driver.Charge) int {
-	m := e.more
-	at := slices.IndexFunc(m.charges, func(o driver.Charge) bool { return meet(&o, c) })
-	switch {
-	case at < 0:
-		if m.charges = append(m.charges, *c); m.later != nil {
-			m.later = append(m.later, raises{})
-		}
-		return len(m.charges) - 1
-	case c.Cost > 0:
-		e.raise(at, raiseOf(c))
-	}
-	return at
 }
 
 // raisesOf returns the raises of the i-th charge, or nil if there are none.

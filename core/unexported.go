@@ -6,10 +6,12 @@ import (
 )
 
 func init() {
-	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule]{
+	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule, Ask, Decision]{
 		HasPlans:    func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
 		SharesStore: func(l, o *Limiter) bool { return l.store == o.store },
-		SettleAsk:   (*Reservation).settleAsk,
+		Take:        (*Reservation).take,
+		Key:         (*Reservation).key,
+		Forget:      (*Reservation).forget,
 		LeaveQueue:  (*Reservation).leaveQueue,
 		Compiled:    func(r Rule) *driver.Compiled { return r.def().compiled },
 	})

@@ -210,7 +210,6 @@ func TestLimiter_Choose_Methods(t *testing.T) {
 		keys = append(keys, key)
 		return picked, fault
 	})
-	first := testkit.Reserve(t, l, "first", 1)
 	for name, c := range map[string]struct {
 		call func() error
 		want []string // the keys
@@ -231,7 +230,6 @@ func TestLimiter_Choose_Methods(t *testing.T) {
 			_, err := core.ReserveTogether(ctx, core.Ask{Limiter: l, Key: "l"}, core.Ask{Limiter: chosen, Key: "k"})
 			return err
 		}, []string{"k"}},
-		"Extend":         {func() error { return extend(ctx, first, core.Ask{Limiter: chosen, Key: "k"}) }, []string{"k"}},
 		"no key":         {func() error { _, err := chosen.Allow(ctx, ""); return ignore(err, core.ErrEmptyKey) }, nil},
 		"Debit, no key":  {func() error { return ignore(chosen.Debit(ctx, "", 1), core.ErrEmptyKey) }, nil},
 		"Reset, no key":  {func() error { _, err := chosen.Reset(ctx, ""); return ignore(err, core.ErrEmptyKey) }, nil},

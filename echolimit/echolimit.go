@@ -43,7 +43,7 @@ const name = "echolimit"
 // Key functions receive the context of the request, but its Value looks up strings with c.Get
 // first.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
-	g, onDenied := adapter.New[func(echo.Context, core.Decision) error](name, l, key, opts...)
+	g, answer := adapter.New[respond](name, l, key, opts...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r, outcome, rejection := g.Admit(&view{c}, c.Response().Header(), c.Request(), c.Path())
@@ -53,13 +53,22 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.Middleware
 				return next(c)
 			case rejection == nil:
 				return run(outcome, c, next)
-			case onDenied != nil && rejection.Denied():
-				return onDenied(c, rejection.Decision)
 			}
-			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
-			return &echo.HTTPError{Code: rejection.Problem.Status, Message: rejection.Problem}
+			if respond, ok := answer(rejection); ok {
+				return respond(c, rejection)
+			}
+			return problem(c, rejection)
 		}
 	}
+}
+
+// A respond is a function of OnDenied or OnRejected.
+type respond = func(echo.Context, *gate.Rejection) error
+
+// problem returns the error whose document the HTTPErrorHandler writes.
+func problem(c echo.Context, rejection *gate.Rejection) error {
+	c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
+	return &echo.HTTPError{Code: rejection.Problem.Status, Message: rejection.Problem}
 }
 
 // run runs the next handler with o.
@@ -86,10 +95,63 @@ func run(o *adapter.Outcome, c echo.Context, next echo.HandlerFunc) (err error) 
 
 // OnDenied replaces the response to requests over the limit: the middleware returns the result of
 // f. When f is called, Retry-After and the other header fields are set. f must choose the status,
-// which should be 429, and the body. For requests that could not be decided, see [gate.OnError].
-// OnDenied panics if f is nil.
+// which should be 429, and the body. For the other requests that are not let through, see
+// [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
-	return adapter.Denied(name, f)
+	var answer respond
+	if f != nil {
+		answer = func(c echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
+	}
+	return adapter.Denied(name, answer)
+}
+
+// OnRejected replaces the response to requests that are rejected although they are not over the limit:
+// the client did not say who it is (400, 401), the store could not decide (503), or the application
+// failed (500). The middleware returns the result of f. When f is called, the header fields are set. f
+// should respond with the status of rejection.Problem; if it returns nil and has written nothing, a
+// response with this status and without a body is sent. For the choice of the status, see
+// [gate.OnError]. OnRejected panics if f is nil.
+func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Option {
+	var answer respond
+	if f != nil {
+		answer = func(c echo.Context, rejection *gate.Rejection) error {
+			if err := f(c, rejection); err != nil || c.Response().Committed {
+				return err
+			}
+			return c.NoContent(rejection.Problem.Status)
+		}
+	}
+	return adapter.Rejected(name, answer)
+}
+
+// Check asks l about key inside a handler, for a key that is known only there, such as a login name in
+// the body. It returns nil if the handler may go on. If the event is denied, or cannot be decided with
+// [gate.FailClosed], Check has set the header fields and returns the error that the middleware returns
+// (without OnDenied and OnRejected), from which the HTTPErrorHandler writes the response:
+//
+//	if err := echolimit.Check(c, perUser, keyfunc.UserKey(form.User)); err != nil {
+//		return err
+//	}
+//
+// Check adds the rules of l to the header fields. It must be called before the response begins; for the
+// messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
+// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
+// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
+// [gate.FailClosed], [gate.Headers] and [gate.OnError].
+func Check(c echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
+	r, rejection := adapter.Check(name, &view{c}, c.Response().Header(), c.Request(), l, key, opts...)
+	c.SetRequest(r)
+	if rejection != nil {
+		return problem(c, rejection)
+	}
+	return nil
+}
+
+// Deny sets the header fields for a denial d that the application got from package core, and returns the
+// error from which the HTTPErrorHandler writes the response, with the problem document. For the zero
+// Decision, which comes with an error of the store, the status is 503. Deny panics if d is allowed.
+func Deny(c echo.Context, d core.Decision) error {
+	return problem(c, adapter.Deny(name, c.Response().Header(), c.Request(), d))
 }
 
 // RealIP returns a key function that derives the key from c.RealIP(), Echo's own address of the

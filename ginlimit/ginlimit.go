@@ -38,9 +38,7 @@ const name = "ginlimit"
 //
 // Key functions receive the *gin.Context. The Store receives c.Request.Context().
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc {
-	g, onDenied := adapter.New[func(*gin.Context, core.Decision)](name, l, key, opts...)
-	// A *gin.Context looks in the context of its request only with Engine.ContextWithFallback.
-	adapter.RegisterRequestKey(gin.ContextRequestKey)
+	g, answer := adapter.New[respond](name, l, key, opts...)
 	return func(c *gin.Context) {
 		r, outcome, rejection := g.Admit(c, c.Writer.Header(), c.Request, c.FullPath())
 		c.Request = r
@@ -48,25 +46,91 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 			run(outcome, c)
 			return
 		}
-		c.Abort()
-		// c.Error would add a *gin.Error that a key function has wrapped instead of the Rejection.
-		c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
-		if onDenied != nil && rejection.Denied() {
-			onDenied(c, rejection.Decision)
-			if !c.Writer.Written() {
-				return
-			}
+		if respond, ok := answer(rejection); ok {
+			abort(c, rejection, respond)
 		} else {
-			adapter.WriteProblem(c.Writer, r, rejection.Problem)
+			abort(c, rejection, writeProblem)
 		}
+	}
+}
+
+// A *gin.Context looks in the context of its request only with Engine.ContextWithFallback.
+func init() { adapter.RegisterRequestKey(gin.ContextRequestKey) }
+
+// A respond is a function of OnDenied or OnRejected.
+type respond = func(*gin.Context, *gate.Rejection)
+
+// abort ends the chain of c with the response of respond.
+func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
+	c.Abort()
+	// c.Error would add a *gin.Error that a key function has wrapped instead of the Rejection.
+	c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
+	respond(c, rejection)
+	if c.Writer.Written() {
 		c.Writer = answered{c.Writer}
 	}
 }
 
+func writeProblem(c *gin.Context, rejection *gate.Rejection) {
+	adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
+	c.Writer.WriteHeaderNow() // without a body, as for HEAD
+}
+
 // OnDenied replaces the response to requests over the limit. When f is called, the request is
 // aborted, and Retry-After and the other header fields are set. f must choose the status, which
-// should be 429, and the body; if f writes no body, an outer middleware may write it. For requests
-// that could not be decided, see [gate.OnError]. OnDenied panics if f is nil.
+// should be 429, and the body; if f writes no body, an outer middleware may write it. For the other
+// requests that are not let through, see [OnRejected]. OnDenied panics if f is nil.
 func OnDenied(f func(c *gin.Context, d core.Decision)) gate.Option {
-	return adapter.Denied(name, f)
+	var answer respond
+	if f != nil {
+		answer = func(c *gin.Context, rejection *gate.Rejection) { f(c, rejection.Decision) }
+	}
+	return adapter.Denied(name, answer)
+}
+
+// OnRejected replaces the response to requests that are rejected although they are not over the limit:
+// the client did not say who it is (400, 401), the store could not decide (503), or the application
+// failed (500). When f is called, the request is aborted, and the header fields are set. f should respond
+// with the status of rejection.Problem, which is the status if f chooses none. If f writes no body, an
+// outer middleware may write it. For the choice of the status, see [gate.OnError]. OnRejected panics if f
+// is nil.
+func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
+	var answer respond
+	if f != nil {
+		answer = func(c *gin.Context, rejection *gate.Rejection) {
+			c.Status(rejection.Problem.Status)
+			f(c, rejection)
+		}
+	}
+	return adapter.Rejected(name, answer)
+}
+
+// Check asks l about key inside a handler, for a key that is known only there, such as a login name in
+// the body. It returns true if the handler may go on. If the event is denied, or cannot be decided with
+// [gate.FailClosed], Check has aborted the chain and written the whole response, as the middleware does
+// (without OnDenied and OnRejected), and returns false:
+//
+//	if !ginlimit.Check(c, perUser, keyfunc.UserKey(form.User)) {
+//		return
+//	}
+//
+// Check adds the rules of l to the header fields. It must be called before the response begins; for the
+// messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
+// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
+// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
+// [gate.FailClosed], [gate.Headers] and [gate.OnError].
+func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) bool {
+	r, rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
+	c.Request = r
+	if rejection != nil {
+		abort(c, rejection, writeProblem)
+	}
+	return rejection == nil
+}
+
+// Deny aborts the chain, and writes the response of this package for a denial d that the application got
+// from package core: the header fields, Retry-After and the problem document. For the zero Decision, which
+// comes with an error of the store, the status is 503. Deny panics if d is allowed.
+func Deny(c *gin.Context, d core.Decision) {
+	abort(c, adapter.Deny(name, c.Writer.Header(), c.Request, d), writeProblem)
 }

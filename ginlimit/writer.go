@@ -62,7 +62,7 @@ func (w *writer) Flush() {
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.ResponseWriter.Hijack()
 	if err == nil {
-		w.outcome.Hijacked()
+		w.outcome.Answer(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
 }

@@ -31,7 +31,7 @@ const name = "nethttplimit"
 // middleware may write one later, as Echo does behind echo.WrapMiddleware: RefundIf then gets its
 // status. If nothing is written, nothing is refunded, although net/http sends 200.
 func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handler) http.Handler {
-	g, onDenied := adapter.New[func(http.ResponseWriter, *http.Request, core.Decision)](name, l, key, opts...)
+	g, answer := adapter.New[respond](name, l, key, opts...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic(name + ": New: handler is nil")
@@ -47,19 +47,98 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 					next.ServeHTTP(w, r)
 					return false // w has reported a response; a framework may write one later
 				})
-			case onDenied != nil && rejection.Denied():
-				onDenied(w, r, rejection.Decision)
 			default:
-				adapter.WriteProblem(w, r, rejection.Problem)
+				if respond, ok := answer(rejection); ok {
+					respond(w, r, rejection)
+				} else {
+					adapter.WriteProblem(w, r, rejection.Problem)
+				}
 			}
 		})
 	}
 }
 
+// A respond is a function of OnDenied or OnRejected.
+type respond = func(http.ResponseWriter, *http.Request, *gate.Rejection)
+
 // OnDenied replaces the response to requests over the limit. When f is called, Retry-After and the
 // other header fields are set. f must choose the status, which should be 429, and the body; if f
-// writes nothing, the status is 200. For requests that could not be decided, see [gate.OnError].
+// writes nothing, the status is 200. For the other requests that are not let through, see [OnRejected].
 // OnDenied panics if f is nil.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, d core.Decision)) gate.Option {
-	return adapter.Denied(name, f)
+	var answer respond
+	if f != nil {
+		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) { f(w, r, rejection.Decision) }
+	}
+	return adapter.Denied(name, answer)
+}
+
+// OnRejected replaces the response to requests that are rejected although they are not over the limit:
+// the client did not say who it is (400, 401), the store could not decide (503), or the application
+// failed (500). When f is called, the header fields are set. f should respond with the status of
+// rejection.Problem; if it writes nothing, a response with this status and without a body is sent. For
+// the choice of the status, see [gate.OnError]. OnRejected panics if f is nil.
+func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection)) gate.Option {
+	var answer respond
+	if f != nil {
+		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
+			own := &writer{ResponseWriter: w}
+			if f(own, r, rejection); !own.written {
+				w.WriteHeader(rejection.Problem.Status)
+			}
+		}
+	}
+	return adapter.Rejected(name, answer)
+}
+
+// A writer notices a response.
+type writer struct {
+	http.ResponseWriter
+	written bool
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter {
+	w.written = true
+	return w.ResponseWriter
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.written = w.written || status >= 200
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Check asks l about key inside a handler, for a key that is known only there, such as a login name in
+// the body. It returns true if the handler may go on. If the event is denied, or cannot be decided with
+// [gate.FailClosed], Check has written the whole response, as a middleware of this package does, and
+// returns false:
+//
+//	if !nethttplimit.Check(w, r, perUser, keyfunc.UserKey(form.User)) {
+//		return
+//	}
+//
+// Check adds the rules of l to the header fields. It must be called before the response begins; for the
+// messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
+// [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it.
+// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
+// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
+// [gate.FailClosed], [gate.Headers] and [gate.OnError].
+func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
+	r, rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
+	if rejection != nil {
+		adapter.WriteProblem(w, r, rejection.Problem)
+	}
+	return rejection == nil
+}
+
+// Deny writes the response of this package for a denial d that the application got from package core:
+// the header fields, Retry-After and the problem document. For the zero Decision, which comes with an
+// error of the store, the status is 503. Deny panics if d is allowed.
+func Deny(w http.ResponseWriter, r *http.Request, d core.Decision) {
+	adapter.WriteProblem(w, r, adapter.Deny(name, w.Header(), r, d).Problem)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 // FromContext returns the decision about the request that ctx belongs to. ctx is r.Context(), a
@@ -15,8 +14,8 @@ import (
 // FromContext returns false if no gate has decided, because it skipped the request or the Store
 // failed.
 func FromContext(ctx context.Context) (core.Decision, bool) {
-	for r := request.From(ctx); r != nil; r = r.Outer() {
-		if d := r.Decision(); d.Len() > 0 {
+	for rec := recordFrom(ctx).innermost(); rec != nil; rec = rec.outer {
+		if d := rec.reservation.Decision(); d.Len() > 0 {
 			return d, true
 		}
 	}
@@ -27,8 +26,8 @@ func FromContext(ctx context.Context) (core.Decision, bool) {
 // is as for [FromContext].
 func DecisionsFrom(ctx context.Context) []core.Decision {
 	var list []core.Decision
-	for r := request.From(ctx); r != nil; r = r.Outer() {
-		if d := r.Decision(); d.Len() > 0 {
+	for rec := recordFrom(ctx).innermost(); rec != nil; rec = rec.outer {
+		if d := rec.reservation.Decision(); d.Len() > 0 {
 			list = append(list, d)
 		}
 	}

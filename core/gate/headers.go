@@ -2,10 +2,13 @@ package gate
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate/internal/config"
 )
 
 // A HeaderVersion selects a set of header fields that describe the limits of a request. These
@@ -36,29 +39,291 @@ const (
 // default is [IETFDraft] plus the versions that the outer gates send, so that this gate updates
 // their fields. Retry-After does not depend on Headers. Headers panics if a version is unknown.
 func Headers(v ...HeaderVersion) Option {
-	var set uint8
+	var set versions
 	for _, v := range v {
 		if v == 0 || v >= endOfVersions {
 			panic(fmt.Sprintf("gate: Headers: unknown version %d", v))
 		}
 		set |= 1 << v
 	}
-	return option(func(c *config.Config) { c.Versions, c.Inherits = set, false })
+	return option(func(o *options) { o.headers = &set })
 }
 
-// RetryAfter returns the Retry-After of the denied decision d in seconds, for an OnDenied function
-// that writes the wait in its own words. The result is at least 1, and at least the parameter t of
-// the RateLimit field for every rule that denied. RetryAfter returns false if d is admitted, or if
-// its cost can never be admitted.
-func RetryAfter(d core.Decision) (seconds int64, ok bool) {
-	if d.Allowed || d.RetryAfter == core.Never {
-		return 0, false
+// ExposeHeaders lets scripts of other origins read the header fields of the gate. The gate then
+// adds their names to Access-Control-Expose-Headers (Fetch standard), after the names that are
+// there already. A CORS middleware that replaces that field must run before the gate.
+func ExposeHeaders() Option {
+	return option(func(o *options) { o.exposeHeaders = true })
+}
+
+// versions is a set of HeaderVersions: bit v stands for version v.
+type versions uint8
+
+func (s versions) has(v HeaderVersion) bool { return s>>v&1 != 0 }
+
+// Names in the canonical form of http.Header. HTTP ignores the case.
+const (
+	fieldPolicy          = "Ratelimit-Policy"
+	fieldRateLimit       = "Ratelimit"
+	fieldLegacyLimit     = "X-Ratelimit-Limit"
+	fieldLegacyRemaining = "X-Ratelimit-Remaining"
+	fieldLegacyReset     = "X-Ratelimit-Reset"
+	fieldExpose          = "Access-Control-Expose-Headers"
+)
+
+// maxInteger is the largest Integer of RFC 9651 section 3.3.1: 15 digits.
+const maxInteger = 999_999_999_999_999
+
+// seconds returns d in seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
 	}
-	wait := d.RetryAfter
-	for _, s := range d.States() {
-		if !s.Allowed && !s.Rule.IsShadow() {
-			wait = max(wait, s.Window)
+	return s
+}
+
+// appendInteger writes n as an Integer of RFC 9651. The header fields contain no negative Integers.
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
+
+// appendString writes s as a String of RFC 9651. core.New has checked that s is printable ASCII.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// A member is the part of the header fields that describes one rule.
+type member struct {
+	policy *policy
+	state  core.State
+}
+
+// appendMember appends a member of RateLimit, after a comma unless b is empty. t is absent if the
+// cost can never be admitted. With r=0, t is at least 1: otherwise a client that follows t would
+// send its next request at once.
+func appendMember(b []byte, p *policy, s *core.State) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	b = append(b, p.name...)
+	b = append(b, ";r="...)
+	b = appendInteger(b, int64(s.Remaining))
+	if !s.Allowed && s.RetryAfter == core.Never {
+		return b
+	}
+	t := seconds(s.Window)
+	if s.Remaining <= 0 {
+		t = max(t, 1)
+	}
+	b = append(b, ";t="...)
+	return appendInteger(b, t)
+}
+
+// stricter reports whether m must be listed instead of o, which has the same name.
+func (m *member) stricter(o *member) bool {
+	if m.state.Remaining != o.state.Remaining {
+		return m.state.Remaining < o.state.Remaining
+	}
+	return m.state.Window > o.state.Window
+}
+
+// nearer reports whether m is nearer to exhaustion than o.
+func (m *member) nearer(o *member) bool {
+	if blocked := m.policy.rule.Capacity() == 0; blocked || o.policy.rule.Capacity() == 0 {
+		return blocked
+	}
+	mine := float64(m.state.Remaining) * float64(o.policy.rule.Capacity())
+	others := float64(o.state.Remaining) * float64(m.policy.rule.Capacity())
+	if mine != others {
+		return mine < others
+	}
+	return m.state.ResetAfter > o.state.ResetAfter
+}
+
+// ownVersions returns the versions that the gate sends without outer gates.
+func (g *gate) ownVersions() versions {
+	if g.headers != nil {
+		return *g.headers
+	}
+	return 1 << IETFDraft
+}
+
+// versions returns the versions that describe the decision of rec.
+func (rec *record) versions() versions {
+	v := rec.gate.ownVersions()
+	if rec.outer != nil && rec.gate.headers == nil {
+		v |= rec.outer.versions()
+	}
+	return v
+}
+
+// members appends the members of all gates around rec, the outermost first, and then those of d, its own
+// decision. It skips gates that do not send version v, and lists each name once.
+func (rec *record) members(list []member, v HeaderVersion, d *core.Decision) []member {
+	if rec.outer != nil {
+		d := rec.outer.reservation.Decision()
+		list = rec.outer.members(list, v, &d)
+	}
+	if !rec.versions().has(v) {
+		return list
+	}
+	for i, s := range d.States() {
+		p := rec.gate.policies.of(i, s.Rule)
+		if !p.visible || s.Unknown {
+			continue
+		}
+		m := member{p, s}
+		j := slices.IndexFunc(list, func(o member) bool { return o.policy.name == m.policy.name })
+		if j < 0 {
+			list = append(list, m)
+		} else if m.stricter(&list[j]) {
+			list[j] = m
 		}
 	}
-	return max(1, int64((wait+time.Second-1)/time.Second)), true
+	return list
+}
+
+// writeFields sets the header fields of every version of rec, whose decision is d.
+func (rec *record) writeFields(h http.Header, d *core.Decision) {
+	v := rec.versions()
+	if v.has(IETFDraft) {
+		rec.writeDraft(h, d)
+	}
+	if v.has(XRateLimit) {
+		rec.writeLegacy(h, d)
+	}
+}
+
+// writeDraft sets RateLimit-Policy and RateLimit.
+func (rec *record) writeDraft(h http.Header, d *core.Decision) {
+	if limits, known := rec.knownLimits(d); known {
+		rec.values = [2]string{rec.gate.policyField, limits}
+	} else {
+		rec.values = rec.fields(d)
+	}
+	if rec.values[1] == "" {
+		return // no rule has a State to show: shadows, Unlimited or unknown ones only
+	}
+	// The capacity of each slice is 1, so that Header.Add does not overwrite the next value.
+	h[fieldPolicy] = rec.values[0:1:1]
+	h[fieldRateLimit] = rec.values[1:2:2]
+}
+
+// fields returns the values of RateLimit-Policy and RateLimit.
+func (rec *record) fields(d *core.Decision) [2]string {
+	var few [8]member
+	var buffers [2][128]byte
+	policies, limits := buffers[0][:0], buffers[1][:0]
+	for i, m := range rec.members(few[:0], IETFDraft, d) {
+		if i > 0 {
+			policies = append(policies, ", "...)
+		}
+		policies = append(policies, m.policy.member...)
+		limits = appendMember(limits, m.policy, &m.state)
+	}
+	return [2]string{string(policies), string(limits)}
+}
+
+// knownLimits returns the value of RateLimit if policyField is the right RateLimit-Policy for it.
+// If several gates have decided, or a rule in force is not the rule that the limiter had first,
+// knownLimits returns false.
+func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
+	g := rec.gate
+	first := g.policies.first
+	if rec.outer != nil || !g.distinct || d.Len() != len(first) {
+		return "", false
+	}
+	var buffer [128]byte
+	b := buffer[:0]
+	for i, p := range first {
+		s := d.State(i)
+		if s.Unknown || p.rule != s.Rule {
+			return "", false
+		}
+		switch {
+		case !p.visible:
+		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
+			return p.denial(max(seconds(s.Window), 1)).limits, true
+		default:
+			b = appendMember(b, p, &s)
+		}
+	}
+	return string(b), true
+}
+
+func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
+	var few [8]member
+	list := rec.members(few[:0], XRateLimit, d)
+	if len(list) == 0 {
+		return // as in writeDraft
+	}
+	m := &list[0]
+	for i := range list {
+		if list[i].nearer(m) {
+			m = &list[i]
+		}
+	}
+	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
+	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
+	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
+	if m.policy.rule.Limit() == core.Blocked {
+		h.Del(fieldLegacyReset) // an outer gate may have set it
+	} else {
+		h[fieldLegacyReset] = []string{integer(reset.Unix())}
+	}
+}
+
+func integer(n int64) string { return string(appendInteger(nil, n)) }
+
+// exposedFields lists the header fields that a gate can send.
+func exposedFields(v versions) []string {
+	var names []string
+	if v.has(IETFDraft) {
+		names = append(names, "RateLimit", "RateLimit-Policy")
+	}
+	names = append(names, "Retry-After")
+	if v.has(XRateLimit) {
+		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+	}
+	return names
+}
+
+// expose adds the names of the header fields to Access-Control-Expose-Headers, if the gate has the option
+// ExposeHeaders, unless they are there.
+func (rec *record) expose(h http.Header) {
+	if !rec.gate.exposeHeaders {
+		return
+	}
+	names := rec.gate.exposed
+	if rec.outer != nil { // outer gates may send more versions
+		names = exposedFields(rec.versions())
+	}
+	list := strings.Join(h[fieldExpose], ", ")
+	for _, name := range names {
+		if !listed(list, name) {
+			if list != "" {
+				list += ", "
+			}
+			list += name
+		}
+	}
+	h.Set(fieldExpose, list)
+}
+
+// listed reports whether a comma-separated list of field names contains name.
+func listed(list, name string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.Trim(item, " \t"), name) {
+			return true
+		}
+	}
+	return false
 }

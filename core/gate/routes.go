@@ -3,9 +3,10 @@ package gate
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/core/internal/argument"
 )
 
@@ -34,7 +35,7 @@ import (
 // Routes panics if p is nil.
 func Routes(p Policy) Option {
 	argument.NotNil("gate: Routes", "policy", p)
-	return option(func(c *config.Config) { c.Routes = p })
+	return option(func(o *options) { o.routes = p })
 }
 
 // ErrPath is the error of a request of a gate with [Routes] whose path has a dot segment only when it
@@ -52,4 +53,39 @@ type Policy interface {
 	// the same *core.Limiter each time, not new views: a gate recognizes exhausted keys by it (see
 	// [And]).
 	ForRequest(r *http.Request) *core.Limiter
+}
+
+// limiterFor returns the limiter of New, or the limiter that the option Routes chooses for r. rec is
+// not bound to a request yet, and lends its own for the copy with the pattern.
+func (g *gate) limiterFor(rec *record, r *http.Request, pattern string) *core.Limiter {
+	if g.routes != nil {
+		if pattern != "" && pattern != r.Pattern {
+			rec.request = *r
+			rec.request.Pattern = pattern
+			r = &rec.request
+		}
+		if l := g.routes.ForRequest(r); l != nil {
+			return l
+		}
+	}
+	return g.asks[0].limiter
+}
+
+// hidesDots reports whether the path of u has a segment "." or ".." only when it is decoded.
+func hidesDots(u *url.URL) bool {
+	if u.RawPath == "" {
+		return false
+	}
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		decoded, err := url.PathUnescape(segment)
+		if err != nil || decoded == segment {
+			continue
+		}
+		for part := range strings.SplitSeq(decoded, "/") {
+			if part == "." || part == ".." {
+				return true
+			}
+		}
+	}
+	return false
 }

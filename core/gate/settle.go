@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate/internal/request"
 )
 
 var (
@@ -33,11 +32,14 @@ var (
 // identifies the request, and the Store bounds the time that Settle takes. After the request has
 // ended, pass a copy of a *gin.Context, because Gin reuses the original.
 func Settle(ctx context.Context, cost int) error {
-	r := request.From(ctx)
-	if r == nil || !r.Decision().Allowed {
+	rec := recordFrom(ctx)
+	switch {
+	case rec == nil || !rec.charged():
 		return ErrNotAdmitted
+	case cost > 0 && rec.gate.ownCosts:
+		return ErrSeveralCosts
 	}
-	return r.Settle(nil, cost)
+	return rec.reservation.Settle(rec.detached(), cost)
 }
 
 // SettleFor is [Settle] for one limiter: l, or the limiter that l is a view of, whatever plan or
@@ -46,13 +48,53 @@ func Settle(ctx context.Context, cost int) error {
 // through without a limit, for example while the Store was down. Defer SettleFor, so that the cost
 // of a handler that fails is settled, too, for example at 0.
 func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
-	for r := request.From(ctx); r != nil && l != nil; r = r.Outer() {
-		if !r.Decision().Allowed {
+	for rec := recordFrom(ctx); rec != nil && l != nil; rec = rec.outer {
+		if !rec.charged() {
 			continue
 		}
-		if err := r.Settle(l, cost); !errors.Is(err, core.ErrInvalidAsk) {
+		if err := rec.reservation.SettleFor(rec.detached(), l, cost); !errors.Is(err, core.ErrInvalidAsk) {
 			return err
 		}
 	}
 	return ErrNotAdmitted
+}
+
+// Refund refunds the cost of a request: [Settle] with a total of 0. A handler calls it if the request
+// did not count, such as a login that has succeeded. Unlike [RefundIf], it does not depend on the status
+// of the response, which may be the same after a success and after a failure.
+func Refund(ctx context.Context) error { return Settle(ctx, 0) }
+
+// Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
+// It returns false if no gate has charged l for the request. ctx is as for [FromContext]. A key is
+// personal data: do not log it.
+func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
+	for rec := recordFrom(ctx); rec != nil && l != nil; rec = rec.outer {
+		if rec.charged() {
+			if key, ok := inner.Key(&rec.reservation, l); ok {
+				return key, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Reset forgets all events of the [Key] of l, such as the failures of a user who has now logged in. Use
+// it only for the key that the success has proved, which is the user, and never for an address: an
+// attacker with an account of his own would reset the count of his guesses. No gate refunds its charge
+// of l afterwards, because this charge is forgotten, too.
+//
+// If no gate has charged l for the request, Reset returns [ErrNotAdmitted]. Other errors are those of
+// [core.Limiter.Reset]. As with [Settle], ctx only identifies the request.
+func Reset(ctx context.Context, l *core.Limiter) error {
+	key, ok := Key(ctx, l)
+	if !ok {
+		return ErrNotAdmitted
+	}
+	rec := recordFrom(ctx)
+	detached := rec.detached()
+	for ; rec != nil; rec = rec.outer {
+		inner.Forget(&rec.reservation, l)
+	}
+	_, err := l.Reset(detached, key)
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/weir-go/weir/core/gate/internal/config"
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -16,7 +15,7 @@ import (
 // if f is nil.
 func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
 	argument.NotNil("gate: Skip", "function", f)
-	return option(func(c *config.Config) { c.Skip = f })
+	return option(func(o *options) { o.skip = f })
 }
 
 // Exempt makes the gate skip a request, like [Skip], if one of cidrs contains its address. resolver
@@ -40,10 +39,15 @@ func Exempt(resolver keyfunc.Func, cidrs ...string) Option {
 	if err != nil {
 		panic("gate: Exempt: " + err.Error())
 	}
-	return option(func(c *config.Config) {
-		c.Exempt = func(ctx context.Context, r *http.Request) bool {
+	return option(func(o *options) {
+		o.exempt = func(ctx context.Context, r *http.Request) bool {
 			key, err := resolver(ctx, r)
 			return err == nil && set.ContainsKey(key)
 		}
 	})
+}
+
+// skips reports whether the option Skip or Exempt lets r through.
+func (g *gate) skips(ctx context.Context, r *http.Request) bool {
+	return g.skip != nil && g.skip(ctx, r) || g.exempt != nil && g.exempt(ctx, r)
 }

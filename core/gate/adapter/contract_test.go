@@ -15,6 +15,6 @@ func TestContract(t *testing.T) {
 	gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
 		return NewMiddleware(l, key, opts...)(func(c *Context) { h(c.Writer, c.Request) })
 	}, gatetest.OnDenied(func(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Option {
-		return OnDenied(func(c *Context, d core.Decision) { f(c.Writer, c.Request, d) })
+		return OnDenied(func(c *Context, r *gate.Rejection) { f(c.Writer, c.Request, r.Decision) })
 	}))
 }

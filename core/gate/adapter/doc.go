@@ -4,13 +4,14 @@
 //
 // # How to write an adapter
 //
-// An adapter consists of a function New, a function OnDenied, and a middleware that calls
-// [Gate.Admit] for each request. The example of this package is a complete adapter.
+// An adapter consists of the functions New, OnDenied, OnRejected, Check and Deny. The example of this
+// package is a complete adapter.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
-//     the name of the adapter and the type of the function that its OnDenied takes:
-//     adapter.New[func(*fw.Context, core.Decision)]("fwlimit", l, key, opts...).
-//  2. OnDenied calls [Denied] with the same name and type.
+//     the name of the adapter, which ends in "limit", and the type of the functions that write a
+//     response: adapter.New[func(*fw.Context, *gate.Rejection)]("fwlimit", l, key, opts...).
+//  2. OnDenied and OnRejected call [Denied] and [Rejected] with the same name and type. OnDenied may
+//     take a function of a core.Decision, and wrap it.
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
 //     header of the response, the request, and the pattern of the route that the framework has
 //     matched, if it has its own. It must replace the framework's request by the request that
@@ -20,12 +21,13 @@
 //     directly. The framework must write the response to the ResponseWriter of Watch. If the
 //     framework uses another ResponseWriter, the adapter must call [Outcome.Answer], because
 //     RefundIf gets no status otherwise.
-//  5. If Admit returns a Rejection, the handler must not run. If [gate.Rejection.Denied] is true
-//     and the option OnDenied is given, the middleware calls its function. Otherwise it sends the
+//  5. If Admit returns a Rejection, the handler must not run. If the function answer of New has a
+//     function of the application for the Rejection, the middleware calls it. Otherwise it sends the
 //     Problem of the Rejection: with [WriteProblem], or as an error that the framework's own error
 //     handler writes. The header fields are already set, except Content-Type and
 //     X-Content-Type-Options.
-//  6. A test must call Run of package gatetest, which checks the contract of all adapters.
+//  6. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
+//  7. A test must call Run of package gatetest, which checks the contract of all adapters.
 //
 // Admit does everything else: options, keys, charges, header fields, logging and the delays of
 // leaky buckets. An adapter must not add behaviour, so that an option means the same in every
@@ -40,8 +42,8 @@
 //     method, the URL, RemoteAddr, the header and a context that ends when the client hangs up, and
 //     copy the header of the response back.
 //   - If the framework has its own ResponseWriter interface, wrap it only if
-//     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written
-//     and [Outcome.Hijacked] after the connection was taken over. See ginlimit.
+//     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written,
+//     and with the status 101 after the connection was taken over. See ginlimit.
 //   - If handlers return errors and an error handler writes the response, the function that Run
 //     calls must return false, and the adapter must call Answer when the response is written. See
 //     echolimit.

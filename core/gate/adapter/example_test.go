@@ -24,34 +24,53 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h(&Context{
 
 // NewMiddleware is the New of the adapter.
 func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(Handler) Handler {
-	g, onDenied := adapter.New[func(*Context, core.Decision)]("examplelimit", l, key, opts...)
+	g, answer := adapter.New[Respond]("examplelimit", l, key, opts...)
 	return func(next Handler) Handler {
 		return func(c *Context) {
 			r, outcome, rejection := g.Admit(c.Request.Context(), c.Writer.Header(), c.Request, "")
 			c.Request = r
-			switch {
-			case rejection == nil:
+			if rejection == nil {
 				c.Writer = outcome.Watch(c.Writer)
 				outcome.Run(func() (answered bool) { next(c); return true })
-			case rejection.Denied() && onDenied != nil:
-				onDenied(c, rejection.Decision)
-			default:
+			} else if respond, ok := answer(rejection); ok {
+				respond(c, rejection)
+			} else {
 				adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
 			}
 		}
 	}
 }
 
-// OnDenied replaces the answer to requests over the limit.
-func OnDenied(f func(c *Context, d core.Decision)) gate.Option {
-	return adapter.Denied("examplelimit", f)
+// A Respond writes a response in place of the problem document.
+type Respond = func(c *Context, r *gate.Rejection)
+
+// OnDenied replaces the response to requests over the limit.
+func OnDenied(f Respond) gate.Option { return adapter.Denied("examplelimit", f) }
+
+// OnRejected replaces the response to other requests that are not let through.
+func OnRejected(f Respond) gate.Option { return adapter.Rejected("examplelimit", f) }
+
+// Check asks inside a handler.
+func Check(c *Context, l *core.Limiter, key string, opts ...gate.Option) bool {
+	r, rejection := adapter.Check("examplelimit", c.Request.Context(), c.Writer.Header(), c.Request, l, key, opts...)
+	c.Request = r
+	if rejection != nil {
+		adapter.WriteProblem(c.Writer, r, rejection.Problem)
+	}
+	return rejection == nil
+}
+
+// Deny writes the response to a denial by the application.
+func Deny(c *Context, d core.Decision) {
+	rejection := adapter.Deny("examplelimit", c.Writer.Header(), c.Request, d)
+	adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
 }
 
 // An adapter for a framework with its own context type.
 func Example() {
 	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(1))))
-	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, d core.Decision) {
-		seconds, _ := gate.RetryAfter(d)
+	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, r *gate.Rejection) {
+		seconds, _ := gate.RetryAfter(r.Decision)
 		http.Error(c.Writer, fmt.Sprintf("come back in %d s", seconds), http.StatusTooManyRequests)
 	}))
 	handler := limit(func(c *Context) {

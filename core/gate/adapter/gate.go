@@ -1,86 +1,95 @@
 package adapter
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
+	"context"
+	"net/http"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/internal/config"
-	"github.com/weir-go/weir/core/internal/argument"
-	"github.com/weir-go/weir/core/internal/sampler"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
 	"github.com/weir-go/weir/keyfunc"
 )
 
+var inner = unexported.Get[gate.Option, *gate.Rejection, *gate.Problem]()
+
 // A Gate decides about the requests of one middleware. It is safe for concurrent use. See [New].
 type Gate struct {
-	options     config.Config
-	asks        []config.Ask // the limiter and key function of New, then those of each gate.And
-	versions    versions     // of the header fields, as set by options; outer gates may add more
-	policies    policies
-	policyField string   // the RateLimit-Policy of this gate alone, for the first policies
-	distinct    bool     // the policies that clients see have different names
-	ownCosts    bool     // an ask has a cost of its own
-	exposed     []string // the names for Access-Control-Expose-Headers
-	log         failureLog
-	exhausted   *exhaustedKeys // nil if there is only one key
+	gate unexported.Gate[*gate.Rejection]
 }
 
-// New returns a Gate for the adapter called name, and the function that an option of [Denied] has
-// set, or nil. F is the type of that function. The Gate charges l for the key that key returns.
+// New returns a Gate for the adapter called name. The Gate charges l for the key that key returns. answer
+// returns the function of type F that the application has given to answer a request with this Rejection
+// ([Denied], [Rejected]), or false.
 //
-// New panics if l, key or an option is nil, if an option is the OnDenied of another adapter, or if
-// the limiters use different Stores.
-func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (*Gate, F) {
-	g := newGate(name, l, key, opts)
-	denied, ok := g.options.OnDenied.(F)
-	if g.options.OnDenied != nil && (!ok || g.options.OnDeniedBy != name) {
-		panic(fmt.Sprintf("%s: New: %s.OnDenied is an option for %[2]s.New only", name, g.options.OnDeniedBy))
+// New panics if l, key or an option is nil, if an option belongs to another adapter, or if the limiters
+// use different Stores.
+func New[F any](name string, l *core.Limiter, key keyfunc.Func, opts ...gate.Option) (g *Gate, answer func(*gate.Rejection) (F, bool)) {
+	g = &Gate{inner.New(name, l, key, opts)}
+	denied, isDenied := g.gate.Answer(true).(F)
+	rejected, isRejected := g.gate.Answer(false).(F)
+	return g, func(r *gate.Rejection) (F, bool) {
+		if r.Denied() {
+			return denied, isDenied
+		}
+		return rejected, isRejected
 	}
-	return g, denied
 }
 
-func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []gate.Option) *Gate {
-	function := name + ": New"
-	argument.NotNil(function, "limiter", l)
-	argument.NotNil(function, "key function", key)
-	g := &Gate{options: config.Config{Versions: 1 << gate.IETFDraft, Inherits: true}, distinct: true, log: failureLog{sampler.New(1, time.Second)}}
-	argument.Apply(function, &g.options, opts)
-	g.versions = versions(g.options.Versions)
-	g.policies.others.Max = maxPolicies
-	g.asks = append([]config.Ask{{Limiter: l, Key: key}}, g.options.And...)
-	var names, members []string // of the policies that clients see
-	for i := range g.asks {
-		a := &g.asks[i]
-		if !inner.SharesStore(a.Limiter, l) {
-			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
-		}
-		g.ownCosts = g.ownCosts || a.Cost != nil
-		if a.Plan == nil {
-			a.Plan = g.options.Plan
-		}
-		for _, rule := range a.Limiter.Rules() {
-			p := newPolicy(rule)
-			g.policies.first = append(g.policies.first, p)
-			if p.visible {
-				g.distinct = g.distinct && !slices.Contains(names, p.name)
-				names, members = append(names, p.name), append(members, p.member)
-			}
-		}
+// Denied returns the option OnDenied of the adapter called name, whose function f answers denied requests.
+// F is the type that this adapter gives to [New]. New panics in any other adapter. Denied panics if f,
+// which must be a function, is nil.
+func Denied[F any](name string, f F) gate.Option { return inner.Answer(name, true, f) }
+
+// Rejected returns the option OnRejected of the adapter called name, whose function f answers the other
+// requests that are not let through. It panics as [Denied] does.
+func Rejected[F any](name string, f F) gate.Option { return inner.Answer(name, false, f) }
+
+// Admit decides about r and writes the header fields to h. ctx is the context of the framework,
+// which is passed to the key functions; the Store gets r.Context(). pattern is the pattern of the
+// route that the framework has matched, for [gate.Routes]; if it is empty, r.Pattern counts.
+//
+// A request that a leaky bucket delays is held until its departure, or until its client hangs up.
+// If the client hangs up, the bucket is refunded only if no later request is in the queue, because
+// the departures of later requests are fixed already.
+//
+// If Admit returns no Rejection, the adapter must run the handler, with [Outcome.Run] unless the
+// Outcome is nil. If Admit returns a Rejection, the handler must not run; all header fields of the
+// response are set except Content-Type and X-Content-Type-Options, and nothing is written. In both
+// cases the adapter must replace r by the returned request, which is r or a copy with the decision
+// in its context.
+func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *Outcome, *gate.Rejection) {
+	r, served, rejection := g.gate.Admit(ctx, h, r, pattern)
+	if served == nil {
+		return r, nil, rejection
 	}
-	g.policyField = strings.Join(members, ", ")
-	g.exposed = exposedFields(g.versions)
-	if len(g.asks) > 1 {
-		g.exhausted = newExhaustedKeys()
-	}
-	return g
+	return r, &Outcome{served: *served}, rejection
 }
 
-// Denied returns the OnDenied option of the adapter called name. [New] returns f to that adapter,
-// and panics in any other adapter. Denied panics if f, which must be a function, is nil.
-func Denied[F any](name string, f F) gate.Option {
-	argument.NotNil(name+": OnDenied", "function", f)
-	return argument.OptionFunc[config.Config](func(c *config.Config) { c.OnDenied, c.OnDeniedBy = f, name })
+// Check decides about a key that a handler of r has found, for the function Check of the adapter called
+// name. h is the header of the response, and ctx the context of the framework. opts may be Cost,
+// FailClosed, Headers and OnError; Check panics if another option is given, or if l is nil. If Check
+// returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
+// Otherwise the handler goes on. The framework's request must be replaced by the returned one, if that is
+// possible.
+func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) (*http.Request, *gate.Rejection) {
+	return inner.Check(name, ctx, h, r, l, key, opts)
 }
+
+// Deny returns the Rejection for a denial d by the application, and sets the header fields of the
+// response, for the function Deny of the adapter called name. For the zero Decision the status is 503.
+// Deny panics if d is allowed.
+func Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
+	return inner.Deny(name, h, r, d)
+}
+
+// WriteProblem responds to r with the status of p and the problem document, or with a line of text
+// if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
+// sets Content-Type, and X-Content-Type-Options to nosniff.
+func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
+	inner.WriteProblem(w, r, p)
+}
+
+// RegisterRequestKey makes [gate.FromContext], [gate.DecisionsFrom] and [gate.Settle] look for the
+// *http.Request under key as well. It is for adapters of frameworks whose own context does not look
+// up values in the context of the request.
+func RegisterRequestKey(key any) { inner.RegisterRequestKey(key) }

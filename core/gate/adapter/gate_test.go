@@ -2,90 +2,53 @@ package adapter
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 func anyKey(context.Context, *http.Request) (string, error) { return "k", nil }
-
-func header() http.Header { return http.Header{} }
-
-func get(target string) *http.Request { return httptest.NewRequest("GET", target, nil) }
 
 // once admits one request a day.
 func once() *core.Limiter {
 	return core.Must(core.New(memstore.New(), core.SlidingLog("once", core.PerDay(1))))
 }
 
-// New returns the function of Denied to the same adapter, and panics in another.
-func TestDenied(t *testing.T) {
-	called := 0
-	opt := Denied("test", func(int) { called++ })
-	_, f := New[func(int)]("test", once(), anyKey, opt)
-	f(1)
-	if called != 1 {
-		t.Error("New returned another function")
-	}
-	if _, f := New[func(int)]("test", once(), anyKey); f != nil {
-		t.Error("New returned a function without the option")
-	}
-	testkit.Panics(t, "other: New: test.OnDenied is an option for test.New only", func() {
-		New[func(int)]("other", once(), anyKey, opt)
-	})
-	testkit.Panics(t, "test: New: test.OnDenied is an option for test.New only", func() {
-		New[func(string)]("test", once(), anyKey, opt)
-	})
-	testkit.Panics(t, "test: OnDenied: function is nil", func() { Denied[func()]("test", nil) })
+func newGate(l *core.Limiter, opts ...gate.Option) *Gate {
+	g, _ := New[func()]("test", l, anyKey, opts...)
+	return g
 }
 
-func TestGate_Admit_Rejection(t *testing.T) {
-	g := newGate("test", once(), anyKey, nil)
-	r := get("/path")
-	admitted, _, rejection := g.Admit(r.Context(), header(), r, "")
-	if rejection != nil {
-		t.Fatal(rejection)
-	}
-	if _, decided := gate.FromContext(admitted.Context()); !decided {
-		t.Error("the admitted request has no decision")
-	}
-	_, _, rejection = g.Admit(r.Context(), header(), r, "")
-	if rejection == nil || !rejection.Denied() || !errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 1 {
-		t.Fatalf("the rejection is %+v", rejection)
-	}
-	if got := rejection.Error(); got != `weir: 429: Policy "once" allows 1 request per 86400 s. Retry in 86400 s.` {
-		t.Errorf("the text is %s", got)
-	}
-
-	secret := errors.New("secret")
-	failing := func(context.Context, *http.Request) (string, error) {
-		return "", fmt.Errorf("%w: %w", keyfunc.ErrNoKey, secret)
-	}
-	_, _, rejection = newGate("test", once(), failing, nil).Admit(r.Context(), header(), r, "")
-	if rejection == nil || rejection.Denied() || !errors.Is(rejection, secret) || errors.Is(rejection, gate.ErrDenied) || rejection.Decision.Len() != 0 {
-		t.Fatalf("the rejection is %+v", rejection)
-	}
-	if got := rejection.Error(); got != "weir: 400: The request does not say who sent it." {
-		t.Errorf("the text is %s", got)
-	}
-}
-
-func TestWantsText(t *testing.T) {
-	for accept, want := range map[string]bool{
-		"": false, "*/*": false, "text/*": false, "application/json": false, "application/problem+json": false,
-		"text/plain": true, "text/html": true, "TEXT/HTML;q=0.1": true, " text/plain , */*": true,
-		"text/plainer": false, "application/json, text/plain": false, ",text/plain": false, ";text/plain": false,
-	} {
-		if got := wantsText(accept); got != want {
-			t.Errorf("%q: %v, want %v", accept, got, want)
+// New returns the functions of Denied and Rejected to the same adapter, and panics in another.
+func TestNew_Answer(t *testing.T) {
+	for name, with := range map[string]func(string, func(int)) gate.Option{"OnDenied": Denied[func(int)], "OnRejected": Rejected[func(int)]} {
+		called := 0
+		opt := with("test", func(int) { called++ })
+		rejection := &gate.Rejection{Problem: new(gate.Problem), Err: core.ErrUnavailable}
+		other := &gate.Rejection{Problem: new(gate.Problem), Err: gate.ErrDenied}
+		if name == "OnDenied" {
+			rejection, other = other, rejection
 		}
+		_, answer := New[func(int)]("test", once(), anyKey, opt)
+		if f, ok := answer(rejection); ok {
+			f(1)
+		}
+		if _, ok := answer(other); ok || called != 1 {
+			t.Errorf("%s: the function was called %d times, another one is given: %t", name, called, ok)
+		}
+		if _, answer := New[func(int)]("test", once(), anyKey); true {
+			if _, ok := answer(rejection); ok {
+				t.Errorf("%s: New returned a function without the option", name)
+			}
+		}
+		testkit.Panics(t, "other: New: test."+name+" is an option for test.New only", func() {
+			New[func(int)]("other", once(), anyKey, opt)
+		})
+		testkit.Panics(t, "gate: And: only Cost and Plan can be given for one limiter", func() { gate.And(once(), anyKey, opt) })
+		testkit.Panics(t, "test: "+name+": function is nil", func() { with("test", nil) })
 	}
 }

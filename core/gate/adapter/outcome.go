@@ -3,16 +3,17 @@ package adapter
 import (
 	"net/http"
 	"sync"
+
+	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
 // An Outcome tells the gate how the handler of an admitted request finished, for [gate.RefundIf]
 // and [gate.CountInFlight]. The adapter runs the handler with Run and reports the status of the
-// response through the ResponseWriter of Watch, or with Answer and Hijacked. [Gate.Admit] returns a
+// response through the ResponseWriter of Watch, or with Answer. [Gate.Admit] returns a
 // nil Outcome if neither option needs one. NeedsStatus, Watch and Run accept a nil receiver; Answer
-// and Hijacked do not. Answer and Hijacked may be called concurrently.
+// does not. Answer may be called concurrently.
 type Outcome struct {
-	gate *Gate
-	rc   *requestContext // nil unless the status decides about a refund
+	served unexported.Served
 
 	mu      sync.Mutex
 	status  int  // of the response, or 0 while it is not known
@@ -20,8 +21,8 @@ type Outcome struct {
 }
 
 // NeedsStatus reports whether the adapter must report the status of the response, with the
-// ResponseWriter of Watch, or with Answer and Hijacked.
-func (o *Outcome) NeedsStatus() bool { return o != nil && o.rc != nil }
+// ResponseWriter of Watch, or with Answer.
+func (o *Outcome) NeedsStatus() bool { return o != nil && o.served.RefundIf != nil }
 
 // Run calls handle, which must run the handler, and applies RefundIf and CountInFlight. A panic of
 // the handler counts as status 500.
@@ -35,12 +36,12 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 		handle()
 		return
 	}
-	counter := o.gate.options.InFlight
+	counter := o.served.InFlight
 	if counter != nil {
 		counter.Begin()
 	}
 	answered, returned := false, false
-	if o.rc != nil {
+	if o.served.RefundIf != nil {
 		defer func() { o.returned(answered, !returned) }()
 	}
 	if counter != nil {
@@ -57,7 +58,7 @@ func (o *Outcome) Run(handle func() (answered bool)) {
 // only after the body was read. The rest of the body is not read here: the read could wait for a
 // client that waits for the response, and net/http would notice a hang-up only some time later.
 func (o *Outcome) returned(answered, panicked bool) {
-	if o.rc.Err() != nil {
+	if o.served.HungUp() {
 		return
 	}
 	o.mu.Lock()
@@ -71,38 +72,26 @@ func (o *Outcome) returned(answered, panicked bool) {
 	o.pending = status == 0
 	o.mu.Unlock()
 	if status != 0 {
-		o.refund(status)
+		o.served.RefundIf(status)
 	}
 }
 
-// Answer reports the status of the response that is about to be written. Informational statuses
-// (RFC 9110 section 15.2) except 101 are ignored, and so are calls after the first.
+// Answer reports the status of the response that is about to be written, or 101 (Switching Protocols)
+// for a hijacked connection, which replaces every other status. Other informational statuses (RFC 9110
+// section 15.2) are ignored, and so are calls after the first.
 func (o *Outcome) Answer(status int) {
-	if status < 200 && status != http.StatusSwitchingProtocols {
+	hijacked := status == http.StatusSwitchingProtocols
+	if status < 200 && !hijacked {
 		return
 	}
 	o.mu.Lock()
-	if o.status == 0 {
+	if o.status == 0 || hijacked {
 		o.status = status
 	}
 	pending := o.pending
 	o.pending = false
 	o.mu.Unlock()
 	if pending {
-		o.refund(status)
-	}
-}
-
-// Hijacked reports that the handler has hijacked the connection. The status becomes 101.
-func (o *Outcome) Hijacked() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.status = http.StatusSwitchingProtocols
-}
-
-// refund refunds the request if the function of RefundIf returns true.
-func (o *Outcome) refund(status int) {
-	if o.gate.options.RefundIf(status) {
-		o.rc.refund(status)
+		o.served.RefundIf(status)
 	}
 }

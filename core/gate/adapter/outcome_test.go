@@ -24,9 +24,9 @@ type attempt struct {
 func newAttempt(t *testing.T) *attempt {
 	t.Helper()
 	a := &attempt{limiter: core.Must(core.New(memstore.New(), core.SlidingLog("five", core.PerHour(5))))}
-	g := newGate("test", a.limiter, anyKey, []gate.Option{gate.RefundIf(func(status int) bool { a.statuses = append(a.statuses, status); return true })})
-	r := get("/")
-	_, outcome, rejection := g.Admit(r.Context(), header(), r, "")
+	g := newGate(a.limiter, gate.RefundIf(func(status int) bool { a.statuses = append(a.statuses, status); return true }))
+	r := httptest.NewRequest("GET", "/", nil)
+	_, outcome, rejection := g.Admit(r.Context(), http.Header{}, r, "")
 	if rejection != nil {
 		t.Fatal(rejection)
 	}
@@ -52,8 +52,8 @@ func TestOutcome_Nil(t *testing.T) {
 func TestGate_Admit_NoOutcome(t *testing.T) {
 	skip := gate.Skip(func(context.Context, *http.Request) bool { return true })
 	for name, opts := range map[string][]gate.Option{"admitted": nil, "skipped": {skip}} {
-		r := get("/")
-		got, outcome, rejection := newGate("test", once(), anyKey, opts).Admit(r.Context(), header(), r, "")
+		r := httptest.NewRequest("GET", "/", nil)
+		got, outcome, rejection := newGate(once(), opts...).Admit(r.Context(), http.Header{}, r, "")
 		if outcome != nil || rejection != nil || (got == r) != (opts != nil) {
 			t.Errorf("%s: got %v, %v, the same request: %v", name, outcome, rejection, got == r)
 		}
@@ -73,9 +73,9 @@ func TestOutcome_Answer(t *testing.T) {
 		{"informational", func(o *Outcome) bool { o.Answer(100); o.Answer(103); o.Answer(403); return true }, nil, 403},
 		{"nonsense", func(o *Outcome) bool { o.Answer(0); o.Answer(-5); o.Answer(42); return true }, nil, 200},
 		{"switched", func(o *Outcome) bool { o.Answer(101); return true }, nil, 101},
-		{"hijacked", func(o *Outcome) bool { o.Hijacked(); o.Answer(200); return true }, nil, 101},
-		{"hijacked late", func(o *Outcome) bool { o.Answer(200); o.Hijacked(); return true }, nil, 101},
-		{"hijacked, with an error", func(o *Outcome) bool { o.Hijacked(); return false }, func(o *Outcome) { o.Answer(500) }, 101},
+		{"hijacked", func(o *Outcome) bool { o.Answer(101); o.Answer(200); return true }, nil, 101},
+		{"hijacked late", func(o *Outcome) bool { o.Answer(200); o.Answer(101); return true }, nil, 101},
+		{"hijacked, with an error", func(o *Outcome) bool { o.Answer(101); return false }, func(o *Outcome) { o.Answer(500) }, 101},
 		{"by the framework", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409) }, 409},
 		{"by the framework, twice", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(409); o.Answer(200) }, 409},
 		{"by the framework, informational", func(*Outcome) bool { return false }, func(o *Outcome) { o.Answer(103); o.Answer(409) }, 409},

@@ -46,7 +46,7 @@ func (o *Outcome) Watch(w http.ResponseWriter) http.ResponseWriter {
 			return func() (net.Conn, *bufio.ReadWriter, error) {
 				conn, rw, err := next()
 				if err == nil {
-					o.Hijacked()
+					o.Answer(http.StatusSwitchingProtocols)
 				}
 				return conn, rw, err
 			}

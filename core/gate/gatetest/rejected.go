@@ -102,9 +102,9 @@ func (s *suite) testBadTokens(t *testing.T) {
 		// The second key has a limit of 10 and is exhausted first.
 		{name: "address, all, token", asks: "address=ip ten=all user=token", want: effect{statuses{401: 10, 429: 190}, 10, 200, 10}},
 		{name: "joined", asks: "address=token+ip", want: effect{statuses{401: 20, 429: 180}, 200, 200, 0}},
-		{name: "address, joined", asks: "address=ip user=token+ip", want: effect{statuses{401: 20, 429: 180}, 20, 220, 20}},
+		{name: "address, joined", asks: "address=ip user=token+ip", want: effect{statuses{401: 20, 429: 180}, 20, 200, 20}},
 		// If a partial key is denied, the address stays charged.
-		{name: "address, joined with a lower limit", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 220, 20}},
+		{name: "address, joined with a lower limit", asks: "address=ip ten=token+ip", want: effect{statuses{401: 10, 429: 190}, 20, 210, 20}},
 		{name: "first of", asks: "address=token|ip", want: effect{statuses{200: 20, 429: 180}, 200, 200, 20}},
 		{name: "fault in the key function", opts: []gate.Option{quiet}, err: errSecret, want: effect{statuses{500: 20, 429: 180}, 20, 200, 20}},
 		{name: "let through by OnError", opts: []gate.Option{letThrough}, want: effect{statuses{200: 20, 429: 180}, 20, 200, 20}},
@@ -354,7 +354,7 @@ func (s *suite) testGoodTokens(t *testing.T) {
 			calls    int
 		}{
 			{0, 20, 200, 20, 20}, {3 * time.Second, 1, 200, 1, 1}, {0, 1, 429, 1, 1}, {0, 100, 429, 0, 100},
-			{3 * time.Second, 1, 200, 1, 2}, {62 * time.Second, 20, 200, 20, 20},
+			{3 * time.Second, 1, 200, 1, 3}, {62 * time.Second, 20, 200, 20, 20},
 		} {
 			time.Sleep(step.wait)
 			verified, calls := c.verifier.verified.Load(), c.store.Calls()
@@ -390,19 +390,19 @@ func (s *suite) testExhaustedAddress(t *testing.T) {
 		user1    int // taken of the user in the end
 		verified int64
 	}{
-		{"admitted", many, nil, -1, "bob", 200, 2, `"address";r=4;t=12, "user";r=999999;t=3600`, 16, 1, 1},
-		{"denied", five, nil, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
-		{"Cost", five, []gate.Option{costs(2)}, -1, "bob", 200, 2, `"address";r=3;t=9, "user";r=3;t=51840`, 17, 2, 1},
-		{"Cost, denied", five, []gate.Option{costs(2)}, -1, "ann", 429, 3, `"address";r=3;t=9, "user";r=0;t=34560`, 15, 5, 1},
+		{"admitted", many, nil, -1, "bob", 200, 3, `"address";r=4;t=12, "user";r=999999;t=3600`, 16, 1, 1},
+		{"denied", five, nil, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=17280`, 15, 5, 1},
+		{"Cost", five, []gate.Option{costs(2)}, -1, "bob", 200, 3, `"address";r=3;t=9, "user";r=3;t=51840`, 17, 2, 1},
+		{"Cost, denied", five, []gate.Option{costs(2)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=34560`, 15, 5, 1},
 		{"Cost, denied early", five, []gate.Option{costs(6)}, -1, "bob", 429, 1, `"address";r=5;t=3`, 15, 0, 0},
-		{"a cost of zero", five, []gate.Option{costs(0)}, -1, "bob", 200, 3, `"address";r=4;t=12, "user";r=5;t=86400`, 15, 0, 1},
-		{"a cost of zero, settled", five, []gate.Option{costs(0)}, 3, "bob", 200, 4, `"address";r=4;t=12, "user";r=5;t=86400`, 18, 3, 1},
-		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=17280`, 15, 5, 1},
-		{"settled", five, nil, 4, "bob", 200, 3, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
-		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 3, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
-		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 3,
+		{"a cost of zero", five, []gate.Option{costs(0)}, -1, "bob", 200, 3, `"address";r=5;t=15, "user";r=5;t=86400`, 15, 0, 1},
+		{"a cost of zero, settled", five, []gate.Option{costs(0)}, 3, "bob", 200, 4, `"address";r=5;t=15, "user";r=5;t=86400`, 18, 3, 1},
+		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=17280`, 15, 5, 1},
+		{"settled", five, nil, 4, "bob", 200, 4, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
+		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 4, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
+		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 4,
 			`"address";r=4;t=12, "user";r=4;t=69120`, 15, 0, 1},
-		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=4;t=12, "user";r=0;t=4`, 15, 5, 1},
+		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=4`, 15, 5, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -514,8 +514,8 @@ func (s *suite) testTwoExhaustedKeys(t *testing.T) {
 	if n := store.Calls() - calls; n != 3 {
 		t.Errorf("the Store is called %d times, want 3", n)
 	}
-	if limit := got.header.Get("RateLimit"); got.status != 429 || limit != `"address";r=19;t=3600, "hundred";r=0;t=3600` {
-		t.Errorf("%d, RateLimit %s; want 429, and both rules", got.status, limit)
+	if limit := got.header.Get("RateLimit"); got.status != 429 || limit != `"hundred";r=0;t=3600` {
+		t.Errorf("%d, RateLimit %s; want 429, and the rule that denies", got.status, limit)
 	}
 	if n := v.verified.Load(); n != 1 {
 		t.Errorf("%d tokens are verified, want only the first", n)

@@ -10,15 +10,20 @@ import (
 
 // Methods contains the methods. Its type parameters are types of package core, which cannot be named
 // here, because package core imports this package.
-type Methods[Limiter, Reservation, Rule any] struct {
+type Methods[Limiter, Reservation, Rule, Ask, Decision any] struct {
 	// HasPlans reports whether plans make a difference to a limiter: whether one of its rules has
 	// plans, or Choose has made it.
 	HasPlans func(Limiter) bool
 	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
 	SharesStore func(Limiter, Limiter) bool
-	// SettleAsk is Settle for one ask, whose index is that of State.Ask. If the Reservation has asks,
-	// but not that one, the error is an ErrInvalidAsk.
-	SettleAsk func(r Reservation, ctx context.Context, ask, cost int) error
+	// Take is ReserveTogether into an existing Reservation, which must be zero. It keeps neither asks nor
+	// their array.
+	Take func(r Reservation, ctx context.Context, asks []Ask) (Decision, error)
+	// Key returns the key of the charges of a limiter, or of another view of it.
+	Key func(r Reservation, l Limiter) (string, bool)
+	// Forget makes a Reservation forget the charges of a limiter, whose keys are reset: they are not
+	// refunded any more.
+	Forget func(r Reservation, l Limiter)
 	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
 	LeaveQueue func(r Reservation, ctx context.Context) error
 	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
@@ -28,9 +33,11 @@ type Methods[Limiter, Reservation, Rule any] struct {
 var methods any
 
 // Provide sets the result of [Get].
-func Provide[Limiter, Reservation, Rule any](m Methods[Limiter, Reservation, Rule]) { methods = m }
+func Provide[Limiter, Reservation, Rule, Ask, Decision any](m Methods[Limiter, Reservation, Rule, Ask, Decision]) {
+	methods = m
+}
 
-// Get returns the methods of *core.Limiter, *core.Reservation and core.Rule.
-func Get[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
-	return methods.(Methods[Limiter, Reservation, Rule])
+// Get returns the methods of *core.Limiter, *core.Reservation, core.Rule, core.Ask and core.Decision.
+func Get[Limiter, Reservation, Rule, Ask, Decision any]() Methods[Limiter, Reservation, Rule, Ask, Decision] {
+	return methods.(Methods[Limiter, Reservation, Rule, Ask, Decision])
 }

@@ -1,15 +1,18 @@
-package adapter
+package gate
 
 import (
 	"context"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/sampler"
 )
 
 // A failureLog logs at most one failure a second, because every request fails during an outage.
 type failureLog struct{ *sampler.Sampler }
+
+func newFailureLog() failureLog { return failureLog{sampler.New(1, time.Second)} }
 
 // warn logs err and the status of the response, unless a line was logged less than a second ago.
 func (l *failureLog) warn(ctx context.Context, msg string, err error, status int) {

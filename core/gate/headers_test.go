@@ -1,4 +1,4 @@
-package adapter
+package gate
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/storetest"
 )
@@ -122,7 +121,7 @@ func TestWriteFields_ManyRules(t *testing.T) {
 	}
 	outer := newGate("test", once(), anyKey, nil)
 	admitted, _, _ := outer.Admit(r.Context(), h, r, "")
-	if _, err := many.asks[0].Limiter.Reset(t.Context(), "k"); err != nil {
+	if _, err := many.asks[0].limiter.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	many.Admit(admitted.Context(), h, admitted, "")
@@ -183,10 +182,10 @@ func TestPolicies_Of_MoreStatesThanRules(t *testing.T) {
 // A gate writes every version that Headers accepts, and ExposeHeaders lists its names.
 func TestHeaders_EveryVersion(t *testing.T) {
 	versions := 0
-	for v := gate.HeaderVersion(1); known(v); v++ {
+	for v := HeaderVersion(1); known(v); v++ {
 		versions++
 		l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerDay(2))))
-		g := newGate("test", l, anyKey, []gate.Option{gate.Headers(v), gate.ExposeHeaders()})
+		g := newGate("test", l, anyKey, []Option{Headers(v), ExposeHeaders()})
 		h, r := header(), get("/")
 		g.Admit(r.Context(), h, r, "")
 		exposed := h.Get("Access-Control-Expose-Headers")
@@ -206,8 +205,8 @@ func TestHeaders_EveryVersion(t *testing.T) {
 }
 
 // known reports whether Headers accepts v.
-func known(v gate.HeaderVersion) (ok bool) {
+func known(v HeaderVersion) (ok bool) {
 	defer func() { ok = recover() == nil }()
-	gate.Headers(v)
+	Headers(v)
 	return true
 }

@@ -1,4 +1,4 @@
-package adapter
+package gate
 
 import (
 	"net/http"
@@ -7,24 +7,46 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/argument"
 )
+
+// DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
+// other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
+// capacity of a rule, and also if the caller is [core.Blocked]. Test for Blocked first:
+//
+//	gate.DeniedStatus(func(d core.Decision) int {
+//		switch {
+//		case d.Blocked():
+//			return http.StatusForbidden
+//		case d.RetryAfter == core.Never:
+//			return http.StatusRequestEntityTooLarge
+//		}
+//		return http.StatusTooManyRequests
+//	})
+//
+// With another status than 429, the [Problem] has the type about:blank and the title of the status.
+// Its detail, its violated policies, Retry-After and all other header fields stay the same. OnDenied
+// of an adapter chooses its own status. f is called concurrently. DeniedStatus panics if f is nil.
+func DeniedStatus(f func(d core.Decision) int) Option {
+	argument.NotNil("gate: DeniedStatus", "function", f)
+	return option(func(o *options) { o.deniedStatus = f })
+}
 
 // A denial is the Rejection of a denied request. One allocation holds it and all that it refers to.
 type denial struct {
-	rejection gate.Rejection
-	problem   gate.Problem
+	rejection Rejection
+	problem   Problem
 	violated  [1]string // the array of problem.Violated, unless there are more
 	values    [2]string // of the header fields
 }
 
 // deny returns the Rejection of a request that d denies and sets its header fields.
-func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejection {
+func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection {
 	n := &denial{values: [2]string{1: "no-store"}}
 	h["Cache-Control"] = n.values[1:2:2]
 	status := http.StatusTooManyRequests
-	if g.options.DeniedStatus != nil {
-		if s := g.options.DeniedStatus(d); s >= 400 && s <= 599 {
+	if g.deniedStatus != nil {
+		if s := g.deniedStatus(d); s >= 400 && s <= 599 {
 			status = s
 		}
 	}
@@ -33,7 +55,7 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejec
 	}
 	p := &n.problem
 	if *p = newProblem(r, status); status == http.StatusTooManyRequests {
-		p.Type, p.Title = gate.TypeQuotaExceeded, quotaTitle
+		p.Type, p.Title = typeQuotaExceeded, quotaTitle
 	}
 	violated := n.violated[:0]
 	named, wait := -1, time.Duration(-1) // the rule with the longest RetryAfter, which the text describes
@@ -48,7 +70,7 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejec
 			violated = append(violated, name)
 		}
 	}
-	retry, later := gate.RetryAfter(d)
+	retry, later := RetryAfter(d)
 	if named >= 0 {
 		texts := g.policies.of(named, d.State(named).Rule).denial(retry)
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
@@ -60,6 +82,6 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejec
 	} else {
 		h.Del("Retry-After")
 	}
-	n.rejection = gate.Rejection{Problem: p, Decision: d, Err: gate.ErrDenied}
+	n.rejection = Rejection{Problem: p, Decision: d, Err: ErrDenied}
 	return &n.rejection
 }

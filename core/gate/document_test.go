@@ -1,12 +1,10 @@
-package adapter
+package gate
 
 import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-
-	"github.com/weir-go/weir/core/gate"
 )
 
 // FuzzAppendDocument compares a document with that of encoding/json.
@@ -15,13 +13,13 @@ func FuzzAppendDocument(f *testing.F) {
 		"", "/orders", `Policy "burst" allows 1 request per 2 s.`, `\`, `"`, "`'/", "50 µs", "<script>&", "\x00\x1f\x7f\x80\xff",
 		"\b\f\n\r\t", "\u2028\u2029", "日本", "😀", "/a%2Fb;c=d&e", `a\"<`, "\xed\xa0\x80", " ~",
 	} {
-		f.Add(gate.TypeQuotaExceeded, quotaTitle, 429, text, "/"+text, text, "b")
+		f.Add(typeQuotaExceeded, quotaTitle, 429, text, "/"+text, text, "b")
 		f.Add(text, text, 599, `"`+text, text+`\`, "a", text)
-		f.Add(gate.TypeQuotaExceeded, text, -1, text, "", "", text)
+		f.Add(typeQuotaExceeded, text, -1, text, "", "", text)
 	}
 	f.Fuzz(func(t *testing.T, kind, title string, status int, detail, instance, one, two string) {
 		for _, violated := range [][]string{nil, {}, {one}, {one, two}} {
-			p := &gate.Problem{Type: kind, Title: title, Status: status, Detail: detail, Instance: instance, Violated: violated}
+			p := &Problem{Type: kind, Title: title, Status: status, Detail: detail, Instance: instance, Violated: violated}
 			want, err := json.Marshal(p)
 			if err != nil {
 				t.Fatal(err)
@@ -41,22 +39,22 @@ func TestWriteProblem_Document(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		method, accept, contentType string
-		problem                     gate.Problem
+		problem                     Problem
 	}{
-		"a denial":           {"GET", "", gate.ProblemMediaType, gate.Problem{Type: gate.TypeQuotaExceeded, Title: quotaTitle, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
-		"another title":      {"POST", "*/*", gate.ProblemMediaType, gate.Problem{Type: gate.TypeQuotaExceeded, Title: "slow down", Status: 418}},
-		"no member":          {"\xff<", "application/json", gate.ProblemMediaType, gate.Problem{Status: 500}},
-		"longer than pooled": {"GET", "", gate.ProblemMediaType, gate.Problem{Status: 429, Detail: string(large)}},
-		"text":               {"GET", " Text/HTML;q=1, */*", "text/plain; charset=utf-8", gate.Problem{Status: 429, Detail: "<b>"}},
-		"HEAD":               {"HEAD", "", gate.ProblemMediaType, gate.Problem{Status: 429, Detail: "x"}},
+		"a denial":           {"GET", "", ProblemMediaType, Problem{Type: typeQuotaExceeded, Title: quotaTitle, Status: 429, Detail: `Policy "a"`, Instance: "/x", Violated: []string{"a"}}},
+		"another title":      {"POST", "*/*", ProblemMediaType, Problem{Type: typeQuotaExceeded, Title: "slow down", Status: 418}},
+		"no member":          {"\xff<", "application/json", ProblemMediaType, Problem{Status: 500}},
+		"longer than pooled": {"GET", "", ProblemMediaType, Problem{Status: 429, Detail: string(large)}},
+		"text":               {"GET", " Text/HTML;q=1, */*", "text/plain; charset=utf-8", Problem{Status: 429, Detail: "<b>"}},
+		"HEAD":               {"HEAD", "", ProblemMediaType, Problem{Status: 429, Detail: "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &http.Request{Method: c.method, Header: http.Header{"Accept": {c.accept}}}
 			for range 2 { // the second response may reuse the buffer of the first
 				w := httptest.NewRecorder()
-				WriteProblem(w, r, &c.problem)
+				writeProblem(w, r, &c.problem)
 				want, _ := json.Marshal(&c.problem)
-				if c.contentType != gate.ProblemMediaType {
+				if c.contentType != ProblemMediaType {
 					want = []byte(c.problem.String())
 				}
 				if want = append(want, '\n'); c.method == http.MethodHead {

@@ -1,8 +1,9 @@
-package adapter
+package gate
 
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,4 +82,33 @@ func (s *exhaustedKeys) add(l *core.Limiter, key string, d time.Duration) {
 
 func (s *exhaustedKeys) hash(l *core.Limiter, key string) uint64 {
 	return maphash.String(s.seed, key) + maphash.Comparable(s.seed, l)
+}
+
+// addExhausted adds the denied keys to the exhausted keys of the gate. After a request without a
+// key it also adds keys whose remaining capacity is below the cost. It does not add such keys after
+// an admitted request: with a limit of one per second, every request would add its key, and the
+// next request would take two calls of the Store.
+func (g *gate) addExhausted(known []core.Ask, d *core.Decision, withoutKey bool) {
+	if g.exhausted == nil || d.Allowed && !withoutKey {
+		return
+	}
+	reset := make([]time.Duration, len(known)) // of the exhausted keys; else zero
+	for _, s := range d.States() {
+		if s.Ask == len(known) { // a partial key
+			break
+		}
+		least := max(known[s.Ask].Cost, 1)
+		if !s.Rule.IsShadow() && !s.Unknown && (!s.Allowed || withoutKey && s.Remaining < least) {
+			reset[s.Ask] = max(reset[s.Ask], s.ResetAfter, 1)
+		}
+	}
+	before, last := g.asks[:len(g.asks)-1], g.asks[len(g.asks)-1].limiter
+	for i := range known {
+		if i > 0 && known[i].Limiter == last && !slices.ContainsFunc(before, func(a ask) bool { return a.limiter == last }) {
+			continue // no key function follows
+		}
+		if reset[i] > 0 {
+			g.exhausted.add(known[i].Limiter, known[i].Key, reset[i])
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package adapter
+package gate
 
 import (
 	"math/bits"
@@ -75,6 +75,12 @@ type policies struct {
 	// others has the policies of rules that a plan, a variant, a step of an elastic rule or
 	// core.Limiter.Replace has put in force. Variants and replaced rules may be many.
 	others memo.Map[core.Rule, *policy]
+}
+
+func newPolicies() *policies {
+	p := new(policies)
+	p.others.Max = maxPolicies
+	return p
 }
 
 // maxPolicies is the number of policies in policies.others.

@@ -1,4 +1,4 @@
-package adapter
+package gate
 
 import (
 	"context"
@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/memstore"
 )
 
-func costs(n int) gate.Option {
-	return gate.Cost(func(context.Context, *http.Request) int { return n })
+func costs(n int) Option {
+	return Cost(func(context.Context, *http.Request) int { return n })
 }
 
 // A limiter that two keys share, which are equal, is charged the larger cost, also when a denial has
@@ -21,7 +20,7 @@ func TestGate_Admit_OneKeyTwoCosts(t *testing.T) {
 	for name, c := range map[string]struct{ first, second int }{"larger second": {1, 3}, "larger first": {3, 1}, "first is a peek": {0, 3}, "second is a peek": {3, 0}} {
 		t.Run(name, func(t *testing.T) {
 			l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerHour(10))))
-			g := newGate("test", l, anyKey, []gate.Option{costs(c.first), gate.And(l, anyKey, costs(c.second))})
+			g := newGate("test", l, anyKey, []Option{costs(c.first), And(l, anyKey, costs(c.second))})
 			for i := range 8 {
 				r := get("/")
 				_, _, rejection := g.Admit(r.Context(), header(), r, "")
@@ -40,7 +39,7 @@ func TestGate_Admit_OneKeyTwoCosts(t *testing.T) {
 func TestGate_Admit_RaisedCost(t *testing.T) {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("r", core.PerHour(10))))
 	cost := 9
-	g := newGate("test", l, anyKey, []gate.Option{gate.And(l, anyKey, gate.Cost(func(context.Context, *http.Request) int { return cost }))})
+	g := newGate("test", l, anyKey, []Option{And(l, anyKey, Cost(func(context.Context, *http.Request) int { return cost }))})
 	for i, c := range []struct{ cost, used int }{{9, 9}, {2, 9}, {1, 10}, {1, 10}} {
 		cost = c.cost
 		r := get("/")

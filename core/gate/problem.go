@@ -1,6 +1,7 @@
-package adapter
+package gate
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,15 +9,49 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate"
 )
+
+// ProblemMediaType is the media type of a [Problem] in JSON.
+const ProblemMediaType = "application/problem+json"
+
+// Problem types, see Problem.Type.
+const (
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	typeBlank           = "about:blank"
+)
+
+// A Problem is the document that a client gets instead of the handler's response (RFC 9457):
+//
+//	{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//	 "title":"Request cannot be satisfied as assigned quota has been exceeded",
+//	 "status":429,"detail":"Policy \"burst\" allows 100 requests per 60 s. Retry in 12 s.",
+//	 "instance":"/v1/orders","violated-policies":["burst"]}
+//
+// A Problem is fit for clients: it contains no key, no address and no text of an error.
+type Problem struct {
+	// Type is one of the problem types of draft-ietf-httpapi-ratelimit-headers-11 section 5, which end in
+	// #quota-exceeded (429) and #temporary-reduced-capacity (503), or about:blank (RFC 9457 section
+	// 4.2.1), which adds nothing to the Status.
+	Type     string   `json:"type"`
+	Title    string   `json:"title,omitempty"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Instance string   `json:"instance,omitempty"`          // the escaped path of the request, without its query
+	Violated []string `json:"violated-policies,omitempty"` // the names of the rules that denied
+}
+
+// String returns the Detail, or else the Title, or else the Status as a number.
+func (p *Problem) String() string {
+	return cmp.Or(p.Detail, p.Title, strconv.Itoa(p.Status))
+}
 
 // maxInstance is the length, in bytes, of the longest path that a problem document contains.
 const maxInstance = 1 << 10
 
 // newProblem returns a problem document with only the status, its text and the path of r.
-func newProblem(r *http.Request, status int) gate.Problem {
-	p := gate.Problem{Type: gate.TypeBlank, Title: http.StatusText(status), Status: status}
+func newProblem(r *http.Request, status int) Problem {
+	p := Problem{Type: typeBlank, Title: http.StatusText(status), Status: status}
 	if len(r.URL.Path) <= maxInstance {
 		if path := r.URL.EscapedPath(); len(path) <= maxInstance {
 			p.Instance = path
@@ -66,13 +101,13 @@ func appendSpan(b []byte, d time.Duration) []byte {
 	return append(b, name...)
 }
 
-// WriteProblem responds to r with the status of p and the problem document, or with a line of text
-// if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
+// writeProblem responds to r with the status of p and the problem document, or with a line of text
+// if text/plain or text/html is first in Accept. The response to HEAD has no body. writeProblem
 // sets Content-Type, and X-Content-Type-Options to nosniff.
-func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
+func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	buffer := buffers.Get().(*[1 << 10]byte)
 	defer buffers.Put(buffer)
-	values := &[2]string{gate.ProblemMediaType, "nosniff"} // the path of the request is in the document
+	values := &[2]string{ProblemMediaType, "nosniff"} // the path of the request is in the document
 	body := buffer[:0]
 	if accept := r.Header["Accept"]; len(accept) > 0 && wantsText(accept[0]) {
 		values[0], body = "text/plain; charset=utf-8", append(body, p.String()...)

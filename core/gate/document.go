@@ -1,20 +1,18 @@
-package adapter
+package gate
 
 import (
 	"encoding/json"
 	"strconv"
 	"strings"
-
-	"github.com/weir-go/weir/core/gate"
 )
 
 const quotaTitle = "Request cannot be satisfied as assigned quota has been exceeded"
 
 // appendDocument appends p in JSON, byte for byte as encoding/json writes it. It takes a
 // tenth of the time: under abuse, nearly every response is such a document.
-func appendDocument(b []byte, p *gate.Problem) []byte {
-	if p.Type == gate.TypeQuotaExceeded && p.Title == quotaTitle {
-		b = append(b, `{"type":"`+gate.TypeQuotaExceeded+`","title":"`+quotaTitle+`"`...)
+func appendDocument(b []byte, p *Problem) []byte {
+	if p.Type == typeQuotaExceeded && p.Title == quotaTitle {
+		b = append(b, `{"type":"`+typeQuotaExceeded+`","title":"`+quotaTitle+`"`...)
 	} else {
 		b = appendQuoted(append(b, `{"type":`...), p.Type)
 		b = appendMemberOf(b, `,"title":`, p.Title)

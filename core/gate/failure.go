@@ -1,4 +1,4 @@
-package adapter
+package gate
 
 import (
 	"context"
@@ -7,9 +7,47 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
-	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
 )
+
+// FailClosed makes the gate respond with 503 and Retry-After if the Store cannot decide about a
+// request. Use it for routes where an unlimited request is worse than a rejected request, such as a
+// login. Without FailClosed, such a request is let through without a limit; only a
+// [core.ErrFailClosed] always leads to 503. [OnError] can choose another status in either case.
+func FailClosed() Option {
+	return option(func(o *options) { o.failClosed = true })
+}
+
+// OnError makes the gate call f for every request that could not be identified or decided. f
+// chooses the status of the response. Its parameter status is the gate's own choice, where 0 lets
+// the request through. The result of f means:
+//
+//   - 0 lets the request through without a limit. If a key is missing, the keys before it have been
+//     charged (see [And]); f is not called if their limits deny the request.
+//   - 400 to 599 is the status of the response, which contains a [Problem].
+//   - Any other number means the parameter status, the choice of the gate.
+//
+// err is one of these:
+//
+//   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
+//   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400.
+//   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
+//   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
+//     gate asks about two limits for one rule and key, such as two plans.
+//   - The error of the Store, status 0. The status is 503 with [FailClosed] or for a
+//     [core.ErrFailClosed], and 500 if the Store cannot take so many rules in one decision.
+//   - The error of a request that has ended (r.Context().Err() is not nil), status 503. The Store
+//     is not the cause. The result 0 means 503 here, because otherwise a client could pass the
+//     limit by hanging up.
+//
+// err is not sent to the client. Without OnError, faults of the Store and of the application are
+// logged through [log/slog.Default] at level Warn, at most one line a second for each gate. With
+// OnError, only failed refunds are logged. f is called concurrently. OnError panics if f is nil.
+func OnError(f func(r *http.Request, err error, status int) int) Option {
+	argument.NotNil("gate: OnError", "function", f)
+	return option(func(o *options) { o.onError = f })
+}
 
 // challenge adds the challenge that RFC 9110 section 15.5.2 requires in a response with 401, unless
 // there is one. RFC 6750 section 3 defines this challenge.
@@ -20,7 +58,7 @@ func challenge(h http.Header) {
 }
 
 // A failure describes the default response to a request that could not be identified or decided.
-// [gate.OnError] can choose another status.
+// [OnError] can choose another status.
 type failure struct {
 	status int    // of the response; 0 lets the request through
 	log    string // the line in the log; empty if neither the application nor the Store is the cause
@@ -67,10 +105,10 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 
 // reject returns the Rejection of a request that failed with err, according to f or the option
 // OnError, and sets its header fields. It returns nil if the request is to be let through.
-func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gate.Rejection {
+func (g *gate) reject(h http.Header, r *http.Request, err error, f failure) *Rejection {
 	status := f.status
-	if g.options.OnError != nil {
-		s := g.options.OnError(r, err, status)
+	if g.onError != nil {
+		s := g.onError(r, err, status)
 		if s == 0 && !f.ended || s >= 400 && s <= 599 {
 			status = s
 		}
@@ -85,7 +123,7 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 	switch status {
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
-		p.Type = gate.TypeReducedCapacity
+		p.Type = typeReducedCapacity
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		p.Detail = "Retry in 1 s."
 	case http.StatusUnauthorized:
@@ -95,9 +133,9 @@ func (g *Gate) reject(h http.Header, r *http.Request, err error, f failure) *gat
 		switch {
 		case errors.Is(err, keyfunc.ErrNoKey):
 			p.Detail = "The request does not say who sent it."
-		case errors.Is(err, gate.ErrPath):
+		case errors.Is(err, ErrPath):
 			p.Detail = "The path contains an encoded dot segment."
 		}
 	}
-	return &gate.Rejection{Problem: &p, Err: err}
+	return &Rejection{Problem: &p, Err: err}
 }

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
+)
+
+// Admit decides about r and writes the header fields to h: see [unexported.Gate], and Admit of package
+// adapter.
+func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
+	if g.skips(ctx, r) {
+		return g.undecided(r), nil, nil
+	}
+	rec := newRecord(r, g)
+	rec.expose(h)
+	if g.routes != nil && hidesDots(r.URL) {
+		if rejection := g.reject(h, r, ErrPath, failure{status: http.StatusBadRequest}); rejection != nil {
+			return r, nil, rejection
+		}
+		return g.undecided(r), g.served(nil), nil
+	}
+	rec, d, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern))
+	switch {
+	case rejection != nil:
+		return r, nil, rejection
+	case d.Len() == 0:
+		return g.undecided(r), g.served(nil), nil
+	}
+	r = rec.bind(r)
+	if rejection := rec.apply(h, r, &d); rejection != nil {
+		return r, nil, rejection
+	}
+	return r, g.served(rec), nil
+}
+
+// apply writes the header fields of d, the decision about r, and holds r if it is delayed. It returns
+// the Rejection of a request whose handler must not run.
+func (rec *record) apply(h http.Header, r *http.Request, d *core.Decision) *Rejection {
+	rec.writeFields(h, d)
+	if !d.Allowed {
+		return rec.gate.deny(h, r, *d)
+	}
+	if err := hold(r.Context(), d.Delay); err != nil {
+		rec.leaveQueue()
+		return rec.gate.reject(h, r, err, ended)
+	}
+	return nil
+}
+
+// undecided returns r or, if there are outer gates, a copy whose context says that this gate made
+// no decision. Otherwise [Settle] in the handler would charge an outer gate.
+func (g *gate) undecided(r *http.Request) *http.Request {
+	outer := recordOf(r.Context())
+	if outer == nil {
+		return r
+	}
+	return newRecord(r, outer.gate).bind(r) // which sends the header fields of the outer gate
+}
+
+// served returns the part of the gate that follows the handler of a request that is let through. rec is
+// nil if the Store could not decide; nothing can be refunded then.
+func (g *gate) served(rec *record) *unexported.Served {
+	if g.refundIf == nil {
+		rec = nil
+	}
+	if rec == nil && g.countInFlight == nil {
+		return nil
+	}
+	s := &unexported.Served{InFlight: g.countInFlight}
+	if rec != nil {
+		s.RefundIf, s.HungUp = rec.refundIf, func() bool { return rec.original.Context().Err() != nil }
+	}
+	return s
+}

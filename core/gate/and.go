@@ -1,0 +1,87 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// And adds another key and limiter to the gate. A request is admitted only if all limiters admit
+// it, and is charged to all of them or to none. If two key functions return the same key for the
+// same limiter, that key is charged once, and the decision contains its States once. And panics if
+// l or key is nil. All limiters of a gate must use the same Store.
+//
+// The options [Cost] and [Plan] of And apply to l alone. A gate's own Cost and Plan apply to every
+// limiter without its own. And panics if another option is given:
+//
+//	gate.And(tokensPerMinute, user, gate.Cost(estimate))
+//
+// Key functions run in order, starting with that of New. If a key function finds no key, the
+// request is rejected and later key functions do not run. The keys found so far are still charged
+// the [Cost] of the request, but at least 1. If this denies the request, the response is 429.
+//
+// Put cheap keys, such as addresses, before expensive ones, such as tokens. Put a key that all
+// clients share last, so that requests without a token cannot use up its limit:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
+//
+// A key is exhausted after its limit has denied a request, or after a rejected request was charged
+// and has left too little capacity for another such request. Until the limit has recovered (for at
+// least 10 seconds and at most an hour), the gate charges an exhausted key before it runs later key
+// functions. The limit of an address therefore also bounds the number of bad tokens that each
+// process verifies for it. A few more bad tokens are verified: those of requests in progress when
+// the key becomes exhausted, one after good requests have used up the limit, and one after the gate
+// has forgotten the key. A gate remembers at most 8192 exhausted keys.
+//
+// While a key is exhausted, an admitted request takes two Store calls instead of one. If a later
+// key denies the request, a third call refunds the first charge, which the header fields still
+// include. If the exhausted key denies the request, the decision contains no States for later keys.
+func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
+	argument.NotNil("gate: And", "limiter", l)
+	argument.NotNil("gate: And", "key function", key)
+	var own options
+	argument.Apply("gate: And", &own, opts)
+	a := ask{limiter: l, key: key, cost: own.cost, plan: own.plan}
+	own.cost, own.plan = nil, nil
+	if !reflect.ValueOf(own).IsZero() {
+		panic("gate: And: only Cost and Plan can be given for one limiter")
+	}
+	return option(func(o *options) { o.and = append(o.and, a) })
+}
+
+// An ask holds a limiter of a gate and the functions that find its key, cost and plan. cost is nil
+// unless the limiter has a Cost of its own.
+type ask struct {
+	limiter *core.Limiter
+	key     keyfunc.Func
+	cost    func(context.Context, *http.Request) int
+	plan    keyfunc.Func
+}
+
+// Plan makes f determine the plan of the caller, whose limits apply to the request: see
+// [core.Rule.Plan]. f is a key function whose result is the name of a plan, such as a claim of the
+// token that identifies the caller:
+//
+//	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
+//	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
+//
+// If f returns "" or [keyfunc.ErrNoKey], such as for a token without that claim, the limits without
+// a plan apply. They also apply to a plan that no rule of a limiter has, with a warning: see
+// [core.Limiter.Plan]. Other errors of f are treated like those of key functions: that limiter is
+// charged nothing. f must not trust a header field, because a client would choose its limits. Plan
+// panics if f is nil.
+//
+// f runs for each limiter whose rules have plans, or that [core.Limiter.Choose] has made, after the
+// key function of that limiter and even if the key is exhausted. If f verifies tokens, the limiter
+// of the address should have no plans and come first, so that the address bounds the number of bad
+// tokens:
+//
+//	nethttplimit.New(perIP, ip, gate.And(perUser, tokens.Subject()), gate.Plan(tokens.Claim("plan")))
+func Plan(f keyfunc.Func) Option {
+	argument.NotNil("gate: Plan", "function", f)
+	return option(func(o *options) { o.plan = f })
+}

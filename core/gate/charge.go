@@ -1,0 +1,208 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// asks holds arrays for reuse. Those of a call escape to package core, and would otherwise be
+// allocated for every request.
+var asks = sync.Pool{New: func() any { return new([4]core.Ask) }}
+
+// decide calls the key functions of the gate, and charges the keys in one decision. first is the
+// limiter of the first key function. A decision without States lets the request through unless there
+// is a Rejection. The record, which is rec or another one in its place, has the decision.
+//
+// If a known key is exhausted, decide charges the known keys before the next key function runs, so that
+// no token is verified for a request that these keys deny. When all keys are known, it refunds these
+// charges, and decides about all keys together.
+func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter) (_ *record, d core.Decision, _ *Rejection) {
+	g, cost := rec.gate, 1
+	if g.cost != nil {
+		cost = g.cost(ctx, r)
+	}
+	room := asks.Get().(*[4]core.Ask)
+	known := room[:0] // each limiter, key and plan once
+	defer func() {
+		clear(room[:])
+		asks.Put(room)
+	}()
+	var (
+		early   []earlyCharge
+		charged int   // the number of known keys that these have charged
+		failed  error // of the Store, which is not called again after an error
+	)
+	for i := range g.asks {
+		next := core.Ask{Limiter: g.asks[i].limiter, Cost: cost, MaxDelay: g.maxDelay}
+		if i == 0 {
+			next.Limiter = first
+		}
+		err := g.asks[i].identify(ctx, r, &next)
+		switch {
+		// The error of an invalid token may contain an ErrNotLimited of the function that returns the keys
+		// of tokens.
+		case errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey):
+			continue
+		case errors.Is(err, core.ErrNegativeCost):
+			return rec, d, g.reject(h, r, err, keyFailure(r, err))
+		case err != nil:
+			if failed == nil {
+				d, failed = rec.chargeWithoutKey(known[charged:], next, err)
+			}
+			for _, e := range early {
+				decided := e.rec.reservation.Decision()
+				g.addExhausted(e.asks, &decided, true)
+				if d.Len() == 0 {
+					rec, d = e.rec, decided
+				}
+			}
+			if d.Len() > 0 && !d.Allowed {
+				return rec, d, nil
+			}
+			return rec, core.Decision{}, rec.rejectWithoutKey(h, r, err, &d, failed)
+		}
+		known = add(known, next)
+		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(next.Limiter, next.Key) {
+			continue
+		}
+		d, failed = rec.charge(r.Context(), known[charged:])
+		switch {
+		case failed != nil && r.Context().Err() != nil:
+			return rec, core.Decision{}, g.reject(h, r, failed, ended)
+		case failed != nil:
+		case !d.Allowed:
+			g.addExhausted(known[charged:], &d, false)
+			refund(early)
+			return rec, d, nil
+		default:
+			early = append(early, earlyCharge{rec, known[charged:]})
+			charged, rec = len(known), newRecord(r, g)
+		}
+	}
+	if len(known) == 0 { // keyfunc.ErrNotLimited
+		return rec, core.Decision{}, nil
+	}
+	if failed == nil {
+		refund(early)
+		d, failed = inner.Take(&rec.reservation, r.Context(), known)
+	}
+	if failed != nil {
+		return rec, core.Decision{}, g.reject(h, r, failed, storeFailure(r, failed, g.failClosed))
+	}
+	g.addExhausted(known, &d, false)
+	return rec, d, nil
+}
+
+// identify sets the cost, the key and the plan of next.
+func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (err error) {
+	if a.cost != nil {
+		next.Cost = a.cost(ctx, r)
+	}
+	if next.Peek = next.Cost == 0; next.Cost < 0 {
+		return fmt.Errorf("%w: %d", core.ErrNegativeCost, next.Cost)
+	}
+	if next.Key, err = a.key(ctx, r); err != nil {
+		return err
+	}
+	if next.Key == "" {
+		return errEmptyKey
+	}
+	if a.plan != nil && inner.HasPlans(next.Limiter) {
+		if next.Plan, err = a.plan(ctx, r); errors.Is(err, keyfunc.ErrNoKey) {
+			next.Plan, err = "", nil
+		}
+	}
+	return err
+}
+
+// errEmptyKey is the error of a key function that returned an empty key. All requests with an empty
+// key would share one bucket.
+var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)
+
+// The function add adds next unless known contains its limiter, key and plan. The larger cost counts.
+func add(known []core.Ask, next core.Ask) []core.Ask {
+	for i := range known {
+		if o := &known[i]; o.Limiter == next.Limiter && o.Key == next.Key && o.Plan == next.Plan {
+			if next.Cost > o.Cost {
+				*o = next
+			}
+			return known
+		}
+	}
+	return append(known, next)
+}
+
+// charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
+// key.
+func (rec *record) charge(ctx context.Context, known []core.Ask) (core.Decision, error) {
+	charged := slices.Clone(known)
+	for i := range charged {
+		charged[i].Peek = false
+	}
+	return inner.Take(&rec.reservation, ctx, charged)
+}
+
+// An earlyCharge is the charge of asks, whose keys are exhausted or came before such keys.
+type earlyCharge struct {
+	rec  *record
+	asks []core.Ask
+}
+
+// refund refunds early charges. An error is logged.
+func refund(early []earlyCharge) {
+	for _, e := range early {
+		e.rec.refund(http.StatusTooManyRequests)
+	}
+}
+
+// chargeWithoutKey charges a request that has no key for next; missing is the error of the key
+// function. It charges the known keys and the partial key that the error may contain (see
+// [keyfunc.Join]). If only the partial key denies the request, the known keys are charged nevertheless,
+// because the key function has run. The charge ignores the end of the request's context; otherwise a
+// client could avoid it by hanging up.
+func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing error) (d core.Decision, err error) {
+	ctx, all := rec.detached(), known
+	var partial interface {
+		error
+		PartialKey() string
+	}
+	if errors.As(missing, &partial) {
+		next.Key, next.Plan = partial.PartialKey(), ""
+		all = append(slices.Clip(known), next)
+	}
+	if len(all) == 0 {
+		return d, nil
+	}
+	if d, err = rec.charge(ctx, all); err != nil {
+		return d, err
+	}
+	alone := d
+	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known); err != nil {
+			return d, err
+		}
+	}
+	rec.gate.addExhausted(known, &alone, true)
+	return d, nil
+}
+
+// rejectWithoutKey rejects a request whose key function has returned err. The header fields describe d,
+// the decision about its other keys. An error of the Store does not change the response.
+func (rec *record) rejectWithoutKey(h http.Header, r *http.Request, err error, d *core.Decision, failed error) *Rejection {
+	g, f := rec.gate, keyFailure(r, err)
+	if failed != nil && g.onError == nil {
+		g.log.warn(r.Context(), "weir: the store could not charge a request without a key", failed, f.status)
+	}
+	rejection := g.reject(h, r, err, f)
+	if rejection != nil {
+		rec.writeFields(h, d)
+	}
+	return rejection
+}

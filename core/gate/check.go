@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// maxChecks bounds the number of checks of one request that FromContext finds.
+const maxChecks = 8
+
+// Gates of check and deny exist for one decision, and share these.
+var (
+	checkPolicies = newPolicies()
+	checkLog      = newFailureLog()
+)
+
+// check decides about a key that a handler of r has found, for the function of an adapter called name.
+// It writes the header fields to h, and returns a Rejection unless the handler may go on. The request
+// that it returns is r, or a copy whose context has the decision, if no gate has decided about r before.
+func check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) (*http.Request, *Rejection) {
+	function := name + ": Check"
+	argument.NotNil(function, "limiter", l)
+	g := &gate{options: options{adapter: name}, policies: checkPolicies, log: checkLog, check: true}
+	if len(opts) > 0 {
+		argument.Apply(function, &g.options, opts)
+		rest := g.options
+		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.cost = "", false, nil, nil, nil
+		if !reflect.ValueOf(rest).IsZero() {
+			panic(function + ": only Cost, FailClosed, Headers and OnError can be given")
+		}
+	}
+	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return checked(key) }}}
+	rec := newRecord(r, g)
+	rec, d, rejection := rec.decide(ctx, h, r, l)
+	if rejection != nil || d.Len() == 0 {
+		return r, rejection
+	}
+	r = rec.attach(r)
+	return r, rec.apply(h, r, &d)
+}
+
+// checked returns the key of a check, or an error if it is empty.
+func checked(key string) (string, error) {
+	if key == "" {
+		return "", errNoCheckedKey
+	}
+	return key, nil
+}
+
+var errNoCheckedKey = keyfunc.ErrNoKey
+
+// attach makes rec the last check of the handler of r.
+func (rec *record) attach(r *http.Request) *http.Request {
+	place := recordOf(r.Context())
+	if place == nil {
+		return rec.bind(r)
+	}
+	for {
+		latest := place.latest.Load()
+		rec.outer = place
+		if latest != nil && latest.checks() < maxChecks {
+			rec.outer = latest
+		}
+		if place.latest.CompareAndSwap(latest, rec) {
+			return r
+		}
+	}
+}
+
+// checks returns the number of checks from rec to the record that has rec as its latest check.
+func (rec *record) checks() int {
+	n := 0
+	for ; rec != nil && rec.gate.check; rec = rec.outer {
+		n++
+	}
+	return n
+}
+
+// deny returns the Rejection for d, a denial by the application, and writes the header fields to h. For
+// the zero Decision, it is that of a store that could not decide.
+func deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejection {
+	if d.Allowed {
+		panic(name + ": Deny: the decision is allowed")
+	}
+	g := &gate{policies: checkPolicies, log: checkLog, check: true}
+	if d.Len() == 0 {
+		return g.reject(h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
+	}
+	rec := newRecord(r, g)
+	rec.writeFields(h, &d)
+	return g.deny(h, r, d)
+}

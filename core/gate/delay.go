@@ -1,0 +1,40 @@
+package gate
+
+import (
+	"context"
+	"time"
+)
+
+// MaxDelay makes the gate deny a request at once if a leaky bucket would hold it for longer than d.
+// The request is charged nothing, and its Retry-After is the time until the delay would be at most
+// d. The Store applies the bound, which therefore also holds for concurrent requests. Without
+// MaxDelay, a request is held for as long as the queue requires. Rules of other algorithms have no
+// delay. If d is less than a microsecond, only requests without a delay are admitted.
+//
+// MaxDelay panics if d is not positive.
+func MaxDelay(d time.Duration) Option {
+	if d <= 0 {
+		panic("gate: MaxDelay: duration is not positive")
+	}
+	return option(func(o *options) { o.maxDelay = d })
+}
+
+// hold waits for delay, and returns an error if ctx ends before that.
+func hold(ctx context.Context, delay time.Duration) error {
+	if delay <= 0 {
+		return nil
+	}
+	departure, cancel := context.WithTimeout(ctx, delay)
+	defer cancel()
+	<-departure.Done()
+	return ctx.Err()
+}
+
+// leaveQueue refunds the leaky buckets of a request whose client hung up while it was held. Other
+// rules stay charged; otherwise sending a request and hanging up would be free.
+func (rec *record) leaveQueue() {
+	ctx := rec.detached()
+	if err := inner.LeaveQueue(&rec.reservation, ctx); err != nil {
+		rec.gate.log.warn(ctx, "weir: the leaky bucket of a client that hung up could not be refunded", err, ended.status)
+	}
+}

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate/internal/unexported"
+	"github.com/weir-go/weir/core/internal/argument"
+	coreunexported "github.com/weir-go/weir/core/internal/unexported"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A gate decides about the requests of one middleware. It is safe for concurrent use.
+type gate struct {
+	options
+	asks        []ask // the limiter and key function of New, then those of each And
+	policies    *policies
+	policyField string   // the RateLimit-Policy of this gate alone, for the first policies
+	distinct    bool     // the policies that clients see have different names
+	ownCosts    bool     // an ask has a cost of its own
+	exposed     []string // the names for Access-Control-Expose-Headers
+	log         failureLog
+	exhausted   *exhaustedKeys // nil if there is only one key
+	check       bool           // it is a gate of Check
+}
+
+// newGate returns a gate of the adapter called name.
+func newGate(name string, l *core.Limiter, key keyfunc.Func, opts []Option) *gate {
+	function := name + ": New"
+	argument.NotNil(function, "limiter", l)
+	argument.NotNil(function, "key function", key)
+	g := &gate{options: options{adapter: name}, policies: newPolicies(), distinct: true, log: newFailureLog()}
+	argument.Apply(function, &g.options, opts)
+	g.asks = append([]ask{{limiter: l, key: key}}, g.and...)
+	var names, members []string // of the policies that clients see
+	for i := range g.asks {
+		a := &g.asks[i]
+		if !inner.SharesStore(a.limiter, l) {
+			panic(function + ": gate.And: the limiters are on different stores, which cannot decide together")
+		}
+		g.ownCosts = g.ownCosts || a.cost != nil
+		if a.plan == nil {
+			a.plan = g.plan
+		}
+		for _, rule := range a.limiter.Rules() {
+			p := newPolicy(rule)
+			g.policies.first = append(g.policies.first, p)
+			if p.visible {
+				g.distinct = g.distinct && !slices.Contains(names, p.name)
+				names, members = append(names, p.name), append(members, p.member)
+			}
+		}
+	}
+	g.policyField = strings.Join(members, ", ")
+	g.exposed = exposedFields(g.ownVersions())
+	if len(g.asks) > 1 {
+		g.exhausted = newExhaustedKeys()
+	}
+	return g
+}
+
+// inner contains the methods of package core that only gates need.
+var inner = coreunexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask, core.Decision]()
+
+func init() {
+	unexported.Provide(unexported.Functions[Option, *Rejection, *Problem]{
+		New: func(name string, l *core.Limiter, key keyfunc.Func, opts []Option) unexported.Gate[*Rejection] {
+			return newGate(name, l, key, opts)
+		},
+		Answer:             answer,
+		Check:              check,
+		Deny:               deny,
+		WriteProblem:       writeProblem,
+		RegisterRequestKey: requestKeys.register,
+	})
+}

@@ -1,0 +1,115 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// A record is the context of a request behind a gate. One allocation holds the context, the copy of
+// the request that has the context, the Reservation and the values of the header fields. The
+// Reservation has no asks if the gate has let the request through undecided.
+type record struct {
+	request     http.Request  // first, because runtime.SetFinalizer takes only the beginning of an allocation
+	original    *http.Request // whose context is the parent
+	gate        *gate
+	outer       *record                // the previous decision about the request, or nil
+	latest      atomic.Pointer[record] // the last check of the handler, whose outer records end with this one; nil if there was none
+	reservation core.Reservation       // of the request, if it was decided
+
+	values [2]string // of the header fields
+}
+
+func newRecord(r *http.Request, g *gate) *record {
+	return &record{original: r, gate: g, outer: recordOf(r.Context()).innermost()}
+}
+
+// innermost returns the record of the last decision about the request of rec.
+func (rec *record) innermost() *record {
+	if rec != nil {
+		if latest := rec.latest.Load(); latest != nil {
+			return latest
+		}
+	}
+	return rec
+}
+
+// bind returns the copy of r that has the context rec.
+func (rec *record) bind(r *http.Request) *http.Request {
+	rec.request = *r.WithContext((*recordContext)(rec))
+	return &rec.request
+}
+
+// A recordContext is the context of a record.
+type recordContext record
+
+func (c *recordContext) Deadline() (time.Time, bool) { return c.original.Context().Deadline() }
+func (c *recordContext) Done() <-chan struct{}       { return c.original.Context().Done() }
+func (c *recordContext) Err() error                  { return c.original.Context().Err() }
+
+func (c *recordContext) Value(key any) any {
+	if _, ok := key.(recordKey); ok {
+		return (*record)(c)
+	}
+	return c.original.Context().Value(key)
+}
+
+// recordKey is the key of the record of the innermost gate in a context.
+type recordKey struct{}
+
+// recordOf returns the record of the innermost gate in ctx, or nil.
+func recordOf(ctx context.Context) *record {
+	rec, _ := ctx.Value(recordKey{}).(*record)
+	return rec
+}
+
+// recordFrom is recordOf for the context of a request, or one that stores the request under a
+// registered key.
+func recordFrom(ctx context.Context) *record {
+	if rec := recordOf(ctx); rec != nil {
+		return rec
+	}
+	for _, key := range *requestKeys.list.Load() {
+		if r, ok := ctx.Value(key).(*http.Request); ok && r != nil {
+			return recordOf(r.Context())
+		}
+	}
+	return nil
+}
+
+// requestKeys holds the registered keys, which are few.
+var requestKeys = newKeyList()
+
+type keyList struct {
+	mu   sync.Mutex
+	list atomic.Pointer[[]any]
+}
+
+func newKeyList() *keyList {
+	l := new(keyList)
+	l.list.Store(new([]any))
+	return l
+}
+
+func (l *keyList) register(key any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if list := *l.list.Load(); !slices.Contains(list, key) {
+		list = append(slices.Clone(list), key)
+		l.list.Store(&list)
+	}
+}
+
+// detached returns the context of the request without its end.
+func (rec *record) detached() context.Context { return context.WithoutCancel(rec.original.Context()) }
+
+// charged reports whether the gate of rec has admitted its request, so that handlers can settle the
+// cost. Those of Check are not charged by a gate.
+func (rec *record) charged() bool {
+	return !rec.gate.check && rec.reservation.Decision().Allowed
+}
