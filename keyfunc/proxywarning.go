@@ -1,0 +1,63 @@
+package keyfunc
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+)
+
+// forwardingFields are the header fields that proxies add by default.
+var forwardingFields = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
+
+// sharedSpace is the address space of carrier-grade NAT and of the internal networks of some
+// platforms (RFC 6598).
+var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
+
+// A proxyWarning logs once if a peer that is probably a proxy of the application is not trusted.
+// All clients behind the peer then have one key.
+type proxyWarning struct {
+	caller string // the function that made the Func
+	header string // the canonical name of its header, or ""
+	logged atomic.Bool
+}
+
+// check logs a warning if peer is in a private network, or a Unix socket for the zero Addr, and has
+// sent a forwarding header. Other peers may be clients, which can send any header.
+func (w *proxyWarning) check(r *http.Request, peer netip.Addr) {
+	if peer.IsValid() && !isPrivate(peer) || !peer.IsValid() && !isUnixPeer(r) {
+		return
+	}
+	field := w.field(r.Header)
+	if field == "" || !w.logged.CompareAndSwap(false, true) {
+		return
+	}
+	trusted := "unix"
+	if peer.IsValid() {
+		trusted = peer.String()
+	}
+	function := map[string]string{"X-Forwarded-For": "XForwardedFor(", "Forwarded": "Forwarded("}[field]
+	if function == "" {
+		function = fmt.Sprintf("HeaderIP(%q, ", field)
+	}
+	slog.Warn("weir: keyfunc."+w.caller+" ignores a forwarding header because its peer is no trusted proxy; if the peer is a proxy, all its clients have one key",
+		"field", field, "peer", trusted, "use", fmt.Sprintf("keyfunc.%skeyfunc.Proxies(%q))", function, trusted))
+}
+
+// field returns the name of a forwarding header in h, first that of the Func, or "".
+func (w *proxyWarning) field(h http.Header) string {
+	if w.header != "" && len(h[w.header]) > 0 {
+		return w.header
+	}
+	for _, name := range forwardingFields {
+		if len(h[name]) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+func isPrivate(addr netip.Addr) bool {
+	return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || sharedSpace.Contains(addr)
+}
