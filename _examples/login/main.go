@@ -1,13 +1,15 @@
-// Login limits a login form to five failures in a quarter of an hour, by address and
-// by user. Only failures count. If the limiter cannot decide, the form answers 503.
+// Login limits the failures of a login, by address and by user: 5 in a minute, 8 in a quarter of an
+// hour, 12 in a day. Only failures count. A form and a JSON API share the limits. If the limiter
+// cannot decide, the login answers 503.
 //
 //	go run -C _examples ./login
 package main
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -22,64 +24,98 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
-func newHandler() http.Handler {
-	// A sliding log guarantees that no span of a quarter of an hour contains six
-	// failures, however the guesses are spread.
-	store := memstore.New() // with several instances, redisstore.New(rdb)
-	perAddress := core.Must(core.New(store, core.SlidingLog("address", core.Per(5, 15*time.Minute))))
-	perUser := core.Must(core.New(store, core.SlidingLog("user", core.Per(5, 15*time.Minute))))
+// failures returns the limits of the failures of each address or user. They replace a ban: a person
+// who mistypes waits for a minute, and a program that guesses gets 12 guesses a day. A sliding log
+// guarantees each limit in any span of its period, however the guesses are spread.
+func failures(store core.Store, of string) *core.Limiter {
+	return core.Must(core.New(store,
+		core.SlidingLog(of+"-minute", core.PerMinute(5)),
+		core.SlidingLog(of+"-quarter", core.Per(8, 15*time.Minute)),
+		core.SlidingLog(of+"-day", core.PerDay(12)),
+	))
+}
 
-	limit := nethttplimit.New(perAddress, keyfunc.RemoteIP(),
-		// Both limits are checked in one decision. The limit by address stops one
-		// client that guesses passwords of many users; the limit by user stops many
-		// addresses that guess the password of one user.
-		gate.And(perUser, userName),
-		// Every attempt is charged before the handler runs, so that a thousand
-		// concurrent attempts cannot exceed the limit. A successful login is refunded.
-		gate.RefundIf(func(status int) bool { return status == http.StatusOK }),
-		// Answer 503 if the store cannot decide.
-		gate.FailClosed(),
-	)
+func newHandler(store core.Store, valid func(user, password string) bool) http.Handler {
+	// The limit by address stops one client that guesses passwords of many users. The limit by user
+	// stops many addresses that guess the password of one user; it also lets them lock the user out
+	// until the failures expire, so offer another way in, such as a link by mail.
+	perAddress, perUser := failures(store, "address"), failures(store, "user")
+
+	// Both limits are checked in one decision, before the handler runs, so concurrent guesses cannot
+	// exceed them. The key of a user is folded as login folds the name: otherwise every spelling
+	// would have a limit of its own.
+	limit := func(user keyfunc.Func, handler http.HandlerFunc, opts ...gate.Option) http.Handler {
+		opts = append(opts, gate.And(perUser, keyfunc.Fold(user)), gate.FailClosed())
+		return nethttplimit.New(perAddress, keyfunc.RemoteIP(), opts...)(handler)
+	}
+	login := func(r *http.Request, user, password string) bool {
+		if !valid(strings.ToLower(strings.TrimSpace(user)), password) {
+			return false
+		}
+		// The success does not count, and proves the user: forget the failures of the user. Never
+		// reset the address: an attacker could log in to an own account between the guesses.
+		if err := errors.Join(gate.Reset(r.Context(), perUser), gate.Refund(r.Context())); err != nil {
+			log.Print(err) // the login counts as a failure
+		}
+		return true
+	}
+
 	mux := http.NewServeMux()
-	mux.Handle("POST /login", limit(http.HandlerFunc(login)))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "welcome") })
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("failed") {
+			fmt.Fprintln(w, "<p>No such user, or another password.")
+		}
+		fmt.Fprintln(w, form)
+	})
+	mux.Handle("POST /login", limit(keyfunc.FormValue("user"), func(w http.ResponseWriter, r *http.Request) {
+		next := "/login?failed=1"
+		if login(r, r.PostFormValue("user"), r.PostFormValue("password")) {
+			next = "/" // with the cookie of a new session
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}, nethttplimit.OnDenied(tooManyFailures)))
+	mux.Handle("POST /api/login", limit(keyfunc.JSONField("user"), func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ User, Password string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || !login(r, body.User, body.Password) {
+			http.Error(w, `{"error":"no such user, or another password"}`, http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	return mux
 }
 
-// userName returns the name in the form, in lower case and without surrounding space.
-func userName(_ context.Context, r *http.Request) (string, error) {
-	r.Body = http.MaxBytesReader(nil, r.Body, 4096) // enough for a name and a password
-	name := strings.ToLower(strings.TrimSpace(r.PostFormValue("user")))
-	if name == "" {
-		return "", fmt.Errorf("%w: no user", keyfunc.ErrNoKey)
-	}
-	return name, nil
+const form = `<!doctype html><title>Log in</title><form method="post" action="/login">
+<input name="user" required> <input name="password" type="password" required> <button>Log in</button></form>`
+
+// tooManyFailures is the page for a denied form. A denied call of the API gets the problem document.
+func tooManyFailures(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusTooManyRequests)
+	fmt.Fprintf(w, "<!doctype html><p>Too many failures. Try again in %s seconds.\n", w.Header().Get("Retry-After"))
 }
 
-func login(w http.ResponseWriter, r *http.Request) {
-	if name, _ := userName(r.Context(), r); !valid(name, r.PostFormValue("password")) {
-		http.Error(w, "no such user, or another password", http.StatusUnauthorized)
-		return
-	}
-	fmt.Fprintln(w, "welcome")
-}
-
-// valid stands for your own check, which uses a slow password hash.
-func valid(name, password string) bool {
+// valid stands for your own check, which uses a slow password hash, for unknown users, too.
+func valid(user, password string) bool {
 	sum := sha256.Sum256([]byte(password))
 	want := sha256.Sum256([]byte("correct horse"))
-	return name == "alice" && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1 && user == "alice"
 }
 
 const try = `
   # successful logins are not limited
-  for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} ' -d user=alice -d 'password=correct horse' http://ADDR/login; done; echo
-  # after five failures every attempt is denied, even with the right password
-  for i in $(seq 7); do curl -s -o /dev/null -w '%{http_code} ' -d user=alice -d password=$i http://ADDR/login; done; echo
+  for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code} %{redirect_url}\n' -d user=alice -d 'password=correct horse' http://ADDR/login; done
+  # five failures: the form redirects after these, too
+  for i in $(seq 7); do curl -s -o /dev/null -w '%{http_code} %{redirect_url}\n' -d user=alice -d password=$i http://ADDR/login; done
+  # now every attempt is denied, even with the right password
   curl -i -d user=alice -d 'password=correct horse' http://ADDR/login
+  curl -i -H 'Content-Type: application/json' -d '{"user":"Alice","password":"correct horse"}' http://ADDR/api/login
 `
 
 func main() {
-	if err := demo.Serve(newHandler(), try); err != nil {
+	store := memstore.New() // with several instances, redisstore.New(rdb)
+	if err := demo.Serve(newHandler(store, valid), try); err != nil {
 		log.Fatal(err)
 	}
 }
