@@ -105,3 +105,72 @@ func ExampleRealIP() {
 	// 198.51.100.8 "api";r=9;t=60
 	// 198.51.100.7 "api";r=8;t=60
 }
+
+// A redirect to the login for requests of users who have not signed in. Other rejections keep their
+// status.
+func ExampleOnRejected() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
+	e := echo.New()
+	e.Use(echolimit.New(api, keyfunc.ContextSubject("user"), echolimit.OnRejected(func(c echo.Context, rejection *gate.Rejection) error {
+		if rejection.Problem.Status == http.StatusUnauthorized {
+			return c.Redirect(http.StatusSeeOther, "/login")
+		}
+		return echo.NewHTTPError(rejection.Problem.Status, rejection.Problem)
+	})))
+	e.GET("/orders", func(c echo.Context) error { return c.String(http.StatusOK, "your orders") })
+
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest("GET", "/orders", nil))
+	fmt.Println(w.Code, w.Header().Get("Location"))
+	// Output: 303 /login
+}
+
+// A handler limits the invitations to one address of mail, which only the handler knows.
+func ExampleCheck() {
+	store := memstore.New()
+	perInvited := core.Must(core.New(store, core.SlidingLog("invited", core.PerDay(1))))
+	e := echo.New()
+	e.POST("/invite", func(c echo.Context) error {
+		mail := c.QueryParam("mail") // parsed and verified
+		if err := echolimit.Check(c, perInvited, mail, gate.FailClosed()); err != nil {
+			return err // the HTTPErrorHandler writes the response
+		}
+		return c.String(http.StatusOK, "invited "+mail)
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/invite?mail=ann@example.com", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "invited";r=0;t=86400
+	// 429 "invited";r=0;t=86400
+}
+
+// A handler asks two limiters in one decision of package core, and responds as the middleware does.
+func ExampleDeny() {
+	store := memstore.New()
+	perShop := core.Must(core.New(store, core.SlidingLog("shop", core.PerMinute(10))))
+	perArticle := core.Must(core.New(store, core.SlidingLog("article", core.PerMinute(1))))
+	e := echo.New()
+	e.POST("/orders", func(c echo.Context) error {
+		d, err := core.AllowTogether(c.Request().Context(),
+			core.Ask{Limiter: perShop, Key: "shop 7", Cost: 1},
+			core.Ask{Limiter: perArticle, Key: "article 42", Cost: 1})
+		if err != nil || !d.Allowed {
+			return echolimit.Deny(c, d) // 503 after an error of the store
+		}
+		return c.NoContent(http.StatusNoContent)
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/orders", nil))
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 204 ""
+	// 429 "60"
+}

@@ -80,3 +80,76 @@ func ExampleClientIP() {
 	// 198.51.100.8 "api";r=9;t=60
 	// 198.51.100.7 "api";r=8;t=60
 }
+
+// A redirect to the login for requests of users who have not signed in. Other rejections keep their
+// status.
+func ExampleOnRejected() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
+	router := gin.New()
+	router.Use(ginlimit.New(api, keyfunc.ContextSubject("user"), ginlimit.OnRejected(func(c *gin.Context, rejection *gate.Rejection) {
+		if rejection.Problem.Status == http.StatusUnauthorized {
+			c.Redirect(http.StatusSeeOther, "/login")
+		}
+	})))
+	router.GET("/orders", func(c *gin.Context) { c.String(http.StatusOK, "your orders") })
+
+	w := httptest.NewRecorder()
+	router.ServeHTTP(w, httptest.NewRequest("GET", "/orders", nil))
+	fmt.Println(w.Code, w.Header().Get("Location"))
+	// Output: 303 /login
+}
+
+// A handler limits the invitations to one address of mail, which only the handler knows.
+func ExampleCheck() {
+	store := memstore.New()
+	perInvited := core.Must(core.New(store, core.SlidingLog("invited", core.PerDay(1))))
+	router := gin.New()
+	router.POST("/invite", func(c *gin.Context) {
+		mail := c.Query("mail") // parsed and verified
+		if !ginlimit.Check(c, perInvited, mail, gate.FailClosed()) {
+			return // the response has been written
+		}
+		c.String(http.StatusOK, "invited %s\n", mail)
+	})
+
+	for range 2 {
+		r := httptest.NewRequest("POST", "/invite?mail=ann@example.com", nil)
+		r.Header.Set("Accept", "text/plain")
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 invited ann@example.com
+	// 429 Policy "invited" allows 1 request per 86400 s. Retry in 86400 s.
+}
+
+// A handler asks two limiters in one decision of package core, and responds as the middleware does.
+func ExampleDeny() {
+	store := memstore.New()
+	perShop := core.Must(core.New(store, core.SlidingLog("shop", core.PerMinute(10))))
+	perArticle := core.Must(core.New(store, core.SlidingLog("article", core.PerMinute(1))))
+	router := gin.New()
+	router.POST("/orders", func(c *gin.Context) {
+		d, err := core.AllowTogether(c.Request.Context(),
+			core.Ask{Limiter: perShop, Key: "shop 7", Cost: 1},
+			core.Ask{Limiter: perArticle, Key: "article 42", Cost: 1})
+		if err != nil || !d.Allowed {
+			ginlimit.Deny(c, d) // 503 after an error of the store
+			return
+		}
+		c.String(http.StatusOK, "ordered\n")
+	})
+
+	for range 2 {
+		r := httptest.NewRequest("POST", "/orders", nil)
+		r.Header.Set("Accept", "text/plain")
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 ordered
+	// 429 Policy "article" allows 1 request per 60 s. Retry in 60 s.
+}

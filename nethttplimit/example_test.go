@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
@@ -77,4 +78,76 @@ func ExampleOnDenied() {
 	// 404 404 page not found
 	//
 	// 429 <p>Too many attempts. Try again in 60 minutes.
+}
+
+type userKey struct{} // under which an authentication middleware stores the user
+
+// A redirect to the login for requests of users who have not signed in. Other rejections keep their
+// status.
+func ExampleOnRejected() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(10))))
+	toLogin := nethttplimit.OnRejected(func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
+		if rejection.Problem.Status == http.StatusUnauthorized {
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+		}
+	})
+	h := nethttplimit.New(api, keyfunc.ContextSubject(userKey{}), toLogin)(http.NotFoundHandler())
+
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/orders", nil))
+	fmt.Println(w.Code, w.Header().Get("Location"))
+	// Output: 303 /login
+}
+
+// A handler limits the invitations to one address of mail, which only the handler knows.
+func ExampleCheck() {
+	store := memstore.New()
+	perInvited := core.Must(core.New(store, core.SlidingLog("invited", core.PerDay(1))))
+	invite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mail := r.FormValue("mail") // parsed and verified
+		if !nethttplimit.Check(w, r, perInvited, mail, gate.FailClosed()) {
+			return // the response has been written
+		}
+		fmt.Fprintln(w, "invited", mail)
+	})
+
+	for range 2 {
+		r := httptest.NewRequest("POST", "/invite?mail=ann@example.com", nil)
+		r.Header.Set("Accept", "text/plain")
+		w := httptest.NewRecorder()
+		invite.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 invited ann@example.com
+	// 429 Policy "invited" allows 1 request per 86400 s. Retry in 86400 s.
+}
+
+// A handler asks two limiters in one decision of package core, and responds as the middleware does.
+func ExampleDeny() {
+	store := memstore.New()
+	perShop := core.Must(core.New(store, core.SlidingLog("shop", core.PerMinute(10))))
+	perArticle := core.Must(core.New(store, core.SlidingLog("article", core.PerMinute(1))))
+	order := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, err := core.AllowTogether(r.Context(),
+			core.Ask{Limiter: perShop, Key: "shop 7", Cost: 1},
+			core.Ask{Limiter: perArticle, Key: "article 42", Cost: 1})
+		if err != nil || !d.Allowed {
+			nethttplimit.Deny(w, r, d) // 503 after an error of the store
+			return
+		}
+		fmt.Fprintln(w, "ordered")
+	})
+
+	for range 2 {
+		r := httptest.NewRequest("POST", "/orders", nil)
+		r.Header.Set("Accept", "text/plain")
+		w := httptest.NewRecorder()
+		order.ServeHTTP(w, r)
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 ordered
+	// 429 Policy "article" allows 1 request per 60 s. Retry in 60 s.
 }

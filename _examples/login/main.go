@@ -36,16 +36,18 @@ func failures(store core.Store, of string) *core.Limiter {
 }
 
 func newHandler(store core.Store, valid func(user, password string) bool) http.Handler {
-	// The limit by address stops one client that guesses passwords of many users. The limit by user
-	// stops many addresses that guess the password of one user; it also lets them lock the user out
-	// until the failures expire, so offer another way in, such as a link by mail.
+	// The limit by address stops one client that guesses passwords of many users; many people behind
+	// one address need a higher one. The limit by user stops many addresses that guess the password of
+	// one user. It also lets them lock the user out until the failures expire, so offer another way in,
+	// such as a link by mail.
 	perAddress, perUser := failures(store, "address"), failures(store, "user")
 
 	// Both limits are checked in one decision, before the handler runs, so concurrent guesses cannot
 	// exceed them. The key of a user is folded as login folds the name: otherwise every spelling
 	// would have a limit of its own.
 	limit := func(user keyfunc.Func, handler http.HandlerFunc, opts ...gate.Option) http.Handler {
-		opts = append(opts, gate.And(perUser, keyfunc.Fold(user)), gate.FailClosed())
+		opts = append(opts, gate.And(perUser, keyfunc.Fold(user)), gate.FailClosed(),
+			gate.Headers()) // no RateLimit fields, which would tell anyone how many failures a user has had
 		return nethttplimit.New(perAddress, keyfunc.RemoteIP(), opts...)(handler)
 	}
 	login := func(r *http.Request, user, password string) bool {

@@ -1,6 +1,7 @@
 // Package gate provides the options of the rate limiting middlewares nethttplimit, ginlimit and
-// echolimit, and the functions that handlers call: [FromContext] returns the decision about a
-// request, [Settle] and [SettleFor] correct its cost. An option means the same in every middleware.
+// echolimit, and the functions that handlers call: [Refund] and [Settle] correct the cost of a
+// request, [Reset] forgets the events of its key, [FromContext] returns the decision about it. An
+// option means the same in every middleware.
 //
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.Skip(isHealthCheck), gate.FailClosed())
 //
@@ -9,7 +10,7 @@
 //	request ──▶ Skip? ──▶ key ──▶ Limiter ──▶ header ──▶ handler ──▶ RefundIf?
 //	                       │         │           │          │
 //	                       ▼         ▼           ▼          ▼
-//	                    400, 401  pass or 503   429       Settle
+//	                    400, 401  pass or 503   429       Refund, Settle, Reset
 //	                         problem documents
 //
 // Package adapter is for authors of middlewares for other frameworks.
@@ -51,10 +52,25 @@
 //
 // # The cost of a request
 //
-// A request is charged before its handler runs. Its cost is 1, or the result of [Cost]. Two
-// functions correct the cost afterwards: RefundIf refunds it, depending on the status of the
-// response, and [Settle] sets the real cost, which only the handler knows (such as the bytes of the
-// response). The real cost may be lower or higher.
+// A request is charged before its handler runs, so that concurrent requests cannot exceed the limit.
+// Its cost is 1, or the result of [Cost]. The handler corrects the cost:
+//
+//	Function    Effect                                         Example
+//	----------  ---------------------------------------------  ----------------------------------
+//	Refund      refunds the request in every limiter           a login that has succeeded
+//	Reset       forgets all events of the key of one limiter   the failures of the user who is in
+//	Settle      sets the real cost, lower or higher            the bytes of the response
+//	SettleFor   sets the real cost for one limiter             the tokens of a language model
+//
+// A limit that counts only failures refunds the successes. A login also resets the user, which the
+// password has proved, but never the address, from which the same client can guess other passwords:
+//
+//	limit := nethttplimit.New(perAddress, ip, gate.And(perUser, name), gate.FailClosed())
+//
+//	err := errors.Join(gate.Reset(ctx, perUser), gate.Refund(ctx)) // in the handler, after a success
+//
+// The option [RefundIf] refunds a request by the status of the response instead. A status is no proof
+// of success: a form redirects with 303 after a wrong password, too.
 //
 // The limiters of a gate can have different costs: a Cost that is an option of [And] applies to the
 // limiter of that And alone. [SettleFor] then sets the real cost for one limiter. A proxy to a

@@ -33,6 +33,96 @@ func do(h http.Handler, method, path string, header ...string) *httptest.Respons
 
 func user(r *http.Request) string { return r.Header.Get("X-User") }
 
+// right reports whether a request has the password.
+func right(r *http.Request) bool { return r.Header.Get("Password") == "right" }
+
+// Only failed logins count, although the form redirects with the same status after a success. Every
+// attempt is counted before the password is checked, so that concurrent attempts cannot exceed the
+// limit, and the handler refunds a successful login.
+func ExampleRefund() {
+	store := memstore.New()
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(2))))
+	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !right(r) {
+			http.Redirect(w, r, "/login?failed", http.StatusSeeOther)
+			return
+		}
+		if err := gate.Refund(r.Context()); err != nil {
+			fmt.Println(err) // this login stays counted
+		}
+		http.Redirect(w, r, "/welcome", http.StatusSeeOther)
+	})
+	h := nethttplimit.New(login, keyfunc.RemoteIP(), gate.FailClosed())(signIn)
+
+	for _, password := range []string{"right", "right", "right", "guess", "guess", "right"} {
+		w := do(h, "POST", "/login", "Password", password)
+		fmt.Println(password, w.Code, w.Header().Get("Location"))
+	}
+	// Output:
+	// right 303 /welcome
+	// right 303 /welcome
+	// right 303 /welcome
+	// guess 303 /login?failed
+	// guess 303 /login?failed
+	// right 429
+}
+
+// A login forgets the failures of the user, but not those of the address: otherwise an attacker could
+// log in to an own account between guesses at other accounts.
+func ExampleReset() {
+	store := memstore.New()
+	perIP := core.Must(core.New(store, core.SlidingLog("address", core.PerHour(4))))
+	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerHour(2))))
+	name := keyfunc.Fold(keyfunc.Header("X-User")) // as the application looks up the user
+	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !right(r) {
+			http.Error(w, "wrong password", http.StatusUnauthorized)
+			return
+		}
+		if err := errors.Join(gate.Reset(r.Context(), perUser), gate.Refund(r.Context())); err != nil {
+			fmt.Println(err)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	h := nethttplimit.New(perIP, keyfunc.RemoteIP(), gate.And(perUser, name), gate.FailClosed())(signIn)
+
+	for _, login := range []string{"ann guess", "Ann right", "ann guess", "ann guess", "ann right", "bob guess", "bob right"} {
+		name, password, _ := strings.Cut(login, " ")
+		w := do(h, "POST", "/login", "X-User", name, "Password", password)
+		fmt.Println(login, w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// ann guess 401 "address";r=3;t=3600, "user";r=1;t=3600
+	// Ann right 204 "address";r=2;t=3600, "user";r=0;t=3600
+	// ann guess 401 "address";r=2;t=3600, "user";r=1;t=3600
+	// ann guess 401 "address";r=1;t=3600, "user";r=0;t=3600
+	// ann right 429 "address";r=1;t=3600, "user";r=0;t=3600
+	// bob guess 401 "address";r=0;t=3600, "user";r=1;t=3600
+	// bob right 429 "address";r=0;t=3600, "user";r=1;t=3600
+}
+
+// A connection is counted once, and each of its messages is counted for the same key.
+func ExampleKey() {
+	store := memstore.New()
+	connections := core.Must(core.New(store, core.SlidingLog("connections", core.PerMinute(10))))
+	messages := core.Must(core.New(store, core.SlidingLog("messages", core.PerMinute(2))))
+	chat := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		key, ok := gate.Key(r.Context(), connections)
+		if !ok {
+			return // the Store could not count the connection
+		}
+		for _, message := range []string{"hello", "how are you?", "bye"} {
+			d, err := messages.Allow(r.Context(), key)
+			fmt.Println(message, d.Allowed, err)
+		}
+	})
+	do(nethttplimit.New(connections, keyfunc.RemoteIP())(chat), "GET", "/chat")
+	// Output:
+	// hello true <nil>
+	// how are you? true <nil>
+	// bye false <nil>
+}
+
 // An address and a user are limited in one decision: if the limit of one denies a request, the
 // other is not charged.
 func ExampleAnd() {
@@ -77,30 +167,29 @@ func ExampleCost() {
 	// /search 429 "api";r=9;t=3
 }
 
-// Only failed logins count. Every attempt is counted before the password is checked, so that
-// concurrent attempts cannot exceed the limit, and a successful login is refunded.
+// Requests for which the server has failed do not count.
 func ExampleRefundIf() {
 	store := memstore.New()
-	login := core.Must(core.New(store, core.SlidingLog("login", core.PerHour(2))))
-	signIn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Password") != "secret" {
-			http.Error(w, "wrong password", http.StatusForbidden)
+	reports := core.Must(core.New(store, core.SlidingLog("reports", core.PerHour(2))))
+	report := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/reports/broken" {
+			http.Error(w, "out of order", http.StatusInternalServerError)
 			return
 		}
-		w.WriteHeader(http.StatusNoContent) // a response: net/http's 200 without one is no success
+		fmt.Fprintln(w, "a report")
 	})
-	succeeded := gate.RefundIf(func(status int) bool { return status < 400 })
-	h := nethttplimit.New(login, keyfunc.RemoteIP(), succeeded)(signIn)
+	failed := gate.RefundIf(func(status int) bool { return status >= 500 })
+	h := nethttplimit.New(reports, keyfunc.RemoteIP(), failed)(report)
 
-	for _, password := range []string{"secret", "guess", "secret", "guess", "secret"} {
-		fmt.Println(password, do(h, "POST", "/login", "Password", password).Code)
+	for _, name := range []string{"broken", "sales", "broken", "costs", "sales"} {
+		fmt.Println(name, do(h, "GET", "/reports/"+name).Code)
 	}
 	// Output:
-	// secret 204
-	// guess 403
-	// secret 204
-	// guess 403
-	// secret 429
+	// broken 500
+	// sales 200
+	// broken 500
+	// costs 200
+	// sales 429
 }
 
 // The cost of a download is its number of bytes, which is known when it has been sent. Until then,

@@ -5,10 +5,15 @@ import (
 )
 
 // RefundIf makes the gate refund the cost of a request if f returns true for the status of the
-// response, for example to count only failed logins, or only requests that succeeded. The refund
-// includes changes of the cost by [Settle]. f is called concurrently. RefundIf panics if f is nil.
+// response. A status is no proof of success: a login form redirects after a wrong password, too, and a
+// refund for status 303 would remove the limit. To count only failures, call [Refund] in the handler,
+// which knows the result. Use RefundIf if each status has one meaning, for example to refund requests
+// for which the server has failed (500 and above).
 //
-// While its handler runs, the request is counted, so concurrent logins cannot exceed the limit. The
+// The refund includes changes of the cost by [Settle]. f is called concurrently. RefundIf panics if f
+// is nil.
+//
+// While its handler runs, the request is counted, so concurrent requests cannot exceed the limit. The
 // header fields of the response count the request, too. The refund takes another call of the Store
 // when the handler has returned. A small response that was not flushed is sent only after that
 // call. If the Store fails, the error is logged, the request stays charged and the response stays
@@ -24,9 +29,9 @@ import (
 // deadline of the request has passed. Otherwise sending a request and hanging up would be cheaper
 // than waiting for the response. The package comment says when hanging up goes unnoticed.
 //
-// To count failures, use a [core.SlidingLog] or [core.SlidingWindow]. With a bucket, a client that
-// holds many requests open and chooses which of them succeed can get refunds in addition to the
-// tokens that refill in the meantime (see [core.Reservation.Refund]).
+// Use a [core.SlidingLog] or [core.SlidingWindow]. With a bucket, a client that holds many requests
+// open and chooses which of them succeed can get refunds in addition to the tokens that refill in the
+// meantime (see [core.Reservation.Refund]).
 //
 // No other option makes the gate wrap the ResponseWriter of a handler: see the package comment.
 func RefundIf(f func(status int) bool) Option {

@@ -62,6 +62,11 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // Refund refunds the cost of a request: [Settle] with a total of 0. A handler calls it if the request
 // did not count, such as a login that has succeeded. Unlike [RefundIf], it does not depend on the status
 // of the response, which may be the same after a success and after a failure.
+//
+// Refund frees the cost for every limiter of the innermost gate. To also forget earlier failures of the
+// user who has logged in, call [Reset]. Use a [core.SlidingLog] or [core.SlidingWindow], because a
+// bucket may refill while the handler runs. Call Refund before the response: the next request of the
+// client then finds the refunded limit. If Refund returns an error, the request stays charged.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
 // Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
