@@ -36,7 +36,8 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	}
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return checked(key) }}}
 	rec := newRecord(r, g)
-	rec, d, rejection := rec.decide(ctx, h, r, l)
+	var d core.Decision
+	rec, rejection := rec.decide(ctx, h, r, l, &d)
 	if rejection != nil || d.Len() == 0 {
 		return r, rejection
 	}
