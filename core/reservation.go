@@ -18,7 +18,22 @@ type Reservation struct {
 }
 
 // take fills r, which must be zero, with the decision about asks.
-func (r *Reservation) take(ctx context.Context, asks []Ask) (d Decision, err error) {
+func (r *Reservation) take(ctx context.Context, ask Ask, others ...Ask) (d Decision, err error) {
+	if len(others) > 0 {
+		return r.takeSeveral(ctx, ask, others)
+	}
+	one := [1]Ask{ask}
+	return r.takeTogether(ctx, one[:])
+}
+
+// takeSeveral is take for several asks. It has a larger frame.
+func (r *Reservation) takeSeveral(ctx context.Context, ask Ask, others []Ask) (Decision, error) {
+	few := [4]Ask{ask}
+	return r.takeTogether(ctx, append(few[:1], others...))
+}
+
+// takeTogether is take for a list of asks.
+func (r *Reservation) takeTogether(ctx context.Context, asks []Ask) (d Decision, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.decide(ctx, asks); err != nil {

@@ -22,7 +22,8 @@ func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 		}
 		return g.undecided(r), g.served(nil), nil
 	}
-	rec, d, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern))
+	var d core.Decision
+	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), &d)
 	switch {
 	case rejection != nil:
 		return r, nil, rejection

@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
-
-// asks holds arrays for reuse. Those of a call escape to package core, and would otherwise be
-// allocated for every request.
-var asks = sync.Pool{New: func() any { return new([4]core.Ask) }}
 
 // decide calls the key functions of the gate, and charges the keys in one decision. first is the
 // limiter of the first key function. A decision without States lets the request through unless there
@@ -23,17 +18,13 @@ var asks = sync.Pool{New: func() any { return new([4]core.Ask) }}
 // If a known key is exhausted, decide charges the known keys before the next key function runs, so that
 // no token is verified for a request that these keys deny. When all keys are known, it refunds these
 // charges, and decides about all keys together.
-func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter) (_ *record, d core.Decision, _ *Rejection) {
+func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, d *core.Decision) (*record, *Rejection) {
 	g, cost := rec.gate, 1
 	if g.cost != nil {
 		cost = g.cost(ctx, r)
 	}
-	room := asks.Get().(*[4]core.Ask)
-	known := room[:0] // each limiter, key and plan once
-	defer func() {
-		clear(room[:])
-		asks.Put(room)
-	}()
+	var few [2]core.Ask
+	known := few[:0] // each limiter, key and plan once
 	var (
 		early   []earlyCharge
 		charged int   // the number of known keys that these have charged
@@ -51,53 +42,58 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 		case errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey):
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
-			return rec, d, g.reject(h, r, err, keyFailure(r, err))
+			return rec, g.reject(h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
-				d, failed = rec.chargeWithoutKey(known[charged:], next, err)
+				*d, failed = rec.chargeWithoutKey(known[charged:], next, err)
 			}
 			for _, e := range early {
 				decided := e.rec.reservation.Decision()
-				g.addExhausted(e.asks, &decided, true)
+				g.addExhausted(known[e.from:e.to], &decided, true)
 				if d.Len() == 0 {
-					rec, d = e.rec, decided
+					rec, *d = e.rec, decided
 				}
 			}
 			if d.Len() > 0 && !d.Allowed {
-				return rec, d, nil
+				return rec, nil
 			}
-			return rec, core.Decision{}, rec.rejectWithoutKey(h, r, err, &d, failed)
+			fields := *d
+			*d = core.Decision{}
+			return rec, rec.rejectWithoutKey(h, r, err, &fields, failed)
 		}
 		known = add(known, next)
 		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(next.Limiter, next.Key) {
 			continue
 		}
-		d, failed = rec.charge(r.Context(), known[charged:])
+		*d, failed = rec.charge(r.Context(), known[charged:])
 		switch {
 		case failed != nil && r.Context().Err() != nil:
-			return rec, core.Decision{}, g.reject(h, r, failed, ended)
+			*d = core.Decision{}
+			return rec, g.reject(h, r, failed, ended)
 		case failed != nil:
 		case !d.Allowed:
-			g.addExhausted(known[charged:], &d, false)
+			g.addExhausted(known[charged:], d, false)
 			refund(early)
-			return rec, d, nil
+			return rec, nil
 		default:
-			early = append(early, earlyCharge{rec, known[charged:]})
+			early = append(early, earlyCharge{rec, charged, len(known)})
 			charged, rec = len(known), newRecord(r, g)
 		}
 	}
 	if len(known) == 0 { // keyfunc.ErrNotLimited
-		return rec, core.Decision{}, nil
+		*d = core.Decision{}
+		return rec, nil
 	}
 	if failed == nil {
 		refund(early)
-		d, failed = inner.Take(&rec.reservation, r.Context(), known)
+		*d, failed = rec.take(r.Context(), known)
 	}
 	if failed != nil {
-		return rec, core.Decision{}, g.reject(h, r, failed, storeFailure(r, failed, g.failClosed))
+		*d = core.Decision{}
+		return rec, g.reject(h, r, failed, storeFailure(r, failed, g.failClosed))
 	}
-	g.addExhausted(known, &d, false)
-	return rec, d, nil
+	g.addExhausted(known, d, false)
+	return rec, nil
 }
 
 // identify sets the cost, the key and the plan of next.
@@ -146,13 +142,21 @@ func (rec *record) charge(ctx context.Context, known []core.Ask) (core.Decision,
 	for i := range charged {
 		charged[i].Peek = false
 	}
-	return inner.Take(&rec.reservation, ctx, charged)
+	return rec.take(ctx, charged)
 }
 
-// An earlyCharge is the charge of asks, whose keys are exhausted or came before such keys.
+// take charges known.
+func (rec *record) take(ctx context.Context, known []core.Ask) (core.Decision, error) {
+	if len(known) == 1 {
+		return inner.Take(&rec.reservation, ctx, known[0])
+	}
+	return inner.Take(&rec.reservation, ctx, known[0], slices.Clone(known[1:])...) // the clone escapes, known does not
+}
+
+// An earlyCharge is the charge of some of the known keys, the last of which is exhausted.
 type earlyCharge struct {
-	rec  *record
-	asks []core.Ask
+	rec      *record
+	from, to int // the indexes of the keys
 }
 
 // refund refunds early charges. An error is logged.

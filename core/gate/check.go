@@ -36,7 +36,8 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	}
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return checked(key) }}}
 	rec := newRecord(r, g)
-	rec, d, rejection := rec.decide(ctx, h, r, l)
+	var d core.Decision
+	rec, rejection := rec.decide(ctx, h, r, l, &d)
 	if rejection != nil || d.Len() == 0 {
 		return r, rejection
 	}
@@ -54,7 +55,8 @@ func checked(key string) (string, error) {
 
 var errNoCheckedKey = keyfunc.ErrNoKey
 
-// attach makes rec the last check of the handler of r.
+// attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
+// before, so that a handler may make any number of them.
 func (rec *record) attach(r *http.Request) *http.Request {
 	place := recordOf(r.Context())
 	if place == nil {
@@ -62,8 +64,12 @@ func (rec *record) attach(r *http.Request) *http.Request {
 	}
 	for {
 		latest := place.latest.Load()
-		rec.outer = place
-		if latest != nil && latest.checks() < maxChecks {
+		switch {
+		case latest == nil || latest.checks() == maxChecks:
+			rec.outer = place
+		case latest.gate.asks[0].limiter == rec.gate.asks[0].limiter:
+			rec.outer = latest.outer
+		default:
 			rec.outer = latest
 		}
 		if place.latest.CompareAndSwap(latest, rec) {
@@ -72,7 +78,7 @@ func (rec *record) attach(r *http.Request) *http.Request {
 	}
 }
 
-// checks returns the number of checks from rec to the record that has rec as its latest check.
+// checks returns the number of checks from rec to that of a gate.
 func (rec *record) checks() int {
 	n := 0
 	for ; rec != nil && rec.gate.check; rec = rec.outer {

@@ -16,9 +16,9 @@ type Methods[Limiter, Reservation, Rule, Ask, Decision any] struct {
 	HasPlans func(Limiter) bool
 	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
 	SharesStore func(Limiter, Limiter) bool
-	// Take is ReserveTogether into an existing Reservation, which must be zero. It keeps neither asks nor
-	// their array.
-	Take func(r Reservation, ctx context.Context, asks []Ask) (Decision, error)
+	// Take is ReserveTogether into an existing Reservation, which must be zero. The first ask is an
+	// argument of its own, because a slice would be allocated for every call.
+	Take func(r Reservation, ctx context.Context, ask Ask, others ...Ask) (Decision, error)
 	// Key returns the key of the charges of a limiter, or of another view of it.
 	Key func(r Reservation, l Limiter) (string, bool)
 	// Forget makes a Reservation forget the charges of a limiter, whose keys are reset: they are not

@@ -1,0 +1,152 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+func TestCheck(t *testing.T) {
+	store := new(storetest.Fake)
+	l := core.Must(core.New(store, core.SlidingLog("name", core.PerHour(2))))
+	for _, c := range []struct {
+		name   string
+		key    string
+		opts   []Option
+		fails  bool
+		status int // of the Rejection; zero if there is none
+		limit  string
+		used   int
+	}{
+		{"first", "ann", nil, false, 0, `"name";r=1;t=3600`, 1},
+		{"Cost", "ann", []Option{costs(0)}, false, 0, `"name";r=1;t=3600`, 1},
+		{"no fields", "ann", []Option{Headers()}, false, 0, "", 2},
+		{"denied", "ann", nil, false, 429, `"name";r=0;t=3600`, 2},
+		{"Store fails", "ann", nil, true, 0, "", 2},
+		{"Store fails, FailClosed", "ann", []Option{FailClosed()}, true, 503, "", 2},
+		{"Store fails, OnError", "ann", []Option{OnError(func(*http.Request, error, int) int { return 500 })}, true, 500, "", 2},
+		{"no key", "", nil, false, 400, "", 2},
+	} {
+		store.Set()
+		if c.fails {
+			store.Set(storetest.Fail(core.ErrUnavailable))
+		}
+		h, r := header(), get("/")
+		got, rejection := check("test", r.Context(), h, r, l, c.key, c.opts)
+		store.Set()
+		if c.status == 0 && rejection != nil || c.status != 0 && (rejection == nil || rejection.Problem.Status != c.status) {
+			t.Errorf("%s: got %v, want the status %d", c.name, rejection, c.status)
+		}
+		if h.Get("RateLimit") != c.limit || testkit.Used(t, l, "ann")[0] != c.used {
+			t.Errorf("%s: the field is %s, and %d are in use; want %s and %d", c.name, h.Get("RateLimit"), testkit.Used(t, l, "ann")[0], c.limit, c.used)
+		}
+		if _, decided := FromContext(got.Context()); decided != (c.status == 0 && !c.fails || c.status == 429) {
+			t.Errorf("%s: there is a decision: %t", c.name, decided)
+		}
+		if err := Settle(got.Context(), 0); err != ErrNotAdmitted {
+			t.Errorf("%s: the error of Settle is %v, want %v", c.name, err, ErrNotAdmitted)
+		}
+	}
+}
+
+// The decisions of checks are found beside those of gates, and their header fields have the rules of all.
+// Settle and Refund change only the charges of gates.
+func TestCheck_InsideGate(t *testing.T) {
+	store := memstore.New()
+	limiter := func(name string) *core.Limiter {
+		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(100))))
+	}
+	api, first, second := limiter("api"), limiter("first"), limiter("second")
+	r, h := get("/"), header()
+	r, _, _ = newGate("test", api, anyKey, nil).Admit(r.Context(), h, r, "")
+	for i := range 3 * maxChecks {
+		got, rejection := check("test", r.Context(), h, r, first, "k", nil)
+		if got != r || rejection != nil {
+			t.Fatalf("check %d: %v, the same request: %t", i, rejection, got == r)
+		}
+	}
+	if _, rejection := check("test", r.Context(), h, r, second, "k", []Option{costs(3)}); rejection != nil {
+		t.Fatal(rejection)
+	}
+	if got, want := h.Get("RateLimit"), `"api";r=99;t=3600, "first";r=76;t=3600, "second";r=97;t=3600`; got != want {
+		t.Errorf("the field is %s, want %s", got, want)
+	}
+	if d, _ := FromContext(r.Context()); d.Len() != 1 || d.State(0).Rule.Name() != "second" {
+		t.Errorf("the decision is %v, want that of second", d)
+	}
+	list := DecisionsFrom(r.Context())
+	if n := len(list); n != 3 || list[0].State(0).Rule.Name() != "api" || list[1].State(0).Rule.Name() != "first" {
+		t.Errorf("there are %d decisions: %v", n, list)
+	}
+	for i := range 3 * maxChecks {
+		if _, rejection := check("test", r.Context(), h, r, []*core.Limiter{first, second}[i%2], "l", nil); rejection != nil {
+			t.Fatal(rejection)
+		}
+	}
+	if n := len(DecisionsFrom(r.Context())); n < 3 || n > 1+maxChecks {
+		t.Errorf("after many checks there are %d decisions, want 3 to %d", n, 1+maxChecks)
+	}
+	if err := Refund(r.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := SettleFor(r.Context(), second, 0); err != ErrNotAdmitted {
+		t.Errorf("the error of SettleFor is %v, want %v", err, ErrNotAdmitted)
+	}
+	for l, want := range map[*core.Limiter]int{api: 0, first: 3 * maxChecks, second: 3} {
+		if got := testkit.Used(t, l, "k")[0]; got != want {
+			t.Errorf("%s: %d are in use, want %d", l.Rules()[0].Name(), got, want)
+		}
+	}
+	inner := newGate("test", limiter("inner"), anyKey, nil)
+	r, _, _ = inner.Admit(r.Context(), h, r, "")
+	if got := h.Get("RateLimit"); !strings.Contains(got, `"second";r=88`) || !strings.Contains(got, `"inner";r=99`) {
+		t.Errorf("the field of a gate inside is %s", got)
+	}
+	if d, _ := FromContext(r.Context()); d.State(0).Rule.Name() != "inner" {
+		t.Errorf("the decision is %v, want that of inner", d)
+	}
+}
+
+func TestCheck_Panics(t *testing.T) {
+	l := once()
+	for name, opt := range map[string]Option{
+		"And": And(l, anyKey), "Plan": Plan(anyKey), "RefundIf": RefundIf(func(int) bool { return true }), "ExposeHeaders": ExposeHeaders(),
+		"Skip": Skip(func(context.Context, *http.Request) bool { return true }), "MaxDelay": MaxDelay(1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers and OnError can be given", func() {
+				check("test", t.Context(), header(), get("/"), l, "k", []Option{opt})
+			})
+		})
+	}
+	testkit.Panics(t, "test: Check: limiter is nil", func() { check("test", t.Context(), header(), get("/"), nil, "k", nil) })
+	testkit.Panics(t, "test: Check: option 0 is nil", func() { check("test", t.Context(), header(), get("/"), l, "k", []Option{nil}) })
+}
+
+func TestDeny(t *testing.T) {
+	l := once()
+	h, r := header(), get("/orders")
+	r, _, _ = newGate("test", core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerHour(5)))), anyKey, nil).Admit(r.Context(), h, r, "")
+	testkit.Admit(t, l, "k", 1)
+	d, err := l.Allow(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejection := deny("test", h, r, d)
+	if got := h.Get("RateLimit"); got != `"api";r=4;t=3600, "once";r=0;t=86400` || h.Get("Retry-After") != "86400" || rejection.Problem.Status != 429 || !errors.Is(rejection, ErrDenied) {
+		t.Errorf("RateLimit %s, Retry-After %s, %v", got, h.Get("Retry-After"), rejection)
+	}
+	h = header()
+	if rejection = deny("test", h, get("/"), core.Decision{}); rejection.Problem.Status != 503 || h.Get("Retry-After") != "1" || rejection.Denied() {
+		t.Errorf("the zero Decision: %v, Retry-After %s", rejection, h.Get("Retry-After"))
+	}
+	d, _ = l.Allow(t.Context(), "other")
+	testkit.Panics(t, "test: Deny: the decision is allowed", func() { deny("test", h, r, d) })
+}
