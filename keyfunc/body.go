@@ -77,7 +77,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.original.Read(p)
 }
 
-// replay reads what was read for a key. ok is false if the original is to be read.
+// replay reads the bytes that were read for a key. ok is false if the original is to be read.
 func (b *body) replay(p []byte) (n int, err error, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
