@@ -14,6 +14,9 @@ import (
 const fragment = `package main
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -34,6 +37,9 @@ import (
 )
 
 var (
+	_ = errors.Join
+	_ = fmt.Fprintln
+	_ = slog.Warn
 	_ = http.NotFound
 	_ = synctest.Test
 	_ = time.Second
@@ -54,8 +60,12 @@ func main() {
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
 	rdb := redis.NewClient(&redis.Options{})
 	ip, user, planOf := keyfunc.RemoteIP(), keyfunc.ContextSubject("user"), keyfunc.ContextSubject("plan")
+	limiter := core.Must(core.New(store, core.SlidingLog("log", core.PerMinute(1))))
+	perGuest, perShop, perItem := limiter, limiter, limiter
+	valid := func(user, password string) bool { return false }
 	var t *testing.T
 	_, _, _, _, _, _, _ = store, publicKey, rdb, ip, user, planOf, t
+	_, _, _, _, _ = limiter, perGuest, perShop, perItem, valid
 	{
 %s
 		%s
