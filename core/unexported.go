@@ -12,5 +12,6 @@ func init() {
 		SettleAsk:   (*Reservation).settleAsk,
 		LeaveQueue:  (*Reservation).leaveQueue,
 		Compiled:    func(r Rule) *driver.Compiled { return r.def().compiled },
+		ChooseFor:   (*Limiter).chooseFor,
 	})
 }
