@@ -18,7 +18,8 @@ const (
 	// in a minor release.
 	//
 	// In RateLimit-Policy, q is the capacity of the rule under the limit in force, and w the time
-	// in which that capacity is restored; w is left out if it is less than a second. In RateLimit,
+	// in which that capacity is restored; w is left out if it is less than a second. qu is the unit,
+	// if the draft defines it and it is not requests (see [core.Rule.Unit]). In RateLimit,
 	// r is the remaining number of events, and t the period that r refers to (core.State.Window).
 	// If r is 0, t is the time until the next event is available. If the rule denied the request, t
 	// is the time until it admits the same cost, and is left out if it never does. Times are in
@@ -60,5 +61,5 @@ func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 			wait = max(wait, s.Window)
 		}
 	}
-	return max(1, int64((wait+time.Second-1)/time.Second)), true
+	return int64((wait-1)/time.Second) + 1, true // rounded up; 1 for zero
 }

@@ -202,7 +202,7 @@ func OnError(f func(r *http.Request, err error, status int) int) Option {
 
 // DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
 // other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
-// capacity of a rule, and also if the caller is [core.Blocked]. Test for Blocked first:
+// capacity of a rule, and also if the caller is [core.Blocked] for ever. Test for Blocked first:
 //
 //	gate.DeniedStatus(func(d core.Decision) int {
 //		switch {

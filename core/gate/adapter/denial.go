@@ -50,7 +50,8 @@ func (g *Gate) deny(h http.Header, r *http.Request, d core.Decision) *gate.Rejec
 	}
 	retry, later := gate.RetryAfter(d)
 	if named >= 0 {
-		texts := g.policies.of(named, d.State(named).Rule).denial(retry)
+		s := d.State(named)
+		texts := g.policies.of(named, s.Rule).denial(retry, blockEnd(&s))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	} else { // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)

@@ -187,7 +187,7 @@ func (rc *requestContext) knownLimits(d *core.Decision) (limits string, ok bool)
 		switch {
 		case !p.visible:
 		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
-			return p.denial(max(seconds(s.Window), 1)).limits, true
+			return p.denial(max(seconds(s.Window), 1), 0).limits, true
 		default:
 			b = appendMember(b, p, &s)
 		}
@@ -210,7 +210,7 @@ func (rc *requestContext) writeLegacy(h http.Header) {
 	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	if m.policy.rule.Limit() == core.Blocked {
+	if m.policy.rule.Limit() == core.Blocked && m.state.RetryAfter == core.Never {
 		h.Del(fieldLegacyReset) // an outer gate may have set it
 	} else {
 		h[fieldLegacyReset] = []string{integer(reset.Unix())}
