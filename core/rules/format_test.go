@@ -24,7 +24,7 @@ func TestConfig_Format(t *testing.T) {
   export:
     disabled: true
     rules:
-      - {name: export, algorithm: fixed_window, limit: 3/d}
+      - {name: export, algorithm: fixed_window, limit: 3/d, unit: files}
   login:
     enforce: 25
     rules:

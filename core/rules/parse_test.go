@@ -49,7 +49,7 @@ var exampleConfig = &Config{
 			},
 		},
 		"login":  {Enforce: 25, Rules: []Rule{{Name: "login", Algorithm: driver.SlidingWindow, Limit: core.Per(5, 15*time.Minute)}}},
-		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3)}}},
+		"export": {Enforce: 100, Disabled: true, Rules: []Rule{{Name: "export", Algorithm: driver.FixedWindow, Limit: core.PerDay(3), Unit: "files"}}},
 	},
 	Routes: map[string]string{"POST /login": "login", "/v1/": "api"},
 }
