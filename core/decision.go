@@ -28,7 +28,8 @@ type Decision struct {
 // A State is the part of a Decision that belongs to one Rule. Its field Rule contains the limit
 // that was in force: that of the plan or [Limiter.Variant], and for a [Rule.Elastic] possibly a
 // larger one. If the limit is [Unlimited], Remaining is [math.MaxInt] and the durations are zero. If
-// it is [Blocked], Remaining is zero, and RetryAfter and Window are [Never].
+// it is [Blocked], Remaining is zero, and RetryAfter and Window are [Never]. If that block ends, as
+// those of package rules can, RetryAfter, ResetAfter and Window are the time until its end.
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
 // events during Window. A bucket regains that much capacity in Window. If nothing remains, Window
@@ -156,7 +157,7 @@ func (s *State) set(rule Rule, v *driver.Verdict) {
 	s.RetryAfter, s.ResetAfter, s.Window, s.Delay = v.RetryAfter, v.ResetAfter, v.Window, v.Delay
 }
 
-// uncharged returns the verdict of rule, whose limit is Unlimited or Blocked.
+// uncharged returns the verdict of rule, whose limit is Unlimited, or Blocked without an end.
 func uncharged(rule Rule) *driver.Verdict {
 	if rule.Limit() == Unlimited {
 		return &unlimited
@@ -188,7 +189,8 @@ func (d Decision) Soft() bool {
 	return false
 }
 
-// Blocked reports whether the event was denied because an enforced limit is [Blocked].
+// Blocked reports whether the event was denied because an enforced limit is [Blocked], for ever or
+// until the end of a block.
 func (d Decision) Blocked() bool {
 	for _, s := range d.States() {
 		if s.Limit() == Blocked && !s.Rule.IsShadow() {

@@ -27,7 +27,7 @@ var (
 	// settle or replace. Nothing was charged.
 	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The
-	// capacity of [Blocked] is zero.
+	// capacity of [Blocked] is zero, unless the block ends.
 	ErrNeverAdmitted = errors.New("weir: costs more than a rule can ever admit")
 	// ErrDeadlineTooNear reports that a Wait cannot end before the deadline of its context.
 	ErrDeadlineTooNear = errors.New("weir: the deadline is nearer than the wait")

@@ -1,10 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -33,6 +35,7 @@ type more struct {
 	lines   []line
 	charges []driver.Charge
 	asks    []asked
+	ends    []time.Duration // for each ask, that of its choice; shorter if the other choices have no end
 
 	rest  []State  // of a Reservation: the States of all lines but the first, once they are made
 	later []raises // of a Reservation, for each charge; nil until the cost is raised
@@ -50,8 +53,13 @@ type more struct {
 type line struct {
 	rule   Rule
 	ask    int32
-	charge int32 // the index of the charge, or -1 for a limit that is never charged
+	charge int32 // the index of the charge; noCharge or endingBlock for a limit that is never charged
 }
+
+const (
+	noCharge    = -1 // of Unlimited, and of Blocked without an end
+	endingBlock = -2 // of Blocked, which ends with the choice of the ask: see event.ends
+)
 
 // asked is the part of an Ask that a Reservation needs.
 type asked struct {
@@ -106,11 +114,11 @@ func (e *event) decide(ctx context.Context, asks []Ask) error {
 		if a.Limiter == nil || a.Key == "" || a.Cost < 0 || a.MaxDelay < 0 {
 			return a.check()
 		}
-		rules, err := a.Limiter.rulesFor(ctx, a.Key, a.Plan)
+		rules, ends, err := a.Limiter.rulesFor(ctx, a.Key, a.Plan)
 		if err != nil {
 			return err
 		}
-		e.add(a, rules, driver.Spend)
+		e.add(a, rules, driver.Spend, ends)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -134,7 +142,7 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 	if err := a.check(); err != nil {
 		return false, err
 	}
-	e.add(a, rules, op)
+	e.add(a, rules, op, 0)
 	charges := e.charges()
 	if err := ctx.Err(); err != nil || len(charges) == 0 {
 		return false, err
@@ -146,18 +154,19 @@ func (e *event) adjust(ctx context.Context, op driver.Op, a *Ask, rules []Rule) 
 }
 
 // add adds a line for each rule of a, the only ask. The op of the charges is op, or Peek if a.Peek is
-// set.
-func (e *event) add(a *Ask, rules []Rule, op driver.Op) {
+// set. ends is that of the choice of rules.
+func (e *event) add(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	if len(rules) != 1 {
 		e.begin()
-		e.append(a, rules, op)
+		e.append(a, rules, op, ends)
 		return
 	}
 	rule, l := rules[0], &e.line[0]
 	e.nLines, e.nCharges = 1, 0
 	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
 	if rule.d.compiled == nil {
-		*l = line{rule: rule, charge: -1}
+		*l = line{rule: rule, charge: a.uncharged(rule, ends)}
+		e.charge[0].Verdict.RetryAfter = ends // see event.ends
 		e.blocked = blocks(rule)
 		return
 	}
@@ -175,17 +184,20 @@ func (e *event) begin() {
 		m.lines, m.charges, m.asks = m.room.lines[:0], m.room.charges[:0], m.room.asks[:0]
 		e.more = m
 	}
-	m.lines, m.charges, m.asks, e.several = m.lines[:0], m.charges[:0], m.asks[:0], true
+	m.lines, m.charges, m.asks, m.ends, e.several = m.lines[:0], m.charges[:0], m.asks[:0], m.ends[:0], true
 }
 
 // append adds a line for each rule of a, to an event of several lines.
-func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
+func (e *event) append(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	m := e.more
 	ask, before := int32(len(m.asks)), len(m.charges) // no two rules of a have the same name
 	m.asks = append(m.asks, asked{a.Limiter.shared, a.charged()})
+	if ends > 0 {
+		m.ends = append(append(m.ends, make([]time.Duration, int(ask)-len(m.ends))...), ends)
+	}
 	for _, rule := range rules {
 		if rule.d.compiled == nil {
-			m.lines = append(m.lines, line{rule, ask, -1})
+			m.lines = append(m.lines, line{rule, ask, a.uncharged(rule, ends)})
 			e.blocked = e.blocked || blocks(rule)
 			continue
 		}
@@ -209,6 +221,15 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op) {
 	}
 }
 
+// ends returns the time until the block of l ends, whose charge is endingBlock. If l is the only line
+// of e, that time is in the room for its charge, so that events are no larger.
+func (e *event) ends(l *line) time.Duration {
+	if e.several {
+		return e.more.ends[l.ask]
+	}
+	return e.charge[0].Verdict.RetryAfter
+}
+
 // charged returns the cost that a charges: zero for a Peek.
 func (a *Ask) charged() int {
 	if a.Peek {
@@ -219,6 +240,23 @@ func (a *Ask) charged() int {
 
 // blocks reports whether r, whose limit is never charged, denies all events.
 func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.Shadow }
+
+// uncharged returns the charge of a line of a, whose rule r is never charged. ends is that of the
+// choice of r. A block does not end with the choice if r would be blocked without the choice, too.
+func (a *Ask) uncharged(r Rule, ends time.Duration) int32 {
+	if ends <= 0 || ends == Never || r.Limit() != Blocked {
+		return noCharge
+	}
+	own := a.Limiter.view
+	s := own.ruleSet()
+	if i := s.find(r); i >= 0 {
+		rules, _ := s.of(cmp.Or(a.Plan, own.plan))
+		if o := rules[i]; o.Limit() == Blocked && (r.d.Shadow || !o.d.Shadow) {
+			return noCharge
+		}
+	}
+	return endingBlock
+}
 
 // fill makes c the charge of a to rule. The op of c is op, or Peek if a.Peek is set. c may have been
 // used before.
@@ -281,10 +319,16 @@ func (e *event) conclude(d *Decision, reserved bool) {
 		l := &lines[i]
 		var v *driver.Verdict
 		rule := l.rule
-		if l.charge < 0 {
+		switch l.charge {
+		case noCharge:
 			v = uncharged(rule)
-		} else if v = &charges[l.charge].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
-			rule = rule.ruleOf(v.Rule)
+		case endingBlock:
+			ends := e.ends(l)
+			v = &driver.Verdict{RetryAfter: ends, ResetAfter: ends, Window: ends}
+		default:
+			if v = &charges[l.charge].Verdict; v.Rule != nil && v.Rule != rule.d.compiled {
+				rule = rule.ruleOf(v.Rule)
+			}
 		}
 		switch {
 		case i == 0:

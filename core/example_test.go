@@ -3,10 +3,15 @@ package core_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
 )
 
 // A limiter with two rules, 500 events an hour and 10 a minute: an event is charged to both or to
@@ -150,6 +155,26 @@ func ExampleRule_Shadow() {
 	// true true
 	// true true
 	// true false
+}
+
+// A rule that counts tokens of a language model names them to clients. The specification of the
+// header fields defines a parameter for bytes only.
+func ExampleRule_Unit() {
+	limiter := core.Must(core.New(memstore.New(),
+		core.FixedWindow("model", core.PerDay(50_000)).Unit("tokens"),
+		core.FixedWindow("upload", core.PerDay(1_000_000)).Unit("bytes")))
+	cost := func(context.Context, *http.Request) int { return 60_000 }
+	h := nethttplimit.New(limiter, keyfunc.RemoteIP(), gate.Cost(cost))(http.NotFoundHandler())
+
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("Accept", "text/plain")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Println(w.Header().Get("RateLimit-Policy"))
+	fmt.Print(w.Body)
+	// Output:
+	// "model";q=50000;w=86400, "upload";q=1000000;qu="content-bytes";w=86400
+	// Policy "model" allows 50000 tokens per 86400 s. This request costs more than the policy ever allows.
 }
 
 // Paying customers have a larger limit of the same rule. A caller with a plan that the rule does not

@@ -18,7 +18,8 @@ type Limit struct {
 var (
 	// Unlimited admits every event without a call of the Store. Header fields do not mention the rule.
 	Unlimited = Limit{Events: -1, Per: -1, Burst: -1}
-	// Blocked denies every event for ever, without a call of the Store.
+	// Blocked denies every event, without a call of the Store: for ever, unless package rules has
+	// blocked a key until a time. RetryAfter is then the time until the block ends.
 	Blocked = Limit{Events: -2, Per: -2, Burst: -2}
 )
 

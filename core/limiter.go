@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/argument"
@@ -20,7 +21,7 @@ import (
 // for some events, which share the Store, the rules and the waiting callers of the first Limiter.
 type Limiter struct {
 	view
-	pick func(ctx context.Context, key string) (*Limiter, error) // nil unless Choose has made the view
+	pick pickFunc // nil unless Choose has made the view
 }
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
@@ -124,17 +125,20 @@ func (l *Limiter) Peek(ctx context.Context, key string) (d Decision, err error) 
 	return AllowTogether(ctx, Ask{Limiter: l, Key: key, Peek: true})
 }
 
-// rulesFor returns the present rules for an event of key. plan, if not empty, replaces the plan of l.
-func (l *Limiter) rulesFor(ctx context.Context, key, plan string) (rules []Rule, err error) {
+// rulesFor returns the present rules for an event of key, and the ends of their choice. plan, if not
+// empty, replaces the plan of l.
+func (l *Limiter) rulesFor(ctx context.Context, key, plan string) (rules []Rule, ends time.Duration, err error) {
 	switch {
 	case l.pick != nil || plan != "":
-		_, rules, err = l.chosen(ctx, key, plan)
+		var c choice
+		c, rules, err = l.chosen(ctx, key, plan)
+		ends = c.ends
 	case l.variant != nil || l.plan != "":
 		rules = l.rules()
 	default:
 		rules = l.current.Load().rules
 	}
-	return rules, err
+	return rules, ends, err
 }
 
 // Reserve is [Limiter.AllowN] for an event whose cost may turn out to be more or less than n. If
@@ -150,11 +154,11 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation,
 // capacity was in use: tokens not refilled, or events not expired. After an error, some of the
 // states may have been reset. The keys of a middleware come from its keyfunc.Func.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
-	v, _, err := l.chosen(ctx, key, "")
+	c, _, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return false, err
 	}
-	for rules := range slices.Chunk(v.states(), maxResets) {
+	for rules := range slices.Chunk(c.states(), maxResets) {
 		some, err := adjust(ctx, driver.Reset, Ask{Limiter: l, Key: key, Cost: 1}, rules)
 		if err != nil {
 			return false, err

@@ -66,15 +66,38 @@ func (r Rule) Label(text string) Rule { return r.modify(func(d *definition) { d.
 // ClientName returns the [Rule.Label] of r, or its name if it has none.
 func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
 
-// checkLabel returns an error if the label of r could not be the name of a rule.
-func (r *definition) checkLabel() error {
-	if r.label == "" {
-		return nil
+// Unit returns a copy of r that counts events of this name for clients, such as "tokens" or "bytes".
+// The text of a problem document is then `Policy "model" allows 1000 tokens per 60 s`. name is a
+// plural of at most 32 characters of printable ASCII. It is used as it is written, also for a limit
+// of one event: "allows 1 per 60 s (tokens)". An empty name restores the default, "requests".
+//
+// The header field RateLimit-Policy contains the units that its specification defines: "bytes" as
+// qu="content-bytes", and "content-bytes" and "concurrent-requests" as they are. Other units have no
+// qu. The unit applies to every plan. Like a [Rule.Label], it does not belong to the definition that
+// [ErrRuleConflict] compares, and [Rule.String] does not contain it.
+func (r Rule) Unit(name string) Rule { return r.modify(func(d *definition) { d.unit = name }) }
+
+// UnitName returns the [Rule.Unit] of r, or "requests" if it has none.
+func (r Rule) UnitName() string { return cmp.Or(r.def().unit, "requests") }
+
+// maxUnit is the length of the longest unit.
+const maxUnit = 32
+
+// checkTexts returns an error if the label or the unit of r could not be the name of a rule, or if
+// the unit is too long.
+func (r *definition) checkTexts() error {
+	if len(r.unit) > maxUnit {
+		return r.invalid("unit", fmt.Sprintf("is %d bytes long, more than %d", len(r.unit), maxUnit))
 	}
-	as := driver.Definition{Name: r.label, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
-	var err *RuleError
-	if _, invalid := as.Compile(); errors.As(invalid, &err) {
-		return r.invalid("label", err.Reason)
+	for _, text := range []struct{ field, value string }{{"label", r.label}, {"unit", r.unit}} {
+		if text.value == "" {
+			continue
+		}
+		as := driver.Definition{Name: text.value, Algorithm: driver.TokenBucket, Events: 1, Per: time.Second}
+		var err *RuleError
+		if _, invalid := as.Compile(); errors.As(invalid, &err) {
+			return r.invalid(text.field, err.Reason)
+		}
 	}
 	return nil
 }

@@ -121,14 +121,72 @@ func TestRule_Label(t *testing.T) {
 	}
 }
 
-func TestRule_Label_Invalid(t *testing.T) {
-	for label, reason := range map[string]string{"\n": "is not printable ASCII", "\u00e9": "is not printable ASCII", strings.Repeat("x", 65): "is 65 bytes long"} {
-		for _, l := range []core.Limit{core.PerSecond(1), core.Blocked} {
-			_, err := core.New(memstore.New(), core.TokenBucket("r", l).Label(label))
-			var invalid *core.RuleError
-			if !errors.As(err, &invalid) || invalid.Field != "label" || invalid.Rule != "r" || !strings.HasPrefix(invalid.Reason, reason) {
-				t.Errorf("%q: got %v, want a RuleError about the label that %s", label, err, reason)
+// A unit is that of every copy of the rule, and changes nothing else.
+func TestRule_Unit(t *testing.T) {
+	plain := core.TokenBucket("r", core.PerSecond(10))
+	tokens := plain.Unit("tokens").Plan("pro", core.PerSecond(20))
+	for name, c := range map[string]struct {
+		rule core.Rule
+		want string
+	}{
+		"none": {plain, "requests"}, "a unit": {tokens, "tokens"}, "removed": {tokens.Unit(""), "requests"},
+		"another": {tokens.Unit("bytes"), "bytes"}, "the longest": {plain.Unit(strings.Repeat("x", 32)), strings.Repeat("x", 32)},
+		"the zero Rule": {core.Rule{}.Unit("tokens"), "requests"}, "divided": {tokens.Divide(3), "tokens"},
+		"modified": {tokens.Shadow().Soft(10), "tokens"}, "elastic": {tokens.Elastic(idle, 2), "tokens"}, "blocked": {core.TokenBucket("r", core.Blocked).Unit("tokens"), "tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.rule.UnitName(); got != c.want {
+				t.Errorf("got the unit %q, want %q", got, c.want)
 			}
+		})
+	}
+	if tokens.String() != plain.String() {
+		t.Errorf("got %v, want %v", tokens, plain)
+	}
+	s := memstore.New()
+	testkit.Limiter(t, s, plain.Plan("pro", core.PerSecond(20)))
+	l := testkit.Limiter(t, s, tokens) // a unit is no conflict
+	l = core.Must(l.Variant(tokens.Unit("bytes").Elastic(idle, 2)))
+	for _, plan := range []string{"", "pro", "other"} {
+		if got := testkit.Allow(t, l.Plan(plan), "k").State(0).Rule; got.UnitName() != "bytes" || got.Limit().Events < 20 {
+			t.Errorf("plan %q of a variant: got the rule %v with the unit %q", plan, got, got.UnitName())
 		}
+	}
+	var half storetest.Fake
+	half.Set(func(_ context.Context, charges []driver.Charge, _ storetest.Call) error {
+		charges[0].Verdict = driver.Verdict{Allowed: true, Rule: charges[0].Rule.Divide(2)}
+		return nil
+	})
+	if got := testkit.Allow(t, testkit.Limiter(t, &half, tokens), "k").State(0).Rule; got.Limit().Events != 5 || got.UnitName() != "tokens" {
+		t.Errorf("a part: got the rule %v with the unit %q", got, got.UnitName())
+	}
+}
+
+func TestRule_LabelAndUnit_Invalid(t *testing.T) {
+	label := func(r core.Rule, text string) core.Rule { return r.Label(text) }
+	for name, c := range map[string]struct {
+		set          func(core.Rule, string) core.Rule
+		text, reason string
+	}{
+		"label, control character": {label, "\n", "is not printable ASCII"},
+		"label, not ASCII":         {label, "\u00e9", "is not printable ASCII"},
+		"label, too long":          {label, strings.Repeat("x", 65), "is 65 bytes long, more than 64"},
+		"unit, control character":  {core.Rule.Unit, "a\x7f", "is not printable ASCII"},
+		"unit, not ASCII":          {core.Rule.Unit, "\u00e9", "is not printable ASCII"},
+		"unit, not UTF-8":          {core.Rule.Unit, "\xff", "is not printable ASCII"},
+		"unit, too long":           {core.Rule.Unit, strings.Repeat("x", 33), "is 33 bytes long, more than 32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			field, _, _ := strings.Cut(name, ",")
+			for _, r := range []core.Rule{
+				core.TokenBucket("r", core.PerSecond(1)), core.TokenBucket("r", core.Blocked), core.SlidingLog("r", core.PerDay(9)).Plan("pro", core.Unlimited),
+			} {
+				_, err := core.New(memstore.New(), c.set(r, c.text))
+				var invalid *core.RuleError
+				if !errors.As(err, &invalid) || !errors.Is(err, core.ErrInvalidRule) || invalid.Field != field || invalid.Rule != "r" || !strings.HasPrefix(invalid.Reason, c.reason) {
+					t.Errorf("%v: got %v, want a RuleError about the %s that %s", r, err, field, c.reason)
+				}
+			}
+		})
 	}
 }

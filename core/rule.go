@@ -32,6 +32,7 @@ type definition struct {
 	elastic *elastic // nil for a rule that is not elastic
 	plans   []Rule   // the rule with the limit of each plan, in the order of Rule.Plan
 	label   string   // the name for clients, unless it is empty
+	unit    string   // the unit for clients, unless it is empty
 
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
@@ -97,7 +98,7 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 func (d definition) rule() Rule {
 	d.divided = new(atomic.Pointer[definition])
 	d.Text = d.text()
-	if d.err = d.checkLabel(); d.err != nil {
+	if d.err = d.checkTexts(); d.err != nil {
 		d.compiled = nil
 		return Rule{&d}
 	}
@@ -121,7 +122,9 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	}
 	known := r.d.divided.Load()
 	if known == nil || known.compiled != c {
-		known = &definition{Definition: c.Definition, label: r.d.label, compiled: c, divided: new(atomic.Pointer[definition])}
+		known = &definition{
+			Definition: c.Definition, label: r.d.label, unit: r.d.unit, compiled: c, divided: new(atomic.Pointer[definition]),
+		}
 		r.d.divided.Store(known)
 	}
 	return Rule{known}

@@ -14,23 +14,23 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 		return err
 	}
 	var few struct {
-		views [4]view
-		sets  [4]*ruleSet
-		rules [4][]Rule
+		choices [4]choice
+		sets    [4]*ruleSet
+		rules   [4][]Rule
 	}
-	views, sets, rules := few.views[:0], few.sets[:0], few.rules[:0]
+	choices, sets, rules := few.choices[:0], few.sets[:0], few.rules[:0]
 	err := replacing.consistent(func() error {
-		views, sets = views[:0], sets[:0]
+		choices, sets = choices[:0], sets[:0]
 		for i := range asks {
 			if j := slices.IndexFunc(asks[:i], func(o Ask) bool { return asks[i].sameChoice(&o) }); j >= 0 { // the function of Choose might choose another view now
-				views, sets = append(views, views[j]), append(sets, sets[j])
+				choices, sets = append(choices, choices[j]), append(sets, sets[j])
 				continue
 			}
-			v, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
+			c, err := asks[i].Limiter.choose(ctx, asks[i].Key, asks[i].Plan)
 			if err != nil {
 				return err
 			}
-			views, sets = append(views, v), append(sets, v.ruleSet())
+			choices, sets = append(choices, c), append(sets, c.ruleSet())
 		}
 		return nil
 	})
@@ -39,13 +39,13 @@ func (e *event) addTogether(ctx context.Context, asks []Ask) error {
 	}
 	e.begin()
 	for i := range asks {
-		rules = append(rules, views[i].planned(sets[i]))
+		rules = append(rules, choices[i].planned(sets[i]))
 		for j := range i {
 			if asks[i].Key == asks[j].Key && conflict(rules[i], rules[j]) {
 				return invalidAsk(fmt.Sprintf("asks %d and %d have different limits for one rule and key", j, i))
 			}
 		}
-		e.append(&asks[i], rules[i], driver.Spend)
+		e.append(&asks[i], rules[i], driver.Spend, choices[i].ends)
 	}
 	return nil
 }

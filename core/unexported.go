@@ -14,5 +14,6 @@ func init() {
 		Forget:      (*Reservation).forget,
 		LeaveQueue:  (*Reservation).leaveQueue,
 		Compiled:    func(r Rule) *driver.Compiled { return r.def().compiled },
+		ChooseFor:   (*Limiter).chooseFor,
 	})
 }

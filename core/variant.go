@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // A variant holds the rules of a Limiter.Variant, which replace rules of the Limiter.
@@ -89,6 +90,26 @@ func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, e
 	if pick == nil {
 		panic("core: Choose: pick is nil")
 	}
+	return l.chooseFor(func(ctx context.Context, key string) (*Limiter, time.Duration, error) {
+		picked, err := pick(ctx, key)
+		return picked, 0, err
+	})
+}
+
+// A pickFunc is the function of Choose or chooseFor.
+type pickFunc = func(ctx context.Context, key string) (picked *Limiter, ends time.Duration, err error)
+
+// A choice is the view for an event. ends is the time after which a pickFunc picks another view, or
+// zero if that time is not known.
+type choice struct {
+	view
+	ends time.Duration
+}
+
+// chooseFor is Choose with a function that also returns the time for which its choice lasts, or zero
+// if it has no end. A rule of the picked view that is Blocked denies with that RetryAfter, unless it
+// is Blocked in l, too.
+func (l *Limiter) chooseFor(pick pickFunc) *Limiter {
 	v := *l
 	v.pick = pick
 	return &v
@@ -96,52 +117,52 @@ func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, e
 
 // chosen returns the view for an event of key, as choose does, and its rules: both from before or
 // both from after any call of ReplaceAll.
-func (l *Limiter) chosen(ctx context.Context, key, plan string) (v view, rules []Rule, err error) {
+func (l *Limiter) chosen(ctx context.Context, key, plan string) (c choice, rules []Rule, err error) {
 	if l.pick == nil {
-		if v, err = l.choose(ctx, key, plan); err == nil {
-			rules = v.rules()
+		if c, err = l.choose(ctx, key, plan); err == nil {
+			rules = c.rules()
 		}
-		return v, rules, err
+		return c, rules, err
 	}
 	var s *ruleSet
 	err = replacing.consistent(func() (err error) {
-		if v, err = l.choose(ctx, key, plan); err == nil {
-			s = v.ruleSet()
+		if c, err = l.choose(ctx, key, plan); err == nil {
+			s = c.ruleSet()
 		}
 		return err
 	})
 	if err == nil {
-		rules = v.planned(s)
+		rules = c.planned(s)
 	}
-	return v, rules, err
+	return c, rules, err
 }
 
 // choose returns the view for an event of key. plan, if not empty, replaces the plan of l.
-func (l *Limiter) choose(ctx context.Context, key, plan string) (view, error) {
-	v := l.view
+func (l *Limiter) choose(ctx context.Context, key, plan string) (choice, error) {
+	c := choice{view: l.view}
 	if key == "" {
-		return v, ErrEmptyKey
+		return c, ErrEmptyKey
 	}
 	if plan != "" {
-		v.plan = plan
+		c.plan = plan
 	}
 	if l.pick == nil {
-		return v, nil
+		return c, nil
 	}
-	picked, err := l.pick(ctx, key)
+	picked, ends, err := l.pick(ctx, key)
 	switch {
 	case err != nil && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
-		return v, err
+		return c, err
 	case err != nil:
-		return v, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
+		return c, fmt.Errorf("%w: the function of Choose: %w", ErrInvalidAsk, err)
 	case picked == nil:
-		return v, nil
+		return c, nil
 	case picked.shared != l.shared || picked.pick != nil:
-		return v, invalidAsk("the function of Choose returned no view of its limiter, or one that Choose has made")
+		return c, invalidAsk("the function of Choose returned no view of its limiter, or one that Choose has made")
 	}
 	if picked.plan != "" {
-		v.plan = picked.plan
+		c.plan = picked.plan
 	}
-	v.variant = picked.variant
-	return v, nil
+	c.variant, c.ends = picked.variant, ends
+	return c, nil
 }

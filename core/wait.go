@@ -17,7 +17,8 @@ const maxWaiters = 10_000
 // Wait blocks until an event of key is admitted and its Delay is over. It returns
 //
 //   - the error of ctx if ctx ends. An event that was admitted and delayed is refunded.
-//   - [ErrNeverAdmitted] if the event can never be admitted.
+//   - [ErrNeverAdmitted] if the event can never be admitted. Wait waits for the end of a block that
+//     ends, such as rules.Set.Block with a time.
 //   - [ErrDeadlineTooNear], at once, if the estimated wait does not end before the deadline of ctx.
 //     The estimate includes the events of callers that already wait for key in this process, if they
 //     have the same plan and [Limiter.Variant].
@@ -43,7 +44,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
-	v, rules, err := l.chosen(ctx, key, "")
+	a := Ask{Limiter: l, Key: key, Cost: n}
+	chosen, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
 	}
@@ -56,13 +58,16 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 			if int64(n) > r.inForce().d.compiled.Constants.Capacity {
 				return ErrNeverAdmitted
 			}
-		case r.Limit() == Blocked:
+		case r.Limit() != Blocked:
+		case a.uncharged(r, chosen.ends) == endingBlock:
+			waits = true
+		default:
 			return ErrNeverAdmitted
 		}
 	}
 	w := &waiter{n: n} // waits for no other caller
 	if waits {
-		if w, err = l.waiters.join(key, n, v); err != nil {
+		if w, err = l.waiters.join(key, n, chosen.view); err != nil {
 			return err
 		}
 		defer l.waiters.leave(key, w)
@@ -80,7 +85,6 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 		// later callers may then miss the event for a moment, but never count it twice.
 		l.waiters.setCost(w, 0)
 		replaced := l.current.Load().replaced
-		a := Ask{Limiter: l, Key: key, Cost: n}
 		if left := left(ctx); left != Never {
 			a.MaxDelay = max(1, left-time.Microsecond) // deny the event if its delay would reach the deadline
 		}
@@ -148,10 +152,14 @@ func tooLate(ctx context.Context, d Decision, ahead, n int) error {
 		if s.Rule.IsShadow() || s.Rule.Limit() == Unlimited {
 			continue
 		}
-		if s.Rule.Limit() == Blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity {
+		switch blocked := s.Rule.Limit() == Blocked; {
+		case blocked && s.RetryAfter != Never: // the block ends
+			wait = max(wait, s.RetryAfter)
+		case blocked || int64(n) > s.Rule.d.compiled.Constants.Capacity:
 			return ErrNeverAdmitted
+		default:
+			wait = max(wait, s.soonest(int64(ahead), int64(n)))
 		}
-		wait = max(wait, s.soonest(int64(ahead), int64(n)))
 	}
 	if wait > 0 && wait >= left(ctx) {
 		return fmt.Errorf("%w: %v to wait", ErrDeadlineTooNear, wait)

@@ -65,15 +65,14 @@ func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
 	c.Abort()
 	// c.Error would add a *gin.Error that a key function has wrapped instead of the Rejection.
 	c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
-	respond(c, rejection)
-	if c.Writer.Written() {
+	if respond(c, rejection); c.Writer.Written() {
 		c.Writer = answered{c.Writer}
 	}
 }
 
 func writeProblem(c *gin.Context, rejection *gate.Rejection) {
 	adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
-	c.Writer.WriteHeaderNow() // without a body, as for HEAD
+	c.Writer = answered{c.Writer} // also without a body, as for HEAD
 }
 
 // OnDenied replaces the response to requests over the limit. When f is called, the request is

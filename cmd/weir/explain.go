@@ -104,7 +104,7 @@ func explainIn(c *rules.Config, args []string, overrideOf func(policy, key strin
 	fmt.Fprintln(w, "RULE\tALGORITHM\tLIMIT\tSOURCE\tMODE")
 	for _, r := range p.Rules {
 		limit, source := limitOf(r, override, plan)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, limit, source, mode((r.Shadow || !enforced) && !override.Blocked))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Algorithm, withUnit(limit, r.Unit), source, mode((r.Shadow || !enforced) && !override.Blocked))
 		if candidate := r.Candidate; candidate != nil {
 			fmt.Fprintf(w, "%s, candidate\t%s\t%s\tbase\t%s\n", r.Name, candidate.Algorithm, candidate.Limit, mode(true))
 		}
@@ -142,6 +142,14 @@ func limitOf(r rules.Rule, o rules.Override, plan string) (limit core.Limit, sou
 		return r.Plans[i].Limit, source
 	}
 	return r.Limit, "base"
+}
+
+// withUnit returns the text of a limit with the unit of its rule, unless that is empty.
+func withUnit(l core.Limit, unit string) string {
+	if unit == "" || l == core.Unlimited || l == core.Blocked {
+		return l.String()
+	}
+	return fmt.Sprintf("%s (%s)", l, unit)
 }
 
 func named(plan string) func(rules.Plan) bool {

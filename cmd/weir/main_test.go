@@ -24,6 +24,8 @@ func files(t *testing.T) {
 		"r.yaml": start + "}}\nroutes: {\"POST /login/{name}\": api, example.com/v1/: api}",
 		// user:1 is the 2074th of 10 000, user:2 the 2581st, user:3 the 6832nd.
 		"part.yaml":   start + ", enforce: 25.5, keys: {\"user:3\": {blocked: true, plan: gold}}}}",
+		"unit.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: tokens, plans: {staff: unlimited}}, {name: s, algorithm: fixed_window, limit: 5/d}]}}",
+		"long.yaml":   "policies: {api: {rules: [{name: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}",
 		"off.yaml":    start + ", disabled: true}}",
 		"alloff.yaml": start + "}}\ndisabled: true",
 		"bad.yaml":    "policies:\n  api:\n    rules: [{name: r, algorithm: sliding_log, limit: 10}]\ndisable: true\n",
@@ -80,6 +82,17 @@ func TestRun(t *testing.T) {
 			"second             token_bucket  10/s   base    enforce\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +
 			"hour               sliding_log   500/h  base    shadow\n", ""},
+		"explain unit": {[]string{"explain", "unit.yaml", "api", "x"}, 0, "" +
+			"RULE  ALGORITHM     LIMIT         SOURCE  MODE\n" +
+			"r     sliding_log   9/h (tokens)  base    enforce\n" +
+			"s     fixed_window  5/d           base    enforce\n", ""},
+		"explain unit of a plan": {[]string{"explain", "unit.yaml", "api", "x", "staff"}, 0, "" +
+			"RULE  ALGORITHM     LIMIT      SOURCE        MODE\n" +
+			"r     sliding_log   unlimited  plan \"staff\"  enforce\n" +
+			"s     fixed_window  5/d        base          enforce\n", ""},
+		"check unit": {[]string{"check", "unit.yaml"}, 0, "", ""},
+		"check long unit": {[]string{"check", "long.yaml"}, 1, "", "long.yaml:1:78: policies.api.rules[0].unit: unit is 33 bytes long, more than 32\n" +
+			"\tame: r, algorithm: sliding_log, limit: 9/h, unit: " + strings.Repeat("x", 33) + "}]}}\n\t" + strings.Repeat(" ", 50) + "^\n"},
 		"explain route": {[]string{"explain", "r.yaml", "POST //login/ann", "x"}, 0, "The route \"POST /login/{name}\" has the policy \"api\".\n" + columns +
 			"second             token_bucket  10/s   base    enforce\n" +
 			"second, candidate  sliding_log   7/s    base    shadow\n" +

@@ -12,7 +12,7 @@ import (
 
 // DeniedStatus makes f choose the status of the response to a denied request, from 400 to 599. Any
 // other result means 429, the default. d.RetryAfter is [core.Never] if the cost is above the
-// capacity of a rule, and also if the caller is [core.Blocked]. Test for Blocked first:
+// capacity of a rule, and also if the caller is [core.Blocked] for ever. Test for Blocked first:
 //
 //	gate.DeniedStatus(func(d core.Decision) int {
 //		switch {
@@ -72,7 +72,8 @@ func (g *gate) deny(h http.Header, r *http.Request, d core.Decision) *Rejection 
 	}
 	retry, later := RetryAfter(d)
 	if named >= 0 {
-		texts := g.policies.of(named, d.State(named).Rule).denial(retry)
+		s := d.State(named)
+		texts := g.policies.of(named, s.Rule).denial(retry, blockEnd(&s))
 		n.values[0], p.Detail, p.Violated = texts.retryAfter, texts.detail, violated
 	} else { // the Store denies without a reason
 		n.values[0] = strconv.FormatInt(retry, 10)

@@ -85,8 +85,9 @@
 // The option [Plan] chooses the limits of the caller by the name of a plan, such as "pro" (see
 // [core.Rule.Plan]). The header fields and problem documents contain the limits of that plan. A
 // rule that is [core.Unlimited] for the caller is not in the header fields; handlers find it in the
-// decision. The response to a [core.Blocked] caller is 429 without Retry-After, with q=0 and r=0.
-// [DeniedStatus] can make it 403.
+// decision. The response to a [core.Blocked] caller is 429 without Retry-After, with q=0 and r=0. If
+// package rules has blocked the caller until a time, Retry-After and t are the seconds until then,
+// and the problem document contains the time. [DeniedStatus] can make it 403.
 //
 // [core.Limiter.Choose] gives single keys other limits. [core.Limiter.Replace] changes the limits
 // while the gate is used: each decision uses either the old rules or the new ones.

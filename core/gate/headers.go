@@ -21,7 +21,8 @@ const (
 	// in a minor release.
 	//
 	// In RateLimit-Policy, q is the capacity of the rule under the limit in force, and w the time
-	// in which that capacity is restored; w is left out if it is less than a second. In RateLimit,
+	// in which that capacity is restored; w is left out if it is less than a second. qu is the unit,
+	// if the draft defines it and it is not requests (see [core.Rule.Unit]). In RateLimit,
 	// r is the remaining number of events, and t the period that r refers to (core.State.Window).
 	// If r is 0, t is the time until the next event is available. If the rule denied the request, t
 	// is the time until it admits the same cost, and is left out if it never does. Times are in
@@ -251,7 +252,7 @@ func (rec *record) knownLimits(d *core.Decision) (limits string, ok bool) {
 		switch {
 		case !p.visible:
 		case len(first) == 1 && !s.Allowed && s.Remaining == 0 && s.RetryAfter != core.Never:
-			return p.denial(max(seconds(s.Window), 1)).limits, true
+			return p.denial(max(seconds(s.Window), 1), 0).limits, true
 		default:
 			b = appendMember(b, p, &s)
 		}
@@ -274,7 +275,7 @@ func (rec *record) writeLegacy(h http.Header, d *core.Decision) {
 	reset := time.Now().Add(m.state.ResetAfter).Add(time.Second - 1) // rounded up; Unix rounds down
 	h[fieldLegacyLimit] = []string{integer(int64(m.policy.rule.Capacity()))}
 	h[fieldLegacyRemaining] = []string{integer(int64(m.state.Remaining))}
-	if m.policy.rule.Limit() == core.Blocked {
+	if m.policy.rule.Limit() == core.Blocked && m.state.RetryAfter == core.Never {
 		h.Del(fieldLegacyReset) // an outer gate may have set it
 	} else {
 		h[fieldLegacyReset] = []string{integer(reset.Unix())}

@@ -33,6 +33,12 @@ func TestNewPolicy_Member(t *testing.T) {
 		{core.TokenBucket("a", core.PerSecond(10).WithBurst(9)), `"a";q=9`},
 		{core.TokenBucket("a", core.Per(1, 365*24*time.Hour)), `"a";q=1;w=31536000`},
 		{core.TokenBucket(`"\`, core.PerSecond(1)), `"\"\\";q=1;w=1`},
+		{core.SlidingLog("a", core.PerMinute(9)).Unit("bytes"), `"a";q=9;qu="content-bytes";w=60`},
+		{core.SlidingLog("a", core.PerMinute(9)).Unit("content-bytes"), `"a";q=9;qu="content-bytes";w=60`},
+		{core.SlidingLog("a", core.PerMinute(9)).Unit("concurrent-requests"), `"a";q=9;qu="concurrent-requests";w=60`},
+		{core.SlidingLog("a", core.PerMinute(9)).Unit("requests"), `"a";q=9;w=60`},
+		{core.SlidingLog("a", core.PerMinute(9)).Unit(`"tokens"`), `"a";q=9;w=60`},
+		{core.SlidingLog("a", core.Blocked).Unit("bytes"), `"a";q=0;qu="content-bytes"`},
 	} {
 		if _, err := core.New(memstore.New(), c.rule); err != nil {
 			t.Fatal(err)

@@ -20,9 +20,17 @@ type policy struct {
 	denials [64]atomic.Pointer[denialTexts]
 }
 
-// denialTexts holds the texts about a denial that depend only on the policy and on Retry-After.
+// quotaUnits has the parameter qu for the units that draft-ietf-httpapi-ratelimit-headers defines. It
+// is left out for requests, and cannot express other units.
+var quotaUnits = map[string]string{
+	"bytes": `;qu="content-bytes"`, "content-bytes": `;qu="content-bytes"`, "concurrent-requests": `;qu="concurrent-requests"`,
+}
+
+// denialTexts holds the texts about a denial that depend only on the policy, on Retry-After and on
+// the end of a block.
 type denialTexts struct {
 	retry      int64  // in seconds, or zero if the request can never be admitted
+	end        int64  // as in blockEnd
 	retryAfter string // retry as a number
 	detail     string // of the problem document
 	limits     string // the value of RateLimit, if this is the only policy and nothing remains
@@ -33,6 +41,7 @@ func newPolicy(rule core.Rule) *policy {
 	p := &policy{rule: rule, visible: !rule.IsShadow() && rule.Limit() != core.Unlimited, name: string(name)}
 	member := append(name, ";q="...)
 	member = appendInteger(member, int64(rule.Capacity()))
+	member = append(member, quotaUnits[rule.UnitName()]...)
 	if w := fillTime(rule); w >= time.Second {
 		member = append(member, ";w="...)
 		member = appendInteger(member, seconds(w))
@@ -41,16 +50,26 @@ func newPolicy(rule core.Rule) *policy {
 	return p
 }
 
-// denial returns the texts about a denial with this Retry-After. It remembers some of them.
-func (p *policy) denial(retry int64) *denialTexts {
+// denial returns the texts about a denial with this Retry-After and blockEnd. It remembers some of them.
+func (p *policy) denial(retry, end int64) *denialTexts {
 	slot := &p.denials[uint64(retry)%uint64(len(p.denials))]
-	if t := slot.Load(); t != nil && t.retry == retry {
+	if t := slot.Load(); t != nil && t.retry == retry && t.end == end {
 		return t
 	}
 	n := strconv.FormatInt(retry, 10)
-	t := &denialTexts{retry, n, describe(p.rule, retry), p.name + ";r=0;t=" + n}
+	t := &denialTexts{retry, end, n, describe(p.rule, retry, end), p.name + ";r=0;t=" + n}
 	slot.Store(t)
 	return t
+}
+
+// blockEnd returns the end of the block that denied, in Unix seconds, rounded up, or zero if s is not
+// that of a block that ends. The ends are whole milliseconds, so that the time since the decision,
+// usually some microseconds, does not count.
+func blockEnd(s *core.State) int64 {
+	if s.Limit() != core.Blocked || s.RetryAfter == core.Never {
+		return 0
+	}
+	return (time.Now().Add(s.RetryAfter).UnixMilli() + 999) / 1000
 }
 
 // fillTime returns the time in which the whole capacity of a rule is restored, rounded up. For

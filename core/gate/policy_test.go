@@ -1,28 +1,163 @@
 package gate
 
 import (
+	"context"
+	"net/http"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/rules"
 )
 
 // TestPolicy_Denial compares the texts, remembered or not, with those that are made for each denial.
 func TestPolicy_Denial(t *testing.T) {
 	for _, rule := range []core.Rule{
 		core.TokenBucket(`a "b"`, core.PerMinute(10).WithBurst(3)), core.SlidingLog("log", core.PerHour(1)), core.FixedWindow("no", core.Blocked),
+		core.FixedWindow("tokens", core.Blocked).Unit("tokens"),
 	} {
 		p := newPolicy(rule)
-		for _, retry := range []int64{1, 65, 1, 1, 0, 64, 0, 3600, 16, 3600, 9_223_372_037, 61, 9_223_372_037} {
+		for i, retry := range []int64{1, 65, 1, 1, 0, 64, 0, 3600, 16, 3600, 9_223_372_037, 61, 9_223_372_037, 61, 61, 61} {
+			end := int64(i / 2) // in Unix seconds, or zero
 			state := core.State{Window: min(time.Duration(retry), 9_223_372_036) * time.Second}
 			if retry > 9_223_372_036 {
 				state.Window = core.Never
 			}
-			got, detail, limits := p.denial(retry), describe(rule, retry), string(appendMember(nil, p, &state))
+			got, detail, limits := p.denial(retry, end), describe(rule, retry, end), string(appendMember(nil, p, &state))
 			if got.detail != detail || got.retryAfter != strconv.FormatInt(retry, 10) || retry > 0 && got.limits != limits {
 				t.Errorf("%v, %d s: %+v, want %q and %q", rule, retry, *got, detail, limits)
 			}
 		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	local := time.Local
+	t.Cleanup(func() { time.Local = local })
+	time.Local = time.FixedZone("here", 3600) // clients get UTC
+	end := time.Date(2026, 11, 23, 14, 5, 0, 0, time.UTC).Unix()
+	for name, c := range map[string]struct {
+		rule       core.Rule
+		retry, end int64
+		want       string
+	}{
+		"requests":                {core.SlidingLog("a", core.PerMinute(100)), 12, 0, `Policy "a" allows 100 requests per 60 s. Retry in 12 s.`},
+		"one request":             {core.SlidingLog("a", core.PerMinute(1)), 12, 0, `Policy "a" allows 1 request per 60 s. Retry in 12 s.`},
+		"one request, by name":    {core.SlidingLog("a", core.PerMinute(1)).Unit("requests"), 12, 0, `Policy "a" allows 1 request per 60 s. Retry in 12 s.`},
+		"tokens":                  {core.SlidingLog("a", core.PerMinute(1000)).Unit("tokens"), 12, 0, `Policy "a" allows 1000 tokens per 60 s. Retry in 12 s.`},
+		"tokens, never":           {core.SlidingLog("a", core.PerMinute(1000)).Unit("tokens"), 0, 0, `Policy "a" allows 1000 tokens per 60 s. This request costs more than the policy ever allows.`},
+		"one token":               {core.SlidingLog("a", core.PerMinute(1)).Unit("tokens"), 12, 0, `Policy "a" allows 1 per 60 s (tokens). Retry in 12 s.`},
+		"bytes with a burst":      {core.TokenBucket("a", core.PerSecond(500).WithBurst(900)).Unit("bytes"), 1, 0, `Policy "a" allows 500 bytes per 1 s, 900 at once. Retry in 1 s.`},
+		"one byte with a burst":   {core.TokenBucket("a", core.PerSecond(1).WithBurst(900)).Unit("bytes"), 1, 0, `Policy "a" allows 1 per 1 s (bytes), 900 at once. Retry in 1 s.`},
+		"blocked":                 {core.SlidingLog("a", core.Blocked), 0, 0, `Policy "a" allows no requests.`},
+		"blocked, tokens":         {core.SlidingLog("a", core.Blocked).Unit("tokens"), 0, 0, `Policy "a" allows no tokens.`},
+		"blocked until":           {core.SlidingLog("a", core.Blocked), 5, end, `Policy "a" allows no requests until 2026-11-23T14:05:00Z. Retry in 5 s.`},
+		"blocked until, with pct": {core.SlidingLog("a", core.Blocked).Unit("%d 2006"), 5, end, `Policy "a" allows no %d 2006 until 2026-11-23T14:05:00Z. Retry in 5 s.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := describe(c.rule, c.retry, c.end); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// The end of a block is rounded up to a second, and the time since the decision does not count.
+func TestBlockEnd(t *testing.T) {
+	const s = time.Second
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix() // of synctest
+	blocked := core.SlidingLog("a", core.Blocked)
+	for name, c := range map[string]struct {
+		rule         core.Rule
+		after, retry time.Duration
+		want         int64 // in seconds since begin, or zero
+	}{
+		"a whole second":         {blocked, 0, 5 * s, 5},
+		"some time later":        {blocked, 900 * time.Microsecond, 5 * s, 5},
+		"a millisecond":          {blocked, 0, time.Millisecond, 1},
+		"more than a second":     {blocked, 0, 5*s + time.Millisecond, 6},
+		"not the present zone":   {blocked, time.Hour, time.Hour, 7200},
+		"in 291 years":           {blocked, 0, 291 * 365 * 24 * time.Hour, 291 * 365 * 24 * 3600},
+		"no end":                 {blocked, 0, core.Never, 0},
+		"a limit that is no ban": {core.SlidingLog("a", core.PerMinute(5)), 0, 5 * s, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(c.after)
+				want := c.want
+				if want > 0 {
+					want += begin
+				}
+				if got := blockEnd(&core.State{Rule: c.rule, RetryAfter: c.retry}); got != want {
+					t.Errorf("got %d, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+// Clients see the end of a block of package rules, and of no other.
+func TestGate_Admit_BlockWithEnd(t *testing.T) {
+	const policies = `policies:
+  api:
+    rules:
+      - {name: minute, algorithm: sliding_log, limit: 9/m, unit: bytes}
+      - {name: day, algorithm: fixed_window, limit: 99/d, unit: tokens}
+    keys:
+      short: {blocked: true, until: 2000-01-01T00:00:05Z}
+      ever: {blocked: true}
+      one: {limits: {day: blocked}, until: 2000-01-01T00:00:05Z}
+`
+	const blocked, open = `"minute";q=0;qu="content-bytes", "day";q=0`, `"minute";q=9;qu="content-bytes";w=60, "day";q=99;w=86400`
+	for name, c := range map[string]struct {
+		key                         string
+		after                       time.Duration
+		policy, limit, retry, reset string
+		detail                      string // empty if the request is admitted
+	}{
+		"a block":          {"short", 0, blocked, `"minute";r=0;t=5, "day";r=0;t=5`, "5", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 5 s.`},
+		"near its end":     {"short", 5*time.Second - 1, blocked, `"minute";r=0;t=1, "day";r=0;t=1`, "1", "946684805", `Policy "minute" allows no bytes until 2000-01-01T00:00:05Z. Retry in 1 s.`},
+		"at its end":       {"short", 5 * time.Second, open, `"minute";r=8;t=60, "day";r=98;t=86395`, "", "946684865", ""},
+		"without an end":   {"ever", 0, blocked, `"minute";r=0, "day";r=0`, "", "", `Policy "minute" allows no bytes.`},
+		"one blocked rule": {"one", 0, `"day";q=0`, `"day";r=0;t=5`, "5", "946684805", `Policy "day" allows no tokens until 2000-01-01T00:00:05Z. Retry in 5 s.`},
+		"another key":      {"other", 0, open, `"minute";r=8;t=60, "day";r=98;t=86400`, "", "946684860", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config, err := rules.Parse("test", []byte(policies))
+				testkit.Must(t, err)
+				set, err := rules.New(memstore.New(), config)
+				testkit.Must(t, err)
+				l, err := set.Limiter("api")
+				testkit.Must(t, err)
+				key := func(context.Context, *http.Request) (string, error) { return c.key, nil }
+				g := newGate("test", l, key, []Option{Headers(IETFDraft, XRateLimit)})
+				time.Sleep(c.after)
+				for range 2 { // the second text is remembered
+					h, r := header(), get("/")
+					_, _, rejection := g.Admit(r.Context(), h, r, "")
+					got := map[string]string{"detail": ""}
+					if rejection != nil {
+						got["detail"] = rejection.Problem.Detail
+					}
+					want := map[string]string{"detail": c.detail, "RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Reset": c.reset}
+					for name, want := range want {
+						if name != "detail" {
+							got[name] = h.Get(name)
+						}
+						if got[name] != want {
+							t.Errorf("%s: got  %s\n\twant %s", name, got[name], want)
+						}
+					}
+					if _, err := l.Reset(t.Context(), c.key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
 	}
 }

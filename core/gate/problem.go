@@ -60,21 +60,29 @@ func newProblem(r *http.Request, status int) Problem {
 	return p
 }
 
-// describe returns the text for the client about a rule that denied.
-func describe(rule core.Rule, retry int64) string {
-	l := rule.Limit()
+// describe returns the text for the client about a rule that denied. end is that of blockEnd.
+func describe(rule core.Rule, retry, end int64) string {
+	l, unit := rule.Limit(), rule.UnitName()
 	b := append([]byte("Policy "), appendString(nil, rule.ClientName())...)
 	b = append(b, " allows "...)
 	if l == core.Blocked {
-		return string(append(b, "no requests."...))
+		if b = append(append(b, "no "...), unit...); end == 0 {
+			return string(append(b, '.'))
+		}
+		b = time.Unix(end, 0).UTC().AppendFormat(append(b, " until "...), time.RFC3339)
+		return string(appendRetry(b, retry))
 	}
 	b = strconv.AppendInt(b, int64(l.Events), 10)
-	if l.Events == 1 {
-		b = append(b, " request per "...)
-	} else {
-		b = append(b, " requests per "...)
+	switch {
+	case l.Events != 1:
+		b = append(append(append(b, ' '), unit...), " per "...)
+		b = appendSpan(b, l.Per)
+	case unit == "requests":
+		b = appendSpan(append(b, " request per "...), l.Per)
+	default: // a plural, whose singular is not known
+		b = appendSpan(append(b, " per "...), l.Per)
+		b = append(append(append(b, " ("...), unit...), ')')
 	}
-	b = appendSpan(b, l.Per)
 	if burst := rule.Capacity(); burst != l.Events {
 		b = append(b, ", "...)
 		b = strconv.AppendInt(b, int64(burst), 10)
@@ -83,9 +91,14 @@ func describe(rule core.Rule, retry int64) string {
 	if retry == 0 {
 		return string(append(b, ". This request costs more than the policy ever allows."...))
 	}
+	return string(appendRetry(b, retry))
+}
+
+// appendRetry ends a sentence, and appends one about Retry-After.
+func appendRetry(b []byte, retry int64) []byte {
 	b = append(b, ". Retry in "...)
 	b = strconv.AppendInt(b, retry, 10)
-	return string(append(b, " s."...))
+	return append(b, " s."...)
 }
 
 // appendSpan writes d in the largest of s, ms and µs that is at most d.

@@ -20,5 +20,5 @@ func RetryAfter(d core.Decision) (seconds int64, ok bool) {
 			wait = max(wait, s.Window)
 		}
 	}
-	return max(1, int64((wait+time.Second-1)/time.Second)), true
+	return int64((wait-1)/time.Second) + 1, true // rounded up; 1 for zero
 }

@@ -25,3 +25,16 @@ func TestRetryAfter(t *testing.T) {
 		}
 	})
 }
+
+// The seconds are rounded up, also for the longest wait that ends.
+func TestRetryAfter_Rounding(t *testing.T) {
+	for wait, want := range map[time.Duration]int64{
+		0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, core.Never - 1: 9_223_372_037,
+	} {
+		t.Run(wait.String(), func(t *testing.T) {
+			if got, ok := gate.RetryAfter(core.Decision{RetryAfter: wait}); got != want || !ok {
+				t.Errorf("got %d, %v, want %d", got, ok, want)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ var decisions = []struct{ name, policies, key string }{
 	{"a limit", fast + ", keys: {k: {limits: {r: 3000000/s}}}}", "k"},
 	{"a limit until a time", fast + ", keys: {k: {limits: {r: 3000000/s}, until: 2100-01-01T00:00:00Z}}}", "k"},
 	{"blocked", fast + ", keys: {k: {blocked: true}}}", "k"},
+	{"blocked until a time", fast + ", keys: {k: {blocked: true, until: 2100-01-01T00:00:00Z}}}", "k"},
 	{"enforced for a part", fast + ", enforce: 50}", "user:241531"},
 	{"enforced for a part, a long key", fast + ", enforce: 50}", strings.Repeat("k", 128)},
 	{"off", fast + ", disabled: true}", "k"},

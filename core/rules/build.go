@@ -49,6 +49,9 @@ func (r *Rule) build(name string) core.Rule {
 	if r.Shadow {
 		c = c.Shadow()
 	}
+	if r.Unit != "" {
+		c = c.Unit(r.Unit)
+	}
 	return c
 }
 

@@ -15,8 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
 )
 
 // A fakeSource answers the reads of a cache.
@@ -523,5 +525,29 @@ func TestCache_Get_HotKeyInOutage(t *testing.T) {
 			t.Errorf("the outage ended after %v", took)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// A block of the configuration that ends while the override of the key is read denies nothing.
+func TestSet_Blocked_EndsDuringRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for read, want := range map[time.Duration]time.Duration{ // RetryAfter
+			4 * time.Millisecond: 6 * time.Millisecond, 10*time.Millisecond - 1: 1, 10 * time.Millisecond: 0, 11 * time.Millisecond: 0,
+		} {
+			until := time.Now().Add(10 * time.Millisecond)
+			set, err := New(memstore.New(), &Config{Policies: map[string]Policy{"api": {
+				Enforce: 100, Rules: []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerHour(9)}},
+				Keys: map[string]Override{"k": {Blocked: true, Until: until}},
+			}}})
+			testkit.Must(t, err)
+			source, c := newFake(cacheOptions{})
+			source.delay, set.overrides = read, &RedisSource{cache: c}
+			l, err := set.Limiter("api")
+			testkit.Must(t, err)
+			if d := testkit.Allow(t, l, "k"); d.Allowed != (want == 0) || d.RetryAfter != want {
+				t.Errorf("a read of %v: got %v, want RetryAfter %v", read, d, want)
+			}
+			time.Sleep(time.Minute)
+		}
 	})
 }

@@ -36,7 +36,8 @@ type Rule struct {
 	Soft       float64
 	SubWindows int
 	Shadow     bool
-	Candidate  *Rule // evaluated as a shadow rule beside this one, with states of its own
+	Unit       string // as of core.Rule.Unit; empty means requests
+	Candidate  *Rule  // evaluated as a shadow rule beside this one, with states of its own
 }
 
 // A Plan is the limit of a rule for the callers of a plan.

@@ -13,7 +13,7 @@ import (
 var (
 	fileFields      = []string{"policies", "routes", "disabled"}
 	policyFields    = []string{"rules", "keys", "enforce", "disabled"}
-	ruleFields      = append([]string{"name", "plans", "mode", "candidate"}, candidateFields...)
+	ruleFields      = append([]string{"name", "plans", "mode", "unit", "candidate"}, candidateFields...)
 	candidateFields = []string{"algorithm", "limit", "soft", "sub_windows"}
 	overrideFields  = []string{"blocked", "plan", "limits", "until"}
 )
@@ -189,6 +189,11 @@ func (d *decoder) rule(policy string, v value) (r Rule, ok bool) {
 		r.Plans = append(r.Plans, p)
 	}
 	r.Shadow, _ = choice(d, f["mode"], "mode", modes)
+	if unit := f["unit"]; d.is(unit, "!!str") {
+		if r.Unit = unit.node.Value; r.Unit == "" {
+			d.fail(unit, "unit is empty")
+		}
+	}
 	d.limited(v, f, &r)
 	name := storeName(policy, r.Name)
 	if !plainName.MatchString(policy) || !plainName.MatchString(r.Name) {
@@ -242,11 +247,12 @@ func (d *decoder) check(name string, v value, f map[string]value, r Rule, plans 
 	if err := valid.check(name); err != nil {
 		d.fail(v, "%q is its name on a store: %s %s", name, err.Field, err.Reason)
 	}
-	limit, soft, windows := valid, valid, valid
-	limit.Limit, soft.Soft, windows.SubWindows = r.Limit, r.Soft, r.SubWindows
+	limit, soft, windows, unit := valid, valid, valid, valid
+	limit.Limit, soft.Soft, windows.SubWindows, unit.Unit = r.Limit, r.Soft, r.SubWindows, r.Unit
 	d.reject(f["limit"], limit.check("rule"))
 	d.reject(f["soft"], soft.check("rule"))
 	d.reject(f["sub_windows"], windows.check("rule"))
+	d.reject(f["unit"], unit.check("rule"))
 	for i, e := range plans {
 		plan := valid
 		plan.Plans = r.Plans[i : i+1]

@@ -135,7 +135,7 @@ func (d *differ) rule(what string, a, b *Rule) {
 		return
 	}
 	if a == nil {
-		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow}
+		a = &Rule{Algorithm: b.Algorithm, Limit: b.Limit, Soft: b.Soft, SubWindows: b.SubWindows, Shadow: b.Shadow, Unit: b.Unit}
 	}
 	change(d, what+" algorithm", &a.Algorithm, &b.Algorithm, driver.Algorithm.String)
 	change(d, what, &a.Limit, &b.Limit, core.Limit.String)
@@ -148,6 +148,7 @@ func (d *differ) rule(what string, a, b *Rule) {
 		change(d, what+" sub-windows", &x, &y, strconv.Itoa)
 	}
 	change(d, what+" mode", &a.Shadow, &b.Shadow, mode)
+	change(d, what+" unit", &a.Unit, &b.Unit, unitName)
 	if a.Candidate != nil || b.Candidate != nil {
 		d.rule(what+" candidate", a.Candidate, b.Candidate)
 	}
@@ -162,6 +163,8 @@ func mode(shadow bool) string {
 	return "enforce"
 }
 
+func unitName(unit string) string { return cmp.Or(unit, "requests") }
+
 // subWindows returns the number of sub-windows of a sliding window, and zero for other algorithms.
 func (r *Rule) subWindows() int {
 	if r.Algorithm == driver.SlidingWindow {
@@ -170,7 +173,7 @@ func (r *Rule) subWindows() int {
 	return 0
 }
 
-// text describes the rule without its plans and candidate: "sliding_log 500/h soft 10%".
+// text describes the rule without its plans and candidate: "sliding_log 500/h soft 10% unit tokens".
 func (r Rule) text() string {
 	s := r.Algorithm.String() + " " + r.Limit.String()
 	if n := r.subWindows(); n != 0 && n != core.DefaultSubWindows {
@@ -181,6 +184,9 @@ func (r Rule) text() string {
 	}
 	if r.Shadow {
 		s += " shadow"
+	}
+	if r.Unit != "" {
+		s += " unit " + r.Unit
 	}
 	return s
 }

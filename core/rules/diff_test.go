@@ -42,6 +42,9 @@ func TestDiff(t *testing.T) {
 		"sub-windows":         {rules(first + "sub_windows: 30}"), rules(first + "}"), []string{"api.r sub-windows: 30 to 60"}},
 		"default sub-windows": {rules(first + "sub_windows: 60}"), rules(first + "}"), nil},
 		"modifiers":           {rules(first + "soft: 10}"), rules(first + "mode: shadow}"), []string{"api.r mode: enforce to shadow", "api.r soft: 10% to 0%"}},
+		"unit":                {rules(first + "}"), rules(first + "unit: tokens}"), []string{"api.r unit: requests to tokens"}},
+		"default unit":        {rules(first + "unit: requests}"), rules(first + "}"), nil},
+		"new unit":            {rules(second), rules(second + ", " + first + "unit: tokens}"), []string{"api.r: added (sliding_window 10/s unit tokens)"}},
 		"plans": {
 			rules(first + "plans: {gold: 100/s, pro: 50/s, x: 1/s}}"), rules(first + "plans: {x: 1/s, gold: unlimited, banned: blocked}}"),
 			[]string{"api.r plan banned: added (blocked)", "api.r plan gold: 100/s to unlimited", "api.r plan pro: removed (was 50/s)"},
@@ -102,7 +105,7 @@ func TestDiff_Nil(t *testing.T) {
 // A change of any field is in the result.
 func TestDiff_EveryField(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Policy](), reflect.TypeFor[Rule](), reflect.TypeFor[Plan](), reflect.TypeFor[Override]()} {
-		want := map[string]int{"Config": 3, "Policy": 4, "Rule": 8, "Plan": 2, "Override": 4}[typ.Name()]
+		want := map[string]int{"Config": 3, "Policy": 4, "Rule": 9, "Plan": 2, "Override": 4}[typ.Name()]
 		if got := typ.NumField(); got != want {
 			t.Errorf("%s has %d fields: Diff, Format and TestDiff know %d", typ, got, want)
 		}

@@ -21,6 +21,7 @@
 //	        algorithm: token_bucket
 //	        limit: 10/s burst 20
 //	        plans: {gold: 100/s, staff: unlimited, banned: blocked}
+//	        unit: tokens           # of the events, for clients; default: requests
 //	      - name: hour
 //	        algorithm: sliding_log
 //	        limit: 500/h
@@ -46,11 +47,18 @@
 //
 // A policy needs rules, and a rule needs a name, an algorithm and a limit. All other fields are
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
-// soft and shadow rules. An override with limits has precedence over plans, and its plan has
+// units, soft and shadow rules. An override with limits has precedence over plans, and its plan has
 // precedence over the plan of the event. With blocked: true, every rule denies every event of the
 // key without a call of the store. This includes shadow rules, and all rules if enforce excludes
 // the key, but not rules of a disabled policy. An override ends at the time until (RFC 3339).
 // [ParseOverride] reads a single override.
+//
+// The denial of a blocked key is [core.Decision.Blocked]. If the block ends, RetryAfter is the exact
+// time until its end, by the clock of the process, so that a gate sends Retry-After and the
+// parameter t, and a problem document with the end; Wait waits for the end. Otherwise RetryAfter is
+// core.Never. The same applies to overrides with a plan or limits that are blocked. Afterwards the
+// key has its other override, if there is one, or the limits of the policy. If the limit of the
+// policy for the plan of the event is blocked, too, RetryAfter is core.Never.
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that

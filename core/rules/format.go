@@ -119,6 +119,9 @@ func (r *Rule) node() *yaml.Node {
 	if r.Shadow {
 		m.add("mode", text("shadow"))
 	}
+	if r.Unit != "" {
+		m.add("unit", text(r.Unit))
+	}
 	if r.Candidate != nil {
 		m.add("candidate", r.Candidate.node())
 	}

@@ -24,7 +24,7 @@ func TestConfig_Format(t *testing.T) {
   export:
     disabled: true
     rules:
-      - {name: export, algorithm: fixed_window, limit: 3/d}
+      - {name: export, algorithm: fixed_window, limit: 3/d, unit: files}
   login:
     enforce: 25
     rules:
@@ -60,6 +60,7 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 		"limits": with(func(r *Rule) {
 			r.Limit = core.Per(1, 90*time.Microsecond).WithBurst(1)
 			r.Plans = []Plan{{"z", core.Per(7, 36*time.Hour+time.Minute)}, {"1 ", core.Per(5, 48*time.Hour)}}
+			r.Unit = `a "unit": #1 \ ~`
 			r.Soft, r.Candidate = 0.5, &Rule{Algorithm: driver.LeakyBucket, Limit: core.Unlimited}
 		}),
 		"time": {Policies: map[string]Policy{"api": {Rules: []Rule{rule}, Keys: map[string]Override{

@@ -48,10 +48,7 @@ func (m *model) apply(c *rules.Config) {
 // rules returns the rules for an event.
 func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 	p := m.policies[policy]
-	o, ok := p.Keys[key]
-	if ok && !o.Until.IsZero() && !time.Now().Before(o.Until) {
-		o = rules.Override{}
-	}
+	o := m.override(policy, key)
 	if written, ok := m.written[[2]string{policy, key}]; ok {
 		o = written
 	}
@@ -78,6 +75,36 @@ func (m *model) rules(policy, key, plan string) (all []core.Rule) {
 		}
 	}
 	return all
+}
+
+// override returns the override of the configuration that applies now.
+func (m *model) override(policy, key string) rules.Override {
+	o := m.policies[policy].Keys[key]
+	if !o.Until.IsZero() && !time.Now().Before(o.Until) {
+		return rules.Override{}
+	}
+	return o
+}
+
+// retryAfter returns the RetryAfter of a rule with a blocked limit. A plan that ends is that of the
+// configuration alone.
+func (m *model) retryAfter(policy, key, plan string, rule core.Rule) time.Duration {
+	p, o := m.policies[policy], m.override(policy, key)
+	if o.Until.IsZero() {
+		return core.Never
+	}
+	for _, r := range p.Rules {
+		for _, own := range []struct {
+			name   string
+			rule   *rules.Rule
+			shadow bool
+		}{{policy + "." + r.Name, &r, r.Shadow}, {policy + "." + r.Name + ".candidate", r.Candidate, true}} {
+			if own.name == rule.Name() && limitOf(*own.rule, plan) == core.Blocked && (rule.IsShadow() || !own.shadow) {
+				return core.Never
+			}
+		}
+	}
+	return time.Until(o.Until)
 }
 
 func limitOf(r rules.Rule, plan string) core.Limit {
@@ -216,7 +243,7 @@ func TestSet_Histories(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "invalid", "soft", "delay", "candidate"} {
+	for _, name := range []string{"allowed", "denied", "shadow", "unlimited", "blocked", "block with an end", "invalid", "soft", "delay", "candidate"} {
 		if occurred[name] == 0 {
 			t.Errorf("%s never occurred: %v", name, occurred)
 		}
@@ -306,6 +333,17 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 	testkit.Must(t, err)
 	all := m.rules(policy, key, plan)
 	want := testkit.Ask(t, testkit.Limiter(t, m.store, all...), key, cost)
+	if want.Blocked() {
+		want.RetryAfter = 0
+		for _, w := range want.States() {
+			if w.Limit() == core.Blocked && !w.Rule.IsShadow() {
+				want.RetryAfter = max(want.RetryAfter, m.retryAfter(policy, key, plan, w.Rule))
+			}
+		}
+		if want.RetryAfter != core.Never {
+			occurred["block with an end"]++
+		}
+	}
 	if got.Allowed != want.Allowed || got.Len() != want.Len() || !h.real && (got.RetryAfter != want.RetryAfter || got.Delay != want.Delay) {
 		t.Fatalf("policy %s, key %s, plan %q: got %v, want %v of %v", policy, key, plan, got, want, all)
 	}
@@ -322,6 +360,12 @@ func (h history) compare(t *testing.T, m *model, l *core.Limiter, policy, key, p
 			if is {
 				occurred[name]++
 			}
+		}
+		if w.Limit() == core.Blocked {
+			if w.RetryAfter = m.retryAfter(policy, key, plan, w.Rule); w.RetryAfter != core.Never {
+				w.ResetAfter = w.RetryAfter
+			}
+			w.Window = w.RetryAfter
 		}
 		if h.real {
 			g.RetryAfter, g.ResetAfter, g.Window, g.Delay = w.RetryAfter, w.ResetAfter, w.Window, w.Delay

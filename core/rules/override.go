@@ -42,8 +42,10 @@ func (s *Set) Override(ctx context.Context, policy, key string, o Override) erro
 // Afterwards, the override that the key had before is in force again. The errors are those of
 // [Set.Override].
 //
-// The decisions are [core.Decision.Blocked]. A block is also enforced for shadow rules and for keys
-// outside of the percentage that a policy is enforced for, but not if the policy is disabled.
+// The decisions are [core.Decision.Blocked]. RetryAfter is the time until the rounded end, or
+// core.Never. Wait waits for the end, and Unblock does not wake it. A block is also enforced for
+// shadow rules and for keys outside of the percentage that a policy is enforced for, but not if the
+// policy is disabled.
 func (s *Set) Block(ctx context.Context, policy, key string, until time.Time) error {
 	tag, err := s.writable(policy, key, &Override{Blocked: true, Until: until})
 	if err != nil {

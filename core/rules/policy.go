@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/unexported"
 )
 
 // A policy is a limiter of a Set.
@@ -22,11 +24,13 @@ func newPolicy(s core.Store, rules []core.Rule) (*policy, error) {
 		return nil, err
 	}
 	p := &policy{root: root}
-	p.limiter = root.Choose(func(ctx context.Context, key string) (*core.Limiter, error) {
+	p.limiter = inner.ChooseFor(root, func(ctx context.Context, key string) (*core.Limiter, time.Duration, error) {
 		return p.current.Load().pick(ctx, key)
 	})
 	return p, nil
 }
+
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask, core.Decision]()
 
 // hasPlan reports whether a rule of p has a plan of the name.
 func (p *Policy) hasPlan(name string) bool {

@@ -152,6 +152,37 @@ func TestSet_Override(t *testing.T) {
 	}
 }
 
+// A block in Redis tells its end in every process, also one that another process has written.
+func TestSet_Block_RetryAfter(t *testing.T) {
+	t.Parallel()
+	rdb, prefix := redistest.Shared(t).Client(), rules.Prefix(newPrefix())
+	a, b := newNode(t, rdb, prefix), newNode(t, rdb, prefix)
+	for _, c := range []struct {
+		name  string
+		block func() error
+		want  time.Duration // rounded to minutes
+	}{
+		{"an hour", func() error { return a.Block(t.Context(), "api", "k", time.Now().Add(time.Hour)) }, time.Hour},
+		{"two hours", func() error { return a.Block(t.Context(), "api", "k", time.Now().Add(2*time.Hour)) }, 2 * time.Hour},
+		{"no end", func() error { return a.Block(t.Context(), "api", "k", time.Time{}) }, core.Never},
+		{"a blocked limit", func() error {
+			testkit.Must(t, a.Unblock(t.Context(), "api", "k"))
+			return a.Override(t.Context(), "api", "k", rules.Override{Limits: map[string]core.Limit{"r": core.Blocked}, Until: time.Now().Add(3 * time.Hour)})
+		}, 3 * time.Hour},
+	} {
+		testkit.Must(t, c.block())
+		for name, n := range map[string]*node{"here": a, "elsewhere": b} {
+			becomes(t, c.name+", "+name, fmt.Sprint(c.want, " true"), func() string {
+				d := testkit.Peek(t, limiter(t, n.Set, "api"), "k")
+				if d.RetryAfter == core.Never {
+					return fmt.Sprint(d.RetryAfter, " ", d.Blocked())
+				}
+				return fmt.Sprint(d.RetryAfter.Round(time.Minute), " ", d.Blocked())
+			})
+		}
+	}
+}
+
 // onlyNoConfig reports whether all errors are about the configuration that is not in Redis.
 func onlyNoConfig(errs []string) bool {
 	return !slices.ContainsFunc(errs, func(s string) bool { return !strings.Contains(s, "there is no configuration") })

@@ -121,7 +121,8 @@ func TestSet_Rules(t *testing.T) {
 	}
 }
 
-// A blocked key is denied by every rule until the end, without a call of the store.
+// A blocked key is denied by every rule until the end, without a call of the store. Wait waits for
+// the end.
 func TestSet_Blocked(t *testing.T) {
 	for name, policy := range map[string]string{
 		"an unlimited plan":   "rules: [" + second + "," + hour + "]",
@@ -136,25 +137,109 @@ func TestSet_Blocked(t *testing.T) {
 				testkit.Must(t, err)
 				l := limiter(t, s, "api").Plan("staff")
 				d := testkit.Allow(t, l, "k")
-				if d.Allowed || !d.Blocked() || d.RetryAfter != core.Never {
-					t.Errorf("got %v, want a denial for ever", d)
+				if d.Allowed || !d.Blocked() || d.RetryAfter != time.Second {
+					t.Errorf("got %v, want a denial for a second", d)
 				}
 				for _, s := range d.States() {
 					if candidate := strings.HasSuffix(s.Rule.Name(), ".candidate"); candidate != s.Rule.IsShadow() || candidate != s.Unknown {
 						t.Errorf("got the state %+v", s)
 					}
 				}
-				if err := l.Wait(t.Context(), "k"); !errors.Is(err, core.ErrNeverAdmitted) {
-					t.Errorf("got error %v of Wait, want ErrNeverAdmitted", err)
-				}
 				if n := store.Calls(); n != 0 {
 					t.Errorf("got %d calls of the store, want none", n)
 				}
 				testkit.Admit(t, l, "another key", 1)
-				time.Sleep(time.Second)
-				testkit.Admit(t, l, "k", 1)
+				time.Sleep(time.Second - 1)
+				if d := testkit.Allow(t, l, "k"); d.Allowed || d.RetryAfter != 1 {
+					t.Errorf("just before the end: got %v, want a denial for a nanosecond", d)
+				}
+				begin := time.Now()
+				if err := l.Wait(t.Context(), "k"); err != nil || time.Since(begin) != 1 {
+					t.Errorf("got %v of Wait after %v, want nil at the end of the block", err, time.Since(begin))
+				}
 			})
 		})
+	}
+}
+
+// RetryAfter is the end of an override that blocks, and Never if the policy itself or an override
+// without an end does.
+func TestSet_Blocked_RetryAfter(t *testing.T) {
+	const policy = `api: {rules: [{name: r, algorithm: token_bucket, limit: 10/s, plans: {gold: 20/s, banned: blocked}}, {name: s, algorithm: sliding_log, limit: 9/m}], keys: {k: `
+	const end = 5 * time.Second
+	for name, c := range map[string]struct {
+		override, plan string
+		want           time.Duration // of the decision
+	}{
+		"a block":                          {"{blocked: true, until: 2000-01-01T00:00:05Z}", "", end},
+		"a block under a plan":             {"{blocked: true, until: 2000-01-01T00:00:05Z}", "gold", end},
+		"a block under a blocked plan":     {"{blocked: true, until: 2000-01-01T00:00:05Z}", "banned", core.Never},
+		"a block without an end":           {"{blocked: true}", "", core.Never},
+		"a block for 300 years":            {"{blocked: true, until: 2300-01-01T00:00:00Z}", "", core.Never},
+		"a blocked limit":                  {"{limits: {s: blocked}, until: 2000-01-01T00:00:05Z}", "", end},
+		"a blocked limit without an end":   {"{limits: {s: blocked}}", "", core.Never},
+		"a blocked plan":                   {"{plan: banned, until: 2000-01-01T00:00:05Z}", "gold", end},
+		"another limit, of a blocked plan": {"{limits: {s: 8/m}, until: 2000-01-01T00:00:05Z}", "banned", core.Never},
+		"another plan":                     {"{plan: gold, until: 2000-01-01T00:00:05Z}", "banned", 0},
+		"an ended block":                   {"{blocked: true, until: 2000-01-01T00:00:00Z}", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t, newSet(t, policy+c.override+"}}"), "api")
+				d, err := core.AllowTogether(t.Context(), core.Ask{Limiter: l, Key: "k", Plan: c.plan})
+				testkit.Must(t, err)
+				if d.Allowed != (c.want == 0) || d.Blocked() != (c.want > 0) || d.RetryAfter != c.want {
+					t.Errorf("got %v, blocked: %t, want RetryAfter %v", d, d.Blocked(), c.want)
+				}
+			})
+		})
+	}
+}
+
+// Blocks with different ends share their rules, so that any number of them takes no more memory.
+func TestSet_Blocked_SharedRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := parse(t, "api: {rules: [{name: r, algorithm: token_bucket, limit: 10/s}]}")
+		api := config.Policies["api"]
+		api.Keys = make(map[string]rules.Override)
+		for i := range 1000 {
+			api.Keys[fmt.Sprint("user:", i)] = rules.Override{Blocked: true, Until: time.Now().Add(time.Duration(1+i) * time.Second)}
+		}
+		config.Policies["api"] = api
+		s, err := rules.New(memstore.New(), config)
+		testkit.Must(t, err)
+		l := limiter(t, s, "api")
+		first := testkit.Allow(t, l, "user:0").State(0).Rule
+		for i := range 1000 {
+			d := testkit.Allow(t, l, fmt.Sprint("user:", i))
+			if want := time.Duration(1+i) * time.Second; d.RetryAfter != want || d.State(0).Rule != first {
+				t.Fatalf("key %d: got %v, want RetryAfter %v and the rule of other keys", i, d, want)
+			}
+		}
+	})
+}
+
+// A unit is that of a rule with any limit: of the policy, a plan or an override.
+func TestSet_Unit(t *testing.T) {
+	const policy = `api: {rules: [{name: r, algorithm: token_bucket, limit: 10/s, unit: tokens, plans: {gold: 20/s}}, {name: s, algorithm: sliding_log, limit: 9/m}], keys: {plan: {plan: gold}, limit: {limits: {r: 3/s}}, blocked: {blocked: true}}`
+	s := newSet(t, policy+"}")
+	l := limiter(t, s, "api")
+	check := func(step, key string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range testkit.Peek(t, l, key).States() {
+			got = append(got, s.Rule.UnitName())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s, key %q: got the units %q, want %q", step, key, got, want)
+		}
+	}
+	for _, key := range []string{"other", "plan", "limit", "blocked"} {
+		check("before", key, "tokens", "requests")
+	}
+	testkit.Must(t, s.Apply(parse(t, strings.Replace(policy, "tokens", "bytes", 1)+", enforce: 0}")))
+	for _, key := range []string{"other", "plan", "limit", "blocked"} {
+		check("after another configuration", key, "bytes", "requests")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/memo"
@@ -92,34 +93,49 @@ func (v *version) setKeys() error {
 	return nil
 }
 
-// pick returns the view for key: nil for the rules of the policy. Overrides of a source have
-// precedence over those of the configuration.
-func (v *version) pick(ctx context.Context, key string) (*core.Limiter, error) {
+// pick returns the view for key: nil for the rules of the policy. ends is the time after which the
+// override of key ends, or zero if it has no end.
+func (v *version) pick(ctx context.Context, key string) (l *core.Limiter, ends time.Duration, err error) {
 	if v.disabled {
-		return v.view(&v.off)
+		l, err = v.view(&v.off)
+		return l, 0, err
 	}
-	c := v.others
+	o, err := v.override(ctx, key)
+	for err == nil && !o.until.IsZero() {
+		if ends = time.Until(o.until); ends > 0 {
+			break
+		}
+		o, err = v.override(ctx, key) // it has ended in this moment
+	}
+	switch {
+	case err != nil:
+	case v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce):
+		l, err = v.view(&o.shadow)
+	case o.selections != v.others:
+		l, err = v.view(&o.enforced)
+	}
+	return l, max(ends, 0), err
+}
+
+// override returns the override of key that applies now, or v.others. Overrides of a source have
+// precedence over those of the configuration.
+func (v *version) override(ctx context.Context, key string) (override, error) {
+	current := override{selections: v.others}
 	if len(v.keys) > 0 {
 		if o := v.keys[key]; o.inForce() {
-			c = o.selections
+			current = o
 		}
 	}
 	if source := v.set.overrides; source != nil {
 		o, err := source.cache.get(ctx, v.name, key)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
 		if o.selections != nil {
-			c = o.selections
+			current = o
 		}
 	}
-	if v.config.Enforce < 100 && !InPercent(v.name, key, v.config.Enforce) {
-		return v.view(&c.shadow)
-	}
-	if c == v.others {
-		return nil, nil
-	}
-	return v.view(&c.enforced)
+	return current, nil
 }
 
 // view returns the view for c, which it remembers.

@@ -4,6 +4,7 @@ package unexported
 
 import (
 	"context"
+	"time"
 
 	"github.com/weir-go/weir/core/driver"
 )
@@ -28,6 +29,10 @@ type Methods[Limiter, Reservation, Rule, Ask, Decision any] struct {
 	LeaveQueue func(r Reservation, ctx context.Context) error
 	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
 	Compiled func(Rule) *driver.Compiled
+	// ChooseFor is Choose with a function that also returns the time for which its choice lasts, or
+	// zero if it has no end. If a rule of the chosen view is Blocked, and not also Blocked in the
+	// limiter itself, its RetryAfter is that time, instead of Never.
+	ChooseFor func(l Limiter, pick func(ctx context.Context, key string) (chosen Limiter, ends time.Duration, err error)) Limiter
 }
 
 var methods any
