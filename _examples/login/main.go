@@ -57,7 +57,7 @@ func newHandler(store core.Store, valid func(user, password string) bool) http.H
 		// The success does not count, and proves the user: forget the failures of the user. Never
 		// reset the address: an attacker could log in to an own account between the guesses.
 		if err := errors.Join(gate.Reset(r.Context(), perUser), gate.Refund(r.Context())); err != nil {
-			log.Print(err) // the login counts as a failure
+			log.Print(err) // the login may count as a failure
 		}
 		return true
 	}

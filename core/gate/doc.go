@@ -58,7 +58,7 @@
 //	Function    Effect                                         Example
 //	----------  ---------------------------------------------  ----------------------------------
 //	Refund      refunds the request in every limiter           a login that has succeeded
-//	Reset       forgets all events of the key of one limiter   the failures of the user who is in
+//	Reset       forgets all events of the key of one limiter   the failures of a user
 //	Settle      sets the real cost, lower or higher            the bytes of the response
 //	SettleFor   sets the real cost for one limiter             the tokens of a language model
 //

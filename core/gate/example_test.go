@@ -48,7 +48,7 @@ func ExampleRefund() {
 			return
 		}
 		if err := gate.Refund(r.Context()); err != nil {
-			fmt.Println(err) // this login stays counted
+			fmt.Println(err) // this login may stay counted
 		}
 		http.Redirect(w, r, "/welcome", http.StatusSeeOther)
 	})

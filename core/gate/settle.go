@@ -66,7 +66,7 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // Refund frees the cost for every limiter of the innermost gate. To also forget earlier failures of the
 // user who has logged in, call [Reset]. Use a [core.SlidingLog] or [core.SlidingWindow], because a
 // bucket may refill while the handler runs. Call Refund before the response: the next request of the
-// client then finds the refunded limit. If Refund returns an error, the request stays charged.
+// client then finds the refunded limit. If Refund returns an error, the request may stay charged.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
 // Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
