@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,19 +29,16 @@ var (
 	errBadSubject  = &tokenError{reason: "subject or issuer is not valid text"}
 )
 
-// userKey returns the key of a subject. If two issuers use the same sub, the keys differ. The
-// length of iss makes the key unambiguous.
+// userKey returns the key of a subject. If two issuers use the same sub, the keys differ.
 func userKey(iss, sub string) (string, error) {
 	if len(iss) > maxIdentity || len(sub) > maxIdentity {
 		return "", errLongSubject
 	}
-	if strings.TrimSpace(sub) == "" {
+	key := SubjectKey(iss, sub)
+	if key == "" {
 		return "", errNoSubject
 	}
-	if iss == "" {
-		return "user:" + sub, nil
-	}
-	return "user@" + strconv.Itoa(len(iss)) + ":" + iss + ":" + sub, nil
+	return key, nil
 }
 
 // claimsKey returns the userKey of the iss and sub of c. It rejects U+FFFD, which JSON decoders put

@@ -1,7 +1,7 @@
 // Package keyfunc derives keys from requests. A [Func] reads a request and returns the key that the
 // request is charged to; requests with the same key are counted together.
 //
-// The functions differ in the header or value that they believe:
+// The functions for the address of a client differ in the header field that they believe:
 //
 //	The application is reached            Use
 //	------------------------------------  -------------------------------------------
@@ -13,37 +13,71 @@
 //	through proxies that write RFC 7239   Forwarded(Proxies("10.0.0.0/8"))
 //	through a CDN that puts one address   HeaderIP("CF-Connecting-IP", Proxies(ranges...))
 //	in a header of its own
-//	with a JSON Web Token                 JWTSubject(verify, []string{"RS256"})
-//	with several claims of one token      NewJWT(verify, []string{"RS256"})
-//	behind a middleware that has already  ContextSubject("user")
-//	verified a token
-//	with or without a valid token         FirstOf(user, ip)
-//	with a limit for each user at each    Join(user, ip)
-//	address
+//	through a proxy on a Unix socket      XForwardedFor(Proxies("unix"))
+//	only through a platform that          XForwardedFor(LastHops(1))
+//	publishes no addresses
 //
 // A peer can send any header. Only the headers of trusted proxies, which are the peers in a
-// [ProxySet], are believed. A request from any other peer is charged to the address of the peer.
+// [ProxySet], are believed. A request from any other peer is charged to the address of the peer. If
+// such a peer is in a private network and sends a forwarding header, the first such request of a
+// Func logs a warning, because all clients behind a forgotten proxy have one key.
 //
 //	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 //	user := keyfunc.JWTSubject(verify, []string{"RS256"}, keyfunc.Issuer("https://id.example.com"))
 //	key, err := keyfunc.FirstOf(user, ip)(ctx, request)
 //
+// # Functions
+//
+// A client that can choose its key at will has no limit. It can also exhaust the limit of another
+// key. The functions whose value is chosen by the client are for requests that a middleware has
+// authenticated, and for limits of the value itself beside a limit by address: a login with a limit
+// by FormValue("user") bounds the guesses of one user's password from all addresses.
+//
+//	Function        Reads                                Chosen by             Error         Key
+//	--------------  -----------------------------------  --------------------  ------------  ----------------------
+//	RemoteIP        r.RemoteAddr                         network               ErrNoKey      203.0.113.9
+//	XForwardedFor   X-Forwarded-For of trusted proxies   your proxies          ErrNoKey      2001:db8:1:2::/64
+//	Forwarded       Forwarded of trusted proxies         your proxies          NoKeyError    as above
+//	HeaderIP        a field of trusted proxies           your proxies          NoKeyError    as above
+//	JWTSubject,     sub and iss of the bearer token      issuer of the token   ErrNoToken    user:alice,
+//	JWT.Subject                                                                              user@5:iss-1:alice
+//	JWTClaim,       another claim of the bearer token    issuer of the token   ErrNoToken,   the text of the claim
+//	JWT.Claim                                                                  NoKeyError
+//	ContextSubject  a value of an earlier middleware     your middleware       ErrNoToken    as JWTSubject
+//	Header          a header field                       client                NoKeyError    header:x-api-key:...
+//	Cookie          a cookie                             client                NoKeyError    cookie:session:...
+//	BasicAuthUser   the name in Authorization: Basic     client                ErrNoToken    basic:alice
+//	PathValue       a wildcard of the route              client                NoKeyError    path:tenant:acme
+//	FormValue       a field of the form in the body      client                NoKeyError    body:user:alice
+//	JSONField       a field of the JSON in the body      client                NoKeyError    body:user:alice
+//	Constant        nothing                              you                   none          constant:all
+//	FirstOf         the first function with a key        as its functions      the first     as its functions
+//	Join            all its functions                    as its functions      the first     join:...
+//	Fold            its function                         as its function       that, or      in lower case
+//	                                                                           NoKeyError
+//
+// For any other value, write a Func. Its keys are best made by [UserKey] or [CanonicalIP], or start
+// with a word of their own. Operators use these and [SubjectKey] to look up or reset a key.
+//
 // # Keys
 //
 // The key of an address is its canonical text: "203.0.113.9" for IPv4 and the masked prefix,
-// "2001:db8:1:2::/64", for IPv6. All spellings of an address have the same key. The key of a user
-// starts with "user:" or "user@", and the key of a [Join] with "join:", so keys of different kinds
-// are never equal. Only the text of a claim ([JWT.Claim]) has no such word. If you write a Func,
-// start its keys with another word for the same reason.
+// "2001:db8:1:2::/64", for IPv6. All spellings of an address have the same key. All other keys start
+// with a word for their kind and a colon, "user@" or "join:", so keys of different kinds are never
+// equal. After the words header, cookie, path and body follows the name of the value, with "%25"
+// and "%3A" in place of a percent sign and a colon, and another colon. Only the text of a claim
+// ([JWT.Claim]) has no such word. If you write a Func, start its keys with another word for the same
+// reason.
 //
-// Keys are personal data. This package returns them in plain text, and no text of an error contains
-// them. Stores of this module may hash keys.
+// Keys are personal data, and those of Header and Cookie may be secrets. This package returns them
+// in plain text, and no text of an error contains them. Stores of this module may hash keys.
 //
 // # Errors
 //
 // The error of a request without a key is [ErrNoKey]; if a valid token is missing, the error is
-// [ErrNoToken] as well. If a client may have made a header malformed, the function returns an
-// error, and the request is not charged to the address of the proxy. Nothing that a client sends
-// makes a function of this package panic, and the memory and time for a request are bounded.
-// Constructors panic on invalid arguments: call them before the first request.
+// [ErrNoToken] as well, and if the client can correct the request, a [NoKeyError] with a text for
+// it. If a client may have made a header malformed, the function returns an error, and the request
+// is not charged to the address of the proxy. Nothing that a client sends makes a function of this
+// package panic, and the memory and time for a request are bounded. Constructors panic on invalid
+// arguments: call them before the first request.
 package keyfunc

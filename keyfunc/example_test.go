@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -44,20 +45,19 @@ func Example() {
 
 // A Func is a function: anything in a request can be the key.
 func ExampleFunc() {
-	tenant := func(_ context.Context, r *http.Request) (string, error) {
-		id := r.PathValue("tenant")
-		if id == "" {
-			return "", keyfunc.ErrNoKey
+	owners := map[string]string{"key-of-ann": "ann"} // stands for a database
+	owner := func(_ context.Context, r *http.Request) (string, error) {
+		name, ok := owners[r.Header.Get("X-API-Key")]
+		if !ok {
+			return "", &keyfunc.NoKeyError{Detail: "no API key in X-API-Key"} // a client may read it
 		}
-		return "tenant:" + id, nil
+		return keyfunc.UserKey(name), nil
 	}
-	r := request("203.0.113.9:4711")
-	show(tenant, r)
-	r.SetPathValue("tenant", "acme")
-	show(tenant, r)
+	show(owner, request("203.0.113.9:4711", "X-Api-Key: key-of-ann"))
+	show(owner, request("203.0.113.9:4711", "X-Api-Key: guess"))
 	// Output:
-	// keyfunc: no key
-	// tenant:acme
+	// user:ann
+	// keyfunc: no key: no API key in X-API-Key
 }
 
 func ExampleRemoteIP() {
@@ -95,6 +95,20 @@ func ExampleParseProxies() {
 	_, err := keyfunc.ParseProxies("10.0.0.1/8")
 	fmt.Println(err)
 	// Output: keyfunc: ParseProxies: "10.0.0.1/8" has bits set beyond its prefix: write "10.0.0.0/8" for the network or "10.0.0.1" for the one address
+}
+
+// A proxy on the same machine reaches the application through a Unix socket.
+func ExampleProxies_unix() {
+	ip := keyfunc.XForwardedFor(keyfunc.Proxies("unix"))
+	show(ip, request("@", "X-Forwarded-For: 6.6.6.6, 203.0.113.9"))
+	// Output: 203.0.113.9
+}
+
+// The platform appends the address of its peer, and no other connection can reach the application.
+func ExampleLastHops() {
+	ip := keyfunc.XForwardedFor(keyfunc.LastHops(1))
+	show(ip, request("169.254.1.1:4711", "X-Forwarded-For: 6.6.6.6, 203.0.113.9"))
+	// Output: 203.0.113.9
 }
 
 func ExampleXForwardedFor() {
@@ -189,6 +203,61 @@ func ExampleContextSubject() {
 	// Output:
 	// user@22:https://id.example.com:alice
 	// keyfunc: no key: no valid token: nothing stored in the context
+}
+
+// Values that clients choose: use them after authentication, or beside a limit by address.
+func ExampleHeader() {
+	r := request("203.0.113.9:4711", "X-Api-Key: 4f2a", "Cookie: session=91c0; theme=dark")
+	r.SetBasicAuth("alice", "secret")
+	r.SetPathValue("tenant", "acme") // as http.ServeMux does for the pattern /{tenant}/users
+	show(keyfunc.Header("X-API-Key"), r)
+	show(keyfunc.Cookie("session"), r)
+	show(keyfunc.BasicAuthUser(), r)
+	show(keyfunc.PathValue("tenant"), r)
+
+	r.Header.Add("Cookie", "session=other")
+	show(keyfunc.Cookie("session"), r)
+	// Output:
+	// header:x-api-key:4f2a
+	// cookie:session:91c0
+	// basic:alice
+	// path:tenant:acme
+	// keyfunc: no key: the cookie session occurs more than once
+}
+
+// A login limits the failures of each user, however the name is written and sent.
+func ExampleFormValue() {
+	user := keyfunc.Fold(keyfunc.FirstOf(keyfunc.FormValue("user"), keyfunc.JSONField("user")))
+	show(user, post("application/x-www-form-urlencoded", "user=Alice&password=guess"))
+	show(user, post("application/json", `{"user":" alice ","password":"guess"}`))
+	// encoding/json would decode the second name.
+	show(keyfunc.JSONField("user"), post("application/json", `{"user":"decoy","USER":"alice"}`))
+	// Output:
+	// body:user:alice
+	// body:user:alice
+	// keyfunc: no key: the JSON field "user" occurs more than once
+}
+
+func ExampleJSONField() {
+	account := keyfunc.JSONField("account")
+	r := post("application/json", `{"account":4711,"amount":10}`)
+	show(account, r)
+	body, _ := io.ReadAll(r.Body) // the handler reads the whole body
+	fmt.Println(string(body))
+	// Output:
+	// body:account:4711
+	// {"account":4711,"amount":10}
+}
+
+// The keys that an operator resets.
+func ExampleUserKey() {
+	fmt.Println(keyfunc.UserKey("alice"))
+	fmt.Println(keyfunc.SubjectKey("https://id.example.com", "alice")) // of a JSON Web Token
+	fmt.Println(keyfunc.CanonicalIP("[2001:db8:1:2:3:4:5:6]:4711"))
+	// Output:
+	// user:alice
+	// user@22:https://id.example.com:alice
+	// 2001:db8:1:2::/64 <nil>
 }
 
 func ExampleFirstOf() {

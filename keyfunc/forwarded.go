@@ -1,7 +1,6 @@
 package keyfunc
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -19,7 +18,7 @@ const (
 	tokenChars = "!#$%&'*+-.^_`|~" + alphanumeric
 )
 
-var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
+var errForwarded = &NoKeyError{Detail: "the Forwarded header is malformed"}
 
 // Forwarded returns a Func that derives the key from the address of the client. It takes the
 // address from the "for" parameters of the Forwarded header (RFC 7239), as the proxies in p set it.
@@ -45,9 +44,9 @@ var errForwarded = fmt.Errorf("%w: the Forwarded header is malformed", ErrNoKey)
 //   - a value of "for" that is not a node identifier (RFC 7239 section 6), except to the left of
 //     the client
 //
-// An address becomes a key as in [RemoteIP], with the same options and errors.
+// An address becomes a key as in [RemoteIP], with the same options, errors and warning.
 func Forwarded(p ProxySet, opts ...IPOption) Func {
-	return clientIP("Forwarded", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
+	return clientIP("Forwarded", "Forwarded", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		var elements forwardedElements
 		if !elements.parse(h.Values("Forwarded")) {
 			return netip.Addr{}, errForwarded
@@ -84,7 +83,8 @@ func (e *forwardedElements) parse(lines []string) bool {
 	return true
 }
 
-// lastUntrusted returns the client of the elements, which a trusted peer has sent.
+// lastUntrusted returns the client of the elements, which a trusted peer has sent. peer is the zero
+// Addr if it has no IP address.
 func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Addr, error) {
 	last := peer
 	for i := e.n - 1; i >= max(0, e.n-maxHops); i-- {
@@ -94,7 +94,7 @@ func (e *forwardedElements) lastUntrusted(p ProxySet, peer netip.Addr) (netip.Ad
 			return netip.Addr{}, errForwarded
 		case !addr.IsValid():
 			return last, nil
-		case !p.Contains(addr):
+		case !p.trustsEntry(addr, e.n-1-i):
 			return addr, nil
 		}
 		last = addr

@@ -1,7 +1,10 @@
 package keyfunc_test
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -287,6 +290,123 @@ func FuzzJWTSubject(f *testing.F) {
 				t.Fatalf("accepted exp %v", exp)
 			}
 			wantKey(t, subject, storing(t, claims), key)
+		}
+	})
+}
+
+// FuzzJSONField compares JSONField with the decoders of encoding/json: whenever it returns a key,
+// they see exactly that value.
+func FuzzJSONField(f *testing.F) {
+	for _, body := range []string{
+		`{"user":"alice"}`, `{"user":"x","USER":"victim"}`, `{"user":"x","u\u017fer":"victim"}`, "{\"u\u017fer\":\"victim\",\"user\":null}", `{"user":12345678901234567890}`,
+		`{"user":-0}`, `{"user":1e3}`, `{"user":1.0}`, `{"user":"\ud800"}`, "{\"user\":\"\xff\"}", `{"user":"x"}{"user":"victim"}`, `{"user":"x"} ]`, `{"a":{"user":"x"},"user":"y"}`,
+		`[{"user":"x"}]`, `{"user":["x"]}`, `{"user":"x",}`, `{"u\u0073er":"\u0061"}`, ` {"":{},"user" : "x" } `, `{"user":"x","user":"x"}`, `null`, ``, "\uFEFF{}", `{"user":"a\u0000b"}`,
+	} {
+		f.Add(body)
+	}
+	user := keyfunc.JSONField("user")
+	f.Fuzz(func(t *testing.T, body string) {
+		r := post(jsonType, body)
+		key, err := ask(user, r)
+		if data, readErr := io.ReadAll(r.Body); string(data) != body || readErr != nil {
+			t.Fatalf("the handler reads %q, %v; want %q", data, readErr, body)
+		}
+		var exact any // the same value if all names differ also without regard to case
+		members := map[string]any{}
+		valid := json.Unmarshal([]byte(body), &members) == nil && members != nil
+		n := 0
+		for name, value := range members {
+			if strings.EqualFold(name, "user") {
+				n, exact = n+1, value
+			}
+		}
+		if err != nil {
+			text, isText := exact.(string)
+			if repeats := strings.Count(body, ":") > len(members); valid && n == 1 && isText && text != "" && !repeats && !strings.Contains(body, `\`) && !strings.ContainsRune(body, '\uFFFD') {
+				t.Fatalf("no key for %q: %v", body, err)
+			}
+			wantMalformed(t, user, post(jsonType, body))
+			return
+		}
+		value, ok := strings.CutPrefix(key, "body:user:")
+		if !ok || value == "" {
+			t.Fatalf("key %q", key)
+		}
+		for _, decode := range []func(any) error{
+			func(v any) error { return json.Unmarshal([]byte(body), v) },
+			func(v any) error { return json.NewDecoder(strings.NewReader(body)).Decode(v) },
+		} {
+			var text struct {
+				User string `json:"user"`
+			}
+			var number struct {
+				User json.Number `json:"user"`
+			}
+			if err := decode(&text); err != nil {
+				if err := decode(&number); err != nil || number.User.String() != value {
+					t.Fatalf("key %q of %q; the handler sees %q, %v", key, body, number.User, err)
+				}
+			} else if text.User != value {
+				t.Fatalf("key %q of %q; the handler sees %q", key, body, text.User)
+			}
+		}
+	})
+}
+
+// FuzzFormValue compares FormValue with net/http: whenever it returns a key, handlers see exactly
+// that value.
+func FuzzFormValue(f *testing.F) {
+	const multipartType = "multipart/form-data; boundary=b"
+	for _, c := range []struct{ contentType, query, body string }{
+		{formType, "", "user=alice"}, {formType, "user=victim", "user=alice"}, {formType, "a=b", "us%65r=al%69ce+b"}, {formType, "", "user=alice&user=victim"},
+		{formType, "", "user=alice;user=victim"}, {formType, "a;user=victim", "user=alice"}, {formType, "%75ser=victim", "user=alice"}, {formType, "", "user=%zz&user=victim"},
+		{formType, "%", "user=alice"}, {formType, "", "user=alice&%=a"}, {formType, "", "&&user=a=b&"}, {formType + "; charset=utf-16", "", "user=alice"}, {jsonType, "", "user=alice"},
+		{multipartType, "", "--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nalice\r\n--b--\r\n"},
+		{multipartType, "", "--b\r\nContent-Disposition: form-data; name=user\r\n\r\nalice\r\n--b\r\nContent-Disposition: form-data; name=user; filename=f\r\n\r\nvictim\r\n--b--"},
+		{multipartType, "", "x\r\n--b\r\nContent-Disposition: form-data; name*=utf-8''us%65r\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\na=6Cice\r\n--b--"},
+		{multipartType, "user=victim", "--b\nContent-Disposition: form-data; name=user\n\nalice\n--b--"},
+		{"multipart/form-data", "", "--"}, {"multipart/form-data; boundary=\"\"", "", "----"}, {"", "", "user=alice"},
+	} {
+		f.Add(c.contentType, c.query, c.body)
+	}
+	user := keyfunc.FormValue("user")
+	f.Fuzz(func(t *testing.T, contentType, query, body string) {
+		send := func() *http.Request {
+			r := post(contentType, body)
+			r.URL.RawQuery = query
+			return r
+		}
+		r := send()
+		key, err := ask(user, r)
+		if r.Form != nil || r.PostForm != nil || r.MultipartForm != nil {
+			t.Fatal("the request has a parsed form")
+		}
+		parsed := send()
+		formErr := parsed.ParseMultipartForm(1 << 20)
+		if err != nil {
+			wantMalformed(t, user, send())
+			parsable := send().ParseForm() == nil && (formErr == nil || errors.Is(formErr, http.ErrNotMultipart))
+			isFile := parsed.MultipartForm != nil && len(parsed.MultipartForm.File["user"]) > 0
+			if values := parsed.Form["user"]; parsable && !isFile && len(values) == 1 && values[0] != "" && len(parsed.PostForm["user"]) == 1 {
+				t.Fatalf("no key for %q, %q, %q: %v", contentType, query, body, err)
+			}
+			return
+		}
+		value, ok := strings.CutPrefix(key, "body:user:")
+		if !ok || value == "" {
+			t.Fatalf("key %q", key)
+		}
+		again := send()
+		again.Body = r.Body
+		for name, got := range map[string]string{
+			"PostFormValue": send().PostFormValue("user"), "FormValue": send().FormValue("user"), "FormValue after FormValue": again.FormValue("user"), "PostForm": parsed.PostForm.Get("user"),
+		} {
+			if got != value {
+				t.Fatalf("key %q of %q, %q, %q; %s sees %q", key, contentType, query, body, name, got)
+			}
+		}
+		if values := parsed.Form["user"]; len(values) != 1 {
+			t.Fatalf("key %q of %q, %q, %q; Form has %q", key, contentType, query, body, values)
 		}
 	})
 }

@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"strings"
 )
-
-var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address", ErrNoKey)
 
 // HeaderIP returns a Func that derives the key from the one address in the header called name,
 // which the proxies in p must set and overwrite: CF-Connecting-IP, True-Client-IP, Fly-Client-IP,
@@ -20,12 +17,12 @@ var errHeaderIP = fmt.Errorf("%w: the header does not hold exactly one address",
 // line to the header of the client instead of overwriting it. If the key were the address of the
 // peer then, a client could get that key by sending the header.
 //
-// An address becomes a key as in [RemoteIP], with the same options and errors.
+// An address becomes a key as in [RemoteIP], with the same options, errors and warning.
 //
 // HeaderIP panics if name is not a header name, and for X-Forwarded-For and Forwarded, which are
 // lists: use [XForwardedFor] and [Forwarded].
 func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
-	if name == "" || strings.Trim(name, tokenChars) != "" {
+	if !isToken(name) {
 		panic(fmt.Sprintf("keyfunc: HeaderIP: %q is not the name of a header", name))
 	}
 	name = http.CanonicalHeaderKey(name)
@@ -35,14 +32,15 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 	case "Forwarded":
 		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
 	}
-	return clientIP("HeaderIP", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
+	malformed := &NoKeyError{Detail: "the header field " + name + " does not contain exactly one address"}
+	return clientIP("HeaderIP", name, p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		lines := h.Values(name)
 		if len(lines) == 0 {
 			return peer, nil
 		}
 		addr, _, ok := parseAddr(lines[0])
 		if !ok || len(lines) > 1 {
-			return netip.Addr{}, errHeaderIP
+			return netip.Addr{}, malformed
 		}
 		return addr, nil
 	})

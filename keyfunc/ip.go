@@ -93,28 +93,36 @@ func (c ipConfig) key(addr netip.Addr) string {
 // Ports and zones are ignored, IPv4-mapped addresses (RFC 4291 section 2.5.5.2) count as IPv4, and
 // IPv6 is masked to /64 unless [IPv6Prefix] sets another length. The error is [ErrNoKey] if
 // RemoteAddr contains no IP address, as with a Unix socket.
+//
+// The first request from a private or loopback address, or over a Unix socket, that has a
+// forwarding header logs a warning through [log/slog.Default], because the peer is probably a
+// proxy. The line contains the address of the peer and the call to use, and not the header's value.
 func RemoteIP(opts ...IPOption) Func {
-	return clientIP("RemoteIP", ProxySet{}, opts, nil)
+	return clientIP("RemoteIP", "", ProxySet{}, opts, nil)
 }
 
-// clientIP returns a Func that derives the key from the address of the peer or, if the peer is in
-// p, from the address that find returns for the header of the request and the peer. find is nil if
-// p is empty.
-func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Header, peer netip.Addr) (netip.Addr, error)) Func {
+// clientIP returns a Func that derives the key from the address of the peer or, if p trusts the
+// peer, from the address that find returns for the header of the request and the peer. header is
+// the name of that header, or "" if find is nil.
+func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h http.Header, peer netip.Addr) (netip.Addr, error)) Func {
 	c := newIPConfig(caller, opts)
+	w := &proxyWarning{caller: caller, header: header}
 	return func(_ context.Context, r *http.Request) (string, error) {
 		peer, text, ok := parseIPv4(r.RemoteAddr)
 		if !ok {
-			if peer, text, ok = parseAddr(r.RemoteAddr); !ok {
-				return "", errNoPeer
-			}
+			peer, text, _ = parseAddr(r.RemoteAddr) // the zero Addr for any other text
 		}
 		client := peer
-		if find != nil && p.Contains(peer) {
+		if find != nil && p.trustsPeer(r, peer) {
 			var err error
 			if client, err = find(r.Header, peer); err != nil {
 				return "", err
 			}
+		} else if (!peer.IsValid() || isPrivate(peer)) && !w.logged.Load() {
+			w.check(r, peer)
+		}
+		if !client.IsValid() {
+			return "", errNoPeer
 		}
 		if client == peer && c.v4 == 32 && peer.Is4() && !strings.Contains(text, ":") {
 			return text, nil // no copy: text keeps RemoteAddr in memory, which is hardly longer
@@ -123,11 +131,13 @@ func clientIP(caller string, p ProxySet, opts []IPOption, find func(h http.Heade
 	}
 }
 
-// CanonicalIP returns the key of an address that a framework or your own key function has found. It
-// accepts the same texts as [RemoteIP], including brackets, ports and zones, and returns the same
-// keys. For any other text the error is [ErrNoKey].
+// CanonicalIP returns the key of an address that a framework or your own key function has found, or
+// that an operator looks up or resets. It accepts the same texts as [RemoteIP], including brackets,
+// ports and zones, and returns the same keys. For any other text the error is [ErrNoKey]. For the
+// key of a user, use [UserKey].
 //
-// The caller must make sure that the address is the client's.
+// The caller must make sure that the address is the client's. opts must be those of the function
+// that returns the keys of requests.
 func CanonicalIP(address string, opts ...IPOption) (string, error) {
 	c := newIPConfig("CanonicalIP", opts)
 	addr, _, ok := parseAddr(address)

@@ -177,7 +177,7 @@ func (j *JWT) claim(caller, name string) Func {
 		panic("keyfunc: " + caller + ": the name is empty")
 	}
 	i := j.want(name)
-	missing := fmt.Errorf("%w: the token has no usable claim %q", ErrNoKey, name)
+	missing := &NoKeyError{Detail: fmt.Sprintf("the token has no usable claim %q", name)}
 	return func(_ context.Context, r *http.Request) (string, error) {
 		c, err := j.read(r)
 		switch {

@@ -10,11 +10,12 @@ import (
 // Func returns the key that a request is charged to. A Func must be safe for concurrent use.
 //
 // ctx is the context of the framework that serves the request. It may contain more values than
-// r.Context(), for example those stored with Set of a *gin.Context. Only [ContextSubject] uses ctx.
+// r.Context(), for example those stored with Set of a *gin.Context. Only [ContextSubject] and
+// [PathValue] use ctx.
 //
 // The key is not empty if the error is nil. The error is [ErrNoKey] if the request does not contain
-// the address or token for the key, and [ErrNotLimited] if the limiter does not apply to the
-// request. Any other error means that the key could not be determined.
+// the address, token or other value for the key, and [ErrNotLimited] if the limiter does not apply
+// to the request. Any other error means that the key could not be determined.
 type Func func(ctx context.Context, r *http.Request) (string, error)
 
 // Constant returns a Func with the same key for all requests, for a limit of the whole system. The
@@ -28,11 +29,12 @@ func Constant(name string) Func {
 }
 
 // ErrNoKey means that the request contains nothing from which the Func can make a key. Test for it
-// with [errors.Is]. The error texts of this package contain nothing that the client has sent.
+// with [errors.Is]. A [NoKeyError] is an ErrNoKey with a text for the client. The error texts of this
+// package contain nothing that the client has sent.
 var ErrNoKey = errors.New("keyfunc: no key")
 
-// ErrNoToken means that the request contains no valid token. An ErrNoToken is an [ErrNoKey] as
-// well. A gate responds to an ErrNoToken with 401, because the client can sign in, and to any other
+// ErrNoToken means that the request contains no valid token, or for [BasicAuthUser] no user name.
+// An ErrNoToken is an [ErrNoKey] as well. A gate responds to an ErrNoToken with 401, because the client can sign in, and to any other
 // ErrNoKey with 400.
 var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
 

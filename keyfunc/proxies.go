@@ -2,6 +2,8 @@ package keyfunc
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,11 +14,13 @@ import (
 type ProxySet struct {
 	// The prefixes are masked, disjoint and sorted by address.
 	prefixes []netip.Prefix
+	unix     bool // peers that have connected through a Unix socket
+	hops     int  // of LastHops, or 0
 }
 
-// Proxies returns the set of the given CIDR prefixes ("10.0.0.0/8") and single addresses
-// ("192.0.2.1"). Use Proxies for lists that are part of the program: it panics if [ParseProxies]
-// returns an error.
+// Proxies returns the set of the given CIDR prefixes ("10.0.0.0/8"), single addresses ("192.0.2.1")
+// and, for the word "unix", all peers that have connected through a Unix socket. Use Proxies for
+// lists that are part of the program: it panics if [ParseProxies] returns an error.
 //
 // List only proxies that you operate or pay for, because a peer in the set can choose the key of a
 // request. With "0.0.0.0/0", every client can.
@@ -33,7 +37,8 @@ func Proxies(cidrs ...string) ProxySet {
 // the right of the prefix ("10.0.0.1/8"), which is usually a typing error.
 //
 // IPv4-mapped entries ("::ffff:10.0.0.0/104") count as IPv4. Other IPv6 prefixes contain only IPv6
-// addresses.
+// addresses. The entry "unix" trusts all local processes that may open the socket. Such a peer has
+// no address, so its requests without a usable header are an [ErrNoKey].
 func ParseProxies(cidrs ...string) (ProxySet, error) {
 	p, err := parseProxies(cidrs)
 	if err != nil {
@@ -42,9 +47,33 @@ func ParseProxies(cidrs ...string) (ProxySet, error) {
 	return p, nil
 }
 
+// LastHops trusts every peer: a client that reaches the server directly, not through your platform,
+// chooses its address. Use it only if the platform lets no other connection reach the server, and
+// publishes no addresses for [Proxies].
+//
+// LastHops says that the last n entries of X-Forwarded-For were written by the platform. With
+// [XForwardedFor] the n-th entry from the right is the client, and with [Forwarded] the n-th
+// element: n is 1 behind one load balancer that appends the address of its peer, and 2 behind a CDN
+// and a load balancer. If n is too large, clients choose their addresses; if it is too small, all
+// clients of a proxy have one key. If the list is shorter, its left-most address is the client.
+// [HeaderIP] believes the header of every peer, for any n.
+//
+// The set contains no addresses. LastHops panics if n is outside 1 to 32.
+func LastHops(n int) ProxySet {
+	if n < 1 || n > maxHops {
+		panic(fmt.Sprintf("keyfunc: LastHops: %d is outside 1 to %d", n, maxHops))
+	}
+	return ProxySet{hops: n}
+}
+
 func parseProxies(cidrs []string) (ProxySet, error) {
 	prefixes := make([]netip.Prefix, 0, len(cidrs))
+	unix := false
 	for _, s := range cidrs {
+		if s == "unix" {
+			unix = true
+			continue
+		}
 		prefix, err := parseProxy(s)
 		if err != nil {
 			return ProxySet{}, err
@@ -60,7 +89,7 @@ func parseProxies(cidrs []string) (ProxySet, error) {
 			disjoint = append(disjoint, prefix)
 		}
 	}
-	return ProxySet{prefixes: disjoint}, nil
+	return ProxySet{prefixes: disjoint, unix: unix}, nil
 }
 
 func parseProxy(s string) (netip.Prefix, error) {
@@ -90,7 +119,7 @@ func parseProxy(s string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// Contains reports whether addr is in the set. IPv4-mapped addresses count as IPv4, zones are
+// Contains reports whether addr is in one of the prefixes of the set. IPv4-mapped addresses count as IPv4, zones are
 // ignored, and the zero Addr is in no set.
 func (p ProxySet) Contains(addr netip.Addr) bool {
 	_, ok := p.find(addr.Unmap().WithZone(""))
@@ -107,6 +136,32 @@ func (p ProxySet) ContainsKey(key string) bool {
 	}
 	entry, ok := p.find(prefix.Addr())
 	return ok && entry.Bits() <= prefix.Bits()
+}
+
+// trustsPeer reports whether the forwarding headers of r are believed. peer is the address in
+// r.RemoteAddr, or the zero Addr if there is none.
+func (p ProxySet) trustsPeer(r *http.Request, peer netip.Addr) bool {
+	if p.hops > 0 {
+		return true
+	}
+	if peer.IsValid() {
+		return p.Contains(peer)
+	}
+	return p.unix && isUnixPeer(r)
+}
+
+// trustsEntry reports whether addr, the i-th entry of a list from the right, counted from 0, is the
+// address of a proxy.
+func (p ProxySet) trustsEntry(addr netip.Addr, i int) bool { return i+1 < p.hops || p.Contains(addr) }
+
+// isUnixPeer reports whether r, whose RemoteAddr is no IP address, has arrived through a Unix
+// socket. A server of net/http puts the address of its listener into the context. For other servers
+// the RemoteAddr decides: "", "@", "@name" or a path.
+func isUnixPeer(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return strings.HasPrefix(local.Network(), "unix")
+	}
+	return r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/'
 }
 
 // find returns the prefix that contains addr, which must be unmapped and without a zone.

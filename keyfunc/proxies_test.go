@@ -1,8 +1,14 @@
 package keyfunc_test
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -157,5 +163,142 @@ func TestProxies_ArgumentsChange(t *testing.T) {
 	cidrs[0] = "0.0.0.0/0"
 	if p.Contains(netip.MustParseAddr("192.0.2.1")) {
 		t.Error("changing the arguments changed the set")
+	}
+}
+
+// over returns r as a server of net/http passes it on, whose listener has an address of network.
+func over(network string, r *http.Request) *http.Request {
+	var local net.Addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}
+	if network == "unix" {
+		local = &net.UnixAddr{Name: "/run/app.sock", Net: network}
+	}
+	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+}
+
+func TestProxies_Unix(t *testing.T) {
+	unix, both := keyfunc.Proxies("unix"), keyfunc.Proxies("10.0.0.0/8", "unix", "unix")
+	for _, h := range forwardingHeaders {
+		line := h.name + ": " + h.entry("203.0.113.9")
+		for _, c := range []struct {
+			name    string
+			proxies keyfunc.ProxySet
+			r       *http.Request
+			want    string // "" means ErrNoKey
+		}{
+			{"no name", unix, request("", line), "203.0.113.9"},
+			{"@", unix, request("@", line), "203.0.113.9"},
+			{"abstract name", unix, request("@proxy", line), "203.0.113.9"},
+			{"path", unix, request("/run/proxy.sock", line), "203.0.113.9"},
+			{"with addresses", both, request("@", line), "203.0.113.9"},
+			{"an address of both", both, request("10.0.0.1:1", line), "203.0.113.9"},
+			{"server on a socket", unix, over("unix", request("@", line)), "203.0.113.9"},
+			{"any name on a socket", unix, over("unix", request(`C:\proxy`, line)), "203.0.113.9"},
+			{"no header", unix, request("@"), ""},
+			{"malformed header", unix, request("@", h.name+": x,"), ""},
+			{"not in the set", keyfunc.Proxies("127.0.0.1"), request("@", line), ""},
+			{"empty set", keyfunc.ProxySet{}, request("@", line), ""},
+			{"server on TCP", unix, over("tcp", request("@", line)), ""},
+			{"server on TCP, no peer", unix, over("tcp", request("", line)), ""},
+			{"no socket", unix, request("localhost:1", line), ""},
+			{"a peer with an address", unix, request("198.51.100.7:1", line), "198.51.100.7"},
+			{"an address over a socket", unix, over("unix", request("198.51.100.7:1", line)), "198.51.100.7"},
+		} {
+			t.Run(h.name+"/"+c.name, func(t *testing.T) {
+				if f := h.keyBy(c.proxies); c.want == "" {
+					wantMalformed(t, f, c.r)
+				} else {
+					wantKey(t, f, c.r, c.want)
+				}
+			})
+		}
+	}
+	// The client may have made up all entries but the one that the proxy appends.
+	wantKey(t, keyfunc.XForwardedFor(unix), request("@", "X-Forwarded-For: 6.6.6.6, 203.0.113.9"), "203.0.113.9")
+	wantKey(t, keyfunc.XForwardedFor(both), request("@", "X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2"), "203.0.113.9")
+	if unix.Contains(netip.Addr{}) || unix.ContainsKey("") || unix.ContainsKey("unix") {
+		t.Error("the set contains an address")
+	}
+}
+
+// A real server on a Unix socket.
+func TestProxies_UnixServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := keyfunc.XForwardedFor(keyfunc.Proxies("unix"))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, err := f(r.Context(), r)
+		fmt.Fprint(w, key, err)
+	}))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	r := must(http.NewRequestWithContext(t.Context(), "GET", "http://app/", nil))
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 203.0.113.9")
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var got string
+	if _, err := fmt.Fscanln(response.Body, &got); err != nil || got != "203.0.113.9<nil>" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestLastHops(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		n     int
+		peer  string
+		lines []string
+		want  string
+	}{
+		{"one entry", 1, "198.51.100.1:1", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"made-up entries", 1, "198.51.100.1:1", []string{"6.6.6.6, 7.7.7.7, 203.0.113.9"}, "203.0.113.9"},
+		{"made-up lines", 1, "198.51.100.1:1", []string{"6.6.6.6", "7.7.7.7, 203.0.113.9"}, "203.0.113.9"},
+		{"private client", 1, "10.0.0.1:1", []string{"6.6.6.6, 10.0.0.2"}, "10.0.0.2"},
+		{"two hops", 2, "198.51.100.1:1", []string{"6.6.6.6, 203.0.113.9, 198.51.100.2"}, "203.0.113.9"},
+		{"two hops in lines", 2, "198.51.100.1:1", []string{"6.6.6.6", "203.0.113.9", "198.51.100.2"}, "203.0.113.9"},
+		{"three hops", 3, "198.51.100.1:1", []string{"6.6.6.6, 203.0.113.9, 198.51.100.3, 198.51.100.2"}, "203.0.113.9"},
+		{"a hop is missing", 2, "198.51.100.1:1", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"32 hops", 32, "198.51.100.1:1", []string{chain(32)}, "10.9.9.9"},
+		{"31 hops", 31, "198.51.100.1:1", []string{chain(32)}, "10.0.0.2"},
+		{"no header", 1, "198.51.100.1:1", nil, "198.51.100.1"},
+		{"not an address", 1, "198.51.100.1:1", []string{"203.0.113.9, unknown"}, "198.51.100.1"},
+		{"not an address, second", 2, "198.51.100.1:1", []string{"203.0.113.9, unknown, 198.51.100.2"}, "198.51.100.2"},
+		{"Unix socket", 1, "@", []string{"6.6.6.6, 203.0.113.9"}, "203.0.113.9"},
+		{"Unix socket, no header", 1, "@", nil, ""},
+	} {
+		for _, h := range forwardingHeaders[:2] {
+			t.Run(h.name+"/"+c.name, func(t *testing.T) {
+				r := request(c.peer)
+				for _, line := range c.lines {
+					entries := strings.Split(line, ", ")
+					for i := range entries {
+						entries[i] = h.entry(entries[i])
+					}
+					r.Header.Add(h.name, strings.Join(entries, ", "))
+				}
+				if f := h.keyBy(keyfunc.LastHops(c.n)); c.want == "" {
+					wantMalformed(t, f, r)
+				} else {
+					wantKey(t, f, r, c.want)
+				}
+			})
+		}
+	}
+	f := keyfunc.HeaderIP("Fly-Client-IP", keyfunc.LastHops(1))
+	wantKey(t, f, request("198.51.100.1:1", "Fly-Client-Ip: 203.0.113.9"), "203.0.113.9")
+	wantMalformed(t, f, request("198.51.100.1:1", "Fly-Client-Ip: 203.0.113.9", "Fly-Client-Ip: 6.6.6.6"))
+	if p := keyfunc.LastHops(1); p.Contains(netip.MustParseAddr("198.51.100.1")) || p.ContainsKey("198.51.100.1") {
+		t.Error("the set contains an address")
 	}
 }

@@ -23,14 +23,15 @@ const maxHops = 32
 // own address, which the trusted proxy has appended, is read before the entries that it made up.
 //
 // Entries may contain a port, square brackets and a zone, which are ignored. An address becomes a
-// key as in [RemoteIP], with the same options and errors.
+// key as in [RemoteIP], with the same options, errors and warning.
 func XForwardedFor(p ProxySet, opts ...IPOption) Func {
-	return clientIP("XForwardedFor", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
+	return clientIP("XForwardedFor", "X-Forwarded-For", p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		return lastUntrusted(h.Values("X-Forwarded-For"), p, peer), nil
 	})
 }
 
-// lastUntrusted returns the client of the list in lines, which a trusted peer has sent.
+// lastUntrusted returns the client of the list in lines, which a trusted peer has sent. peer is the
+// zero Addr if it has no IP address.
 func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 	last := peer
 	hops := 0
@@ -42,7 +43,7 @@ func lastUntrusted(lines []string, p ProxySet, peer netip.Addr) netip.Addr {
 			if !ok || hops == maxHops {
 				return last
 			}
-			if !p.Contains(addr) {
+			if !p.trustsEntry(addr, hops) {
 				return addr
 			}
 			last = addr

@@ -48,24 +48,16 @@ func newHandler(rdb *redis.ClusterClient, timeout time.Duration) http.Handler {
 	// the other denies. One hot key is not spread: it is as fast as one master.
 	all := core.Must(core.New(store, core.TokenBucket("application", core.PerSecond(1000))))
 
-	limit := nethttplimit.New(perUser, user, gate.And(all, application))
+	limit := nethttplimit.New(perUser, user, gate.And(all, keyfunc.Constant("all")))
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", limit(http.HandlerFunc(hello)))
 	mux.Handle("GET /masters", masters(rdb))
 	return mux
 }
 
-// user stands for your own key function, such as keyfunc.JWTSubject or one that
-// reads a session.
-func user(_ context.Context, r *http.Request) (string, error) {
-	name := r.Header.Get("X-User")
-	if name == "" {
-		return "", fmt.Errorf("%w: no X-User", keyfunc.ErrNoKey)
-	}
-	return name, nil
-}
-
-func application(context.Context, *http.Request) (string, error) { return "all", nil }
+// user stands for your own key function, such as keyfunc.JWTSubject or one that reads
+// a session: a client chooses its X-User.
+var user = keyfunc.Header("X-User")
 
 func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "Hello from %v!\n", r.Context().Value(http.LocalAddrContextKey))

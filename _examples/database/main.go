@@ -72,13 +72,9 @@ func newHandler(set *rules.Set, limits row) (http.Handler, error) {
 	return mux, nil
 }
 
-// user is the key function. A real application must verify the name.
-func user(_ context.Context, r *http.Request) (string, error) {
-	if name, _, ok := r.BasicAuth(); ok && name != "" {
-		return name, nil
-	}
-	return "", keyfunc.ErrNoToken // status 401
-}
+// user is the key function: the key of ann is basic:ann, and the status without a name is 401. A
+// real application must verify the password.
+var user = keyfunc.BasicAuthUser()
 
 // hello sends the decision as text. The header fields contain the same numbers.
 func hello(w http.ResponseWriter, r *http.Request) {
@@ -136,7 +132,7 @@ const try = `
   curl -i -u ann: http://ADDR/
   curl -i -u sue: http://ADDR/
   # an operator changes the row: another limit, and the user bob is blocked
-  curl -s http://ADDR/admin/limits | sed -e 's|limit: 10/m|limit: 20/m|' -e 's|"sue": .*|&\n      "bob": {blocked: true}|' > FILE.yaml
+  curl -s http://ADDR/admin/limits | sed -e 's|limit: 10/m|limit: 20/m|' -e 's|"basic:sue": .*|&\n      "basic:bob": {blocked: true}|' > FILE.yaml
   curl -T FILE.yaml http://ADDR/admin/limits
   sleep 2
   curl -i -u ann: http://ADDR/

@@ -71,7 +71,7 @@ func limited(framework string, h http.Handler, l *core.Limiter, key keyfunc.Func
 // user is the key function. It stands for the authentication of your application.
 func user(_ context.Context, r *http.Request) (string, error) {
 	if name, ok := map[string]string{"key-of-ann": "ann", "key-of-bob": "bob"}[r.Header.Get("X-API-Key")]; ok {
-		return name, nil
+		return keyfunc.UserKey(name), nil
 	}
 	return "", keyfunc.ErrNoToken // status 401
 }

@@ -47,16 +47,19 @@ type customer struct {
 type application struct {
 	limiter   *core.Limiter
 	mu        sync.RWMutex
-	customers map[string]customer // by name
+	customers map[string]customer // by key
 }
 
 func newHandler(framework string) http.Handler {
 	a := &application{
-		limiter:   core.Must(core.New(memstore.New(), limits(core.PerMinute(10)))),
-		customers: map[string]customer{"ann": {}, "bob": {}, "sue": {plan: "staff"}, "eve": {plan: "banned"}},
+		limiter: core.Must(core.New(memstore.New(), limits(core.PerMinute(10)))),
+		customers: map[string]customer{
+			keyfunc.UserKey("ann"): {}, keyfunc.UserKey("bob"): {},
+			keyfunc.UserKey("sue"): {plan: "staff"}, keyfunc.UserKey("eve"): {plan: "banned"},
+		},
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", limited(framework, http.HandlerFunc(hello), a.limiter.Choose(a.own), customerName, gate.Plan(a.plan)))
+	mux.Handle("/", limited(framework, http.HandlerFunc(hello), a.limiter.Choose(a.own), customerKey, gate.Plan(a.plan)))
 	// Routes for operators, without a limit. A real application must authenticate the operators.
 	mux.HandleFunc("PUT /admin/customers/{name}", a.changeCustomer)
 	mux.HandleFunc("PUT /admin/limit", a.changeLimit)
@@ -80,29 +83,30 @@ func limited(framework string, h http.Handler, l *core.Limiter, key keyfunc.Func
 	return nethttplimit.New(l, key, opts...)(h)
 }
 
-// customerName is the key function. It returns the customer that has the API key of the request.
-func customerName(_ context.Context, r *http.Request) (string, error) {
+// customerKey is the key function. It returns the key of the customer that has the API key of the
+// request.
+func customerKey(_ context.Context, r *http.Request) (string, error) {
 	if name, ok := apiKeys[r.Header.Get("X-API-Key")]; ok {
-		return name, nil
+		return keyfunc.UserKey(name), nil
 	}
 	return "", keyfunc.ErrNoToken // status 401
 }
 
 // plan returns the plan of the customer from the database. The client cannot choose it.
 func (a *application) plan(ctx context.Context, r *http.Request) (string, error) {
-	name, err := customerName(ctx, r)
-	return a.customer(name).plan, err
+	key, err := customerKey(ctx, r)
+	return a.customer(key).plan, err
 }
 
 // own returns the limits that only this customer has, or nil. It is called for every request.
-func (a *application) own(_ context.Context, name string) (*core.Limiter, error) {
-	return a.customer(name).own, nil
+func (a *application) own(_ context.Context, key string) (*core.Limiter, error) {
+	return a.customer(key).own, nil
 }
 
-func (a *application) customer(name string) customer {
+func (a *application) customer(key string) customer {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.customers[name]
+	return a.customers[key]
 }
 
 // hello sends the decision as text. The header fields contain the same numbers.
@@ -113,7 +117,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 
 // changeCustomer gives one customer a plan, or a limit that only this customer has.
 func (a *application) changeCustomer(w http.ResponseWriter, r *http.Request) {
-	name, changed := r.PathValue("name"), customer{plan: r.FormValue("plan")}
+	key, changed := keyfunc.UserKey(r.PathValue("name")), customer{plan: r.FormValue("plan")}
 	if text := r.FormValue("limit"); text != "" {
 		limit, err := core.ParseLimit(text)
 		if err == nil {
@@ -126,11 +130,11 @@ func (a *application) changeCustomer(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.customers[name]; !ok {
+	if _, ok := a.customers[key]; !ok {
 		http.NotFound(w, r)
 		return
 	}
-	a.customers[name] = changed
+	a.customers[key] = changed
 }
 
 // changeLimit replaces the rule, and so the limit of all customers without a plan.

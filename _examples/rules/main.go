@@ -57,13 +57,9 @@ func newHandler(set *rules.Set) (http.Handler, error) {
 	return mux, nil
 }
 
-// user is the key function. A real application must verify the name.
-func user(_ context.Context, r *http.Request) (string, error) {
-	if name, _, ok := r.BasicAuth(); ok && name != "" {
-		return name, nil
-	}
-	return "", keyfunc.ErrNoToken // status 401
-}
+// user is the key function: the key of ann is basic:ann, and the status without a name is 401. A
+// real application must verify the password.
+var user = keyfunc.BasicAuthUser()
 
 // hello sends the decision as text. The header fields contain the same numbers.
 func hello(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +121,7 @@ const tryFile = `
   curl -i -u ann: http://ADDR/
   curl -i -u sue: http://ADDR/
   # an operator changes the file: a limit, and an exception for the user ann
-  sed -e 's|limit: 10/m|limit: 20/m|' -e 's|"sue": .*|&\n      "ann": {limits: {minute: 250/m}}|' FILE > FILE.new && mv FILE.new FILE
+  sed -e 's|limit: 10/m|limit: 20/m|' -e 's|"basic:sue": .*|&\n      "basic:ann": {limits: {minute: 250/m}}|' FILE > FILE.new && mv FILE.new FILE
   sleep 2
   curl -i -u ann: http://ADDR/
   curl -i -u bob: http://ADDR/
@@ -141,13 +137,13 @@ const tryRedis = `
   curl -i -u ann: http://ADDR/
   curl -i -u sue: http://ADDR/
   # in the root of the repository: an operator gives ann other limits, and blocks bob for a day
-  go run github.com/weir-go/weir/cmd/weir rules override -redis 'URL' api ann '{limits: {minute: 250/m}}'
-  go run github.com/weir-go/weir/cmd/weir rules block -redis 'URL' api bob 24h
+  go run github.com/weir-go/weir/cmd/weir rules override -redis 'URL' api basic:ann '{limits: {minute: 250/m}}'
+  go run github.com/weir-go/weir/cmd/weir rules block -redis 'URL' api basic:bob 24h
   sleep 2
   curl -i -u ann: http://ADDR/
   curl -i -u bob: http://ADDR/
   # the operator ends the block, and changes a limit of all
-  go run github.com/weir-go/weir/cmd/weir rules unblock -redis 'URL' api bob
+  go run github.com/weir-go/weir/cmd/weir rules unblock -redis 'URL' api basic:bob
   go run github.com/weir-go/weir/cmd/weir rules get -redis 'URL' | sed -e 's|limit: 10/m|limit: 20/m|' > FILE.new
   go run github.com/weir-go/weir/cmd/weir rules put -redis 'URL' FILE.new && rm FILE.new
   sleep 2

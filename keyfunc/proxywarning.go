@@ -1,0 +1,77 @@
+package keyfunc
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+)
+
+// forwardingFields are the header fields that proxies add by default.
+var forwardingFields = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
+
+// A proxyWarning logs once if a peer that is probably a proxy of the application is not trusted.
+// All clients behind the peer then have one key.
+type proxyWarning struct {
+	caller string // the function that made the Func
+	header string // the canonical name of its header, or ""
+	logged atomic.Bool
+}
+
+// check logs a warning if peer, which is private or the zero Addr for a Unix socket, has sent a
+// forwarding header. Other peers may be clients, which can send any header.
+func (w *proxyWarning) check(r *http.Request, peer netip.Addr) {
+	if !peer.IsValid() && !isUnixPeer(r) {
+		return
+	}
+	field := w.field(r.Header)
+	if field == "" || !w.logged.CompareAndSwap(false, true) {
+		return
+	}
+	trusted := "unix"
+	if peer.IsValid() {
+		trusted = peer.String()
+	}
+	function := map[string]string{"X-Forwarded-For": "XForwardedFor(", "Forwarded": "Forwarded("}[field]
+	if function == "" {
+		function = fmt.Sprintf("HeaderIP(%q, ", field)
+	}
+	slog.Warn("weir: keyfunc."+w.caller+" ignores a forwarding header because its peer is no trusted proxy; if the peer is a proxy, all its clients have one key",
+		"field", field, "peer", trusted, "use", fmt.Sprintf("keyfunc.%skeyfunc.Proxies(%q))", function, trusted))
+}
+
+// field returns the name of a forwarding header in h, first that of the Func, or "".
+func (w *proxyWarning) field(h http.Header) string {
+	if w.header != "" && len(h[w.header]) > 0 {
+		return w.header
+	}
+	for _, name := range forwardingFields {
+		if len(h[name]) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// isPrivate reports whether addr is in a private network, which includes the loopback and link-local
+// addresses and the shared address space of RFC 6598. It does so for every request until a warning
+// is logged, and is faster for IPv4 than the methods of netip.Addr.
+func isPrivate(addr netip.Addr) bool {
+	if !addr.Is4() {
+		return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast()
+	}
+	switch b := addr.As4(); b[0] {
+	case 10, 127:
+		return true
+	case 100:
+		return b[1]>>6 == 1
+	case 169:
+		return b[1] == 254
+	case 172:
+		return b[1]>>4 == 1
+	case 192:
+		return b[1] == 168
+	}
+	return false
+}
