@@ -53,6 +53,8 @@ func BenchmarkFunc(b *testing.B) {
 		{"JWT/RS256, Subject and Claim", both, rs256},
 		{"JWTSubject/HS256", userFunc(), hs256},
 		{"JWTSubject/HS256 with Cache", userFunc(keyfunc.Cache(1000)), hs256},
+		{"FormValue", keyfunc.Fold(keyfunc.FormValue("user")), post(formType, "user=alice&password=guess")}, // of a body that was read before
+		{"JSONField", keyfunc.Fold(keyfunc.JSONField("user")), post(jsonType, `{"user":"alice","password":"guess"}`)},
 		{"Join", keyfunc.Join(constant("user:alice"), keyfunc.RemoteIP()), request("203.0.113.9:1234")},
 	}
 	for name, value := range hugeHeaders() {

@@ -118,7 +118,7 @@ func clientIP(caller, header string, p ProxySet, opts []IPOption, find func(h ht
 			if client, err = find(r.Header, peer); err != nil {
 				return "", err
 			}
-		} else if !w.logged.Load() {
+		} else if (!peer.IsValid() || isPrivate(peer)) && !w.logged.Load() {
 			w.check(r, peer)
 		}
 		if !client.IsValid() {

@@ -11,10 +11,6 @@ import (
 // forwardingFields are the header fields that proxies add by default.
 var forwardingFields = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 
-// sharedSpace is the address space of carrier-grade NAT and of the internal networks of some
-// platforms (RFC 6598).
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
-
 // A proxyWarning logs once if a peer that is probably a proxy of the application is not trusted.
 // All clients behind the peer then have one key.
 type proxyWarning struct {
@@ -23,10 +19,10 @@ type proxyWarning struct {
 	logged atomic.Bool
 }
 
-// check logs a warning if peer is in a private network, or a Unix socket for the zero Addr, and has
-// sent a forwarding header. Other peers may be clients, which can send any header.
+// check logs a warning if peer, which is private or the zero Addr for a Unix socket, has sent a
+// forwarding header. Other peers may be clients, which can send any header.
 func (w *proxyWarning) check(r *http.Request, peer netip.Addr) {
-	if peer.IsValid() && !isPrivate(peer) || !peer.IsValid() && !isUnixPeer(r) {
+	if !peer.IsValid() && !isUnixPeer(r) {
 		return
 	}
 	field := w.field(r.Header)
@@ -58,6 +54,24 @@ func (w *proxyWarning) field(h http.Header) string {
 	return ""
 }
 
+// isPrivate reports whether addr is in a private network, which includes the loopback and link-local
+// addresses and the shared address space of RFC 6598. It does so for every request until a warning
+// is logged, and is faster for IPv4 than the methods of netip.Addr.
 func isPrivate(addr netip.Addr) bool {
-	return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || sharedSpace.Contains(addr)
+	if !addr.Is4() {
+		return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast()
+	}
+	switch b := addr.As4(); b[0] {
+	case 10, 127:
+		return true
+	case 100:
+		return b[1]>>6 == 1
+	case 169:
+		return b[1] == 254
+	case 172:
+		return b[1]>>4 == 1
+	case 192:
+		return b[1] == 168
+	}
+	return false
 }

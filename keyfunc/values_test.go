@@ -343,8 +343,9 @@ func TestUserKey(t *testing.T) {
 		}
 		wantKey(t, userFunc(), bearer(token(members)), c.want)
 	}
+	type userKey struct{}
 	r := request("")
-	wantKey(t, keyfunc.ContextSubject("user"), r.WithContext(context.WithValue(r.Context(), any("user"), "alice")), keyfunc.UserKey("alice"))
+	wantKey(t, keyfunc.ContextSubject(userKey{}), r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")), keyfunc.UserKey("alice"))
 }
 
 func TestNoKeyError(t *testing.T) {
