@@ -80,7 +80,9 @@ func newHandler(store core.Store, valid func(user, password string) bool) http.H
 	mux.Handle("POST /api/login", limit(keyfunc.JSONField("user"), func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ User, Password string }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || !login(r, body.User, body.Password) {
-			http.Error(w, `{"error":"no such user, or another password"}`, http.StatusUnauthorized)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintln(w, `{"error":"no such user, or another password"}`)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)

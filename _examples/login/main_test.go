@@ -132,6 +132,9 @@ func TestLogin_WrongPasswords(t *testing.T) {
 					if got := w.Header().Get("Content-Type"); got != d.deniedType {
 						t.Errorf("a denial: got Content-Type %s, want %s", got, d.deniedType)
 					}
+					if got := w.Header().Get("RateLimit"); got != "" {
+						t.Errorf("a denial: got RateLimit %s, which tells how often others have failed", got)
+					}
 					time.Sleep(retryAfter(t, w))
 					if got := result(d.send(s, c.address(0), c.user(0), "right")); got != d.success {
 						t.Errorf("the right password after Retry-After: got %s, want %s", got, d.success)
