@@ -15,6 +15,9 @@ func (v *view) Deadline() (time.Time, bool) { return v.c.Request().Context().Dea
 func (v *view) Done() <-chan struct{}       { return v.c.Request().Context().Done() }
 func (v *view) Err() error                  { return v.c.Request().Context().Err() }
 
+// Param is for [keyfunc.PathValue].
+func (v *view) Param(name string) string { return v.c.Param(name) }
+
 func (v *view) Value(key any) any {
 	switch key := key.(type) {
 	case viewKey:

@@ -94,9 +94,8 @@ func BasicAuthUser() Func {
 // the requests for one resource, such as a tenant, and not those of one client.
 //
 // The value is that of r.PathValue, which a [http.ServeMux] sets for the handlers of its routes, or
-// of the method Param(string) string of ctx, such as a *gin.Context. The gate must be inside the
-// route, and not around the router. Routers that set neither, such as that of Echo, need a Func of
-// their own. The error is a [NoKeyError] if there is no value, or if r.PathValue and Param have
+// of the method Param(string) string of ctx, as in Gin and Echo. The gate must be inside the route,
+// and not around the router. Routers that set neither need a Func of their own. The error is a [NoKeyError] if there is no value, or if r.PathValue and Param have
 // different values.
 //
 // PathValue panics if name is empty.

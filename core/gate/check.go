@@ -53,7 +53,7 @@ func checked(key string) (string, error) {
 	return key, nil
 }
 
-var errNoCheckedKey = keyfunc.ErrNoKey
+var errNoCheckedKey = &keyfunc.NoKeyError{Detail: "the value that identifies the sender is empty"}
 
 // attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
 // before, so that a handler may make any number of them.

@@ -30,8 +30,9 @@ func FailClosed() Option {
 //
 // err is one of these:
 //
-//   - [keyfunc.ErrNoToken], status 401: a key function requires a bearer token.
-//   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400.
+//   - [keyfunc.ErrNoToken], status 401: a key function requires a token or a password.
+//   - Any other [keyfunc.ErrNoKey], and [ErrPath], status 400. The detail of the problem says which
+//     value is missing, if err is a [keyfunc.NoKeyError].
 //   - Any other error of a key function, or [core.ErrNegativeCost], status 500.
 //   - A [core.ErrInvalidAsk], status 500: the function of [core.Limiter.Choose] has failed, or the
 //     gate asks about two limits for one rule and key, such as two plans.
@@ -130,7 +131,10 @@ func (g *gate) reject(h http.Header, r *http.Request, err error, f failure) *Rej
 		challenge(h)
 		p.Detail = "Sign-in is required."
 	case http.StatusBadRequest:
+		var missing *keyfunc.NoKeyError
 		switch {
+		case errors.As(err, &missing):
+			p.Detail = "The request does not say who sent it: " + missing.Detail + "."
 		case errors.Is(err, keyfunc.ErrNoKey):
 			p.Detail = "The request does not say who sent it."
 		case errors.Is(err, ErrPath):

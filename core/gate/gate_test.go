@@ -66,3 +66,21 @@ func TestWantsText(t *testing.T) {
 		}
 	}
 }
+
+// The detail of a problem says which value is missing, if the key function does. It has nothing of the
+// text of an error.
+func TestGate_Admit_NoKey(t *testing.T) {
+	for want, err := range map[string]error{
+		"The request does not say who sent it: no API key in X-API-Key.": &keyfunc.NoKeyError{Detail: "no API key in X-API-Key"},
+		"The request does not say who sent it: no name.":                 fmt.Errorf("secret: %w", &keyfunc.NoKeyError{Detail: "no name"}),
+		"The request does not say who sent it.":                          fmt.Errorf("secret: %w", keyfunc.ErrNoKey),
+		"Sign-in is required.":                                           fmt.Errorf("secret: %w", keyfunc.ErrNoToken),
+	} {
+		failing := func(context.Context, *http.Request) (string, error) { return "", err }
+		r := get("/")
+		_, _, rejection := newGate("test", once(), failing, nil).Admit(r.Context(), header(), r, "")
+		if rejection.Problem.Detail != want {
+			t.Errorf("the detail is %q, want %q", rejection.Problem.Detail, want)
+		}
+	}
+}

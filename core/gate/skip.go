@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/keyfunc"
@@ -29,11 +30,14 @@ func Skip(f func(ctx context.Context, r *http.Request) bool) Option {
 // IPv6 address is its /64, which is never in a narrower CIDR or equal to a single address: for
 // these, use a resolver with [keyfunc.IPv6Prefix](128).
 //
-// Exempt panics if resolver is nil, without cidrs, and if [keyfunc.ParseProxies] returns an error.
+// Exempt panics if resolver is nil, without cidrs, and if one of them is no CIDR or address.
 func Exempt(resolver keyfunc.Func, cidrs ...string) Option {
 	argument.NotNil("gate: Exempt", "resolver", resolver)
 	if len(cidrs) == 0 {
 		panic("gate: Exempt: no CIDR is given")
+	}
+	if slices.Contains(cidrs, "unix") {
+		panic("gate: Exempt: a Unix socket has no address")
 	}
 	set, err := keyfunc.ParseProxies(cidrs...)
 	if err != nil {
