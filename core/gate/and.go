@@ -37,9 +37,9 @@ import (
 // the key becomes exhausted, one after good requests have used up the limit, and one after the gate
 // has forgotten the key. A gate remembers at most 8192 exhausted keys.
 //
-// While a key is exhausted, an admitted request takes two Store calls instead of one. If a later
-// key denies the request, a third call refunds the first charge, which the header fields still
-// include. If the exhausted key denies the request, the decision contains no States for later keys.
+// While a key is exhausted, an admitted request takes three Store calls instead of one: the early charge,
+// its refund, and the decision about all keys. If the exhausted key denies the request, the decision
+// contains no States for other keys.
 func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "limiter", l)
 	argument.NotNil("gate: And", "key function", key)
