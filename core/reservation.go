@@ -10,32 +10,22 @@ import (
 
 // A Reservation is a decision about an event whose cost can still be changed or refunded, for
 // example when the real cost is known. It stores a receipt of every charge, so that a refund frees
-// exactly that charge. It is safe for concurrent use. The zero Reservation has no asks. A Reservation
-// must not be copied after its first use.
+// exactly that charge. It is safe for concurrent use. The zero Reservation has no asks; Reserve adds
+// them. A Reservation must not be copied after its first use.
 type Reservation struct {
 	mu sync.Mutex
 	event
 }
 
-// take fills r, which must be zero, with the decision about asks.
-func (r *Reservation) take(ctx context.Context, ask Ask, others ...Ask) (d Decision, err error) {
-	if len(others) > 0 {
-		return r.takeSeveral(ctx, ask, others)
-	}
-	one := [1]Ask{ask}
-	return r.takeTogether(ctx, one[:])
-}
-
-// takeSeveral is take for several asks. It has a larger frame.
-func (r *Reservation) takeSeveral(ctx context.Context, ask Ask, others []Ask) (Decision, error) {
-	few := [4]Ask{ask}
-	return r.takeTogether(ctx, append(few[:1], others...))
-}
-
-// takeTogether is take for a list of asks.
-func (r *Reservation) takeTogether(ctx context.Context, asks []Ask) (d Decision, err error) {
+// Reserve is [ReserveTogether] for a Reservation that is part of a larger structure, which saves an
+// allocation. r must be zero, and remains so after an error. If r has asks, the error is an
+// [ErrInvalidAsk].
+func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.lines()) > 0 {
+		return d, invalidAsk("the reservation has asks already")
+	}
 	if err := r.decide(ctx, asks); err != nil {
 		r.event = event{}
 		return d, err

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask, core.Decision]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule]()
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {
@@ -386,4 +386,41 @@ func TestReservation_Forget(t *testing.T) {
 		}
 	}
 	inner.Forget(new(core.Reservation), l)
+}
+
+// Reserve fills a zero Reservation, which stays zero after an error.
+func TestReservation_Reserve(t *testing.T) {
+	ctx, store := t.Context(), new(storetest.Fake)
+	l := testkit.Limiter(t, store, core.SlidingLog("log", core.PerMinute(2)))
+	ask := core.Ask{Limiter: l, Key: "k"}
+	var r core.Reservation
+	for _, c := range []struct {
+		asks []core.Ask
+		err  error // of the Store
+		want error
+	}{
+		{nil, nil, core.ErrInvalidAsk},
+		{[]core.Ask{{Limiter: l}}, nil, core.ErrEmptyKey},
+		{[]core.Ask{ask, {}}, nil, core.ErrInvalidAsk},
+		{[]core.Ask{ask}, core.ErrUnavailable, core.ErrUnavailable},
+		{[]core.Ask{ask, ask}, nil, nil},
+		{[]core.Ask{ask}, nil, core.ErrInvalidAsk},
+	} {
+		store.Set()
+		if c.err != nil {
+			store.Set(storetest.Fail(c.err))
+		}
+		before := r.Decision().Len()
+		d, err := r.Reserve(ctx, c.asks...)
+		if !errors.Is(err, c.want) || (err == nil) != d.Allowed || err != nil && r.Decision().Len() != before {
+			t.Errorf("%+v: got %v, %v, want %v; then the Reservation has %d States", c.asks, d, err, c.want, r.Decision().Len())
+		}
+	}
+	if d := r.Decision(); d.Len() != 2 || testkit.Used(t, l, "k")[0] != 2 {
+		t.Errorf("the decision is %v", d)
+	}
+	testkit.Must(t, r.Refund(ctx))
+	if used := testkit.Used(t, l, "k")[0]; used != 0 {
+		t.Errorf("after a refund %d are in use", used)
+	}
 }

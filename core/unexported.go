@@ -6,10 +6,9 @@ import (
 )
 
 func init() {
-	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule, Ask, Decision]{
+	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule]{
 		HasPlans:    func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
 		SharesStore: func(l, o *Limiter) bool { return l.store == o.store },
-		Take:        (*Reservation).take,
 		Key:         (*Reservation).key,
 		Forget:      (*Reservation).forget,
 		LeaveQueue:  (*Reservation).leaveQueue,

@@ -31,21 +31,25 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 		failed  error // of the Store, which is not called again after an error
 	)
 	for i := range g.asks {
-		next := core.Ask{Limiter: g.asks[i].limiter, Cost: cost, MaxDelay: g.maxDelay}
+		known = append(known, core.Ask{})
+		n := len(known) - 1
+		next := &known[n] // is filled in place: a copy of what has just been written takes 10 ns
+		next.Limiter, next.Cost, next.MaxDelay = g.asks[i].limiter, cost, g.maxDelay
 		if i == 0 {
 			next.Limiter = first
 		}
-		err := g.asks[i].identify(ctx, r, &next)
+		err := g.asks[i].identify(ctx, r, next)
 		switch {
 		// The error of an invalid token may contain an ErrNotLimited of the function that returns the keys
 		// of tokens.
 		case errors.Is(err, keyfunc.ErrNotLimited) && !errors.Is(err, keyfunc.ErrNoKey):
+			known = known[:n]
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
 			return rec, g.reject(h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
-				*d, failed = rec.chargeWithoutKey(known[charged:], next, err)
+				*d, failed = rec.chargeWithoutKey(known[charged:n], *next, err)
 			}
 			for _, e := range early {
 				decided := e.rec.reservation.Decision()
@@ -61,7 +65,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			*d = core.Decision{}
 			return rec, rec.rejectWithoutKey(h, r, err, &fields, failed)
 		}
-		known = add(known, next)
+		known = distinct(known)
 		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(next.Limiter, next.Key) {
 			continue
 		}
@@ -86,7 +90,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	}
 	if failed == nil {
 		refund(early)
-		*d, failed = rec.take(r.Context(), known)
+		*d, failed = rec.reservation.Reserve(r.Context(), known...)
 	}
 	if failed != nil {
 		*d = core.Decision{}
@@ -122,17 +126,19 @@ func (a *ask) identify(ctx context.Context, r *http.Request, next *core.Ask) (er
 // key would share one bucket.
 var errEmptyKey = fmt.Errorf("%w: the key function returned an empty key", keyfunc.ErrNoKey)
 
-// The function add adds next unless known contains its limiter, key and plan. The larger cost counts.
-func add(known []core.Ask, next core.Ask) []core.Ask {
-	for i := range known {
-		if o := &known[i]; o.Limiter == next.Limiter && o.Key == next.Key && o.Plan == next.Plan {
-			if next.Cost > o.Cost {
-				*o = next
+// distinct removes the last ask of known if another one has its limiter, key and plan. The larger cost
+// counts.
+func distinct(known []core.Ask) []core.Ask {
+	n := len(known) - 1
+	for i := range n {
+		if o, last := &known[i], &known[n]; o.Limiter == last.Limiter && o.Key == last.Key && o.Plan == last.Plan {
+			if last.Cost > o.Cost {
+				*o = *last
 			}
-			return known
+			return known[:n]
 		}
 	}
-	return append(known, next)
+	return known
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
@@ -142,15 +148,7 @@ func (rec *record) charge(ctx context.Context, known []core.Ask) (core.Decision,
 	for i := range charged {
 		charged[i].Peek = false
 	}
-	return rec.take(ctx, charged)
-}
-
-// take charges known.
-func (rec *record) take(ctx context.Context, known []core.Ask) (core.Decision, error) {
-	if len(known) == 1 {
-		return inner.Take(&rec.reservation, ctx, known[0])
-	}
-	return inner.Take(&rec.reservation, ctx, known[0], slices.Clone(known[1:])...) // the clone escapes, known does not
+	return rec.reservation.Reserve(ctx, charged...)
 }
 
 // An earlyCharge is the charge of some of the known keys, the last of which is exhausted.

@@ -11,15 +11,12 @@ import (
 
 // Methods contains the methods. Its type parameters are types of package core, which cannot be named
 // here, because package core imports this package.
-type Methods[Limiter, Reservation, Rule, Ask, Decision any] struct {
+type Methods[Limiter, Reservation, Rule any] struct {
 	// HasPlans reports whether plans make a difference to a limiter: whether one of its rules has
 	// plans, or Choose has made it.
 	HasPlans func(Limiter) bool
 	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
 	SharesStore func(Limiter, Limiter) bool
-	// Take is ReserveTogether into an existing Reservation, which must be zero. The first ask is an
-	// argument of its own, because a slice would be allocated for every call.
-	Take func(r Reservation, ctx context.Context, ask Ask, others ...Ask) (Decision, error)
 	// Key returns the key of the charges of a limiter, or of another view of it.
 	Key func(r Reservation, l Limiter) (string, bool)
 	// Forget makes a Reservation forget the charges of a limiter, whose keys are reset: they are not
@@ -38,11 +35,9 @@ type Methods[Limiter, Reservation, Rule, Ask, Decision any] struct {
 var methods any
 
 // Provide sets the result of [Get].
-func Provide[Limiter, Reservation, Rule, Ask, Decision any](m Methods[Limiter, Reservation, Rule, Ask, Decision]) {
-	methods = m
-}
+func Provide[Limiter, Reservation, Rule any](m Methods[Limiter, Reservation, Rule]) { methods = m }
 
-// Get returns the methods of *core.Limiter, *core.Reservation, core.Rule, core.Ask and core.Decision.
-func Get[Limiter, Reservation, Rule, Ask, Decision any]() Methods[Limiter, Reservation, Rule, Ask, Decision] {
-	return methods.(Methods[Limiter, Reservation, Rule, Ask, Decision])
+// Get returns the methods of *core.Limiter, *core.Reservation and core.Rule.
+func Get[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
+	return methods.(Methods[Limiter, Reservation, Rule])
 }
