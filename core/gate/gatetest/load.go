@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -16,15 +17,15 @@ import (
 func (s *suite) testConcurrency(t *testing.T) {
 	const limit, workers, each = 100, 16, 25
 	a := s.start(setup{
-		rules: []core.Rule{core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))},
-		and:   constant("all"),
+		Rules: []core.Rule{core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))},
+		And:   constant("all"),
 	})
 	atOnce(workers, func() {
 		for range each {
-			a.get(t)
+			a.Get(t)
 		}
 	})
-	a.checkRan(t, limit)
+	a.CheckRan(t, limit)
 }
 
 // A sink is a ResponseWriter that does not allocate.
@@ -44,7 +45,7 @@ func (s *suite) testAllocations(t *testing.T) {
 	}
 	other := core.Must(core.New(memstore.New(), core.TokenBucket("other", core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))
 	routedTo := func(l *core.Limiter) gate.Option {
-		return gate.Routes(tableFunc(func(*http.Request) *core.Limiter { return l }))
+		return gate.Routes(apptest.PolicyFunc(func(*http.Request) *core.Limiter { return l }))
 	}
 	for _, c := range []struct {
 		name string

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"net/http"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 )
 
 // A layer is one of several gates on a request.
@@ -27,43 +28,16 @@ func fails(rule core.Rule) layer {
 	return layer{rules: []core.Rule{rule}, err: errSecret, opts: []gate.Option{quiet}}
 }
 
-// gates returns the gates of layers.
-func gates(layers []layer) (list []Gate) {
-	for _, l := range layers {
-		limiter := core.Must(core.New(scripted(l.states, l.err), l.rules...))
-		list = append(list, Gate{limiter, constant("k"), l.opts})
-	}
-	return list
-}
-
-// stack puts h behind gates, the outermost first, each in an application of its own.
-func (s *suite) stack(gates []Gate, h http.HandlerFunc) http.Handler {
-	for _, g := range slices.Backward(gates) {
-		h = s.build(g.Limiter, g.Key, g.Opts, h).ServeHTTP
+// stack puts h behind the gates of layers, the outermost first.
+func stack(layers []layer, h http.HandlerFunc) http.Handler {
+	for _, l := range slices.Backward(layers) {
+		limiter := core.Must(core.New(apptest.Scripted(l.states, l.err), l.rules...))
+		h = build(limiter, constant("k"), l.opts, h).ServeHTTP
 	}
 	return h
 }
 
-func (s *suite) testGates(t *testing.T) {
-	t.Run("applications", func(t *testing.T) { s.testGatesOf(t, s.stack) })
-	if s.nest != nil {
-		t.Run("one application", func(t *testing.T) { s.testGatesOf(t, s.nest) })
-	}
-	t.Run("exposed fields of outer gates", func(t *testing.T) {
-		outer, inner := s.start(setup{}), s.start(setup{})
-		got := exchange(t, s.stack([]Gate{
-			{outer.limiter, constant("k"), []gate.Option{gate.Headers(gate.XRateLimit)}},
-			{inner.limiter, constant("k"), []gate.Option{gate.ExposeHeaders()}},
-		}, says("ok")), request("GET", "/")).header.Get("Access-Control-Expose-Headers")
-		const want = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	})
-}
-
-// testGatesOf tests several gates that build puts around a handler, the outermost first.
-func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.HandlerFunc) http.Handler) {
+func TestNested(t *testing.T) {
 	global := core.SlidingLog("global", core.PerHour(1000))
 	route := core.SlidingLog("route", core.PerMinute(10))
 	wide := core.SlidingLog("same", core.PerHour(50))
@@ -192,7 +166,7 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 					decided = append(decided, l.rules[0].Name())
 				}
 			}
-			h := build(gates(c.layers), a.handler(func(_ http.ResponseWriter, r *http.Request) {
+			h := stack(c.layers, a.Counting(func(_ http.ResponseWriter, r *http.Request) {
 				for _, d := range gate.DecisionsFrom(r.Context()) {
 					all = append(all, d.State(0).Rule.Name())
 				}
@@ -204,7 +178,7 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 			for field, want := range map[string]string{
 				"RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry, "X-RateLimit-Remaining": c.legacy,
 			} {
-				if v := got.header.Get(field); v != want {
+				if v := got.Header.Get(field); v != want {
 					t.Errorf("%s is %s\n\twant %s", field, v, want)
 				}
 			}
@@ -212,13 +186,24 @@ func (s *suite) testGatesOf(t *testing.T, build func(gates []Gate, h http.Handle
 			if c.inner == "" {
 				status, runs = http.StatusTooManyRequests, 0
 			}
-			if got.status != status {
-				t.Errorf("status is %d, want %d", got.status, status)
+			if got.Status != status {
+				t.Errorf("status is %d, want %d", got.Status, status)
 			}
-			a.checkRan(t, runs)
-			if d, ok := a.saw(); c.inner != "" && (!ok || d.State(0).Rule.Name() != c.inner) {
+			a.CheckRan(t, runs)
+			if d, ok := a.Saw(); c.inner != "" && (!ok || d.State(0).Rule.Name() != c.inner) {
 				t.Errorf("the handler sees %+v, %v; want the decision about %q, of the innermost gate", d, ok, c.inner)
 			}
 		})
+	}
+}
+
+func TestNested_ExposedFields(t *testing.T) {
+	got := record(t, stack([]layer{
+		one(hundred, allowed(99, time.Hour, 0), gate.Headers(gate.XRateLimit)),
+		one(hundred, allowed(99, time.Hour, 0), gate.ExposeHeaders()),
+	}, says("ok")), request("GET", "/")).Header.Get("Access-Control-Expose-Headers")
+	const want = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

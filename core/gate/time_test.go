@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 // A step is a request some time after the one before.
@@ -20,7 +19,7 @@ type step struct {
 	retry string // Retry-After; the request is denied unless it is empty
 }
 
-func (s *suite) testTime(t *testing.T) {
+func TestHeaders_Time(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rule  core.Rule
@@ -65,49 +64,47 @@ func (s *suite) testTime(t *testing.T) {
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := s.start(setup{rules: []core.Rule{c.rule}})
+				a := start(setup{Rules: []core.Rule{c.rule}})
 				for i, step := range c.steps {
 					time.Sleep(step.wait)
-					got := a.get(t)
+					got := a.Get(t)
 					want := http.StatusOK
 					if step.retry != "" {
 						want = http.StatusTooManyRequests
 					}
-					if got.status != want || got.header.Get("RateLimit") != step.limit || got.header.Get("Retry-After") != step.retry {
+					if got.Status != want || got.Header.Get("RateLimit") != step.limit || got.Header.Get("Retry-After") != step.retry {
 						t.Errorf("step %d: %d, RateLimit %q, Retry-After %q; want %d, %q, %q", i,
-							got.status, got.header.Get("RateLimit"), got.header.Get("Retry-After"), want, step.limit, step.retry)
+							got.Status, got.Header.Get("RateLimit"), got.Header.Get("Retry-After"), want, step.limit, step.retry)
 					}
 				}
 			})
 		})
 	}
-	t.Run("wait and succeed", s.testRetryAfterIsEnough)
-	t.Run("legacy reset", s.testLegacyReset)
 }
 
 // A client that waits for Retry-After is not denied again.
-func (s *suite) testRetryAfterIsEnough(t *testing.T) {
+func TestHeaders_RetryAfterIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cost := 0
-		a := s.start(setup{
-			rules: []core.Rule{
+		a := start(setup{
+			Rules: []core.Rule{
 				core.TokenBucket("bucket", core.Per(7, 11*time.Second).WithBurst(5)),
 				core.SlidingLog("log", core.Per(9, 17300*time.Millisecond)),
 			},
-			opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { return cost })},
+			Opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { return cost })},
 		})
 		denials := 0
 		for i := range 200 {
 			cost = 1 + i%5
 			time.Sleep(time.Duration(i*i%1700) * time.Millisecond)
-			got := a.get(t)
-			if got.status == http.StatusOK {
+			got := a.Get(t)
+			if got.Status == http.StatusOK {
 				continue
 			}
 			denials++
-			retry, _ := got.retryAfter(t)
+			retry, _ := got.RetryAfter(t)
 			time.Sleep(time.Duration(retry) * time.Second)
-			if a.get(t).status != http.StatusOK {
+			if a.Get(t).Status != http.StatusOK {
 				t.Fatalf("request %d: denied again after a Retry-After of %d s", i, retry)
 			}
 		}
@@ -117,54 +114,20 @@ func (s *suite) testRetryAfterIsEnough(t *testing.T) {
 	})
 }
 
-// testLegacyReset checks that X-RateLimit-Reset is Unix seconds, rounded up.
-func (s *suite) testLegacyReset(t *testing.T) {
+// TestHeaders_LegacyReset checks that X-RateLimit-Reset is Unix seconds, rounded up.
+func TestHeaders_LegacyReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := s.start(setup{
-			rules: []core.Rule{core.SlidingLog("log", core.Per(5, 1500*time.Millisecond))},
-			opts:  []gate.Option{gate.Headers(gate.XRateLimit)},
+		a := start(setup{
+			Rules: []core.Rule{core.SlidingLog("log", core.Per(5, 1500*time.Millisecond))},
+			Opts:  []gate.Option{gate.Headers(gate.XRateLimit)},
 		})
 		begin := time.Now().Unix()                                                             // the bubble starts on a whole second
 		for _, wait := range []time.Duration{700 * time.Millisecond, 800 * time.Millisecond} { // 2.2 s is 3, and 3 s is 3
 			time.Sleep(wait)
 			want := strconv.FormatInt(begin+3, 10)
-			if reset := a.get(t).header.Get("X-RateLimit-Reset"); reset != want {
+			if reset := a.Get(t).Header.Get("X-RateLimit-Reset"); reset != want {
 				t.Errorf("X-RateLimit-Reset is %s, want %s", reset, want)
 			}
 		}
 	})
-}
-
-// An address and a user are both charged, or neither.
-func (s *suite) testIdentities(t *testing.T) {
-	store := memory()
-	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerDay(1))))
-	a := s.start(setup{
-		store: store, rules: []core.Rule{core.SlidingLog("ip", core.PerDay(3))}, key: keyfunc.RemoteIP(),
-		opts: []gate.Option{gate.And(perUser, header("X-User"))},
-	})
-	for i, step := range []struct {
-		user, limit string
-		status      int
-	}{
-		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 200},
-		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 429},
-		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 429},
-		{"bob", `"ip";r=1;t=86400, "user";r=0;t=86400`, 200},
-		{"cid", `"ip";r=0;t=86400, "user";r=0;t=86400`, 200},
-		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
-		{"eve", `"ip";r=0;t=86400`, 429}, // an exhausted address is charged before the user is found
-	} {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("X-User", step.user)
-		got := record(t, a, r)
-		if got.status != step.status || got.header.Get("RateLimit") != step.limit {
-			t.Errorf("request %d of %s: %d, RateLimit %s\n\twant %d, %s", i, step.user,
-				got.status, got.header.Get("RateLimit"), step.status, step.limit)
-		}
-	}
-	if n := taken(t, perUser, "dan"); n != 0 {
-		t.Errorf("dan, denied for the address, was charged %d", n)
-	}
-	a.checkRan(t, 3)
 }

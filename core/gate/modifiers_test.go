@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"net/http"
@@ -15,15 +15,9 @@ func soft(window time.Duration) core.State {
 	return core.State{Allowed: true, Soft: true, Window: window, ResetAfter: window}
 }
 
-func (s *suite) testModifiers(t *testing.T) {
-	t.Run("soft", s.testSoft)
-	t.Run("shadow", s.testShadow)
-	t.Run("elastic", s.testElastic)
-}
-
-func (s *suite) testSoft(t *testing.T) {
+func TestModifiers_Soft(t *testing.T) {
 	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
-	s.table(t, []row{{
+	table(t, []row{{
 		name:   "beyond: the fields describe the limit without the tolerated excess, with r=0",
 		rules:  lenient,
 		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
@@ -40,28 +34,28 @@ func (s *suite) testSoft(t *testing.T) {
 		body:   document(retry12, `"burst"`),
 	}})
 	t.Run("handler", func(t *testing.T) {
-		a := s.start(setup{rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
+		a := start(setup{Rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
 		for i := range 13 {
 			want := http.StatusOK
 			if i >= 12 {
 				want = http.StatusTooManyRequests
 			}
-			a.gets(t, want)
-			if d, _ := a.saw(); d.Soft() != (i >= 10) {
+			a.Gets(t, want)
+			if d, _ := a.Saw(); d.Soft() != (i >= 10) {
 				t.Errorf("request %d: the handler sees soft %v, want %v", i, d.Soft(), i >= 10)
 			}
 		}
 	})
 }
 
-func (s *suite) testShadow(t *testing.T) {
+func TestModifiers_Shadow(t *testing.T) {
 	dark := core.SlidingLog("dark", core.PerDay(5)).Shadow()
 	none := map[string]string{
 		"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "", "X-RateLimit-Remaining": "",
 		"X-RateLimit-Reset": "", "Retry-After": "",
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
-	s.table(t, []row{{
+	table(t, []row{{
 		name:   "would deny: clients see nothing of a shadow rule",
 		rules:  []core.Rule{dark, burst},
 		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
@@ -87,23 +81,23 @@ func (s *suite) testShadow(t *testing.T) {
 		header: none,
 	}})
 	t.Run("handler", func(t *testing.T) {
-		a := s.start(setup{rules: []core.Rule{burst, dark}, states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})
-		a.gets(t, 200)
-		d, ok := a.saw()
+		a := start(setup{Rules: []core.Rule{burst, dark}, States: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})
+		a.Gets(t, 200)
+		d, ok := a.Saw()
 		if state, found := d.StateOf("dark"); !ok || !d.Allowed || !found || state.Allowed || state.RetryAfter != time.Hour {
 			t.Errorf("the handler sees %+v, %v; want the state of the shadow", d, ok)
 		}
 	})
 	t.Run("several gates", func(t *testing.T) {
 		over := one(dark, denied(time.Hour))
-		got := record(t, s.stack(gates([]layer{over, one(burst, allowed(3, 12*time.Second, 0)), over}), says("ok\n")), request("GET", "/"))
-		if got.status != 200 || got.header.Get("RateLimit") != `"burst";r=3;t=12` || got.header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
-			t.Errorf("got %d, %v", got.status, got.header)
+		got := record(t, stack([]layer{over, one(burst, allowed(3, 12*time.Second, 0)), over}, says("ok\n")), request("GET", "/"))
+		if got.Status != 200 || got.Header.Get("RateLimit") != `"burst";r=3;t=12` || got.Header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
+			t.Errorf("got %d, %v", got.Status, got.Header)
 		}
 	})
 }
 
-func (s *suite) testElastic(t *testing.T) {
+func TestModifiers_Elastic(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rule   core.Rule
@@ -131,15 +125,15 @@ func (s *suite) testElastic(t *testing.T) {
 				c.policy:                              {elastic},
 				`"daily";q=1000;w=86400, ` + c.policy: {one(daily, allowed(1000, time.Hour, 0)), elastic},
 			} {
-				got := record(t, s.stack(gates(layers), says("ok\n")), request("GET", "/"))
-				if v := got.header.Get("RateLimit-Policy"); v != want {
+				got := record(t, stack(layers, says("ok\n")), request("GET", "/"))
+				if v := got.Header.Get("RateLimit-Policy"); v != want {
 					t.Errorf("RateLimit-Policy is %s, want %s, the limit in force", v, want)
 				}
-				if v := got.header.Get("X-RateLimit-Limit"); v != c.legacy {
+				if v := got.Header.Get("X-RateLimit-Limit"); v != c.legacy {
 					t.Errorf("X-RateLimit-Limit is %s, want %s", v, c.legacy)
 				}
-				if !strings.Contains(got.body, c.detail) {
-					t.Errorf("the document is %s, want the text %s", got.body, c.detail)
+				if !strings.Contains(got.Body, c.detail) {
+					t.Errorf("the document is %s, want the text %s", got.Body, c.detail)
 				}
 			}
 		})

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -14,40 +13,10 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// problem is a problem document of the type about:blank.
-func problem(status int, title, detail string) string {
-	s := `{"type":"about:blank",`
-	if title != "" {
-		s += `"title":"` + title + `",`
-	}
-	s += `"status":` + strconv.Itoa(status)
-	if detail != "" {
-		s += `,"detail":"` + detail + `"`
-	}
-	return s + `,"instance":"/v1/orders"}` + "\n"
-}
-
-const unavailable = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
-	`"title":"Request cannot be satisfied due to temporary server capacity constraints",` +
-	`"status":503,"detail":"Retry in 1 s.","instance":"/v1/orders"}` + "\n"
-
-const unidentified = "The request does not say who sent it."
-
-var (
-	errSecret = errors.New("dial redis-7.internal:6379: key user:4711")
-	noFields  = fields("RateLimit", "")
-)
-
-// fields returns one field with value and no other field about limits.
-func fields(name, value string) map[string]string {
-	all := map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
-	all[name] = value
-	return all
-}
-
-func (s *suite) testFaults(t *testing.T) {
+// Requests that cannot be identified or decided, without OnError.
+func TestFailClosed(t *testing.T) {
 	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
-	s.table(t, []row{{
+	table(t, []row{{
 		name:    "no token: 401 with a challenge",
 		key:     noKey(noToken),
 		status:  401,
@@ -97,13 +66,13 @@ func (s *suite) testFaults(t *testing.T) {
 		opts:   []gate.Option{gate.FailClosed()},
 		status: 503,
 		header: fields("Retry-After", "1"),
-		body:   unavailable,
+		body:   undecided,
 	}, {
 		name:   "fail-closed rule: 503 in every gate",
 		err:    fmt.Errorf("%w: %w: away", core.ErrUnavailable, core.ErrFailClosed),
 		status: 503,
 		header: fields("Retry-After", "1"),
-		body:   unavailable,
+		body:   undecided,
 	}, {
 		name:   "store fails closed, as text",
 		err:    errSecret,
@@ -123,14 +92,13 @@ func (s *suite) testFaults(t *testing.T) {
 		name:   "canceled: a cancelled request is no failure of the store: 503, and the handler does not run",
 		err:    context.Canceled,
 		status: 503,
-		body:   unavailable,
+		body:   undecided,
 	}})
-	t.Run("OnError", s.testOnError)
 }
 
-// testOnError combines every kind of error with every kind of result of OnError: 0 lets the request
+// TestOnError combines every kind of error with every kind of result of OnError: 0 lets the request
 // through, 400 to 599 is the status, and any other number changes nothing.
-func (s *suite) testOnError(t *testing.T) {
+func TestOnError(t *testing.T) {
 	faults := []struct {
 		name   string
 		row    row
@@ -157,7 +125,7 @@ func (s *suite) testOnError(t *testing.T) {
 		{"let through", always(0), always(0)},
 		{"lowest", always(400), always(400)},
 		{"highest", always(599), always(599)},
-		{"unavailable", always(503), always(503)},
+		{"undecided", always(503), always(503)},
 		{"too many requests", always(429), always(429)},
 		{"success", always(200), same},
 		{"redirect", always(399), same},
@@ -180,7 +148,7 @@ func (s *suite) testOnError(t *testing.T) {
 			case r.status == 429:
 				r.body = problem(429, "Too Many Requests", "")
 			case r.status == 503:
-				r.body = unavailable
+				r.body = undecided
 			case r.status == 599:
 				r.body = problem(599, "", "")
 			}
@@ -194,7 +162,7 @@ func (s *suite) testOnError(t *testing.T) {
 				return result.choose(status)
 			}))
 			t.Run(r.name, func(t *testing.T) {
-				r.run(t, s)
+				r.run(t)
 				if called != 1 {
 					t.Errorf("OnError was called %d times, want once", called)
 				}

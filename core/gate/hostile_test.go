@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"bufio"
@@ -13,11 +13,12 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 )
 
-func (s *suite) testHostile(t *testing.T) {
+func TestHostile(t *testing.T) {
 	over := states{"hundred": denied(12 * time.Second)}
-	a := s.start(setup{states: over, opts: []gate.Option{gate.ExposeHeaders()}})
+	a := start(setup{States: over, Opts: []gate.Option{gate.ExposeHeaders()}})
 	server := httptest.NewServer(a)
 	defer server.Close()
 
@@ -26,25 +27,25 @@ func (s *suite) testHostile(t *testing.T) {
 		t.Run("900 KB of "+field, func(t *testing.T) {
 			r := request("GET", "/v1/orders")
 			r.Header.Set(field, long)
-			if got := send(t, server, r); got.status != 429 || len(got.body) > 1<<10 {
-				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.status, len(got.body))
+			if got := apptest.Send(t, server, r); got.Status != 429 || len(got.Body) > 1<<10 {
+				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.Status, len(got.Body))
 			}
 		})
 	}
 	t.Run("900 KB of key", func(t *testing.T) {
-		a := s.start(setup{rules: []core.Rule{core.SlidingLog("r", core.PerDay(1))}, key: header("X-User")})
+		a := start(setup{Rules: []core.Rule{core.SlidingLog("r", core.PerDay(1))}, Key: header("X-User")})
 		for i, want := range []int{200, 429} {
 			r := request("GET", "/")
 			r.Header.Set("X-User", long)
-			if got := record(t, a, r); got.status != want {
-				t.Errorf("request %d has status %d, want %d, as with any key", i, got.status, want)
+			if got := record(t, a, r); got.Status != want {
+				t.Errorf("request %d has status %d, want %d, as with any key", i, got.Status, want)
 			}
 		}
 	})
 	t.Run("quotes on the wire", func(t *testing.T) {
 		got := raw(t, server, `GET /v1/"<b>\n%22%00?q=%0d%0aX-A:+b HTTP/1.1`)
-		if got.status != 429 || strings.ContainsAny(got.body, "<>") {
-			t.Errorf("status is %d, body %s; want 429 and no markup", got.status, got.body)
+		if got.Status != 429 || strings.ContainsAny(got.Body, "<>") {
+			t.Errorf("status is %d, body %s; want 429 and no markup", got.Status, got.Body)
 		}
 	})
 	t.Run("bytes in the path", func(t *testing.T) {
@@ -52,15 +53,15 @@ func (s *suite) testHostile(t *testing.T) {
 		r.URL = &url.URL{Path: "/a\"b\\c\r\nX-A: b\x00\x7f\xff\u2028"}
 		got := record(t, a, r)
 		const want = `"instance":"/a%22b%5Cc%0D%0AX-A:%20b%00%7F%FF%E2%80%A8"`
-		if got.status != 429 || !strings.Contains(got.body, want) {
-			t.Errorf("status is %d, body %s\n\twant 429 with %s", got.status, got.body, want)
+		if got.Status != 429 || !strings.Contains(got.Body, want) {
+			t.Errorf("status is %d, body %s\n\twant 429 with %s", got.Status, got.Body, want)
 		}
 	})
-	a.checkRan(t, 0)
+	a.CheckRan(t, 0)
 }
 
 // raw sends a request line unchanged.
-func raw(t *testing.T, server *httptest.Server, line string) reply {
+func raw(t *testing.T, server *httptest.Server, line string) apptest.Reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -72,5 +73,5 @@ func raw(t *testing.T, server *httptest.Server, line string) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return readReply(t, resp)
+	return apptest.ReadReply(t, resp)
 }

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -56,29 +55,16 @@ var (
 )
 
 // addressFirst returns a composition with a rule for the address and one for the user.
-func (s *suite) addressFirst(address, user core.Rule, c setup) *composition {
+func addressFirst(address, user core.Rule, c setup) *composition {
 	v := new(verifier)
-	c.store, c.rules, c.key = memory(), []core.Rule{address}, keyfunc.RemoteIP()
-	l := core.Must(core.New(c.store, user))
-	c.opts = append(slices.Clone(c.opts), gate.And(l, v.key))
-	return &composition{s.start(c), l, v}
+	c.Store, c.Rules, c.Key = memory(), []core.Rule{address}, keyfunc.RemoteIP()
+	l := core.Must(core.New(c.Store, user))
+	c.Opts = append(slices.Clone(c.Opts), gate.And(l, v.key))
+	return &composition{start(c), l, v}
 }
 
-func (s *suite) testRejected(t *testing.T) {
-	t.Run("bad tokens", s.testBadTokens)
-	t.Run("bad tokens of each algorithm", s.testBadTokensOfAlgorithms)
-	t.Run("fields", s.testRejectedFields)
-	t.Run("store fails", s.testRejectedStoreFails)
-	t.Run("hangs up", s.testRejectedHangsUp)
-	t.Run("at once", s.testRejectedAtOnce)
-	t.Run("good tokens", s.testGoodTokens)
-	t.Run("exhausted address", s.testExhaustedAddress)
-	t.Run("one limiter twice", s.testDistinctAsks)
-	t.Run("zero beside another cost", s.testZeroBesideCost)
-}
-
-// testBadTokens sends 200 bad tokens from one address, one after the other.
-func (s *suite) testBadTokens(t *testing.T) {
+// TestAnd_BadTokens sends 200 bad tokens from one address, one after the other.
+func TestAnd_BadTokens(t *testing.T) {
 	type statuses = map[int]int
 	type effect struct {
 		statuses statuses
@@ -134,19 +120,19 @@ func (s *suite) testBadTokens(t *testing.T) {
 			keys := map[string]keyfunc.Func{
 				"ip": ip, "all": constant("all"), "token": v.key, "token+ip": keyfunc.Join(v.key, ip), "token|ip": keyfunc.FirstOf(v.key, ip),
 			}
-			g := setup{opts: c.opts}
+			g := setup{Opts: c.opts}
 			for _, ask := range strings.Fields(cmp.Or(c.asks, "address=ip user=token")) {
 				limiter, key, _ := strings.Cut(ask, "=")
-				if g.limiter == nil {
-					g.limiter, g.key = limiters[limiter], keys[key]
+				if g.Limiter == nil {
+					g.Limiter, g.Key = limiters[limiter], keys[key]
 				} else {
-					g.opts = append(g.opts, gate.And(limiters[limiter], keys[key]))
+					g.Opts = append(g.Opts, gate.And(limiters[limiter], keys[key]))
 				}
 			}
-			a, address := s.start(g), limiters["address"]
+			a, address := start(g), limiters["address"]
 			got := statuses{}
 			for range 200 {
-				got[record(t, a, withToken("bad")).status]++
+				got[record(t, a, withToken("bad")).Status]++
 			}
 			if !maps.Equal(got, c.want.statuses) {
 				t.Errorf("the answers are %v, want %v", got, c.want.statuses)
@@ -165,9 +151,9 @@ func (s *suite) testBadTokens(t *testing.T) {
 	}
 }
 
-// testBadTokensOfAlgorithms sends a bad token per second for ten minutes: the limit bounds the
+// TestAnd_BadTokensOfAlgorithms sends a bad token per second for ten minutes: the limit bounds the
 // number of verified tokens.
-func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
+func TestAnd_BadTokensOfAlgorithms(t *testing.T) {
 	limit := core.PerMinute(20)
 	for _, rule := range []core.Rule{
 		core.TokenBucket("r", limit), core.FixedWindow("r", limit), core.SlidingLog("r", limit),
@@ -175,10 +161,10 @@ func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 	} {
 		t.Run(rule.Algorithm().String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := s.addressFirst(rule, many, setup{})
+				c := addressFirst(rule, many, setup{})
 				admitted := int64(0)
 				for range 600 {
-					if record(t, c, withToken("bad")).status == http.StatusUnauthorized {
+					if record(t, c, withToken("bad")).Status == http.StatusUnauthorized {
 						admitted++
 					}
 					time.Sleep(time.Second)
@@ -191,10 +177,10 @@ func (s *suite) testBadTokensOfAlgorithms(t *testing.T) {
 	}
 }
 
-// testRejectedFields compares the fields and documents of rejections.
-func (s *suite) testRejectedFields(t *testing.T) {
+// TestAnd_RejectedFields compares the fields and documents of rejections.
+func TestAnd_RejectedFields(t *testing.T) {
 	noUser := noKey(keyfunc.ErrNoToken)
-	s.table(t, []row{{
+	table(t, []row{{
 		name:   "charged: the fields of a 401 describe the charges of the known keys",
 		and:    noUser,
 		states: states{"burst": allowed(3, 12*time.Second, 0)},
@@ -229,8 +215,8 @@ func (s *suite) testRejectedFields(t *testing.T) {
 	}})
 }
 
-// testRejectedStoreFails checks that the response does not depend on a Store that fails.
-func (s *suite) testRejectedStoreFails(t *testing.T) {
+// TestAnd_RejectedStoreFails checks that the response does not depend on a Store that fails.
+func TestAnd_RejectedStoreFails(t *testing.T) {
 	for name, opts := range map[string][]gate.Option{"": nil, "FailClosed": {gate.FailClosed()}} {
 		t.Run("known keys "+name, func(t *testing.T) {
 			told := 0
@@ -241,35 +227,35 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 				}
 				return status
 			})
-			a := s.start(setup{err: errSecret, opts: append(opts, onError), and: noKey(keyfunc.ErrNoToken)})
-			if got := a.get(t); got.status != 401 || got.header.Get("RateLimit") != "" {
-				t.Errorf("the answer is %d with RateLimit %q, want 401 without", got.status, got.header.Get("RateLimit"))
+			a := start(setup{Err: errSecret, Opts: append(opts, onError), And: noKey(keyfunc.ErrNoToken)})
+			if got := a.Get(t); got.Status != 401 || got.Header.Get("RateLimit") != "" {
+				t.Errorf("the answer is %d with RateLimit %q, want 401 without", got.Status, got.Header.Get("RateLimit"))
 			}
-			if told != 1 || a.store.Calls() != 1 {
-				t.Errorf("OnError was called %d times and the Store %d times, want once", told, a.store.Calls())
+			if told != 1 || a.Store.Calls() != 1 {
+				t.Errorf("OnError was called %d times and the Store %d times, want once", told, a.Store.Calls())
 			}
 		})
 		t.Run("exhausted keys "+name, func(t *testing.T) {
-			a := s.start(setup{states: states{"hundred": denied(time.Second)}, opts: append(opts, quiet), and: new(verifier).key})
+			a := start(setup{States: states{"hundred": denied(time.Second)}, Opts: append(opts, quiet), And: new(verifier).key})
 			record(t, a, withToken("bad"))
-			a.store.Set(storetest.Fail(errSecret))
-			before := a.store.Calls()
+			a.Store.Set(storetest.Fail(errSecret))
+			before := a.Store.Calls()
 			undecided := 200
 			if opts != nil {
 				undecided = 503
 			}
 			for token, want := range map[string]int{"bad": 401, "good": undecided} {
-				if got := record(t, a, withToken(token)); got.status != want {
-					t.Errorf("a %s token is answered %d, want %d", token, got.status, want)
+				if got := record(t, a, withToken(token)); got.Status != want {
+					t.Errorf("a %s token is answered %d, want %d", token, got.Status, want)
 				}
 			}
-			if got := a.store.Calls() - before; got != 2 {
+			if got := a.Store.Calls() - before; got != 2 {
 				t.Errorf("the Store was called %d times for two requests, want 2: a charge that may have been made is not repeated", got)
 			}
 		})
 	}
 	t.Run("log", func(t *testing.T) {
-		a := s.start(setup{err: errSecret, key: constant("key-of-a-person"), and: noKey(keyfunc.ErrNoKey)})
+		a := start(setup{Err: errSecret, Key: constant("key-of-a-person"), And: noKey(keyfunc.ErrNoKey)})
 		lines := logged(t, func() { record(t, a, request("GET", "/?token=secret")) })
 		checkLines(t, lines, 1, "weir: the store could not charge a request without a key")
 		if !strings.Contains(lines, `"answer":"400"`) {
@@ -280,11 +266,11 @@ func (s *suite) testRejectedStoreFails(t *testing.T) {
 
 // Clients that have hung up when their tokens are verified are charged: otherwise a client could
 // pass the limit by hanging up.
-func (s *suite) testRejectedHangsUp(t *testing.T) {
+func TestAnd_RejectedHangsUp(t *testing.T) {
 	var v verifier
 	var hangUp context.CancelFunc
 	key := func(ctx context.Context, r *http.Request) (string, error) { hangUp(); return v.key(ctx, r) }
-	a := s.start(setup{rules: []core.Rule{twenty}, and: key})
+	a := start(setup{Rules: []core.Rule{twenty}, And: key})
 	bad := func() *http.Request {
 		ctx, cancel := context.WithCancel(t.Context())
 		hangUp = cancel
@@ -298,8 +284,8 @@ func (s *suite) testRejectedHangsUp(t *testing.T) {
 	}
 	r := bad()
 	hangUp() // before the gate
-	if got := record(t, a, r); got.status != http.StatusServiceUnavailable || v.verified.Load() != 20 {
-		t.Errorf("before the gate: %d, and %d tokens are verified; want 503 and 20", got.status, v.verified.Load())
+	if got := record(t, a, r); got.Status != http.StatusServiceUnavailable || v.verified.Load() != 20 {
+		t.Errorf("before the gate: %d, and %d tokens are verified; want 503 and 20", got.Status, v.verified.Load())
 	}
 }
 
@@ -309,7 +295,7 @@ func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	statuses := map[int]int{}
 	atOnce(64, func() {
 		for range n {
-			got := record(t, h, withToken(token)).status
+			got := record(t, h, withToken(token)).Status
 			mu.Lock()
 			statuses[got]++
 			mu.Unlock()
@@ -318,11 +304,11 @@ func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	return statuses
 }
 
-// testRejectedAtOnce sends bad tokens from 64 goroutines. Until the key is known to be exhausted,
+// TestAnd_RejectedAtOnce sends bad tokens from 64 goroutines. Until the key is known to be exhausted,
 // requests in progress are verified beyond the limit; afterwards none is.
-func (s *suite) testRejectedAtOnce(t *testing.T) {
+func TestAnd_RejectedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
+		c := addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
 		statuses := crowd(t, c, "bad", 20)
 		if !maps.Equal(statuses, map[int]int{401: 20, 429: 64*20 - 20}) {
 			t.Errorf("the answers are %v, want 20 of 401 and the others 429", statuses)
@@ -343,9 +329,9 @@ func (s *suite) testRejectedAtOnce(t *testing.T) {
 
 // A request with all keys takes one call of the Store, also after the limit was used up. The token
 // of the first denied request is verified, those of the next ones are not.
-func (s *suite) testGoodTokens(t *testing.T) {
+func TestAnd_GoodTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := s.addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
+		c := addressFirst(core.TokenBucket("address", core.PerMinute(20)), many, setup{})
 		for i, step := range []struct {
 			wait     time.Duration
 			requests int
@@ -357,13 +343,13 @@ func (s *suite) testGoodTokens(t *testing.T) {
 			{3 * time.Second, 1, 200, 1, 3}, {62 * time.Second, 20, 200, 20, 20},
 		} {
 			time.Sleep(step.wait)
-			verified, calls := c.verifier.verified.Load(), c.store.Calls()
+			verified, calls := c.verifier.verified.Load(), c.Store.Calls()
 			for range step.requests {
-				if got := record(t, c, withToken("ann")); got.status != step.status {
-					t.Errorf("a request of step %d has status %d, want %d", i, got.status, step.status)
+				if got := record(t, c, withToken("ann")); got.Status != step.status {
+					t.Errorf("a request of step %d has status %d, want %d", i, got.Status, step.status)
 				}
 			}
-			verified, calls = c.verifier.verified.Load()-verified, c.store.Calls()-calls
+			verified, calls = c.verifier.verified.Load()-verified, c.Store.Calls()-calls
 			if verified != step.verified || calls != step.calls {
 				t.Errorf("%d requests of step %d made %d verifications and %d calls of the Store, want %d and %d",
 					step.requests, i, verified, calls, step.verified, step.calls)
@@ -372,181 +358,8 @@ func (s *suite) testGoodTokens(t *testing.T) {
 	})
 }
 
-// Requests with good tokens from an address that is in the list of exhausted keys.
-func (s *suite) testExhaustedAddress(t *testing.T) {
-	bucket := core.TokenBucket("address", core.PerMinute(20)) // one in 3 s
-	five := core.TokenBucket("user", core.PerDay(5))
-	queue := core.LeakyBucket("user", core.PerSecond(1).WithBurst(5))
-	for _, c := range []struct {
-		name     string
-		user     core.Rule
-		opts     []gate.Option
-		settle   int    // the cost that the handler settles, unless negative
-		token    string // the limit of ann is used up
-		status   int
-		calls    int // of the Store
-		limit    string
-		address  int // taken in the end, of 15 before
-		user1    int // taken of the user in the end
-		verified int64
-	}{
-		{"admitted", many, nil, -1, "bob", 200, 3, `"address";r=4;t=12, "user";r=999999;t=3600`, 16, 1, 1},
-		{"denied", five, nil, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=17280`, 15, 5, 1},
-		{"Cost", five, []gate.Option{costs(2)}, -1, "bob", 200, 3, `"address";r=3;t=9, "user";r=3;t=51840`, 17, 2, 1},
-		{"Cost, denied", five, []gate.Option{costs(2)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=34560`, 15, 5, 1},
-		{"Cost, denied early", five, []gate.Option{costs(6)}, -1, "bob", 429, 1, `"address";r=5;t=3`, 15, 0, 0},
-		{"a cost of zero", five, []gate.Option{costs(0)}, -1, "bob", 200, 3, `"address";r=5;t=15, "user";r=5;t=86400`, 15, 0, 1},
-		{"a cost of zero, settled", five, []gate.Option{costs(0)}, 3, "bob", 200, 4, `"address";r=5;t=15, "user";r=5;t=86400`, 18, 3, 1},
-		{"a cost of zero, denied", five, []gate.Option{costs(0)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=17280`, 15, 5, 1},
-		{"settled", five, nil, 4, "bob", 200, 4, `"address";r=4;t=12, "user";r=4;t=69120`, 19, 4, 1},
-		{"settled to less", five, []gate.Option{costs(3)}, 1, "bob", 200, 4, `"address";r=2;t=6, "user";r=2;t=34560`, 16, 1, 1},
-		{"RefundIf", five, []gate.Option{refundAll}, -1, "bob", 200, 4,
-			`"address";r=4;t=12, "user";r=4;t=69120`, 15, 0, 1},
-		{"leaky bucket, denied", queue, []gate.Option{gate.MaxDelay(time.Second)}, -1, "ann", 429, 3, `"address";r=5;t=15, "user";r=0;t=4`, 15, 5, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				handler := says("ok\n")
-				if c.settle >= 0 {
-					handler = settles(t, c.settle)
-				}
-				g := s.addressFirst(bucket, c.user, setup{opts: c.opts, handler: handler})
-				testkit.Admit(t, g.limiter, "192.0.2.1", 20)
-				record(t, g, withToken("bad")) // adds the address to the exhausted keys
-				time.Sleep(15 * time.Second)
-				testkit.Admit(t, g.user, "user:ann", 5)
-				calls, verified := g.store.Calls(), g.verifier.verified.Load()
-				got := record(t, g, withToken(c.token))
-				if got.status != c.status || got.header.Get("RateLimit") != c.limit {
-					t.Errorf("the answer is %d, RateLimit %s\n\twant %d, %s", got.status, got.header.Get("RateLimit"), c.status, c.limit)
-				}
-				if d, ok := g.saw(); c.status == 200 && (!ok || d.Len() != 2 || d.State(0).Rule.Name() != "address" || d.State(1).Rule.Name() != "user") {
-					t.Errorf("the handler sees %+v, %v; want the States of the address and of the user", d, ok)
-				}
-				if n := g.store.Calls() - calls; n != c.calls {
-					t.Errorf("the Store is called %d times, want %d", n, c.calls)
-				}
-				if n := g.verifier.verified.Load() - verified; n != c.verified {
-					t.Errorf("%d tokens are verified, want %d", n, c.verified)
-				}
-				g.checkTaken(t, "192.0.2.1", c.address)
-				if u := taken(t, g.user, "user:"+c.token); u != c.user1 {
-					t.Errorf("%d are taken of the user, want %d", u, c.user1)
-				}
-			})
-		})
-	}
-	t.Run("two exhausted keys", s.testTwoExhaustedKeys)
-	t.Run("refund fails", func(t *testing.T) {
-		store := undoFails()
-		user := core.Must(core.New(store, hundred))
-		opts := []gate.Option{gate.And(user, constant("u")), quiet}
-		a := s.start(setup{store: store, rules: []core.Rule{twenty}, key: constant("key-of-a-person"), opts: opts})
-		testkit.Admit(t, a.limiter, "key-of-a-person", 20)
-		testkit.Admit(t, user, "u", 100)
-		a.gets(t, 429) // adds the address to the exhausted keys
-		if _, err := a.limiter.Reset(t.Context(), "key-of-a-person"); err != nil {
-			t.Fatal(err)
-		}
-		lines := logged(t, func() { a.gets(t, 429) })
-		checkLines(t, lines, 1, "weir: the cost of a request could not be refunded")
-		a.checkTaken(t, "key-of-a-person", 1)
-	})
-	t.Run("at once", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			g := s.addressFirst(bucket, five, setup{})
-			crowd(t, g, "bad", 1)
-			for range 10 {
-				time.Sleep(9 * time.Second) // three tokens, and others that are refunded
-				crowd(t, g, "ann", 2)
-			}
-			if a, u := taken(t, g.limiter, "192.0.2.1"), taken(t, g.user, "user:ann"); g.ran() != 5 || u != 5 || a > 5 {
-				t.Errorf("%d are admitted, %d are taken of the user and %d of the address; want 5, 5 and no more than 5", g.ran(), u, a)
-			}
-		})
-	})
-	t.Run("denied for long", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			g := s.addressFirst(core.TokenBucket("second", core.PerSecond(1)), many, setup{opts: []gate.Option{costs(2)}})
-			for range 20 {
-				record(t, g, withToken("bad"))
-				time.Sleep(5 * time.Second)
-			}
-			if got := g.verifier.verified.Load(); got != 1 {
-				t.Errorf("%d tokens are verified, want 1: a denial keeps the key exhausted", got)
-			}
-		})
-	})
-	for name, address := range map[string]core.Rule{
-		"shadow": core.SlidingLog("shadow", core.PerHour(20)).Shadow(), "forgotten": bucket,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := s.addressFirst(address, many, setup{})
-				crowd(t, g, "bad", 1)
-				if name == "forgotten" { // a shadow denies nothing at once
-					time.Sleep(time.Minute + 2*time.Second)
-				}
-				calls := g.store.Calls()
-				if got := record(t, g, withToken("bob")); got.status != 200 || g.store.Calls() != calls+1 {
-					t.Errorf("status %d and %d calls of the Store, want 200 and one", got.status, g.store.Calls()-calls)
-				}
-			})
-		})
-	}
-}
-
-// If the second of two exhausted keys denies a request, the charge of the first is refunded.
-func (s *suite) testTwoExhaustedKeys(t *testing.T) {
-	store, v := memory(), new(verifier)
-	b, u := core.Must(core.New(store, hundred)), core.Must(core.New(store, many))
-	a := s.start(setup{
-		store: store, rules: []core.Rule{twenty}, key: constant("a"), opts: []gate.Option{gate.And(b, constant("b")), gate.And(u, v.key)},
-	})
-	testkit.Admit(t, a.limiter, "a", 20)
-	testkit.Admit(t, b, "b", 100)
-	record(t, a, withToken("bad")) // adds the address to the exhausted keys
-	if _, err := a.limiter.Reset(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	calls := store.Calls()
-	got := record(t, a, withToken("bad"))
-	if n := store.Calls() - calls; n != 3 {
-		t.Errorf("the Store is called %d times, want 3", n)
-	}
-	if limit := got.header.Get("RateLimit"); got.status != 429 || limit != `"hundred";r=0;t=3600` {
-		t.Errorf("%d, RateLimit %s; want 429, and the rule that denies", got.status, limit)
-	}
-	if n := v.verified.Load(); n != 1 {
-		t.Errorf("%d tokens are verified, want only the first", n)
-	}
-	a.checkTaken(t, "a", 0)
-}
-
-// A key with a cost of zero is charged early while it is exhausted. Its refund must leave the other
-// key of its limiter charged.
-func (s *suite) testZeroBesideCost(t *testing.T) {
-	store, v := memory(), new(verifier)
-	l := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(5))))
-	for name, other := range map[string]*core.Limiter{"the limiter": l, "a view": l.Plan("pro")} {
-		t.Run(name, func(t *testing.T) {
-			a := s.start(setup{limiter: l, store: store, key: keyfunc.RemoteIP(), opts: []gate.Option{costs(0), gate.And(other, v.key, costs(2))}})
-			for range 6 {
-				record(t, a, withToken("bad"))
-			}
-			if _, err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
-				t.Fatal(err)
-			}
-			got := record(t, a, withToken(name))
-			if n := taken(t, l, "user:"+name); got.status != 200 || n != 2 {
-				t.Errorf("got %d with %d taken, want 200 with 2", got.status, n)
-			}
-		})
-	}
-}
-
 // A key that is found twice for the same limiter is charged once.
-func (s *suite) testDistinctAsks(t *testing.T) {
+func TestAnd_DistinctAsks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		opts   []gate.Option
@@ -567,15 +380,49 @@ func (s *suite) testDistinctAsks(t *testing.T) {
 			}
 			store := memory()
 			other := core.Must(core.New(store, daily))
-			a := s.start(setup{store: store, opts: append(c.opts, gate.And(other, constant("k"))), and: constant("k"), handler: handler})
-			a.gets(t, 200)
-			a.checkTaken(t, "k", c.want)
+			a := start(setup{Store: store, Opts: append(c.opts, gate.And(other, constant("k"))), And: constant("k"), Handler: handler})
+			a.Gets(t, 200)
+			a.CheckTaken(t, "k", c.want)
 			if n := taken(t, other, "k"); n != c.want {
 				t.Errorf("%d are taken of the other limiter, want %d", n, c.want)
 			}
-			if d, _ := a.saw(); d.Len() != 2 {
+			if d, _ := a.Saw(); d.Len() != 2 {
 				t.Errorf("the decision has %d States, want 2: one for each rule", d.Len())
 			}
 		})
 	}
+}
+
+// An address and a user are both charged, or neither.
+func TestAnd_TwoIdentities(t *testing.T) {
+	store := memory()
+	perUser := core.Must(core.New(store, core.SlidingLog("user", core.PerDay(1))))
+	a := start(setup{
+		Store: store, Rules: []core.Rule{core.SlidingLog("ip", core.PerDay(3))}, Key: keyfunc.RemoteIP(),
+		Opts: []gate.Option{gate.And(perUser, header("X-User"))},
+	})
+	for i, step := range []struct {
+		user, limit string
+		status      int
+	}{
+		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 200},
+		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 429},
+		{"ann", `"ip";r=2;t=86400, "user";r=0;t=86400`, 429},
+		{"bob", `"ip";r=1;t=86400, "user";r=0;t=86400`, 200},
+		{"cid", `"ip";r=0;t=86400, "user";r=0;t=86400`, 200},
+		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
+		{"eve", `"ip";r=0;t=86400`, 429}, // an exhausted address is charged before the user is found
+	} {
+		r := request("GET", "/v1/orders")
+		r.Header.Set("X-User", step.user)
+		got := record(t, a, r)
+		if got.Status != step.status || got.Header.Get("RateLimit") != step.limit {
+			t.Errorf("request %d of %s: %d, RateLimit %s\n\twant %d, %s", i, step.user,
+				got.Status, got.Header.Get("RateLimit"), step.status, step.limit)
+		}
+	}
+	if n := taken(t, perUser, "dan"); n != 0 {
+		t.Errorf("dan, denied for the address, was charged %d", n)
+	}
+	a.CheckRan(t, 3)
 }
