@@ -181,37 +181,24 @@ func TestAnd_BadTokensOfAlgorithms(t *testing.T) {
 func TestAnd_RejectedFields(t *testing.T) {
 	noUser := noKey(keyfunc.ErrNoToken)
 	table(t, []row{{
-		name:   "charged: the fields of a 401 describe the charges of the known keys",
-		and:    noUser,
-		states: states{"burst": allowed(3, 12*time.Second, 0)},
-		status: 401,
+		name: "charged: the fields of a 401 describe the charges of the known keys",
+		and:  noUser, states: states{"burst": allowed(3, 12*time.Second, 0)}, status: 401,
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": "", "WWW-Authenticate": "Bearer"},
 		body:   problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
-		name:   "denied: 429 if the known keys are denied",
-		and:    noUser,
-		status: 429,
-		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
-		body:   document(retry12, `"burst"`),
+		name: "denied: 429 if the known keys are denied",
+		and:  noUser, status: 429, header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
+		body: document(retry12, `"burst"`),
 	}, {
-		name:   "charged, no headers: Headers() sends no field",
-		and:    noUser,
-		opts:   []gate.Option{gate.Headers()},
-		status: 401,
-		header: noFields,
+		name: "charged, no headers: Headers() sends no field",
+		and:  noUser, opts: []gate.Option{gate.Headers()}, status: 401, header: noFields,
 	}, {
-		name:   "partial key: charged like a key",
-		key:    keyfunc.Join(noUser, constant("home")),
-		states: states{"burst join?-4:home": denied(12 * time.Second)},
-		status: 429,
+		name: "partial key: charged like a key",
+		key:  keyfunc.Join(noUser, constant("home")), states: states{"burst join?-4:home": denied(12 * time.Second)}, status: 429,
 		header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 	}, {
-		name:    "first key of two: the key functions after a missing key are not called",
-		key:     noUser,
-		and:     func(context.Context, *http.Request) (string, error) { panic("called") },
-		status:  401,
-		noStore: true,
-		header:  noFields,
+		name: "first key of two: the key functions after a missing key are not called",
+		key:  noUser, and: func(context.Context, *http.Request) (string, error) { panic("called") }, status: 401, noStore: true, header: noFields,
 	}})
 }
 

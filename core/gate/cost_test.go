@@ -37,11 +37,7 @@ func TestCost(t *testing.T) {
 
 func TestCost_Negative(t *testing.T) {
 	table(t, []row{{
-		name:    "negative cost: 500, and no charge",
-		opts:    []gate.Option{costs(-1)},
-		status:  500,
-		noStore: true,
-		header:  noFields,
-		body:    problem(500, "Internal Server Error", ""),
+		name: "negative cost: 500, and no charge",
+		opts: []gate.Option{costs(-1)}, status: 500, noStore: true, header: noFields, body: problem(500, "Internal Server Error", ""),
 	}})
 }

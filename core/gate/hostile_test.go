@@ -2,10 +2,7 @@ package gate_test
 
 import (
 	"bufio"
-	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,21 +10,18 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
-	"github.com/weir-go/weir/core/gate/internal/apptest"
+	"github.com/weir-go/weir/core/internal/testkit"
 )
 
 func TestHostile(t *testing.T) {
 	over := states{"hundred": denied(12 * time.Second)}
 	a := start(setup{States: over, Opts: []gate.Option{gate.ExposeHeaders()}})
-	server := httptest.NewServer(a)
-	defer server.Close()
-
 	long := strings.Repeat("a,", 450<<10)
 	for _, field := range []string{"Accept", "X-Forwarded-For", "Access-Control-Request-Headers", "Authorization"} {
 		t.Run("900 KB of "+field, func(t *testing.T) {
 			r := request("GET", "/v1/orders")
 			r.Header.Set(field, long)
-			if got := apptest.Send(t, server, r); got.Status != 429 || len(got.Body) > 1<<10 {
+			if got := record(t, a, r); got.Status != 429 || len(got.Body) > 1<<10 {
 				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.Status, len(got.Body))
 			}
 		})
@@ -43,7 +37,10 @@ func TestHostile(t *testing.T) {
 		}
 	})
 	t.Run("quotes on the wire", func(t *testing.T) {
-		got := raw(t, server, `GET /v1/"<b>\n%22%00?q=%0d%0aX-A:+b HTTP/1.1`)
+		const text = `GET /v1/"<b>\n%22%00?q=%0d%0aX-A:+b HTTP/1.1` + "\r\nHost: x\r\n\r\n"
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+		testkit.Must(t, err)
+		got := record(t, a, r)
 		if got.Status != 429 || strings.ContainsAny(got.Body, "<>") {
 			t.Errorf("status is %d, body %s; want 429 and no markup", got.Status, got.Body)
 		}
@@ -58,20 +55,4 @@ func TestHostile(t *testing.T) {
 		}
 	})
 	a.CheckRan(t, 0)
-}
-
-// raw sends a request line unchanged.
-func raw(t *testing.T, server *httptest.Server, line string) apptest.Reply {
-	t.Helper()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "%s\r\nHost: x\r\nConnection: close\r\n\r\n", line)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return apptest.ReadReply(t, resp)
 }

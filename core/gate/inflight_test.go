@@ -49,21 +49,3 @@ func TestCountInFlight_Refund(t *testing.T) {
 	a.Get(t)
 	a.CheckRefund(t, "[200]", 0)
 }
-
-// Requests that are let through undecided are counted.
-func TestCountInFlight_Undecided(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts []gate.Option
-		want int
-	}{"open": {nil, 1}, "FailClosed": {[]gate.Option{gate.FailClosed()}, 0}} {
-		count, seen := new(gauge), int64(0)
-		a := start(setup{
-			Err: errSecret, Opts: append(c.opts, quiet, gate.CountInFlight(count)),
-			Handler: func(http.ResponseWriter, *http.Request) { seen = count.n.Load() },
-		})
-		a.Get(t)
-		if a.CheckRan(t, c.want); seen != int64(c.want) || count.n.Load() != 0 {
-			t.Errorf("%s: %d requests were in flight, and %d are now; want %d and 0", name, seen, count.n.Load(), c.want)
-		}
-	}
-}

@@ -18,20 +18,16 @@ func soft(window time.Duration) core.State {
 func TestModifiers_Soft(t *testing.T) {
 	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
 	table(t, []row{{
-		name:   "beyond: the fields describe the limit without the tolerated excess, with r=0",
-		rules:  lenient,
-		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
+		name:  "beyond: the fields describe the limit without the tolerated excess, with r=0",
+		rules: lenient, states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
 		header: map[string]string{
 			"RateLimit-Policy": `"burst";q=100;w=60, "day";q=1000;w=86400`,
 			"RateLimit":        `"burst";r=0;t=12, "day";r=840;t=36000`, "Retry-After": "",
 		},
 	}, {
-		name:   "denied: the document names only rules that deny",
-		rules:  lenient,
-		states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)},
-		status: 429,
-		header: map[string]string{"Retry-After": "12"},
-		body:   document(retry12, `"burst"`),
+		name:  "denied: the document names only rules that deny",
+		rules: lenient, states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)}, status: 429,
+		header: map[string]string{"Retry-After": "12"}, body: document(retry12, `"burst"`),
 	}})
 	t.Run("handler", func(t *testing.T) {
 		a := start(setup{Rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
@@ -56,29 +52,22 @@ func TestModifiers_Shadow(t *testing.T) {
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
 	table(t, []row{{
-		name:   "would deny: clients see nothing of a shadow rule",
-		rules:  []core.Rule{dark, burst},
-		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
+		name:  "would deny: clients see nothing of a shadow rule",
+		rules: []core.Rule{dark, burst}, states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": ""},
 	}, {
-		name:   "nearest to exhaustion: the legacy fields describe an enforced rule",
-		rules:  []core.Rule{dark, burst},
-		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
+		name:  "nearest to exhaustion: the legacy fields describe an enforced rule",
+		rules: []core.Rule{dark, burst}, opts: []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
 	}, {
-		name:   "denied by another: Retry-After and the document describe the rule that denied",
-		rules:  []core.Rule{dark, burst},
-		states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-		body:   document(retry12, `"burst"`),
+		name:  "denied by another: Retry-After and the document describe the rule that denied",
+		rules: []core.Rule{dark, burst}, states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
+		status: 429, header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`}, body: document(retry12, `"burst"`),
 	}, {
-		name:   "only shadows: a limiter of shadows sends no field",
-		rules:  []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()},
-		opts:   all,
-		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}},
-		header: none,
+		name:  "only shadows: a limiter of shadows sends no field",
+		rules: []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()}, opts: all,
+		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}}, header: none,
 	}})
 	t.Run("handler", func(t *testing.T) {
 		a := start(setup{Rules: []core.Rule{burst, dark}, States: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})

@@ -50,6 +50,7 @@ func (s *suite) testInFlight(t *testing.T) {
 		{"denied", setup{States: over}, 0},
 		{"skipped", setup{Opts: []gate.Option{skipped}}, 0},
 		{"undecided", setup{Err: errSecret, Opts: []gate.Option{quiet}}, 1},
+		{"undecided, FailClosed", setup{Err: errSecret, Opts: []gate.Option{quiet, gate.FailClosed()}}, 0},
 		{"no key", setup{Key: noKey(keyfunc.ErrNoKey)}, 0},
 		{"panics", setup{Handler: panics}, 1},
 		{"panics, refunded", setup{Handler: panics, Refund: true}, 1},

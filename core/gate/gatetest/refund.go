@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 func (s *suite) testRefund(t *testing.T) {
@@ -24,25 +22,6 @@ func (s *suite) testRefund(t *testing.T) {
 	for _, c := range hangUps {
 		t.Run("hangs up, "+c.name, func(t *testing.T) { s.testRefundHangUp(t, c) })
 	}
-	t.Run("not admitted", func(t *testing.T) {
-		over := states{"hundred": denied(time.Second)}
-		for name, c := range map[string]setup{
-			"denied": {States: over}, "skipped": {Opts: []gate.Option{skipped}}, "undecided": {Err: errSecret, Opts: []gate.Option{quiet}},
-			"no key": {Key: noKey(keyfunc.ErrNoKey)},
-		} {
-			c.Refund = true
-			a := s.start(c)
-			exchange(t, a, request("GET", "/"))
-			if n := a.Store.Charges(driver.Undo) + a.Store.Charges(driver.Credit); n > 0 || len(a.Asked()) > 0 {
-				t.Errorf("%s: RefundIf got %v, and there were %d refunds; want none", name, a.Asked(), n)
-			}
-		}
-	})
-	t.Run("100 failures at once", func(t *testing.T) {
-		a := s.start(setup{Rules: []core.Rule{core.SlidingLog("five", core.PerHour(5))}, Opts: []gate.Option{succeeded}, Handler: answers(401)})
-		atOnce(100, func() { a.ServeHTTP(httptest.NewRecorder(), request("POST", "/login")) })
-		a.CheckRan(t, 5)
-	})
 	t.Run("refunded before the answer", func(t *testing.T) {
 		a := s.start(setup{Rules: []core.Rule{core.SlidingLog("one", core.PerHour(1))}, Refund: true})
 		server := httptest.NewServer(a)
