@@ -1,50 +1,52 @@
-// Package gatetest tests that an adapter keeps the HTTP contract of all adapters. It tests only the parts
-// in which adapters can differ: the rest of a middleware is in package gate, with its own tests.
+// Package gatetest tests that an adapter keeps the HTTP contract of all adapters. It tests only what an
+// adapter can get wrong. Package gate does the rest for every adapter, and has its own tests.
 //
 //	func TestContract(t *testing.T) {
 //		gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
 //			return nethttplimit.New(l, key, opts...)(h)
-//		}, gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected), gatetest.Calls(calls))
+//		}, gatetest.OnDenied(nethttplimit.OnDenied), gatetest.OnRejected(nethttplimit.OnRejected), gatetest.Calls(calls))
 //	}
 //
 // # Requirements
 //
-// An adapter passes Run if it does the following. Package adapter does most of it; each requirement names
-// the parts of package adapter that an adapter must use, or must not forget.
+// Every adapter must meet these requirements. An adapter that is written like the example of package
+// adapter meets them, unless its framework has other conventions.
 //
-//   - The name that the adapter gives to package adapter ends in "limit", such as "fwlimit". Panics of
-//     New begin with it: "fwlimit: New: limiter is nil". New panics for options of other adapters.
-//   - Admitted, denied and rejected responses have the header fields that Gate.Admit has set, once, and
-//     none in the trailers.
-//   - A denied or rejected request gets the problem document, as [gate.ProblemMediaType] or as text if
-//     Accept prefers it, with X-Content-Type-Options: nosniff. The response to HEAD has no body.
-//     adapter.WriteProblem does this. The Option [ErrorHandler] is for frameworks that write it
-//     themselves.
-//   - The handler gets the request that Gate.Admit returns, so that gate.FromContext and gate.Settle
-//     find the decision, also behind several gates of the adapter. Values, deadline and end of the
-//     context of the request reach the Store and the handler. Key functions, Skip and Cost get one
-//     context.
-//   - RefundIf gets the status of the response for each way to write it: WriteHeader, Write,
-//     WriteString, ReadFrom, Flush, a hijacked connection (101) and a panic (500). It gets no status
-//     twice. The refund comes before the response is complete. If the client has hung up, nothing is
-//     refunded. Outcome.Run and Outcome.Watch do this.
-//   - The ResponseWriter of the handler has the same optional methods with RefundIf and without, and
-//     [http.ResponseController] works. Only RefundIf adds a ResponseWriter, and exactly one.
-//   - CountInFlight counts a request while its handler runs, and not after a panic.
-//   - Panics of handlers and functions pass through the middleware, which then serves the next request.
-//   - An allowed request costs at most 4 allocations more than the framework alone needs with a
-//     reused request: 3 without header fields, 2 more for a second key, 1 more for gate.Routes with
-//     a pattern. A denied request costs at most 9. These numbers include those of the framework.
-//     They are tested only without the race detector.
+//   - Name: the name that the adapter gives to package adapter ends in "limit", such as "fwlimit". New
+//     panics if an argument is nil, the limiters have different Stores or an option belongs to another
+//     adapter, with a text that begins with "fwlimit: New: ".
+//   - Responses: the header fields that Admit sets are sent once, with admitted, denied and rejected
+//     requests. The problem document has the type [gate.ProblemMediaType], or is text if Accept prefers
+//     text (see [ErrorHandler] for frameworks that write it themselves), with X-Content-Type-Options:
+//     nosniff. The response to HEAD has no body.
+//   - Contexts: the handler gets the request that Admit returns, whose context has the decision, also
+//     behind several gates. The Store gets the values, the deadline and the end of the context of the
+//     request. Key functions, Skip and Cost get one context.
+//   - Hang-ups: the handler of a client that has hung up while the Store decided, or while a leaky bucket
+//     held the request, does not run.
+//   - RefundIf: it gets the status of the response once, for every way to write it: WriteHeader, Write,
+//     WriteString, ReadFrom, Flush, a hijacked connection (101) and a panic (500). The refund is made
+//     before the response is complete. A client that has hung up is not refunded.
+//   - ResponseWriter: it has the same optional methods with RefundIf and without, and
+//     [http.ResponseController] can use it. RefundIf adds one ResponseWriter; no other option adds any.
+//   - CountInFlight: it counts a request while its handler runs, also if the handler panics.
+//   - Panics: a panic of the handler, a key function, Skip, Cost, OnError or RefundIf passes through the
+//     middleware. The next request is served.
+//   - Allocations: an admitted request costs at most 4 allocations, 3 without header fields, 6 with
+//     two keys and 5 with a limiter of gate.Routes; a denied request costs at most 9. These numbers
+//     include the allocations of the framework, with a request and a ResponseWriter that are reused.
+//     They are not tested with the race detector.
+//   - OnDenied and OnRejected: OnDenied is called for denials, and OnRejected for all other rejections.
+//     The header fields are set then. If the function of OnRejected writes nothing, the status of the
+//     response is that of the Problem, and the response has no body.
+//   - Check and Deny: the response to a denied or rejected event is complete, as from the middleware, and
+//     neither OnDenied nor OnRejected is called. Their panics begin with "fwlimit: Check: " and
+//     "fwlimit: Deny: ".
 //
-// If the adapter has the function, or if the framework has the concept, the test must pass the Option:
-// [OnDenied], [OnRejected], [Calls] (Check and Deny), [Nest] (several middlewares in one application),
-// [Routes] (patterns), [Errors] (handlers that return errors), [ClientAddress].
-//
-//   - OnDenied is called for denials and OnRejected for all other rejections, with the header fields
-//     set. If the function of OnRejected writes nothing, the status is that of the Problem.
-//   - Check and Deny leave the complete response of a denied or rejected event, as the middleware does,
-//     without OnDenied and OnRejected.
+// The function given to Run makes a new application for each test. The tests of [OnDenied],
+// [OnRejected], [Calls], [Nest], [Routes], [Errors] and [ClientAddress] run only if the option is given.
+// An adapter should give OnDenied, OnRejected and Calls, and each other option whose concept its
+// framework has.
 package gatetest
 
 import (

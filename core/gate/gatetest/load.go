@@ -35,8 +35,8 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
 
-// budget and deniedBudget are the numbers of allocations that a gate may add to an allowed and to a
-// denied request. Echo needs the most.
+// budget and deniedBudget are the largest numbers of allocations of an allowed and of a denied request,
+// with those of the framework. Echo needs the most. The package comment has the numbers, too.
 const budget, deniedBudget = 4, 9
 
 func (s *suite) testAllocations(t *testing.T) {
