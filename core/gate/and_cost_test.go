@@ -38,11 +38,7 @@ func TestAnd_SeveralCosts(t *testing.T) {
 			}
 		}
 	}
-	ask := func(tokens string) *http.Request {
-		r := request("POST", "/")
-		r.Header.Set("X-Tokens", tokens)
-		return r
-	}
+	ask := func(tokens string) *http.Request { return with("X-Tokens", tokens) }
 	t.Run("settle", func(t *testing.T) {
 		var check func(*testing.T, pair)
 		foreign := start(setup{}).Limiter
@@ -132,50 +128,30 @@ func TestAnd_SeveralCosts(t *testing.T) {
 		}{
 			{"1", "", 400, 1, 0}, {"1", "", 400, 2, 0}, {"1", "a", 429, 2, 0},
 		} {
-			r := request("GET", "/")
-			r.Header.Set("X-First", c.first)
-			r.Header.Set("X-Key", c.key)
-			if got := record(t, h, r); got.Status != c.status || taken(t, first, "k") != c.taken || taken(t, last, "a") != c.rest {
+			if got := record(t, h, with("X-First", c.first, "X-Key", c.key)); got.Status != c.status || taken(t, first, "k") != c.taken || taken(t, last, "a") != c.rest {
 				t.Errorf("request %d: got status %d, counts %d and %d, want %+v", i, got.Status, taken(t, first, "k"), taken(t, last, "a"), c)
 			}
 		}
-		if _, err := first.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		r := request("GET", "/")
-		r.Header.Set("X-First", "0")
-		r.Header.Set("X-Key", "a")
-		if got := record(t, h, r); got.Status != 200 || taken(t, first, "k") != 0 || taken(t, last, "a") != 10 {
+		reset(t, first, "k")
+		if got := record(t, h, with("X-First", "0", "X-Key", "a")); got.Status != 200 || taken(t, first, "k") != 0 || taken(t, last, "a") != 10 {
 			t.Errorf("a cost of zero: got status %d, counts %d and %d, want 200, 0 and 10", got.Status, taken(t, first, "k"), taken(t, last, "a"))
 		}
 	})
 	t.Run("of an exhausted key, twice", func(t *testing.T) { // the larger cost counts
 		l := core.Must(core.New(memory(), core.SlidingLog("r", core.PerMinute(9))))
 		h := build(l, constant("k"), []gate.Option{costHeader("X-First"), gate.And(l, header("X-Key"), costs(7)), quiet}, says("ok"))
-		r := request("GET", "/")
-		r.Header.Set("X-First", "9")
-		record(t, h, r) // exhausts k
-		if _, err := l.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-First", "2")
-		r.Header.Set("X-Key", "k")
-		if got := record(t, h, r); got.Status != 200 || taken(t, l, "k") != 7 {
+		record(t, h, with("X-First", "9")) // exhausts k
+		reset(t, l, "k")
+		if got := record(t, h, with("X-First", "2", "X-Key", "k")); got.Status != 200 || taken(t, l, "k") != 7 {
 			t.Errorf("got status %d and a count of %d, want 200 and 7", got.Status, taken(t, l, "k"))
 		}
 	})
 	t.Run("of an exhausted key, another key of the limiter", func(t *testing.T) { // it stays charged
 		l := core.Must(core.New(memory(), core.SlidingLog("r", core.PerMinute(1))))
 		h := build(l, constant("k"), []gate.Option{costHeader("X-First"), gate.And(l, header("X-Key"), costs(1)), quiet}, says("ok"))
-		r := request("GET", "/")
-		r.Header.Set("X-First", "1")
-		record(t, h, r) // exhausts k
-		if _, err := l.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("X-First", "0")
-		r.Header.Set("X-Key", "a")
-		if got := record(t, h, r); got.Status != 200 || taken(t, l, "a") != 1 || taken(t, l, "k") != 0 {
+		record(t, h, with("X-First", "1")) // exhausts k
+		reset(t, l, "k")
+		if got := record(t, h, with("X-First", "0", "X-Key", "a")); got.Status != 200 || taken(t, l, "a") != 1 || taken(t, l, "k") != 0 {
 			t.Errorf("got status %d and counts of %d and %d, want 200, 1 and 0", got.Status, taken(t, l, "a"), taken(t, l, "k"))
 		}
 	})

@@ -52,11 +52,11 @@ func TestAnd_ExhaustedAddress(t *testing.T) {
 				}
 				g := addressFirst(bucket, c.user, setup{Opts: c.opts, Handler: handler})
 				testkit.Admit(t, g.Limiter, "192.0.2.1", 20)
-				record(t, g, withToken("bad")) // adds the address to the exhausted keys
+				record(t, g, with("Token", "bad")) // adds the address to the exhausted keys
 				time.Sleep(15 * time.Second)
 				testkit.Admit(t, g.user, "user:ann", 5)
 				calls, verified := g.Store.Calls(), g.verifier.verified.Load()
-				got := record(t, g, withToken(c.token))
+				got := record(t, g, with("Token", c.token))
 				if got.Status != c.status || got.Header.Get("RateLimit") != c.limit {
 					t.Errorf("the answer is %d, RateLimit %s\n\twant %d, %s", got.Status, got.Header.Get("RateLimit"), c.status, c.limit)
 				}
@@ -84,9 +84,7 @@ func TestAnd_ExhaustedAddress(t *testing.T) {
 		testkit.Admit(t, a.Limiter, "key-of-a-person", 20)
 		testkit.Admit(t, user, "u", 100)
 		a.Gets(t, 429) // adds the address to the exhausted keys
-		if _, err := a.Limiter.Reset(t.Context(), "key-of-a-person"); err != nil {
-			t.Fatal(err)
-		}
+		reset(t, a.Limiter, "key-of-a-person")
 		lines := logged(t, func() { a.Gets(t, 429) })
 		checkLines(t, lines, 1, "weir: the cost of a request could not be refunded")
 		a.CheckTaken(t, "key-of-a-person", 1)
@@ -108,7 +106,7 @@ func TestAnd_ExhaustedAddress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := addressFirst(core.TokenBucket("second", core.PerSecond(1)), many, setup{Opts: []gate.Option{costs(2)}})
 			for range 20 {
-				record(t, g, withToken("bad"))
+				record(t, g, with("Token", "bad"))
 				time.Sleep(5 * time.Second)
 			}
 			if got := g.verifier.verified.Load(); got != 1 {
@@ -127,7 +125,7 @@ func TestAnd_ExhaustedAddress(t *testing.T) {
 					time.Sleep(time.Minute + 2*time.Second)
 				}
 				calls := g.Store.Calls()
-				if got := record(t, g, withToken("bob")); got.Status != 200 || g.Store.Calls() != calls+1 {
+				if got := record(t, g, with("Token", "bob")); got.Status != 200 || g.Store.Calls() != calls+1 {
 					t.Errorf("status %d and %d calls of the Store, want 200 and one", got.Status, g.Store.Calls()-calls)
 				}
 			})
@@ -144,12 +142,10 @@ func TestAnd_TwoExhaustedKeys(t *testing.T) {
 	})
 	testkit.Admit(t, a.Limiter, "a", 20)
 	testkit.Admit(t, b, "b", 100)
-	record(t, a, withToken("bad")) // adds the address to the exhausted keys
-	if _, err := a.Limiter.Reset(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	record(t, a, with("Token", "bad")) // adds the address to the exhausted keys
+	reset(t, a.Limiter, "a")
 	calls := store.Calls()
-	got := record(t, a, withToken("bad"))
+	got := record(t, a, with("Token", "bad"))
 	if n := store.Calls() - calls; n != 3 {
 		t.Errorf("the Store is called %d times, want 3", n)
 	}
@@ -171,12 +167,10 @@ func TestAnd_ZeroBesideCost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := start(setup{Limiter: l, Store: store, Key: keyfunc.RemoteIP(), Opts: []gate.Option{costs(0), gate.And(other, v.key, costs(2))}})
 			for range 6 {
-				record(t, a, withToken("bad"))
+				record(t, a, with("Token", "bad"))
 			}
-			if _, err := l.Reset(t.Context(), "192.0.2.1"); err != nil {
-				t.Fatal(err)
-			}
-			got := record(t, a, withToken(name))
+			reset(t, l, "192.0.2.1")
+			got := record(t, a, with("Token", name))
 			if n := taken(t, l, "user:"+name); got.Status != 200 || n != 2 {
 				t.Errorf("got %d with %d taken, want 200 with 2", got.Status, n)
 			}

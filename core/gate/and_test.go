@@ -35,12 +35,6 @@ func (v *verifier) key(_ context.Context, r *http.Request) (string, error) {
 	return "", cmp.Or(v.err, keyfunc.ErrNoToken)
 }
 
-func withToken(token string) *http.Request {
-	r := request("GET", "/v1/orders")
-	r.Header.Set("Token", token)
-	return r
-}
-
 // A composition is an application whose gate has the address of a client as its first key, and the
 // user as its second.
 type composition struct {
@@ -132,7 +126,7 @@ func TestAnd_BadTokens(t *testing.T) {
 			a, address := start(g), limiters["address"]
 			got := statuses{}
 			for range 200 {
-				got[record(t, a, withToken("bad")).Status]++
+				got[record(t, a, with("Token", "bad")).Status]++
 			}
 			if !maps.Equal(got, c.want.statuses) {
 				t.Errorf("the answers are %v, want %v", got, c.want.statuses)
@@ -164,7 +158,7 @@ func TestAnd_BadTokensOfAlgorithms(t *testing.T) {
 				c := addressFirst(rule, many, setup{})
 				admitted := int64(0)
 				for range 600 {
-					if record(t, c, withToken("bad")).Status == http.StatusUnauthorized {
+					if record(t, c, with("Token", "bad")).Status == http.StatusUnauthorized {
 						admitted++
 					}
 					time.Sleep(time.Second)
@@ -224,7 +218,7 @@ func TestAnd_RejectedStoreFails(t *testing.T) {
 		})
 		t.Run("exhausted keys "+name, func(t *testing.T) {
 			a := start(setup{States: states{"hundred": denied(time.Second)}, Opts: append(opts, quiet), And: new(verifier).key})
-			record(t, a, withToken("bad"))
+			record(t, a, with("Token", "bad"))
 			a.Store.Set(storetest.Fail(errSecret))
 			before := a.Store.Calls()
 			undecided := 200
@@ -232,7 +226,7 @@ func TestAnd_RejectedStoreFails(t *testing.T) {
 				undecided = 503
 			}
 			for token, want := range map[string]int{"bad": 401, "good": undecided} {
-				if got := record(t, a, withToken(token)); got.Status != want {
+				if got := record(t, a, with("Token", token)); got.Status != want {
 					t.Errorf("a %s token is answered %d, want %d", token, got.Status, want)
 				}
 			}
@@ -261,7 +255,7 @@ func TestAnd_RejectedHangsUp(t *testing.T) {
 	bad := func() *http.Request {
 		ctx, cancel := context.WithCancel(t.Context())
 		hangUp = cancel
-		return withToken("bad").WithContext(ctx)
+		return with("Token", "bad").WithContext(ctx)
 	}
 	for range 100 {
 		record(t, a, bad())
@@ -282,7 +276,7 @@ func crowd(t *testing.T, h http.Handler, token string, n int) map[int]int {
 	statuses := map[int]int{}
 	atOnce(64, func() {
 		for range n {
-			got := record(t, h, withToken(token)).Status
+			got := record(t, h, with("Token", token)).Status
 			mu.Lock()
 			statuses[got]++
 			mu.Unlock()
@@ -332,7 +326,7 @@ func TestAnd_GoodTokens(t *testing.T) {
 			time.Sleep(step.wait)
 			verified, calls := c.verifier.verified.Load(), c.Store.Calls()
 			for range step.requests {
-				if got := record(t, c, withToken("ann")); got.Status != step.status {
+				if got := record(t, c, with("Token", "ann")); got.Status != step.status {
 					t.Errorf("a request of step %d has status %d, want %d", i, got.Status, step.status)
 				}
 			}
@@ -400,9 +394,7 @@ func TestAnd_TwoIdentities(t *testing.T) {
 		{"dan", `"ip";r=0;t=86400, "user";r=1;t=86400`, 429},
 		{"eve", `"ip";r=0;t=86400`, 429}, // an exhausted address is charged before the user is found
 	} {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("X-User", step.user)
-		got := record(t, a, r)
+		got := record(t, a, with("X-User", step.user))
 		if got.Status != step.status || got.Header.Get("RateLimit") != step.limit {
 			t.Errorf("request %d of %s: %d, RateLimit %s\n\twant %d, %s", i, step.user,
 				got.Status, got.Header.Get("RateLimit"), step.status, step.limit)

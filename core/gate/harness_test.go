@@ -3,10 +3,12 @@ package gate_test
 import (
 	"context"
 	"net/http"
+	"testing"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
+	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -52,5 +54,23 @@ func header(name string) keyfunc.Func {
 			return key, nil
 		}
 		return "", keyfunc.ErrNoKey
+	}
+}
+
+// with returns a GET request with header fields, which are names and values in turns.
+func with(fields ...string) *http.Request {
+	r := request("GET", "/v1/orders")
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	return r
+}
+
+// reset resets keys of l.
+func reset(t *testing.T, l *core.Limiter, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		_, err := l.Reset(t.Context(), key)
+		testkit.Must(t, err)
 	}
 }

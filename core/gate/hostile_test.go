@@ -19,9 +19,7 @@ func TestHostile(t *testing.T) {
 	long := strings.Repeat("a,", 450<<10)
 	for _, field := range []string{"Accept", "X-Forwarded-For", "Access-Control-Request-Headers", "Authorization"} {
 		t.Run("900 KB of "+field, func(t *testing.T) {
-			r := request("GET", "/v1/orders")
-			r.Header.Set(field, long)
-			if got := record(t, a, r); got.Status != 429 || len(got.Body) > 1<<10 {
+			if got := record(t, a, with(field, long)); got.Status != 429 || len(got.Body) > 1<<10 {
 				t.Errorf("status is %d, the body has %d bytes; want 429 and less than 1 KiB", got.Status, len(got.Body))
 			}
 		})
@@ -29,9 +27,7 @@ func TestHostile(t *testing.T) {
 	t.Run("900 KB of key", func(t *testing.T) {
 		a := start(setup{Rules: []core.Rule{core.SlidingLog("r", core.PerDay(1))}, Key: header("X-User")})
 		for i, want := range []int{200, 429} {
-			r := request("GET", "/")
-			r.Header.Set("X-User", long)
-			if got := record(t, a, r); got.Status != want {
+			if got := record(t, a, with("X-User", long)); got.Status != want {
 				t.Errorf("request %d has status %d, want %d, as with any key", i, got.Status, want)
 			}
 		}

@@ -75,9 +75,7 @@ func TestPlan(t *testing.T) {
 			{"pro", `"api";r=0;t=60`, 429},
 			{"staff", "", 200},
 		} {
-			r := request("GET", "/")
-			r.Header.Set("X-Plan", c.plan)
-			if got := record(t, a, r); got.Status != c.status || got.Header.Get("RateLimit") != c.limit {
+			if got := record(t, a, with("X-Plan", c.plan)); got.Status != c.status || got.Header.Get("RateLimit") != c.limit {
 				t.Errorf("request %d, plan %q: got %d, %s, want %d, %s", i, c.plan, got.Status, got.Header.Get("RateLimit"), c.status, c.limit)
 			}
 		}
@@ -104,13 +102,11 @@ func TestPlan(t *testing.T) {
 			{"", `"minute";q=2;w=60`, `"minute";r=1;t=60`, 200},
 			{"pro", `"minute";q=1;w=60`, `"minute";r=0;t=60`, 429},
 		} {
-			r := request("GET", "/")
-			r.Header.Set("X-Plan", c.plan)
-			got := record(t, a, r)
+			got := record(t, a, with("X-Plan", c.plan))
 			if policy, limit := got.Header.Get("RateLimit-Policy"), got.Header.Get("RateLimit"); got.Status != c.status || policy != c.policy || limit != c.limit {
 				t.Errorf("request %d: got %d, %s, %s, want %+v", i, got.Status, policy, limit, c)
 			}
-			if want := `"detail":"Policy \"minute\" allows 1 request per 60 s. Retry in 60 s.","instance":"/","violated-policies":["minute"]`; c.status == 429 && !strings.Contains(got.Body, want) {
+			if want := `"detail":"Policy \"minute\" allows 1 request per 60 s. Retry in 60 s.","instance":"/v1/orders","violated-policies":["minute"]`; c.status == 429 && !strings.Contains(got.Body, want) {
 				t.Errorf("got the body %s, want %s", got.Body, want)
 			}
 		}

@@ -28,14 +28,6 @@ func by(limiters map[string]*core.Limiter) gate.Option {
 
 // TestRoutes tests gate.Routes with any Policy.
 func TestRoutes(t *testing.T) {
-	ask := func(policy, key string) *http.Request {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("X-Policy", policy)
-		if key != "" {
-			r.Header.Set("X-Key", key)
-		}
-		return r
-	}
 	store := memory()
 	limit := func(name string, n int) *core.Limiter {
 		return core.Must(core.New(store, core.SlidingLog(name, core.PerMinute(n)).Plan("pro", core.PerMinute(10*n))))
@@ -57,23 +49,17 @@ func TestRoutes(t *testing.T) {
 			"And with the same limiter and key": {[]gate.Option{gate.And(login, constant("k"))}, `"login";r=1;t=60`, `"base";r=4;t=60, "login";r=1;t=60`},
 		} {
 			for _, l := range []*core.Limiter{base, login, and} {
-				for _, key := range []string{"k", "x"} {
-					_, err := l.Reset(t.Context(), key)
-					testkit.Must(t, err)
-				}
+				reset(t, l, "k", "x")
 			}
 			h := build(base, constant("k"), append([]gate.Option{by(map[string]*core.Limiter{"login": login})}, c.opts...), says("ok"))
-			got := record(t, h, ask("login", "")).Header.Get("RateLimit")
+			got := record(t, h, with("X-Policy", "login")).Header.Get("RateLimit")
 			if n := taken(t, base, "k"); got != c.login || n != 0 {
 				t.Errorf("%s: got RateLimit %s and %d events of the limiter of New, want %s and 0", name, got, n, c.login)
 			}
 			for _, l := range []*core.Limiter{login, and} {
-				for _, key := range []string{"k", "x"} {
-					_, err := l.Reset(t.Context(), key)
-					testkit.Must(t, err)
-				}
+				reset(t, l, "k", "x")
 			}
-			if got := record(t, h, ask("", "")).Header.Get("RateLimit"); got != c.base {
+			if got := record(t, h, with()).Header.Get("RateLimit"); got != c.base {
 				t.Errorf("%s, no route: got RateLimit %s, want %s", name, got, c.base)
 			}
 		}
@@ -90,7 +76,7 @@ func TestRoutes(t *testing.T) {
 			{"", `"denied base";q=1;w=60`, "", 200},
 			{"", `"denied base";q=1;w=60`, `"violated-policies":["denied base"]`, 429},
 		} {
-			if got := record(t, h, ask(c.policy, "")); got.Status != c.status || got.Header.Get("RateLimit-Policy") != c.fields || !strings.Contains(got.Body, c.violated) {
+			if got := record(t, h, with("X-Policy", c.policy)); got.Status != c.status || got.Header.Get("RateLimit-Policy") != c.fields || !strings.Contains(got.Body, c.violated) {
 				t.Errorf("request %d: got %d, %s, %s, want %+v", i, got.Status, got.Header.Get("RateLimit-Policy"), got.Body, c)
 			}
 		}
@@ -102,7 +88,7 @@ func TestRoutes(t *testing.T) {
 				err := errors.Join(gate.SettleFor(r.Context(), login.Plan("pro"), 5), gate.SettleFor(r.Context(), and, 3))
 				fmt.Fprint(w, err, errors.Is(gate.SettleFor(r.Context(), base, 7), gate.ErrNotAdmitted))
 			})
-		got := record(t, h, ask("login", ""))
+		got := record(t, h, with("X-Policy", "login"))
 		if l, a, b := taken(t, login, "k"), taken(t, and, "x"), taken(t, base, "k"); got.Body != "<nil> true" || l != 5 || a != 3 || b != 0 {
 			t.Errorf("got %s and %d, %d and %d events, want 5, 3 and 0", got.Body, l, a, b)
 		}
@@ -118,7 +104,7 @@ func TestRoutes(t *testing.T) {
 		}{"alone": {nil, 200}, "And": {[]gate.Option{gate.And(base, constant("x"))}, 500}} {
 			failed = nil
 			h := build(base, constant("k"), append(c.and, onError, by(map[string]*core.Limiter{"login": other})), says("ok"))
-			if got := record(t, h, ask("login", "")); got.Status != c.status || (c.status == 500) != errors.Is(failed, core.ErrInvalidAsk) {
+			if got := record(t, h, with("X-Policy", "login")); got.Status != c.status || (c.status == 500) != errors.Is(failed, core.ErrInvalidAsk) {
 				t.Errorf("%s: got status %d, error %v, want %d", name, got.Status, failed, c.status)
 			}
 		}
@@ -145,7 +131,7 @@ func TestRoutes(t *testing.T) {
 			{"login", "a", 429, 3},
 			{"last", "a", 200, 4},
 		} {
-			if got := record(t, h, ask(c.policy, c.key)); got.Status != c.status || verified != c.verified {
+			if got := record(t, h, with("X-Policy", c.policy, "X-Key", c.key)); got.Status != c.status || verified != c.verified {
 				t.Errorf("request %d: got status %d and %d tokens verified, want %+v", i, got.Status, verified, c)
 			}
 		}

@@ -141,9 +141,5 @@ func fields(name, value string) map[string]string {
 
 // accept returns a function that makes a request with this Accept.
 func accept(v string) func() *http.Request {
-	return func() *http.Request {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("Accept", v)
-		return r
-	}
+	return func() *http.Request { return with("Accept", v) }
 }

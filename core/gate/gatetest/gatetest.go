@@ -1,5 +1,5 @@
-// Package gatetest tests that an adapter keeps the HTTP contract of all adapters. It tests only what an
-// adapter can get wrong. Package gate does the rest for every adapter, and has its own tests.
+// Package gatetest tests that an adapter keeps the HTTP contract of all adapters. It tests only the
+// cases in which adapters can differ. Package gate does the rest for every adapter, and has its own tests.
 //
 //	func TestContract(t *testing.T) {
 //		gatetest.Run(t, func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, h http.HandlerFunc) http.Handler {
