@@ -76,7 +76,7 @@ func (s *suite) testCheck(t *testing.T) {
 		{"admitted, without fields", "ann", allowed(7, time.Minute, 0), nil, []gate.Option{gate.Headers()}, 200, "", "", "ok\n"},
 		{"denied", "ann", denied(12 * time.Second), nil, nil, 429, `"hundred";r=0;t=12`, "12", overLimit},
 		{"denied, without fields", "ann", denied(12 * time.Second), nil, []gate.Option{gate.Headers()}, 429, "", "12", overLimit},
-		{"empty key", "", allowed(7, time.Minute, 0), nil, nil, 400, "", "", badKey},
+		{"empty key", "", allowed(7, time.Minute, 0), nil, nil, 400, "", "", emptyKey},
 		{"empty key, let through", "", denied(time.Second), nil, []gate.Option{apptest.LetThrough}, 200, "", "", "ok\n"},
 		{"Store fails", "ann", core.State{}, errSecret, []gate.Option{quiet}, 200, "", "", "ok\n"},
 		{"Store fails, FailClosed", "ann", core.State{}, errSecret, []gate.Option{quiet, gate.FailClosed()}, 503, "", "1", undecided},
@@ -171,9 +171,13 @@ func (s *suite) testSeveralChecks(t *testing.T) {
 			store := apptest.Scripted(states{"a": allowed(9, time.Minute, 0), "b": allowed(8, time.Minute, 0), "c": denied(time.Minute)}, nil)
 			got := exchange(t, s.buildCalls(c.gates, func(_ http.ResponseWriter, call Call) error {
 				want := c.names
-				for _, name := range []string{"a", "b", "c"} {
-					err := call.Check(core.Must(core.New(store, core.SlidingLog(name, core.PerMinute(10)))), "ann")
-					want = append(want[:len(want):len(want)], name)
+				limiters := map[string]*core.Limiter{}
+				for _, name := range []string{"a", "b", "b", "c"} { // the second decision about b replaces the first
+					if limiters[name] == nil {
+						limiters[name] = core.Must(core.New(store, core.SlidingLog(name, core.PerMinute(10))))
+						want = append(want[:len(want):len(want)], name)
+					}
+					err := call.Check(limiters[name], "ann")
 					if lost {
 						want = nil
 					}
