@@ -184,8 +184,7 @@ func TestAnd_RejectedFields(t *testing.T) {
 		and:  noUser, status: 429, header: map[string]string{"RateLimit": `"burst";r=0;t=12`, "Retry-After": "12", "WWW-Authenticate": ""},
 		body: document(retry12, `"burst"`),
 	}, {
-		name: "charged, no headers: Headers() sends no field",
-		and:  noUser, opts: []gate.Option{gate.Headers()}, status: 401, header: noFields,
+		name: "charged, no headers: Headers() sends no field", and: noUser, opts: []gate.Option{gate.Headers()}, status: 401, header: noFields,
 	}, {
 		name: "partial key: charged like a key",
 		key:  keyfunc.Join(noUser, constant("home")), states: states{"burst join?-4:home": denied(12 * time.Second)}, status: 429,

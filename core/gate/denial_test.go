@@ -60,12 +60,10 @@ func TestDenial(t *testing.T) {
 		states: states{"burst": {RetryAfter: time.Second, Window: 12 * time.Second}}, status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 	}, {
-		name:   `quotes in a name: in a String, " and \ are escaped`,
-		rules:  []core.Rule{core.SlidingLog(`say "hi" \o/, ;q=1`, core.PerMinute(7))},
+		name: `quotes in a name: in a String, " and \ are escaped`, rules: []core.Rule{core.SlidingLog(`say "hi" \o/, ;q=1`, core.PerMinute(7))},
 		header: map[string]string{"RateLimit-Policy": `"say \"hi\" \\o/, ;q=1";q=7;w=60`, "RateLimit": `"say \"hi\" \\o/, ;q=1";r=0;t=1`},
 	}, {
-		name:   "large numbers: Integers have at most 15 digits",
-		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(atMost(1<<48-1)))},
+		name: "large numbers: Integers have at most 15 digits", rules: []core.Rule{core.SlidingLog("burst", core.PerMinute(atMost(1<<48-1)))},
 		states: states{"burst": allowed(math.MaxInt, math.MaxInt64, 0)},
 		header: map[string]string{
 			"RateLimit-Policy": fmt.Sprintf(`"burst";q=%d;w=60`, atMost(1<<48-1)),
@@ -78,8 +76,7 @@ func TestDenial(t *testing.T) {
 		name:   "negative window: t is at least 0",
 		states: states{"burst": allowed(5, -time.Hour, 0)}, header: map[string]string{"RateLimit": `"burst";r=5;t=0`},
 	}, {
-		name: "HEAD: the answer has the fields and no body",
-		req:  func() *http.Request { return request("HEAD", "/v1/orders") }, status: 429,
+		name: "HEAD: the answer has the fields and no body", req: func() *http.Request { return request("HEAD", "/v1/orders") }, status: 429,
 		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
 	}, {
 		name: "names once: a rule with two keys has one member, for the stricter state",
@@ -87,8 +84,7 @@ func TestDenial(t *testing.T) {
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
 	}, {
-		name: "violated once: a rule that denied two keys is named once",
-		and:  constant("other"), status: 429, body: document(retry12, `"burst"`),
+		name: "violated once: a rule that denied two keys is named once", and: constant("other"), status: 429, body: document(retry12, `"burst"`),
 	}})
 	t.Run("Retry-After is rounded up, and at least 1", func(t *testing.T) {
 		for retry, want := range map[time.Duration]string{
@@ -167,17 +163,14 @@ func TestDeniedStatus(t *testing.T) {
 	once := states{"burst": denied(12 * time.Second)}
 	const fields = `"burst";r=0;t=12`
 	rows := []row{{
-		name: "chosen: the document describes the status, and the header fields stay the same",
-		opts: chosen(403), states: once, status: 403,
+		name: "chosen: the document describes the status, and the header fields stay the same", opts: chosen(403), states: once, status: 403,
 		header: map[string]string{"Retry-After": "12", "RateLimit": fields, "RateLimit-Policy": `"burst";q=100;w=60`},
 		body:   violates(403, "Forbidden", retry12, `"burst"`),
 	}, {
-		name: "chosen, text",
-		opts: chosen(403), states: once, req: accept("text/plain"), status: 403, text: true,
+		name: "chosen, text", opts: chosen(403), states: once, req: accept("text/plain"), status: 403, text: true,
 		body: `Policy "burst" allows 100 requests per 60 s. Retry in 12 s.` + "\n",
 	}, {
-		name: "chosen, HEAD",
-		opts: chosen(403), states: once, req: func() *http.Request { return request("HEAD", "/v1/orders") }, status: 403,
+		name: "chosen, HEAD", opts: chosen(403), states: once, req: func() *http.Request { return request("HEAD", "/v1/orders") }, status: 403,
 		header: map[string]string{"Retry-After": "12"},
 	}, {
 		name: "chosen, 401: has a challenge",
@@ -198,8 +191,7 @@ func TestDeniedStatus(t *testing.T) {
 		header: map[string]string{"Retry-After": "", "RateLimit": `"api";r=0`},
 		body:   violates(403, "Forbidden", `Policy \"api\" allows no requests.`, `"api"`), noStore: true,
 	}, {
-		name:  "default, blocked",
-		rules: []core.Rule{planned, daily}, opts: []gate.Option{gate.Plan(constant("banned"))}, status: 429,
+		name: "default, blocked", rules: []core.Rule{planned, daily}, opts: []gate.Option{gate.Plan(constant("banned"))}, status: 429,
 		header: map[string]string{"Retry-After": ""}, body: document(`Policy \"api\" allows no requests.`, `"api"`), noStore: true,
 	}, {
 		name:  "default beside an unlimited rule: only the rule that denied is described",

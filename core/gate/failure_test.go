@@ -17,8 +17,7 @@ import (
 func TestFailClosed(t *testing.T) {
 	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
 	table(t, []row{{
-		name: "no token: 401 with a challenge",
-		key:  noKey(noToken), status: 401, noStore: true, header: fields("WWW-Authenticate", "Bearer"),
+		name: "no token: 401 with a challenge", key: noKey(noToken), status: 401, noStore: true, header: fields("WWW-Authenticate", "Bearer"),
 		body: problem(401, "Unauthorized", "Sign-in is required."),
 	}, {
 		name: "no token, other challenge: a challenge of the application stays",
@@ -29,8 +28,7 @@ func TestFailClosed(t *testing.T) {
 		key:  noKey(fmt.Errorf("%w: no address", keyfunc.ErrNoKey)), status: 400, noStore: true, header: fields("WWW-Authenticate", ""),
 		body: problem(400, "Bad Request", unidentified),
 	}, {
-		name: "empty key: 400, not a shared bucket",
-		key:  constant(""), status: 400, noStore: true, body: problem(400, "Bad Request", unidentified),
+		name: "empty key: 400, not a shared bucket", key: constant(""), status: 400, noStore: true, body: problem(400, "Bad Request", unidentified),
 	}, {
 		name: "fault in a key function: 500, without the text of the error",
 		key:  noKey(errSecret), status: 500, noStore: true, header: noFields, body: problem(500, "Internal Server Error", ""),
@@ -38,8 +36,7 @@ func TestFailClosed(t *testing.T) {
 		name: "no key, FailClosed: 400, because FailClosed is for failures of the Store",
 		key:  noKey(keyfunc.ErrNoKey), opts: []gate.Option{gate.FailClosed()}, status: 400, noStore: true,
 	}, {
-		name: "store fails: the request is let through, without fields",
-		err:  errSecret, header: noFields,
+		name: "store fails: the request is let through, without fields", err: errSecret, header: noFields,
 	}, {
 		name: "store fails closed: 503 with Retry-After, without the text of the error",
 		err:  errSecret, opts: []gate.Option{gate.FailClosed()}, status: 503, header: fields("Retry-After", "1"), body: undecided,
@@ -51,8 +48,7 @@ func TestFailClosed(t *testing.T) {
 		err:  errSecret, opts: []gate.Option{gate.FailClosed()}, req: accept("text/html"), status: 503, text: true, header: fields("Retry-After", "1"),
 		body: "Retry in 1 s.\n",
 	}, {
-		name: "store out of time: the store's own deadline is a failure of the store",
-		err:  context.DeadlineExceeded,
+		name: "store out of time: the store's own deadline is a failure of the store", err: context.DeadlineExceeded,
 	}, {
 		name: "store canceled itself: ErrUnavailable is a failure of the store, whatever its cause",
 		err:  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled),

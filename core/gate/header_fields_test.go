@@ -15,12 +15,10 @@ import (
 func TestHeaders_Options(t *testing.T) {
 	const allFields = "RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
 	table(t, []row{{
-		name:   "no headers, allowed: Headers() sends no field",
-		opts:   []gate.Option{gate.Headers()},
+		name: "no headers, allowed: Headers() sends no field", opts: []gate.Option{gate.Headers()},
 		header: map[string]string{"RateLimit-Policy": "", "RateLimit": "", "X-RateLimit-Limit": "", "Retry-After": ""},
 	}, {
-		name: "no headers, denied: Retry-After is sent",
-		opts: []gate.Option{gate.Headers()}, status: 429,
+		name: "no headers, denied: Retry-After is sent", opts: []gate.Option{gate.Headers()}, status: 429,
 		header: map[string]string{"RateLimit-Policy": "", "RateLimit": "", "X-RateLimit-Limit": "", "Retry-After": "12"},
 		body:   document(retry12, `"burst"`),
 	}, {
@@ -39,8 +37,7 @@ func TestHeaders_Options(t *testing.T) {
 		states: states{"burst": allowed(0, 0, time.Minute), "daily": allowed(0, 0, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "1000", "X-RateLimit-Remaining": "0"},
 	}, {
-		name: "legacy headers, denied",
-		opts: []gate.Option{gate.Headers(gate.XRateLimit)}, rules: []core.Rule{burst, daily},
+		name: "legacy headers, denied", opts: []gate.Option{gate.Headers(gate.XRateLimit)}, rules: []core.Rule{burst, daily},
 		states: states{"burst": denied(12 * time.Second), "daily": allowed(840, 0, 0)}, status: 429,
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "0", "Retry-After": "12"},
 	}, {
@@ -51,27 +48,23 @@ func TestHeaders_Options(t *testing.T) {
 		name: "the later of two Headers counts",
 		opts: []gate.Option{gate.Headers(gate.XRateLimit), gate.Headers()}, header: map[string]string{"X-RateLimit-Limit": "", "RateLimit": ""},
 	}, {
-		name:   "exposed",
-		opts:   []gate.Option{gate.ExposeHeaders()},
+		name: "exposed", opts: []gate.Option{gate.ExposeHeaders()},
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}, {
-		name: "exposed, denied",
-		opts: []gate.Option{gate.ExposeHeaders(), gate.Headers(gate.IETFDraft, gate.XRateLimit)}, status: 429,
+		name: "exposed, denied", opts: []gate.Option{gate.ExposeHeaders(), gate.Headers(gate.IETFDraft, gate.XRateLimit)}, status: 429,
 		header: map[string]string{"Access-Control-Expose-Headers": allFields},
 	}, {
 		name: "exposed, no fields: only Retry-After is exposed",
 		opts: []gate.Option{gate.ExposeHeaders(), gate.Headers()}, header: map[string]string{"Access-Control-Expose-Headers": "Retry-After"},
 	}, {
-		name: "exposed with others: existing names stay, and no name is there twice",
-		opts: []gate.Option{gate.ExposeHeaders()},
+		name: "exposed with others: existing names stay, and no name is there twice", opts: []gate.Option{gate.ExposeHeaders()},
 		before: func(h http.Header) {
 			h.Add("Access-Control-Expose-Headers", "X-Total, retry-after")
 			h.Add("Access-Control-Expose-Headers", "ETag")
 		},
 		header: map[string]string{"Access-Control-Expose-Headers": "X-Total, retry-after, ETag, RateLimit, RateLimit-Policy"},
 	}, {
-		name: "exposed, 503",
-		opts: []gate.Option{gate.ExposeHeaders(), gate.FailClosed()}, err: core.ErrUnavailable, status: 503,
+		name: "exposed, 503", opts: []gate.Option{gate.ExposeHeaders(), gate.FailClosed()}, err: core.ErrUnavailable, status: 503,
 		header: map[string]string{"Access-Control-Expose-Headers": "RateLimit, RateLimit-Policy, Retry-After"},
 	}})
 }
@@ -99,8 +92,7 @@ func TestHeaders_Time(t *testing.T) {
 			{time.Second, `"r";r=0;t=1`, ""}, // 0.5 s of the next 1.5 s have passed
 		},
 	}, {
-		name: "sliding log",
-		rule: core.SlidingLog("r", core.Per(2, 10*time.Second)),
+		name: "sliding log", rule: core.SlidingLog("r", core.Per(2, 10*time.Second)),
 		steps: []step{
 			{0, `"r";r=1;t=10`, ""},
 			{2500 * time.Millisecond, `"r";r=0;t=8`, ""}, // the oldest leaves in 7.5 s
@@ -109,16 +101,14 @@ func TestHeaders_Time(t *testing.T) {
 			{time.Second, `"r";r=0;t=2`, ""}, // the one of 2.5 s leaves at 12.5
 		},
 	}, {
-		name: "sub-second",
-		rule: core.SlidingLog("r", core.Per(1, 10*time.Millisecond)),
+		name: "sub-second", rule: core.SlidingLog("r", core.Per(1, 10*time.Millisecond)),
 		steps: []step{
 			{0, `"r";r=0;t=1`, ""},
 			{0, `"r";r=0;t=1`, "1"},
 			{time.Second, `"r";r=0;t=1`, ""},
 		},
 	}, {
-		name: "one in a year",
-		rule: core.TokenBucket("r", core.Per(1, 365*24*time.Hour)),
+		name: "one in a year", rule: core.TokenBucket("r", core.Per(1, 365*24*time.Hour)),
 		steps: []step{
 			{0, `"r";r=0;t=31536000`, ""},
 			{0, `"r";r=0;t=31536000`, "31536000"},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
 )
@@ -111,7 +110,6 @@ func (s *suite) testCheck(t *testing.T) {
 			})
 		})
 	}
-	t.Run("Cost", s.testCheckCost)
 	t.Run("several", s.testSeveralChecks)
 	t.Run("corrections", s.testCheckCorrections)
 	t.Run("panics", s.testCheckPanics)
@@ -130,25 +128,6 @@ func decisions(t *testing.T, ctx context.Context) (names []string) {
 	return names
 }
 
-// testCheckCost checks the charge of Check.
-func (s *suite) testCheckCost(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		opts []gate.Option
-		op   driver.Op
-		cost int
-	}{
-		{"default", nil, driver.Spend, 1}, {"five", []gate.Option{apptest.Costs(5)}, driver.Spend, 5}, {"zero", []gate.Option{apptest.Costs(0)}, driver.Peek, 1},
-	} {
-		var asked []driver.Charge
-		l := core.Must(core.New(memory().Set(apptest.Recording(&asked)), apptest.Hundred))
-		exchange(t, s.buildCalls(nil, func(_ http.ResponseWriter, call Call) error { return call.Check(l, "ann", c.opts...) }), request("POST", "/"))
-		if len(asked) != 1 || asked[0].Op != c.op || asked[0].Cost != c.cost || asked[0].Key != "ann" {
-			t.Errorf("%s: the charges are %+v, want op %v, cost %d, key ann", c.name, asked, c.op, c.cost)
-		}
-	}
-}
-
 // testSeveralChecks makes several Checks in one handler, behind several gates.
 func (s *suite) testSeveralChecks(t *testing.T) {
 	const fields = `"a";r=9;t=60, "b";r=8;t=60, "c";r=0;t=60`
@@ -157,11 +136,10 @@ func (s *suite) testSeveralChecks(t *testing.T) {
 		names []string
 		limit string
 	}{
-		"without a gate":     {nil, nil, fields},
-		"behind a gate":      {[]Gate{outerGate()}, []string{"outer"}, outerField + ", " + fields},
-		"behind two gates":   {[]Gate{outerGate(), {outerLimiter("inner"), constant("k"), nil}}, []string{"outer", "inner"}, outerField + `, "inner";r=9;t=60, ` + fields},
-		"behind a skip":      {[]Gate{outerGate(), outerGate(skipped)}, []string{"outer"}, outerField + ", " + fields},
-		"behind two refunds": {[]Gate{outerGate(refundAll), {outerLimiter("inner"), constant("k"), []gate.Option{refundAll}}}, []string{"outer", "inner"}, outerField + `, "inner";r=9;t=60, ` + fields},
+		"without a gate":   {nil, nil, fields},
+		"behind a gate":    {[]Gate{outerGate()}, []string{"outer"}, outerField + ", " + fields},
+		"behind two gates": {[]Gate{outerGate(), {outerLimiter("inner"), constant("k"), nil}}, []string{"outer", "inner"}, outerField + `, "inner";r=9;t=60, ` + fields},
+		"behind a skip":    {[]Gate{outerGate(), outerGate(skipped)}, []string{"outer"}, outerField + ", " + fields},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := c.gates == nil && s.fixedRequest // a Check does not find the one before
@@ -220,8 +198,7 @@ func (s *suite) testCheckCorrections(t *testing.T) {
 	}
 	for i, status := range []int{204, 429} {
 		exchange(t, s.buildCalls([]Gate{outer}, func(w http.ResponseWriter, call Call) error {
-			cost := []int{1, 1000}[i]
-			err := call.Check(l, "ann", apptest.Costs(cost))
+			err := call.Check(l, "ann", apptest.Costs([]int{1, 1000}[i])) // more than the limit is denied
 			taken(1, 1)
 			if err := gate.Settle(call.Context(), 5); err != nil {
 				t.Error(err)

@@ -27,6 +27,7 @@ func (s *suite) testPanics(t *testing.T) {
 		"key function": {Key: func(context.Context, *http.Request) (string, error) { boom(); return "k", nil }},
 		"Skip":         {Opts: []gate.Option{gate.Skip(func(context.Context, *http.Request) bool { boom(); return false })}},
 		"Cost":         {Opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { boom(); return 1 })}},
+		"RefundIf":     {Handler: answers(200), Opts: []gate.Option{gate.RefundIf(func(int) bool { boom(); return false })}},
 		"OnError":      {Err: errSecret, Opts: []gate.Option{gate.OnError(func(_ *http.Request, _ error, status int) int { boom(); return status })}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/internal/apptest"
 )
 
@@ -109,15 +108,6 @@ func (s *suite) testRefundPanics(t *testing.T) {
 			a.CheckRefund(t, "[500]", 0)
 		})
 	}
-	t.Run("in RefundIf", func(t *testing.T) {
-		asked := 0
-		a := s.start(setup{Opts: []gate.Option{gate.RefundIf(func(int) bool { asked++; panic(boom) })}})
-		for i := range 2 {
-			if got := caught(func() { a.Get(t) }); got != boom || asked != i+1 {
-				t.Errorf("panicked with %v after %d calls, want %v to pass after %d", got, asked, boom, i+1)
-			}
-		}
-	})
 }
 
 // A hangUp is a request whose client closes the connection while its handler runs.
