@@ -29,7 +29,7 @@
 //     X-Content-Type-Options.
 //  6. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
 //  7. A test must call Run of package gatetest, which checks the contract of all adapters. The page of
-//     gatetest lists what the contract requires, such as the largest number of allocations.
+//     gatetest lists its requirements, such as the largest number of allocations.
 //
 // Admit does everything else: options, keys, charges, header fields, logging and the delays of
 // leaky buckets. An adapter must not add behaviour, so that an option means the same in every
