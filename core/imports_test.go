@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/adapter":        {"core", "core/gate", "core/gate/internal/unexported", "keyfunc", "github.com/felixge/httpsnoop"},
-	"core/gate/gatetest":       {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/rules", "keyfunc"},
+	"core/gate/gatetest":       {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/rules", "keyfunc"},
 	"cmd/weir":                 {"core", "core/memstore", "core/rules", "github.com/redis/go-redis/v9"},
 	"keyfunc":                  {"github.com/golang-jwt/jwt/v5"},
 	"nethttplimit":             {"core", "core/gate", "core/gate/adapter", "keyfunc"},
@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 
 	"core/storetest/internal/oracle": {},
 	"core/gate/internal/unexported":  {"core", "keyfunc"},
+	"core/gate/internal/apptest":     {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "keyfunc"},
 }
 
 func goList(t *testing.T, args ...string) []string {

@@ -74,6 +74,39 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	return echolimit.OnDenied(func(c echo.Context, d core.Decision) error { f(c.Response(), c.Request(), d); return nil })
 }
 
+func onRejected(f func(http.ResponseWriter, *http.Request, *gate.Rejection)) gate.Option {
+	return echolimit.OnRejected(func(c echo.Context, rejection *gate.Rejection) error {
+		f(c.Response(), c.Request(), rejection)
+		return nil
+	})
+}
+
+// buildCalls has handlers that call Check and Deny, and return the errors of these.
+func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.Call) error) http.Handler {
+	e := echo.New()
+	for _, g := range gates {
+		e.Use(echolimit.New(g.Limiter, g.Key, g.Opts...))
+	}
+	e.Any("/*", func(c echo.Context) error {
+		return h(c.Response(), gatetest.Call{
+			Context: func() context.Context { return c.Request().Context() },
+			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
+				return unanswered(c, echolimit.Check(c, l, key, opts...))
+			},
+			Deny: func(d core.Decision) error { return unanswered(c, echolimit.Deny(c, d)) },
+		})
+	})
+	return e
+}
+
+// unanswered panics unless err is nil or an *echo.HTTPError, and no response is written.
+func unanswered(c echo.Context, err error) error {
+	if _, bare := err.(*echo.HTTPError); err != nil && !bare || c.Response().Committed {
+		panic(fmt.Sprintf("committed %v, error %#v", c.Response().Committed, err))
+	}
+	return err
+}
+
 // buildRoutes accepts slashes at both ends of a path.
 func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 	e := echo.New()
@@ -92,7 +125,8 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 }
 
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing),
+	gatetest.Run(t, build, gatetest.Routes(buildRoutes), gatetest.ErrorHandler(echo.MIMEApplicationJSON), gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected),
+		gatetest.Calls(buildCalls), gatetest.Errors(buildFailing),
 		gatetest.Nest(nest), gatetest.ClientAddress(echolimit.RealIP, buildTrusting))
 }
 

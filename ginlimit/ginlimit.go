@@ -46,11 +46,8 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) gin.HandlerFunc
 			run(outcome, c)
 			return
 		}
-		if respond, ok := answer(rejection); ok {
-			abort(c, rejection, respond)
-		} else {
-			abort(c, rejection, writeProblem)
-		}
+		respond, _ := answer(rejection)
+		abort(c, rejection, respond)
 	}
 }
 
@@ -60,19 +57,18 @@ func init() { adapter.RegisterRequestKey(gin.ContextRequestKey) }
 // A respond is a function of OnDenied or OnRejected.
 type respond = func(*gin.Context, *gate.Rejection)
 
-// abort ends the chain of c with the response of respond.
+// abort ends the chain of c with the response of respond, or with the problem document if respond is
+// nil.
 func abort(c *gin.Context, rejection *gate.Rejection, respond respond) {
 	c.Abort()
 	// c.Error would add a *gin.Error that a key function has wrapped instead of the Rejection.
 	c.Errors = append(c.Errors, &gin.Error{Err: rejection, Type: gin.ErrorTypePublic})
-	if respond(c, rejection); c.Writer.Written() {
-		c.Writer = answered{c.Writer}
+	if respond == nil {
+		adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
+	} else if respond(c, rejection); !c.Writer.Written() {
+		return
 	}
-}
-
-func writeProblem(c *gin.Context, rejection *gate.Rejection) {
-	adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
-	c.Writer = answered{c.Writer} // also without a body, as for HEAD
+	c.Writer = answered{c.Writer}
 }
 
 // OnDenied replaces the response to requests over the limit. When f is called, the request is
@@ -122,7 +118,7 @@ func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) boo
 	r, rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
 	c.Request = r
 	if rejection != nil {
-		abort(c, rejection, writeProblem)
+		abort(c, rejection, nil)
 	}
 	return rejection == nil
 }
@@ -131,5 +127,5 @@ func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) boo
 // from package core: the header fields, Retry-After and the problem document. For the zero Decision, which
 // comes with an error of the store, the status is 503. Deny panics if d is allowed.
 func Deny(c *gin.Context, d core.Decision) {
-	abort(c, adapter.Deny(name, c.Writer.Header(), c.Request, d), writeProblem)
+	abort(c, adapter.Deny(name, c.Writer.Header(), c.Request, d), nil)
 }

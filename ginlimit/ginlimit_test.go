@@ -79,6 +79,42 @@ func onDenied(f func(http.ResponseWriter, *http.Request, core.Decision)) gate.Op
 	})
 }
 
+func onRejected(f func(http.ResponseWriter, *http.Request, *gate.Rejection)) gate.Option {
+	return ginlimit.OnRejected(func(c *gin.Context, rejection *gate.Rejection) {
+		if !c.IsAborted() || len(c.Errors) != 1 {
+			panic(fmt.Sprintf("aborted %v, errors %v", c.IsAborted(), c.Errors))
+		}
+		f(c.Writer, c.Request, rejection)
+	})
+}
+
+// buildCalls has handlers that call Check and Deny. A later handler must not run after these.
+func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.Call) error) http.Handler {
+	e := gin.New()
+	for _, g := range gates {
+		e.Use(ginlimit.New(g.Limiter, g.Key, g.Opts...))
+	}
+	e.Any("/*path", func(c *gin.Context) {
+		if err := h(c.Writer, gatetest.Call{
+			Context: func() context.Context { return c },
+			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
+				if !ginlimit.Check(c, l, key, opts...) {
+					return c.Errors.Last()
+				}
+				return nil
+			},
+			Deny: func(d core.Decision) error { ginlimit.Deny(c, d); return c.Errors.Last() },
+		}); (err != nil) != c.IsAborted() {
+			panic(fmt.Sprintf("aborted %v, error %v", c.IsAborted(), err))
+		}
+	}, func(c *gin.Context) {
+		if len(c.Errors) > 0 {
+			c.String(http.StatusOK, "a handler after Check or Deny")
+		}
+	})
+	return e
+}
+
 // buildRoutes cleans paths.
 func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 	e := gin.New()
@@ -92,7 +128,7 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 }
 
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.Errors(buildFailing), gatetest.Routes(buildRoutes),
+	gatetest.Run(t, build, gatetest.OnDenied(onDenied), gatetest.OnRejected(onRejected), gatetest.Calls(buildCalls), gatetest.Errors(buildFailing), gatetest.Routes(buildRoutes),
 		gatetest.Nest(nest), gatetest.ClientAddress(ginlimit.ClientIP, buildTrusting))
 }
 

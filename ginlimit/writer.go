@@ -74,6 +74,10 @@ type answered struct{ gin.ResponseWriter }
 // Unwrap is for http.ResponseController.
 func (w answered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// Written returns true also for a response without a body, such as that to HEAD, which Gin sends after
+// the handlers.
+func (w answered) Written() bool { return true }
+
 func (w answered) WriteHeader(int) {}
 
 func (w answered) Write(b []byte) (int, error) { return len(b), nil }

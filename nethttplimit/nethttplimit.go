@@ -124,10 +124,11 @@ func (w *writer) Write(b []byte) (int, error) {
 //
 // Check adds the rules of l to the header fields. It must be called before the response begins; for the
 // messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
-// [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it.
-// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
-// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
-// [gate.FailClosed], [gate.Headers] and [gate.OnError].
+// [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it,
+// and the header fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
+// [gate.RefundIf] of outer gates do not change the charge of Check. An empty key is rejected with 400.
+// Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers]
+// and [gate.OnError].
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
 	r, rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
 	if rejection != nil {

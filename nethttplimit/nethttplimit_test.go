@@ -1,7 +1,9 @@
 package nethttplimit_test
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -28,8 +30,31 @@ func buildRoutes(g gatetest.Gate, h gatetest.Handlers) http.Handler {
 	return mux
 }
 
+// buildCalls has handlers that call Check and Deny.
+func buildCalls(gates []gatetest.Gate, h func(w http.ResponseWriter, c gatetest.Call) error) http.Handler {
+	var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = h(w, gatetest.Call{
+			Context: r.Context,
+			Check: func(l *core.Limiter, key string, opts ...gate.Option) error {
+				if !nethttplimit.Check(w, r, l, key, opts...) {
+					return errAnswered
+				}
+				return nil
+			},
+			Deny: func(d core.Decision) error { nethttplimit.Deny(w, r, d); return errAnswered },
+		})
+	})
+	for _, g := range slices.Backward(gates) {
+		next = nethttplimit.New(g.Limiter, g.Key, g.Opts...)(next)
+	}
+	return next
+}
+
+var errAnswered = errors.New("the response is written")
+
 func TestContract(t *testing.T) {
-	gatetest.Run(t, build, gatetest.OnDenied(nethttplimit.OnDenied), gatetest.Routes(buildRoutes))
+	gatetest.Run(t, build, gatetest.OnDenied(nethttplimit.OnDenied), gatetest.OnRejected(nethttplimit.OnRejected), gatetest.Routes(buildRoutes),
+		gatetest.Calls(buildCalls), gatetest.FixedRequest())
 }
 
 func BenchmarkRequest(b *testing.B) {
@@ -43,8 +68,9 @@ func once() *core.Limiter {
 
 func TestNew_NilArguments(t *testing.T) {
 	for name, f := range map[string]func(){
-		"nethttplimit: New: handler is nil":       func() { nethttplimit.New(once(), keyfunc.RemoteIP())(nil) },
-		"nethttplimit: OnDenied: function is nil": func() { nethttplimit.OnDenied(nil) },
+		"nethttplimit: New: handler is nil":         func() { nethttplimit.New(once(), keyfunc.RemoteIP())(nil) },
+		"nethttplimit: OnDenied: function is nil":   func() { nethttplimit.OnDenied(nil) },
+		"nethttplimit: OnRejected: function is nil": func() { nethttplimit.OnRejected(nil) },
 	} {
 		func() {
 			defer func() {

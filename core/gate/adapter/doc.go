@@ -8,10 +8,11 @@
 // package is a complete adapter.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
-//     the name of the adapter, which ends in "limit", and the type of the functions that write a
+//     the name of the adapter, which must end in "limit", and the type of the functions that write a
 //     response: adapter.New[func(*fw.Context, *gate.Rejection)]("fwlimit", l, key, opts...).
 //  2. OnDenied and OnRejected call [Denied] and [Rejected] with the same name and type. OnDenied may
-//     take a function of a core.Decision, and wrap it.
+//     take a function of a core.Decision, and wrap it. If the function of OnRejected writes nothing,
+//     the adapter must send the status of the Problem.
 //  3. For each request, the middleware calls [Gate.Admit] with the context of the framework, the
 //     header of the response, the request, and the pattern of the route that the framework has
 //     matched, if it has its own. It must replace the framework's request by the request that
@@ -27,7 +28,8 @@
 //     handler writes. The header fields are already set, except Content-Type and
 //     X-Content-Type-Options.
 //  6. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
-//  7. A test must call Run of package gatetest, which checks the contract of all adapters.
+//  7. A test must call Run of package gatetest, which checks the contract of all adapters. The page of
+//     gatetest lists its requirements, such as the largest number of allocations.
 //
 // Admit does everything else: options, keys, charges, header fields, logging and the delays of
 // leaky buckets. An adapter must not add behaviour, so that an option means the same in every
@@ -36,14 +38,16 @@
 // # Frameworks with other conventions
 //
 //   - If the method Value of the framework's context does not search the request's context, the
-//     adapter's New must call [RegisterRequestKey] with the key under which the framework's context
-//     stores the *http.Request. See ginlimit.
+//     adapter must call [RegisterRequestKey] in an init function, with the key under which the
+//     framework's context stores the *http.Request. See ginlimit.
 //   - If the framework is not built on net/http, the middleware must make an *http.Request with the
 //     method, the URL, RemoteAddr, the header and a context that ends when the client hangs up, and
 //     copy the header of the response back.
 //   - If the framework has its own ResponseWriter interface, wrap it only if
 //     [Outcome.NeedsStatus] is true, and call [Outcome.Answer] before the first byte is written,
 //     and with the status 101 after the connection was taken over. See ginlimit.
+//   - If the framework's handlers cannot replace the request, as in net/http, gate.FromContext finds the
+//     decision of Check only behind a gate. The test of such an adapter needs gatetest.FixedRequest.
 //   - If handlers return errors and an error handler writes the response, the function that Run
 //     calls must return false, and the adapter must call Answer when the response is written. See
 //     echolimit.

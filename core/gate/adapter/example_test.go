@@ -33,7 +33,9 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 				c.Writer = outcome.Watch(c.Writer)
 				outcome.Run(func() (answered bool) { next(c); return true })
 			} else if respond, ok := answer(rejection); ok {
-				respond(c, rejection)
+				if written := respond(c, rejection); !written {
+					c.Writer.WriteHeader(rejection.Problem.Status)
+				}
 			} else {
 				adapter.WriteProblem(c.Writer, c.Request, rejection.Problem)
 			}
@@ -41,8 +43,9 @@ func NewMiddleware(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(
 	}
 }
 
-// A Respond writes a response in place of the problem document.
-type Respond = func(c *Context, r *gate.Rejection)
+// A Respond writes a response in place of the problem document. If it returns false, it has written
+// nothing.
+type Respond = func(c *Context, r *gate.Rejection) (written bool)
 
 // OnDenied replaces the response to requests over the limit.
 func OnDenied(f Respond) gate.Option { return adapter.Denied("examplelimit", f) }
@@ -69,9 +72,10 @@ func Deny(c *Context, d core.Decision) {
 // An adapter for a framework with its own context type.
 func Example() {
 	api := core.Must(core.New(memstore.New(), core.SlidingLog("api", core.PerMinute(1))))
-	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, r *gate.Rejection) {
+	limit := NewMiddleware(api, keyfunc.RemoteIP(), OnDenied(func(c *Context, r *gate.Rejection) bool {
 		seconds, _ := gate.RetryAfter(r.Decision)
 		http.Error(c.Writer, fmt.Sprintf("come back in %d s", seconds), http.StatusTooManyRequests)
+		return true
 	}))
 	handler := limit(func(c *Context) {
 		d, _ := gate.FromContext(c.Request.Context())

@@ -1,183 +1,138 @@
 package gatetest
 
 import (
-	"fmt"
-	"math"
+	"cmp"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
+	"github.com/weir-go/weir/keyfunc"
 )
 
-// document is the problem document of a denial.
-func document(detail, violated string) string {
-	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-		`"title":"Request cannot be satisfied as assigned quota has been exceeded",` +
-		`"status":429,"detail":"` + detail + `",` +
-		`"instance":"/v1/orders","violated-policies":[` + violated + `]}` + "\n"
-}
+// Texts of problem documents.
+const (
+	retry12      = `Policy \"hundred\" allows 100 requests per 3600 s. Retry in 12 s.`
+	retryText    = `Policy "hundred" allows 100 requests per 3600 s. Retry in 12 s.`
+	unidentified = "The request does not say who sent it."
+)
 
-const retry12 = `Policy \"burst\" allows 100 requests per 60 s. Retry in 12 s.`
+// Problem documents of requests to /v1/orders.
+var (
+	overLimit = apptest.Problem(429, "", retry12, `"hundred"`)
+	undecided = apptest.Problem(503, "", "Retry in 1 s.", "")
+	emptyKey  = apptest.Problem(400, "Bad Request", "The request does not say who sent it: the value that identifies the sender is empty.", "")
+	badKey    = apptest.Problem(400, "Bad Request", unidentified, "")
+	noToken   = apptest.Problem(401, "Unauthorized", "Sign-in is required.", "")
+	fault     = apptest.Problem(500, "Internal Server Error", "", "")
+)
 
-func accept(v string) func() *http.Request {
-	return func() *http.Request {
-		r := request("GET", "/v1/orders")
-		r.Header.Set("Accept", v)
-		return r
-	}
-}
-
+// testAnswers checks the responses to requests that are admitted, denied and rejected: the status, the
+// header fields, and the problem document in JSON, as text and of HEAD.
 func (s *suite) testAnswers(t *testing.T) {
-	s.table(t, []row{{
-		name:   "allowed: both fields have a member for every rule, and there is no Retry-After",
-		rules:  []core.Rule{burst, daily},
-		states: states{"burst": allowed(3, 12*time.Second, 0), "daily": allowed(840, 36000*time.Second, 0)},
-		header: map[string]string{
-			"RateLimit-Policy": `"burst";q=100;w=60, "daily";q=1000;w=86400`,
-			"RateLimit":        `"burst";r=3;t=12, "daily";r=840;t=36000`,
-			"Retry-After":      "", "Cache-Control": "", "X-RateLimit-Limit": "", "Access-Control-Expose-Headers": "",
+	over := states{"hundred": denied(12 * time.Second)}
+	within := states{"hundred": allowed(7, time.Minute, 0)}
+	const policy, sevenLeft, nothingLeft = `"hundred";q=100;w=3600`, `"hundred";r=7;t=60`, `"hundred";r=0;t=12`
+	forbidden := gate.DeniedStatus(func(core.Decision) int { return http.StatusForbidden })
+	for _, c := range []struct {
+		name string
+		setup
+		status       int
+		policy       string
+		limit, retry string
+		body         string // the document
+		text         string // the document as text
+	}{
+		{"admitted", setup{States: within}, 200, policy, sevenLeft, "", "", ""},
+		{"denied", setup{States: over}, 429, policy, nothingLeft, "12", overLimit, retryText},
+		{
+			"denied, another status", setup{States: over, Opts: []gate.Option{forbidden}}, 403, policy, nothingLeft, "12",
+			apptest.Problem(403, "Forbidden", retry12, `"hundred"`), retryText,
 		},
-	}, {
-		name:   "denied: 429 with both fields, Retry-After and the problem document",
-		rules:  []core.Rule{burst, daily},
-		states: states{"burst": denied(11200 * time.Millisecond), "daily": allowed(840, 36000*time.Second, 0)},
-		status: 429,
-		header: map[string]string{
-			"RateLimit-Policy": `"burst";q=100;w=60, "daily";q=1000;w=86400`,
-			"RateLimit":        `"burst";r=0;t=12, "daily";r=840;t=36000`,
-			"Retry-After":      "12",
-		},
-		body: document(retry12, `"burst"`),
-	}, {
-		name:   "denied by two: Retry-After and the text are those of the longest wait, and the document names both rules",
-		rules:  []core.Rule{burst, daily},
-		states: states{"burst": denied(time.Second), "daily": denied(12 * time.Second)},
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=1, "daily";r=0;t=12`},
-		body:   document(`Policy \"daily\" allows 1000 requests per 86400 s. Retry in 12 s.`, `"burst","daily"`),
-	}, {
-		name:   "unknown beside a denial: the fields and the document leave out a rule with an unknown state",
-		rules:  []core.Rule{daily, burst},
-		states: states{"daily": {Allowed: true, Unknown: true}, "burst": denied(12 * time.Second)},
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`},
-		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "never: a cost that can never be admitted has no t and no Retry-After, and a text of its own",
-		rules:  []core.Rule{burst},
-		states: states{"burst": {Remaining: 100, RetryAfter: core.Never}},
-		before: func(h http.Header) { h.Set("Retry-After", "5") },
-		status: 429,
-		header: map[string]string{"Retry-After": "", "RateLimit": `"burst";r=100`},
-		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
-			`This request costs more than the policy ever allows.`, `"burst"`),
-	}, {
-		name:   "never, by the second rule: the text describes the rule that can never admit the cost",
-		rules:  []core.Rule{daily, burst},
-		states: states{"daily": denied(time.Second), "burst": {RetryAfter: core.Never}},
-		status: 429,
-		header: map[string]string{"Retry-After": "", "RateLimit": `"daily";r=0;t=1, "burst";r=0`},
-		body: document(`Policy \"burst\" allows 100 requests per 60 s. `+
-			`This request costs more than the policy ever allows.`, `"daily","burst"`),
-	}, {
-		name:   "t after the retry: Retry-After is never earlier than the t of a rule that denied",
-		states: states{"burst": {RetryAfter: time.Second, Window: 12 * time.Second}},
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-	}, {
-		name:   `quotes in a name: in a String, " and \ are escaped`,
-		rules:  []core.Rule{core.SlidingLog(`say "hi" \o/, ;q=1`, core.PerMinute(7))},
-		header: map[string]string{"RateLimit-Policy": `"say \"hi\" \\o/, ;q=1";q=7;w=60`, "RateLimit": `"say \"hi\" \\o/, ;q=1";r=0;t=1`},
-	}, {
-		name:   "large numbers: Integers have at most 15 digits",
-		rules:  []core.Rule{core.SlidingLog("burst", core.PerMinute(atMost(1<<48-1)))},
-		states: states{"burst": allowed(math.MaxInt, math.MaxInt64, 0)},
-		header: map[string]string{
-			"RateLimit-Policy": fmt.Sprintf(`"burst";q=%d;w=60`, atMost(1<<48-1)),
-			"RateLimit":        fmt.Sprintf(`"burst";r=%d;t=9223372037`, atMost(999999999999999)),
-		},
-	}, {
-		name:   "negative: r is at least 0, and with r=0, t is at least 1",
-		states: states{"burst": allowed(-5, -time.Hour, 0)},
-		header: map[string]string{"RateLimit": `"burst";r=0;t=1`},
-	}, {
-		name:   "negative window: t is at least 0",
-		states: states{"burst": allowed(5, -time.Hour, 0)},
-		header: map[string]string{"RateLimit": `"burst";r=5;t=0`},
-	}, {
-		name:   "HEAD: the answer has the fields and no body",
-		req:    func() *http.Request { return request("HEAD", "/v1/orders") },
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-	}, {
-		name:   "names once: a rule with two keys has one member, for the stricter state",
-		and:    constant("other"),
-		states: states{"burst k": allowed(9, 5*time.Second, 0), "burst other": denied(12 * time.Second)},
-		status: 429,
-		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=0;t=12`, "Retry-After": "12"},
-		body:   document(retry12, `"burst"`),
-	}, {
-		name:   "violated once: a rule that denied two keys is named once",
-		and:    constant("other"),
-		status: 429,
-		body:   document(retry12, `"burst"`),
-	}})
-	t.Run("Retry-After is rounded up, and at least 1", func(t *testing.T) {
-		for retry, want := range map[time.Duration]string{
-			0: "1", 1: "1", 12 * time.Second: "12", 12*time.Second + time.Microsecond: "13",
+		{"denied, without fields", setup{States: over, Opts: []gate.Option{gate.Headers()}}, 429, "", "", "12", overLimit, retryText},
+		{"no key", setup{Key: noKey(keyfunc.ErrNoKey)}, 400, "", "", "", badKey, unidentified},
+		{"no token", setup{Key: noKey(keyfunc.ErrNoToken)}, 401, "", "", "", noToken, "Sign-in is required."},
+		{"no token, beside an address", setup{States: within, And: noKey(keyfunc.ErrNoToken)}, 401, policy, sevenLeft, "", noToken, "Sign-in is required."},
+		{"fault of a key function", setup{Key: noKey(errSecret), Opts: []gate.Option{quiet}}, 500, "", "", "", fault, "Internal Server Error"},
+		{"undecided", setup{Err: errSecret, Opts: []gate.Option{quiet}}, 200, "", "", "", "", ""},
+		{"undecided, FailClosed", setup{Err: errSecret, Opts: []gate.Option{quiet, gate.FailClosed()}}, 503, "", "", "1", undecided, "Retry in 1 s."},
+		{"skipped", setup{Key: noKey(keyfunc.ErrNoKey), Opts: []gate.Option{apptest.Skipped}}, 200, "", "", "", "", ""},
+	} {
+		for variant, accept := range map[string]string{
+			"GET": "", "GET of JSON": "application/json, text/plain", "GET of text": "Text/Plain;q=0.9, application/json", "HEAD": "", "HEAD of text": "text/html",
 		} {
-			s.table(t, []row{{
-				name: retry.String(), states: states{"burst": denied(retry)}, status: 429,
-				header: map[string]string{"Retry-After": want, "RateLimit": `"burst";r=0;t=` + want},
-			}})
+			t.Run(c.name+"/"+variant, func(t *testing.T) {
+				a := s.start(c.setup)
+				method, _, _ := strings.Cut(variant, " ")
+				r := request(method, "/v1/orders?token=secret")
+				if accept != "" {
+					r.Header.Set("Accept", accept)
+				}
+				body := cmp.Or(c.body, "ok\n")
+				asText := s.errorHandler == "" && c.body != "" && (variant == "GET of text" || variant == "HEAD of text")
+				if asText {
+					body = c.text + "\n"
+				}
+				replies := []reply{exchange(t, a, r)}
+				if r.Method == http.MethodHead {
+					body = ""
+					if c.body != "" {
+						replies = append(replies, record(t, a, r)) // a server would drop a body
+					}
+				}
+				for _, got := range replies {
+					if got.Status != c.status || got.Body != body {
+						t.Errorf("got %d %s\n\twant %d %s", got.Status, got.Body, c.status, body)
+					}
+					s.checkFields(t, got, map[string]string{"RateLimit-Policy": c.policy, "RateLimit": c.limit, "Retry-After": c.retry})
+					if c.body != "" {
+						s.checkProblem(t, got, r.Method, asText)
+					}
+				}
+				a.CheckRan(t, map[bool]int{true: 1}[c.body == ""])
+			})
 		}
-	})
-	t.Run("q is the capacity, w the time to fill it, rounded up, and left out below a second", s.testWindows)
-	t.Run("the first media type of Accept chooses text", func(t *testing.T) {
-		for field, text := range map[string]bool{
-			"*/*": false, "application/json, text/plain": false, "text/plain, application/json": true,
-			"\tText/HTML ;q=0.9,application/xhtml+xml,*/*;q=0.8": true, // a browser
-		} {
-			body := document(retry12, `"burst"`)
-			if text {
-				body = `Policy "burst" allows 100 requests per 60 s. Retry in 12 s.` + "\n"
+	}
+	t.Run("exposed", func(t *testing.T) {
+		for status, states := range map[int]states{200: within, 429: over} {
+			got := exchange(t, s.start(setup{States: states, Opts: []gate.Option{gate.ExposeHeaders(), gate.Headers(gate.XRateLimit)}}), request("GET", "/"))
+			s.checkFields(t, got, map[string]string{
+				"Access-Control-Expose-Headers": "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset", "X-RateLimit-Limit": "100",
+			})
+			if got.Status != status {
+				t.Errorf("the status is %d, want %d", got.Status, status)
 			}
-			s.table(t, []row{{name: field, req: accept(field), status: 429, text: text, body: body}})
-		}
-	})
-	t.Run("instance is the escaped path without the query, of at most 1 KiB", func(t *testing.T) {
-		a := strings.Repeat("a", 1023)
-		for target, instance := range map[string]string{
-			"/v1/%22%00%0a%e2%82%ac/a%2fb?q=%22": `"instance":"/v1/%22%00%0a%e2%82%ac/a%2fb",`,
-			"/" + a:                              `"instance":"/` + a + `",`,
-			"/a" + a:                             "",
-			"/" + strings.Repeat("%00", 400):     "", // escaping makes it longer
-		} {
-			s.table(t, []row{{
-				name: target[:min(len(target), 40)], req: func() *http.Request { return request("GET", target) }, status: 429,
-				body: strings.Replace(document(retry12, `"burst"`), `"instance":"/v1/orders",`, instance, 1),
-			}})
 		}
 	})
 }
 
-// testWindows checks the policies of rules, and their texts.
-func (s *suite) testWindows(t *testing.T) {
-	for _, c := range []struct {
-		rule         core.Rule
-		policy, text string
-	}{
-		{core.SlidingLog("burst", core.Per(100, 100*time.Millisecond)), `q=100`, "100 requests per 100 ms"},
-		{core.SlidingLog("burst", core.Per(1, 250*time.Microsecond)), `q=1`, "1 request per 250 µs"},
-		{core.SlidingLog("burst", core.Per(100, 90500*time.Millisecond)), `q=100;w=91`, "100 requests per 90.5 s"},
-		{core.TokenBucket("burst", core.PerSecond(3).WithBurst(10)), `q=10;w=4`, "3 requests per 1 s, 10 at once"},
-		{core.TokenBucket("burst", core.PerSecond(10).WithBurst(2)), `q=2`, "10 requests per 1 s, 2 at once"},
-	} {
-		s.table(t, []row{{
-			name: c.text, rules: []core.Rule{c.rule}, status: 429, header: map[string]string{"RateLimit-Policy": `"burst";` + c.policy},
-			body: document(`Policy \"burst\" allows `+c.text+`. Retry in 12 s.`, `"burst"`),
-		}})
+// checkFields compares header fields, each of one line. An empty value means none.
+func (s *suite) checkFields(t *testing.T, got reply, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if lines := got.Header.Values(name); len(lines) > 1 || got.Header.Get(name) != value {
+			t.Errorf("%s is %q, want %q", name, lines, value)
+		}
 	}
+}
+
+// checkProblem compares the header fields of a problem document.
+func (s *suite) checkProblem(t *testing.T, got reply, method string, asText bool) {
+	t.Helper()
+	want := map[string]string{
+		"Content-Type": cmp.Or(s.errorHandler, gate.ProblemMediaType), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "WWW-Authenticate": "",
+	}
+	if asText {
+		want["Content-Type"] = "text/plain; charset=utf-8"
+	}
+	if s.errorHandler != "" && method == http.MethodHead {
+		delete(want, "Content-Type")
+	}
+	if got.Status == http.StatusUnauthorized {
+		want["WWW-Authenticate"] = "Bearer"
+	}
+	s.checkFields(t, got, want)
 }

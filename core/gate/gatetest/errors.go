@@ -10,9 +10,18 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 type failingHandler = func(w http.ResponseWriter, r *http.Request) error
+
+// startFailing makes the application of c with a handler that returns errors.
+func (s *suite) startFailing(c setup, h failingHandler, answer http.HandlerFunc) *application {
+	return apptest.Start(func(l *core.Limiter, key keyfunc.Func, opts []gate.Option, _ http.HandlerFunc) http.Handler {
+		return s.buildFailing(l, key, opts, h, answer)
+	}, c)
+}
 
 // testErrors checks the status that RefundIf gets if the handler returns an error.
 func (s *suite) testErrors(t *testing.T) {
@@ -40,24 +49,22 @@ func (s *suite) testErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			done := make(chan struct{})
-			a := s.start(setup{refund: true, failing: c.handler, answer: c.answer})
-			got := exchange(t, closesAfter(done, a), request("GET", "/"))
+			a := s.startFailing(setup{Refund: true}, c.handler, c.answer)
+			got := exchange(t, apptest.ClosesAfter(done, a), request("GET", "/"))
 			<-done
-			if got.status != c.status {
-				t.Errorf("the status is %d, want %d", got.status, c.status)
+			if got.Status != c.status {
+				t.Errorf("the status is %d, want %d", got.Status, c.status)
 			}
-			a.checkRefund(t, c.asked, c.taken)
+			a.CheckRefund(t, c.asked, c.taken)
 		})
 	}
 	for name, answer := range map[string]http.HandlerFunc{"answered": answersBody(401), "not answered": nil} {
 		t.Run("100 failures at once, "+name, func(t *testing.T) {
 			var ran atomic.Int64
-			a := s.start(setup{
-				rules:   []core.Rule{core.SlidingLog("five", core.PerHour(5))},
-				opts:    []gate.Option{succeeded},
-				failing: func(http.ResponseWriter, *http.Request) error { ran.Add(1); return errSecret },
-				answer:  answer,
-			})
+			a := s.startFailing(setup{
+				Rules: []core.Rule{core.SlidingLog("five", core.PerHour(5))},
+				Opts:  []gate.Option{succeeded},
+			}, func(http.ResponseWriter, *http.Request) error { ran.Add(1); return errSecret }, answer)
 			atOnce(100, func() { a.ServeHTTP(httptest.NewRecorder(), request("POST", "/login")) })
 			if ran.Load() != 5 {
 				t.Errorf("the handler ran %d times, want 5", ran.Load())
@@ -65,14 +72,12 @@ func (s *suite) testErrors(t *testing.T) {
 		})
 	}
 	t.Run("refunded before the answer", func(t *testing.T) {
-		a := s.start(setup{
-			rules: []core.Rule{core.SlidingLog("one", core.PerHour(1))}, refund: true, failing: failsAfter(nothing), answer: answersBody(404),
-		})
+		a := s.startFailing(setup{Rules: []core.Rule{core.SlidingLog("one", core.PerHour(1))}, Refund: true}, failsAfter(nothing), answersBody(404))
 		server := httptest.NewServer(a)
 		defer server.Close()
 		for i := range 20 {
-			if got := send(t, server, request("GET", "/")); got.status != http.StatusNotFound {
-				t.Fatalf("request %d has status %d, want 404: the previous request is not refunded before its answer", i, got.status)
+			if got := send(t, server, request("GET", "/")); got.Status != http.StatusNotFound {
+				t.Fatalf("request %d has status %d, want 404: the previous request is not refunded before its answer", i, got.Status)
 			}
 		}
 	})

@@ -1,14 +1,11 @@
 package gatetest
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -49,49 +46,26 @@ func (s *suite) testInFlight(t *testing.T) {
 		served int
 	}{
 		{"allowed", setup{}, 1},
-		{"refunded", setup{refund: true}, 1},
-		{"denied", setup{states: over}, 0},
-		{"skipped", setup{opts: []gate.Option{skipped}}, 0},
-		{"undecided", setup{err: errSecret, opts: []gate.Option{quiet}}, 1},
-		{"undecided, closed", setup{err: errSecret, opts: []gate.Option{quiet, gate.FailClosed()}}, 0},
-		{"no key", setup{key: noKey(keyfunc.ErrNoKey)}, 0},
-		{"panics", setup{handler: panics}, 1},
-		{"panics, refunded", setup{handler: panics, refund: true}, 1},
+		{"refunded", setup{Refund: true}, 1},
+		{"denied", setup{States: over}, 0},
+		{"skipped", setup{Opts: []gate.Option{skipped}}, 0},
+		{"undecided", setup{Err: errSecret, Opts: []gate.Option{quiet}}, 1},
+		{"undecided, FailClosed", setup{Err: errSecret, Opts: []gate.Option{quiet, gate.FailClosed()}}, 0},
+		{"no key", setup{Key: noKey(keyfunc.ErrNoKey)}, 0},
+		{"panics", setup{Handler: panics}, 1},
+		{"panics, refunded", setup{Handler: panics, Refund: true}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			*count = inFlight{}
-			if c.handler == nil && c.served == 1 {
-				c.handler = inside
+			if c.Handler == nil && c.served == 1 {
+				c.Handler = inside
 			}
-			c.opts = append(c.opts, gate.CountInFlight(count))
+			c.Opts = append(c.Opts, gate.CountInFlight(count))
 			a := s.start(c.setup)
-			if got := caught(func() { a.get(t) }); got != nil && got != "boom" {
+			if got := caught(func() { a.Get(t) }); got != nil && got != "boom" {
 				t.Errorf("panicked with %v, want boom or no panic", got)
 			}
 			count.check(t, 0, c.served)
 		})
 	}
-	t.Run("held", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			count := new(inFlight)
-			a := s.start(setup{
-				rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(1).WithBurst(2))},
-				opts:  []gate.Option{gate.CountInFlight(count)},
-			})
-			a.get(t)
-			var wg sync.WaitGroup
-			wg.Go(func() { a.get(t) })
-			synctest.Wait()
-			count.check(t, 0, 1) // a held request is not in flight
-			wg.Wait()
-			count.check(t, 0, 2)
-		})
-	})
-	t.Run("ended before the refund", func(t *testing.T) {
-		count := new(inFlight)
-		store := onUndo(func(context.Context) error { count.check(t, 0, 1); return nil })
-		a := s.start(setup{store: store, refund: true, opts: []gate.Option{gate.CountInFlight(count)}})
-		exchange(t, a, request("GET", "/"))
-		a.checkRefund(t, "[200]", 0)
-	})
 }

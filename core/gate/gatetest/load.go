@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -16,15 +17,15 @@ import (
 func (s *suite) testConcurrency(t *testing.T) {
 	const limit, workers, each = 100, 16, 25
 	a := s.start(setup{
-		rules: []core.Rule{core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))},
-		and:   constant("all"),
+		Rules: []core.Rule{core.SlidingLog("r", core.PerDay(limit)), core.TokenBucket("b", core.PerDay(limit*2))},
+		And:   constant("all"),
 	})
 	atOnce(workers, func() {
 		for range each {
-			a.get(t)
+			a.Get(t)
 		}
 	})
-	a.checkRan(t, limit)
+	a.CheckRan(t, limit)
 }
 
 // A sink is a ResponseWriter that does not allocate.
@@ -34,8 +35,8 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
 
-// budget and deniedBudget are the numbers of allocations that a gate may add to an allowed and to a
-// denied request. Echo needs the most.
+// budget and deniedBudget are the largest numbers of allocations of an allowed and of a denied request,
+// with those of the framework. Echo needs the most. The package comment has the numbers, too.
 const budget, deniedBudget = 4, 9
 
 func (s *suite) testAllocations(t *testing.T) {
@@ -44,7 +45,7 @@ func (s *suite) testAllocations(t *testing.T) {
 	}
 	other := core.Must(core.New(memstore.New(), core.TokenBucket("other", core.PerSecond(1_000_000_000).WithBurst(1_000_000_000))))
 	routedTo := func(l *core.Limiter) gate.Option {
-		return gate.Routes(tableFunc(func(*http.Request) *core.Limiter { return l }))
+		return gate.Routes(apptest.PolicyFunc(func(*http.Request) *core.Limiter { return l }))
 	}
 	for _, c := range []struct {
 		name string

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/gate/adapter"
+	"github.com/weir-go/weir/core/gate/internal/apptest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -22,21 +23,22 @@ func (s *suite) testPanics(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]setup{
-		"handler":      {handler: func(http.ResponseWriter, *http.Request) { boom() }},
-		"key function": {key: func(context.Context, *http.Request) (string, error) { boom(); return "k", nil }},
-		"Skip":         {opts: []gate.Option{gate.Skip(func(context.Context, *http.Request) bool { boom(); return false })}},
-		"Cost":         {opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { boom(); return 1 })}},
-		"OnError":      {err: errSecret, opts: []gate.Option{gate.OnError(func(_ *http.Request, _ error, status int) int { boom(); return status })}},
+		"handler":      {Handler: func(http.ResponseWriter, *http.Request) { boom() }},
+		"key function": {Key: func(context.Context, *http.Request) (string, error) { boom(); return "k", nil }},
+		"Skip":         {Opts: []gate.Option{gate.Skip(func(context.Context, *http.Request) bool { boom(); return false })}},
+		"Cost":         {Opts: []gate.Option{gate.Cost(func(context.Context, *http.Request) int { boom(); return 1 })}},
+		"RefundIf":     {Handler: answers(200), Opts: []gate.Option{gate.RefundIf(func(int) bool { boom(); return false })}},
+		"OnError":      {Err: errSecret, Opts: []gate.Option{gate.OnError(func(_ *http.Request, _ error, status int) int { boom(); return status })}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := s.start(c)
 			for range 3 {
 				bad = true
-				if got := caught(func() { a.get(t) }); got != "boom" {
+				if got := caught(func() { a.Get(t) }); got != "boom" {
 					t.Errorf("panicked with %v, want boom to pass", got)
 				}
 				bad = false
-				a.gets(t, 200)
+				a.Gets(t, 200)
 			}
 		})
 	}
@@ -46,8 +48,8 @@ func (s *suite) testPanics(t *testing.T) {
 // the function.
 func (s *suite) testConstruction(t *testing.T) {
 	store := memory()
-	l, second := core.Must(core.New(store, burst)), core.Must(core.New(store, daily))
-	elsewhere := core.Must(core.New(memory(), burst))
+	l, second := core.Must(core.New(store, apptest.Hundred)), core.Must(core.New(store, core.SlidingLog("second", core.PerDay(1))))
+	elsewhere := core.Must(core.New(memory(), apptest.Hundred))
 	k := constant("k")
 	for name, c := range map[string]struct {
 		limiter *core.Limiter
@@ -55,13 +57,14 @@ func (s *suite) testConstruction(t *testing.T) {
 		opts    []gate.Option
 		want    string // a regular expression; no panic if empty
 	}{
-		"nil limiter":         {nil, k, nil, `^\w+limit: New: limiter is nil$`},
-		"nil key function":    {l, nil, nil, `^\w+limit: New: key function is nil$`},
-		"nil option":          {l, k, []gate.Option{gate.ExposeHeaders(), nil}, `^\w+limit: New: option 1 is nil$`},
-		"one store":           {l, k, []gate.Option{gate.And(second, k), gate.And(l, k)}, ""},
-		"two stores":          {l, k, []gate.Option{gate.And(elsewhere, k)}, `^\w+limit: New: gate.And: the limiters are on different stores`},
-		"third store":         {l, k, []gate.Option{gate.And(l, k), gate.And(elsewhere, k)}, `different stores`},
-		"OnDenied of another": {l, k, []gate.Option{adapter.Denied("irislimit", func(int) {})}, `^\w+limit: New: irislimit.OnDenied is an option for irislimit.New only$`},
+		"nil limiter":           {nil, k, nil, `^\w+limit: New: limiter is nil$`},
+		"nil key function":      {l, nil, nil, `^\w+limit: New: key function is nil$`},
+		"nil option":            {l, k, []gate.Option{gate.ExposeHeaders(), nil}, `^\w+limit: New: option 1 is nil$`},
+		"one store":             {l, k, []gate.Option{gate.And(second, k), gate.And(l, k)}, ""},
+		"two stores":            {l, k, []gate.Option{gate.And(elsewhere, k)}, `^\w+limit: New: gate.And: the limiters are on different stores`},
+		"third store":           {l, k, []gate.Option{gate.And(l, k), gate.And(elsewhere, k)}, `different stores`},
+		"OnRejected of another": {l, k, []gate.Option{adapter.Rejected("irislimit", func(int) {})}, `^\w+limit: New: irislimit.OnRejected is an option for irislimit.New only$`},
+		"OnDenied of another":   {l, k, []gate.Option{adapter.Denied("irislimit", func(int) {})}, `^\w+limit: New: irislimit.OnDenied is an option for irislimit.New only$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := caught(func() { s.build(c.limiter, c.key, c.opts, says("ok\n")) })

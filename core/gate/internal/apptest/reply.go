@@ -1,4 +1,4 @@
-package gatetest
+package apptest
 
 import (
 	"encoding/json"
@@ -14,24 +14,24 @@ import (
 	"github.com/weir-go/weir/core/gate"
 )
 
-// A reply is a response that has been read to its end.
-type reply struct {
-	status  int
-	header  http.Header
-	trailer http.Header
-	body    string
+// A Reply is a response that has been read to its end.
+type Reply struct {
+	Status  int
+	Header  http.Header
+	Trailer http.Header
+	Body    string
 }
 
-// exchange sends one request to a real server.
-func exchange(t *testing.T, h http.Handler, r *http.Request) reply {
+// Exchange sends one request to a real server.
+func Exchange(t *testing.T, h http.Handler, r *http.Request) Reply {
 	t.Helper()
 	server := httptest.NewServer(h)
 	defer server.Close()
-	return send(t, server, r)
+	return Send(t, server, r)
 }
 
-// send sends r, whose URL has no host, to server.
-func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
+// Send sends r, whose URL has no host, to server.
+func Send(t *testing.T, server *httptest.Server, r *http.Request) Reply {
 	t.Helper()
 	r = r.Clone(t.Context())
 	r.URL.Scheme, r.URL.Host, r.RequestURI = "http", strings.TrimPrefix(server.URL, "http://"), ""
@@ -39,48 +39,48 @@ func send(t *testing.T, server *httptest.Server, r *http.Request) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return readReply(t, resp)
+	return ReadReply(t, resp)
 }
 
-// readReply reads resp to its end, because closing earlier would hang up.
-func readReply(t *testing.T, resp *http.Response) reply {
+// ReadReply reads resp to its end, because closing earlier would hang up.
+func ReadReply(t *testing.T, resp *http.Response) Reply {
 	t.Helper()
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := reply{resp.StatusCode, resp.Header, resp.Trailer, string(body)}
+	got := Reply{resp.StatusCode, resp.Header, resp.Trailer, string(body)}
 	got.check(t)
 	return got
 }
 
-// record sends one request to h without a server, for example in a synctest bubble.
-func record(t *testing.T, h http.Handler, r *http.Request) reply {
+// Record sends one request to h without a server, for example in a synctest bubble.
+func Record(t *testing.T, h http.Handler, r *http.Request) Reply {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	got := reply{w.Code, w.Result().Header, nil, w.Body.String()}
+	got := Reply{w.Code, w.Result().Header, nil, w.Body.String()}
 	got.check(t)
 	return got
 }
 
-// request returns a request without a host.
-func request(method, target string) *http.Request {
+// Request returns a request without a host.
+func Request(method, target string) *http.Request {
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = "192.0.2.1:1234"
 	return r
 }
 
 // check checks the rules that hold for every response.
-func (got reply) check(t *testing.T) {
+func (got Reply) check(t *testing.T) {
 	t.Helper()
 	policies := got.list(t, "Ratelimit-Policy", "q")
 	members := got.list(t, "Ratelimit", "r")
 	if len(policies) != len(members) {
 		t.Errorf("%d policies and %d members, want a member for every policy", len(policies), len(members))
 	}
-	retry, hasRetry := got.retryAfter(t)
+	retry, hasRetry := got.RetryAfter(t)
 	for i := range members {
 		if i < len(policies) && policies[i].name != members[i].name {
 			t.Errorf("member %d is %q in one field and %q in the other", i, policies[i].name, members[i].name)
@@ -89,38 +89,38 @@ func (got reply) check(t *testing.T) {
 			t.Errorf("policy %q has w=%d: want a positive window", policies[i].name, w)
 		}
 		switch at, ok := members[i].params["t"]; {
-		case !ok && (got.status < 400 || hasRetry):
+		case !ok && (got.Status < 400 || hasRetry):
 			t.Errorf("%q has no t, which is only for a cost that can never be admitted", members[i].name)
 		case ok && at == 0 && members[i].params["r"] == 0:
 			t.Errorf("%q has r=0 and t=0: a client would retry at once", members[i].name)
 		}
 	}
 	switch {
-	case got.status == http.StatusServiceUnavailable && !hasRetry:
+	case got.Status == http.StatusServiceUnavailable && !hasRetry:
 		t.Error("503 without Retry-After")
-	case got.status < 400 && hasRetry:
-		t.Errorf("%d with Retry-After", got.status)
+	case got.Status < 400 && hasRetry:
+		t.Errorf("%d with Retry-After", got.Status)
 	case hasRetry && retry < 1:
 		t.Errorf("Retry-After is %d: want at least 1", retry)
 	}
-	if got.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
+	if got.Status == http.StatusUnauthorized && got.Header.Get("WWW-Authenticate") == "" {
 		t.Error("401 without a challenge")
 	}
-	if got.status >= 400 && got.header.Get("Cache-Control") != "no-store" {
+	if got.Status >= 400 && got.Header.Get("Cache-Control") != "no-store" {
 		t.Error("an error without Cache-Control: no-store")
 	}
-	for name := range got.trailer {
+	for name := range got.Trailer {
 		t.Errorf("trailer %s: want no field in the trailers", name)
 	}
-	if media := got.header.Get("Content-Type"); strings.HasSuffix(media, "json") && got.body != "" {
+	if media := got.Header.Get("Content-Type"); strings.HasSuffix(media, "json") && got.Body != "" {
 		got.checkProblem(t)
 	}
 }
 
 // list reads a field in which every name must occur at most once.
-func (got reply) list(t *testing.T, field string, params ...string) []item {
+func (got Reply) list(t *testing.T, field string, params ...string) []item {
 	t.Helper()
-	lines := got.header[field]
+	lines := got.Header[field]
 	if len(lines) == 0 {
 		return nil
 	}
@@ -143,9 +143,9 @@ func (got reply) list(t *testing.T, field string, params ...string) []item {
 	return items
 }
 
-func (got reply) retryAfter(t *testing.T) (int, bool) {
+func (got Reply) RetryAfter(t *testing.T) (int, bool) {
 	t.Helper()
-	lines := got.header["Retry-After"]
+	lines := got.Header["Retry-After"]
 	if len(lines) == 0 {
 		return 0, false
 	}
@@ -157,19 +157,19 @@ func (got reply) retryAfter(t *testing.T) (int, bool) {
 }
 
 // checkProblem checks that the body is one problem document with the status of the response.
-func (got reply) checkProblem(t *testing.T) {
+func (got Reply) checkProblem(t *testing.T) {
 	t.Helper()
 	var p gate.Problem
-	d := json.NewDecoder(strings.NewReader(got.body))
+	d := json.NewDecoder(strings.NewReader(got.Body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
-		t.Errorf("the body is not a problem document: %v\n%s", err, got.body)
+		t.Errorf("the body is not a problem document: %v\n%s", err, got.Body)
 	}
-	if p.Status != got.status || p.Type == "" {
-		t.Errorf("status %d has a document with status %d and type %q", got.status, p.Status, p.Type)
+	if p.Status != got.Status || p.Type == "" {
+		t.Errorf("status %d has a document with status %d and type %q", got.Status, p.Status, p.Type)
 	}
 	if d.More() {
-		t.Errorf("more than one body: %s", got.body)
+		t.Errorf("more than one body: %s", got.Body)
 	}
 }
 

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"bytes"
@@ -44,27 +44,27 @@ func logged(t *testing.T, f func()) string {
 	return b.b.String()
 }
 
-func (s *suite) testLog(t *testing.T) {
+func TestOnError_Log(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		setup
 		lines int // of 5 requests in each of 3 seconds
 		want  string
 	}{
-		{"store", setup{err: errSecret}, 3, "weir: the store could not decide"},
-		{"store, closed", setup{err: errSecret, opts: []gate.Option{gate.FailClosed()}}, 3, "weir: the store could not decide"},
-		{"key function", setup{key: noKey(errSecret)}, 3, "weir: no key or cost for a request"},
-		{"no key", setup{key: noKey(keyfunc.ErrNoKey)}, 0, ""},
-		{"no token", setup{key: noKey(keyfunc.ErrNoToken)}, 0, ""},
-		{"OnError", setup{err: errSecret, opts: []gate.Option{quiet}}, 0, ""},
-		{"denied", setup{states: states{"hundred": denied(time.Second)}}, 0, ""},
+		{"store", setup{Err: errSecret}, 3, "weir: the store could not decide"},
+		{"store, closed", setup{Err: errSecret, Opts: []gate.Option{gate.FailClosed()}}, 3, "weir: the store could not decide"},
+		{"key function", setup{Key: noKey(errSecret)}, 3, "weir: no key or cost for a request"},
+		{"no key", setup{Key: noKey(keyfunc.ErrNoKey)}, 0, ""},
+		{"no token", setup{Key: noKey(keyfunc.ErrNoToken)}, 0, ""},
+		{"OnError", setup{Err: errSecret, Opts: []gate.Option{quiet}}, 0, ""},
+		{"denied", setup{States: states{"hundred": denied(time.Second)}}, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if c.key == nil {
-					c.key = constant("key-of-a-person")
+				if c.Key == nil {
+					c.Key = constant("key-of-a-person")
 				}
-				a := s.start(c.setup)
+				a := start(c.setup)
 				lines := logged(t, func() {
 					everySecond(3, 5, func() { record(t, a, request("GET", "/v1/orders?token=secret")) })
 				})

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"context"
@@ -15,42 +15,19 @@ import (
 	"github.com/weir-go/weir/core/internal/testkit"
 )
 
-func (s *suite) testQueues(t *testing.T) {
-	t.Run("departures", s.testDepartures)
-	t.Run("MaxDelay", s.testMaxDelay)
-	t.Run("MaxDelay for every ask", func(t *testing.T) {
-		for _, opts := range [][]gate.Option{nil, {costs(2)}} {
-			var asked []driver.Charge
-			store := memory().Set(recording(&asked))
-			opts = append(opts, gate.MaxDelay(time.Second))
-			s.start(setup{store: store, opts: opts}).get(t)
-			s.start(setup{store: store, opts: opts, and: constant("b")}).get(t)
-			if len(asked) != 3 {
-				t.Fatalf("%d charges, want 3", len(asked))
-			}
-			for i, c := range asked {
-				if c.MaxDelay != time.Second {
-					t.Errorf("charge %d has the bound %v, want 1s", i, c.MaxDelay)
-				}
-			}
-		}
-	})
-	t.Run("leaving", s.testLeaving)
-}
-
 // Requests are held until their departures, at the rate of the rule. Requests beyond the burst are
 // denied at once.
-func (s *suite) testDepartures(t *testing.T) {
+func TestAdmit_Departures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var mu sync.Mutex
 		times := map[int][]time.Duration{} // of the responses, by status
-		a := s.start(setup{rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))}})
+		a := start(setup{Rules: []core.Rule{core.LeakyBucket("q", core.PerSecond(10).WithBurst(4))}})
 		atOnce(6, func() {
-			got := a.get(t)
+			got := a.Get(t)
 			mu.Lock()
 			defer mu.Unlock()
-			times[got.status] = append(times[got.status], time.Since(begin))
+			times[got.Status] = append(times[got.Status], time.Since(begin))
 		})
 		if !slices.Equal(times[200], []time.Duration{0, 100e6, 200e6, 300e6}) || !slices.Equal(times[429], []time.Duration{0, 0}) {
 			t.Errorf("the answers come after %v, want 200 every 100 ms from the first, and 429 twice at once", times)
@@ -59,38 +36,38 @@ func (s *suite) testDepartures(t *testing.T) {
 }
 
 // Requests that the queue would hold for too long are denied at once.
-func (s *suite) testMaxDelay(t *testing.T) {
+func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := s.start(setup{
-			rules: []core.Rule{
+		a := start(setup{
+			Rules: []core.Rule{
 				core.SlidingLog("log", core.PerHour(100)),
 				core.LeakyBucket("q", core.PerMinute(6).WithBurst(100)), // a departure every 10 s
 			},
-			opts: []gate.Option{gate.MaxDelay(25 * time.Second)},
+			Opts: []gate.Option{gate.MaxDelay(25 * time.Second)},
 		})
 		begin := time.Now()
 		var mu sync.Mutex
 		var served []time.Duration
 		atOnce(50, func() {
-			got := a.get(t)
+			got := a.Get(t)
 			mu.Lock()
 			defer mu.Unlock()
 			at := time.Since(begin)
-			if got.status == http.StatusOK {
+			if got.Status == http.StatusOK {
 				served = append(served, at)
-			} else if retry, _ := got.retryAfter(t); got.status != http.StatusTooManyRequests || at != 0 || retry != 5 {
-				t.Errorf("%d after %v, to retry in %d s; want 429 at once, and 5 s, after which the delay is 25 s", got.status, at, retry)
+			} else if retry, _ := got.RetryAfter(t); got.Status != http.StatusTooManyRequests || at != 0 || retry != 5 {
+				t.Errorf("%d after %v, to retry in %d s; want 429 at once, and 5 s, after which the delay is 25 s", got.Status, at, retry)
 			}
 		})
 		if !slices.Equal(served, []time.Duration{0, 10e9, 20e9}) {
 			t.Errorf("served after %v, want at once, after 10 s and after 20 s", served)
 		}
-		a.checkTaken(t, "k", 3) // a denied request takes nothing
+		a.CheckTaken(t, "k", 3) // a denied request takes nothing
 	})
 }
 
 // Clients hang up while their requests are held.
-func (s *suite) testLeaving(t *testing.T) {
+func TestAdmit_LeavesQueue(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		opts  []gate.Option
@@ -101,19 +78,19 @@ func (s *suite) testLeaving(t *testing.T) {
 		{"bounded", []gate.Option{gate.MaxDelay(time.Minute)}, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { s.testLeave(t, c.opts, c.taken) })
+			synctest.Test(t, func(t *testing.T) { checkLeaving(t, c.opts, c.taken) })
 		})
 	}
 	t.Run("store fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rule := core.LeakyBucket("q", core.PerHour(1).WithBurst(9))
-			a := s.start(setup{store: undoFails(), rules: []core.Rule{rule}, key: constant("key-of-a-person")})
-			a.gets(t, 200)
+			a := start(setup{Store: onUndo(func(context.Context) error { return errSecret }), Rules: []core.Rule{rule}, Key: constant("key-of-a-person")})
+			a.Gets(t, 200)
 			lines := logged(t, func() {
 				ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
 				defer hangUp()
-				if got := record(t, a, request("GET", "/").WithContext(ctx)); got.status != http.StatusServiceUnavailable {
-					t.Errorf("status %d, want 503", got.status)
+				if got := record(t, a, request("GET", "/").WithContext(ctx)); got.Status != http.StatusServiceUnavailable {
+					t.Errorf("status %d, want 503", got.Status)
 				}
 			})
 			checkLines(t, lines, 1, "weir: the leaky bucket of a client that hung up could not be refunded")
@@ -122,13 +99,13 @@ func (s *suite) testLeaving(t *testing.T) {
 }
 
 // One client leaves the middle of the queue, and one its end.
-func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
-	a := s.start(setup{opts: opts, rules: []core.Rule{
+func checkLeaving(t *testing.T, opts []gate.Option, want int) {
+	a := start(setup{Opts: opts, Rules: []core.Rule{
 		core.LeakyBucket("q", core.PerSecond(10).WithBurst(9)),
 		core.SlidingLog("log", core.PerHour(100)),
 		core.TokenBucket("bucket", core.PerHour(100)),
 	}})
-	if d, err := a.limiter.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+	if d, err := a.Limiter.Allow(t.Context(), "k"); err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
 	begin := time.Now()
@@ -149,18 +126,37 @@ func (s *suite) testLeave(t *testing.T, opts []gate.Option, want int) {
 			ctx, hangUp := context.WithTimeout(t.Context(), c.leaves)
 			defer hangUp()
 			got := record(t, a, request("GET", "/").WithContext(ctx))
-			if at := time.Since(begin); got.status != c.status || at != c.at {
-				t.Errorf("the client that %s: %d at %v, want %d at %v", c.name, got.status, at, c.status, c.at)
+			if at := time.Since(begin); got.Status != c.status || at != c.at {
+				t.Errorf("the client that %s: %d at %v, want %d at %v", c.name, got.Status, at, c.status, c.at)
 			}
 		})
 		synctest.Wait()
 		time.Sleep(c.wait)
 	}
 	wg.Wait()
-	a.checkRan(t, 2)
-	for i, got := range testkit.Used(t, a.limiter, "k")[1:] {
+	a.CheckRan(t, 2)
+	for i, got := range testkit.Used(t, a.Limiter, "k")[1:] {
 		if got != want {
 			t.Errorf("%d are taken of rule %d, want %d: hanging up does not refund other rules", got, i+1, want)
+		}
+	}
+}
+
+// The bound applies to every limiter of the gate.
+func TestMaxDelay_EveryAsk(t *testing.T) {
+	for _, opts := range [][]gate.Option{nil, {costs(2)}} {
+		var asked []driver.Charge
+		store := memory().Set(recording(&asked))
+		opts = append(opts, gate.MaxDelay(time.Second))
+		start(setup{Store: store, Opts: opts}).Get(t)
+		start(setup{Store: store, Opts: opts, And: constant("b")}).Get(t)
+		if len(asked) != 3 {
+			t.Fatalf("%d charges, want 3", len(asked))
+		}
+		for i, c := range asked {
+			if c.MaxDelay != time.Second {
+				t.Errorf("charge %d has the bound %v, want 1s", i, c.MaxDelay)
+			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package gatetest
+package gate_test
 
 import (
 	"net/http"
@@ -15,95 +15,78 @@ func soft(window time.Duration) core.State {
 	return core.State{Allowed: true, Soft: true, Window: window, ResetAfter: window}
 }
 
-func (s *suite) testModifiers(t *testing.T) {
-	t.Run("soft", s.testSoft)
-	t.Run("shadow", s.testShadow)
-	t.Run("elastic", s.testElastic)
-}
-
-func (s *suite) testSoft(t *testing.T) {
+func TestModifiers_Soft(t *testing.T) {
 	lenient := []core.Rule{core.SlidingLog("burst", core.PerMinute(100)).Soft(10), core.SlidingLog("day", core.PerDay(1000)).Soft(5)}
-	s.table(t, []row{{
-		name:   "beyond: the fields describe the limit without the tolerated excess, with r=0",
-		rules:  lenient,
-		states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
+	table(t, []row{{
+		name:  "beyond: the fields describe the limit without the tolerated excess, with r=0",
+		rules: lenient, states: states{"burst": soft(12 * time.Second), "day": allowed(840, 36000*time.Second, 0)},
 		header: map[string]string{
 			"RateLimit-Policy": `"burst";q=100;w=60, "day";q=1000;w=86400`,
 			"RateLimit":        `"burst";r=0;t=12, "day";r=840;t=36000`, "Retry-After": "",
 		},
 	}, {
-		name:   "denied: the document names only rules that deny",
-		rules:  lenient,
-		states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)},
-		status: 429,
-		header: map[string]string{"Retry-After": "12"},
-		body:   document(retry12, `"burst"`),
+		name:  "denied: the document names only rules that deny",
+		rules: lenient, states: states{"burst": denied(12 * time.Second), "day": soft(36000 * time.Second)}, status: 429,
+		header: map[string]string{"Retry-After": "12"}, body: document(retry12, `"burst"`),
 	}})
 	t.Run("handler", func(t *testing.T) {
-		a := s.start(setup{rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
+		a := start(setup{Rules: []core.Rule{core.SlidingLog("ten", core.PerHour(10)).Soft(20)}})
 		for i := range 13 {
 			want := http.StatusOK
 			if i >= 12 {
 				want = http.StatusTooManyRequests
 			}
-			a.gets(t, want)
-			if d, _ := a.saw(); d.Soft() != (i >= 10) {
+			a.Gets(t, want)
+			if d, _ := a.Saw(); d.Soft() != (i >= 10) {
 				t.Errorf("request %d: the handler sees soft %v, want %v", i, d.Soft(), i >= 10)
 			}
 		}
 	})
 }
 
-func (s *suite) testShadow(t *testing.T) {
+func TestModifiers_Shadow(t *testing.T) {
 	dark := core.SlidingLog("dark", core.PerDay(5)).Shadow()
 	none := map[string]string{
 		"RateLimit": "", "RateLimit-Policy": "", "X-RateLimit-Limit": "", "X-RateLimit-Remaining": "",
 		"X-RateLimit-Reset": "", "Retry-After": "",
 	}
 	all := []gate.Option{gate.Headers(gate.IETFDraft, gate.XRateLimit), gate.ExposeHeaders()}
-	s.table(t, []row{{
-		name:   "would deny: clients see nothing of a shadow rule",
-		rules:  []core.Rule{dark, burst},
-		states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
+	table(t, []row{{
+		name:  "would deny: clients see nothing of a shadow rule",
+		rules: []core.Rule{dark, burst}, states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)},
 		header: map[string]string{"RateLimit-Policy": `"burst";q=100;w=60`, "RateLimit": `"burst";r=3;t=12`, "Retry-After": ""},
 	}, {
-		name:   "nearest to exhaustion: the legacy fields describe an enforced rule",
-		rules:  []core.Rule{dark, burst},
-		opts:   []gate.Option{gate.Headers(gate.XRateLimit)},
+		name:  "nearest to exhaustion: the legacy fields describe an enforced rule",
+		rules: []core.Rule{dark, burst}, opts: []gate.Option{gate.Headers(gate.XRateLimit)},
 		states: states{"burst": allowed(99, 12*time.Second, 0), "dark": allowed(0, time.Hour, time.Hour)},
 		header: map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99"},
 	}, {
-		name:   "denied by another: Retry-After and the document describe the rule that denied",
-		rules:  []core.Rule{dark, burst},
-		states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
-		status: 429,
-		header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`},
-		body:   document(retry12, `"burst"`),
+		name:  "denied by another: Retry-After and the document describe the rule that denied",
+		rules: []core.Rule{dark, burst}, states: states{"burst": denied(12 * time.Second), "dark": {RetryAfter: core.Never, Window: time.Hour}},
+		status: 429, header: map[string]string{"Retry-After": "12", "RateLimit": `"burst";r=0;t=12`}, body: document(retry12, `"burst"`),
 	}, {
-		name:   "only shadows: a limiter of shadows sends no field",
-		rules:  []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()},
-		opts:   all,
-		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}},
-		header: none,
+		name:  "only shadows: a limiter of shadows sends no field",
+		rules: []core.Rule{dark, core.LeakyBucket("queue", core.PerHour(1)).Shadow()}, opts: all,
+		states: states{"dark": denied(time.Hour), "queue": {Allowed: true, Delay: time.Hour}}, header: none,
 	}})
 	t.Run("handler", func(t *testing.T) {
-		a := s.start(setup{rules: []core.Rule{burst, dark}, states: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})
-		a.gets(t, 200)
-		d, ok := a.saw()
+		a := start(setup{Rules: []core.Rule{burst, dark}, States: states{"burst": allowed(3, 12*time.Second, 0), "dark": denied(time.Hour)}})
+		a.Gets(t, 200)
+		d, ok := a.Saw()
 		if state, found := d.StateOf("dark"); !ok || !d.Allowed || !found || state.Allowed || state.RetryAfter != time.Hour {
 			t.Errorf("the handler sees %+v, %v; want the state of the shadow", d, ok)
 		}
 	})
 	t.Run("several gates", func(t *testing.T) {
 		over := one(dark, denied(time.Hour))
-		got := record(t, s.stack(gates([]layer{over, one(burst, allowed(3, 12*time.Second, 0)), over}), says("ok\n")), request("GET", "/"))
-		if got.status != 200 || got.header.Get("RateLimit") != `"burst";r=3;t=12` || got.header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
-			t.Errorf("got %d, %v", got.status, got.header)
+		got := record(t, stack([]layer{over, one(burst, allowed(3, 12*time.Second, 0)), over}, says("ok\n")), request("GET", "/"))
+		if got.Status != 200 || got.Header.Get("RateLimit") != `"burst";r=3;t=12` || got.Header.Get("RateLimit-Policy") != `"burst";q=100;w=60` {
+			t.Errorf("got %d, %v", got.Status, got.Header)
 		}
 	})
 }
 
-func (s *suite) testElastic(t *testing.T) {
+func TestModifiers_Elastic(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rule   core.Rule
@@ -131,15 +114,15 @@ func (s *suite) testElastic(t *testing.T) {
 				c.policy:                              {elastic},
 				`"daily";q=1000;w=86400, ` + c.policy: {one(daily, allowed(1000, time.Hour, 0)), elastic},
 			} {
-				got := record(t, s.stack(gates(layers), says("ok\n")), request("GET", "/"))
-				if v := got.header.Get("RateLimit-Policy"); v != want {
+				got := record(t, stack(layers, says("ok\n")), request("GET", "/"))
+				if v := got.Header.Get("RateLimit-Policy"); v != want {
 					t.Errorf("RateLimit-Policy is %s, want %s, the limit in force", v, want)
 				}
-				if v := got.header.Get("X-RateLimit-Limit"); v != c.legacy {
+				if v := got.Header.Get("X-RateLimit-Limit"); v != c.legacy {
 					t.Errorf("X-RateLimit-Limit is %s, want %s", v, c.legacy)
 				}
-				if !strings.Contains(got.body, c.detail) {
-					t.Errorf("the document is %s, want the text %s", got.body, c.detail)
+				if !strings.Contains(got.Body, c.detail) {
+					t.Errorf("the document is %s, want the text %s", got.Body, c.detail)
 				}
 			}
 		})

@@ -1,0 +1,134 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// Requests that cannot be identified or decided, without OnError.
+func TestFailClosed(t *testing.T) {
+	noToken := fmt.Errorf("%w: expired", keyfunc.ErrNoToken)
+	table(t, []row{{
+		name: "no token: 401 with a challenge", key: noKey(noToken), status: 401, noStore: true, header: fields("WWW-Authenticate", "Bearer"),
+		body: problem(401, "Unauthorized", "Sign-in is required."),
+	}, {
+		name: "no token, other challenge: a challenge of the application stays",
+		key:  noKey(noToken), before: func(h http.Header) { h.Set("WWW-Authenticate", `Bearer realm="api"`) }, status: 401, noStore: true,
+		header: map[string]string{"WWW-Authenticate": `Bearer realm="api"`},
+	}, {
+		name: "no key: 400, not a shared bucket",
+		key:  noKey(fmt.Errorf("%w: no address", keyfunc.ErrNoKey)), status: 400, noStore: true, header: fields("WWW-Authenticate", ""),
+		body: problem(400, "Bad Request", unidentified),
+	}, {
+		name: "empty key: 400, not a shared bucket", key: constant(""), status: 400, noStore: true, body: problem(400, "Bad Request", unidentified),
+	}, {
+		name: "fault in a key function: 500, without the text of the error",
+		key:  noKey(errSecret), status: 500, noStore: true, header: noFields, body: problem(500, "Internal Server Error", ""),
+	}, {
+		name: "no key, FailClosed: 400, because FailClosed is for failures of the Store",
+		key:  noKey(keyfunc.ErrNoKey), opts: []gate.Option{gate.FailClosed()}, status: 400, noStore: true,
+	}, {
+		name: "store fails: the request is let through, without fields", err: errSecret, header: noFields,
+	}, {
+		name: "store fails closed: 503 with Retry-After, without the text of the error",
+		err:  errSecret, opts: []gate.Option{gate.FailClosed()}, status: 503, header: fields("Retry-After", "1"), body: undecided,
+	}, {
+		name: "fail-closed rule: 503 in every gate",
+		err:  fmt.Errorf("%w: %w: away", core.ErrUnavailable, core.ErrFailClosed), status: 503, header: fields("Retry-After", "1"), body: undecided,
+	}, {
+		name: "store fails closed, as text",
+		err:  errSecret, opts: []gate.Option{gate.FailClosed()}, req: accept("text/html"), status: 503, text: true, header: fields("Retry-After", "1"),
+		body: "Retry in 1 s.\n",
+	}, {
+		name: "store out of time: the store's own deadline is a failure of the store", err: context.DeadlineExceeded,
+	}, {
+		name: "store canceled itself: ErrUnavailable is a failure of the store, whatever its cause",
+		err:  fmt.Errorf("%w: %w", core.ErrUnavailable, context.Canceled),
+	}, {
+		name: "canceled: a cancelled request is no failure of the store: 503, and the handler does not run",
+		err:  context.Canceled, status: 503, body: undecided,
+	}})
+}
+
+// TestOnError combines every kind of error with every kind of result of OnError: 0 lets the request
+// through, 400 to 599 is the status, and any other number changes nothing.
+func TestOnError(t *testing.T) {
+	faults := []struct {
+		name   string
+		row    row
+		err    error
+		status int // the status that OnError gets
+	}{
+		{"no token", row{key: noKey(keyfunc.ErrNoToken)}, keyfunc.ErrNoToken, 401},
+		{"no key", row{key: noKey(keyfunc.ErrNoKey)}, keyfunc.ErrNoKey, 400},
+		{"empty key", row{key: constant("")}, keyfunc.ErrNoKey, 400},
+		{"key fault", row{key: noKey(errSecret)}, errSecret, 500},
+		{"negative cost", row{opts: []gate.Option{costs(-2)}}, core.ErrNegativeCost, 500},
+		{"store", row{err: errSecret}, errSecret, 0},
+		{"store, closed", row{err: errSecret, opts: []gate.Option{gate.FailClosed()}}, errSecret, 503},
+		{"canceled", row{err: context.Canceled}, context.Canceled, 503},
+	}
+	same := func(status int) int { return status }
+	always := func(n int) func(int) int { return func(int) int { return n } }
+	results := []struct {
+		name   string
+		choose func(status int) int
+		want   func(status int) int
+	}{
+		{"same", same, same},
+		{"let through", always(0), always(0)},
+		{"lowest", always(400), always(400)},
+		{"highest", always(599), always(599)},
+		{"unavailable", always(503), always(503)},
+		{"too many requests", always(429), always(429)},
+		{"success", always(200), same},
+		{"redirect", always(399), same},
+		{"too high", always(600), same},
+		{"negative", always(-1), same},
+	}
+	for _, f := range faults {
+		for _, result := range results {
+			r := f.row
+			r.name = f.name + ", " + result.name
+			r.status = result.want(f.status)
+			if f.name == "canceled" && r.status == 0 {
+				r.status = 503 // a client cannot pass the limit by hanging up
+			}
+			switch {
+			case r.status == 400 && f.err == keyfunc.ErrNoToken, r.status == 400 && f.err == keyfunc.ErrNoKey:
+				r.body = problem(400, "Bad Request", unidentified)
+			case r.status == 400:
+				r.body = problem(400, "Bad Request", "")
+			case r.status == 429:
+				r.body = problem(429, "Too Many Requests", "")
+			case r.status == 503:
+				r.body = undecided
+			case r.status == 599:
+				r.body = problem(599, "", "")
+			}
+			called := 0
+			r.states = states{"burst": {Allowed: true}}
+			r.opts = append(slices.Clone(r.opts), gate.OnError(func(req *http.Request, err error, status int) int {
+				called++
+				if req.URL.Path != "/v1/orders" || !errors.Is(err, f.err) || status != f.status {
+					t.Errorf("%s: OnError got %s, %v, %d; want %v, %d", f.name, req.URL.Path, err, status, f.err, f.status)
+				}
+				return result.choose(status)
+			}))
+			t.Run(r.name, func(t *testing.T) {
+				r.run(t)
+				if called != 1 {
+					t.Errorf("OnError was called %d times, want once", called)
+				}
+			})
+		}
+	}
+}
