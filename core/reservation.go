@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/weir-go/weir/core/driver"
@@ -116,30 +117,44 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(*shared)
 	})
 }
 
-// key returns the key of the charges of l, or of the limiter that l is a view of. It returns false if there
-// are none.
-func (r *Reservation) key(l *Limiter) (string, bool) {
+// key returns the key of the charges of l, or of the limiter that l is a view of, and the number of such
+// keys, where 2 means several.
+func (r *Reservation) key(l *Limiter) (key string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range r.lines() {
-		if line.charge >= 0 && r.asks()[line.ask].limiter == l.shared {
-			return r.charges()[line.charge].Key, true
+		if line.charge < 0 || r.asks()[line.ask].limiter != l.shared {
+			continue
 		}
+		k := r.charges()[line.charge].Key
+		if n == 1 && k != key {
+			return "", 2
+		}
+		key, n = k, 1
 	}
-	return "", false
+	return key, n
 }
 
-// forget makes r forget the charges of l, or of the limiter that l is a view of. They stay charged, and
-// a later refund does not free them. It is for a Reset of l.
-func (r *Reservation) forget(l *Limiter) {
+// forget makes r forget the charges of the rules of l for key, also those of other limiters with the same
+// rules. They stay charged, and a later refund does not free them. It is for a Reset of l.
+func (r *Reservation) forget(l *Limiter, key string) {
+	rules := l.Rules()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range r.lines() {
-		if ask := &r.asks()[line.ask]; ask.limiter == l.shared && line.charge >= 0 {
-			ask.cost, r.charges()[line.charge].Cost = 0, 0
-			if raises := r.raisesOf(int(line.charge)); raises != nil {
-				raises.all, raises.lost = nil, 0
-			}
+		if line.charge < 0 {
+			continue
+		}
+		c := &r.charges()[line.charge]
+		if c.Key != key || !slices.ContainsFunc(rules, func(rule Rule) bool { return rule.Name() == c.Rule.Name }) {
+			continue
+		}
+		if ask := &r.asks()[line.ask]; ask.limiter == l.shared {
+			ask.cost = 0
+		}
+		c.Cost = 0
+		if raises := r.raisesOf(int(line.charge)); raises != nil {
+			raises.all, raises.lost = nil, 0
 		}
 	}
 }

@@ -364,19 +364,20 @@ func TestReservation_Forget(t *testing.T) {
 	r, err := core.ReserveTogether(ctx, core.Ask{Limiter: other, Key: "a", Cost: 2}, core.Ask{Limiter: l, Key: "b", Cost: 3, Plan: "pro"})
 	testkit.Must(t, err)
 	testkit.Must(t, r.Settle(ctx, 5))
-	if a, ok := inner.Key(r, other); a != "a" || !ok {
-		t.Errorf("the key of other is %q, %t, want a", a, ok)
+	if a, n := inner.Key(r, other); a != "a" || n != 1 {
+		t.Errorf("the key of other is %q, %d, want a", a, n)
 	}
-	if b, ok := inner.Key(r, l.Plan("pro")); b != "b" || !ok {
-		t.Errorf("the key of l is %q, %t, want b", b, ok)
+	if b, n := inner.Key(r, l.Plan("pro")); b != "b" || n != 1 {
+		t.Errorf("the key of l is %q, %d, want b", b, n)
 	}
-	if key, ok := inner.Key(r, testkit.Limiter(t, store, core.SlidingLog("third", core.PerMinute(1)))); ok {
+	if key, n := inner.Key(r, testkit.Limiter(t, store, core.SlidingLog("third", core.PerMinute(1)))); n != 0 {
 		t.Errorf("the key of a limiter that was not asked is %q", key)
 	}
 	if _, err := l.Reset(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
-	inner.Forget(r, l)
+	inner.Forget(r, l, "a") // another key
+	inner.Forget(r, l, "b")
 	testkit.Admit(t, l, "b", 7)
 	for _, cost := range []int{1, 0} {
 		testkit.Must(t, r.SettleFor(ctx, other, cost))
@@ -385,7 +386,7 @@ func TestReservation_Forget(t *testing.T) {
 			t.Errorf("after a refund, %d are in use of l and %d of other, want 7, 7 and 0", used, a)
 		}
 	}
-	inner.Forget(new(core.Reservation), l)
+	inner.Forget(new(core.Reservation), l, "b")
 }
 
 // Reserve fills a zero Reservation, which stays zero after an error.

@@ -13,9 +13,10 @@ import (
 const maxBody = 64 << 10
 
 var (
-	errLongBody   = &NoKeyError{Detail: "the body is longer than 64 KiB"}
-	errUnreadable = &NoKeyError{Detail: "the body cannot be read"}
-	errEncoded    = &NoKeyError{Detail: "the body has a Content-Encoding"}
+	errLongBody   = unusable("the body is longer than 64 KiB")
+	errUnreadable = unusable("the body cannot be read")
+	errType       = unusable("the Content-Type is malformed")
+	errEncoded    = unusable("the body has a Content-Encoding")
 )
 
 // A body replaces the body of a request that was read for a key. Its readers get the bytes that

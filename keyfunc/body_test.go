@@ -65,6 +65,8 @@ func multi(t *testing.T, fields ...string) (contentType, body string) {
 func TestFormValue(t *testing.T) {
 	const (
 		invalid  = "the body is not a valid form"
+		noForm   = "the body is not a form"
+		badType  = "the Content-Type is malformed"
 		missing  = `no value in the form field "user"`
 		repeated = `more than one value for the form field "user"`
 		inQuery  = `the form field "user" is in the URL`
@@ -116,15 +118,15 @@ func TestFormValue(t *testing.T) {
 		{name: "64 KiB and a byte", body: filled(maxBody + 1), detail: long},
 		{name: "64 KiB and a byte in chunks", body: filled(maxBody + 1), detail: long, change: chunked},
 		{name: "a field after 64 KiB", body: filled(maxBody) + "&user=victim", detail: long, change: chunked},
-		{name: "GET", body: "user=alice", detail: invalid, change: method("GET")},
-		{name: "DELETE", body: "user=alice", detail: invalid, change: method("DELETE")},
-		{name: "post", body: "user=alice", detail: invalid, change: method("post")},
-		{name: "no type", body: "user=alice", detail: invalid, change: contentTypes()},
-		{name: "empty type", body: "user=alice", detail: invalid, change: contentTypes("")},
-		{name: "JSON", body: "user=alice", detail: invalid, change: contentTypes(jsonType)},
-		{name: "two types", body: "user=alice", detail: invalid, change: contentTypes(formType, jsonType)},
-		{name: "malformed type", body: "user=alice", detail: invalid, change: contentTypes(formType + "; charset")},
-		{name: "multipart without boundary", body: "user=alice", detail: invalid, change: contentTypes("multipart/form-data")},
+		{name: "GET", body: "user=alice", detail: noForm, change: method("GET")},
+		{name: "DELETE", body: "user=alice", detail: noForm, change: method("DELETE")},
+		{name: "post", body: "user=alice", detail: noForm, change: method("post")},
+		{name: "no type", body: "user=alice", detail: noForm, change: contentTypes()},
+		{name: "empty type", body: "user=alice", detail: badType, change: contentTypes("")},
+		{name: "JSON", body: "user=alice", detail: noForm, change: contentTypes(jsonType)},
+		{name: "two types", body: "user=alice", detail: badType, change: contentTypes(formType, jsonType)},
+		{name: "malformed type", body: "user=alice", detail: badType, change: contentTypes(formType + "; charset")},
+		{name: "multipart without boundary", body: "user=alice", detail: badType, change: contentTypes("multipart/form-data")},
 		{name: "compressed", body: "user=alice", detail: "the body has a Content-Encoding", change: encoding("gzip")},
 		{name: "identity and compressed", body: "user=alice", detail: "the body has a Content-Encoding", change: encoding("identity", "gzip")},
 		{name: "broken", body: "user=alice", detail: "the body cannot be read", change: func(r *http.Request) {
@@ -211,13 +213,18 @@ func encoding(lines ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header["Content-Encoding"] = lines }
 }
 
+func query(raw string) func(*http.Request) { return func(r *http.Request) { r.URL.RawQuery = raw } }
+
 func chunked(r *http.Request) { r.ContentLength = -1 }
 
 func TestJSONField(t *testing.T) {
 	const (
 		notJSON  = "the Content-Type of the body is not JSON"
 		invalid  = "the body is not one JSON object"
-		missing  = `no text or integer in the JSON field "Usk"`
+		badType  = "the Content-Type is malformed"
+		missing  = `no value in the JSON field "Usk"`
+		other    = `no text or integer in the JSON field "Usk"`
+		inQuery  = `the field "Usk" is in the URL`
 		repeated = `the JSON field "Usk" occurs more than once`
 		long     = "the body is longer than 64 KiB"
 	)
@@ -250,15 +257,15 @@ func TestJSONField(t *testing.T) {
 		{name: "nested", body: `{"a":{"Usk":"alice"}}`, detail: missing},
 		{name: "empty", body: `{"Usk":""}`, detail: missing},
 		{name: "null", body: `{"Usk":null}`, detail: missing},
-		{name: "true", body: `{"Usk":true}`, detail: missing},
-		{name: "array", body: `{"Usk":["alice"]}`, detail: missing},
-		{name: "object", body: `{"Usk":{"Usk":"alice"}}`, detail: missing},
-		{name: "1.0", body: `{"Usk":1.0}`, detail: missing},
-		{name: "1e3", body: `{"Usk":1e3}`, detail: missing},
-		{name: "1E3", body: `{"Usk":1E3}`, detail: missing},
-		{name: "-0", body: `{"Usk":-0}`, detail: missing},
-		{name: "lone surrogate", body: `{"Usk":"a\ud800"}`, detail: missing},
-		{name: "U+FFFD", body: "{\"Usk\":\"a\uFFFD\"}", detail: missing},
+		{name: "true", body: `{"Usk":true}`, detail: other},
+		{name: "array", body: `{"Usk":["alice"]}`, detail: other},
+		{name: "object", body: `{"Usk":{"Usk":"alice"}}`, detail: other},
+		{name: "1.0", body: `{"Usk":1.0}`, detail: other},
+		{name: "1e3", body: `{"Usk":1e3}`, detail: other},
+		{name: "1E3", body: `{"Usk":1E3}`, detail: other},
+		{name: "-0", body: `{"Usk":-0}`, detail: other},
+		{name: "lone surrogate", body: `{"Usk":"a\ud800"}`, detail: other},
+		{name: "U+FFFD", body: "{\"Usk\":\"a\uFFFD\"}", detail: other},
 		{name: "twice", body: `{"Usk":"x","Usk":"victim"}`, detail: repeated},
 		{name: "twice the same", body: `{"Usk":"x","Usk":"x"}`, detail: repeated},
 		{name: "twice, other case", body: `{"Usk":"x","USK":"victim"}`, detail: repeated},
@@ -270,9 +277,9 @@ func TestJSONField(t *testing.T) {
 		{name: "two objects", body: `{"Usk":"x"}{"Usk":"victim"}`, detail: invalid},
 		{name: "array of objects", body: `[{"Usk":"x"}]`, detail: invalid},
 		{name: "string", body: `"Usk"`, detail: invalid},
-		{name: "empty body", body: ``, detail: invalid},
-		{name: "no body", body: ``, detail: invalid, change: func(r *http.Request) { r.Body = nil }},
-		{name: "http.NoBody", body: ``, detail: invalid, change: func(r *http.Request) { r.Body = http.NoBody }},
+		{name: "empty body", body: ``, detail: missing},
+		{name: "no body", body: ``, detail: missing, change: func(r *http.Request) { r.Body = nil }},
+		{name: "http.NoBody", body: ``, detail: missing, change: func(r *http.Request) { r.Body = http.NoBody }},
 		{name: "not closed", body: `{"Usk":"x"`, detail: invalid},
 		{name: "comma at the end", body: `{"Usk":"x",}`, detail: invalid},
 		{name: "no quotes", body: `{Usk:"x"}`, detail: invalid},
@@ -281,8 +288,11 @@ func TestJSONField(t *testing.T) {
 		{name: "not UTF-8, name", body: "{\"Usk\":\"x\",\"Us\xff\":1}", detail: invalid},
 		{name: "a form in the object", body: `{"Usk":"x","a":"&Usk=victim&"}`, detail: notJSON, change: contentTypes(formType)},
 		{name: "XML in the object", body: `{"Usk":"x","a":"<a><Usk>victim</Usk></a>"}`, detail: notJSON, change: contentTypes("text/xml")},
-		{name: "two types", body: `{"Usk":"x"}`, detail: notJSON, change: contentTypes(jsonType, formType)},
-		{name: "malformed type", body: `{"Usk":"x"}`, detail: notJSON, change: contentTypes("application/json; charset")},
+		{name: "two types", body: `{"Usk":"x"}`, detail: badType, change: contentTypes(jsonType, formType)},
+		{name: "malformed type", body: `{"Usk":"x"}`, detail: badType, change: contentTypes("application/json; charset")},
+		{name: "in the query", body: `{"Usk":"x"}`, detail: inQuery, change: query("a=1&USK=victim")},
+		{name: "malformed query", body: `{"Usk":"x"}`, detail: "the query of the URL is not valid", change: query("a=%zz")},
+		{name: "another query", body: `{"Usk":"alice"}`, key: "body:Usk:alice", change: query("a=1")},
 		{name: "compressed", body: `{"Usk":"x"}`, detail: "the body has a Content-Encoding", change: encoding("br")},
 		{name: "64 KiB and a byte", body: filled(maxBody + 1), detail: long},
 		{name: "64 KiB and a byte in chunks", body: filled(maxBody + 1), detail: long, change: chunked},
@@ -311,7 +321,57 @@ func TestJSONField_SameKeyAsFormValue(t *testing.T) {
 	wantKey(t, user, post(jsonType, `{"user":" alice"}`), "body:user:alice")
 	wantKey(t, user, post(jsonType, `{"user":7}`), "body:user:7")
 	wantKey(t, user, post(formType, "user=7"), "body:user:7")
-	wantDetail(t, user, post("", "user=alice"), "the body is not a valid form")
+	wantDetail(t, user, post("", "user=alice"), "the body is not one JSON object")
+}
+
+// A value that a handler might read in another way ends FirstOf, so that a client cannot choose the limit of
+// the next function.
+func TestFirstOf_Unusable(t *testing.T) {
+	fallback := keyfunc.Constant("address")
+	form, json := keyfunc.FirstOf(keyfunc.FormValue("user"), fallback), keyfunc.FirstOf(keyfunc.JSONField("user"), fallback)
+	for name, c := range map[string]struct {
+		f    keyfunc.Func
+		r    *http.Request
+		ends bool
+	}{
+		"form, absent":        {form, post(formType, "a=1"), false},
+		"form, empty":         {form, post(formType, "user="), false},
+		"form, JSON":          {form, post(jsonType, `{"user":"x"}`), false},
+		"form, twice":         {form, post(formType, "user=victim&user=x"), true},
+		"form, malformed":     {form, post(formType, "user=victim&a=;"), true},
+		"form, two types":     {form, typed(post(formType, "user=victim"), formType, jsonType), true},
+		"form, long":          {form, post(formType, "user=victim&a="+strings.Repeat("x", maxBody)), true},
+		"form, GET and query": {form, httptest.NewRequest("GET", "/?user=victim", nil), true},
+		"form, GET":           {form, httptest.NewRequest("GET", "/", nil), false},
+		"JSON, absent":        {json, post(jsonType, `{}`), false},
+		"JSON, null":          {json, post(jsonType, `{"user":null}`), false},
+		"JSON, no body":       {json, httptest.NewRequest("GET", "/", nil), false},
+		"JSON, a form":        {json, post(formType, "user=x"), false},
+		"JSON, twice":         {json, post(jsonType, `{"user":"victim","USER":"x"}`), true},
+		"JSON, number":        {json, post(jsonType, `{"user":1.0}`), true},
+		"JSON, array":         {json, post(jsonType, `[{"user":"victim"}]`), true},
+		"JSON, query":         {json, httptest.NewRequest("GET", "/?user=victim", nil), true},
+		"header, twice":       {keyfunc.FirstOf(keyfunc.Header("X-User"), fallback), withHeader("X-User", "victim", "x"), true},
+		"cookie, twice":       {keyfunc.FirstOf(keyfunc.Cookie("u"), fallback), withHeader("Cookie", "u=victim; u=x"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key, err := c.f(t.Context(), c.r)
+			if c.ends != errors.Is(err, keyfunc.ErrNoKey) || c.ends == (key == "constant:address") {
+				t.Errorf("got %q, %v, want an error: %t", key, err, c.ends)
+			}
+		})
+	}
+}
+
+func typed(r *http.Request, types ...string) *http.Request {
+	contentTypes(types...)(r)
+	return r
+}
+
+func withHeader(name string, lines ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header[name] = lines
+	return r
 }
 
 // The memory for a body is bounded by its length.

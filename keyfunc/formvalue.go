@@ -15,8 +15,9 @@ import (
 const maxPairs = 10000
 
 var (
-	errNoForm   = &NoKeyError{Detail: "the body is not a valid form"}
-	errBadQuery = &NoKeyError{Detail: "the query of the URL is not valid"}
+	errNoForm   = &NoKeyError{Detail: "the body is not a form"}
+	errBadForm  = unusable("the body is not a valid form")
+	errBadQuery = unusable("the query of the URL is not valid")
 )
 
 // FormValue returns a Func that derives the key from the field called name of the form in the body,
@@ -47,19 +48,16 @@ func FormValue(name string) Func {
 	}
 	prefix := keyPrefix("body", name)
 	missing := &NoKeyError{Detail: fmt.Sprintf("no value in the form field %q", name)}
-	repeated := &NoKeyError{Detail: fmt.Sprintf("more than one value for the form field %q", name)}
-	inQuery := &NoKeyError{Detail: fmt.Sprintf("the form field %q is in the URL", name)}
+	repeated := unusable(fmt.Sprintf("more than one value for the form field %q", name))
+	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
-		if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
+		switch found, ok := inURL(r, name); {
+		case !ok:
+			return "", errBadQuery
+		case found:
+			return "", inQuery
+		case r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch:
 			return "", errNoForm
-		}
-		if r.URL != nil {
-			switch query, ok := encodedValues(r.URL.RawQuery, name); {
-			case !ok:
-				return "", errBadQuery
-			case query.n > 0:
-				return "", inQuery
-			}
 		}
 		values, err := formValues(r, name)
 		switch {
@@ -92,7 +90,10 @@ func formValues(r *http.Request, name string) (v fieldValues, err error) {
 	}
 	mediaType, params, ok := contentType(r)
 	boundary := params["boundary"]
-	if !ok || mediaType != "application/x-www-form-urlencoded" && (mediaType != "multipart/form-data" || boundary == "") {
+	switch {
+	case !ok || mediaType == "multipart/form-data" && boundary == "":
+		return v, errType
+	case mediaType != "application/x-www-form-urlencoded" && mediaType != "multipart/form-data":
 		return v, errNoForm
 	}
 	data, err := readBody(r)
@@ -102,17 +103,29 @@ func formValues(r *http.Request, name string) (v fieldValues, err error) {
 	if mediaType == "multipart/form-data" {
 		v, ok = multipartValues(data, boundary, name)
 	} else {
-		v, ok = encodedValues(string(data), name)
+		v, ok = encodedValues(string(data), name, equal)
 	}
 	if !ok {
-		return fieldValues{}, errNoForm
+		return fieldValues{}, errBadForm
 	}
 	return v, nil
 }
 
-// encodedValues returns the values of a field in s, a query or a form in the same format. ok is
-// false if url.ParseQuery returns an error. Unlike ParseQuery, it does not store the other fields.
-func encodedValues(s, name string) (v fieldValues, ok bool) {
+// inURL reports whether the query of the URL has a field called name, in any case. ok is false if the
+// query is malformed.
+func inURL(r *http.Request, name string) (found, ok bool) {
+	if r.URL == nil || r.URL.RawQuery == "" {
+		return false, true
+	}
+	v, ok := encodedValues(r.URL.RawQuery, name, strings.EqualFold)
+	return v.n > 0, ok
+}
+
+func equal(a, b string) bool { return a == b }
+
+// encodedValues returns the values of a field in s, a query or a form in the same format. same compares
+// its key with name. ok is false if url.ParseQuery returns an error. Unlike ParseQuery, it does not store the other fields.
+func encodedValues(s, name string, same func(key, name string) bool) (v fieldValues, ok bool) {
 	if strings.Count(s, "&") >= maxPairs {
 		return v, false
 	}
@@ -131,7 +144,7 @@ func encodedValues(s, name string) (v fieldValues, ok bool) {
 		if err1 != nil || err2 != nil {
 			return fieldValues{}, false
 		}
-		if key == name {
+		if same(key, name) {
 			v.add(value)
 		}
 	}

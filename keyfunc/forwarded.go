@@ -18,7 +18,7 @@ const (
 	tokenChars = "!#$%&'*+-.^_`|~" + alphanumeric
 )
 
-var errForwarded = &NoKeyError{Detail: "the Forwarded header is malformed"}
+var errForwarded = unusable("the Forwarded header is malformed")
 
 // Forwarded returns a Func that derives the key from the address of the client. It takes the
 // address from the "for" parameters of the Forwarded header (RFC 7239), as the proxies in p set it.

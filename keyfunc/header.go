@@ -28,7 +28,7 @@ func Header(name string) Func {
 	}
 	prefix := keyPrefix("header", strings.ToLower(name))
 	missing := &NoKeyError{Detail: "no value in the header field " + name}
-	repeated := &NoKeyError{Detail: "the header field " + name + " occurs more than once"}
+	repeated := unusable("the header field " + name + " occurs more than once")
 	return func(_ context.Context, r *http.Request) (string, error) {
 		lines := r.Header[field]
 		switch {
@@ -54,7 +54,7 @@ func Cookie(name string) Func {
 	}
 	prefix := keyPrefix("cookie", name)
 	missing := &NoKeyError{Detail: "no value in the cookie " + name}
-	repeated := &NoKeyError{Detail: "the cookie " + name + " occurs more than once"}
+	repeated := unusable("the cookie " + name + " occurs more than once")
 	return func(_ context.Context, r *http.Request) (string, error) {
 		cookies := r.CookiesNamed(name)
 		switch {
@@ -105,12 +105,13 @@ func PathValue(name string) Func {
 	}
 	prefix := keyPrefix("path", name)
 	missing := &NoKeyError{Detail: fmt.Sprintf("no value for %q in the path", name)}
+	differ := unusable(fmt.Sprintf("two values for %q in the path", name))
 	return func(ctx context.Context, r *http.Request) (string, error) {
 		value := r.PathValue(name)
 		if p, ok := ctx.(interface{ Param(name string) string }); ok {
 			param := p.Param(name)
 			if value != "" && param != "" && param != value {
-				return "", missing
+				return "", differ
 			}
 			value = cmp.Or(value, param)
 		}

@@ -32,7 +32,7 @@ func HeaderIP(name string, p ProxySet, opts ...IPOption) Func {
 	case "Forwarded":
 		panic("keyfunc: HeaderIP: Forwarded has a syntax of its own: use Forwarded")
 	}
-	malformed := &NoKeyError{Detail: "the header field " + name + " does not contain exactly one address"}
+	malformed := unusable("the header field " + name + " does not contain exactly one address")
 	return clientIP("HeaderIP", name, p, opts, func(h http.Header, peer netip.Addr) (netip.Addr, error) {
 		lines := h.Values(name)
 		if len(lines) == 0 {

@@ -12,7 +12,7 @@ import (
 
 var (
 	errNotJSON  = &NoKeyError{Detail: "the Content-Type of the body is not JSON"}
-	errNoObject = &NoKeyError{Detail: "the body is not one JSON object"}
+	errNoObject = unusable("the body is not one JSON object")
 )
 
 // JSONField returns a Func that derives the key from the field called name of the JSON object in
@@ -31,12 +31,17 @@ var (
 //     +json, or occurs twice
 //   - the body has a Content-Encoding or is longer than 64 KiB
 //   - the body is anything but one JSON object in UTF-8 that encoding/json accepts
-//   - the field is absent or occurs twice
+//   - the field is absent or occurs twice, or the query of the URL has a parameter with this name or is
+//     malformed: a handler that binds forms and queries, too, might use that parameter
 //   - the value is neither a string nor an integer (1.0, 1e3 and -0 are no integers), is empty, or
 //     contains U+FFFD, the sign of an invalid escape
 //
 // A handler must not decode integers above 2^53 into a float64 or any, which rounds them: a client
-// could then use several keys for one value.
+// could then use several keys for one value. The same is true of fields with the option "string" of
+// encoding/json: "7" and "007" are two keys for one integer.
+//
+// A handler must decode JSON only if the Content-Type is JSON. One that always does would read another
+// value than FirstOf(FormValue("user"), JSONField("user")) from a body that is valid in both formats.
 //
 // JSONField reads the body before the limit is decided, so set the timeouts of the [http.Server].
 // The handler can read the body as if nothing had happened.
@@ -50,16 +55,30 @@ func JSONField(name string) Func {
 		panic(fmt.Sprintf("keyfunc: JSONField: %q is not valid text", name))
 	}
 	prefix := keyPrefix("body", name)
-	missing := &NoKeyError{Detail: fmt.Sprintf("no text or integer in the JSON field %q", name)}
-	repeated := &NoKeyError{Detail: fmt.Sprintf("the JSON field %q occurs more than once", name)}
+	missing := &NoKeyError{Detail: fmt.Sprintf("no value in the JSON field %q", name)}
+	otherType := unusable(fmt.Sprintf("no text or integer in the JSON field %q", name))
+	inQuery := unusable(fmt.Sprintf("the field %q is in the URL", name))
+	repeated := unusable(fmt.Sprintf("the JSON field %q occurs more than once", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
+		switch found, ok := inURL(r, name); { // a handler that binds a form or a query would use it
+		case !ok:
+			return "", errBadQuery
+		case found:
+			return "", inQuery
+		}
 		mediaType, _, ok := contentType(r)
-		if !ok || !isJSON(mediaType) {
+		switch {
+		case !ok:
+			return "", errType
+		case !isJSON(mediaType):
 			return "", errNotJSON
 		}
 		data, err := readBody(r)
 		if err != nil {
 			return "", err
+		}
+		if len(data) == 0 {
+			return "", missing
 		}
 		value, n, ok := member(data, name)
 		switch {
@@ -68,11 +87,13 @@ func JSONField(name string) Func {
 		case n > 1:
 			return "", repeated
 		}
-		text := identifier(value)
-		if text == "" {
+		switch text := identifier(value); {
+		case text != "":
+			return prefix + text, nil
+		case n == 0 || string(value) == "null" || string(value) == `""`:
 			return "", missing
 		}
-		return prefix + text, nil
+		return "", otherType
 	}
 }
 

@@ -12,7 +12,12 @@ type NoKeyError struct {
 	// Detail says which value is missing or invalid. It is a phrase without a period at its end, and
 	// must not contain any text of the request or of another error. "" means no text.
 	Detail string
+
+	unusable bool // a handler might find another value than the Func, so FirstOf must not go on
 }
+
+// unusable returns an error for a value that is there, but which the handler might read in another way.
+func unusable(detail string) *NoKeyError { return &NoKeyError{Detail: detail, unusable: true} }
 
 // Error returns the text of [ErrNoKey], a colon and Detail.
 func (e *NoKeyError) Error() string {

@@ -82,35 +82,12 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 	var answer respond
 	if f != nil {
 		answer = func(w http.ResponseWriter, r *http.Request, rejection *gate.Rejection) {
-			own := &writer{ResponseWriter: w}
-			if f(own, r, rejection); !own.written {
-				w.WriteHeader(rejection.Problem.Status)
-			}
+			own, begin := answering(w, rejection.Problem.Status)
+			f(own, r, rejection)
+			begin()
 		}
 	}
 	return adapter.Rejected(name, answer)
-}
-
-// A writer notices a response.
-type writer struct {
-	http.ResponseWriter
-	written bool
-}
-
-// Unwrap is for [http.ResponseController].
-func (w *writer) Unwrap() http.ResponseWriter {
-	w.written = true
-	return w.ResponseWriter
-}
-
-func (w *writer) WriteHeader(status int) {
-	w.written = w.written || status >= 200
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *writer) Write(b []byte) (int, error) {
-	w.written = true
-	return w.ResponseWriter.Write(b)
 }
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in
@@ -122,8 +99,9 @@ func (w *writer) Write(b []byte) (int, error) {
 //		return
 //	}
 //
-// Check adds the rules of l to the header fields. It must be called before the response begins; for the
-// messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
+// Check adds the rules of l to the header fields. If no gate has decided about r before, a second Check replaces the fields of
+// the first. It must be called before the response begins, and
+// not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
 // [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it,
 // and the header fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
 // [gate.RefundIf] of outer gates do not change the charge of Check. An empty key is rejected with 400.

@@ -37,9 +37,11 @@ import (
 // the key becomes exhausted, one after good requests have used up the limit, and one after the gate
 // has forgotten the key. A gate remembers at most 8192 exhausted keys.
 //
-// While a key is exhausted, an admitted request takes three Store calls instead of one: the early charge,
-// its refund, and the decision about all keys. If the exhausted key denies the request, the decision
-// contains no States for other keys.
+// While a key is exhausted, an admitted request takes two more Store calls: the early charge, and its
+// refund before the decision about all keys. If the exhausted key denies the request, the decision may
+// contain no States for other keys. A limiter with a [core.LeakyBucket] is only asked early, and not
+// charged, because a queue does not always refund: concurrent requests may then all be verified when one
+// of them is within the limit.
 func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "limiter", l)
 	argument.NotNil("gate: And", "key function", key)

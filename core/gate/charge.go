@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -46,6 +47,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			known = known[:n]
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
+			refund(early)
 			return rec, g.reject(h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
@@ -66,22 +68,28 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			return rec, rec.rejectWithoutKey(h, r, err, &fields, failed)
 		}
 		known = distinct(known)
-		if failed != nil || i == len(g.asks)-1 || !g.exhausted.has(next.Limiter, next.Key) {
+		if failed != nil || i == len(g.asks)-1 || len(known) == charged || !g.exhausted.has(next.Limiter, next.Key) {
 			continue
 		}
-		*d, failed = rec.charge(r.Context(), known[charged:])
+		peek := hasQueue(known[charged:])
+		*d, failed = rec.charge(r.Context(), known[charged:], peek)
 		switch {
-		case failed != nil && r.Context().Err() != nil:
-			*d = core.Decision{}
-			return rec, g.reject(h, r, failed, ended)
-		case failed != nil:
-		case !d.Allowed:
-			g.addExhausted(known[charged:], d, false)
-			refund(early)
-			return rec, nil
+		case failed != nil || !d.Allowed:
+		case peek:
+			rec.reservation = core.Reservation{}
+			continue
 		default:
 			early = append(early, earlyCharge{rec, charged, len(known)})
 			charged, rec = len(known), newRecord(r, g)
+			continue
+		}
+		refund(early)
+		if early = nil; failed == nil {
+			g.addExhausted(known[charged:], d, false)
+			return rec, nil
+		}
+		if *d = (core.Decision{}); r.Context().Err() != nil {
+			return rec, g.reject(h, r, failed, ended)
 		}
 	}
 	if len(known) == 0 { // keyfunc.ErrNotLimited
@@ -142,13 +150,22 @@ func distinct(known []core.Ask) []core.Ask {
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
-// key.
-func (rec *record) charge(ctx context.Context, known []core.Ask) (core.Decision, error) {
+// key. If peek is set, it only decides.
+func (rec *record) charge(ctx context.Context, known []core.Ask, peek bool) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
-		charged[i].Peek = false
+		charged[i].Peek = peek
 	}
 	return rec.reservation.Reserve(ctx, charged...)
+}
+
+// hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be
+// refunded while later requests are in the queue. Concurrent requests that come when one place is free
+// therefore all see it.
+func hasQueue(known []core.Ask) bool {
+	return slices.ContainsFunc(known, func(a core.Ask) bool {
+		return slices.ContainsFunc(a.Limiter.Rules(), func(r core.Rule) bool { return r.Algorithm() == driver.LeakyBucket })
+	})
 }
 
 // An earlyCharge is the charge of some of the known keys, the last of which is exhausted.
@@ -182,12 +199,12 @@ func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing err
 	if len(all) == 0 {
 		return d, nil
 	}
-	if d, err = rec.charge(ctx, all); err != nil {
+	if d, err = rec.charge(ctx, all, false); err != nil {
 		return d, err
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known); err != nil {
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known, false); err != nil {
 			return d, err
 		}
 	}

@@ -98,6 +98,10 @@ func deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejecti
 		return g.reject(h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
 	}
 	rec := newRecord(r, g)
+	if rec.outer != nil {
+		v := rec.outer.versions()
+		g.headers = &v
+	}
 	rec.writeFields(h, &d)
 	return g.deny(h, r, d)
 }

@@ -12,7 +12,7 @@ import (
 
 // exhaustedKeys is a set of keys whose limits were exhausted when they were charged last. A gate
 // charges a key of this set before it calls the next key function. The set denies nothing: a
-// needless entry costs a request one more call of the Store.
+// needless entry costs a request two more calls of the Store.
 //
 // The set holds 64-bit hashes of at most 8192 keys, in 64 KiB that are allocated with the first
 // entry. If the eight entries of a bucket are in use, a new entry replaces the entry that ends

@@ -70,13 +70,13 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
 // Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
-// It returns false if no gate has charged l for the request. ctx is as for [FromContext]. A key is
-// personal data: do not log it.
+// It returns false if no gate has charged l for the request, or if that gate has charged it for several
+// keys. ctx is as for [FromContext]. A key is personal data: do not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
 	for rec := recordFrom(ctx); rec != nil && l != nil; rec = rec.outer {
 		if rec.charged() {
-			if key, ok := inner.Key(&rec.reservation, l); ok {
-				return key, true
+			if key, n := inner.Key(&rec.reservation, l); n > 0 {
+				return key, n == 1
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
 // attacker with an account of his own would reset the count of his guesses. No gate refunds its charge
 // of l afterwards, because this charge is forgotten, too.
 //
-// If no gate has charged l for the request, Reset returns [ErrNotAdmitted]. Other errors are those of
+// If there is no Key, Reset returns [ErrNotAdmitted]. Other errors are those of
 // [core.Limiter.Reset]. As with [Settle], ctx only identifies the request.
 func Reset(ctx context.Context, l *core.Limiter) error {
 	key, ok := Key(ctx, l)
@@ -96,10 +96,13 @@ func Reset(ctx context.Context, l *core.Limiter) error {
 		return ErrNotAdmitted
 	}
 	rec := recordFrom(ctx)
-	detached := rec.detached()
-	for ; rec != nil; rec = rec.outer {
-		inner.Forget(&rec.reservation, l)
+	forget := func() {
+		for o := rec; o != nil; o = o.outer {
+			inner.Forget(&o.reservation, l, key)
+		}
 	}
-	_, err := l.Reset(detached, key)
+	forget()
+	_, err := l.Reset(rec.detached(), key)
+	forget() // what a concurrent Settle has charged
 	return err
 }

@@ -17,11 +17,12 @@ type Methods[Limiter, Reservation, Rule any] struct {
 	HasPlans func(Limiter) bool
 	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
 	SharesStore func(Limiter, Limiter) bool
-	// Key returns the key of the charges of a limiter, or of another view of it.
-	Key func(r Reservation, l Limiter) (string, bool)
-	// Forget makes a Reservation forget the charges of a limiter, whose keys are reset: they are not
-	// refunded any more.
-	Forget func(r Reservation, l Limiter)
+	// Key returns the key of the charges of a limiter, or of another view of it, and the number of such
+	// keys, where 2 means several.
+	Key func(r Reservation, l Limiter) (key string, n int)
+	// Forget makes a Reservation forget the charges of the rules of a limiter for a key, which is reset:
+	// they are not refunded any more.
+	Forget func(r Reservation, l Limiter, key string)
 	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
 	LeaveQueue func(r Reservation, ctx context.Context) error
 	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
