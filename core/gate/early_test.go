@@ -1,0 +1,165 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A key that was charged early is found a second time, with another key after it.
+func TestGate_Admit_MergedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		l := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(2))))
+		all := core.Must(core.New(store, core.TokenBucket("all", core.PerSecond(1000))))
+		g := newGate("test", l, anyKey, []Option{And(l, keyfunc.FirstOf(noToken, anyKey)), And(all, keyfunc.Constant("all"))})
+		for i, want := range []int{0, 0, 429, 429} {
+			r := get("/")
+			if _, _, rejection := g.Admit(r.Context(), header(), r, ""); (rejection != nil) != (want == 429) {
+				t.Errorf("request %d: got %v, want %d", i, rejection, want)
+			}
+		}
+		time.Sleep(1100 * time.Millisecond)
+		r := get("/")
+		_, _, rejection := g.Admit(r.Context(), header(), r, "")
+		if rejection != nil || testkit.Used(t, l, "k")[0] != 1 || testkit.Used(t, all, "constant:all")[0] != 1 {
+			t.Errorf("got %v with %d and %d in use, want an admission and 1 and 1", rejection, testkit.Used(t, l, "k"), testkit.Used(t, all, "constant:all"))
+		}
+	})
+}
+
+func noToken(context.Context, *http.Request) (string, error) { return "", keyfunc.ErrNoToken }
+
+// Concurrent requests of an exhausted key do not take places of a leaky bucket twice.
+func TestGate_Admit_ExhaustedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(storetest.Fake)
+		queue := core.Must(core.New(store, core.LeakyBucket("queue", core.PerSecond(10).WithBurst(20))))
+		all := core.Must(core.New(store, core.TokenBucket("all", core.PerSecond(1000))))
+		g := newGate("test", queue, anyKey, []Option{And(all, keyfunc.Constant("all"))})
+		burst := func(n int) (admitted int) {
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					r := get("/")
+					_, _, rejection := g.Admit(r.Context(), header(), r, "")
+					mu.Lock()
+					defer mu.Unlock()
+					if rejection == nil {
+						admitted++
+					}
+				})
+			}
+			wg.Wait()
+			return admitted
+		}
+		if n := burst(30); n != 20 {
+			t.Errorf("%d of 30 are admitted, want 20", n)
+		}
+		time.Sleep(3 * time.Second)
+		store.Set(storetest.Delay(time.Millisecond, 0))
+		if n := burst(20); n != 20 {
+			t.Errorf("while the key is exhausted, %d of 20 are admitted, want 20", n)
+		}
+	})
+}
+
+// If the Store fails at a second early charge, the first one is refunded.
+func TestGate_Admit_SecondEarlyChargeFails(t *testing.T) {
+	store := new(storetest.Fake)
+	limiter := func(name string) *core.Limiter {
+		return core.Must(core.New(store, core.SlidingLog(name, core.PerHour(2))))
+	}
+	a, b, c := limiter("a"), limiter("b"), limiter("c")
+	g := newGate("test", a, anyKey, []Option{And(b, anyKey), And(c, anyKey), OnError(func(_ *http.Request, _ error, status int) int { return status })})
+	for _, l := range []*core.Limiter{a, b} {
+		g.exhausted.add(l, "k", time.Hour)
+	}
+	calls := store.Calls()
+	store.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		if store.Calls() == calls+2 {
+			return core.ErrUnavailable
+		}
+		return next(ctx, charges)
+	})
+	r := get("/")
+	if _, _, rejection := g.Admit(r.Context(), header(), r, ""); rejection != nil {
+		t.Fatal(rejection)
+	}
+	store.Set()
+	for _, l := range []*core.Limiter{a, b, c} {
+		if used := testkit.Used(t, l, "k")[0]; used != 0 {
+			t.Errorf("%s: %d are in use, want 0", l.Rules()[0].Name(), used)
+		}
+	}
+}
+
+// A limiter with several keys has no Key, so that Reset cannot forget the wrong one.
+func TestKey_Several(t *testing.T) {
+	l := core.Must(core.New(memstore.New(), core.SlidingLog("login", core.PerHour(9))))
+	user := func(context.Context, *http.Request) (string, error) { return "user", nil }
+	r := get("/")
+	r, _, _ = newGate("test", l, user, nil).Admit(r.Context(), header(), r, "")
+	r, _, _ = newGate("test", l, anyKey, []Option{And(l, user)}).Admit(r.Context(), header(), r, "")
+	if key, ok := Key(r.Context(), l); ok {
+		t.Errorf("the key is %q, want none", key)
+	}
+	if err := Reset(r.Context(), l); err != ErrNotAdmitted || testkit.Used(t, l, "user")[0] != 2 {
+		t.Errorf("Reset: %v, %d are in use, want %v and 2", err, testkit.Used(t, l, "user"), ErrNotAdmitted)
+	}
+}
+
+// Reset forgets the charges of another limiter with the same rule and key, too, and those of a Settle at
+// the same time.
+func TestReset_Shared(t *testing.T) {
+	store := new(storetest.Fake)
+	rule := core.FixedWindow("login", core.PerDay(100))
+	a, b := core.Must(core.New(store, rule)), core.Must(core.New(store, rule))
+	r := get("/")
+	r, _, _ = newGate("test", b, anyKey, nil).Admit(r.Context(), header(), r, "")
+	outer := r
+	r, _, _ = newGate("test", a, anyKey, nil).Admit(r.Context(), header(), r, "")
+	store.Set(func(ctx context.Context, charges []driver.Charge, next storetest.Call) error {
+		store.Set()
+		if err := Settle(r.Context(), 5); err != nil { // between the two halves of Reset
+			t.Error(err)
+		}
+		return next(ctx, charges)
+	})
+	if err := Reset(r.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Admit(t, a, "k", 3)
+	for _, ctx := range []context.Context{r.Context(), outer.Context()} {
+		if err := Refund(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if used := testkit.Used(t, a, "k")[0]; used != 3 {
+		t.Errorf("%d are in use, want 3", used)
+	}
+}
+
+// The document of a denied check has the length of its own.
+func TestWriteProblem_FieldsOfAnotherBody(t *testing.T) {
+	w := httptest.NewRecorder()
+	for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
+		w.Header().Set(name, "5")
+	}
+	writeProblem(w, get("/"), &Problem{Status: 429, Detail: "x"})
+	if len(w.Header()) != 2 {
+		t.Errorf("the header fields are %v", w.Header())
+	}
+}
