@@ -34,7 +34,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	for i := range g.asks {
 		known = append(known, core.Ask{})
 		n := len(known) - 1
-		next := &known[n] // is filled in place: a copy of what has just been written takes 10 ns
+		next := &known[n] // is filled in place: to copy it just after it was written takes 10 ns
 		next.Limiter, next.Cost, next.MaxDelay = g.asks[i].limiter, cost, g.maxDelay
 		if i == 0 {
 			next.Limiter = first

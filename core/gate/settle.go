@@ -103,6 +103,6 @@ func Reset(ctx context.Context, l *core.Limiter) error {
 	}
 	forget()
 	_, err := l.Reset(rec.detached(), key)
-	forget() // what a concurrent Settle has charged
+	forget() // the charge of a concurrent Settle
 	return err
 }
