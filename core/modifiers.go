@@ -66,8 +66,8 @@ func (r Rule) Label(text string) Rule { return r.modify(func(d *definition) { d.
 // ClientName returns the [Rule.Label] of r, or its name if it has none.
 func (r Rule) ClientName() string { return cmp.Or(r.def().label, r.Name()) }
 
-// Unit returns a copy of r that counts events of this name for clients, such as "tokens" or "bytes".
-// The text of a problem document is then `Policy "model" allows 1000 tokens per 60 s`. name is a
+// Unit returns a copy of r whose events have this name in texts for clients, such as "tokens" or "bytes".
+// It changes no cost: for a gate, see its option Cost. The text of a problem document is then `Policy "model" allows 1000 tokens per 60 s`. name is a
 // plural of at most 32 characters of printable ASCII. It is used as it is written, also for a limit
 // of one event: "allows 1 per 60 s (tokens)". An empty name restores the default, "requests".
 //

@@ -118,12 +118,18 @@ func (r *Reservation) settleAsks(ctx context.Context, cost int, is func(*shared)
 }
 
 // key returns the key of the charges of l, or of the limiter that l is a view of, and the number of such
-// keys, where 2 means several.
+// keys, where 2 means several, and -1 that all its limits are Unlimited.
 func (r *Reservation) key(l *Limiter) (key string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range r.lines() {
-		if line.charge < 0 || r.asks()[line.ask].limiter != l.shared {
+		if r.asks()[line.ask].limiter != l.shared {
+			continue
+		}
+		if line.charge < 0 {
+			if n == 0 {
+				n = -1
+			}
 			continue
 		}
 		k := r.charges()[line.charge].Key

@@ -109,8 +109,9 @@ func OnDenied(f func(c echo.Context, d core.Decision) error) gate.Option {
 // the client did not say who it is (400, 401), the store could not decide (503), or the application
 // failed (500). The middleware returns the result of f. When f is called, the header fields are set. f
 // should respond with the status of rejection.Problem; if it returns nil and has written nothing, a
-// response with this status and without a body is sent. For the choice of the status, see
-// [gate.OnError]. OnRejected panics if f is nil.
+// response with this status and without a body is sent. For the response of this package, return
+// echo.NewHTTPError(rejection.Problem.Status, rejection.Problem): Echo does not know the status of
+// rejection itself. For the choice of the status, see [gate.OnError]. OnRejected panics if f is nil.
 func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Option {
 	var answer respond
 	if f != nil {
@@ -135,8 +136,8 @@ func OnRejected(f func(c echo.Context, rejection *gate.Rejection) error) gate.Op
 //
 // Check adds the rules of l to the header fields. It must be called before the response begins, and
 // not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
-// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
-// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
+// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check, and
+// [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
 // [gate.FailClosed], [gate.Headers] and [gate.OnError].
 func Check(c echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
 	r, rejection := adapter.Check(name, &view{c}, c.Response().Header(), c.Request(), l, key, opts...)
@@ -149,7 +150,9 @@ func Check(c echo.Context, l *core.Limiter, key string, opts ...gate.Option) err
 
 // Deny sets the header fields for a denial d that the application got from package core, and returns the
 // error from which the HTTPErrorHandler writes the response, with the problem document. For the zero
-// Decision, which comes with an error of the store, the status is 503. Deny panics if d is allowed.
+// Decision, which comes with an error of the store, the status is 503. Log that error, and reject an
+// invalid cost before: a client cannot mend it by waiting. The header fields have the versions of the
+// outer gates, or [gate.IETFDraft] without one. Deny panics if d is allowed.
 func Deny(c echo.Context, d core.Decision) error {
 	return problem(c, adapter.Deny(name, c.Response().Header(), c.Request(), d))
 }

@@ -111,8 +111,8 @@ func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
 //
 // Check adds the rules of l to the header fields. It must be called before the response begins, and
 // not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
-// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check. An
-// empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
+// [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check, and
+// [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
 // [gate.FailClosed], [gate.Headers] and [gate.OnError].
 func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) bool {
 	r, rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
@@ -125,7 +125,9 @@ func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) boo
 
 // Deny aborts the chain, and writes the response of this package for a denial d that the application got
 // from package core: the header fields, Retry-After and the problem document. For the zero Decision, which
-// comes with an error of the store, the status is 503. Deny panics if d is allowed.
+// comes with an error of the store, the status is 503. Log that error, and reject an
+// invalid cost before: a client cannot mend it by waiting. The header fields have the versions of the
+// outer gates, or [gate.IETFDraft] without one. Deny panics if d is allowed.
 func Deny(c *gin.Context, d core.Decision) {
 	abort(c, adapter.Deny(name, c.Writer.Header(), c.Request, d), nil)
 }

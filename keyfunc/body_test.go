@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -351,6 +353,9 @@ func TestFirstOf_Unusable(t *testing.T) {
 		"JSON, number":        {json, post(jsonType, `{"user":1.0}`), true},
 		"JSON, array":         {json, post(jsonType, `[{"user":"victim"}]`), true},
 		"JSON, query":         {json, httptest.NewRequest("GET", "/?user=victim", nil), true},
+		"Basic, twice":        {keyfunc.FirstOf(keyfunc.BasicAuthUser(), fallback), withHeader("Authorization", "Basic YTpi", "Basic YTpi"), true},
+		"Basic, absent":       {keyfunc.FirstOf(keyfunc.BasicAuthUser(), fallback), withHeader("Authorization", "Bearer x"), false},
+		"Bearer, twice":       {keyfunc.FirstOf(keyfunc.JWTSubject(func(*jwt.Token) (any, error) { return nil, errors.New("x") }, []string{"RS256"}), fallback), withHeader("Authorization", "Bearer x", "Bearer x"), true},
 		"header, twice":       {keyfunc.FirstOf(keyfunc.Header("X-User"), fallback), withHeader("X-User", "victim", "x"), true},
 		"cookie, twice":       {keyfunc.FirstOf(keyfunc.Cookie("u"), fallback), withHeader("Cookie", "u=victim; u=x"), true},
 	} {

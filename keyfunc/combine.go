@@ -16,9 +16,10 @@ import (
 // address is exhausted. To limit the verifications, put a limit by address first (see gate.And).
 //
 // After an [ErrNoKey] or an empty key, the Func calls the next function. It returns any other error
-// at once, because the next function would hide a fault. It also returns the error of a value that is
-// there but cannot be used, such as a field that occurs twice: a handler that reads one of the values
-// would serve the request under the limit of the next function. If no function finds a key, the error is
+// at once, because the next function would hide a fault. It also returns the error of a value that a
+// handler might read although the function cannot use it: two Authorization header fields, a field, cookie
+// or form field that occurs twice, a malformed body. Otherwise the handler would serve the request under
+// the limit of the next function. If no function finds a key, the error is
 // the first [ErrNoToken], or else the first error.
 //
 // FirstOf panics if fs is empty or contains nil.
@@ -31,8 +32,7 @@ func FirstOf(fs ...Func) Func {
 			if err == nil {
 				return key, nil
 			}
-			var refused *NoKeyError
-			if !errors.Is(err, ErrNoKey) || errors.As(err, &refused) && refused.unusable {
+			if !errors.Is(err, ErrNoKey) || isUnusable(err) {
 				return "", err
 			}
 			if none == nil || errors.Is(err, ErrNoToken) && !errors.Is(none, ErrNoToken) {

@@ -14,13 +14,15 @@
 //	through a CDN that puts one address   HeaderIP("CF-Connecting-IP", Proxies(ranges...))
 //	in a header of its own
 //	through a proxy on a Unix socket      XForwardedFor(Proxies("unix"))
-//	only through a platform that          XForwardedFor(LastHops(1))
-//	publishes no addresses
+//	only through n proxies of a platform  XForwardedFor(LastHops(n))
+//	that publishes no addresses
 //
 // A peer can send any header. Only the headers of trusted proxies, which are the peers in a
 // [ProxySet], are believed. A request from any other peer is charged to the address of the peer. If
-// such a peer is in a private network and sends a forwarding header, the first such request of a
-// Func logs a warning, because all clients behind a forgotten proxy have one key.
+// such a peer has a private, loopback, link-local or shared address (100.64.0.0/10), or has connected
+// through a Unix socket, and sends X-Forwarded-For, Forwarded, X-Real-IP or the header of HeaderIP, the
+// first such request of a Func logs a warning with the line to write, because all clients behind a
+// forgotten proxy have one key. With LastHops there is no such peer, and no warning.
 //
 //	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 //	user := keyfunc.JWTSubject(verify, []string{"RS256"}, keyfunc.Issuer("https://id.example.com"))

@@ -81,8 +81,11 @@ func Cookie(name string) Func {
 //	w.Header().Set("WWW-Authenticate", `Basic realm="shop", charset="UTF-8"`)
 func BasicAuthUser() Func {
 	return func(_ context.Context, r *http.Request) (string, error) {
+		if len(r.Header["Authorization"]) > 1 {
+			return "", errSeveral
+		}
 		name, _, ok := r.BasicAuth()
-		if !ok || name == "" || len(r.Header["Authorization"]) > 1 {
+		if !ok || name == "" {
 			return "", errNoCredentials
 		}
 		return "basic:" + name, nil

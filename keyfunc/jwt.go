@@ -245,11 +245,15 @@ func (j *JWT) read(r *http.Request) (content, error) {
 	return c, err
 }
 
+// errSeveral is the error of a request with several Authorization header fields, of which a handler reads
+// the first.
+var errSeveral = &tokenError{reason: "several Authorization headers"}
+
 // bearerToken returns the token68 of the Bearer scheme, or "". Several Authorization headers are an
 // error, because the application might use another of them.
 func bearerToken(r *http.Request) (string, error) {
 	if len(r.Header.Values("Authorization")) > 1 {
-		return "", &tokenError{reason: "several Authorization headers"}
+		return "", errSeveral
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

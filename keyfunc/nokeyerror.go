@@ -1,5 +1,7 @@
 package keyfunc
 
+import "errors"
+
 // A NoKeyError is an [ErrNoKey] with a text for the client. A gate may send Detail in the body of
 // its response with status 400. The functions of this package use it for values that a client can
 // add or correct, and own key functions may return it:
@@ -18,6 +20,13 @@ type NoKeyError struct {
 
 // unusable returns an error for a value that is there, but which the handler might read in another way.
 func unusable(detail string) *NoKeyError { return &NoKeyError{Detail: detail, unusable: true} }
+
+// isUnusable reports whether err is about a value that is there, but which the handler might read in
+// another way.
+func isUnusable(err error) bool {
+	var noKey *NoKeyError
+	return errors.As(err, &noKey) && noKey.unusable || errors.Is(err, errSeveral)
+}
 
 // Error returns the text of [ErrNoKey], a colon and Detail.
 func (e *NoKeyError) Error() string {

@@ -37,7 +37,11 @@ func (w *proxyWarning) check(r *http.Request, peer netip.Addr) {
 	if function == "" {
 		function = fmt.Sprintf("HeaderIP(%q, ", field)
 	}
-	slog.Warn("weir: keyfunc."+w.caller+" ignores a forwarding header because its peer is no trusted proxy; if the peer is a proxy, all its clients have one key",
+	effect := "all its clients have one key"
+	if !peer.IsValid() {
+		effect = "none of its clients has a key"
+	}
+	slog.Warn("weir: keyfunc."+w.caller+" ignores a forwarding header because its peer is no trusted proxy; if the peer is a proxy, "+effect,
 		"field", field, "peer", trusted, "use", fmt.Sprintf("keyfunc.%skeyfunc.Proxies(%q))", function, trusted))
 }
 

@@ -6,8 +6,9 @@ import (
 )
 
 // UserKey returns the key of a user: "user:" and the name. Own key functions return it for a user
-// that they have verified, and operators use it to look up or reset the limits of a user. The key
-// never equals the key of an address or of another function of this package, except that it is the
+// that they have verified, and operators use it to look up or reset the limits of a user, if that is the
+// key that the gate has charged: with [BasicAuthUser] the key is "basic:ann", with [FormValue] "body:user:ann"
+// (see the table in the package comment). The key never equals the key of an address or of another function of this package, except that it is the
 // key of the same user from [ContextSubject] for a text, and from [JWT.Subject] for a token without
 // an iss. For tokens with an iss, use [SubjectKey]. For the key of an address, use [CanonicalIP].
 //

@@ -109,7 +109,11 @@ func TestBasicAuthUser(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if r := request("", c.lines...); c.key == "" {
-				wantNoToken(t, keyfunc.BasicAuthUser(), r, "no Basic credentials")
+				reason := "no Basic credentials"
+				if len(c.lines) > 1 {
+					reason = "several Authorization headers"
+				}
+				wantNoToken(t, keyfunc.BasicAuthUser(), r, reason)
 			} else {
 				wantKey(t, keyfunc.BasicAuthUser(), r, c.key)
 			}

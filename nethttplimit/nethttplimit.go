@@ -104,7 +104,8 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 // not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
 // [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it,
 // and the header fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
-// [gate.RefundIf] of outer gates do not change the charge of Check. An empty key is rejected with 400.
+// [gate.RefundIf] of outer gates do not change the charge of Check, and
+// [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400.
 // Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers]
 // and [gate.OnError].
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
@@ -117,7 +118,9 @@ func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, 
 
 // Deny writes the response of this package for a denial d that the application got from package core:
 // the header fields, Retry-After and the problem document. For the zero Decision, which comes with an
-// error of the store, the status is 503. Deny panics if d is allowed.
+// error of the store, the status is 503. Log that error, and reject an
+// invalid cost before: a client cannot mend it by waiting. The header fields have the versions of the
+// outer gates, or [gate.IETFDraft] without one. Deny panics if d is allowed.
 func Deny(w http.ResponseWriter, r *http.Request, d core.Decision) {
 	adapter.WriteProblem(w, r, adapter.Deny(name, w.Header(), r, d).Problem)
 }

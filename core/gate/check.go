@@ -7,7 +7,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/argument"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 // maxChecks bounds the number of checks of one request that FromContext finds.
@@ -34,7 +33,7 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 			panic(function + ": only Cost, FailClosed, Headers and OnError can be given")
 		}
 	}
-	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return checked(key) }}}
+	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return key, nil }}}
 	rec := newRecord(r, g)
 	var d core.Decision
 	rec, rejection := rec.decide(ctx, h, r, l, &d)
@@ -44,16 +43,6 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	r = rec.attach(r)
 	return r, rec.apply(h, r, &d)
 }
-
-// checked returns the key of a check, or an error if it is empty.
-func checked(key string) (string, error) {
-	if key == "" {
-		return "", errNoCheckedKey
-	}
-	return key, nil
-}
-
-var errNoCheckedKey = &keyfunc.NoKeyError{Detail: "the value that identifies the sender is empty"}
 
 // attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
 // before, so that a handler may make any number of them.

@@ -9,7 +9,7 @@ import (
 
 // FromContext returns the decision about the request that ctx belongs to. ctx is r.Context(), a
 // context derived from it, or a *gin.Context. If several gates have decided, FromContext returns
-// the decision of the innermost gate.
+// the decision of the innermost gate, or that of a later Check of an adapter in its handler.
 //
 // FromContext returns false if no gate has decided, because it skipped the request or the Store
 // failed.

@@ -133,6 +133,8 @@ func (g *gate) reject(h http.Header, r *http.Request, err error, f failure) *Rej
 	case http.StatusBadRequest:
 		var missing *keyfunc.NoKeyError
 		switch {
+		case g.check:
+			p.Detail = "The value that is limited is missing."
 		case errors.As(err, &missing):
 			p.Detail = "The request does not say who sent it: " + missing.Detail + "."
 		case errors.Is(err, keyfunc.ErrNoKey):

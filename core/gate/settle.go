@@ -8,9 +8,10 @@ import (
 )
 
 var (
-	// ErrNotAdmitted is the error of [Settle] and [SettleFor] if no gate has charged the request: it
-	// was skipped or denied, its key function returned [keyfunc.ErrNotLimited], the Store failed,
-	// or there is no such gate. For a [core.Unlimited] caller, Settle and SettleFor return nil.
+	// ErrNotAdmitted is the error of [Settle], [SettleFor], [Refund] and [Reset] if no gate has charged
+	// the request: it was skipped or denied, its key function returned [keyfunc.ErrNotLimited], the
+	// Store failed, or there is no such gate. A handler can ignore it, because nothing was charged. For
+	// a [core.Unlimited] caller, all of them return nil.
 	ErrNotAdmitted = errors.New("weir: the request was not admitted by a gate")
 	// ErrSeveralCosts is the error of [Settle] if limiters of the gate have a [Cost] of their own.
 	ErrSeveralCosts = errors.New("weir: limiters of the gate have costs of their own: use SettleFor")
@@ -66,33 +67,45 @@ func SettleFor(ctx context.Context, l *core.Limiter, cost int) error {
 // Refund frees the cost for every limiter of the innermost gate. To also forget earlier failures of the
 // user who has logged in, call [Reset]. Use a [core.SlidingLog] or [core.SlidingWindow], because a
 // bucket may refill while the handler runs. Call Refund before the response: the next request of the
-// client then finds the refunded limit. If Refund returns an error, the request may stay charged.
+// client then finds the refunded limit. If Refund returns an error, the request may stay charged; if that
+// is [ErrNotAdmitted], nothing was charged. A decision of Check of an adapter is not refunded: its gate is
+// the one around the handler.
 func Refund(ctx context.Context) error { return Settle(ctx, 0) }
 
 // Key returns the key for which the innermost gate has charged l, or another view of the same limiter.
-// It returns false if no gate has charged l for the request, or if that gate has charged it for several
-// keys. ctx is as for [FromContext]. A key is personal data: do not log it.
+// It returns false if no gate has charged l for the request, as for a [core.Unlimited] caller, or if that
+// gate has charged it for several keys. ctx is as for [FromContext]. A key is personal data: do not log it.
 func Key(ctx context.Context, l *core.Limiter) (key string, ok bool) {
-	for rec := recordFrom(ctx); rec != nil && l != nil; rec = rec.outer {
+	key, n := chargedKey(ctx, l)
+	return key, n == 1
+}
+
+// chargedKey returns the key for which the innermost gate has charged l, and the number of such keys, as
+// Key of package unexported.
+func chargedKey(ctx context.Context, l *core.Limiter) (key string, n int) {
+	for rec := recordFrom(ctx); rec != nil && l != nil && n == 0; rec = rec.outer {
 		if rec.charged() {
-			if key, n := inner.Key(&rec.reservation, l); n > 0 {
-				return key, n == 1
-			}
+			key, n = inner.Key(&rec.reservation, l)
 		}
 	}
-	return "", false
+	return key, n
 }
 
 // Reset forgets all events of the [Key] of l, such as the failures of a user who has now logged in. Use
 // it only for the key that the success has proved, which is the user, and never for an address: an
 // attacker with an account of his own would reset the count of his guesses. No gate refunds its charge
-// of l afterwards, because this charge is forgotten, too.
+// of l afterwards, even if Reset returns an error: the charge may then stay. A [Refund] of the other
+// limiters can come before or after Reset.
 //
-// If there is no Key, Reset returns [ErrNotAdmitted]. Other errors are those of
-// [core.Limiter.Reset]. As with [Settle], ctx only identifies the request.
+// If [Key] returns false, Reset returns [ErrNotAdmitted], or nil if the limit of the caller is
+// [core.Unlimited]. Other errors are those of [core.Limiter.Reset]. As with [Settle], ctx only identifies
+// the request.
 func Reset(ctx context.Context, l *core.Limiter) error {
-	key, ok := Key(ctx, l)
-	if !ok {
+	key, n := chargedKey(ctx, l)
+	switch {
+	case n < 0:
+		return nil
+	case n != 1:
 		return ErrNotAdmitted
 	}
 	rec := recordFrom(ctx)

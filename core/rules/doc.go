@@ -21,7 +21,7 @@
 //	        algorithm: token_bucket
 //	        limit: 10/s burst 20
 //	        plans: {gold: 100/s, staff: unlimited, banned: blocked}
-//	        unit: tokens           # of the events, for clients; default: requests
+//	        unit: tokens           # only in texts for clients; default: requests
 //	      - name: hour
 //	        algorithm: sliding_log
 //	        limit: 500/h

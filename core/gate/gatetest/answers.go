@@ -24,7 +24,7 @@ const (
 var (
 	overLimit = apptest.Problem(429, "", retry12, `"hundred"`)
 	undecided = apptest.Problem(503, "", "Retry in 1 s.", "")
-	emptyKey  = apptest.Problem(400, "Bad Request", "The request does not say who sent it: the value that identifies the sender is empty.", "")
+	emptyKey  = apptest.Problem(400, "Bad Request", "The value that is limited is missing.", "")
 	badKey    = apptest.Problem(400, "Bad Request", unidentified, "")
 	noToken   = apptest.Problem(401, "Unauthorized", "Sign-in is required.", "")
 	fault     = apptest.Problem(500, "Internal Server Error", "", "")

@@ -18,7 +18,7 @@ type Methods[Limiter, Reservation, Rule any] struct {
 	// SharesStore reports whether two limiters have the same Store, as AllowTogether requires.
 	SharesStore func(Limiter, Limiter) bool
 	// Key returns the key of the charges of a limiter, or of another view of it, and the number of such
-	// keys, where 2 means several.
+	// keys, where 2 means several, and -1 that all its limits are Unlimited.
 	Key func(r Reservation, l Limiter) (key string, n int)
 	// Forget makes a Reservation forget the charges of the rules of a limiter for a key, which is reset:
 	// they are not refunded any more.
