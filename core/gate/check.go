@@ -37,11 +37,21 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	rec := newRecord(r, g)
 	var d core.Decision
 	rec, rejection := rec.decide(ctx, h, r, l, &d)
-	if rejection != nil || d.Len() == 0 {
-		return r, rejection
+	if rejection == nil && d.Len() > 0 {
+		r = rec.attach(r)
+		rejection = rec.apply(h, r, &d)
 	}
-	r = rec.attach(r)
-	return r, rec.apply(h, r, &d)
+	if rejection != nil {
+		removeBody(h)
+	}
+	return r, rejection
+}
+
+// removeBody removes the fields that a handler may have set about the body of its own response.
+func removeBody(h http.Header) {
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		delete(h, name)
+	}
 }
 
 // attach makes rec the last check of the handler of r. It replaces a check of the same limiter just
@@ -83,6 +93,7 @@ func deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejecti
 		panic(name + ": Deny: the decision is allowed")
 	}
 	g := &gate{policies: checkPolicies, log: checkLog, check: true}
+	removeBody(h)
 	if d.Len() == 0 {
 		return g.reject(h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
 	}

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,13 +152,27 @@ func TestReset_Shared(t *testing.T) {
 }
 
 // The document of a denied check has the length of its own.
-func TestWriteProblem_FieldsOfAnotherBody(t *testing.T) {
-	w := httptest.NewRecorder()
-	for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
-		w.Header().Set(name, "5")
+func TestCheck_FieldsOfAnotherBody(t *testing.T) {
+	l := once()
+	fields := func() http.Header {
+		h := header()
+		for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
+			h.Set(name, "5")
+		}
+		return h
 	}
-	writeProblem(w, get("/"), &Problem{Status: 429, Detail: "x"})
-	if len(w.Header()) != 2 {
-		t.Errorf("the header fields are %v", w.Header())
+	for i, want := range []int{4, 0} { // admitted, denied
+		h, r := fields(), get("/")
+		check("test", t.Context(), h, r, l, "k", []Option{Headers()})
+		h.Del("Retry-After")
+		h.Del("Cache-Control")
+		if len(h) != want {
+			t.Errorf("check %d: the header fields are %v, want %d", i, h, want)
+		}
+	}
+	h := fields()
+	deny("test", h, get("/"), core.Decision{})
+	if h.Get("Content-Length") != "" {
+		t.Errorf("Deny: the header fields are %v", h)
 	}
 }

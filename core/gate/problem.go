@@ -116,7 +116,7 @@ func appendSpan(b []byte, d time.Duration) []byte {
 
 // writeProblem responds to r with the status of p and the problem document, or with a line of text
 // if text/plain or text/html is first in Accept. The response to HEAD has no body. writeProblem
-// sets Content-Type, and X-Content-Type-Options to nosniff, and removes fields about another body.
+// sets Content-Type, and X-Content-Type-Options to nosniff.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	buffer := buffers.Get().(*[1 << 10]byte)
 	defer buffers.Put(buffer)
@@ -128,19 +128,12 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 		body = appendDocument(body, p)
 	}
 	h := w.Header()
-	for _, name := range ofAnotherBody {
-		delete(h, name)
-	}
 	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 	}
 }
-
-// ofAnotherBody has the names of fields that a handler may have set for its own response before a check
-// denied.
-var ofAnotherBody = []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"}
 
 // buffers holds the arrays of documents for reuse: a Writer must not keep the bytes of Write.
 // Longer documents have an array of their own.

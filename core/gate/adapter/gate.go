@@ -84,8 +84,7 @@ func Deny(name string, h http.Header, r *http.Request, d core.Decision) *gate.Re
 
 // WriteProblem responds to r with the status of p and the problem document, or with a line of text
 // if text/plain or text/html is first in Accept. The response to HEAD has no body. WriteProblem
-// sets Content-Type, and X-Content-Type-Options to nosniff, and removes fields about another body, such
-// as Content-Length.
+// sets Content-Type, and X-Content-Type-Options to nosniff.
 func WriteProblem(w http.ResponseWriter, r *http.Request, p *gate.Problem) {
 	inner.WriteProblem(w, r, p)
 }
