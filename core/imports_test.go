@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"core/failover":            {"core/driver", "core/internal/argument", "core/internal/call"},
 	"core/lease":               {"core/driver", "core/internal/argument"},
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
-	"core/gate":                {"core", "core/driver", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
+	"core/gate":                {"core", "core/driver", "core/memstore", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/adapter":        {"core", "core/gate", "core/gate/internal/unexported", "keyfunc", "github.com/felixge/httpsnoop"},
 	"core/gate/gatetest":       {"core", "core/driver", "core/internal/testkit", "core/memstore", "core/storetest", "core/gate", "core/gate/adapter", "core/gate/internal/apptest", "core/rules", "keyfunc"},
 	"cmd/weir":                 {"core", "core/memstore", "core/rules", "github.com/redis/go-redis/v9"},

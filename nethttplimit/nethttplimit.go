@@ -58,6 +58,19 @@ func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) func(http.Handl
 	}
 }
 
+// PerIP limits the requests of each client address in one line:
+//
+//	handler := nethttplimit.PerIP(core.PerMinute(100))(mux)
+//
+// It counts in memory, with a sliding window called "ip", by the address of the peer ([keyfunc.RemoteIP]).
+// opts are those of New except [gate.And]. Behind a proxy, all clients have the address of the proxy: use
+// New with [keyfunc.XForwardedFor]. A warning in the log says so when the first forwarding header arrives
+// from a private address. PerIP panics if limit is invalid or has a Burst, or if an option is an And, with
+// the line to write instead.
+func PerIP(limit core.Limit, opts ...gate.Option) func(http.Handler) http.Handler {
+	return New(adapter.PerIP(name, limit, opts...), keyfunc.RemoteIP(), opts...)
+}
+
 // A respond is a function of OnDenied or OnRejected.
 type respond = func(http.ResponseWriter, *http.Request, *gate.Rejection)
 

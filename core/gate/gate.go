@@ -69,6 +69,7 @@ func init() {
 			return newGate(name, l, key, opts)
 		},
 		Answer:             answer,
+		PerIP:              perIP,
 		Check:              check,
 		Deny:               deny,
 		WriteProblem:       writeProblem,

@@ -27,6 +27,7 @@
 //     Problem of the Rejection: with [WriteProblem], or as an error that the framework's own error
 //     handler writes. The header fields are already set, except Content-Type and
 //     X-Content-Type-Options.
+//     PerIP passes the limiter of [PerIP], [keyfunc.RemoteIP] and its options to New.
 //  6. Check and Deny call [Check] and [Deny], and send the Problem of the Rejection in the same way.
 //  7. A test must call Run of package gatetest, which checks the contract of all adapters. The page of
 //     gatetest lists its requirements, such as the largest number of allocations.

@@ -44,6 +44,12 @@ func Denied[F any](name string, f F) gate.Option { return inner.Answer(name, tru
 // requests that are not let through. It panics as [Denied] does.
 func Rejected[F any](name string, f F) gate.Option { return inner.Answer(name, false, f) }
 
+// PerIP returns the limiter of the function PerIP of the adapter called name, which passes it to its New
+// with [keyfunc.RemoteIP] and opts. PerIP panics if limit has a Burst, or an option is an And.
+func PerIP(name string, limit core.Limit, opts ...gate.Option) *core.Limiter {
+	return inner.PerIP(name, limit, opts)
+}
+
 // Admit decides about r and writes the header fields to h. ctx is the context of the framework,
 // which is passed to the key functions; the Store gets r.Context(). pattern is the pattern of the
 // route that the framework has matched, for [gate.Routes]; if it is empty, r.Pattern counts.

@@ -18,6 +18,8 @@ type Functions[Option, Rejection, Problem any] struct {
 	// Answer returns an option with the function that answers denied requests, or all other requests
 	// that are not let through. Only gates of the adapter called name accept it.
 	Answer func(name string, denied bool, f any) Option
+	// PerIP returns the limiter of the function PerIP of the adapter called name.
+	PerIP func(name string, limit core.Limit, opts []Option) *core.Limiter
 	// Check decides about a key that a handler of r has found, for the function called name. It returns
 	// nil if the request may go on, and the request with the decision.
 	Check func(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts []Option) (*http.Request, Rejection)
