@@ -135,13 +135,10 @@ func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.O
 	var answer respond
 	if f != nil {
 		answer = func(c *echo.Context, rejection *gate.Rejection) error {
-			// The second Response records whether f has responded: a ResponseWriter between them may buffer.
-			outer := c.Response()
-			own := echo.NewResponse(outer, c.Logger())
+			// The first Response does not know yet whether f has responded, if a ResponseWriter above it buffers.
+			own := echo.NewResponse(c.Response(), c.Logger())
 			c.SetResponse(own)
-			err := f(c, rejection)
-			c.SetResponse(outer)
-			switch {
+			switch err := f(c, rejection); {
 			case err == error(rejection):
 				return problem(c, rejection)
 			case err != nil || own.Committed:

@@ -421,6 +421,25 @@ type patterns []string
 
 func (p *patterns) ForRequest(r *http.Request) *core.Limiter { *p = append(*p, r.Pattern); return nil }
 
+// An ownRouter is a Router that does not set the pattern of the request.
+type ownRouter struct{ echo.Router }
+
+func (r ownRouter) Route(c *echo.Context) echo.HandlerFunc {
+	h := r.Router.Route(c)
+	c.Request().Pattern = ""
+	return h
+}
+
+func TestNew_PatternOfOwnRouter(t *testing.T) {
+	var got patterns
+	e := echo.NewWithConfig(echo.Config{Router: ownRouter{echo.NewRouter(echo.RouterConfig{})}})
+	e.Use(echolimit.New(times(9), keyfunc.RemoteIP(), gate.Routes(&got)))
+	e.GET("/users/:id", ok)
+	if get(e, "/users/1"); !slices.Equal(got, patterns{"/users/:id"}) {
+		t.Errorf("got %q, want the path of the route", got)
+	}
+}
+
 // In Pre and without a route, the pattern is that of the router around Echo.
 func TestNew_Pattern(t *testing.T) {
 	var got, before patterns
@@ -438,7 +457,7 @@ func TestNew_Pattern(t *testing.T) {
 		method, path, _ := strings.Cut(target, " ")
 		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
 	}
-	if want := []string{"/users/:id", "/", "/assets*", "/files/:name", "/files/*", "/", "/users/:id"}; !slices.Equal(got, want) {
+	if want := []string{"/users/:id", "/", "/assets*", "/files/:name", "/files/:name", "/", "/users/:id"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if want := slices.Repeat([]string{"/"}, len(targets)); !slices.Equal(before, want) {

@@ -93,7 +93,7 @@ func TestNew_RefundIf(t *testing.T) {
 		asked   string // the statuses that RefundIf gets; empty if nothing is refunded
 	}{
 		{name: "HTTPError", handler: fails(echo.ErrUnauthorized), status: 401, asked: "[401]"},
-		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 500, asked: "[500]"},
+		{name: "wrapped HTTPError", handler: fails(fmt.Errorf("wrapped: %w", echo.ErrUnauthorized)), status: 401, asked: "[401]"},
 		{name: "error", handler: fails(problem), status: 500, asked: "[500]"},
 		{name: "error of a middleware", inner: func(echo.HandlerFunc) echo.HandlerFunc { return fails(echo.ErrForbidden) }, handler: ok, status: 403, asked: "[403]"},
 		{name: "the error handler is called", handler: func(c *echo.Context) error { c.Echo().HTTPErrorHandler(c, echo.ErrNotFound); return nil }, status: 404, asked: "[404]"},
