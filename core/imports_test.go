@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"nethttplimit":             {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/felixge/httpsnoop"},
 	"ginlimit":                 {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/gin-gonic/gin"},
 	"echolimit":                {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v4"},
+	"echolimit/v5":             {"core", "core/gate", "core/gate/adapter", "keyfunc", "github.com/labstack/echo/v5"},
 
 	"core/redisstore/redistest": {"github.com/redis/go-redis/v9"},
 

@@ -8,8 +8,9 @@
 // package is a complete adapter.
 //
 //  1. New takes a limiter, a key function and the options of package gate, and calls [New] with
-//     the name of the adapter, which must end in "limit", and the type of the functions that write a
-//     response: adapter.New[func(*fw.Context, *gate.Rejection)]("fwlimit", l, key, opts...).
+//     the name of the adapter, which must end in "limit", or in "limit" and a major version
+//     ("fwlimit/v2"), and the type of the functions that write a response:
+//     adapter.New[func(*fw.Context, *gate.Rejection)]("fwlimit", l, key, opts...).
 //  2. OnDenied and OnRejected call [Denied] and [Rejected] with the same name and type. OnDenied may
 //     take a function of a core.Decision, and wrap it. If the function of OnRejected writes nothing,
 //     the adapter must send the status of the Problem.

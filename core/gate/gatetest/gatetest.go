@@ -12,9 +12,10 @@
 // Every adapter must meet these requirements. An adapter that is written like the example of package
 // adapter meets them, unless its framework has other conventions.
 //
-//   - Name: the name that the adapter gives to package adapter ends in "limit", such as "fwlimit". New
-//     panics if an argument is nil, the limiters have different Stores or an option belongs to another
-//     adapter, with a text that begins with "fwlimit: New: ".
+//   - Name: the name that the adapter gives to package adapter ends in "limit", such as "fwlimit", or in
+//     "limit" and a major version, such as "fwlimit/v2". New panics if an argument is nil, the limiters
+//     have different Stores or an option belongs to another adapter, with a text that begins with
+//     "fwlimit: New: ".
 //   - Responses: the header fields that Admit sets are sent once, with admitted, denied and rejected
 //     requests. The problem document has the type [gate.ProblemMediaType], or is text if Accept prefers
 //     text (see [ErrorHandler] for frameworks that write it themselves), with X-Content-Type-Options:
@@ -194,6 +195,9 @@ func Run(t *testing.T, build Build, opts ...Option) {
 
 // start makes the application of c.
 func (s *suite) start(c setup) *application { return apptest.Start(s.build, c) }
+
+// adapterName is a regular expression for the name of an adapter at the beginning of a text.
+const adapterName = `^\w+limit(/v[0-9]+)?`
 
 // Short names of package apptest.
 type (

@@ -57,14 +57,14 @@ func (s *suite) testConstruction(t *testing.T) {
 		opts    []gate.Option
 		want    string // a regular expression; no panic if empty
 	}{
-		"nil limiter":           {nil, k, nil, `^\w+limit: New: limiter is nil$`},
-		"nil key function":      {l, nil, nil, `^\w+limit: New: key function is nil$`},
-		"nil option":            {l, k, []gate.Option{gate.ExposeHeaders(), nil}, `^\w+limit: New: option 1 is nil$`},
+		"nil limiter":           {nil, k, nil, adapterName + `: New: limiter is nil$`},
+		"nil key function":      {l, nil, nil, adapterName + `: New: key function is nil$`},
+		"nil option":            {l, k, []gate.Option{gate.ExposeHeaders(), nil}, adapterName + `: New: option 1 is nil$`},
 		"one store":             {l, k, []gate.Option{gate.And(second, k), gate.And(l, k)}, ""},
-		"two stores":            {l, k, []gate.Option{gate.And(elsewhere, k)}, `^\w+limit: New: gate.And: the limiters are on different stores`},
+		"two stores":            {l, k, []gate.Option{gate.And(elsewhere, k)}, adapterName + `: New: gate.And: the limiters are on different stores`},
 		"third store":           {l, k, []gate.Option{gate.And(l, k), gate.And(elsewhere, k)}, `different stores`},
-		"OnRejected of another": {l, k, []gate.Option{adapter.Rejected("irislimit", func(int) {})}, `^\w+limit: New: irislimit.OnRejected is an option for irislimit.New only$`},
-		"OnDenied of another":   {l, k, []gate.Option{adapter.Denied("irislimit", func(int) {})}, `^\w+limit: New: irislimit.OnDenied is an option for irislimit.New only$`},
+		"OnRejected of another": {l, k, []gate.Option{adapter.Rejected("irislimit", func(int) {})}, adapterName + `: New: irislimit.OnRejected is an option for irislimit.New only$`},
+		"OnDenied of another":   {l, k, []gate.Option{adapter.Denied("irislimit", func(int) {})}, adapterName + `: New: irislimit.OnDenied is an option for irislimit.New only$`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := caught(func() { s.build(c.limiter, c.key, c.opts, says("ok\n")) })

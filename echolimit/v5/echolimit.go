@@ -1,0 +1,204 @@
+// Package echolimit limits the requests of Echo (version 5).
+//
+//	store := memstore.New()
+//	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
+//	e := echo.New()
+//	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
+//
+// Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
+// responses and their header fields. For Echo version 4, see github.com/weir-go/weir/echolimit.
+package echolimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/gate/adapter"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+const name = "echolimit/v5"
+
+// New returns a middleware that limits the requests of each key with l. It panics if l, key or an
+// option is nil, if an option belongs to another adapter, or if the limiters use different Stores.
+// The middleware is safe for concurrent use.
+//
+// Handlers of admitted requests get the decision from [gate.FromContext], called with
+// c.Request().Context().
+//
+// For a denied or rejected request, the middleware sets the header fields of the response, except
+// Content-Type, and returns an error, from which the HTTPErrorHandler of the application must write the
+// response:
+//
+//   - [echo.DefaultHTTPErrorHandler] sends the problem document as application/json. The second example
+//     sends another media type.
+//   - [echo.ProblemDetailsHTTPErrorHandler] sends it as application/problem+json, without
+//     violated-policies, because its documents have no extension members.
+//   - Other handlers get the status from [echo.StatusCode], and the *[gate.Rejection] from errors.As.
+//     Marshaled to JSON, the error is the problem document.
+//
+// errors.Is and errors.As find nothing else in the error, so the errors of key functions and Stores
+// cannot change the response. They are in the Err of the Rejection.
+//
+// With [gate.RefundIf], the middleware wraps the ResponseWriter of the [echo.Response], or c.Response()
+// if another middleware has replaced it. If the handler returns an error and has written nothing, the
+// HTTPErrorHandler is expected to write the response, and RefundIf gets the status of that response. If
+// no response is written, nothing is refunded.
+//
+// Key functions receive the context of the request, but its Value looks up strings with c.Get
+// first. [keyfunc.PathValue] gets the value of c.Param. Echo leaves escapes such as %61 in it, unless
+// UnescapePathParamValues of [echo.RouterConfig] is set: set it if handlers unescape the value.
+func New(l *core.Limiter, key keyfunc.Func, opts ...gate.Option) echo.MiddlewareFunc {
+	g, answer := adapter.New[respond](name, l, key, opts...)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			r, outcome, rejection := g.Admit((*view)(c), c.Response().Header(), c.Request(), c.Path())
+			c.SetRequest(r)
+			switch {
+			case rejection == nil && outcome == nil:
+				return next(c)
+			case rejection == nil:
+				return run(outcome, c, next)
+			}
+			if respond, ok := answer(rejection); ok {
+				return respond(c, rejection)
+			}
+			return problem(c, rejection)
+		}
+	}
+}
+
+// A respond is a function of OnDenied or OnRejected.
+type respond = func(*echo.Context, *gate.Rejection) error
+
+// problem returns the error whose document the HTTPErrorHandler writes.
+func problem(c *echo.Context, rejection *gate.Rejection) error {
+	c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff") // the path of the request is in the document
+	return &problemError{rejection}
+}
+
+// run runs the next handler with o.
+//
+// If the handler returns an error, an outer middleware or the HTTPErrorHandler writes the response.
+// The hook is on the Response, because a middleware may restore another ResponseWriter before that, as
+// Echo's Gzip does after an error.
+func run(o *adapter.Outcome, c *echo.Context, next echo.HandlerFunc) (err error) {
+	res, _ := echo.UnwrapResponse(c.Response()) // nil if the ResponseWriter of a middleware has no Unwrap
+	if outermost, ok := c.Response().(*echo.Response); ok {
+		// Below the Response, which ignores every status after the first, informational ones included.
+		outermost.ResponseWriter = o.Watch(outermost.ResponseWriter)
+	} else {
+		// Above the ResponseWriter of an outer middleware, which may buffer the status, as Gzip does.
+		c.SetResponse(o.Watch(c.Response()))
+	}
+	o.Run(func() (answered bool) {
+		err = next(c)
+		switch {
+		case res != nil && res.Committed:
+			o.Answer(res.Status) // a no-op unless the response has passed by the ResponseWriter of Watch
+		case err != nil:
+			if res != nil {
+				res.Before(func() { o.Answer(res.Status) })
+			}
+			return false
+		}
+		return true
+	})
+	return err
+}
+
+// OnDenied replaces the response to requests over the limit: the middleware returns the result of
+// f. When f is called, Retry-After and the other header fields are set. f must choose the status,
+// which should be 429, and the body. For the other requests that are not let through, see
+// [OnRejected]. OnDenied panics if f is nil.
+func OnDenied(f func(c *echo.Context, d core.Decision) error) gate.Option {
+	var answer respond
+	if f != nil {
+		answer = func(c *echo.Context, rejection *gate.Rejection) error { return f(c, rejection.Decision) }
+	}
+	return adapter.Denied(name, answer)
+}
+
+// OnRejected replaces the response to requests that are rejected although they are not over the limit:
+// the client did not say who it is (400, 401), the store could not decide (503), or the application
+// failed (500). The middleware returns the result of f. When f is called, the header fields are set. f
+// should respond with the status of rejection.Problem; if it returns nil and has written nothing, a
+// response with this status and without a body is sent. For the response of this package, return
+// rejection itself, which must not be wrapped. For the choice of the status, see [gate.OnError].
+// OnRejected panics if f is nil.
+func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.Option {
+	var answer respond
+	if f != nil {
+		answer = func(c *echo.Context, rejection *gate.Rejection) error {
+			// The first Response does not know yet whether f has responded, if a ResponseWriter above it buffers.
+			own := echo.NewResponse(c.Response(), c.Logger())
+			c.SetResponse(own)
+			switch err := f(c, rejection); {
+			case err == error(rejection):
+				return problem(c, rejection)
+			case err != nil || own.Committed:
+				return err
+			}
+			return c.NoContent(rejection.Problem.Status)
+		}
+	}
+	return adapter.Rejected(name, answer)
+}
+
+// Check asks l about key inside a handler, for a key that is known only there, such as a login name in
+// the body. It returns nil if the handler may go on. If the event is denied, or cannot be decided with
+// [gate.FailClosed], Check has set the header fields and returns the error that the middleware returns
+// (without OnDenied and OnRejected), from which the HTTPErrorHandler writes the response:
+//
+//	if err := echolimit.Check(c, perUser, keyfunc.UserKey(form.User)); err != nil {
+//		return err
+//	}
+//
+// Check adds the rules of l to the header fields. It must be called before the response begins, and
+// not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow].
+// [gate.FromContext] returns the decision of Check. [gate.Settle], [gate.Refund] and [gate.RefundIf] of
+// outer gates do not change the charge of Check, and [gate.Key] and [gate.Reset] do not know it: for
+// these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is
+// not one of [gate.Cost], [gate.FailClosed], [gate.Headers] and [gate.OnError].
+func Check(c *echo.Context, l *core.Limiter, key string, opts ...gate.Option) error {
+	r, rejection := adapter.Check(name, (*view)(c), c.Response().Header(), c.Request(), l, key, opts...)
+	c.SetRequest(r)
+	if rejection != nil {
+		return problem(c, rejection)
+	}
+	return nil
+}
+
+// Deny sets the header fields for a denial d that the application got from package core, and returns the
+// error from which the HTTPErrorHandler writes the response, with the problem document. For the zero
+// Decision, which comes with an error of the store, the status is 503. Log that error, and reject an
+// invalid cost before: a client cannot mend it by waiting. The header fields have the versions of the
+// outer gates, or [gate.IETFDraft] without one. Deny panics if d is allowed.
+func Deny(c *echo.Context, d core.Decision) error {
+	return problem(c, adapter.Deny(name, c.Response().Header(), c.Request(), d))
+}
+
+// RealIP returns a key function that derives the key from c.RealIP(), Echo's own address of the
+// client. Without an Echo.IPExtractor, Echo version 5 believes no header, and the address is that of
+// the peer, as in [keyfunc.RemoteIP]: behind a proxy, all clients then have one key. With
+// [echo.LegacyIPExtractor], a client can choose its own key. [echo.ExtractIPFromXFFHeader] and
+// [echo.ExtractIPFromRealIPHeader] believe the header of every peer with a private address, unless their
+// options say otherwise; [keyfunc.XForwardedFor] believes only the proxies in its list.
+//
+// An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
+// [keyfunc.ErrNoKey] if there is no address, or if Echo does not serve the request.
+func RealIP(opts ...keyfunc.IPOption) keyfunc.Func {
+	_, _ = keyfunc.CanonicalIP("192.0.2.1", opts...) // panics on a nil option before the first request
+	return func(ctx context.Context, _ *http.Request) (string, error) {
+		c, ok := ctx.Value(viewKey{}).(*echo.Context)
+		if !ok {
+			return "", fmt.Errorf("%w: not a request of Echo", keyfunc.ErrNoKey)
+		}
+		return keyfunc.CanonicalIP(c.RealIP(), opts...)
+	}
+}
