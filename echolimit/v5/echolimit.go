@@ -112,6 +112,19 @@ func run(o *adapter.Outcome, c *echo.Context, next echo.HandlerFunc) (err error)
 	return err
 }
 
+// PerIP limits the requests of each client address in one line:
+//
+//	e.Use(echolimit.PerIP(core.PerMinute(100)))
+//
+// It counts in memory, with a sliding window called "ip", by the address of the peer ([keyfunc.RemoteIP]).
+// opts are those of New except [gate.And]. Behind a proxy, all clients have the address of the proxy: use
+// New with [keyfunc.XForwardedFor]. A warning in the log says so when the first forwarding header arrives
+// from a private address. PerIP panics if limit is invalid or has a Burst, or if an option is an And, with
+// the line to write instead.
+func PerIP(limit core.Limit, opts ...gate.Option) echo.MiddlewareFunc {
+	return New(adapter.PerIP(name, limit, opts...), keyfunc.RemoteIP(), opts...)
+}
+
 // OnDenied replaces the response to requests over the limit: the middleware returns the result of
 // f. When f is called, Retry-After and the other header fields are set. f must choose the status,
 // which should be 429, and the body. For the other requests that are not let through, see
