@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/testkit"
 	"github.com/weir-go/weir/core/redisstore/redistest"
@@ -94,11 +95,11 @@ func TestStore_Decisions(t *testing.T) {
 		hit = got.Denycache.Hits > before.Denycache.Hits && got.Redisstore.Requests == before.Redisstore.Requests
 	}
 	testkit.Must(t, r.Refund(t.Context()))
-	testkit.Admit(t, limiters[1], "k", 2)
+	testkit.Admit(t, limiters[1], "k", 1) // the cost that was denied
 	if found, err := limiters[0].Reset(t.Context(), "k"); err != nil || !found {
 		t.Errorf("Reset: got %v and %v, want true", found, err)
 	}
-	testkit.Admit(t, limiters[0], "k", 3)
+	testkit.Admit(t, limiters[0], "k", 1)
 	for i, s := range stores {
 		if got := s.Stats(); s.State() != failover.Primary || got.Failover.Failures+got.Failover.Backup > 0 {
 			t.Errorf("process %d: got the state %v and %+v, want no failure of Redis", i, s.State(), got)
@@ -158,6 +159,10 @@ func TestStore_Outage(t *testing.T) {
 	if d, err := login.Allow(t.Context(), "k"); d.Allowed || !errors.Is(err, core.ErrFailClosed) {
 		t.Errorf("login: got %v and %v, want core.ErrFailClosed", d, err)
 	}
+	peek := []driver.Charge{{Key: "k", Rule: testkit.Compiled(login.Rules()[0]), Op: driver.Peek, Cost: 1}}
+	if err := driver.Probe(t.Context(), s, peek); !errors.Is(err, core.ErrFailClosed) {
+		t.Errorf("Probe: got %v, want core.ErrFailClosed", err)
+	}
 	for range 20 {
 		testkit.Admit(t, search, "k", 1)
 	}
@@ -171,6 +176,7 @@ func TestStore_Outage(t *testing.T) {
 	before := s.Stats()
 	testkit.Admit(t, api, "other", 10) // the whole limit
 	testkit.Admit(t, login, "k", 1)
+	testkit.Must(t, driver.Probe(t.Context(), s, peek))
 	if got := s.Stats(); got.Redisstore.Requests < before.Redisstore.Requests+2 || got.Failover.Backup != before.Failover.Backup {
 		t.Errorf("after the outage: got %+v, want two requests more than %+v and no decision of the backup", got, before)
 	}
