@@ -32,6 +32,7 @@ import (
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/resilient"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -51,6 +52,7 @@ var (
 	_ = lease.New
 	_ = memstore.New
 	_ = redisstore.New
+	_ = resilient.New
 	_ = keyfunc.Join
 	_ = nethttplimit.New
 )

@@ -9,7 +9,8 @@ import (
 const module = "github.com/weir-go/weir/"
 
 // allowed lists the imports of each package, except for its tests and the standard library. They
-// point down only, and packages of one level do not import each other.
+// point down only, and packages of one level do not import each other. core/resilient is
+// above the stores that it combines.
 var allowed = map[string][]string{
 	"core":                     {"core/driver", "core/internal/argument", "core/internal/unexported"},
 	"core/driver":              {},
@@ -26,6 +27,7 @@ var allowed = map[string][]string{
 	"core/storetest":           {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
 	"core/load":                {},
 	"core/failover":            {"core/driver", "core/internal/argument", "core/internal/call"},
+	"core/resilient":           {"core/denycache", "core/driver", "core/failover", "core/internal/argument", "core/internal/keyhash", "core/memstore", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":               {"core/driver", "core/internal/argument"},
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                {"core", "core/driver", "core/memstore", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},

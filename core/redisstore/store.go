@@ -55,6 +55,9 @@
 // context is cancelled waits for the reply or the deadline, and a hook of the client that ignores
 // its context delays the caller.
 //
+// A Redis that is slow, and not only one that is down, opens a limit without a backup: package gate
+// admits a request that is not decided within [Timeout]. Package resilient adds a backup in memory.
+//
 // A script runs at most once for a decision. A command that may have run is not sent again, so a
 // failed decision may have been charged once. A command that certainly did not run is sent again
 // within the deadline: after a failure to connect, and after a NOSCRIPT, LOADING, BUSY, TRYAGAIN,

@@ -1,0 +1,64 @@
+package resilient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttplimit"
+)
+
+// A server with two limits in Redis, which shuts down in the right order.
+func Example() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	store := resilient.New(rdb,
+		resilient.Instances(4),           // the application has four processes
+		resilient.FailClosedFor("login"), // during an outage, a login answers 503
+		resilient.OnChange(func(from, to failover.State, cause error) {
+			slog.Warn("another store decides about limits", "from", from, "to", to, "cause", cause)
+		}))
+	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
+	login := core.Must(core.New(store, core.SlidingLog("login", core.PerMinute(5))))
+	if err := store.Check(); err != nil { // FailClosedFor names a rule that does not exist
+		log.Fatal(err)
+	}
+
+	ip := keyfunc.RemoteIP()
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	mux := http.NewServeMux()
+	mux.Handle("GET /", nethttplimit.New(api, ip)(hello))
+	mux.Handle("POST /login", nethttplimit.New(login, ip)(hello))
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux}
+	go func() {
+		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			log.Fatal(err)
+		}
+	}()
+	<-ctx.Done()
+
+	// Requests use the Store, and the Store uses the client: close them in this order.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		log.Print(err)
+	}
+	if err := errors.Join(store.Close(), rdb.Close()); err != nil {
+		log.Print(err)
+	}
+}

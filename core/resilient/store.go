@@ -1,0 +1,101 @@
+package resilient
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/failover"
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// A Store keeps the states of rules in Redis, and in the memory of this process during an outage of
+// Redis. Use [New] to make a Store, and [Store.Close] to end its probes. It is safe for concurrent
+// use.
+type Store struct {
+	cache    *denycache.Store
+	failover *failover.Store
+	primary  *redisstore.Store
+	backup   *memstore.Store
+}
+
+// New returns a Store that uses rdb, as redisstore.New does: rdb may be the client of a server, of
+// a Sentinel group or of a Cluster, and hooks must be added to rdb before New. New sends no command,
+// so Redis may be unreachable. New panics if rdb or an option is nil.
+//
+// Without [Instances], New logs a warning with slog, because each process then enforces the whole
+// limit during an outage. An application that has only one process uses Instances(1), which
+// changes nothing else.
+//
+// The caller must call [Store.Close] unless it uses the Store until the program ends.
+func New(rdb redis.UniversalClient, opts ...Option) *Store {
+	argument.NotNil("resilient: New", "the client", rdb)
+	var c config
+	argument.Apply("resilient: New", &c, opts)
+	if !c.instances {
+		slog.Warn("weir: resilient.New without Instances: during an outage of Redis, each process enforces the whole limit. " +
+			"Instances(n) divides the limits by n processes; Instances(1) is for an application of one process, and ends this warning")
+	}
+	s := &Store{primary: redisstore.New(rdb, c.primary...), backup: memstore.New(c.backup...)}
+	s.failover = failover.New(s.primary, s.backup, c.failover...)
+	s.cache = denycache.New(s.failover)
+	return s
+}
+
+// Take implements [driver.Store]. It returns the error of ctx if ctx has ended, an error about the
+// charges, or core.ErrFailClosed for a rule of [FailClosedFor] during an outage.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	return s.cache.Take(ctx, charges)
+}
+
+// Adjust implements [driver.Store]. It returns the errors of Take, and core.ErrUnavailable for a
+// Credit or an Undo that only Redis could have executed (see package failover).
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	return s.cache.Adjust(ctx, charges)
+}
+
+// Declare implements [driver.Declarer]. It returns the errors of redisstore: for example, a limiter
+// has at most redisstore.MaxCharges rules.
+func (s *Store) Declare(changes ...driver.Change) error { return s.cache.Declare(changes...) }
+
+// Probe implements [driver.Prober]. It probes the store that decides now.
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	return s.cache.Probe(ctx, charges)
+}
+
+// State returns which store decides now: Redis (failover.Primary), the memory of this process
+// (failover.Backup), or, for half a second after an outage, both (failover.Recovering).
+func (s *Store) State() failover.State { return s.failover.State() }
+
+// Check returns core.ErrInvalidRule if [FailClosedFor] or [FailOpenFor] names a rule that no
+// limiter on the Store has. Call Check after all limiters are made.
+func (s *Store) Check() error { return s.failover.Check() }
+
+// Stats contains the counts of the parts of a Store since it was made.
+type Stats struct {
+	Denycache  denycache.Stats  // decisions with and without a cached denial
+	Failover   failover.Stats   // outages
+	Redisstore redisstore.Stats // round trips to Redis
+	Memstore   memstore.Stats   // states of the backup that found no memory
+}
+
+// Stats returns the counts so far.
+func (s *Store) Stats() Stats {
+	return Stats{
+		Denycache:  s.cache.Stats(),
+		Failover:   s.failover.Stats(),
+		Redisstore: s.primary.Stats(),
+		Memstore:   s.backup.Stats(),
+	}
+}
+
+// Close ends the probes and waits until they, and a running function of [OnChange], have returned.
+// Call Close after the application has stopped using the Store, and before it closes the client of
+// Redis, which Close leaves open. A closed Store still decides, but does not return to Redis after
+// an outage. Close may be called more than once. It returns nil.
+func (s *Store) Close() error { return s.failover.Close() }
