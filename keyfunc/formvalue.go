@@ -51,7 +51,7 @@ func FormValue(name string) Func {
 	repeated := unusable(fmt.Sprintf("more than one value for the form field %q", name))
 	inQuery := unusable(fmt.Sprintf("the form field %q is in the URL", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
-		switch found, ok := inURL(r, name); {
+		switch found, ok := inURL(r, name, equal); {
 		case !ok:
 			return "", errBadQuery
 		case found:
@@ -111,13 +111,13 @@ func formValues(r *http.Request, name string) (v fieldValues, err error) {
 	return v, nil
 }
 
-// inURL reports whether the query of the URL has a field called name, in any case. ok is false if the
-// query is malformed.
-func inURL(r *http.Request, name string) (found, ok bool) {
+// inURL reports whether the query of the URL has a field whose key same finds equal to name. ok is false if
+// the query is malformed.
+func inURL(r *http.Request, name string, same func(key, name string) bool) (found, ok bool) {
 	if r.URL == nil || r.URL.RawQuery == "" {
 		return false, true
 	}
-	v, ok := encodedValues(r.URL.RawQuery, name, strings.EqualFold)
+	v, ok := encodedValues(r.URL.RawQuery, name, same)
 	return v.n > 0, ok
 }
 

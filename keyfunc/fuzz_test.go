@@ -359,7 +359,7 @@ func FuzzFormValue(f *testing.F) {
 	const multipartType = "multipart/form-data; boundary=b"
 	for _, c := range []struct{ contentType, query, body string }{
 		{formType, "", "user=alice"}, {formType, "user=victim", "user=alice"}, {formType, "a=b", "us%65r=al%69ce+b"}, {formType, "", "user=alice&user=victim"},
-		{formType, "", "user=alice;user=victim"}, {formType, "a;user=victim", "user=alice"}, {formType, "%75ser=victim", "user=alice"}, {formType, "", "user=%zz&user=victim"},
+		{formType, "", "user=alice;user=victim"}, {formType, "a;user=victim", "user=alice"}, {formType, "%75ser=victim", "user=alice"}, {formType, "%75Ser=victim", "user=alice"}, {formType, "", "user=%zz&user=victim"},
 		{formType, "%", "user=alice"}, {formType, "", "user=alice&%=a"}, {formType, "", "&&user=a=b&"}, {formType + "; charset=utf-16", "", "user=alice"}, {jsonType, "", "user=alice"},
 		{multipartType, "", "--b\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nalice\r\n--b--\r\n"},
 		{multipartType, "", "--b\r\nContent-Disposition: form-data; name=user\r\n\r\nalice\r\n--b\r\nContent-Disposition: form-data; name=user; filename=f\r\n\r\nvictim\r\n--b--"},

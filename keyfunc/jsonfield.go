@@ -60,7 +60,7 @@ func JSONField(name string) Func {
 	inQuery := unusable(fmt.Sprintf("the field %q is in the URL", name))
 	repeated := unusable(fmt.Sprintf("the JSON field %q occurs more than once", name))
 	return func(_ context.Context, r *http.Request) (string, error) {
-		switch found, ok := inURL(r, name); { // a handler that binds a form or a query would use it
+		switch found, ok := inURL(r, name, strings.EqualFold); { // a handler that binds a form or a query would use it
 		case !ok:
 			return "", errBadQuery
 		case found:
