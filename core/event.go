@@ -165,7 +165,7 @@ func (e *event) add(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	e.nLines, e.nCharges = 1, 0
 	e.ask[0].limiter, e.ask[0].cost = a.Limiter.shared, a.charged()
 	if rule.d.compiled == nil {
-		*l = line{rule: rule, charge: a.uncharged(rule, ends)}
+		*l = line{rule: rule, charge: a.noChargeOf(rule, ends)}
 		e.charge[0].Verdict.RetryAfter = ends // see event.ends
 		e.blocked = blocks(rule)
 		return
@@ -197,7 +197,7 @@ func (e *event) append(a *Ask, rules []Rule, op driver.Op, ends time.Duration) {
 	}
 	for _, rule := range rules {
 		if rule.d.compiled == nil {
-			m.lines = append(m.lines, line{rule, ask, a.uncharged(rule, ends)})
+			m.lines = append(m.lines, line{rule, ask, a.noChargeOf(rule, ends)})
 			e.blocked = e.blocked || blocks(rule)
 			continue
 		}
@@ -241,9 +241,9 @@ func (a *Ask) charged() int {
 // blocks reports whether r, whose limit is never charged, denies all events.
 func blocks(r Rule) bool { return r.Limit() == Blocked && !r.d.Shadow }
 
-// uncharged returns the charge of a line of a, whose rule r is never charged. ends is that of the
-// choice of r. A block does not end with the choice if r would be blocked without the choice, too.
-func (a *Ask) uncharged(r Rule, ends time.Duration) int32 {
+// noChargeOf returns noCharge or endingBlock for a line of a, whose rule r is never charged. ends is that
+// of the choice of r. A block does not end with the choice if r would be blocked without the choice, too.
+func (a *Ask) noChargeOf(r Rule, ends time.Duration) int32 {
 	if ends <= 0 || ends == Never || r.Limit() != Blocked {
 		return noCharge
 	}

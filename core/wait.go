@@ -59,7 +59,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 				return ErrNeverAdmitted
 			}
 		case r.Limit() != Blocked:
-		case a.uncharged(r, chosen.ends) == endingBlock:
+		case a.noChargeOf(r, chosen.ends) == endingBlock:
 			waits = true
 		default:
 			return ErrNeverAdmitted

@@ -114,6 +114,20 @@ func TestCheck_InsideGate(t *testing.T) {
 	}
 }
 
+// A status 400 that OnError has chosen says nothing about the key.
+func TestCheck_Detail(t *testing.T) {
+	store := new(storetest.Fake)
+	l := core.Must(core.New(store, core.SlidingLog("name", core.PerHour(2))))
+	opts := []Option{OnError(func(*http.Request, error, int) int { return 400 })}
+	store.Set(storetest.Fail(core.ErrUnavailable))
+	for key, want := range map[string]string{"": "The value that is limited is missing.", "ann": ""} {
+		_, rejection := check("test", t.Context(), header(), get("/"), l, key, opts)
+		if rejection == nil || rejection.Problem.Detail != want {
+			t.Errorf("key %q: the rejection is %v, want the detail %q", key, rejection, want)
+		}
+	}
+}
+
 func TestCheck_Panics(t *testing.T) {
 	l := once()
 	for name, opt := range map[string]Option{

@@ -133,7 +133,7 @@ func (g *gate) reject(h http.Header, r *http.Request, err error, f failure) *Rej
 	case http.StatusBadRequest:
 		var missing *keyfunc.NoKeyError
 		switch {
-		case g.check:
+		case g.check && errors.Is(err, keyfunc.ErrNoKey):
 			p.Detail = "The value that is limited is missing."
 		case errors.As(err, &missing):
 			p.Detail = "The request does not say who sent it: " + missing.Detail + "."
