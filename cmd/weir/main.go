@@ -8,6 +8,9 @@
 //	weir rules get                             print the configuration in Redis
 //	weir rules get POLICY KEY                  print the override of a key
 //	weir rules explain POLICY KEY [PLAN]       list the limits of a key, with its override
+//	weir rules usage POLICY KEY                print how much of its limits a key has used
+//	weir rules reset POLICY KEY                forget the events of a key
+//	weir rules credit POLICY KEY N             free N events of a key
 //	weir rules put FILE                        write a configuration, and list the changes
 //	weir rules override POLICY KEY OVERRIDE    give a key other limits
 //	weir rules block POLICY KEY [UNTIL]        deny the events of a key in a policy
@@ -28,6 +31,12 @@
 // there is one, or {} if there is none. A running program applies the change if its rules.Set has
 // the option rules.Overrides, and a configuration if Set.Watch watches a rules.RedisSource.
 //
+// The commands usage, reset and credit concern the states of a program whose store is in Redis, and
+// print them as they then are: NEXT is the time until the next event is admitted, and UNUSED that
+// until nothing is in use. They need the prefix and the secret of the store, which are those of the
+// rules. A program notices a reset or a credit at its next decision; with package denycache, which
+// package resilient contains, at most a second later; with package lease when its tokens are spent.
+//
 // # Flags of weir rules
 //
 // Flags are accepted before and after the name of the command, but not after its arguments.
@@ -36,6 +45,8 @@
 //	-cluster        Redis is a Cluster
 //	-prefix PREFIX  as of the option rules.Prefix; default: weir:
 //	-config FILE    the policies are in a file, and only the overrides in Redis
+//	-rule NAME      usage, reset and credit: only this rule of the policy
+//	-plan NAME      usage and credit: the plan of the key; without it, that of its override or none
 //
 // A URL is redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS. With parameters ?addr=HOST:PORT,
 // it is that of a Cluster with several nodes, and with ?master_name=NAME that of a Sentinel. Other

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -29,6 +28,9 @@ func (r *remote) commands() []command {
 		{"rules get", "", "print the configuration in Redis", 0, 0, r.run(getConfig)},
 		{"rules get", "POLICY KEY", "print the override of a key", 2, 2, r.run(ofKey(nil))},
 		{"rules explain", "POLICY KEY [PLAN]", "list the limits of a key, with its override", 2, 3, r.run(explainRemote)},
+		{"rules usage", "POLICY KEY", "print how much of its limits a key has used", 2, 2, r.ofStates(nil)},
+		{"rules reset", "POLICY KEY", "forget the events of a key", 2, 2, r.ofStates(reset)},
+		{"rules credit", "POLICY KEY N", "free N events of a key", 3, 3, r.ofStates(credit)},
 		{"rules put", "FILE", "write a configuration, and list the changes", 1, 1, r.run(putConfig)},
 		{"rules override", "POLICY KEY OVERRIDE", "give a key other limits", 3, 3, r.run(ofKey(override))},
 		{"rules block", "POLICY KEY [UNTIL]", "deny the events of a key, also until a time or for 24h or 7d", 2, 3, r.run(ofKey(block))},
@@ -45,29 +47,35 @@ func runRules(args []string, stdout, stderr io.Writer) int {
 	flags.BoolVar(&r.cluster, "cluster", false, "the URL is that of a Redis Cluster")
 	flags.StringVar(&r.prefix, "prefix", rules.DefaultPrefix, "the `TEXT` before all keys in Redis")
 	flags.StringVar(&r.file, "config", "", "a `FILE` with the policies, instead of the configuration in Redis")
+	flags.StringVar(&r.rule, "rule", "", "of usage, reset and credit: only the rule with this `NAME`")
+	flags.StringVar(&r.plan, "plan", "", "of usage and credit: the plan of the key has this `NAME`")
 	return dispatch(flags, r.commands(), "rules ", args, stdout, stderr)
 }
 
 // run returns a command that runs f.
 func (r *remote) run(f func(ctx context.Context, r *remote, args []string) error) func(args []string, _, _ io.Writer) error {
 	return func(args []string, _, _ io.Writer) error {
-		if r.file != "" && len(args) < 2 { // a command that needs no policies
+		if r.file != "" && len(args) < 2 || r.rule != "" || r.plan != "" { // a command that needs no policies, or no states
 			return errUsage
 		}
-		logging.Disable() // go-redis logs its attempts; the last error is reported
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		rdb, err := r.open()
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		err = f(ctx, r, args)
-		if _, moved := redis.IsMovedError(err); moved {
-			return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
-		}
+		return r.connect(func(ctx context.Context) error { return f(ctx, r, args) })
+	}
+}
+
+// connect runs f with a client of Redis, for at most the timeout.
+func (r *remote) connect(f func(ctx context.Context) error) error {
+	logging.Disable() // go-redis logs its attempts; the last error is reported
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := r.open(); err != nil {
 		return err
 	}
+	defer r.rdb.Close()
+	err := f(ctx)
+	if _, moved := redis.IsMovedError(err); moved {
+		return fmt.Errorf("%w; a Redis Cluster needs the flag -cluster", err)
+	}
+	return err
 }
 
 // getConfig prints the configuration in Redis.
@@ -156,7 +164,7 @@ func explainRemote(ctx context.Context, r *remote, args []string) error {
 	if err != nil {
 		return err
 	}
-	args = append([]string{cmp.Or(r.file, r.source.String())}, args...)
+	args = append([]string{r.name()}, args...)
 	return explainIn(config, args, func(policy, key string) (rules.Override, error) {
 		return r.overrideOf(ctx, set, policy, key)
 	}, r.stdout)

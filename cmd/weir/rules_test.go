@@ -1,11 +1,17 @@
 package main
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/core/rules"
 )
@@ -257,6 +263,118 @@ func TestParseUntil(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+// The states of a key are those of a program with the same prefix and secret.
+func TestRules_Usage(t *testing.T) {
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	const config = `policies:
+  api:
+    rules:
+      - {name: minute, algorithm: sliding_log, limit: 5/m, plans: {gold: 9/m, staff: unlimited}}
+      - {name: day, algorithm: fixed_window, limit: 8/d, unit: tokens, mode: shadow}
+    keys: {ann: {limits: {minute: 7/m}}, bob: {blocked: true}, sue: {plan: gold}}
+`
+	const secret = "a secret of sixteen or more"
+	for name, c := range map[string]struct {
+		flags, secret string
+		rdb           redis.UniversalClient
+	}{
+		"single":  {"-redis redis://" + server.Addr + " -prefix usage:", "", server.Client()},
+		"secret":  {"-redis redis://" + server.Addr + " -prefix hidden:", secret, server.Client()},
+		"cluster": {"-cluster -redis redis://" + cluster.Nodes[0].Addr + " -prefix usage:", "", cluster.Client()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("WEIR_KEY_SECRET", c.secret)
+			prefix := strings.Fields(c.flags)
+			opts := []redisstore.Option{redisstore.Prefix(prefix[len(prefix)-1]), redisstore.Timeout(10 * time.Second)}
+			if c.secret != "" {
+				opts = append(opts, redisstore.KeySecret([]byte(c.secret)))
+			}
+			files(t)
+			write(t, "api.yaml", config)
+			parsed, err := rules.Parse("api.yaml", []byte(config))
+			must(t, err)
+			set, err := rules.New(redisstore.New(c.rdb, opts...), parsed)
+			must(t, err)
+			l, err := set.Limiter("api")
+			must(t, err)
+			admit(t, l, "x", 4)
+			admit(t, l, "ann", 6)
+			admit(t, l.Plan("gold"), "eve", 9)
+			flags := c.flags + " -config api.yaml"
+			usage := func(args string, want ...string) {
+				t.Helper()
+				var stdout, stderr strings.Builder
+				if status := run(strings.Fields("rules "+flags+" "+args), &stdout, &stderr); status != 0 {
+					t.Fatalf("%s: got status %d, %s", args, status, &stderr)
+				}
+				var got []string
+				for line := range strings.Lines(stdout.String()) {
+					// without the two times, which differ
+					f := strings.Split(regexp.MustCompile(" {2,}").ReplaceAllString(strings.TrimSpace(line), "|"), "|")
+					got = append(got, strings.Join(append(f[:4:4], f[6:]...), " "))
+				}
+				if want = append([]string{"RULE LIMIT USED LEFT MODE"}, want...); !slices.Equal(got, want) {
+					t.Errorf("%s: got  %q\nwant %q", args, got, want)
+				}
+			}
+			usage("usage api none", "minute 5/m 0 5 enforce", "day 8/d (tokens) 0 8 shadow")
+			usage("usage api x", "minute 5/m 4 1 enforce", "day 8/d (tokens) 4 4 shadow")
+			usage("usage -rule day api x", "day 8/d (tokens) 4 4 shadow")
+			usage("usage api ann", "minute 7/m 6 1 enforce", "day 8/d (tokens) 6 2 shadow")
+			usage("usage -rule day api ann", "day 8/d (tokens) 6 2 shadow")
+			usage("usage -plan gold api eve", "minute 9/m 9 0 enforce", "day 8/d (tokens) 0 8 shadow") // 9 of 8 were not charged to the shadow rule
+			usage("usage -plan staff api eve", "minute unlimited - - enforce", "day 8/d (tokens) 0 8 shadow")
+			usage("usage api sue", "minute 9/m 0 9 enforce", "day 8/d (tokens) 0 8 shadow")
+			usage("usage api bob", "minute blocked - - enforce", "day blocked - - enforce")
+			usage("credit api x 1", "minute 5/m 3 2 enforce", "day 8/d (tokens) 3 5 shadow")
+			usage("credit -rule minute api x 2", "minute 5/m 1 4 enforce")
+			usage("credit api x 100", "minute 5/m 0 5 enforce", "day 8/d (tokens) 0 8 shadow")
+			usage("reset -rule minute api ann", "minute 7/m 0 7 enforce")
+			usage("usage api ann", "minute 7/m 0 7 enforce", "day 8/d (tokens) 6 2 shadow")
+			usage("reset api ann", "minute 7/m 0 7 enforce", "day 8/d (tokens) 0 8 shadow")
+			usage("reset api eve", "minute 5/m 0 5 enforce", "day 8/d (tokens) 0 8 shadow")
+			admit(t, l.Plan("gold"), "eve", 9)
+			runSteps(t, flags,
+				step{"usage apis x", 1, "", `weir: api.yaml has no policy "apis"; it has api`},
+				step{"reset -rule hour api x", 1, "", `weir: the policy has no rule "hour"; it has day, minute`},
+				step{"usage -plan golf api x", 1, "", `weir: the policy has no plan "golf"; it has gold, staff`},
+				step{"credit api x 0", 1, "", `weir: N is not a number of events, 1 or more: "0"`},
+				step{"credit api x -1", 1, "", `weir: N is not a number of events, 1 or more: "-1"`},
+				step{"credit api x", 2, "", "weir rules credit POLICY KEY N"},
+				step{"block -rule minute api x", 2, "", "weir rules block POLICY KEY [UNTIL]"},
+				step{"get -plan gold api x", 2, "", "weir rules get POLICY KEY"},
+			)
+		})
+	}
+	runSteps(t, "-redis redis://"+server.Addr+" -prefix absent:",
+		step{"override api x {}", 1, "", "if the policies are in a file, the flag -config names it"},
+		step{"usage api x", 1, "", "if the policies are in a file, the flag -config names it"})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func admit(t *testing.T, l *core.Limiter, key string, n int) {
+	t.Helper()
+	if d, err := l.AllowN(t.Context(), key, n); err != nil || !d.Allowed {
+		t.Fatalf("%d events of %s: got %v, %v", n, key, d, err)
+	}
+}
+
+func TestWait(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "now", core.Never: "never", 1: "in 1ms", time.Millisecond: "in 1ms", time.Millisecond + 1: "in 2ms", time.Hour: "in 1h0m0s",
+	} {
+		if got := wait(d); got != want {
+			t.Errorf("%d: got %q, want %q", d, got, want)
 		}
 	}
 }
