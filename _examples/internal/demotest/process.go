@@ -52,10 +52,27 @@ type Process struct {
 
 var listening = regexp.MustCompile(`Listening on (http://\S+) `)
 
-// Start runs the example on a free port, with env added to the environment, and
-// waits until it listens. At the end of the test Start stops the example, and the
-// test fails if that fails.
+// Start is Run for an example that listens. It returns when it does.
 func Start(t testing.TB, env ...string) *Process {
+	t.Helper()
+	p := Run(t, env...)
+	Until(t, "the example listens", func() bool {
+		select {
+		case <-p.exited:
+			t.Fatalf("the example ended: %v", p.err)
+		default:
+		}
+		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
+			p.url = m[1]
+		}
+		return p.url != ""
+	})
+	return p
+}
+
+// Run runs the example on a free port, with env added to the environment. At the end
+// of the test Run stops the example, and the test fails if that fails.
+func Run(t testing.TB, env ...string) *Process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -77,17 +94,6 @@ func Start(t testing.TB, env ...string) *Process {
 		close(p.exited)
 	}()
 	t.Cleanup(func() { p.stop(t) })
-	Until(t, "the example listens", func() bool {
-		select {
-		case <-p.exited:
-			t.Fatalf("the example ended: %v", p.err)
-		default:
-		}
-		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
-			p.url = m[1]
-		}
-		return p.url != ""
-	})
 	return p
 }
 

@@ -1,0 +1,90 @@
+// Grpc limits the calls of a gRPC server. A denial is RESOURCE_EXHAUSTED with the time to wait, which
+// clients with a retry policy obey by themselves.
+//
+//	go run -C _examples ./grpc            # a server; it prints the command of the client
+//	go run -C _examples ./grpc call ADDR  # a client that calls it ten times
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+)
+
+// newServer returns a server with the health service, which stands for your own.
+func newServer(store core.Store, rules ...core.Rule) *grpc.Server {
+	limiter := core.Must(core.New(store, rules...))
+	s := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(unary(limiter, peerIP)),
+		grpc.ChainStreamInterceptor(stream(limiter, peerIP)),
+	)
+	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
+	return s
+}
+
+// retries is the service configuration of a client: at most 3 attempts, the wait that the server
+// demands, and else a growing wait.
+const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+	"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "5s", "backoffMultiplier": 2,
+	"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]
+}}]}`
+
+func dial(addr string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(retries))
+}
+
+// call makes ten calls. The limit is 5 and then one a second, so that some of them wait.
+func call(addr string) error {
+	conn, err := dial(addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for range 10 {
+		begun := time.Now()
+		if _, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, new(grpc_health_v1.HealthCheckRequest)); err != nil {
+			return err
+		}
+		fmt.Println("OK after", time.Since(begun).Round(100*time.Millisecond))
+	}
+	return nil
+}
+
+func serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Listening on %s (Ctrl-C ends it). Try:\n\n  go run -C _examples ./grpc call %[1]s\n", listener.Addr())
+	s := newServer(memstore.New(), core.TokenBucket("calls", core.PerSecond(1).WithBurst(5)))
+	context.AfterFunc(ctx, s.GracefulStop)
+	return s.Serve(listener)
+}
+
+func main() {
+	run := serve
+	if len(os.Args) == 3 && os.Args[1] == "call" {
+		run = func() error { return call(os.Args[2]) }
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
