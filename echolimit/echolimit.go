@@ -171,9 +171,10 @@ func Deny(c echo.Context, d core.Decision) error {
 }
 
 // RealIP returns a key function that derives the key from c.RealIP(), Echo's own address of the
-// client. Without an Echo.IPExtractor, Echo believes the X-Forwarded-For of every peer, so a client
-// can choose its own key. Use RealIP only if an IPExtractor is configured, and
-// [keyfunc.XForwardedFor] otherwise.
+// client. Use RealIP only if an Echo.IPExtractor is configured, and [keyfunc.XForwardedFor] otherwise.
+// Without an IPExtractor, the address depends on the version of Echo. Before v4.16.3, Echo believes the
+// X-Forwarded-For of every peer, so a client can choose its own key (CVE-2026-118653). Since v4.16.3 it
+// believes no header, and behind a proxy all clients have one key.
 //
 // An address becomes a key as in [keyfunc.RemoteIP], with the same options. The error is
 // [keyfunc.ErrNoKey] if there is no address, or if Echo does not serve the request.

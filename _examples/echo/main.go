@@ -1,5 +1,7 @@
-// Echo limits an API on Echo: the whole API by address, and single routes more
-// strictly, by address and by user. A custom HTTPErrorHandler answers denials.
+// Echo limits an API on Echo v5: the whole API by address, and single routes more
+// strictly, by address and by user. A custom HTTPErrorHandler answers denials. The
+// program in the directory v4 shows the differences in Echo v4, which gets security
+// fixes only, until the end of 2027.
 //
 //	go run -C _examples ./echo
 package main
@@ -10,12 +12,12 @@ import (
 	"log"
 	"net/http"
 
-	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
-	"github.com/weir-go/weir/echolimit"
+	"github.com/weir-go/weir/echolimit/v5"
 	"github.com/weir-go/weir/examples/internal/demo"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -27,8 +29,7 @@ func newRouter() http.Handler {
 	report := core.Must(core.New(store, core.SlidingLog("report", core.PerMinute(2))))
 
 	// The address at the other end of the connection. Behind a proxy use
-	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set: otherwise
-	// Echo uses the address that any client states in a header field.
+	// keyfunc.XForwardedFor, or echolimit.RealIP if e.IPExtractor is set.
 	ip := keyfunc.RemoteIP()
 
 	// Old clients also receive the X-RateLimit-* fields. Options are values: all
@@ -36,61 +37,59 @@ func newRouter() http.Handler {
 	fields := gate.Headers(gate.IETFDraft, gate.XRateLimit)
 
 	e := echo.New()
-	e.HTTPErrorHandler = errorHandler(e)
+	e.HTTPErrorHandler = handleError
 
 	// For all routes.
 	e.Use(echolimit.New(api, ip, fields,
 		gate.Skip(isHealthCheck),
 		gate.ExposeHeaders(), // scripts of other origins may read the fields
 	))
-	e.GET("/healthz", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	e.GET("/healthz", func(c *echo.Context) error { return c.NoContent(http.StatusNoContent) })
 	e.GET("/", hello)
 
 	// For one route, by address, in addition to the limit for all routes.
-	e.POST("/login", func(c echo.Context) error {
-		return c.JSON(http.StatusOK, echo.Map{"message": "Welcome back!"})
+	e.POST("/login", func(c *echo.Context) error {
+		return c.JSON(http.StatusOK, map[string]any{"message": "Welcome back!"})
 	}, echolimit.New(login, ip, fields, echolimit.OnDenied(tooManyLogins)))
 
 	// For one route, by user. authenticate runs first, because it stores the user
 	// that the limiter reads.
-	e.GET("/report", func(c echo.Context) error {
-		return c.JSON(http.StatusOK, echo.Map{"report for": c.Get("user")})
+	e.GET("/report", func(c *echo.Context) error {
+		return c.JSON(http.StatusOK, map[string]any{"report for": c.Get("user")})
 	}, authenticate, echolimit.New(report, keyfunc.ContextSubject("user"), fields))
 	return e
 }
 
-// errorHandler answers denied and rejected requests. The limiter has set the other
-// header fields; it returns an *echo.HTTPError and writes no answer. Without a custom
+// handleError answers denied and rejected requests. The limiter has set the other
+// header fields; it returns a *gate.Rejection and writes no answer. Without a custom
 // handler, Echo's default handler sends the problem document as application/json.
-func errorHandler(e *echo.Echo) echo.HTTPErrorHandler {
-	return func(err error, c echo.Context) {
-		var he *echo.HTTPError
-		if errors.As(err, &he) {
-			if p, ok := he.Message.(*gate.Problem); ok {
-				// Count denials here, or send your own document instead:
-				// c.JSON(p.Status, ...).
-				c.Response().Header().Set(echo.HeaderContentType, gate.ProblemMediaType)
-				log.Printf("%s %s: %d: %s", c.Request().Method, c.Path(), p.Status, p)
-			}
-		}
-		e.DefaultHTTPErrorHandler(err, c)
+func handleError(c *echo.Context, err error) {
+	var rejection *gate.Rejection
+	if errors.As(err, &rejection) {
+		// Count denials here, or send your own document instead: c.JSON(p.Status, ...).
+		p := rejection.Problem
+		c.Response().Header().Set(echo.HeaderContentType, gate.ProblemMediaType)
+		log.Printf("%s %s: %d: %s", c.Request().Method, c.Path(), p.Status, p)
 	}
+	sendError(c, err)
 }
 
+var sendError = echo.DefaultHTTPErrorHandler(false)
+
 // hello shows how a handler reads the decision about its request.
-func hello(c echo.Context) error {
+func hello(c *echo.Context) error {
 	d, ok := gate.FromContext(c.Request().Context())
 	if !ok { // the request was admitted without a decision
-		return c.JSON(http.StatusOK, echo.Map{"message": "Hello!"})
+		return c.JSON(http.StatusOK, map[string]any{"message": "Hello!"})
 	}
-	return c.JSON(http.StatusOK, echo.Map{"message": "Hello!", "remaining": d.State(0).Remaining})
+	return c.JSON(http.StatusOK, map[string]any{"message": "Hello!", "remaining": d.State(0).Remaining})
 }
 
 // tooManyLogins replaces the answer to a request over the limit. The adapter has
 // set the header fields, including Retry-After.
-func tooManyLogins(c echo.Context, d core.Decision) error {
+func tooManyLogins(c *echo.Context, d core.Decision) error {
 	seconds, _ := gate.RetryAfter(d)
-	return c.JSON(http.StatusTooManyRequests, echo.Map{
+	return c.JSON(http.StatusTooManyRequests, map[string]any{
 		"error":         "too many attempts to sign in",
 		"retry_seconds": seconds,
 	})
@@ -100,7 +99,7 @@ func tooManyLogins(c echo.Context, d core.Decision) error {
 // name, as here, a *jwt.Token, or the claims of a token: ContextSubject reads all
 // of them.
 func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
+	return func(c *echo.Context) error {
 		user, ok := map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}[c.Request().Header.Get("X-API-Key")]
 		if !ok {
 			return echo.NewHTTPError(http.StatusUnauthorized, "unknown API key")
