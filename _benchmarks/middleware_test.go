@@ -13,6 +13,8 @@ import (
 	"github.com/go-chi/httprate"
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+	echo5 "github.com/labstack/echo/v5"
+	middleware5 "github.com/labstack/echo/v5/middleware"
 	"github.com/sethvargo/go-limiter/httplimit"
 	sethvargo "github.com/sethvargo/go-limiter/memorystore"
 	ulule "github.com/ulule/limiter/v3"
@@ -25,6 +27,7 @@ import (
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/echolimit"
+	echolimit5 "github.com/weir-go/weir/echolimit/v5"
 	"github.com/weir-go/weir/ginlimit"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
@@ -209,6 +212,32 @@ func BenchmarkEcho(b *testing.B) {
 				Rate: rate.Limit(events) / 3600, Burst: burst, ExpiresIn: time.Hour,
 			})
 			return router(middleware.RateLimiter(s))
+		}},
+	})
+}
+
+func BenchmarkEcho5(b *testing.B) {
+	router := func(m ...echo5.MiddlewareFunc) http.Handler {
+		e := echo5.New()
+		e.Use(m...)
+		e.GET("/orders", func(*echo5.Context) error { return nil })
+		return e
+	}
+	compare(b, "echo5", router(), []maker{
+		{"weir", func(_ *testing.B, events, burst int) http.Handler {
+			return router(echolimit5.New(limiter(events, burst), keyfunc.RemoteIP()))
+		}},
+		{"weir, no header fields", func(_ *testing.B, events, burst int) http.Handler {
+			return router(echolimit5.New(limiter(events, burst), keyfunc.RemoteIP(), gate.Headers()))
+		}},
+		{"sethvargo", func(b *testing.B, _, burst int) http.Handler {
+			return router(echo5.WrapMiddleware(sethvargoOf(b, burst).Handle))
+		}},
+		{"Echo's own limiter", func(_ *testing.B, events, burst int) http.Handler {
+			s := middleware5.NewRateLimiterMemoryStoreWithConfig(middleware5.RateLimiterMemoryStoreConfig{
+				Rate: float64(events) / 3600, Burst: burst, ExpiresIn: time.Hour,
+			})
+			return router(middleware5.RateLimiter(s))
 		}},
 	})
 }

@@ -34,6 +34,9 @@ import (
 )
 
 func newStore(rdb redis.UniversalClient, timeout time.Duration, instances int) *failover.Store {
+	// The same as resilient.New, which also caches denials: without the cache, each
+	// request below is decided by Redis or by the memory of this instance.
+	//
 	// If Redis does not decide in time, the memory of this instance decides. After a
 	// few such failures in a row the store stops calling Redis, and probes it in the
 	// background until it accepts writes again.

@@ -3,6 +3,8 @@
 //
 //	store := denycache.New(redisstore.New(rdb))
 //
+// Package resilient contains such a cache over package failover.
+//
 // A denial is cached with its RetryAfter. Until that time is over, the same rule denies the same
 // key in this process:
 //

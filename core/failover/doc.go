@@ -3,6 +3,8 @@
 //
 //	store := failover.New(redisstore.New(rdb), memstore.New(), failover.Instances(4))
 //
+// Package resilient combines these three with package denycache, and has the options that matter.
+//
 // Every decision goes to the primary, with a [Deadline]. If the primary fails or the deadline
 // passes, the backup decides. A denial by the primary is final: it is not a failure, and the backup
 // is not called.

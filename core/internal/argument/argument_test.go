@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/resilient"
 )
 
 // Every constructor panics if an argument is nil, also in an interface, and names the argument.
@@ -32,6 +33,8 @@ func TestConstructors_NilArguments(t *testing.T) {
 		{"redisstore: New: the client is nil", func() { redisstore.New(noClient) }},
 		{"redisstore: New: the client is nil", func() { redisstore.New(noCluster) }},
 		{"redisstore: New: option 0 is nil", func() { redisstore.New(client, nil) }},
+		{"resilient: New: the client is nil", func() { resilient.New(noClient) }},
+		{"resilient: New: option 0 is nil", func() { resilient.New(client, nil) }},
 		{"denycache: New: next is nil", func() { denycache.New(nil) }},
 		{"denycache: New: next is nil", func() { denycache.New(none) }},
 		{"denycache: New: option 0 is nil", func() { denycache.New(store, nil) }},
