@@ -22,8 +22,9 @@ type Ask struct {
 // AllowTogether decides about several asks together: it charges every rule of every ask, or none.
 // If several asks have the same rule and key, their costs are added and charged once, and all of
 // these asks get the same State. If several Peeks have the same rule and key, only the largest cost
-// is checked, or none if another ask charges that rule and key. Asks with different limits for the
-// same rule name and key, such as two plans, are an [ErrInvalidAsk].
+// is checked. If another ask charges that rule and key, only that charge is checked, and the Peeks get
+// its State. Asks with different limits for the same rule name and key, such as two plans, are an
+// [ErrInvalidAsk].
 //
 // All limiters must have the same Store. Otherwise the error is an [ErrInvalidAsk]. On a Redis
 // Cluster, a denied decision about several keys may hold capacity for a moment, or, if its undo is

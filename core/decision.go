@@ -32,8 +32,9 @@ type Decision struct {
 // those of package rules can, RetryAfter, ResetAfter and Window are the time until its end.
 //
 // Window is the period that Remaining refers to. A window or log admits at most Remaining more
-// events during Window. A bucket regains that much capacity in Window. If nothing remains, Window
-// is the time until one event is available. If the Rule denied, Window is RetryAfter.
+// events during Window. In Window, a bucket regains as many events as remain now, so that it admits up
+// to twice as many. If nothing remains, Window is the time until one event is available. If the Rule
+// denied, Window is RetryAfter.
 type State struct {
 	Rule Rule
 	// Ask is the index of the ask that the State belongs to: in the arguments of [AllowTogether], or in
@@ -68,7 +69,7 @@ func (s State) Used() int { return s.Rule.Capacity() - s.Remaining }
 //	denied for ever: "page" 9 of 10 left
 //	denied, retry after 6s: "page" 0 of 10 left, "hour" unknown
 //	denied for ever: "page" blocked, "hour" unlimited
-//	denied, undecided
+//	no decision
 func (d Decision) String() string {
 	var b strings.Builder
 	b.WriteString(d.verdict())
@@ -99,7 +100,7 @@ func (d Decision) verdict() string {
 	case d.RetryAfter == Never:
 		return "denied for ever"
 	case d.n == 0:
-		return "denied, undecided"
+		return "no decision"
 	}
 	return "denied, retry after " + d.RetryAfter.String()
 }

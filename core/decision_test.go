@@ -29,7 +29,7 @@ func TestDecision_String(t *testing.T) {
 			got       core.Decision
 			want, log string
 		}{
-			{core.Decision{}, `denied, undecided`, `d.allowed=false`},
+			{core.Decision{}, `no decision`, `d.allowed=false`},
 			{ask(l, 1), `allowed: "second" 9 of 10 left, "hour" 499 of 500 left`,
 				`d.allowed=true d.remaining.second=9 d.remaining.hour=499`},
 			{ask(l, 10), `denied, retry after 100ms: "second" 9 of 10 left, "hour" 499 of 500 left`,

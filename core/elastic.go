@@ -13,14 +13,14 @@ import (
 //
 // spare, such as a signal of package core/load, must return the free part of the resources. At 0 or
 // less, the limit is that of r. At 1 or more, it is upTo times as large (1 to 1000). Values between
-// 0 and 1 scale the limit in ten steps, rounded down to whole events. A value at most 0.01 below a
-// step counts as that step. NaN counts as 0. Every decision calls spare, from many goroutines, so
-// it must be fast.
+// 0 and 1 scale the limit in ten steps of 0.1, rounded down to whole events. NaN counts as 0. Every
+// decision calls spare, from many goroutines, so it must be fast.
 //
-// The limit follows a rising signal at once. It falls when the signal has fallen by more than half
-// a step, so that small changes of the signal do not move it up and down. A bucket that is half
-// used stays half used at every size. After the limit of a window or log has shrunk, surplus events
-// expire as usual, so no key is denied for longer than Per.
+// The limit rises to a step when the signal comes within 0.01 of it: to the fifth step at 0.49. It
+// falls when the signal is more than half a step below: from the fifth step at less than 0.45. Small
+// changes of the signal therefore do not move the limit up and down. A bucket that is half used stays
+// half used at every size. After the limit of a window or log has shrunk, surplus events expire as
+// usual, so no key is denied for longer than Per.
 func (r Rule) Elastic(spare func() float64, upTo float64) Rule {
 	return r.modify(func(d *definition) { d.elastic, d.UpTo = &elastic{spare: spare}, upTo })
 }

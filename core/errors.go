@@ -21,10 +21,13 @@ var (
 	ErrEmptyKey = errors.New("weir: empty key")
 	// ErrNegativeCost reports a cost below zero. Nothing was charged.
 	ErrNegativeCost = errors.New("weir: negative cost")
-	// ErrInvalidAsk reports a call without asks, with limiters of different Stores, or with two
-	// limits for one rule and key; an Ask without a Limiter or with a negative MaxDelay; a function
-	// of Choose that returns an error, or no view of its limiter; or a limiter that a call cannot
-	// settle or replace. Nothing was charged.
+	// ErrInvalidAsk reports an invalid argument. Nothing was charged. It is one of these:
+	//
+	//   - a call without asks, or with limiters of different Stores
+	//   - two limits for one rule and key in one call
+	//   - an Ask without a Limiter, or with a negative MaxDelay
+	//   - a function of Choose that returns an error, or no view of its limiter
+	//   - a limiter that a call cannot settle or replace
 	ErrInvalidAsk = errors.New("weir: invalid ask")
 	// ErrNeverAdmitted reports that the cost of a Wait is above the capacity of a rule. The
 	// capacity of [Blocked] is zero, unless the block ends.

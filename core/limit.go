@@ -60,6 +60,14 @@ var units = []struct {
 	{"d", day},
 }
 
+// words are other texts for single periods. A word for a period of the calendar is none of them.
+var words = map[string]time.Duration{
+	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour,
+}
+
+// calendar has texts for periods of the calendar, and the fixed spans that are often meant by them.
+var calendar = map[string]string{"day": "24h", "week": "7d", "month": "30d", "year": "365d"}
+
 // String returns the text form of l, which [ParseLimit] reads: "500/h", "5/15m", "10/s burst 20",
 // "unlimited", "blocked".
 func (l Limit) String() string {
@@ -91,9 +99,10 @@ func formatPeriod(d time.Duration) string {
 // ParseLimit reads the text form of a Limit: EVENTS "/" PERIOD [" burst " N], or "unlimited" for
 // [Unlimited] and "blocked" for [Blocked].
 //
-// EVENTS and N are positive decimal integers. PERIOD is s, m, h or d (24 hours), a number of days
-// ("7d"), or a text for [time.ParseDuration] ("15m", "100ms", "1h30m"). Errors are
-// [ErrInvalidLimit].
+// EVENTS and N are positive decimal integers. PERIOD is s, sec or second, m, min or minute, h or hour,
+// d (24 hours), a number of days ("7d"), or a text for [time.ParseDuration] ("15m", "100ms",
+// "1h30m"). The words day, week, month and year are not accepted, because they name periods of the
+// calendar, and a period of a Limit is a fixed span. Errors are [ErrInvalidLimit].
 func ParseLimit(text string) (Limit, error) {
 	switch strings.TrimSpace(text) {
 	case "unlimited":
@@ -141,6 +150,12 @@ func parsePeriod(s string) (time.Duration, error) {
 		if s == u.name {
 			return u.per, nil
 		}
+	}
+	if d, ok := words[s]; ok {
+		return d, nil
+	}
+	if span, ok := calendar[strings.TrimSuffix(s, "s")]; ok {
+		return 0, fmt.Errorf("%q is a period of the calendar; write the fixed span %s", s, span)
 	}
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := parseCount(days)

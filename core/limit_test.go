@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,14 @@ func TestLimit_String(t *testing.T) {
 			t.Errorf("%q: got %#v, %v, want %#v", text, got, err, want)
 		}
 	}
+	for text, want := range map[string]core.Limit{
+		"5/sec": core.PerSecond(5), "5/second": core.PerSecond(5), "5/min": core.PerMinute(5), "5/minute": core.PerMinute(5),
+		"5/hour": core.PerHour(5), "5 / minute burst 9": core.PerMinute(5).WithBurst(9),
+	} {
+		if got, err := core.ParseLimit(text); err != nil || got != want {
+			t.Errorf("%q: got %#v, %v, want %#v", text, got, err, want)
+		}
+	}
 	if got, err := core.ParseLimit(" 10 / 60s burst  20 "); err != nil || got != core.Per(10, time.Minute).WithBurst(20) {
 		t.Errorf("with spaces: got %v, %v, want 10/m burst 20", got, err)
 	}
@@ -57,6 +66,18 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	}
 }
 
+// A word for a period of the calendar is an error that says what to write.
+func TestParseLimit_Calendar(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/day": `"day" is a period of the calendar; write the fixed span 24h`, "5/days": "24h", "5/week": "7d", "5/month": "30d", "5/years": "365d",
+		"5/daily": `"daily" is not a positive duration`, "5/Minute": "not a positive duration", "5/minutes": "not a positive duration",
+	} {
+		if _, err := core.ParseLimit(text); !errors.Is(err, core.ErrInvalidLimit) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestLimit_MarshalText_JSON(t *testing.T) {
 	type config struct{ Limit core.Limit }
 	for want, l := range map[string]core.Limit{
@@ -75,7 +96,7 @@ func TestLimit_MarshalText_JSON(t *testing.T) {
 
 // The text form of every Limit that ParseLimit returns parses to the same Limit.
 func FuzzParseLimit(f *testing.F) {
-	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m", "unlimited", " blocked"} {
+	for _, text := range []string{"10/s", "500/h", "10/s burst 20", "5/1h30m", "7/3d", "1/1ns", "1/0.5s", "x", "1/h0m", "5/min", "5/months", "unlimited", " blocked"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -94,8 +94,7 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // Other processes keep their rules until they call Replace, too (see [New]).
 //
 // The error is a [RuleError]: an ErrInvalidRule, or an [ErrRuleConflict] if another limiter on the
-// Store has a rule of the name that differs from the new rule, such as the old rule. Use
-// [ReplaceAll] to change both. A limiter that is not used any more counts, too: it stays on its
+// Store still uses a rule of that name with another definition. Use [ReplaceAll] to change both. A limiter that is not used any more counts, too: it stays on its
 // Store until the program ends.
 func (l *Limiter) Replace(rules ...Rule) error {
 	return ReplaceAll(map[*Limiter][]Rule{l: rules})
@@ -148,11 +147,13 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation,
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
 
-// Reset forgets the events of key under the rules of l: the states of every plan and length. It
-// does not reset states of other lengths that only a [Limiter.Variant] or the rules before a
-// [Limiter.Replace] have, unless l is that Variant or has chosen it. Reset reports whether any
-// capacity was in use: tokens not refilled, or events not expired. After an error, some of the
-// states may have been reset. The keys of a middleware come from its keyfunc.Func.
+// Reset forgets the events of key under the rules of l, in the states of every plan. Reset reports
+// whether any capacity was in use: tokens not refilled, or events not expired. After an error, some
+// of the states may have been reset.
+//
+// States of another length (see [Rule]) stay if only a [Limiter.Variant] has used them, or rules that
+// [Limiter.Replace] has removed. To reset those of a Variant, call Reset of the Variant. To reset a
+// caller of a middleware, pass the text that its keyfunc.Func returns.
 func (l *Limiter) Reset(ctx context.Context, key string) (found bool, err error) {
 	c, _, err := l.chosen(ctx, key, "")
 	if err != nil {

@@ -31,6 +31,11 @@ const unknownPlan = "unknown"
 // is used: an exhausted bucket is still exhausted, and refills at the new rate. Plans of different
 // lengths have states of their own. A caller that changes between plans therefore gains at most one
 // limit for each length.
+//
+// If callers with several plans share a key, a plan with a smaller limit leaves a reserve to the
+// others in a window or log: after 8 events of a plan "sheddable" with 8 a minute, a plan with 10 a
+// minute has 2 left. A bucket has no such reserve, because the plans share the part that is used: once
+// "sheddable" has used 8 of 8, nothing is left for any plan.
 func (r Rule) Plan(name string, l Limit) Rule {
 	if r.d == nil {
 		return r

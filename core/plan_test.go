@@ -392,3 +392,25 @@ func TestLimiter_Allow_AfterOtherCalls(t *testing.T) {
 		}
 	}
 }
+
+// A plan with a smaller limit leaves a reserve to the others in a window or log, but not in a bucket.
+func TestRule_Plan_Reserve(t *testing.T) {
+	for _, a := range testkit.Algorithms {
+		synctest.Test(t, func(t *testing.T) {
+			l := testkit.Limiter(t, memstore.New(), a.Rule("r", core.PerMinute(10)).Plan("sheddable", core.PerMinute(8)))
+			for range 8 {
+				testkit.Admit(t, l.Plan("sheddable"), "k", 1)
+			}
+			want := 2
+			if a.Rule("r", core.PerMinute(10)).Algorithm().IsBucket() {
+				want = 0
+			}
+			if d := testkit.Allow(t, l.Plan("sheddable"), "k"); d.Allowed {
+				t.Errorf("%s: the ninth event was admitted", a.Name)
+			}
+			if got := testkit.Left(t, l, "k"); got != want {
+				t.Errorf("%s: got %d left, want %d", a.Name, got, want)
+			}
+		})
+	}
+}

@@ -12,9 +12,10 @@ import (
 // the same Store, and the map must not contain nil or two views of one Limiter. Otherwise the error
 // is an [ErrInvalidAsk]. On an error nothing changes.
 //
-// The functions then are called if there is no error, before the new rules are used. They change
-// the data of functions of [Limiter.Choose]: each decision uses rules and data of one version. They
-// must be fast, and must not use a Limiter, because decisions wait for them.
+// If there is no error, ReplaceAll calls the functions in the argument then, just before it puts the
+// new rules into use. They are for the data of a function of [Limiter.Choose]: each decision uses
+// rules and data of one version. They must be fast, and must not use a Limiter, because decisions
+// wait for them.
 func ReplaceAll(rules map[*Limiter][]Rule, then ...func()) error {
 	replacing.mu.Lock()
 	defer replacing.mu.Unlock()

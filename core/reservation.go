@@ -57,8 +57,10 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // Settle sets the total cost of the event, the same for every ask of a [ReserveTogether]. If cost
 // is higher than the charged cost, Settle charges the difference, into debt if necessary
 // ([Limiter.Debit]). If cost is lower, it refunds the difference ([Reservation.Refund]). Settling
-// the same cost again does nothing. A cost below zero is an [ErrNegativeCost]. After 16 increases,
-// the first charge cannot be refunded any more.
+// the same cost again does nothing. A cost below zero is an [ErrNegativeCost].
+//
+// A Reservation remembers 16 charges of each rule: the first one and the increases. After the 16th
+// increase, the oldest charge stays charged, whatever the cost is set to. That is no error.
 //
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.

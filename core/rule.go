@@ -13,17 +13,17 @@ import (
 // [New] returns an error for an invalid Rule, such as the zero Rule.
 //
 // A Store keeps the states of a Rule under its name. Rules with the same name and an equal
-// definition share their states, on purpose. (Only copies of one Rule are equal by ==.) The same
-// name with another definition is an [ErrRuleConflict]. A name consists of 1 to 64 characters of
-// printable ASCII, and is sent to clients in the header field RateLimit-Policy, unless [Rule.Label]
-// sets another name for them.
+// definition share their states, on purpose. The same name with another definition is an
+// [ErrRuleConflict]. A name consists of 1 to 64 characters of printable ASCII, and is sent to clients
+// in the header field RateLimit-Policy, unless [Rule.Label] sets another name for them.
+//
+// The length of a window or log is its period, together with the number of sub-windows. The length
+// of a bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but
+// two minutes for "10/m burst 20". The extra events of [Rule.Soft] count: "10/m" with 10 percent
+// holds 11 events, and has a length of 66 s.
 //
 // Limits of one length share the states of a name: the limits of its plans and variants, and those
-// before and after [Limiter.Replace]. A limit of another length starts with unused states. The
-// length of a window or log is its period, together with the number of sub-windows. The length of a
-// bucket is the time in which it fills up: a minute for "10/m", "100/m" and "20/m burst 20", but
-// two minutes for "10/m burst 20". A bucket with [Rule.Soft] has to fill up its extra events, too:
-// with 10 percent, 66 s for "10/m", but 60 s for "5/m", because 10 percent of 5 is no event.
+// before and after [Limiter.Replace]. A limit of another length starts with unused states.
 type Rule struct{ d *definition }
 
 // A definition holds the fields of a Rule and the result of compiling them. It does not change.
@@ -77,8 +77,9 @@ func SlidingLog(name string, l Limit) Rule { return newRule(name, driver.Sliding
 // l.Burst must be zero or l.Events.
 //
 // A sub-window is counted in full until it lies completely outside the window, so an event is
-// counted for l.Per plus at most one sub-window. With 60 sub-windows, the rule admits about 98.5
-// percent of the events that a [SlidingLog] admits under load, and with 10 sub-windows 91 percent.
+// counted for l.Per plus at most one sub-window. RetryAfter can therefore be longer than l.Per: up to
+// 61 s for a limit per minute. With 60 sub-windows, the rule admits about 98.5 percent of the events
+// that a [SlidingLog] admits under load, and with 10 sub-windows 91 percent.
 // (Interpolation, the common alternative, admits up to twice the limit in bursts at the edges.)
 func SlidingWindow(name string, l Limit) Rule { return newRule(name, driver.SlidingWindow, l) }
 

@@ -27,11 +27,11 @@ func (v *variant) over(base *ruleSet) *ruleSet {
 	return m.result
 }
 
-// Variant returns a view of l in which each of rules replaces the rule of l that has its name and
-// algorithm, together with the plans of that rule. The limits and all other properties may differ.
-// Use it with [Limiter.Choose] for exceptions of single keys, such as a higher limit of one
-// customer, and to try a limit on a part of the keys. A trial that is not enforced needs a rule of
-// its own, because a [Rule.Shadow] in place of an enforced rule leaves these keys without a limit:
+// Variant returns a view of l in which rules replace the rules of l with the same names and
+// algorithms, including their plans. The limits and all other properties may differ. Use it with
+// [Limiter.Choose] for exceptions of single keys, such as a higher limit of one customer, and to try
+// a limit on a part of the keys. For a trial that is not enforced, add a second rule: a [Rule.Shadow]
+// in place of an enforced rule would leave these keys without a limit.
 //
 //	api, err := core.New(store,
 //		core.TokenBucket("api", core.PerMinute(10)),
@@ -77,13 +77,14 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 //		return nil, nil
 //	})
 //
-// pick is called by every method of the result that has a key, for every key of [Ask]s about it,
-// and by Wait for every attempt, concurrently. It is called again if [ReplaceAll] has replaced
-// rules meanwhile. It must be fast, because each decision waits for it, and must not replace rules.
-// If pick returns an error, the method charges nothing. It returns an [ErrUnavailable], or an error
-// after the end of ctx, as it is, and any other error in an [ErrInvalidAsk] that wraps it. A result
-// that is no view of l, or was made by Choose itself, is an ErrInvalidAsk, too. Choose panics if
-// pick is nil.
+// Every decision calls pick once for each key, and so does every other method with a key. Wait calls
+// it for each attempt, and a decision calls it again if [ReplaceAll] has replaced rules meanwhile.
+// Calls are concurrent. pick must be fast, because the decision waits for it, and must not replace
+// rules. Choose panics if pick is nil.
+//
+// If pick returns an error, nothing is charged. The method returns an [ErrUnavailable], or an error
+// after the end of ctx, as it is. Any other error is wrapped in an [ErrInvalidAsk]. So is a result
+// that is no view of l, or that was made by Choose itself.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {

@@ -51,12 +51,12 @@ func FirstOf(fs ...Func) Func {
 // as [ErrNoKey]. After an [ErrNoToken], the functions of the remaining parts are still called;
 // after any other error they are not.
 //
-// If some parts are known, the error contains a partial key of these parts, which never equals a
-// complete key. A gate charges the partial key: if one address sends 1000 bad tokens, Join(user,
-// ip) changes the response from 401 to 429 for the tokens beyond the limit. All of these tokens are
-// still verified, also with Join(ip, user). A valid token uses another bucket. To limit how many
-// tokens of one address are verified, and so how many it can guess, put a limit by address first
-// (see gate.And).
+// If an address sends 1000 bad tokens, Join(user, ip) changes the response from 401 to 429 for the
+// tokens beyond the limit: the error of a missing part contains a partial key of the known parts,
+// here the address, and a gate charges it. A partial key never equals a complete key, so a valid token
+// uses another bucket. All tokens are still verified, also with Join(ip, user). To limit how many
+// tokens of one address are verified, and so how many it can guess, put a limit by address first (see
+// gate.And).
 //
 // Join panics if fs is empty or contains nil.
 func Join(fs ...Func) Func {

@@ -40,10 +40,10 @@ var ErrNoToken = fmt.Errorf("%w: no valid token", ErrNoKey)
 
 // ErrNotLimited means that the caller has no limit, for example because it is an administrator. A
 // gate then ignores the limiter of the Func and applies its other limiters. If no limiter is left,
-// the request is let through without RateLimit fields. [FirstOf] and [Join] return an ErrNotLimited
-// of a part, unless FirstOf has found a key, or Join an [ErrNoToken], before. A Func must not return
-// it because of a header field that clients can set. An error that is also an [ErrNoKey] does not
-// count as ErrNotLimited.
+// the request is let through without RateLimit fields. [FirstOf] returns the ErrNotLimited of a
+// function if no function before it has found a key. [Join] returns that of a part if no part before
+// it has returned an [ErrNoToken]. A Func must not return ErrNotLimited because of a header field that
+// clients can set. An error that is also an [ErrNoKey] does not count as ErrNotLimited.
 var ErrNotLimited = errors.New("keyfunc: the caller is not limited")
 
 // errEmptyKey is the error of a Func that returned neither a key nor an error. With an empty key,

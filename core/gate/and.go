@@ -29,19 +29,12 @@ import (
 //
 //	nethttplimit.New(perIP, ip, gate.And(perUser, user), gate.And(system, keyfunc.Constant("all")))
 //
-// A key is exhausted after its limit has denied a request, or after a rejected request was charged
-// and has left too little capacity for another such request. Until the limit has recovered (for at
-// least 10 seconds and at most an hour), the gate charges an exhausted key before it runs later key
-// functions. The limit of an address therefore also bounds the number of bad tokens that each
-// process verifies for it. A few more bad tokens are verified: those of requests in progress when
-// the key becomes exhausted, one after good requests have used up the limit, and one after the gate
-// has forgotten the key. A gate remembers at most 8192 exhausted keys.
-//
-// While a key is exhausted, an admitted request takes two more Store calls: the early charge, and its
-// refund before the decision about all keys. If the exhausted key denies the request, the decision may
-// contain no States for other keys. A limiter with a [core.LeakyBucket] is only asked early, and not
-// charged, because a queue does not always refund: concurrent requests may then all be verified when one
-// of them is within the limit.
+// The limit of an address then also bounds the bad tokens that a process verifies for it, except for
+// a few. The gate remembers up to 8192 exhausted keys, whose limit has denied a request a short time
+// ago, and charges them before it runs later key functions. Such a request takes two more Store calls
+// if it is admitted: the early charge, and its refund before the decision about all keys. If it is
+// denied, its decision may contain no States for other keys. A limiter with a [core.LeakyBucket] is
+// only asked early, and not charged, because a queue does not always refund.
 func And(l *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	argument.NotNil("gate: And", "limiter", l)
 	argument.NotNil("gate: And", "key function", key)

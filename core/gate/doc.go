@@ -101,13 +101,12 @@
 //
 // # Clients that hang up
 //
-// The end of a request's context tells a gate that the client has hung up. For HTTP/2, net/http
-// ends the context at once. For HTTP/1.1, net/http reads from the connection only while a handler
-// reads the body, and from the end of the body until the client sends its next request. While the
-// handler runs, the gate therefore does not notice that an HTTP/1.1 client hangs up if the handler
-// has not read the whole body, or if the client has already sent its next request. The gate treats
-// the request as if the client had stayed: RefundIf gets the status of the handler, and a leaky
-// bucket holds the request until its departure. A client gains nothing by hanging up in this way.
+// The end of a request's context tells a gate that the client has hung up. With HTTP/2, net/http ends
+// the context at once. With HTTP/1.1, a gate may not notice that a client hangs up while the handler
+// runs: net/http notices it only after the handler has read the whole body, and not if the client has
+// already sent its next request. The gate then treats the request as if the client had stayed:
+// RefundIf gets the status of the handler, and a leaky bucket holds the request until its departure.
+// A client gains nothing by hanging up in this way.
 //
 // # Several gates on one request
 //

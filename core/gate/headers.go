@@ -20,13 +20,15 @@ const (
 	// with one member for every rule. The draft may still change; this version may change with it,
 	// in a minor release.
 	//
-	// In RateLimit-Policy, q is the capacity of the rule under the limit in force, and w the time
-	// in which that capacity is restored; w is left out if it is less than a second. qu is the unit,
-	// if the draft defines it and it is not requests (see [core.Rule.Unit]). In RateLimit,
-	// r is the remaining number of events, and t the period that r refers to (core.State.Window).
-	// If r is 0, t is the time until the next event is available. If the rule denied the request, t
-	// is the time until it admits the same cost, and is left out if it never does. Times are in
-	// seconds, rounded up.
+	// The parameters of RateLimit-Policy and RateLimit have times in seconds, rounded up:
+	//
+	//	q   the capacity of the rule under the limit in force
+	//	w   the time in which that capacity is restored, if it is a second or more
+	//	qu  the unit, if the draft defines it and it is not requests (see [core.Rule.Unit])
+	//	r   the remaining number of events
+	//	t   if r is above 0: the period that r refers to (core.State.Window)
+	//	    if r is 0: the time until the next event is available
+	//	    if the rule denied the request: the time until it admits the same cost, if it ever does
 	IETFDraft HeaderVersion = iota + 1
 	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, for the
 	// rule that has the smallest part of its capacity left. Reset is the time at which the whole

@@ -30,8 +30,8 @@ import (
 // than waiting for the response. The package comment says when hanging up goes unnoticed.
 //
 // Use a [core.SlidingLog] or [core.SlidingWindow]. With a bucket, a client that holds many requests
-// open and chooses which of them succeed can get refunds in addition to the tokens that refill in the
-// meantime (see [core.Reservation.Refund]).
+// open can gain tokens: it gets refunds in addition to the tokens that refill in the meantime (see
+// [core.Reservation.Refund]).
 //
 // No other option makes the gate wrap the ResponseWriter of a handler: see the package comment.
 func RefundIf(f func(status int) bool) Option {

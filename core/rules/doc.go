@@ -49,9 +49,14 @@
 // optional. [core.ParseLimit] describes the text of a limit, and [core.Rule] the algorithms, plans,
 // units, soft and shadow rules. An override with limits has precedence over plans, and its plan has
 // precedence over the plan of the event. With blocked: true, every rule denies every event of the
-// key without a call of the store. This includes shadow rules, and all rules if enforce excludes
-// the key, but not rules of a disabled policy. An override ends at the time until (RFC 3339).
-// [ParseOverride] reads a single override.
+// key without a call of the store. An override ends at the time until (RFC 3339). [ParseOverride]
+// reads a single override. The rules are enforced as follows:
+//
+//	                               a rule    mode: shadow   candidate
+//	a key that enforce includes    enforced  shadow         shadow
+//	a key that enforce excludes    shadow    shadow         shadow
+//	a key with blocked: true       denies    denies         denies
+//	any key of a disabled policy   off       off            off
 //
 // The denial of a blocked key is [core.Decision.Blocked]. If the block ends, RetryAfter is the exact
 // time until its end, by the clock of the process, so that a gate sends Retry-After and the
@@ -195,9 +200,8 @@
 // core.Limiter.Variant, which is made when the key is used; keys with equal overrides share it. A
 // policy remembers at most 10 000, which take about a kilobyte for each rule and plan.
 //
-// With enforce, all rules are shadow rules for the other keys, which the policy does not limit, and
-// candidates are always shadow rules. To limit a part of the keys differently, add a policy with
-// the stricter rules and enforce, and give the limiters of both policies to one middleware
-// (gate.And). With disabled, the policy has the same rules without a limit: the store is not
-// called.
+// A policy does not limit the keys that enforce excludes. To limit a part of the keys differently, add
+// a policy with the stricter rules and enforce, and give the limiters of both policies to one
+// middleware (gate.And). With disabled, the policy has the same rules without a limit: the store is
+// not called.
 package rules

@@ -108,15 +108,19 @@ func (t *routes) find(method, host, path string) route {
 //
 // If r.Pattern is set, a router has matched r already. ForRequest looks up that pattern as if it
 // were the path of r, so that each spelling of a path has the policy of the handler that it
-// reaches: with the pattern /login, the paths //login, /login/ and /%6cogin belong to the route of
-// /login. A placeholder, such as :id or {id}, is a segment like others: /users/:id belongs to the
-// route /users/{id}, or to /users/. A route of one of its paths, such as /users/me, does not apply,
-// because it is not a pattern of the router.
-//
-// If r.Pattern ends with a slash, or contains * or {x...}, ForRequest looks up the path of r, if
+// reaches. If the pattern ends with a slash, or contains * or {x...}, it looks up the path of r, if
 // the path is within the pattern, and otherwise the pattern up to that part. If r.Pattern is empty,
-// it looks up the path of r. Paths are cleaned like those of a [http.ServeMux], which redirects
-// //login to /login and /v1 to /v1/: both choose one policy. Neither cleans the path of a CONNECT.
+// it looks up the path of r.
+//
+//	r.Pattern     path of r     looked up     a route that applies    one that does not
+//	/login        /%6cogin      /login        /login
+//	/users/:id    /users/me     /users/:id    /users/{id}, /users/    /users/me
+//	/files/       /files/a      /files/a      /files/a, /files/
+//	/files/*      /other        /files/       /files/                 /other
+//	              //login       /login        /login
+//
+// Paths are cleaned like those of a [http.ServeMux], which redirects //login to /login and /v1 to
+// /v1/: both choose one policy. Neither cleans the path of a CONNECT.
 // If the path contains %2F, which some handlers take for a slash, ForRequest looks up both forms,
 // and the pattern with more literal segments, or else with more segments, applies. A gate rejects a
 // path such as /files/a%2F..%2Fb (see gate.Routes).
