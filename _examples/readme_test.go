@@ -14,6 +14,7 @@ import (
 const fragment = `package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,12 +28,14 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/denycache"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
 	"github.com/weir-go/weir/core/lease"
 	"github.com/weir-go/weir/core/memstore"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/resilient"
+	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttplimit"
 )
@@ -53,6 +56,9 @@ var (
 	_ = memstore.New
 	_ = redisstore.New
 	_ = resilient.New
+	_ = context.Background
+	_ driver.Charge
+	_ storetest.Fake
 	_ = keyfunc.Join
 	_ = nethttplimit.New
 )

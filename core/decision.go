@@ -105,9 +105,13 @@ func (d Decision) verdict() string {
 	return "denied, retry after " + d.RetryAfter.String()
 }
 
-// LogValue implements [slog.LogValuer]. The group contains "allowed", then "delay" or "retry_after"
-// if there is one (a duration, or the text "never"), and the group "remaining" with the remaining
-// events of each rule that is not [Unlimited] and whose State is known.
+// LogValue implements [slog.LogValuer]. The group has these attributes:
+//
+//	allowed      true or false
+//	delay        a duration, if there is one
+//	retry_after  of a denial: a duration, or the text "never"
+//	remaining    a group with the remaining events of each rule, except for an [Unlimited] one
+//	             and one whose State is unknown
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed)}
 	switch {

@@ -26,8 +26,8 @@ type Limiter struct {
 
 // New returns a Limiter that admits an event if every rule does, and keeps its state in s.
 //
-// The error is an [ErrNoStore] or a [RuleError]. New returns a RuleError if there are no rules, if
-// a limit is zero or cannot be represented exactly, if two of the rules have one name, or if s
+// The error is an [ErrNoStore] or a [RuleError]. A RuleError reports that there are no rules, that a
+// limit is zero or cannot be represented exactly, that two of the rules have one name, or that s
 // already has another rule of that name.
 //
 // Processes that share s may have different limits for a while, for example during a rollout. Each
@@ -84,7 +84,7 @@ func (l *Limiter) Rules() []Rule { return slices.Clone(l.rules()) }
 // rule, and the new limit applies to them from the next decision on. A bucket keeps the part that
 // is used, and a window or log keeps its events. If 100 an hour become 50, a bucket with 40 of 100
 // left has 20 of 50 left, and a window or log with 60 events admits nothing until fewer than 50 are
-// left in it. If 50 become 100, an exhausted bucket refills twice as fast, and a window or log has
+// left. If 50 become 100, an exhausted bucket refills twice as fast, and a window or log has
 // room for 50 more events at once. After a lower limit, an earlier RetryAfter may be too short. A
 // rule of another length starts with unused states. States of old rules expire in the Store by
 // themselves.

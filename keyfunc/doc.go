@@ -18,11 +18,12 @@
 //	that publishes no addresses
 //
 // A peer can send any header. Only the headers of trusted proxies, which are the peers in a
-// [ProxySet], are believed. A request from any other peer is charged to the address of the peer. If
-// such a peer has a private, loopback, link-local or shared address (100.64.0.0/10), or has connected
-// through a Unix socket, and sends X-Forwarded-For, Forwarded, X-Real-IP or the header of HeaderIP, the
-// first such request of a Func logs a warning with the line to write, because all clients behind a
-// forgotten proxy have one key. With LastHops there is no such peer, and no warning.
+// [ProxySet], are believed. A request from any other peer is charged to the address of the peer.
+//
+// All clients behind a forgotten proxy have one key. A Func therefore logs a warning with the line to
+// write, once, when a peer that is not trusted looks like a proxy: its address is private, loopback,
+// link-local, shared (100.64.0.0/10) or a Unix socket, and it sends X-Forwarded-For, Forwarded,
+// X-Real-IP or the header of HeaderIP. With LastHops there is no such peer, and no warning.
 //
 //	ip := keyfunc.XForwardedFor(keyfunc.Proxies("10.0.0.0/8"))
 //	user := keyfunc.JWTSubject(verify, []string{"RS256"}, keyfunc.Issuer("https://id.example.com"))
@@ -76,9 +77,8 @@
 //
 // # Errors
 //
-// The error of a request without a key is [ErrNoKey]; if a valid token is missing, the error is
-// [ErrNoToken] as well, and if the client can correct the request, a [NoKeyError] with a text for
-// it. If a client may have made a header malformed, the function returns an error, and the request
+// The error of a request without a key is [ErrNoKey]. If a valid token is missing, it is also
+// [ErrNoToken]. If the client can correct the request, it is a [NoKeyError] with a text for it. If a client may have made a header malformed, the function returns an error, and the request
 // is not charged to the address of the proxy. Nothing that a client sends makes a function of this
 // package panic, and the memory and time for a request are bounded. Constructors panic on invalid
 // arguments: call them before the first request.

@@ -9,10 +9,9 @@ import (
 
 var errBlank = &NoKeyError{Detail: "the value that identifies the client is blank"}
 
-// Fold returns a Func with the keys of f, in which the value has no white space around it and is in
-// lower case (Unicode), so that " Alice" and "ALICE" have the key of "alice". Use it if the
-// application looks up a user in the same way; otherwise each spelling of a name would have its own
-// limit.
+// Fold returns a Func with the keys of f, without white space around the value and in lower case
+// (Unicode): " Alice" and "ALICE" have the key of "alice". Use it if the application looks up a user
+// in the same way. Otherwise each spelling of a name would have its own limit.
 //
 //	user := keyfunc.Fold(keyfunc.FormValue("user"))
 //

@@ -63,7 +63,7 @@ type checked struct {
 //	tokens := keyfunc.NewJWT(kf, []string{"RS256"})
 //	user, plan := tokens.Subject(), tokens.Claim("plan")
 //
-// If Funcs of one JWT are called for one *http.Request within a second, as a gate does, the first
+// A token is verified once: if Funcs of one JWT are called for one *http.Request within a second, the first
 // of them verifies the token, and the others use the result, which may be an error. They verify the
 // token again if its text has changed or its exp has passed, or if the tokens of more than 1000
 // other requests were verified in between. With a single Func that is called once for a request,
@@ -162,9 +162,9 @@ func (j *JWT) Subject() Func {
 }
 
 // Claim returns a Func that returns the text of a claim as it is, for example the name of a plan.
-// If the claim of a valid token is absent, is not a string, is empty, is longer than 512 bytes or
-// contains U+FFFD (invalid text), the error is an [ErrNoKey] that is no ErrNoToken. As a plan, it
-// means the limits without a plan (gate.Plan). Claim panics if name is empty.
+// The error for a valid token is an [ErrNoKey] that is no ErrNoToken if the claim is absent, empty, not
+// a string, longer than 512 bytes, or contains U+FFFD (invalid text). As a plan, this error means the
+// limits without a plan (gate.Plan). Claim panics if name is empty.
 //
 // Unlike the other keys of this package, the text has no prefix, so it may equal the key of an
 // address or user. For a limiter, add a name:

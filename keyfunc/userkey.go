@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// UserKey returns the key of a user: "user:" and the name. Own key functions return it for a user
-// that they have verified, and operators use it to look up or reset the limits of a user, if that is the
-// key that the gate has charged: with [BasicAuthUser] the key is "basic:ann", with [FormValue] "body:user:ann"
-// (see the table in the package comment). The key never equals the key of an address or of another function of this package, except that it is the
-// key of the same user from [ContextSubject] for a text, and from [JWT.Subject] for a token without
-// an iss. For tokens with an iss, use [SubjectKey]. For the key of an address, use [CanonicalIP].
+// UserKey returns the key of a user: "user:" and the name. It is the key that [ContextSubject] returns
+// for a text, and [JWT.Subject] for a token without an iss. For tokens with an iss, use [SubjectKey].
+// It never equals the key of an address ([CanonicalIP]) or of another function of this package.
+//
+// Own key functions return it for a user that they have verified. Operators use it to look up or reset
+// the limits of a user, if it is the key that the gate has charged: with [BasicAuthUser] the key is
+// "basic:ann", with [FormValue] "body:user:ann" (see the table in the package comment).
 //
 // The result is "" if name is empty or contains only white space. A gate responds to an empty key
 // with 400, so that requests without a user do not share a bucket.

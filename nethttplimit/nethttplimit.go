@@ -112,11 +112,12 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 //		return
 //	}
 //
-// Check adds the rules of l to the header fields. If no gate has decided about r before, a second Check replaces the fields of
-// the first. It must be called before the response begins, and
-// not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. If a gate has decided about r before,
-// [gate.FromContext] returns the decision of Check; otherwise, a net/http handler has no place for it,
-// and the header fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
+// Check must be called before the response begins, and not from several goroutines at once. For the
+// messages of a websocket, use [core.Limiter.Allow].
+//
+// Check adds the rules of l to the header fields, and [gate.FromContext] then returns its decision. If
+// no gate has decided about r before, a net/http handler has no place for a decision: FromContext
+// returns none, and the fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
 // [gate.RefundIf] of outer gates do not change the charge of Check, and
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400.
 // Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers]

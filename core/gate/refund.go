@@ -20,10 +20,10 @@ import (
 // the same, without a call of [OnError].
 //
 // A handler that panics counts as status 500, whatever it wrote. A hijacked connection counts as
-// 101. Informational responses (1xx) are ignored. If the handler returns without a response, and the
-// error handler of Echo, an error middleware around a gate in Gin, or code around a net/http gate
-// writes the response later, f gets the status of that response. If no response is written, nothing
-// is refunded; only a handler of Gin or Echo that reports no error then counts as 200.
+// 101. Informational responses (1xx) are ignored. A handler may return without a response that is
+// written later: by the error handler of Echo, an error middleware around a gate in Gin, or code around
+// a net/http gate. f then gets the status of that response. If no response is written, nothing is
+// refunded; only a handler of Gin or Echo that reports no error then counts as 200.
 //
 // Nothing is refunded if, when the handler returns, the client is known to have hung up or the
 // deadline of the request has passed. Otherwise sending a request and hanging up would be cheaper

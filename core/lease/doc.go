@@ -65,9 +65,9 @@
 //
 // With any number of processes, a token bucket admits at most Burst + rate x T events in any span
 // T, and a fixed window admits at most Events in each window. If callers of several plans of one
-// length use a key, these bounds hold for all plans together: for a bucket, the sum over the plans
-// of events/Burst is at most 1 + T/length, where length is the time in which the bucket fills up;
-// for a window, Events is that of the largest limit. An event counts from its decision, which is
+// length use a key, these bounds hold for all plans together. For a window, Events is that of the
+// largest limit. For a bucket that fills up in the time length, the sum over the plans of events/Burst
+// is at most 1 + T/length. An event counts from its decision, which is
 // made in this process, or in the Store for callers that wait for a call. The proof is in
 // expiry.go. There are two exceptions:
 //   - A Credit, or the undo of a Reservation, makes a bucket full earlier, but leased tokens

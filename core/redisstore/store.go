@@ -11,10 +11,11 @@
 // many other rules as take the same time, about 250 us. Calls of Adjust share the queue. No decision
 // waits for others to come.
 //
-// The Store bounds the time that the server needs for the round trips under way. At most four are
-// under way, or as many as the server can decide during the shortest round trip of the last ten
-// seconds, plus 1 ms, on at most half of the connections of the client (PoolSize). Therefore a
-// server that is far gets as much work as it can do, and the queue is here and not in the server.
+// The Store bounds the time that the server needs for the round trips under way, so that a server that
+// is far gets as much work as it can do, and the queue is here and not in the server. At most four
+// round trips are under way, or, if that is more, as many as the server can decide during the shortest
+// round trip of the last ten seconds plus 1 ms. They use at most half of the connections of the client
+// (PoolSize).
 // Decisions about one or two rules with a cost of at most 10 do not wait behind decisions that take
 // longer, except for those on the same key. A decision that waits too long to be answered before
 // its deadline is not sent, see [ErrOverloaded].

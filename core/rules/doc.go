@@ -59,18 +59,20 @@
 //	any key of a disabled policy   off       off            off
 //
 // The denial of a blocked key is [core.Decision.Blocked]. If the block ends, RetryAfter is the exact
-// time until its end, by the clock of the process, so that a gate sends Retry-After and the
-// parameter t, and a problem document with the end; Wait waits for the end. Otherwise RetryAfter is
-// core.Never. The same applies to overrides with a plan or limits that are blocked. Afterwards the
-// key has its other override, if there is one, or the limits of the policy. If the limit of the
-// policy for the plan of the event is blocked, too, RetryAfter is core.Never.
+// time until its end, by the clock of the process. A gate then sends Retry-After, the parameter t and
+// a problem document with the end, and Wait waits for the end. Afterwards the key has its other
+// override, if there is one, or the limits of the policy. RetryAfter is core.Never if the block has no
+// end, and if the limit of the policy for the plan of the event is blocked, too. The same applies to
+// overrides with a plan or limits that are blocked.
 //
 // A file is one document in UTF-8. Keys of mappings are texts, with or without quotes. Unknown
 // fields, duplicate keys, anchors, aliases, merge keys and tags are errors, and so are routes that
-// conflict, or name a policy that does not exist. A file has at most 16 MiB, about a million keys,
-// values, lines, quotes and comments (40 000 short policies), 100 rules in a policy, 1000 plans in a
-// rule, and 4000 routes of 256 bytes each with 40 000 segments together. weir.schema.json in the
-// directory of this package is a JSON Schema for editors.
+// conflict, or name a policy that does not exist. weir.schema.json in the directory of this package is
+// a JSON Schema for editors. The largest file has
+//
+//   - 16 MiB, and about a million keys, values, lines, quotes and comments (40 000 short policies)
+//   - 100 rules in a policy, and 1000 plans in a rule
+//   - 4000 routes of 256 bytes each, with 40 000 segments together
 //
 // # Routes
 //

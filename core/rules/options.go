@@ -12,10 +12,13 @@ func OnChange(f func(Change)) Option {
 	return argument.OptionFunc[Set](func(s *Set) { s.onChange = f })
 }
 
-// OnError calls f with the errors of [Set.Watch], once for each error of a source and once for each
-// text that cannot be applied, and with errors of [Overrides], once for each outage that Watch or a
-// decision notices, and for overrides that are read and invalid, at most ten times in a second. f is
-// called concurrently.
+// OnError calls f, concurrently, with the errors of [Set.Watch] and [Overrides]:
+//
+//   - an error of the source: once, and again after a success
+//   - a text that cannot be applied: once
+//   - an outage of the overrides, which Watch or a decision notices: once
+//   - an invalid override: each time that it is read, at most ten times in a second
+//
 // Without OnError, the errors are logged through [log/slog.Default] at level Error.
 func OnError(f func(error)) Option {
 	argument.NotNil("rules: OnError", "function", f)

@@ -24,11 +24,11 @@ var errNoOverrides = errors.New("weir: the Set has no source of overrides: see t
 //		Limits: map[string]core.Limit{"second": core.PerSecond(20)}, Until: friday,
 //	})
 //
-// Nothing is written if the policy does not exist, if the key is empty, or if o is empty, has ended
-// or has a plan, a rule or a limit that the policy cannot have. If a later configuration does not
-// have that plan or rule, this part of the override has no effect. After an error of Redis, some
-// processes may have the override, and others not or only after [MaxAge]: call Override again, or
-// Remove.
+// Override returns an error, and writes nothing, if the policy does not exist, if the key is empty, or
+// if o is empty, has ended, or has a plan, rule or limit that the policy cannot have. If a later
+// configuration does not have that plan or rule, this part of the override has no effect. After an
+// error of Redis, some processes may have the override at once, and others after [MaxAge] or never:
+// call Override again, or Remove.
 func (s *Set) Override(ctx context.Context, policy, key string, o Override) error {
 	tag, err := s.writable(policy, key, &o)
 	if err != nil {

@@ -55,10 +55,9 @@ func MaxKeys(n int) RedisOption {
 // DefaultMaxAge is the age when [MaxAge] is not given.
 const DefaultMaxAge = time.Minute
 
-// MaxAge sets the time after which a cached override is read again, even if [Set.Watch] has not
-// read that it has changed, and the time for which the process uses the hashes of keys after Watch
-// has confirmed them. It bounds the age of overrides and blocks without Watch, and if a change was
-// lost in a failover of Redis. The default is [DefaultMaxAge]. It should be some seconds at least.
+// MaxAge bounds the age of overrides and blocks if [Set.Watch] does not run, and if a change was lost
+// in a failover of Redis. After d, a cached override is read again, and hashes of keys are not used
+// unless Watch has confirmed them. The default is [DefaultMaxAge]. It should be some seconds at least.
 // MaxAge panics if d is not positive.
 func MaxAge(d time.Duration) RedisOption {
 	if d <= 0 {

@@ -95,10 +95,12 @@ func (s *Set) Version() string { return s.applied.Load().version }
 // get a limiter. The limiter of a policy that c does not have keeps its last rules and overrides;
 // Config.Disabled and a later configuration that has the policy again apply to it.
 //
-// The error is a [core.RuleError] for an invalid rule, an override with an invalid limit or a rule
-// that is in conflict with that of a limiter outside of s. Other errors report an override of a
-// rule or plan that the policy does not have, an invalid percentage, and a route that is invalid,
-// in conflict with another route, or without a policy.
+// The error is a [core.RuleError] for an invalid rule, for an override with an invalid limit, and for
+// a rule that is in conflict with that of a limiter outside of s. There are other errors:
+//
+//   - an override of a rule or plan that the policy does not have
+//   - an invalid percentage
+//   - a route that is invalid, in conflict with another route, or without a policy
 func (s *Set) Apply(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

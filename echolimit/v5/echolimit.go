@@ -165,8 +165,9 @@ func OnRejected(f func(c *echo.Context, rejection *gate.Rejection) error) gate.O
 
 // Check asks l about key inside a handler, for a key that is known only there, such as a login name in
 // the body. It returns nil if the handler may go on. If the event is denied, or cannot be decided with
-// [gate.FailClosed], Check has set the header fields and returns the error that the middleware returns
-// (without OnDenied and OnRejected), from which the HTTPErrorHandler writes the response:
+// [gate.FailClosed], Check has set the header fields and returns an error for the handler to return. It
+// is the error of the middleware, without OnDenied and OnRejected. The HTTPErrorHandler writes the
+// response:
 //
 //	if err := echolimit.Check(c, perUser, keyfunc.UserKey(form.User)); err != nil {
 //		return err
