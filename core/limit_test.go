@@ -66,7 +66,7 @@ func TestLimit_UnmarshalText_Invalid(t *testing.T) {
 	}
 }
 
-// A word for a period of the calendar is an error that says what to write.
+// A word for a period of the calendar is an error with the text to write.
 func TestParseLimit_Calendar(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/day": `"day" is a period of the calendar; write the fixed span 24h`, "5/days": "24h", "5/week": "7d", "5/month": "30d", "5/years": "365d",

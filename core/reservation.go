@@ -60,7 +60,7 @@ func (r *Reservation) Refund(ctx context.Context) error { return r.Settle(ctx, 0
 // the same cost again does nothing. A cost below zero is an [ErrNegativeCost].
 //
 // A Reservation remembers 16 charges of each rule: the first one and the increases. After the 16th
-// increase, the oldest charge stays charged, whatever the cost is set to. That is no error.
+// increase, the oldest charge stays charged, whatever the cost is set to, and Settle returns no error.
 //
 // After another error the difference may have been charged or refunded, and a second call does not
 // try again. If ctx had ended before the call, nothing was done, and Settle can be called again.

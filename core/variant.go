@@ -83,8 +83,8 @@ func (l *Limiter) Variant(rules ...Rule) (*Limiter, error) {
 // rules. Choose panics if pick is nil.
 //
 // If pick returns an error, nothing is charged. The method returns an [ErrUnavailable], or an error
-// after the end of ctx, as it is. Any other error is wrapped in an [ErrInvalidAsk]. So is a result
-// that is no view of l, or that was made by Choose itself.
+// after the end of ctx, as it is. Any other error is wrapped in an [ErrInvalidAsk]. A result that is
+// no view of l, or that was made by Choose itself, is an ErrInvalidAsk, too.
 //
 // A second Choose replaces the first.
 func (l *Limiter) Choose(pick func(ctx context.Context, key string) (*Limiter, error)) *Limiter {

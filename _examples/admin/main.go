@@ -1,5 +1,5 @@
-// Admin shows an endpoint for operators: it shows, resets and credits what a user has used of a
-// limit. With limits in a file or in Redis, the command weir rules does the same.
+// Admin shows an endpoint for operators: it shows, resets and credits the usage of a
+// user. With limits in a file or in Redis, the command weir rules does the same.
 //
 //	ADMIN_TOKEN=$(openssl rand -hex 16) go run -C _examples ./admin
 package main
@@ -33,7 +33,7 @@ func newHandler(token string) http.Handler {
 	return mux
 }
 
-// admin does something to the user in the path, and answers with what the user may do then.
+// admin does something to the user in the path, and answers with the decision that the user would get then.
 func admin(api *core.Limiter, do func(r *http.Request, api *core.Limiter, key string) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := "basic:" + r.PathValue("user") // as keyfunc.BasicAuthUser returns it
@@ -57,7 +57,7 @@ func reset(r *http.Request, api *core.Limiter, key string) error {
 	return err
 }
 
-// credit gives back the number of requests in the parameter n.
+// credit frees the number of requests in the parameter n.
 func credit(r *http.Request, api *core.Limiter, key string) error {
 	n, err := strconv.Atoi(r.FormValue("n"))
 	if err != nil {
@@ -85,7 +85,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "Hello!") }
 const try = `
   # ann uses up the 3 requests an hour
   for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' -u ann: http://ADDR/; done; echo
-  # an operator looks, gives one request back, and then forgets all
+  # an operator looks, credits one request, and then forgets all
   curl -s -H "Authorization: Bearer $ADMIN_TOKEN" http://ADDR/admin/limits/ann
   curl -s -H "Authorization: Bearer $ADMIN_TOKEN" -d n=1 http://ADDR/admin/limits/ann
   curl -s -H "Authorization: Bearer $ADMIN_TOKEN" -X DELETE http://ADDR/admin/limits/ann
