@@ -67,12 +67,12 @@ func main() {
 	var store core.Store = memstore.New()
 	var publicKey jwt.Keyfunc = func(*jwt.Token) (any, error) { return nil, nil }
 	rdb := redis.NewClient(&redis.Options{})
-	ip, user, planOf := keyfunc.RemoteIP(), keyfunc.ContextSubject("user"), keyfunc.ContextSubject("plan")
+	ip, user := keyfunc.RemoteIP(), keyfunc.ContextSubject("user")
 	limiter := core.Must(core.New(store, core.SlidingLog("log", core.PerMinute(1))))
 	perGuest, perShop, perItem := limiter, limiter, limiter
 	valid := func(user, password string) bool { return false }
 	var t *testing.T
-	_, _, _, _, _, _, _ = store, publicKey, rdb, ip, user, planOf, t
+	_, _, _, _, _, _ = store, publicKey, rdb, ip, user, t
 	_, _, _, _, _ = limiter, perGuest, perShop, perItem, valid
 	{
 %s

@@ -12,6 +12,14 @@ import (
 //	tokens := keyfunc.NewJWT(keys, []string{"RS256"})
 //	nethttplimit.New(api, tokens.Subject(), gate.Plan(tokens.Claim("plan")))
 //
+// If an authentication middleware has stored the plan in the context, f returns it as it is. Do not
+// use keyfunc.ContextSubject, whose keys begin with "user:":
+//
+//	planOf := func(ctx context.Context, _ *http.Request) (string, error) {
+//		plan, _ := ctx.Value("plan").(string)
+//		return plan, nil
+//	}
+//
 // If f returns "" or [keyfunc.ErrNoKey], such as for a token without that claim, the limits without
 // a plan apply. They also apply to a plan that no rule of a limiter has, with a warning: see
 // [core.Limiter.Plan]. Other errors of f are treated like those of key functions: that limiter is
