@@ -166,7 +166,7 @@ func reset(ctx context.Context, l *core.Limiter, key string, _ []string) error {
 func credit(ctx context.Context, l *core.Limiter, key string, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil || n < 1 {
-		return fmt.Errorf("N is not a number of events, 1 or more: %q", args[0])
+		return fmt.Errorf("the number of events is not 1 or more: %q", args[0])
 	}
 	return l.Credit(ctx, key, n)
 }
