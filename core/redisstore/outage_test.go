@@ -166,8 +166,9 @@ func TestStore_Take_loadingServer(t *testing.T) {
 	rdb := server.Client()
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			l := testkit.Limiter(t, newStore(server.Client(), append(mode.opts, redisstore.Timeout(2*short))...), largeRules()...)
-			testkit.Admit(t, l, "k", before)
+			own := prefix()
+			l := testkit.Limiter(t, newStore(server.Client(), append(mode.opts, own, redisstore.Timeout(2*short))...), largeRules()...)
+			testkit.Admit(t, testkit.Limiter(t, newStore(rdb, append(mode.opts, own)...), largeRules()...), "k", before)
 			pipe := rdb.Pipeline()
 			for i := range filler {
 				pipe.Set(t.Context(), fmt.Sprint("filler ", i), strings.Repeat("x", 1000), 0)
