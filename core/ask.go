@@ -17,6 +17,8 @@ type Ask struct {
 	MaxDelay time.Duration
 	// A Peek charges nothing. If its Cost would not fit, the whole decision is denied.
 	Peek bool
+
+	attempt attempt // see event.observe
 }
 
 // AllowTogether decides about several asks together: it charges every rule of every ask, or none.
@@ -35,6 +37,7 @@ func AllowTogether(ctx context.Context, asks ...Ask) (d Decision, err error) {
 	if err = e.decide(ctx, asks); err == nil {
 		e.conclude(&d, false)
 	}
+	e.observe(asks, &d, err)
 	e.free()
 	return d, err
 }

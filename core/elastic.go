@@ -53,7 +53,7 @@ func (r *definition) compileSteps() {
 	for i := range e.rules {
 		factor := 1 + (r.UpTo-1)*float64(i+1)/elasticSteps
 		step := *r
-		step.elastic, step.UpTo, step.divided = nil, 0, new(atomic.Pointer[definition])
+		step.elastic, step.UpTo, step.latest = nil, 0, new(latest)
 		step.setLimit(r.limit().times(factor))
 		step.Text = step.text()
 		var err *RuleError

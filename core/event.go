@@ -77,7 +77,7 @@ func (e *event) free() {
 	if e.several && max(cap(e.more.charges), cap(e.more.lines), cap(e.more.asks)) > 64 {
 		return
 	}
-	e.several, e.blocked = false, false
+	e.several, e.blocked, e.nLines = false, false, 0
 	events.Put(e)
 }
 

@@ -46,6 +46,7 @@ func New(s Store, rules ...Rule) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{view: view{shared: &shared{store: s}}}
+	l.observer, _ = s.(driver.Observer)
 	l.current.Store(set)
 	return l, nil
 }

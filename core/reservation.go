@@ -28,10 +28,12 @@ func (r *Reservation) Reserve(ctx context.Context, asks ...Ask) (d Decision, err
 		return d, invalidAsk("the reservation has asks already")
 	}
 	if err := r.decide(ctx, asks); err != nil {
+		r.observe(asks, &d, err)
 		r.event = event{}
 		return d, err
 	}
 	r.conclude(&d, true)
+	r.observe(asks, &d, nil)
 	r.reserve(d.Allowed)
 	return d, nil
 }

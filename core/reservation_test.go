@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule]()
+var inner = unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]()
 
 // LeaveQueue refunds leaky buckets only, and only the last event of a queue.
 func TestReservation_LeaveQueue(t *testing.T) {

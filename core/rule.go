@@ -37,9 +37,15 @@ type definition struct {
 	compiled *driver.Compiled // nil if err is set, and for the limits Unlimited and Blocked
 	err      error            // a *RuleError
 
-	// A Store may apply a fraction of this rule (see Divide). divided caches the Rule for the
-	// fraction that was applied last, so that all decisions with that fraction share one Rule.
-	divided *atomic.Pointer[definition]
+	latest *latest
+}
+
+// latest holds what a definition needed last, and will probably need next.
+type latest struct {
+	// A Store may apply a fraction of the rule (see Divide). All decisions with that fraction share one
+	// Rule.
+	divided atomic.Pointer[definition]
+	counter atomic.Pointer[counterOf]
 }
 
 // TokenBucket returns a rule whose bucket holds l.Burst tokens and refills continuously at l.Events
@@ -97,7 +103,7 @@ func newRule(name string, a driver.Algorithm, l Limit) Rule {
 
 // rule compiles d, and returns it as a Rule.
 func (d definition) rule() Rule {
-	d.divided = new(atomic.Pointer[definition])
+	d.latest = new(latest)
 	d.Text = d.text()
 	if d.err = d.checkTexts(); d.err != nil {
 		d.compiled = nil
@@ -121,12 +127,12 @@ func (r Rule) ruleOf(c *driver.Compiled) Rule {
 	if c == r.d.compiled || c.Constants == r.d.compiled.Constants {
 		return r
 	}
-	known := r.d.divided.Load()
+	known := r.d.latest.divided.Load()
 	if known == nil || known.compiled != c {
 		known = &definition{
-			Definition: c.Definition, label: r.d.label, unit: r.d.unit, compiled: c, divided: new(atomic.Pointer[definition]),
+			Definition: c.Definition, label: r.d.label, unit: r.d.unit, compiled: c, latest: new(latest),
 		}
-		r.d.divided.Store(known)
+		r.d.latest.divided.Store(known)
 	}
 	return Rule{known}
 }

@@ -3,13 +3,16 @@ package core
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // shared is the part of a Limiter that it shares with its views.
 type shared struct {
-	store   Store
-	current atomic.Pointer[ruleSet]
-	waiters waiters
+	store    Store
+	observer driver.Observer // store, if it is one
+	current  atomic.Pointer[ruleSet]
+	waiters  waiters
 }
 
 // A view selects the rules of a Limiter for an event.
@@ -35,7 +38,7 @@ func (v *view) rules() []Rule { return v.planned(v.ruleSet()) }
 func (v *view) planned(s *ruleSet) []Rule {
 	rules, known := s.of(v.plan)
 	if !known {
-		v.current.Load().warned.warn(v.plan, s)
+		v.current.Load().warned.warn(v.plan, s, v.observer)
 	}
 	return rules
 }

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // unknownPlans holds the unknown plans of which a warning was logged. The zero value is empty.
@@ -15,8 +17,8 @@ type unknownPlans struct {
 // maxUnknownPlans bounds the warnings of a Limiter, because clients may cause them.
 const maxUnknownPlans = 16
 
-// warn logs, once for each name, that no rule of s has the plan.
-func (u *unknownPlans) warn(plan string, s *ruleSet) {
+// warn logs, once for each name, that no rule of s has the plan. The log is that of o, which may be nil.
+func (u *unknownPlans) warn(plan string, s *ruleSet, o driver.Observer) {
 	plan = plan[:min(len(plan), 64)] // names of plans are no longer
 	u.mu.RLock()
 	known := u.names[plan] || len(u.names) == maxUnknownPlans
@@ -28,7 +30,11 @@ func (u *unknownPlans) warn(plan string, s *ruleSet) {
 	for i, r := range s.rules {
 		names[i] = r.Name()
 	}
-	slog.Warn("weir: unknown plan; its callers have the limits without a plan", "plan", plan, "rules", names)
+	log := slog.Default()
+	if o != nil {
+		log = o.Logger()
+	}
+	log.Warn("weir: unknown plan; its callers have the limits without a plan", "plan", plan, "rules", names)
 }
 
 // add adds plan, and reports whether it was added.

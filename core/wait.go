@@ -44,7 +44,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %d", ErrNegativeCost, n)
 	}
-	a := Ask{Limiter: l, Key: key, Cost: n}
+	a := Ask{Limiter: l, Key: key, Cost: n, attempt: unlessAllowed}
 	chosen, rules, err := l.chosen(ctx, key, "")
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (l *Limiter) checkWait(ctx context.Context, key string, w *waiter) error {
 		if ahead == 0 {
 			return nil // the decision of w, when it is the first, shows whether it is too late
 		}
-		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true})
+		d, err := AllowTogether(ctx, Ask{Limiter: l, Key: key, Cost: saturated(ahead, w.n), Peek: true, attempt: always})
 		if err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		}
 		peek := hasQueue(known[charged:])
-		*d, failed = rec.charge(r.Context(), known[charged:], peek)
+		*d, failed = rec.charge(r.Context(), known[charged:], peek, true)
 		switch {
 		case failed != nil || !d.Allowed:
 		case peek:
@@ -150,11 +150,13 @@ func distinct(known []core.Ask) []core.Ask {
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
-// key. If peek is set, it only decides.
-func (rec *record) charge(ctx context.Context, known []core.Ask, peek bool) (core.Decision, error) {
+// key. If peek is set, it only decides. If early is set, and it is admitted, another decision follows.
+func (rec *record) charge(ctx context.Context, known []core.Ask, peek, early bool) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
-		charged[i].Peek = peek
+		if charged[i].Peek = peek; early {
+			inner.Attempt(&charged[i], true)
+		}
 	}
 	return rec.reservation.Reserve(ctx, charged...)
 }
@@ -199,12 +201,15 @@ func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing err
 	if len(all) == 0 {
 		return d, nil
 	}
-	if d, err = rec.charge(ctx, all, false); err != nil {
+	if d, err = rec.charge(ctx, all, false, false); err != nil {
 		return d, err
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known, false); err != nil {
+		for i := range known {
+			inner.Attempt(&known[i], false)
+		}
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known, false, false); err != nil {
 			return d, err
 		}
 	}

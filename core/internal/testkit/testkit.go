@@ -28,7 +28,7 @@ var Algorithms = []Algorithm{
 
 // Compiled returns the compiled form of r, or nil if r is invalid, [core.Unlimited] or [core.Blocked].
 func Compiled(r core.Rule) *driver.Compiled {
-	return unexported.Get[*core.Limiter, *core.Reservation, core.Rule]().Compiled(r)
+	return unexported.Get[*core.Limiter, *core.Reservation, core.Rule, core.Ask]().Compiled(r)
 }
 
 // Must ends the test if err is not nil.

@@ -11,7 +11,7 @@ import (
 
 // Methods contains the methods. Its type parameters are types of package core, which cannot be named
 // here, because package core imports this package.
-type Methods[Limiter, Reservation, Rule any] struct {
+type Methods[Limiter, Reservation, Rule, Ask any] struct {
 	// HasPlans reports whether plans make a difference to a limiter: whether one of its rules has
 	// plans, or Choose has made it.
 	HasPlans func(Limiter) bool
@@ -25,6 +25,9 @@ type Methods[Limiter, Reservation, Rule any] struct {
 	Forget func(r Reservation, l Limiter, key string)
 	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
 	LeaveQueue func(r Reservation, ctx context.Context) error
+	// Attempt makes an Ask one that is not the last one about its event: unless it is denied, or always.
+	// The Observer counts its decision apart.
+	Attempt func(a *Ask, unlessDenied bool)
 	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
 	Compiled func(Rule) *driver.Compiled
 	// ChooseFor is Choose with a function that also returns the time for which its choice lasts, or
@@ -36,9 +39,11 @@ type Methods[Limiter, Reservation, Rule any] struct {
 var methods any
 
 // Provide sets the result of [Get].
-func Provide[Limiter, Reservation, Rule any](m Methods[Limiter, Reservation, Rule]) { methods = m }
+func Provide[Limiter, Reservation, Rule, Ask any](m Methods[Limiter, Reservation, Rule, Ask]) {
+	methods = m
+}
 
-// Get returns the methods of *core.Limiter, *core.Reservation and core.Rule.
-func Get[Limiter, Reservation, Rule any]() Methods[Limiter, Reservation, Rule] {
-	return methods.(Methods[Limiter, Reservation, Rule])
+// Get returns the methods of *core.Limiter, *core.Reservation, core.Rule and core.Ask.
+func Get[Limiter, Reservation, Rule, Ask any]() Methods[Limiter, Reservation, Rule, Ask] {
+	return methods.(Methods[Limiter, Reservation, Rule, Ask])
 }

@@ -1,0 +1,94 @@
+package driver
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// An Observer is a Store that counts the decisions of the limiters on it, like that of package
+// observe. Package core tells it every decision, also those without a call of the Store, such as
+// about a blocked key. core.New finds out whether its Store is an Observer. All methods are called
+// concurrently, and must return quickly.
+type Observer interface {
+	Store
+	// Counter returns the counter of a rule and a plan. Package core keeps it for the rule.
+	Counter(rule, plan string) Counter
+	// Ask counts a decision that is not an event: a Peek, or an attempt of a Wait or of a gate.
+	Ask(peek bool)
+	// Logger returns the log for warnings of limiters.
+	Logger() *slog.Logger
+}
+
+// A Counter counts the decisions of one rule in one plan.
+type Counter interface {
+	Count(o Observation)
+}
+
+// An Observation is the part of a decision that belongs to one rule.
+type Observation struct {
+	Key        string
+	Result     Result        // of the rule; zero if it was not evaluated
+	Decision   Result        // of the whole decision, if it is counted for this rule; otherwise zero
+	RetryAfter time.Duration // of the rule
+}
+
+// A Result is what a rule, or a whole decision, does with an event.
+type Result uint8
+
+// The results. The Result of a whole decision is never ShadowDenied.
+const (
+	Allowed      Result = iota + 1
+	Soft                // allowed beyond the limit itself
+	Denied              // RetryAfter is finite
+	NeverAllowed        // denied, because the cost is above the capacity
+	Blocked             // denied, because the limit is core.Blocked
+	ShadowDenied        // a shadow rule would have denied
+	Canceled            // the context ended before the decision
+	Failed              // the Store could not decide
+)
+
+// Results is the number of results, including the zero Result.
+const Results = int(Failed) + 1
+
+// String returns the text for metrics: "allowed", "soft", "denied", "never", "blocked",
+// "shadow_denied", "canceled" or "error".
+func (r Result) String() string {
+	if Allowed <= r && r <= Failed {
+		return [...]string{"allowed", "soft", "denied", "never", "blocked", "shadow_denied", "canceled", "error"}[r-1]
+	}
+	return fmt.Sprintf("driver.Result(%d)", int(r))
+}
+
+// A Measurer is a part of a Store that reports figures about itself. Stores of one kind must report
+// the same Names in the same order.
+type Measurer interface {
+	Measures() []Measure
+}
+
+// A Measure is a figure of a store.
+type Measure struct {
+	Name  string // for metrics, such as "weir.redis.round_trips"
+	Help  string // one sentence
+	Unit  string // in the notation of UCUM, as OpenTelemetry uses it: "s", "By", "{key}"
+	Total bool   // a count since the store was made; otherwise a present value
+	Value float64
+}
+
+// A Wrapper is a Store over other Stores.
+type Wrapper interface {
+	// Behind returns the Stores behind.
+	Behind() []Part
+}
+
+// A Part is a Store behind another one.
+type Part struct {
+	Role  string // "primary" or "backup"; empty if there is only one
+	Store Store
+}
+
+// A Logging is a part of a Store that logs changes of its state.
+type Logging interface {
+	// LogTo sets the log, which is none at first.
+	LogTo(*slog.Logger)
+}

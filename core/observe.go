@@ -1,0 +1,141 @@
+package core
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// counterOf is a counter of a rule, and the Observer that it belongs to.
+type counterOf struct {
+	observer driver.Observer
+	counter  driver.Counter
+}
+
+// counter returns the counter of r for the Observer o. It remembers that of the latest Observer, and
+// an application has few.
+func (r *definition) counter(o driver.Observer) driver.Counter {
+	known := r.latest.counter.Load()
+	if known == nil || known.observer != o {
+		known = &counterOf{o, o.Counter(r.Name, r.Plan)}
+		r.latest.counter.Store(known)
+	}
+	return known.counter
+}
+
+// An attempt says which decisions about an ask are not the last one about their event. The Observer
+// counts them apart.
+type attempt uint8
+
+const (
+	unlessAllowed attempt = iota + 1 // of Wait
+	unlessDenied                     // of a gate that does not know all keys yet
+	always
+)
+
+// observe tells the Observer, if there is one, about asks, the arguments of e, and their decision d, or
+// the error in place of d.
+func (e *event) observe(asks []Ask, d *Decision, err error) {
+	lines := e.lines()
+	if len(lines) == 0 || asks[0].Limiter.observer == nil || errors.Is(err, ErrInvalidAsk) {
+		return
+	}
+	o, peek, attempted := asks[0].Limiter.observer, true, false
+	for i := range asks {
+		peek = peek && asks[i].Peek
+	}
+	switch asks[0].attempt {
+	case unlessAllowed:
+		attempted = err == nil && !d.Allowed
+	case unlessDenied:
+		attempted, peek = err == nil && d.Allowed, false
+	case always:
+		attempted = true
+	}
+	switch {
+	case attempted || peek:
+		o.Ask(!attempted)
+	case err != nil:
+		failed := driver.Failed
+		if !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			failed = driver.Canceled
+		}
+		for i := range lines {
+			n := driver.Observation{Key: asks[lines[i].ask].Key, Result: failed}
+			if i == 0 {
+				n.Decision = failed
+			}
+			lines[i].rule.d.counter(o).Count(n)
+		}
+	default:
+		e.count(asks, o, d)
+	}
+}
+
+// count tells o the result of each line of e, and that of d for the line that determines d.
+func (e *event) count(asks []Ask, o driver.Observer, d *Decision) {
+	lines := e.lines()
+	binding := d.binding()
+	for i := range lines {
+		s := d.state(i)
+		n := driver.Observation{Key: asks[lines[i].ask].Key, Result: s.result(), RetryAfter: s.RetryAfter}
+		if i == binding {
+			n.Decision = n.Result
+			if s.Rule.d.Shadow {
+				n.Decision = driver.Allowed
+			}
+		}
+		lines[i].rule.d.counter(o).Count(n)
+	}
+}
+
+// state returns the i-th State without a copy.
+func (d *Decision) state(i int) *State {
+	if i == 0 {
+		return &d.first
+	}
+	return &d.rest[i-1]
+}
+
+// binding returns the index of the State that determines d: of a denial, the one with the longest
+// RetryAfter, and otherwise the first one that is beyond its limit, or else the first one.
+func (d *Decision) binding() int {
+	if d.n == 1 {
+		return 0
+	}
+	at := -1
+	for i := range d.n {
+		switch s := d.state(i); {
+		case s.Rule.d.Shadow:
+		case at < 0:
+			at = i
+		case d.Allowed:
+			if s.Soft && !d.state(at).Soft {
+				at = i
+			}
+		case !s.Allowed && (d.state(at).Allowed || s.RetryAfter > d.state(at).RetryAfter):
+			at = i
+		}
+	}
+	return max(at, 0)
+}
+
+// result returns the Result of the rule of s, or zero if it was not evaluated.
+func (s *State) result() driver.Result {
+	switch {
+	case s.Unknown:
+		return 0
+	case s.Allowed && s.Soft:
+		return driver.Soft
+	case s.Allowed:
+		return driver.Allowed
+	case s.Rule.d.Shadow:
+		return driver.ShadowDenied
+	case s.Rule.Limit() == Blocked:
+		return driver.Blocked
+	case s.RetryAfter == Never:
+		return driver.NeverAllowed
+	}
+	return driver.Denied
+}
