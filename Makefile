@@ -26,7 +26,7 @@ help: ## list what there is to do
 # and of the case in the contract of the adapters.
 # The race detector needs cgo, which Go switches off by itself where it has seen
 # no C compiler.
-BUDGETS := ./core ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5
+BUDGETS := ./core ./core/observe ./core/driver ./core/denycache ./core/lease ./core/rules ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5
 
 # The packages that take the longest come first, so that the others run beside them.
 LONGEST := ./core/redisstore ./core/lease ./core/storetest ./core/rules ./core/failover
@@ -73,7 +73,7 @@ prose: deps ## check the wording of comments and documents (core/GLOSSARY.md, .c
 
 # The packages of which no test or few tests need Redis. The others are vetted and built only.
 # The builds are not optimized, which takes a third less time.
-NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/internal/argument ./core/internal/call ./core/internal/memo ./core/internal/sampler ./core/load
+NOREDIS := ./cmd/weir ./core/rules ./keyfunc ./nethttplimit ./ginlimit ./echolimit ./echolimit/v5 ./core ./core/driver ./core/storetest ./core/memstore ./core/gate ./core/gate/adapter ./core/internal/argument ./core/internal/call ./core/internal/memo ./core/internal/sampler ./core/load ./core/observe
 
 .PHONY: portable
 portable: ## vet and test for 32 bits, and build for other systems

@@ -1,0 +1,40 @@
+package observe_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+)
+
+// BenchmarkAllow measures one decision without and with a Store of this package, in turn in one run.
+func BenchmarkAllow(b *testing.B) {
+	for _, decision := range []struct {
+		name  string
+		limit core.Limit
+	}{{"admitted", core.PerSecond(1_000_000)}, {"denied", core.PerDay(1)}, {"blocked", core.Blocked}} {
+		for _, c := range []struct {
+			name string
+			over func(core.Store) core.Store
+		}{
+			{"off", func(s core.Store) core.Store { return s }},
+			{"counters", func(s core.Store) core.Store { return observe.New(s) }},
+			{"everything", func(s core.Store) core.Store {
+				return observe.New(s, observe.TopKeys(10), observe.Logger(slog.New(slog.DiscardHandler)))
+			}},
+		} {
+			b.Run(decision.name+"/"+c.name, func(b *testing.B) {
+				l := core.Must(core.New(c.over(memstore.New()), core.TokenBucket("api", decision.limit)))
+				ctx := b.Context()
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := l.Allow(ctx, "user:ann"); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

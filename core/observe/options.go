@@ -1,0 +1,82 @@
+package observe
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/keyhash"
+)
+
+// An Option configures the Store that [New] returns. Later options override earlier options.
+type Option interface{ argument.Option[config] }
+
+type option = argument.OptionFunc[config]
+
+type config struct {
+	logger    *slog.Logger // nil without Logger
+	topKeys   int
+	secret    []byte
+	clearKeys bool
+	onCall    func(time.Duration)
+}
+
+// background is the context of log records: those of decisions may come from any request.
+var background = context.Background()
+
+// Logger makes the Store log denials and changes of state to log. The messages are constant; the data
+// are in attributes:
+//
+//   - "weir: denied" and "weir: a shadow rule would have denied", at level Info, with rule, plan,
+//     result, key (see [Store.Tag]), retry_after and suppressed: at most one record a second for each
+//     rule and plan; suppressed is the number of those left out since the last one.
+//   - "weir: the store has changed", at level Warn, at each change of a failover.Store, with from, to
+//     and error.
+//   - "weir: new configuration", at level Info, when a rules.Set has new rules, with previous,
+//     version and changes. Add the Set with [Store.Add].
+//   - "weir: unknown plan; its callers have the limits without a plan", at level Warn, once for each
+//     plan, with plan and rules. Without Logger, it goes to slog.Default.
+//
+// Logger panics if log is nil.
+func Logger(log *slog.Logger) Option {
+	argument.NotNil("observe: Logger", "log", log)
+	return option(func(c *config) { c.logger = log })
+}
+
+// TopKeys makes the Store find the n keys with the most denials and the n keys with the most decisions
+// of the last [Period]. It takes about 10 kilobytes for n = 10, however many keys there are. Denials
+// are all counted; of all decisions, one in 64 is. TopKeys panics if n is not in 1 to 100.
+func TopKeys(n int) Option {
+	if n < 1 || n > 100 {
+		panic("observe: TopKeys: n is not in 1 to 100")
+	}
+	return option(func(c *config) { c.topKeys = n })
+}
+
+// KeySecret sets the secret of the HMACs that stand for keys (see [Store.Tag]). With the KeySecret of
+// redisstore, they are those in the names of the keys in Redis. Without KeySecret, the secret is a
+// random one of this process. KeySecret panics if secret is shorter than 16 bytes.
+func KeySecret(secret []byte) Option {
+	secret = keyhash.CopySecret("observe: KeySecret", secret)
+	return option(func(c *config) { c.secret = secret })
+}
+
+// ClearKeys makes keys appear as they are, instead of as HMACs. Keys may be personal data, such as
+// addresses and names of users.
+func ClearKeys() Option { return option(func(c *config) { c.clearKeys = true }) }
+
+// OnCall makes the Store call f with the time of each call of the Store behind, if times are measured
+// (see [Calls]). It is for exporters with histograms of their own. f is called concurrently, and must
+// return quickly. OnCall panics if f is nil.
+func OnCall(f func(took time.Duration)) Option {
+	argument.NotNil("observe: OnCall", "function", f)
+	return option(func(c *config) { c.onCall = f })
+}
+
+func randomSecret() []byte {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never returns an error
+	return secret
+}

@@ -1,0 +1,68 @@
+package observe
+
+import (
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Counts are numbers of decisions, at the index of their result: c[driver.Denied].
+type Counts [results]uint64
+
+// Total returns the sum of c.
+func (c Counts) Total() (n uint64) {
+	for _, of := range c {
+		n += of
+	}
+	return n
+}
+
+// Denied returns the number of denied ones, for any reason.
+func (c Counts) Denied() uint64 {
+	return c[driver.Denied] + c[driver.NeverAllowed] + c[driver.Blocked]
+}
+
+// A Series contains the numbers of decisions of one rule in one plan, since the Store was made.
+type Series struct {
+	Rule, Plan string // see MaxSeries
+	// Decisions are the decisions that contained the rule, by the result of the rule.
+	Decisions Counts
+	// Requests are the decisions that the rule has determined, by the result of the whole decision. Each
+	// decision is counted once: for the rule with the longest RetryAfter of those that denied, or else for
+	// the first soft one, or else for the first one. Shadow rules determine only decisions without others.
+	Requests Counts
+}
+
+// A Snapshot contains the figures of a Store, all of this process. Counts are since the Store was
+// made.
+type Snapshot struct {
+	Series   []Series  // sorted by Rule and Plan
+	Peeks    uint64    // decisions that charged nothing: Peek, and AllowN with zero
+	Attempts uint64    // attempts of Wait that were not admitted, and early charges of gates with several keys
+	Calls    Calls     // of the Store behind
+	Measures []Measure // of the parts of the Store
+	Denied   []Key     // the keys with the most denials; nil without TopKeys
+	Active   []Key     // the keys with the most decisions; nil without TopKeys
+}
+
+// Total returns the sum of the Requests of all Series.
+func (s *Snapshot) Total() (sum Counts) {
+	for i := range s.Series {
+		for j, n := range s.Series[i].Requests {
+			sum[j] += n
+		}
+	}
+	return sum
+}
+
+// Snapshot returns the figures now. It takes some microseconds for each series, and does not stop
+// decisions, so that figures may be from slightly different moments.
+func (s *Store) Snapshot() *Snapshot {
+	n := &Snapshot{Series: s.series.snapshot(), Calls: s.sumCalls(), Measures: s.parts.measures()}
+	s.asks.all(func(a *asks) {
+		n.Peeks += a.peeks.Load()
+		n.Attempts += a.attempts.Load()
+	})
+	if s.keys != nil {
+		n.Denied, n.Active = s.keys.denied.top(s.topKeys, s.Tag), s.keys.active.top(s.topKeys, s.Tag)
+	}
+	return n
+}

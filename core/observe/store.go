@@ -1,0 +1,151 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/argument"
+	"github.com/weir-go/weir/core/internal/keyhash"
+)
+
+// A Store counts the decisions of the limiters on it, and passes their charges to the Store behind.
+// Use [New] to make a Store. It is safe for concurrent use, starts no goroutine, and needs no
+// closing.
+type Store struct {
+	next   driver.Store
+	timed  bool // a store behind has a deadline
+	series series
+	asks   sharded[asks]
+	calls  sharded[calls]
+	parts  parts
+	keys   *topKeys // nil without TopKeys
+	hasher keyhash.Hasher
+	config
+}
+
+// asks are the numbers of decisions that are no events.
+type asks struct{ peeks, attempts atomic.Uint64 }
+
+// New returns a Store over next, which should be the outermost one: give the result to core.New. New
+// panics if next or an option is nil.
+func New(next driver.Store, opts ...Option) *Store {
+	argument.NotNil("observe: New", "next", next)
+	s := &Store{next: next}
+	argument.Apply("observe: New", &s.config, opts)
+	if s.secret == nil {
+		s.secret = randomSecret()
+	}
+	s.hasher = keyhash.New(s.secret)
+	if s.topKeys > 0 {
+		s.keys = newTopKeys(s.topKeys)
+	}
+	s.series.store = s
+	s.visit("", next)
+	return s
+}
+
+// visit collects the parts of next, which has a role.
+func (s *Store) visit(role string, next driver.Store) {
+	if _, ok := next.(driver.Deadliner); ok {
+		s.timed = true
+	}
+	s.parts.add(role, next, s.logger)
+	if w, ok := next.(driver.Wrapper); ok {
+		for _, p := range w.Behind() {
+			if p.Role == "" {
+				p.Role = role
+			}
+			s.visit(p.Role, p.Store)
+		}
+	}
+}
+
+// Add adds p, a part of the application that is not a store behind s, such as a *rules.Set, to the
+// measures of s. Its changes are logged, too ([Logger]).
+func (s *Store) Add(p driver.Measurer) {
+	argument.NotNil("observe: Add", "part", p)
+	s.parts.add("", p, s.logger)
+}
+
+// Take implements [driver.Store]. It calls the Store behind.
+func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
+	if !s.timed {
+		return s.failed(s.next.Take(ctx, charges))
+	}
+	begun := time.Now()
+	return s.timedCall(begun, s.next.Take(ctx, charges))
+}
+
+// Adjust implements [driver.Store]. It calls the Store behind.
+func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
+	if !s.timed {
+		return s.failed(s.next.Adjust(ctx, charges))
+	}
+	begun := time.Now()
+	return s.timedCall(begun, s.next.Adjust(ctx, charges))
+}
+
+// timedCall counts a call that began at begun and has returned err.
+func (s *Store) timedCall(begun time.Time, err error) error {
+	took := time.Since(begun)
+	if s.onCall != nil {
+		s.onCall(took)
+	}
+	s.calls.here().add(took)
+	return s.failed(err)
+}
+
+// failed counts err, if it is a failure of the store.
+func (s *Store) failed(err error) error {
+	if err != nil && errors.Is(err, driver.ErrUnavailable) {
+		s.calls.here().failures.Add(1)
+	}
+	return err
+}
+
+// Declare implements [driver.Declarer]. It declares the rules on the Store behind.
+func (s *Store) Declare(changes ...driver.Change) error {
+	return driver.Declare(s.next, changes...)
+}
+
+// Probe implements [driver.Prober]. It probes the Store behind.
+func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
+	return driver.Probe(ctx, s.next, charges)
+}
+
+// Behind implements [driver.Wrapper].
+func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
+
+// Counter implements [driver.Observer].
+func (s *Store) Counter(rule, plan string) driver.Counter { return s.series.counter(rule, plan) }
+
+// Ask implements [driver.Observer].
+func (s *Store) Ask(peek bool) {
+	a := s.asks.here()
+	if peek {
+		a.peeks.Add(1)
+	} else {
+		a.attempts.Add(1)
+	}
+}
+
+// Logger implements [driver.Observer]. It returns the log of the option [Logger], or slog.Default.
+func (s *Store) Logger() *slog.Logger {
+	if s.logger == nil {
+		return slog.Default()
+	}
+	return s.logger
+}
+
+// Tag returns the text that stands for key in logs and in a [Snapshot]: the key itself with
+// [ClearKeys], and otherwise a part of its HMAC-SHA-256 as base64 for URLs.
+func (s *Store) Tag(key string) string {
+	if s.clearKeys {
+		return key
+	}
+	return s.hasher.Tag(key)
+}

@@ -1,0 +1,219 @@
+package observe_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) *storetest.Harness {
+		var clock storetest.Clock
+		return clock.Harness(observe.New(&storetest.Fake{Clock: clock.Micros}, observe.TopKeys(3)))
+	})
+}
+
+func hour(name string, n int) core.Rule { return core.SlidingLog(name, core.PerHour(n)) }
+
+func TestStore_Snapshot(t *testing.T) {
+	s := observe.New(memstore.New())
+	l := testkit.Limiter(t, s, hour("api", 2).Plan("pro", core.PerHour(3)), hour("trial", 1).Shadow())
+	for range 4 {
+		testkit.Allow(t, l, "k")
+	}
+	testkit.Allow(t, l.Plan("pro"), "other")
+	testkit.Peek(t, l, "k")
+	n := s.Snapshot()
+	want := []observe.Series{
+		{Rule: "api", Decisions: observe.Counts{driver.Allowed: 2, driver.Denied: 2}, Requests: observe.Counts{driver.Allowed: 2, driver.Denied: 2}},
+		{Rule: "api", Plan: "pro", Decisions: observe.Counts{driver.Allowed: 1}, Requests: observe.Counts{driver.Allowed: 1}},
+		{Rule: "trial", Decisions: observe.Counts{driver.Allowed: 2, driver.ShadowDenied: 3}},
+	}
+	if fmt.Sprint(n.Series) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", n.Series, want)
+	}
+	if total := n.Total(); total.Total() != 5 || total.Denied() != 2 || n.Peeks != 1 || n.Attempts != 0 {
+		t.Errorf("got %v in total, %d peeks and %d attempts, want 5 with 2 denials, 1 and 0", total, n.Peeks, n.Attempts)
+	}
+	if n.Calls.Count != 0 || n.Calls.Failures != 0 || n.Denied != nil || n.Active != nil {
+		t.Errorf("got %+v, %v and %v, want none", n.Calls, n.Denied, n.Active)
+	}
+}
+
+// The number of series does not depend on the number of keys, and is bounded for plans.
+func TestStore_Series(t *testing.T) {
+	s := observe.New(memstore.New(), observe.TopKeys(10))
+	l := testkit.Limiter(t, s, hour("api", 1))
+	for i := range 100_000 {
+		testkit.Allow(t, l, fmt.Sprint(i))
+	}
+	if n := s.Snapshot(); len(n.Series) != 1 || len(n.Active) != 10 || len(n.Denied) != 0 {
+		t.Errorf("got %d series, %d active and %d denied keys, want 1, 10 and 0", len(n.Series), len(n.Active), len(n.Denied))
+	}
+	const plans = observe.MaxSeries + 200
+	rule := hour("many", 1)
+	for i := range plans {
+		rule = rule.Plan(fmt.Sprint(i), core.PerHour(5))
+	}
+	l = testkit.Limiter(t, s, rule)
+	for i := range plans {
+		testkit.Allow(t, l.Plan(fmt.Sprint(i)), fmt.Sprint(i))
+	}
+	n := s.Snapshot()
+	if last := n.Series[len(n.Series)-1]; len(n.Series) != observe.MaxSeries+1 || last.Rule != "other" || last.Requests.Total() != 201 {
+		t.Errorf("got %d series, the last %+v, want %d and 201 decisions of others", len(n.Series), last, observe.MaxSeries+1)
+	}
+}
+
+// deadlined is a store with a deadline whose calls take a millisecond, and fail for the key "bad".
+type deadlined struct{ core.Store }
+
+func (deadlined) Deadline() time.Duration { return time.Second }
+
+func (d deadlined) Take(ctx context.Context, charges []driver.Charge) error {
+	if time.Sleep(time.Millisecond); charges[0].Key == "bad" {
+		return core.ErrUnavailable
+	}
+	return d.Store.Take(ctx, charges)
+}
+
+func TestStore_Calls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		s := observe.New(deadlined{memstore.New()}, observe.OnCall(func(d time.Duration) { took = append(took, d) }))
+		l := testkit.Limiter(t, s, hour("api", 5))
+		testkit.Allow(t, l, "k")
+		if _, err := l.Allow(t.Context(), "bad"); !errors.Is(err, core.ErrUnavailable) {
+			t.Errorf("got %v, want core.ErrUnavailable", err)
+		}
+		n := s.Snapshot()
+		if c := n.Calls; c.Count != 2 || c.Failures != 1 || c.Sum != 2*time.Millisecond || c.Buckets[3] != 2 || len(took) != 2 {
+			t.Errorf("got %+v and %v, want two calls of a millisecond, of which one failed", c, took)
+		}
+		if total := n.Total(); total[driver.Failed] != 1 || total[driver.Allowed] != 1 {
+			t.Errorf("got %v, want an error and a decision", total)
+		}
+	})
+}
+
+// A part reports two measures, and logs.
+type part struct {
+	core.Store
+	log *slog.Logger
+}
+
+func (p *part) LogTo(l *slog.Logger) { p.log = l }
+func (p *part) Measures() []driver.Measure {
+	return []driver.Measure{{Name: "a", Value: 1}, {Name: "b", Value: 2}}
+}
+
+type pair struct {
+	core.Store
+	parts []driver.Part
+}
+
+func (p pair) Behind() []driver.Part { return p.parts }
+
+func TestStore_Measures(t *testing.T) {
+	first, second, added := &part{Store: memstore.New()}, &part{Store: memstore.New()}, &part{}
+	over := &pair{first, []driver.Part{{Role: "primary", Store: first}, {Role: "backup", Store: &pair{second, []driver.Part{{Store: second}}}}}}
+	s := observe.New(over, observe.Logger(slog.New(slog.DiscardHandler)))
+	s.Add(added)
+	s.Add(&part{})
+	got := ""
+	for _, m := range s.Snapshot().Measures {
+		got += fmt.Sprint(m.Role, " ", m.Name, " ", m.Value, "; ")
+	}
+	if want := "primary a 1; primary b 2; backup a 1; backup b 2;  a 2;  b 4; "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if first.log == nil || second.log == nil || added.log == nil {
+		t.Error("a part has no log")
+	}
+}
+
+// A lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func TestLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b lockedBuffer
+		s := observe.New(memstore.New(), observe.Logger(slog.New(slog.NewTextHandler(&b, nil))), observe.KeySecret([]byte("0123456789abcdef")))
+		l := testkit.Limiter(t, s, hour("api", 1).Plan("pro", core.PerHour(2)), hour("trial", 1).Shadow())
+		for range 5 {
+			testkit.Allow(t, l, "ann")
+		}
+		time.Sleep(time.Second)
+		testkit.Allow(t, l, "ann")
+		testkit.Ask(t, l, "bob", 3)
+		testkit.Allow(t, l.Plan("free"), "eve")
+		tag := s.Tag("ann")
+		denied := `level=INFO msg="weir: denied" rule=api plan="" result=denied key=` + tag
+		shadow := `level=INFO msg="weir: a shadow rule would have denied" rule=trial plan="" result=shadow_denied key=` + tag
+		for _, want := range []string{
+			denied + " retry_after=1h0m0s suppressed=0\n", denied + " retry_after=59m59s suppressed=3\n",
+			shadow + " retry_after=1h0m0s suppressed=0\n", shadow + " retry_after=59m59s suppressed=3\n",
+			`level=WARN msg="weir: unknown plan; its callers have the limits without a plan" plan=free`,
+		} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("the log has no %q", want)
+			}
+		}
+		if n := strings.Count(b.String(), "\n"); n != 5 || strings.Contains(b.String(), "ann") || len(tag) != 22 {
+			t.Errorf("got %d records, want 5 without a key in clear text:\n%s", n, b.String())
+		}
+	})
+}
+
+// Tag returns the texts in the names of the keys of Redis that have the same secret.
+func TestStore_Tag(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	if got := observe.New(memstore.New(), observe.KeySecret(secret)).Tag("user:ann"); len(got) != 22 {
+		t.Errorf("got %q, want 22 characters", got)
+	}
+	a, b := observe.New(memstore.New()), observe.New(memstore.New())
+	if a.Tag("k") == b.Tag("k") || a.Tag("k") != a.Tag("k") {
+		t.Errorf("got %q and %q, want the HMACs of two secrets", a.Tag("k"), b.Tag("k"))
+	}
+	if got := observe.New(memstore.New(), observe.ClearKeys()).Tag("k"); got != "k" {
+		t.Errorf("got %q, want k", got)
+	}
+}
+
+func TestNew_InvalidArguments(t *testing.T) {
+	var none observe.Option
+	for want, f := range map[string]func(){
+		"observe: New: next is nil":                 func() { observe.New(nil) },
+		"observe: New: option 0 is nil":             func() { observe.New(memstore.New(), none) },
+		"observe: Logger: log is nil":               func() { observe.Logger(nil) },
+		"observe: OnCall: function is nil":          func() { observe.OnCall(nil) },
+		"observe: TopKeys: n is not in 1 to 100":    func() { observe.TopKeys(0) },
+		"observe: KeySecret: shorter than 16 bytes": func() { observe.KeySecret(make([]byte, 15)) },
+		"observe: Add: part is nil":                 func() { observe.New(memstore.New()).Add(nil) },
+	} {
+		testkit.Panics(t, want, f)
+	}
+}

@@ -1,0 +1,119 @@
+package observe
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Period is the time that the keys of a [Snapshot] are about: that of the last five to six minutes.
+const Period = 5 * time.Minute
+
+const (
+	minutes   = int64(Period/time.Minute) + 1 // windows, of which the present one is not complete
+	sampledOf = 64                            // one of this number of decisions is counted for the active keys
+	maxKey    = 256                           // bytes of a key that are kept
+)
+
+// A Key is one of the keys with the highest counts.
+type Key struct {
+	Key   string // see Store.Tag
+	Rule  string // of denials: the rule
+	Count uint64 // at most Error too high
+	Error uint64
+}
+
+// topKeys finds the keys with the most denials, and with the most decisions.
+type topKeys struct{ denied, active ranking }
+
+func newTopKeys(n int) *topKeys {
+	t, seed := new(topKeys), maphash.MakeSeed()
+	now := time.Now
+	for _, r := range []*ranking{&t.denied, &t.active} {
+		r.now, r.begun, r.seed = now, now(), seed
+		for i := range r.windows {
+			r.windows[i].counts.room = 4 * n // the error of a count is at most the sum divided by room
+		}
+	}
+	return t
+}
+
+// A ranking counts keys in windows of a minute.
+type ranking struct {
+	now   func() time.Time
+	begun time.Time
+	seed  maphash.Seed
+
+	mu      sync.Mutex
+	windows [minutes]window
+	minute  int64     // of the latest window, since begun
+	read    time.Time // when the clock was read
+	unread  int       // the number of additions for which it need not be read again
+}
+
+type window struct {
+	minute int64
+	counts sketch
+}
+
+// add adds n to the count of a key and a rule.
+func (r *ranking) add(key, rule string, n uint64) {
+	hash := maphash.String(r.seed, key)
+	if rule != "" {
+		hash = hash*31 + maphash.String(r.seed, rule)
+	}
+	r.mu.Lock()
+	if r.unread--; r.unread < 0 {
+		r.turn()
+	}
+	r.windows[r.minute%minutes].counts.add(hash, key, rule, n)
+	r.mu.Unlock()
+}
+
+// turn reads the clock, and begins a new window if it is time. While there are many additions, it is
+// not called for each.
+func (r *ranking) turn() {
+	const many = 32
+	now := r.now()
+	if now.Sub(r.read) < time.Second {
+		r.unread = many
+	}
+	r.read, r.minute = now, int64(now.Sub(r.begun)/time.Minute)
+	if w := &r.windows[r.minute%minutes]; w.minute != r.minute {
+		w.minute = r.minute
+		w.counts.clear()
+	}
+}
+
+// top returns the n keys with the highest counts of all windows.
+func (r *ranking) top(n int, tag func(string) string) []Key {
+	r.mu.Lock()
+	r.turn()
+	sums := make(map[uint64]Key)
+	for i := range r.windows {
+		w := &r.windows[i]
+		if w.minute <= r.minute-minutes {
+			continue
+		}
+		for _, e := range w.counts.entries {
+			sum := sums[e.hash]
+			sum.Key, sum.Rule, sum.Count, sum.Error = string(e.key), e.rule, sum.Count+e.count, sum.Error+e.error
+			sums[e.hash] = sum
+		}
+	}
+	r.mu.Unlock()
+	keys := make([]Key, 0, len(sums))
+	for _, k := range sums {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Key, b.Key))
+	})
+	keys = keys[:min(n, len(keys))]
+	for i := range keys {
+		keys[i].Key = tag(keys[i].Key)
+	}
+	return keys
+}

@@ -1,0 +1,87 @@
+package observe
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func tag(key string) string { return key }
+
+// The keys of the last minutes are ranked, and older ones are forgotten.
+func TestRanking_Period(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &newTopKeys(2).denied
+		r.add("old", "api", 9)
+		time.Sleep(time.Minute)
+		for range 3 {
+			r.add("a", "api", 1)
+			r.add("b", "api", 1)
+			r.add("a", "login", 1)
+		}
+		r.add("b", "api", 1)
+		if got := fmt.Sprint(r.top(3, tag)); got != "[{old api 9 0} {b api 4 0} {a api 3 0}]" && got != "[{old api 9 0} {b api 4 0} {a login 3 0}]" {
+			t.Errorf("got %v", got)
+		}
+		time.Sleep(Period)
+		if got := r.top(3, tag); len(got) != 3 || got[0].Key != "b" {
+			t.Errorf("got %v, want those of five minutes ago", got)
+		}
+		time.Sleep(time.Minute)
+		if got := r.top(3, tag); len(got) != 0 {
+			t.Errorf("got %v, want none", got)
+		}
+		r.add("new", "api", 1)
+		if got := r.top(3, tag); len(got) != 1 || got[0].Key != "new" {
+			t.Errorf("got %v, want only the new key", got)
+		}
+	})
+}
+
+// A key that is in more than a room-th of the events is found among any number of others, and its count
+// is at most the error too high.
+func TestSketch_Flood(t *testing.T) {
+	s := sketch{room: 40}
+	true, total := make(map[string]uint64), 0
+	for range 200_000 {
+		key := fmt.Sprint("flood ", rand.Uint32())
+		if n := rand.IntN(100); n < 10 {
+			key = fmt.Sprint("heavy ", n)
+		}
+		true[key]++
+		total++
+		hash := uint64(0)
+		for _, c := range []byte(key) {
+			hash = hash*1099511628211 + uint64(c)
+		}
+		s.add(hash, key, "api", 1)
+	}
+	if len(s.entries) != 40 || len(s.at) != 40 {
+		t.Fatalf("got %d entries and %d places, want 40", len(s.entries), len(s.at))
+	}
+	for i, e := range s.entries {
+		key := string(e.key)
+		if n := true[key]; e.count < n || e.count-e.error > n || e.error > uint64(total/40) {
+			t.Errorf("%s: got %d with an error of %d, want about %d", key, e.count, e.error, n)
+		}
+		if s.at[e.hash] != i || i > 0 && s.entries[(i-1)/2].count > e.count {
+			t.Errorf("entry %d is in the wrong place", i)
+		}
+	}
+}
+
+// A key takes at most maxKey bytes.
+func TestSketch_LongKeys(t *testing.T) {
+	s := sketch{room: 2}
+	for i := range 10 {
+		s.add(uint64(i), strings.Repeat("x", 1<<20), "", 1)
+	}
+	for _, e := range s.entries {
+		if len(e.key) != maxKey || cap(e.key) > 2*maxKey {
+			t.Errorf("got %d bytes of room for %d, want %d", cap(e.key), len(e.key), maxKey)
+		}
+	}
+}
