@@ -14,7 +14,7 @@ func BenchmarkAllow(b *testing.B) {
 	for _, decision := range []struct {
 		name  string
 		limit core.Limit
-	}{{"admitted", core.PerSecond(1_000_000)}, {"denied", core.PerDay(1)}, {"blocked", core.Blocked}} {
+	}{{"admitted", core.PerSecond(1_000_000_000)}, {"denied", core.PerDay(1)}, {"blocked", core.Blocked}} {
 		for _, c := range []struct {
 			name string
 			over func(core.Store) core.Store

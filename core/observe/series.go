@@ -52,6 +52,9 @@ func (s *series) counter(rule, plan string) *counter {
 	}
 	if c = s.byName[n]; c == nil {
 		c = &counter{name: n, store: s.store, denials: sampler.New(1, time.Second)}
+		if keys := s.store.keys; keys != nil {
+			c.salt = keys.denied.hash(n.rule)
+		}
 		s.byName[n] = c
 	}
 	return c
@@ -73,6 +76,7 @@ func (s *series) snapshot() []Series {
 type counter struct {
 	name    name
 	store   *Store
+	salt    uint64 // a hash of the rule, for the ranking of denials
 	counts  sharded[decided]
 	denials *sampler.Sampler // of the log
 }
@@ -96,10 +100,10 @@ func (c *counter) Count(o driver.Observation) {
 	denied := o.Result >= driver.Denied && o.Result <= driver.ShadowDenied
 	if keys := c.store.keys; keys != nil {
 		if denied && o.Result != driver.ShadowDenied {
-			keys.denied.add(o.Key, c.name.rule, 1)
+			keys.denied.add(o.Key, c.name.rule, c.salt, 1)
 		}
 		if o.Decision != 0 && random>>16%sampledOf == 0 {
-			keys.active.add(o.Key, "", sampledOf)
+			keys.active.add(o.Key, "", 0, sampledOf)
 		}
 	}
 	if denied && c.store.logger != nil && (o.Decision != 0 || o.Result == driver.ShadowDenied) {

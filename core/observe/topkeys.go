@@ -30,9 +30,8 @@ type topKeys struct{ denied, active ranking }
 
 func newTopKeys(n int) *topKeys {
 	t, seed := new(topKeys), maphash.MakeSeed()
-	now := time.Now
 	for _, r := range []*ranking{&t.denied, &t.active} {
-		r.now, r.begun, r.seed = now, now(), seed
+		r.begun, r.seed, r.read = time.Now(), seed, -time.Minute
 		for i := range r.windows {
 			r.windows[i].counts.room = 4 * n // the error of a count is at most the sum divided by room
 		}
@@ -42,15 +41,14 @@ func newTopKeys(n int) *topKeys {
 
 // A ranking counts keys in windows of a minute.
 type ranking struct {
-	now   func() time.Time
 	begun time.Time
 	seed  maphash.Seed
 
 	mu      sync.Mutex
 	windows [minutes]window
-	minute  int64     // of the latest window, since begun
-	read    time.Time // when the clock was read
-	unread  int       // the number of additions for which it need not be read again
+	minute  int64         // of the latest window, since begun
+	read    time.Duration // when the clock was read, since begun
+	unread  int           // the number of additions for which it need not be read again
 }
 
 type window struct {
@@ -58,12 +56,11 @@ type window struct {
 	counts sketch
 }
 
-// add adds n to the count of a key and a rule.
-func (r *ranking) add(key, rule string, n uint64) {
-	hash := maphash.String(r.seed, key)
-	if rule != "" {
-		hash = hash*31 + maphash.String(r.seed, rule)
-	}
+func (r *ranking) hash(text string) uint64 { return maphash.String(r.seed, text) }
+
+// add adds n to the count of a key and a rule. salt is the hash of the rule, or zero if it does not matter.
+func (r *ranking) add(key, rule string, salt, n uint64) {
+	hash := r.hash(key) ^ salt
 	r.mu.Lock()
 	if r.unread--; r.unread < 0 {
 		r.turn()
@@ -76,11 +73,11 @@ func (r *ranking) add(key, rule string, n uint64) {
 // not called for each.
 func (r *ranking) turn() {
 	const many = 32
-	now := r.now()
-	if now.Sub(r.read) < time.Second {
+	now := time.Since(r.begun)
+	if now-r.read < time.Second {
 		r.unread = many
 	}
-	r.read, r.minute = now, int64(now.Sub(r.begun)/time.Minute)
+	r.read, r.minute = now, int64(now/time.Minute)
 	if w := &r.windows[r.minute%minutes]; w.minute != r.minute {
 		w.minute = r.minute
 		w.counts.clear()

@@ -15,14 +15,14 @@ func tag(key string) string { return key }
 func TestRanking_Period(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &newTopKeys(2).denied
-		r.add("old", "api", 9)
+		r.add("old", "api", 1, 9)
 		time.Sleep(time.Minute)
 		for range 3 {
-			r.add("a", "api", 1)
-			r.add("b", "api", 1)
-			r.add("a", "login", 1)
+			r.add("a", "api", 1, 1)
+			r.add("b", "api", 1, 1)
+			r.add("a", "login", 2, 1)
 		}
-		r.add("b", "api", 1)
+		r.add("b", "api", 1, 1)
 		if got := fmt.Sprint(r.top(3, tag)); got != "[{old api 9 0} {b api 4 0} {a api 3 0}]" && got != "[{old api 9 0} {b api 4 0} {a login 3 0}]" {
 			t.Errorf("got %v", got)
 		}
@@ -34,7 +34,7 @@ func TestRanking_Period(t *testing.T) {
 		if got := r.top(3, tag); len(got) != 0 {
 			t.Errorf("got %v, want none", got)
 		}
-		r.add("new", "api", 1)
+		r.add("new", "api", 1, 1)
 		if got := r.top(3, tag); len(got) != 1 || got[0].Key != "new" {
 			t.Errorf("got %v, want only the new key", got)
 		}

@@ -3,6 +3,7 @@ package sampler
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,28 +12,40 @@ import (
 type Sampler struct {
 	max      int
 	interval time.Duration
+	start    time.Time
 
-	mu         sync.Mutex
-	begin      time.Time
-	passed     int // since begin
-	suppressed int
+	full       atomic.Int64 // the end of an interval in which max events have passed, in nanoseconds since start
+	suppressed atomic.Int64
+
+	mu     sync.Mutex
+	end    time.Duration // of the interval, since start
+	passed int           // in the interval
 }
 
 // New returns a Sampler that lets max events in an interval pass.
-func New(max int, interval time.Duration) *Sampler { return &Sampler{max: max, interval: interval} }
+func New(max int, interval time.Duration) *Sampler {
+	return &Sampler{max: max, interval: interval, start: time.Now()}
+}
 
-// Pass reports whether an event passes, and how many have not since the last one that has.
+// Pass reports whether an event passes, and how many have not since the last one that has. An event that
+// does not pass takes no lock.
 func (s *Sampler) Pass() (suppressed int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.begin) >= s.interval {
-		s.begin, s.passed = now, 0
-	}
-	if s.passed == s.max {
-		s.suppressed++
+	now := time.Since(s.start) // reads one clock, and time.Now two
+	if int64(now) < s.full.Load() {
+		s.suppressed.Add(1)
 		return 0, false
 	}
-	suppressed, s.suppressed = s.suppressed, 0
-	s.passed++
-	return suppressed, true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now >= s.end {
+		s.end, s.passed = now+s.interval, 0
+	}
+	if s.passed == s.max { // meanwhile
+		s.suppressed.Add(1)
+		return 0, false
+	}
+	if s.passed++; s.passed == s.max {
+		s.full.Store(int64(s.end))
+	}
+	return int(s.suppressed.Swap(0)), true
 }
