@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"core/storetest":           {"core", "core/driver", "core/storetest/internal/oracle", "core/internal/testkit"},
 	"core/load":                {},
 	"core/failover":            {"core/driver", "core/internal/argument", "core/internal/call"},
-	"core/resilient":           {"core/denycache", "core/driver", "core/failover", "core/internal/argument", "core/internal/keyhash", "core/memstore", "core/redisstore", "github.com/redis/go-redis/v9"},
+	"core/resilient":           {"core/denycache", "core/driver", "core/failover", "core/internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":               {"core/driver", "core/internal/argument"},
 	"core/observe":             {"core/driver", "core/internal/argument", "core/internal/keyhash", "core/internal/sampler"},
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},

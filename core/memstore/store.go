@@ -87,8 +87,10 @@ func shards(maxKeys int) int {
 	return n
 }
 
-// Stats are counts of a Store since it was made.
+// Stats are counts of a Store since it was made, and its size now.
 type Stats struct {
+	States     int    // in memory, including those that have expired and not been removed yet
+	Memory     int    // the bytes of these states that count towards MaxMemory
 	Evicted    uint64 // states that were in use and were evicted
 	Overflowed uint64 // overflow buckets that came into use, each for a new key that found no memory
 }
@@ -99,6 +101,8 @@ func (s *Store) Stats() Stats {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
+		sum.States += sh.buckets.used + sh.entries.used
+		sum.Memory += sh.weight
 		sum.Evicted += sh.stats.Evicted
 		sum.Overflowed += sh.stats.Overflowed
 		sh.mu.Unlock()

@@ -7,11 +7,13 @@ import (
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 )
 
 // Over returns a Store whose primary is not a redisstore, for the conformance suite. Its cached
 // denials end at once, because the clock of the suite is that of the primary.
 func Over(primary driver.Store) *Store {
 	f := failover.New(primary, memstore.New(), failover.Deadline(time.Minute))
-	return &Store{failover: f, cache: denycache.New(f, denycache.MaxAge(1))}
+	cache := denycache.New(f, denycache.MaxAge(1))
+	return &Store{failover: f, cache: cache, observed: observe.New(cache)}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
 )
 
@@ -20,6 +21,7 @@ type config struct {
 	primary   []redisstore.Option
 	failover  []failover.Option
 	backup    []memstore.Option
+	observe   []observe.Option
 	instances bool // Instances is given
 }
 
@@ -32,10 +34,20 @@ func Prefix(p string) Option {
 }
 
 // KeySecret makes the Store hash identities in Redis with secret, so that a reader of Redis cannot
-// guess them. It is redisstore.KeySecret: all processes must use the same secret. KeySecret panics
+// guess them. It is redisstore.KeySecret, and observe.KeySecret: all processes must use the same secret. KeySecret panics
 // if secret is shorter than 16 bytes.
 func KeySecret(secret []byte) Option {
-	return ofPrimary(redisstore.KeySecret(keyhash.CopySecret("resilient: KeySecret", secret)))
+	secret = keyhash.CopySecret("resilient: KeySecret", secret)
+	primary, observer := redisstore.KeySecret(secret), observe.KeySecret(secret)
+	return option(func(c *config) {
+		c.primary, c.observe = append(c.primary, primary), append(c.observe, observer)
+	})
+}
+
+// Observe gives options to the part that counts decisions (see [Store.Observer]), such as
+// observe.Logger and observe.TopKeys. Decisions are counted without Observe, too.
+func Observe(opts ...observe.Option) Option {
+	return option(func(c *config) { c.observe = append(c.observe, opts...) })
 }
 
 // Timeout sets the time that Redis may take for one decision, by default 100 ms

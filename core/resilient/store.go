@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
 )
 
@@ -18,6 +19,7 @@ import (
 // Redis. Use [New] to make a Store, and [Store.Close] to end its probes. It is safe for concurrent
 // use.
 type Store struct {
+	observed *observe.Store
 	cache    *denycache.Store
 	failover *failover.Store
 	primary  *redisstore.Store
@@ -44,29 +46,42 @@ func New(rdb redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{primary: redisstore.New(rdb, c.primary...), backup: memstore.New(c.backup...)}
 	s.failover = failover.New(s.primary, s.backup, c.failover...)
 	s.cache = denycache.New(s.failover)
+	s.observed = observe.New(s.cache, c.observe...)
 	return s
 }
 
 // Take implements [driver.Store]. It returns the error of ctx if ctx has ended, an error about the
 // charges, or core.ErrFailClosed for a rule of [FailClosedFor] during an outage.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
-	return s.cache.Take(ctx, charges)
+	return s.observed.Take(ctx, charges)
 }
 
 // Adjust implements [driver.Store]. It returns the errors of Take, and core.ErrUnavailable for a
 // Credit or an Undo that only Redis could have executed (see package failover).
 func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
-	return s.cache.Adjust(ctx, charges)
+	return s.observed.Adjust(ctx, charges)
 }
 
 // Declare implements [driver.Declarer]. It returns the errors of redisstore: for example, a limiter
 // has at most redisstore.MaxCharges rules.
-func (s *Store) Declare(changes ...driver.Change) error { return s.cache.Declare(changes...) }
+func (s *Store) Declare(changes ...driver.Change) error { return s.observed.Declare(changes...) }
 
 // Probe implements [driver.Prober]. It probes the store that decides now.
 func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
-	return s.cache.Probe(ctx, charges)
+	return s.observed.Probe(ctx, charges)
 }
+
+// Observer returns the part of the Store that counts its decisions: its Snapshot has all figures.
+func (s *Store) Observer() *observe.Store { return s.observed }
+
+// Counter implements [driver.Observer].
+func (s *Store) Counter(rule, plan string) driver.Counter { return s.observed.Counter(rule, plan) }
+
+// Ask implements [driver.Observer].
+func (s *Store) Ask(peek bool) { s.observed.Ask(peek) }
+
+// Logger implements [driver.Observer]. It is the log of observe.Logger, or slog.Default.
+func (s *Store) Logger() *slog.Logger { return s.observed.Logger() }
 
 // State returns which store decides now: Redis (failover.Primary), the memory of this process
 // (failover.Backup), or, for half a second after an outage, both (failover.Recovering).

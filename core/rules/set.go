@@ -25,6 +25,9 @@ type Set struct {
 	overrides *RedisSource // nil if there is none
 	onChange  func(Change)
 	onError   func(error)
+	log       *slog.Logger // nil without LogTo
+
+	changes, errors atomic.Uint64 // see Measures
 
 	mu      sync.Mutex         // of Apply
 	unused  map[string]*policy // policies of configurations whose Apply failed: they are on the store
@@ -106,10 +109,21 @@ func (s *Set) Apply(c *Config) error {
 	defer s.mu.Unlock()
 	old := s.applied.Load()
 	changed, err := s.apply(c)
-	if err == nil && changed && s.onChange != nil {
-		s.onChange(Change{Previous: old.version, Version: s.Version(), Diff: Diff(old.config, c)})
+	if err != nil || !changed {
+		return err
 	}
-	return err
+	s.changes.Add(1)
+	if s.log == nil && s.onChange == nil {
+		return nil
+	}
+	change := Change{Previous: old.version, Version: s.Version(), Diff: Diff(old.config, c)}
+	if s.log != nil {
+		s.log.Info("weir: new configuration", "previous", change.Previous, "version", change.Version, "changes", len(change.Diff))
+	}
+	if s.onChange != nil {
+		s.onChange(change)
+	}
+	return nil
 }
 
 func (s *Set) apply(c *Config) (changed bool, err error) {
@@ -191,11 +205,16 @@ const (
 
 // report reports an error as OnError describes.
 func (s *Set) report(message string, err error) {
+	s.errors.Add(1)
 	if s.onError != nil {
 		s.onError(err)
 		return
 	}
-	slog.Error(message, "version", s.Version(), "error", err)
+	log := s.log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Error(message, "version", s.Version(), "error", err)
 }
 
 // versionOf returns a hash of c.

@@ -90,5 +90,5 @@ func causeOf(err error) error {
 }
 
 func (w *watcher) report(err error) {
-	w.set.report("weir: the configuration of "+nameOf(w.source)+" is not applied; the last good one stays in force", err)
+	w.set.report("weir: the configuration is not applied; the last good one stays in force", err)
 }

@@ -1,0 +1,16 @@
+package denycache
+
+import "github.com/weir-go/weir/core/driver"
+
+// Behind implements [driver.Wrapper].
+func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
+
+// Measures implements [driver.Measurer] with the figures of [Stats].
+func (s *Store) Measures() []driver.Measure {
+	n := s.Stats()
+	return []driver.Measure{
+		{Name: "weir.denycache.hits", Help: "Decisions that a cached denial denied.", Unit: "{decision}", Total: true, Value: float64(n.Hits)},
+		{Name: "weir.denycache.misses", Help: "Decisions that called the store behind the cache.", Unit: "{decision}", Total: true, Value: float64(n.Misses)},
+		{Name: "weir.denycache.keys", Help: "Entries of the cache of denials.", Unit: "{entry}", Value: float64(n.Keys)},
+	}
+}

@@ -1,0 +1,43 @@
+package failover
+
+import (
+	"log/slog"
+
+	"github.com/weir-go/weir/core/driver"
+)
+
+// Behind implements [driver.Wrapper].
+func (s *Store) Behind() []driver.Part {
+	return []driver.Part{{Role: "primary", Store: s.primary.store}, {Role: "backup", Store: s.backup.store}}
+}
+
+// Measures implements [driver.Measurer] with the State and the figures of [Stats].
+func (s *Store) Measures() []driver.Measure {
+	n := s.Stats()
+	return []driver.Measure{
+		{Name: "weir.failover.state", Help: "The store that decides: 0 the primary, 1 the backup, 2 both while the primary returns.", Unit: "1", Value: float64(s.State())},
+		{Name: "weir.failover.outages", Help: "How often the backup took over.", Unit: "{outage}", Total: true, Value: float64(n.Outages)},
+		{Name: "weir.failover.failures", Help: "Calls of the primary that failed.", Unit: "{call}", Total: true, Value: float64(n.Failures)},
+		{Name: "weir.failover.backup", Help: "Calls that the backup decided.", Unit: "{call}", Total: true, Value: float64(n.Backup)},
+		{Name: "weir.failover.lost", Help: "Calls with credits or refunds that the primary did not execute.", Unit: "{call}", Total: true, Value: float64(n.Lost)},
+		{Name: "weir.failover.probes", Help: "Probes of the primary.", Unit: "{probe}", Total: true, Value: float64(n.Probes)},
+		{Name: "weir.failover.hanging", Help: "Calls that the primary has not returned from although the caller has left.", Unit: "{call}", Value: float64(n.Hanging)},
+	}
+}
+
+// LogTo implements [driver.Logging]. Each change that [OnChange] would report is logged at level Warn as
+// "weir: the store has changed", with the attributes from, to and error. It must be called before the
+// Store is used.
+func (s *Store) LogTo(log *slog.Logger) {
+	next := s.notifier.call
+	s.notifier.call = func(from, to State, cause error) {
+		attrs := []any{slog.String("from", from.String()), slog.String("to", to.String())}
+		if cause != nil {
+			attrs = append(attrs, slog.String("error", cause.Error()))
+		}
+		log.Warn("weir: the store has changed", attrs...)
+		if next != nil {
+			next(from, to, cause)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package lease
+
+import "github.com/weir-go/weir/core/driver"
+
+// Behind implements [driver.Wrapper].
+func (s *Store) Behind() []driver.Part { return []driver.Part{{Store: s.next}} }
+
+// Measures implements [driver.Measurer] with the figures of [Stats].
+func (s *Store) Measures() []driver.Measure {
+	n := s.Stats()
+	return []driver.Measure{
+		{Name: "weir.lease.hits", Help: "Charges that were decided without a call of the store behind.", Unit: "{charge}", Total: true, Value: float64(n.Hits)},
+		{Name: "weir.lease.calls", Help: "Calls of the store behind, for decisions and for blocks of tokens.", Unit: "{call}", Total: true, Value: float64(n.Calls)},
+		{Name: "weir.lease.leased", Help: "Tokens taken in blocks.", Unit: "{token}", Total: true, Value: float64(n.Leased)},
+		{Name: "weir.lease.held", Help: "Tokens held now.", Unit: "{token}", Value: float64(n.Held)},
+		{Name: "weir.lease.keys", Help: "Keys in memory now, counted for each rule and plan.", Unit: "{entry}", Value: float64(n.Keys)},
+	}
+}
