@@ -40,7 +40,7 @@ type definition struct {
 	latest *latest
 }
 
-// latest holds what a definition needed last, and will probably need next.
+// latest holds the objects that a definition needed last, and will probably need next.
 type latest struct {
 	// A Store may apply a fraction of the rule (see Divide). All decisions with that fraction share one
 	// Rule.

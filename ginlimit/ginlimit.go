@@ -126,7 +126,7 @@ func OnRejected(f func(c *gin.Context, rejection *gate.Rejection)) gate.Option {
 // not from several goroutines at once; for the messages of a websocket, use [core.Limiter.Allow]. [gate.FromContext] returns the decision of Check.
 // [gate.Settle], [gate.Refund] and [gate.RefundIf] of outer gates do not change the charge of Check, and
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400. Check panics if l is nil, or if an option is not one of [gate.Cost],
-// [gate.FailClosed], [gate.Headers] and [gate.OnError].
+// [gate.FailClosed], [gate.Headers], [gate.OnDecision] and [gate.OnError].
 func Check(c *gin.Context, l *core.Limiter, key string, opts ...gate.Option) bool {
 	r, rejection := adapter.Check(name, c, c.Writer.Header(), c.Request, l, key, opts...)
 	c.Request = r

@@ -120,8 +120,8 @@ func OnRejected(f func(w http.ResponseWriter, r *http.Request, rejection *gate.R
 // returns none, and the fields have only the rules of the last Check. [gate.Settle], [gate.Refund] and
 // [gate.RefundIf] of outer gates do not change the charge of Check, and
 // [gate.Key] and [gate.Reset] do not know it: for these, use l itself. An empty key is rejected with 400.
-// Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers]
-// and [gate.OnError].
+// Check panics if l is nil, or if an option is not one of [gate.Cost], [gate.FailClosed], [gate.Headers],
+// [gate.OnDecision] and [gate.OnError].
 func Check(w http.ResponseWriter, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) bool {
 	r, rejection := adapter.Check(name, r.Context(), w.Header(), r, l, key, opts...)
 	if rejection != nil {

@@ -33,7 +33,7 @@ type Observation struct {
 	RetryAfter time.Duration // of the rule
 }
 
-// A Result is what a rule, or a whole decision, does with an event.
+// A Result says whether a rule, or a whole decision, admits an event, and how.
 type Result uint8
 
 // The results. The Result of a whole decision is never ShadowDenied.

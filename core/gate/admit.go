@@ -1,52 +1,64 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate/internal/unexported"
 )
 
 // Admit decides about r and writes the header fields to h: see [unexported.Gate], and Admit of package
 // adapter.
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
+	var e Event
+	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
+	if g.onDecision != nil {
+		e.Pattern = cmp.Or(pattern, r.Pattern)
+		g.onDecision(ctx, *e.conclude(rejection))
+	}
+	return next, served, rejection
+}
+
+func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, pattern string, e *Event) (*http.Request, *unexported.Served, *Rejection) {
 	if g.skips(ctx, r) {
+		e.Outcome = Skipped
 		return g.undecided(r), nil, nil
 	}
 	rec := newRecord(r, g)
 	rec.expose(h)
 	if g.routes != nil && hidesDots(r.URL) {
-		if rejection := g.reject(h, r, ErrPath, failure{status: http.StatusBadRequest}); rejection != nil {
+		e.Outcome = Rejected
+		if rejection := g.reject(e, h, r, ErrPath, failure{status: http.StatusBadRequest}); rejection != nil {
 			return r, nil, rejection
 		}
 		return g.undecided(r), g.served(nil), nil
 	}
-	var d core.Decision
-	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), &d)
+	rec, rejection := rec.decide(ctx, h, r, g.limiterFor(rec, r, pattern), e)
 	switch {
 	case rejection != nil:
 		return r, nil, rejection
-	case d.Len() == 0:
+	case e.Decision.Len() == 0:
 		return g.undecided(r), g.served(nil), nil
 	}
 	r = rec.bind(r)
-	if rejection := rec.apply(h, r, &d); rejection != nil {
+	if rejection := rec.apply(h, r, e); rejection != nil {
 		return r, nil, rejection
 	}
 	return r, g.served(rec), nil
 }
 
-// apply writes the header fields of d, the decision about r, and holds r if it is delayed. It returns
+// apply writes the header fields of the decision of e about r, and holds r if it is delayed. It returns
 // the Rejection of a request whose handler must not run.
-func (rec *record) apply(h http.Header, r *http.Request, d *core.Decision) *Rejection {
-	rec.writeFields(h, d)
-	if !d.Allowed {
-		return rec.gate.deny(h, r, *d)
+func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
+	rec.writeFields(h, &e.Decision)
+	if !e.Decision.Allowed {
+		return rec.gate.deny(h, r, e.Decision)
 	}
-	if err := hold(r.Context(), d.Delay); err != nil {
+	if err := hold(r.Context(), e.Decision.Delay); err != nil {
 		rec.leaveQueue()
-		return rec.gate.reject(h, r, err, ended)
+		e.Outcome = Refused
+		return rec.gate.reject(e, h, r, err, ended)
 	}
 	return nil
 }

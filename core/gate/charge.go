@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
@@ -19,8 +20,8 @@ import (
 // If a known key is exhausted, decide charges the known keys before the next key function runs, so that
 // no token is verified for a request that these keys deny. When all keys are known, it refunds these
 // charges, and decides about all keys together.
-func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, d *core.Decision) (*record, *Rejection) {
-	g, cost := rec.gate, 1
+func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, first *core.Limiter, e *Event) (*record, *Rejection) {
+	g, d, cost := rec.gate, &e.Decision, 1
 	if g.cost != nil {
 		cost = g.cost(ctx, r)
 	}
@@ -48,16 +49,17 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
 			refund(early)
-			return rec, g.reject(h, r, err, keyFailure(r, err))
+			e.Outcome = Rejected
+			return rec, g.reject(e, h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
-				*d, failed = rec.chargeWithoutKey(known[charged:n], *next, err)
+				*d, failed = rec.chargeWithoutKey(e, known[charged:n], *next, err)
 			}
-			for _, e := range early {
-				decided := e.rec.reservation.Decision()
-				g.addExhausted(known[e.from:e.to], &decided, true)
+			for _, c := range early {
+				decided := c.rec.reservation.Decision()
+				g.addExhausted(known[c.from:c.to], &decided, true)
 				if d.Len() == 0 {
-					rec, *d = e.rec, decided
+					rec, *d = c.rec, decided
 				}
 			}
 			if d.Len() > 0 && !d.Allowed {
@@ -65,14 +67,14 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			}
 			fields := *d
 			*d = core.Decision{}
-			return rec, rec.rejectWithoutKey(h, r, err, &fields, failed)
+			return rec, rec.rejectWithoutKey(e, h, r, err, &fields, failed)
 		}
 		known = distinct(known)
 		if failed != nil || i == len(g.asks)-1 || len(known) == charged || !g.exhausted.has(next.Limiter, next.Key) {
 			continue
 		}
 		peek := hasQueue(known[charged:])
-		*d, failed = rec.charge(r.Context(), known[charged:], peek, true)
+		*d, failed = rec.charge(r.Context(), e, known[charged:], peek, true)
 		switch {
 		case failed != nil || !d.Allowed:
 		case peek:
@@ -89,7 +91,8 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			return rec, nil
 		}
 		if *d = (core.Decision{}); r.Context().Err() != nil {
-			return rec, g.reject(h, r, failed, ended)
+			e.Outcome = Refused
+			return rec, g.reject(e, h, r, failed, ended)
 		}
 	}
 	if len(known) == 0 { // keyfunc.ErrNotLimited
@@ -98,11 +101,12 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	}
 	if failed == nil {
 		refund(early)
-		*d, failed = rec.reservation.Reserve(r.Context(), known...)
+		*d, failed = rec.reserve(r.Context(), e, known)
 	}
 	if failed != nil {
 		*d = core.Decision{}
-		return rec, g.reject(h, r, failed, storeFailure(r, failed, g.failClosed))
+		e.Outcome = Refused
+		return rec, g.reject(e, h, r, failed, storeFailure(r, failed, g.failClosed))
 	}
 	g.addExhausted(known, d, false)
 	return rec, nil
@@ -151,14 +155,24 @@ func distinct(known []core.Ask) []core.Ask {
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
 // key. If peek is set, it only decides. If early is set, and it is admitted, another decision follows.
-func (rec *record) charge(ctx context.Context, known []core.Ask, peek, early bool) (core.Decision, error) {
+func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, peek, early bool) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
 		if charged[i].Peek = peek; early {
 			inner.Attempt(&charged[i], true)
 		}
 	}
-	return rec.reservation.Reserve(ctx, charged...)
+	return rec.reserve(ctx, e, charged)
+}
+
+// reserve decides about asks, and adds the time to that of e, for the option OnDecision.
+func (rec *record) reserve(ctx context.Context, e *Event, asks []core.Ask) (core.Decision, error) {
+	if rec.gate.onDecision == nil {
+		return rec.reservation.Reserve(ctx, asks...)
+	}
+	begun := time.Now()
+	defer func() { e.StoreTime += time.Since(begun) }()
+	return rec.reservation.Reserve(ctx, asks...)
 }
 
 // hasQueue reports whether one of known has a leaky bucket. An early charge of such a rule could not be
@@ -188,7 +202,7 @@ func refund(early []earlyCharge) {
 // [keyfunc.Join]). If only the partial key denies the request, the known keys are charged nevertheless,
 // because the key function has run. The charge ignores the end of the request's context; otherwise a
 // client could avoid it by hanging up.
-func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing error) (d core.Decision, err error) {
+func (rec *record) chargeWithoutKey(e *Event, known []core.Ask, next core.Ask, missing error) (d core.Decision, err error) {
 	ctx, all := rec.detached(), known
 	var partial interface {
 		error
@@ -201,15 +215,16 @@ func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing err
 	if len(all) == 0 {
 		return d, nil
 	}
-	if d, err = rec.charge(ctx, all, false, false); err != nil {
+	if d, err = rec.charge(ctx, e, all, false, false); err != nil {
 		return d, err
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		for i := range known {
-			inner.Attempt(&known[i], false)
+		again := slices.Clone(known)
+		for i := range again {
+			inner.Attempt(&again[i], false)
 		}
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, known, false, false); err != nil {
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, again, false, false); err != nil {
 			return d, err
 		}
 	}
@@ -219,12 +234,13 @@ func (rec *record) chargeWithoutKey(known []core.Ask, next core.Ask, missing err
 
 // rejectWithoutKey rejects a request whose key function has returned err. The header fields describe d,
 // the decision about its other keys. An error of the Store does not change the response.
-func (rec *record) rejectWithoutKey(h http.Header, r *http.Request, err error, d *core.Decision, failed error) *Rejection {
+func (rec *record) rejectWithoutKey(e *Event, h http.Header, r *http.Request, err error, d *core.Decision, failed error) *Rejection {
 	g, f := rec.gate, keyFailure(r, err)
 	if failed != nil && g.onError == nil {
 		g.log.warn(r.Context(), "weir: the store could not charge a request without a key", failed, f.status)
 	}
-	rejection := g.reject(h, r, err, f)
+	e.Outcome = Rejected
+	rejection := g.reject(e, h, r, err, f)
 	if rejection != nil {
 		rec.writeFields(h, d)
 	}

@@ -28,18 +28,22 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 	if len(opts) > 0 {
 		argument.Apply(function, &g.options, opts)
 		rest := g.options
-		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.cost = "", false, nil, nil, nil
+		rest.adapter, rest.failClosed, rest.onError, rest.headers, rest.cost, rest.onDecision = "", false, nil, nil, nil, nil
 		if !reflect.ValueOf(rest).IsZero() {
-			panic(function + ": only Cost, FailClosed, Headers and OnError can be given")
+			panic(function + ": only Cost, FailClosed, Headers, OnDecision and OnError can be given")
 		}
 	}
 	g.asks = []ask{{limiter: l, key: func(context.Context, *http.Request) (string, error) { return key, nil }}}
 	rec := newRecord(r, g)
-	var d core.Decision
-	rec, rejection := rec.decide(ctx, h, r, l, &d)
-	if rejection == nil && d.Len() > 0 {
+	var e Event
+	rec, rejection := rec.decide(ctx, h, r, l, &e)
+	if rejection == nil && e.Decision.Len() > 0 {
 		r = rec.attach(r)
-		rejection = rec.apply(h, r, &d)
+		rejection = rec.apply(h, r, &e)
+	}
+	if g.onDecision != nil {
+		e.Pattern = r.Pattern
+		g.onDecision(ctx, *e.conclude(rejection))
 	}
 	if rejection != nil {
 		removeBody(h)
@@ -95,7 +99,7 @@ func deny(name string, h http.Header, r *http.Request, d core.Decision) *Rejecti
 	g := &gate{policies: checkPolicies, log: checkLog, check: true}
 	removeBody(h)
 	if d.Len() == 0 {
-		return g.reject(h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
+		return g.reject(new(Event), h, r, core.ErrUnavailable, failure{status: http.StatusServiceUnavailable})
 	}
 	rec := newRecord(r, g)
 	if rec.outer != nil {

@@ -135,7 +135,7 @@ func TestCheck_Panics(t *testing.T) {
 		"Skip": Skip(func(context.Context, *http.Request) bool { return true }), "MaxDelay": MaxDelay(1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers and OnError can be given", func() {
+			testkit.Panics(t, "test: Check: only Cost, FailClosed, Headers, OnDecision and OnError can be given", func() {
 				check("test", t.Context(), header(), get("/"), l, "k", []Option{opt})
 			})
 		})

@@ -441,6 +441,23 @@ func ExampleOnError() {
 	// 403 map[anonymous:1 broken:1]
 }
 
+// Every request is logged with its outcome.
+func ExampleOnDecision() {
+	store := memstore.New()
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerMinute(1))))
+	limit := nethttplimit.New(api, keyfunc.RemoteIP(), gate.OnDecision(func(_ context.Context, e gate.Event) {
+		fmt.Println(e.Pattern, e.Outcome, e.Status)
+	}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /orders/{id}", limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+
+	do(mux, "GET", "/orders/1")
+	do(mux, "GET", "/orders/2")
+	// Output:
+	// GET /orders/{id} admitted 0
+	// GET /orders/{id} denied 429
+}
+
 // A handler reads the remaining number of requests.
 func ExampleFromContext() {
 	store := memstore.New()

@@ -105,8 +105,10 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 }
 
 // reject returns the Rejection of a request that failed with err, according to f or the option
-// OnError, and sets its header fields. It returns nil if the request is to be let through.
-func (g *gate) reject(h http.Header, r *http.Request, err error, f failure) *Rejection {
+// OnError, and sets its header fields and the error of e. It returns nil if the request is to be let
+// through.
+func (g *gate) reject(e *Event, h http.Header, r *http.Request, err error, f failure) *Rejection {
+	e.Err = err
 	status := f.status
 	if g.onError != nil {
 		s := g.onError(r, err, status)

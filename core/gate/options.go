@@ -35,6 +35,7 @@ type options struct {
 	exposeHeaders bool
 	failClosed    bool
 	onError       func(r *http.Request, err error, status int) int
+	onDecision    func(context.Context, Event)
 	deniedStatus  func(core.Decision) int
 	onDenied      any // a function of the type that the adapter takes
 	onRejected    any // likewise

@@ -1,5 +1,5 @@
-// Package observe shows what the limiters of a process do: numbers of decisions by rule, plan and
-// result, the time of the calls of Redis, figures of every store, the most limited keys, and logs.
+// Package observe counts the decisions of a process by rule, plan and result. It measures the calls of
+// Redis, collects the figures of every store, finds the keys with the most denials, and logs.
 //
 //	store := observe.New(memstore.New(), observe.Logger(slog.Default()), observe.TopKeys(10))
 //	api, err := core.New(store, core.SlidingWindow("api", core.PerMinute(100)))

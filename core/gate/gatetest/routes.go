@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -157,6 +158,23 @@ func (s *suite) testRoutes(t *testing.T) {
 		for _, target := range []string{"/files/a%2e%2eb", "/files/...", "/files/a%2e", "/files/%2e%2e%2e"} {
 			if policy, handler := a.get(t, "GET", target); handler != "files" || policy != "files" {
 				t.Errorf("%s: got policy %q of handler %q, want files", target, policy, handler)
+			}
+		}
+	})
+	t.Run("pattern of an event", func(t *testing.T) {
+		var seen []gate.Event
+		h := s.buildRoutes(Gate{testkit.Limiter(t, memstore.New(), core.SlidingLog("api", core.PerHour(1))), constant("k"), []gate.Option{
+			gate.OnDecision(func(_ context.Context, e gate.Event) { seen = append(seen, e) }),
+		}}, Handlers{User: func(http.ResponseWriter, *http.Request) {}})
+		for range 2 {
+			record(t, h, request("GET", "/users/1"))
+		}
+		if len(seen) != 2 || seen[0].Outcome != gate.Admitted || seen[0].Status != 0 || seen[1].Outcome != gate.Denied || seen[1].Status != http.StatusTooManyRequests {
+			t.Fatalf("got %+v, want one admitted and one denied", seen)
+		}
+		for _, e := range seen {
+			if !strings.Contains(e.Pattern, "/users/") {
+				t.Errorf("got the pattern %q, want that of the route", e.Pattern)
 			}
 		}
 	})
