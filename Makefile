@@ -10,9 +10,10 @@ BENCHFLAGS  ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
-# ./... never descends into folders that begin with an underscore, so whatever
-# is meant for every module says so.
-MODULES := . $(wildcard _examples _benchmarks)
+# ./... never descends into other modules, so whatever is meant for every module
+# says so.
+OTHERS  := core/observe/otel core/observe/prometheus $(wildcard _examples _benchmarks)
+MODULES := . $(OTHERS)
 each     = @set -e; for module in $(MODULES); do echo "$(1) ($$module)"; (cd $$module && $(1)); done
 
 export GO
@@ -35,8 +36,7 @@ LONGEST := ./core/redisstore ./core/lease ./core/storetest ./core/rules ./core/f
 test: deps ## run every test on a real Redis with the race detector, and the allocation budgets without
 	CGO_ENABLED=1 WEIR_REQUIRE_REDIS=1 $(GO) test -race $(TESTFLAGS) $(LONGEST) ./...
 	$(GO) test $(TESTFLAGS) -run '[Aa]lloc|Large|^TestContract$$/allocations' $(BUDGETS)
-	@set -e; for module in _examples _benchmarks; do \
-		[ -d $$module ] || continue; \
+	@set -e; for module in $(OTHERS); do \
 		echo "$(GO) test $(TESTFLAGS) ./... ($$module)"; \
 		(cd $$module && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...); \
 	done

@@ -11,6 +11,9 @@
 // contain one. Limiters tell it their decisions, including those without a call of a store, such as about
 // a caller who is blocked. Other methods of limiters, such as Debit and Settle, are not counted.
 //
+// The modules core/observe/prometheus and core/observe/otel export all figures, one line each. Their
+// metrics are those of METRICS.md in this folder.
+//
 // # Cost
 //
 // A decision takes about 20 ns longer, allocates nothing more, and locks nothing. [TopKeys] adds

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"time"
 
 	"github.com/weir-go/weir/core/internal/argument"
 	"github.com/weir-go/weir/core/internal/keyhash"
@@ -20,7 +19,6 @@ type config struct {
 	topKeys   int
 	secret    []byte
 	clearKeys bool
-	onCall    func(time.Duration)
 }
 
 // background is the context of log records: those of decisions may come from any request.
@@ -66,14 +64,6 @@ func KeySecret(secret []byte) Option {
 // ClearKeys makes keys appear as they are, instead of as HMACs. Keys may be personal data, such as
 // addresses and names of users.
 func ClearKeys() Option { return option(func(c *config) { c.clearKeys = true }) }
-
-// OnCall makes the Store call f with the time of each call of the Store behind, if times are measured
-// (see [Calls]). It is for exporters with histograms of their own. f is called concurrently, and must
-// return quickly. OnCall panics if f is nil.
-func OnCall(f func(took time.Duration)) Option {
-	argument.NotNil("observe: OnCall", "function", f)
-	return option(func(c *config) { c.onCall = f })
-}
 
 func randomSecret() []byte {
 	secret := make([]byte, 32)

@@ -24,6 +24,7 @@ type Store struct {
 	parts  parts
 	keys   *topKeys // nil without TopKeys
 	hasher keyhash.Hasher
+	onCall atomic.Pointer[func(context.Context, time.Duration)]
 	config
 }
 
@@ -71,13 +72,21 @@ func (s *Store) Add(p driver.Measurer) {
 	s.parts.add("", p, s.logger)
 }
 
+// OnCall makes s call f with the time of each call of the Store behind, if times are measured (see
+// [Calls]), in place of the function of an earlier OnCall. It is for exporters with histograms of their
+// own. f is called concurrently, and must return quickly. OnCall panics if f is nil.
+func (s *Store) OnCall(f func(ctx context.Context, took time.Duration)) {
+	argument.NotNil("observe: OnCall", "function", f)
+	s.onCall.Store(&f)
+}
+
 // Take implements [driver.Store]. It calls the Store behind.
 func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	if !s.timed {
 		return s.failed(s.next.Take(ctx, charges))
 	}
 	begun := time.Now()
-	return s.timedCall(begun, s.next.Take(ctx, charges))
+	return s.timedCall(ctx, begun, s.next.Take(ctx, charges))
 }
 
 // Adjust implements [driver.Store]. It calls the Store behind.
@@ -86,14 +95,14 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 		return s.failed(s.next.Adjust(ctx, charges))
 	}
 	begun := time.Now()
-	return s.timedCall(begun, s.next.Adjust(ctx, charges))
+	return s.timedCall(ctx, begun, s.next.Adjust(ctx, charges))
 }
 
 // timedCall counts a call that began at begun and has returned err.
-func (s *Store) timedCall(begun time.Time, err error) error {
+func (s *Store) timedCall(ctx context.Context, begun time.Time, err error) error {
 	took := time.Since(begun)
-	if s.onCall != nil {
-		s.onCall(took)
+	if f := s.onCall.Load(); f != nil {
+		(*f)(ctx, took)
 	}
 	s.calls.here().add(took)
 	return s.failed(err)

@@ -94,7 +94,8 @@ func (d deadlined) Take(ctx context.Context, charges []driver.Charge) error {
 func TestStore_Calls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []time.Duration
-		s := observe.New(deadlined{memstore.New()}, observe.OnCall(func(d time.Duration) { took = append(took, d) }))
+		s := observe.New(deadlined{memstore.New()})
+		s.OnCall(func(_ context.Context, d time.Duration) { took = append(took, d) })
 		l := testkit.Limiter(t, s, hour("api", 5))
 		testkit.Allow(t, l, "k")
 		if _, err := l.Allow(t.Context(), "bad"); !errors.Is(err, core.ErrUnavailable) {
@@ -209,7 +210,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"observe: New: next is nil":                 func() { observe.New(nil) },
 		"observe: New: option 0 is nil":             func() { observe.New(memstore.New(), none) },
 		"observe: Logger: log is nil":               func() { observe.Logger(nil) },
-		"observe: OnCall: function is nil":          func() { observe.OnCall(nil) },
+		"observe: OnCall: function is nil":          func() { observe.New(memstore.New()).OnCall(nil) },
 		"observe: TopKeys: n is not in 1 to 100":    func() { observe.TopKeys(0) },
 		"observe: KeySecret: shorter than 16 bytes": func() { observe.KeySecret(make([]byte, 15)) },
 		"observe: Add: part is nil":                 func() { observe.New(memstore.New()).Add(nil) },
