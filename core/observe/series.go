@@ -113,7 +113,7 @@ func (c *counter) Count(o driver.Observation) {
 
 // log logs a denial, unless one was logged less than a second ago.
 func (c *counter) log(o *driver.Observation) {
-	suppressed, ok := c.denials.Pass()
+	suppressed, ok := c.denials.PassAt(c.store.clock.now())
 	if !ok {
 		return
 	}

@@ -23,6 +23,7 @@ type Store struct {
 	calls  sharded[calls]
 	parts  parts
 	keys   *topKeys // nil without TopKeys
+	clock  clock
 	hasher keyhash.Hasher
 	onCall atomic.Pointer[func(context.Context, time.Duration)]
 	config
@@ -41,8 +42,9 @@ func New(next driver.Store, opts ...Option) *Store {
 		s.secret = randomSecret()
 	}
 	s.hasher = keyhash.New(s.secret)
+	s.clock.init()
 	if s.topKeys > 0 {
-		s.keys = newTopKeys(s.topKeys)
+		s.keys = newTopKeys(s.topKeys, &s.clock)
 	}
 	s.series.store = s
 	s.visit("", next)

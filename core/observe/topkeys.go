@@ -28,10 +28,10 @@ type Key struct {
 // topKeys finds the keys with the most denials, and with the most decisions.
 type topKeys struct{ denied, active ranking }
 
-func newTopKeys(n int) *topKeys {
+func newTopKeys(n int, c *clock) *topKeys {
 	t, seed := new(topKeys), maphash.MakeSeed()
 	for _, r := range []*ranking{&t.denied, &t.active} {
-		r.begun, r.seed, r.read = time.Now(), seed, -time.Minute
+		r.clock, r.seed = c, seed
 		for i := range r.windows {
 			r.windows[i].counts.room = 4 * n // the error of a count is at most the sum divided by room
 		}
@@ -41,14 +41,12 @@ func newTopKeys(n int) *topKeys {
 
 // A ranking counts keys in windows of a minute.
 type ranking struct {
-	begun time.Time
+	clock *clock
 	seed  maphash.Seed
 
 	mu      sync.Mutex
 	windows [minutes]window
-	minute  int64         // of the latest window, since begun
-	read    time.Duration // when the clock was read, since begun
-	unread  int           // the number of additions for which it need not be read again
+	minute  int64 // of the latest window
 }
 
 type window struct {
@@ -60,34 +58,30 @@ func (r *ranking) hash(text string) uint64 { return maphash.String(r.seed, text)
 
 // add adds n to the count of a key and a rule. salt is the hash of the rule, or zero if it does not matter.
 func (r *ranking) add(key, rule string, salt, n uint64) {
-	hash := r.hash(key) ^ salt
+	hash, now := r.hash(key)^salt, r.clock.now()
 	r.mu.Lock()
-	if r.unread--; r.unread < 0 {
-		r.turn()
-	}
+	r.turn(now)
 	r.windows[r.minute%minutes].counts.add(hash, key, rule, n)
 	r.mu.Unlock()
 }
 
-// turn reads the clock, and begins a new window if it is time. While there are many additions, it is
-// not called for each.
-func (r *ranking) turn() {
-	const many = 32
-	now := time.Since(r.begun)
-	if now-r.read < time.Second {
-		r.unread = many
+// turn begins a new window if it is time. now may be older than that of an earlier call.
+func (r *ranking) turn(now time.Duration) {
+	minute := int64(now / time.Minute)
+	if minute <= r.minute {
+		return
 	}
-	r.read, r.minute = now, int64(now/time.Minute)
-	if w := &r.windows[r.minute%minutes]; w.minute != r.minute {
-		w.minute = r.minute
-		w.counts.clear()
-	}
+	r.minute = minute
+	w := &r.windows[minute%minutes]
+	w.minute = minute
+	w.counts.clear()
 }
 
 // top returns the n keys with the highest counts of all windows.
 func (r *ranking) top(n int, tag func(string) string) []Key {
+	now := r.clock.read()
 	r.mu.Lock()
-	r.turn()
+	r.turn(now)
 	sums := make(map[uint64]Key)
 	for i := range r.windows {
 		w := &r.windows[i]

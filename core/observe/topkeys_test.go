@@ -14,7 +14,9 @@ func tag(key string) string { return key }
 // The keys of the last minutes are ranked, and older ones are forgotten.
 func TestRanking_Period(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &newTopKeys(2).denied
+		var c clock
+		c.init()
+		r := &newTopKeys(2, &c).denied
 		r.add("old", "api", 1, 9)
 		time.Sleep(time.Minute)
 		for range 3 {

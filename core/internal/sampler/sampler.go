@@ -30,7 +30,11 @@ func New(max int, interval time.Duration) *Sampler {
 // Pass reports whether an event passes, and how many have not since the last one that has. An event that
 // does not pass takes no lock.
 func (s *Sampler) Pass() (suppressed int, ok bool) {
-	now := time.Since(s.start) // reads one clock, and time.Now two
+	return s.PassAt(time.Since(s.start)) // reads one clock, and time.Now two
+}
+
+// PassAt is Pass at a time since any fixed one.
+func (s *Sampler) PassAt(now time.Duration) (suppressed int, ok bool) {
 	if int64(now) < s.full.Load() {
 		s.suppressed.Add(1)
 		return 0, false
