@@ -71,8 +71,13 @@ func (s *Store) Probe(ctx context.Context, charges []driver.Charge) error {
 	return s.observed.Probe(ctx, charges)
 }
 
-// Observer returns the part of the Store that counts its decisions: its Snapshot has all figures.
+// Observer returns the part of the Store that counts its decisions: its Snapshot has all figures. It
+// counts those of limiters on s itself. With a store over s, such as that of package lease, use
+// observe.New around that store, which has the figures of all parts, too.
 func (s *Store) Observer() *observe.Store { return s.observed }
+
+// Behind implements [driver.Wrapper].
+func (s *Store) Behind() []driver.Part { return s.observed.Behind() }
 
 // Counter implements [driver.Observer].
 func (s *Store) Counter(rule, plan string) driver.Counter { return s.observed.Counter(rule, plan) }
