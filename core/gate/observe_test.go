@@ -1,0 +1,39 @@
+package gate_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+)
+
+// Each request of a gate with several keys is one decision, also if a key is charged early.
+func TestAnd_Observer(t *testing.T) {
+	s := observe.New(memstore.New())
+	ip := testkit.Limiter(t, s, core.SlidingLog("ip", core.PerHour(2)))
+	user := testkit.Limiter(t, s, core.SlidingLog("user", core.PerHour(9)))
+	h := build(ip, constant("a"), []gate.Option{gate.And(user, header("X-User"))}, func(http.ResponseWriter, *http.Request) {})
+	for range 4 { // the third one is denied by both keys, the fourth by the early charge
+		record(t, h, with("X-User", "ann"))
+	}
+	n := s.Snapshot()
+	if total := n.Total(); total.Total() != 4 || total[driver.Allowed] != 2 || total[driver.Denied] != 2 || n.Attempts != 0 {
+		t.Errorf("got %v and %d attempts, want 2 allowed and 2 denied", total, n.Attempts)
+	}
+	reset(t, ip, "a")
+	record(t, h, with("X-User", "ann")) // is charged early, refunded, and decided
+	n = s.Snapshot()
+	if total := n.Total(); total.Total() != 5 || total[driver.Allowed] != 3 || n.Attempts != 1 {
+		t.Errorf("after Reset: got %v and %d attempts, want one more allowed, and one attempt", total, n.Attempts)
+	}
+	record(t, h, with()) // has no second key: the early charge stays, and is an attempt without a decision
+	n = s.Snapshot()
+	if total := n.Total(); total.Total() != 5 || n.Attempts != 2 {
+		t.Errorf("without a key: got %v and %d attempts, want one attempt more", total, n.Attempts)
+	}
+}
