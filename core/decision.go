@@ -137,10 +137,15 @@ func (d Decision) Len() int { return d.n }
 // State returns the i-th State. The States are in the order of the asks and, for each ask, in the
 // order of the Rules of its Limiter. State panics if i is out of range.
 func (d Decision) State(i int) State {
+	return *d.state(i)
+}
+
+// state is State without a copy.
+func (d *Decision) state(i int) *State {
 	if i == 0 && d.n > 0 {
-		return d.first
+		return &d.first
 	}
-	return d.rest[i-1]
+	return &d.rest[i-1]
 }
 
 // States iterates over the States in order.

@@ -53,36 +53,22 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 	case always:
 		attempted = true
 	}
-	switch {
-	case attempted || peek:
+	if attempted || peek {
 		o.Ask(!attempted)
-	case err != nil:
-		failed := driver.Failed
-		if !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			failed = driver.Canceled
-		}
-		for i := range lines {
-			n := driver.Observation{Key: asks[lines[i].ask].Key, Result: failed}
-			if i == 0 {
-				n.Decision = failed
-			}
-			lines[i].rule.d.counter(o).Count(n)
-		}
-	default:
-		e.count(asks, o, d)
+		return
 	}
-}
-
-// count tells o the result of each line of e, and that of d for the line that determines d.
-func (e *event) count(asks []Ask, o driver.Observer, d *Decision) {
-	lines := e.lines()
-	binding := d.binding()
+	failed, binding := failure(err), 0
+	if failed == 0 {
+		binding = d.binding()
+	}
 	for i := range lines {
-		s := d.state(i)
-		n := driver.Observation{Key: asks[lines[i].ask].Key, Result: s.result(), RetryAfter: s.RetryAfter}
+		n := driver.Observation{Key: asks[lines[i].ask].Key, Result: failed}
+		if failed == 0 {
+			s := d.state(i)
+			n.Result, n.RetryAfter = s.result(), s.RetryAfter
+		}
 		if i == binding {
-			n.Decision = n.Result
-			if s.Rule.d.Shadow {
+			if n.Decision = n.Result; failed == 0 && lines[i].rule.d.Shadow {
 				n.Decision = driver.Allowed
 			}
 		}
@@ -90,12 +76,15 @@ func (e *event) count(asks []Ask, o driver.Observer, d *Decision) {
 	}
 }
 
-// state returns the i-th State without a copy.
-func (d *Decision) state(i int) *State {
-	if i == 0 {
-		return &d.first
+// failure returns the Result of an event that could not be decided because of err, or zero.
+func failure(err error) driver.Result {
+	switch {
+	case err == nil:
+		return 0
+	case !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return driver.Canceled
 	}
-	return &d.rest[i-1]
+	return driver.Failed
 }
 
 // binding returns the index of the State that determines d: of a denial, the one with the longest

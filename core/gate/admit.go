@@ -13,10 +13,7 @@ import (
 func (g *gate) Admit(ctx context.Context, h http.Header, r *http.Request, pattern string) (*http.Request, *unexported.Served, *Rejection) {
 	var e Event
 	next, served, rejection := g.admit(ctx, h, r, pattern, &e)
-	if g.onDecision != nil {
-		e.Pattern = cmp.Or(pattern, r.Pattern)
-		g.onDecision(ctx, *e.conclude(rejection))
-	}
+	g.report(ctx, &e, cmp.Or(pattern, r.Pattern), rejection)
 	return next, served, rejection
 }
 

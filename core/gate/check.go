@@ -41,10 +41,7 @@ func check(name string, ctx context.Context, h http.Header, r *http.Request, l *
 		r = rec.attach(r)
 		rejection = rec.apply(h, r, &e)
 	}
-	if g.onDecision != nil {
-		e.Pattern = r.Pattern
-		g.onDecision(ctx, *e.conclude(rejection))
-	}
+	g.report(ctx, &e, r.Pattern, rejection)
 	if rejection != nil {
 		removeBody(h)
 	}

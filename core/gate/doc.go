@@ -41,8 +41,8 @@
 // ResponseWriter with the same optional methods. Through this wrapper, [net/http.MaxBytesReader]
 // does not close the connection of a client that sends too much.
 //
-// [OnDecision] gets an [Event] for each request: the outcome, the decision, the route and the error. Package observe
-// counts the decisions of all limiters on a store, by rule and plan.
+// [OnDecision] gets an [Event] for each request: the outcome, the decision, the route and the error.
+// Package observe counts the decisions of all limiters on a store, by rule and plan.
 //
 // # Requests without a key
 //

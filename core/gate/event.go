@@ -60,9 +60,18 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("gate.Outcome(%d)", int(o))
 }
 
+// report completes e, and calls the function of OnDecision.
+func (g *gate) report(ctx context.Context, e *Event, pattern string, rejection *Rejection) {
+	if g.onDecision != nil {
+		e.Pattern = pattern
+		e.conclude(rejection)
+		g.onDecision(ctx, *e)
+	}
+}
+
 // conclude sets the Outcome and the Status of e, a request that is let through unless there is a
 // rejection. Until then, the Outcome is that of a request that could not be decided, or Skipped.
-func (e *Event) conclude(rejection *Rejection) *Event {
+func (e *Event) conclude(rejection *Rejection) {
 	if rejection != nil {
 		e.Status = rejection.Problem.Status
 	}
@@ -83,5 +92,4 @@ func (e *Event) conclude(rejection *Rejection) *Event {
 	default:
 		e.Outcome = Admitted
 	}
-	return e
 }

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"crypto/rand"
 	"log/slog"
 
@@ -20,9 +19,6 @@ type config struct {
 	secret    []byte
 	clearKeys bool
 }
-
-// background is the context of log records: those of decisions may come from any request.
-var background = context.Background()
 
 // Logger makes the Store log denials and changes of state to log. The messages are constant; the data
 // are in attributes:
@@ -44,8 +40,9 @@ func Logger(log *slog.Logger) Option {
 }
 
 // TopKeys makes the Store find the n keys with the most denials and the n keys with the most decisions
-// of the last [Period]. It takes about 10 kilobytes for n = 10, however many keys there are. Denials
-// are all counted; of all decisions, one in 64 is. TopKeys panics if n is not in 1 to 100.
+// of the last [Period]. For n = 10 it takes about 30 kilobytes, or up to 250 with keys of 256 bytes or
+// more, however many keys there are. Denials are all counted; of all decisions, one in 64 is. TopKeys
+// panics if n is not in 1 to 100.
 func TopKeys(n int) Option {
 	if n < 1 || n > 100 {
 		panic("observe: TopKeys: n is not in 1 to 100")

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -19,29 +20,20 @@ const MaxSeries = 1000
 // other is the name of the rule that stands for all beyond MaxSeries.
 const other = "other"
 
-// results is the number of elements of Counts.
-const results = driver.Results
-
 // A series holds the counters of all rules and plans.
 type series struct {
 	store *Store
 
-	mu     sync.RWMutex
+	mu     sync.Mutex
 	byName map[name]*counter
 }
 
 // A name is the name of a rule and that of a plan.
 type name struct{ rule, plan string }
 
-// counter returns the counter of a rule and a plan.
+// counter returns the counter of a rule and a plan. Package core rarely calls it: it keeps the result.
 func (s *series) counter(rule, plan string) *counter {
 	n := name{rule, plan}
-	s.mu.RLock()
-	c := s.byName[n]
-	s.mu.RUnlock()
-	if c != nil {
-		return c
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byName == nil {
@@ -50,7 +42,8 @@ func (s *series) counter(rule, plan string) *counter {
 	if len(s.byName) >= MaxSeries && s.byName[n] == nil {
 		n = name{rule: other}
 	}
-	if c = s.byName[n]; c == nil {
+	c := s.byName[n]
+	if c == nil {
 		c = &counter{name: n, store: s.store, denials: sampler.New(1, time.Second)}
 		if keys := s.store.keys; keys != nil {
 			c.salt = keys.denied.hash(n.rule)
@@ -62,12 +55,12 @@ func (s *series) counter(rule, plan string) *counter {
 
 // snapshot returns the sums of all counters, by the names of the rules and plans.
 func (s *series) snapshot() []Series {
-	s.mu.RLock()
+	s.mu.Lock()
 	all := make([]Series, 0, len(s.byName))
 	for _, c := range s.byName {
 		all = append(all, c.sum())
 	}
-	s.mu.RUnlock()
+	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b Series) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Plan, b.Plan)) })
 	return all
 }
@@ -97,16 +90,16 @@ func (c *counter) Count(o driver.Observation) {
 		d.rules[o.Result].Add(1)
 		d.decisions[o.Decision].Add(1)
 	}
-	denied := o.Result >= driver.Denied && o.Result <= driver.ShadowDenied
+	denied, shadow := o.Result >= driver.Denied && o.Result <= driver.Blocked, o.Result == driver.ShadowDenied
 	if keys := c.store.keys; keys != nil {
-		if denied && o.Result != driver.ShadowDenied {
+		if denied {
 			keys.denied.add(o.Key, c.name.rule, c.salt, 1)
 		}
 		if o.Decision != 0 && random>>16%sampledOf == 0 {
 			keys.active.add(o.Key, "", 0, sampledOf)
 		}
 	}
-	if denied && c.store.logger != nil && (o.Decision != 0 || o.Result == driver.ShadowDenied) {
+	if c.store.logger != nil && (shadow || denied && o.Decision != 0) {
 		c.log(&o)
 	}
 }
@@ -125,7 +118,7 @@ func (c *counter) log(o *driver.Observation) {
 	if o.RetryAfter == driver.Never {
 		retryAfter = slog.String("retry_after", "never")
 	}
-	c.store.logger.LogAttrs(background, slog.LevelInfo, message,
+	c.store.logger.LogAttrs(context.Background(), slog.LevelInfo, message,
 		slog.String("rule", c.name.rule), slog.String("plan", c.name.plan), slog.String("result", o.Result.String()),
 		slog.String("key", c.store.Tag(o.Key)), retryAfter, slog.Int("suppressed", suppressed))
 }

@@ -3,6 +3,8 @@ package observe
 import (
 	"math/rand/v2"
 	"sync/atomic"
+
+	"github.com/weir-go/weir/core/driver"
 )
 
 // shards is the number of copies of a counter. Goroutines on different processors choose one at
@@ -31,7 +33,7 @@ func (s *sharded[T]) all(f func(*T)) {
 }
 
 // counts are numbers of decisions by their driver.Result.
-type counts [results]atomic.Uint64
+type counts [driver.Results]atomic.Uint64
 
 // addTo adds c to sum.
 func (c *counts) addTo(sum *Counts) {

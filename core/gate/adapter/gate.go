@@ -73,8 +73,8 @@ func (g *Gate) Admit(ctx context.Context, h http.Header, r *http.Request, patter
 
 // Check decides about a key that a handler of r has found, for the function Check of the adapter called
 // name. h is the header of the response, and ctx the context of the framework. opts may be Cost,
-// FailClosed, Headers, OnDecision and OnError; Check panics if another option is given, or if l is nil. If Check
-// returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
+// FailClosed, Headers, OnDecision and OnError; Check panics if another option is given, or if l is nil.
+// If Check returns a Rejection, the adapter answers it as a middleware does, but without OnDenied and OnRejected.
 // Otherwise the handler goes on. The framework's request must be replaced by the returned one, if that is
 // possible.
 func Check(name string, ctx context.Context, h http.Header, r *http.Request, l *core.Limiter, key string, opts ...gate.Option) (*http.Request, *gate.Rejection) {
