@@ -52,6 +52,10 @@ func (r Rule) Plan(name string, l Limit) Rule {
 	return d.rule()
 }
 
+// Plans returns r with the limit of each plan, in the order of [Rule.Plan]. Their [Rule.PlanName] is the
+// name of the plan.
+func (r Rule) Plans() []Rule { return slices.Clone(r.def().plans) }
+
 // PlanName returns the plan that the limit of r belongs to, for a Rule of a [State]. It is empty
 // for the limit without a plan. If the event has a plan that no rule of the limiter has, PlanName
 // is "unknown" for every rule that has plans.

@@ -414,3 +414,18 @@ func TestRule_Plan_Reserve(t *testing.T) {
 		})
 	}
 }
+
+func TestRule_Plans(t *testing.T) {
+	r := core.TokenBucket("api", core.PerMinute(10)).Plan("pro", core.PerMinute(100)).Plan("staff", core.Unlimited).Soft(10)
+	var got []string
+	for _, p := range r.Plans() {
+		got = append(got, p.PlanName()+" "+p.Limit().String()+" "+fmt.Sprint(p.SoftPercent()))
+	}
+	if want := "pro 100/m 10, staff unlimited 10"; strings.Join(got, ", ") != want || len((core.Rule{}).Plans()) != 0 {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.Plans()[0] = core.Rule{}
+	if r.Plans()[0].PlanName() != "pro" {
+		t.Error("a change of the result has changed the rule")
+	}
+}

@@ -14,6 +14,7 @@ import (
 // A Config is a set of policies: the content of a configuration file. Parse checks everything, so
 // every rule of a Config is valid. A Config does not change.
 type Config struct {
+	Name     string            `json:"-"` // of the source: that of Parse; it has no effect
 	Policies map[string]Policy // by name
 	Routes   map[string]string // net/http patterns to names of policies
 	Disabled bool              // no limit is enforced or counted

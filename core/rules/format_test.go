@@ -72,7 +72,7 @@ func TestConfig_FormatRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := Parse("f", data); err != nil || !reflect.DeepEqual(got, c) {
+			if got, err := Parse(c.Name, data); err != nil || !reflect.DeepEqual(got, c) {
 				t.Errorf("got %+v (%v) from:\n%s\nexpected %+v", got, err, data, c)
 			}
 		})

@@ -95,22 +95,26 @@ func (s *Set) writable(policy, key string, o *Override) (tag string, err error) 
 func (s *Set) overridden(policy, key string) (*Policy, string, error) {
 	p, ok := s.applied.Load().config.Policies[policy]
 	switch {
-	case s.overrides == nil:
-		return nil, "", errNoOverrides
 	case !ok:
 		return nil, "", errNoPolicy(policy)
 	case key == "":
 		return nil, "", core.ErrEmptyKey
+	case s.overrides == nil:
+		return &p, "", errNoOverrides
 	}
 	return &p, s.overrides.hasher.Tag(key), nil
 }
 
 // OverrideOf returns the override of a key: that of [Set.Block], else that of [Set.Override], else
 // that of the configuration, which may have ended, or the zero Override if there is none.
-// OverrideOf reads Redis, and not the cache. The errors are those of Set.Override.
+// OverrideOf reads Redis, and not the cache. Without a source of overrides, it is that of the
+// configuration. The other errors are those of Set.Override.
 func (s *Set) OverrideOf(ctx context.Context, policy, key string) (Override, error) {
 	p, tag, err := s.overridden(policy, key)
-	if err != nil {
+	switch {
+	case err == errNoOverrides:
+		return p.Keys[key].clone(), nil
+	case err != nil:
 		return Override{}, err
 	}
 	stored, err := await(ctx, func() (stored, error) {

@@ -30,13 +30,17 @@ var cost = [256]uint8{
 }
 
 // Parse reads a configuration in the format of the package comment, YAML or JSON. name is the name
-// of the file in errors.
+// of the file in errors, and of the Config.
 //
 // The error is of type [Errors] and contains all errors of the file, but at most 100. After an error
 // in the syntax, the rest of the file is not checked. A file larger than [MaxSize] is an error, and so
 // is a file with more than about a million keys, values, mappings, lists, lines and comments.
 func Parse(name string, data []byte) (*Config, error) {
-	return parseDocument(name, data, MaxSize, (*decoder).config)
+	c, err := parseDocument(name, data, MaxSize, (*decoder).config)
+	if err == nil {
+		c.Name = name
+	}
+	return c, err
 }
 
 const maxOverride = 64 << 10 // in bytes

@@ -26,6 +26,7 @@ func example(t testing.TB) []byte {
 
 // exampleConfig is the Config of example.
 var exampleConfig = &Config{
+	Name: "example.yaml",
 	Policies: map[string]Policy{
 		"api": {
 			Enforce: 100,
@@ -68,7 +69,7 @@ func TestParse_JSON(t *testing.T) {
 	in := "{\n\t\"policies\": {\"api\": {\"enforce\": 1e1, \"rules\": [\n\t\t{\"name\": \"r\", \"algorithm\": \"sliding_log\", \"limit\": \"5\\/m\"}],\n" +
 		`"keys": {"\u00e9\ud83d\ude00\\ud83d\\ude00\t": {"limits": {"r": "1/m"}}}}}}`
 	got, err := Parse("limits.json", []byte(in))
-	want := &Config{Policies: map[string]Policy{"api": {
+	want := &Config{Name: "limits.json", Policies: map[string]Policy{"api": {
 		Enforce: 10,
 		Rules:   []Rule{{Name: "r", Algorithm: driver.SlidingLog, Limit: core.PerMinute(5)}},
 		Keys:    map[string]Override{"é😀\\ud83d\\ude00\t": {Limits: map[string]core.Limit{"r": core.PerMinute(1)}}},

@@ -1,0 +1,86 @@
+package rules
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config returns the configuration in force. It must not be changed.
+func (s *Set) Config() *Config { return s.applied.Load().config }
+
+// Command returns the line of a shell that runs weir rules with args, such as "unblock", "api" and
+// "user:7", for the overrides and the configuration of s: with the flags -config, -redis, -cluster and
+// -prefix as far as they are necessary. It is for pages and messages for operators.
+//
+// The line contains no secret. If the client of Redis has a password, the line has no -redis: the
+// environment of the operator then needs WEIR_REDIS_URL, and WEIR_KEY_SECRET if the source has a
+// [KeySecret].
+//
+// Command returns an error if s has no source of overrides (see [Overrides]), or if an argument
+// contains a character that controls a terminal.
+func (s *Set) Command(args ...string) (string, error) {
+	if s.overrides == nil {
+		return "", errNoOverrides
+	}
+	words := []string{"weir", "rules"}
+	if name := s.Config().Name; name != "" && name != s.overrides.String() {
+		words = append(words, "-config", name)
+	}
+	words = append(words, flagsOf(s.overrides.rdb)...)
+	if p := s.overrides.prefix; p != DefaultPrefix {
+		words = append(words, "-prefix", p)
+	}
+	words = append(words, args...)
+	for i, w := range words {
+		if strings.ContainsFunc(w, hidden) {
+			return "", errors.New("weir: an argument of the command contains a control character")
+		}
+		words[i] = quoted(w)
+	}
+	return strings.Join(words, " "), nil
+}
+
+// flagsOf returns the flags with which weir rules reaches the Redis of a client. A single server without
+// a password has a URL; for all others it is in WEIR_REDIS_URL.
+func flagsOf(rdb redis.UniversalClient) []string {
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		return []string{"-cluster"}
+	case *redis.Client:
+		o := c.Options()
+		secret := o.Username != "" || o.Password != "" || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+		if o.Network != "tcp" || secret || !strings.Contains(o.Addr, ":") { // or "FailoverClient"
+			return nil
+		}
+		u := url.URL{Scheme: "redis", Host: o.Addr}
+		if o.TLSConfig != nil {
+			u.Scheme = "rediss"
+		}
+		if o.DB != 0 {
+			u.Path = strconv.Itoa(o.DB)
+		}
+		return []string{"-redis", u.String()}
+	}
+	return nil
+}
+
+// hidden reports whether c is a character that a terminal does not show as it is.
+func hidden(c rune) bool {
+	return unicode.IsControl(c) || unicode.Is(unicode.Cf, c) || c == unicode.ReplacementChar
+}
+
+// quoted returns a word that the shell of POSIX reads as text.
+func quoted(text string) string {
+	plain := func(c rune) bool {
+		return c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("-_./:@,+=", c))
+	}
+	if text != "" && !strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
