@@ -13,7 +13,7 @@ VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 # ./... never descends into other modules, so whatever is meant for every module
 # says so.
 OTHERS  := core/observe/otel core/observe/prometheus $(wildcard _examples _benchmarks)
-MODULES := . $(OTHERS)
+MODULES := . $(OTHERS) .ci/browser
 each     = @set -e; for module in $(MODULES); do echo "$(1) ($$module)"; (cd $$module && $(1)); done
 
 export GO
@@ -132,6 +132,13 @@ examples: deps ## vet and test the example programs
 	@if [ ! -d _examples ]; then echo "no _examples here"; exit 0; fi; \
 	cd _examples && $(GO) vet ./... && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...
 
+# The tests of pages start a Chromium of their own. PICTURES is the directory for new pictures of the
+# documentation, such as $(CURDIR)/docs/pictures.
+.PHONY: browser
+browser: deps ## install Chromium if it is missing, and test the pages in it
+	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || ADD="chromium fonts-dejavu-core" sh -c "$$DEPS"
+	cd .ci/browser && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./... $(if $(PICTURES),-pictures $(PICTURES))
+
 .PHONY: tidy
 tidy: ## check that every go.mod and go.sum is as go mod tidy would have it
 	$(call each,$(GO) mod tidy -diff)
@@ -143,8 +150,8 @@ deps: ## install redis-server and a C compiler if they are missing (apt-get)
 # A compiler without the C library's headers is of no use, so it is tried.
 define DEPS
 set -eu
-missing=
-command -v redis-server >/dev/null 2>&1 || missing=redis-server
+missing=$${ADD:-}
+command -v redis-server >/dev/null 2>&1 || missing="$$missing redis-server"
 echo '#include <stdlib.h>' | $$($$GO env CC) -fsyntax-only -x c - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"
 if command -v apt-get >/dev/null 2>&1 && [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then
 	missing="$$missing ca-certificates" # for the downloads of go itself

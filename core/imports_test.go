@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"core/resilient":           {"core/denycache", "core/driver", "core/failover", "core/internal/argument", "core/internal/keyhash", "core/memstore", "core/observe", "core/redisstore", "github.com/redis/go-redis/v9"},
 	"core/lease":               {"core/driver", "core/internal/argument"},
 	"core/observe":             {"core/driver", "core/internal/argument", "core/internal/keyhash", "core/internal/sampler"},
+	"core/inspect":             {"core", "core/driver", "core/internal/argument", "core/observe", "core/rules"},
 	"core/denycache":           {"core/driver", "core/internal/argument", "github.com/maypok86/otter/v2"},
 	"core/gate":                {"core", "core/driver", "core/memstore", "core/internal/argument", "core/internal/memo", "core/internal/sampler", "core/internal/unexported", "core/gate/internal/unexported", "keyfunc"},
 	"core/gate/adapter":        {"core", "core/gate", "core/gate/internal/unexported", "keyfunc", "github.com/felixge/httpsnoop"},

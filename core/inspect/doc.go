@@ -1,0 +1,49 @@
+// Package inspect is a page for operators. It shows the decisions of a process, the rules in force, the
+// state of the store, and the limits of a key with the commands that change them. The page itself
+// changes nothing.
+//
+//	store := resilient.New(rdb, resilient.Observe(observe.TopKeys(10)))
+//	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
+//	page := inspect.New(isOperator, store.Observer(), inspect.Limiters(api))
+//	mux.Handle("/debug/limits", page)
+//
+// The argument isOperator decides about every request. The page belongs behind the authentication of
+// the application, or on an address that only operators reach.
+//
+// All figures are those of one process. With several processes, ask the one at a known address, or use
+// the metrics of package observe, which a system of metrics adds up.
+//
+// # Content
+//
+//   - Decisions of the last hour, in charts by result and by the rule that determined a denial (the
+//     one with the longest RetryAfter), and in a table by rule and plan.
+//   - A key: used and remaining events of each rule, its override or block, and the commands of weir
+//     rules that change them. A question about a key is a Peek: it charges nothing. The key is in the
+//     body of a POST, and so not in access logs.
+//   - Rules in force, with the configuration that they come from and its version ([rules.Set.Version]).
+//   - Keys with the most denials and the most decisions, with the option observe.TopKeys. They
+//     appear as HMACs ([observe.Store.Tag]); the tag of a key that is asked for is shown beside it.
+//   - The store: the state of failover, times of calls, and all measures of its parts.
+//
+// The page is refreshed every two seconds while it is visible. It needs no file or script from
+// elsewhere. Its Content-Security-Policy permits its own script and style only.
+//
+// # JSON
+//
+// With the parameter format=json, the response is a JSON document with the same content, and all
+// rules and plans:
+//
+//	curl -u :$TOKEN 'http://localhost:8080/debug/limits?format=json' -d key=user:7 -d plan=gold
+//
+// The field requests contains the decisions since the start of the process by result (see package
+// observe), and series those of each rule and plan: as decisions the results of the rule, as requests the
+// decisions that it determined, each since the start and in the last hour. The field minutes contains the
+// requests of each minute, of which the last one is not complete. rules, denied, active, measures, calls
+// and key are as on the page. Durations are texts, such as "1.5s".
+//
+// # Cost
+//
+// A Handler has one goroutine, which reads the figures once a minute. For the last hour it keeps about
+// 200 bytes for each minute, rule and plan with decisions in that minute. A page for ten rules takes
+// about a millisecond.
+package inspect

@@ -1,0 +1,204 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/rules"
+)
+
+func everybody(*http.Request) bool { return true }
+
+// newHandler returns a Handler that is closed at the end of the test.
+func newHandler(t *testing.T, authorize func(*http.Request) bool, store *observe.Store, opts ...Option) *Handler {
+	t.Helper()
+	h := New(authorize, store, opts...)
+	t.Cleanup(func() { testkit.Must(t, h.Close()) })
+	return h
+}
+
+// ask sends a request with a form, if it is not empty.
+func ask(h http.Handler, method, target string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	if len(form) > 0 {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// reportOf returns the JSON document of a question.
+func reportOf(t *testing.T, h http.Handler, form url.Values) (document struct {
+	Requests map[string]uint64
+	Series   []struct {
+		Rule, Plan          string
+		Decisions, Requests struct{ Total, Hour map[string]uint64 }
+	}
+	Minutes []struct{ Requests map[string]uint64 }
+	Rules   []rule
+	Key     *answer
+}) {
+	t.Helper()
+	w := ask(h, "POST", "/?format=json", form)
+	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatalf("got %d %s: %v", w.Code, w.Body, err)
+	}
+	return document
+}
+
+func TestHandler_Requests(t *testing.T) {
+	h := newHandler(t, func(r *http.Request) bool { return r.Header.Get("X-Operator") == "" }, observe.New(memstore.New()))
+	for _, c := range []struct {
+		name, method, target string
+		form                 url.Values
+		want                 int
+	}{
+		{"page", "GET", "/debug/limits", nil, 200},
+		{"HEAD", "HEAD", "/debug/limits", nil, 200},
+		{"a key", "POST", "/", url.Values{"key": {"user:7"}}, 200},
+		{"no key", "POST", "/", url.Values{"plan": {"gold"}}, 200},
+		{"a key in the URL is not read", "GET", "/?key=user:7", nil, 200},
+		{"another method", "DELETE", "/", nil, 405},
+		{"a large form", "POST", "/", url.Values{"key": {strings.Repeat("k", maxBody)}}, 400},
+	} {
+		w := ask(h, c.method, c.target, c.form)
+		if w.Code != c.want || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: got %d with %v, want %d", c.name, w.Code, w.Header(), c.want)
+		}
+		if shown := strings.Contains(w.Body.String(), "Key <code>user:7"); shown != (c.name == "a key") {
+			t.Errorf("%s: the key is on the page: %t", c.name, shown)
+		}
+		if c.want == 200 && !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'sha256-") {
+			t.Errorf("%s: got the policy %q", c.name, w.Header().Get("Content-Security-Policy"))
+		}
+	}
+}
+
+// authorize is called for every request, and nothing is done for one that it rejects.
+func TestHandler_Unauthorized(t *testing.T) {
+	calls := 0
+	h := newHandler(t, func(*http.Request) bool { calls++; return false }, observe.New(memstore.New()))
+	for i, method := range []string{"GET", "HEAD", "POST", "PUT", "OPTIONS"} {
+		w := ask(h, method, "/?format=json", url.Values{"key": {"k"}})
+		if w.Code != 401 || calls != i+1 || w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "process") {
+			t.Errorf("%s: got %d %q after %d calls", method, w.Code, w.Body, calls)
+		}
+	}
+}
+
+// A key may contain anything.
+func TestHandler_HostileKeys(t *testing.T) {
+	store := observe.New(memstore.New(), observe.TopKeys(3), observe.ClearKeys())
+	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(1)))
+	h := newHandler(t, everybody, store, Limiters(l))
+	for _, key := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "{{.}}", "\x00\xff", "</style>", strings.Repeat("é", 2000)} {
+		testkit.Allow(t, l, key)
+		testkit.Allow(t, l, key)
+		w := ask(h, "POST", "/", url.Values{"key": {key}})
+		if w.Code != 200 || strings.Contains(w.Body.String(), "<script>alert") || strings.Contains(w.Body.String(), "<img") || strings.Count(w.Body.String(), "</style>") != 1 {
+			t.Errorf("%q is not escaped", key)
+		}
+		if d := reportOf(t, h, url.Values{"key": {key}}); d.Key.Limits[0].Allowed || !d.Key.Used {
+			t.Errorf("%q: got %+v, want a denial", key, d.Key)
+		}
+	}
+}
+
+func TestHandler_Report(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := observe.New(memstore.New())
+		l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerDay(2)).Plan("gold", core.PerDay(3)), core.SlidingLog("trial", core.PerDay(1)).Shadow())
+		h := newHandler(t, everybody, store, Limiters(l))
+		for range 4 {
+			testkit.Allow(t, l, "k")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testkit.Allow(t, l.Plan("gold"), "other")
+		d := reportOf(t, h, nil)
+		if got := fmt.Sprint(d.Requests, d.Series[0], d.Series[1]); got != "map[allowed:3 denied:2] {api  {map[allowed:2 denied:2] map[allowed:2 denied:2]} {map[allowed:2 denied:2] map[allowed:2 denied:2]}}"+
+			" {api gold {map[allowed:1] map[allowed:1]} {map[allowed:1] map[allowed:1]}}" {
+			t.Errorf("got %s", got)
+		}
+		if got := fmt.Sprint(d.Minutes); got != "[{map[allowed:2 denied:2]} {map[allowed:1]}]" {
+			t.Errorf("got the minutes %s", got)
+		}
+		if got := fmt.Sprint(d.Rules); got != "[{api sliding_log 2/d [gold 3/d] enforced code} {trial sliding_log 1/d [] shadow code}]" {
+			t.Errorf("got the rules %s", got)
+		}
+		// After an hour, the first minute is not in the last hour any more.
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		d = reportOf(t, h, nil)
+		if len(d.Minutes) != minutes || len(d.Series[0].Decisions.Hour) != 0 || d.Series[0].Decisions.Total["denied"] != 2 {
+			t.Errorf("got %d minutes and %+v", len(d.Minutes), d.Series[0])
+		}
+	})
+}
+
+func TestHandler_Key(t *testing.T) {
+	config, err := rules.Parse("limits.yaml", []byte(`{policies: {
+		api: {rules: [{name: s, algorithm: sliding_log, limit: 2/d, plans: {gold: 5/d}}], keys: {blocked: {blocked: true}, other: {limits: {s: 9/d}}}},
+		off: {disabled: true, rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config)
+	testkit.Must(t, err)
+	h := newHandler(t, everybody, store, Rules(set))
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	for range 2 {
+		testkit.Allow(t, api, "used up")
+	}
+	for _, c := range []struct{ key, plan, decision, state, override string }{
+		{"new", "", "Admitted.", "{api.s 2/d  enforced 0 2 now now false}", ""},
+		{"used up", "", "Denied: the next event is admitted in 24h0m0s.", "", ""},
+		{"used up", "gold", "Admitted.", "", ""},
+		{"used up", "none such", "Denied: the next event is admitted in 24h0m0s.", "", ""},
+		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true}", "{blocked: true} limits.yaml"},
+		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false}", "{limits: {s: 9/d}} limits.yaml"},
+	} {
+		d := reportOf(t, h, url.Values{"key": {c.key}, "plan": {c.plan}})
+		l, off := d.Key.Limits[0], d.Key.Limits[1]
+		if l.Policy != "api" || l.Decision != c.decision || c.state != "" && fmt.Sprint(l.States[0]) != c.state || strings.TrimSpace(l.Override+" "+l.Source) != c.override {
+			t.Errorf("%s %s: got %+v", c.key, c.plan, l)
+		}
+		if off.Decision != "Admitted." || off.States[0].Mode != "off" || len(l.Commands) > 0 {
+			t.Errorf("%s: got %+v of the disabled policy, and the commands %v", c.key, off, l.Commands)
+		}
+	}
+	if n := store.Snapshot(); n.Total().Total() != 2 {
+		t.Errorf("questions are counted as decisions: %v", n.Total())
+	}
+}
+
+func TestNew_InvalidArguments(t *testing.T) {
+	store := observe.New(memstore.New())
+	testkit.Panics(t, "inspect: New: authorize is nil", func() { New(nil, store) })
+	testkit.Panics(t, "inspect: New: store is nil", func() { New(everybody, nil) })
+	testkit.Panics(t, "inspect: New: option 0 is nil", func() { New(everybody, store, nil) })
+	testkit.Panics(t, "inspect: Limiters: limiter 0 is nil", func() { Limiters(nil) })
+	testkit.Panics(t, "inspect: Rules: set is nil", func() { Rules(nil) })
+}
+
+func TestHandler_Close(t *testing.T) {
+	h := New(everybody, observe.New(memstore.New()))
+	for range 2 {
+		testkit.Must(t, h.Close())
+	}
+	if w := ask(h, "GET", "/", nil); w.Code != 200 {
+		t.Errorf("a closed Handler responds with %d", w.Code)
+	}
+}

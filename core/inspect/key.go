@@ -1,0 +1,198 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// A question is the key, and optionally the plan, that an operator asks for.
+type question struct{ key, plan string }
+
+// An answer describes a key.
+type answer struct {
+	Key    string        `json:"key"`
+	Plan   string        `json:"plan,omitempty"`
+	Tag    string        `json:"tag"`
+	Used   bool          `json:"used"` // a rule has something in use, or there is an override
+	Limits []limitsOfKey `json:"limits"`
+}
+
+// A limitsOfKey describes a key for one limiter.
+type limitsOfKey struct {
+	Policy   string    `json:"policy,omitempty"`
+	Decision string    `json:"decision"` // about an event of cost 1
+	Allowed  bool      `json:"allowed"`
+	Error    string    `json:"error,omitempty"` // in place of a decision
+	Override string    `json:"override,omitempty"`
+	Source   string    `json:"source,omitempty"` // of the override
+	States   []state   `json:"states,omitempty"`
+	Commands []command `json:"commands,omitempty"`
+}
+
+// A state is the state of one rule for the key.
+type state struct {
+	Rule       string `json:"rule"`
+	Limit      string `json:"limit"` // the one in force
+	Plan       string `json:"plan,omitempty"`
+	Mode       string `json:"mode"`
+	Used       string `json:"used"`
+	Left       string `json:"left"`
+	RetryAfter string `json:"retry_after"`
+	ResetAfter string `json:"reset_after"`
+	Denies     bool   `json:"denies"`
+}
+
+// A command is a line for a shell, and its effect.
+type command struct {
+	Effect string `json:"effect"`
+	Line   string `json:"line"`
+}
+
+// answer asks the stores about a key.
+func (h *Handler) answer(ctx context.Context, groups []group, asked question) *answer {
+	a := &answer{Key: asked.key, Plan: asked.plan, Tag: h.store.Tag(asked.key)}
+	for _, g := range groups {
+		l := h.limits(ctx, &g, asked)
+		a.Used = a.Used || l.Override != "" || slices.ContainsFunc(l.States, func(s state) bool { return s.Used != "0" && s.Used != "" })
+		a.Limits = append(a.Limits, l)
+	}
+	return a
+}
+
+// limits describes a key for the limiter of g.
+func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOfKey {
+	all := limitsOfKey{Policy: g.policy}
+	limiter := g.limiter
+	if hasPlan(limiter, asked.plan) {
+		limiter = limiter.Plan(asked.plan)
+	}
+	d, err := limiter.Peek(ctx, asked.key)
+	if err != nil {
+		all.Error = err.Error()
+	} else {
+		all.Allowed, all.Decision = d.Allowed, decisionOf(d)
+		for _, s := range d.States() {
+			all.States = append(all.States, stateOf(s, g))
+		}
+	}
+	if g.config == nil {
+		return all
+	}
+	o, err := h.set.OverrideOf(ctx, g.policy, asked.key)
+	if err != nil {
+		all.Override = "unknown: " + err.Error()
+	}
+	own := g.config.Keys[asked.key]
+	ofConfig := reflect.DeepEqual(o, own)
+	if !o.Until.IsZero() && !time.Now().Before(o.Until) {
+		o = rules.Override{}
+	}
+	if given := o.Blocked || o.Plan != "" || len(o.Limits) > 0; given {
+		text, err := o.Format()
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		if all.Override, all.Source = string(text), "Redis"; ofConfig {
+			all.Source = g.origin
+		}
+	}
+	h.addCommands(&all, g, asked.key, o, ofConfig, d.Blocked())
+	return all
+}
+
+// addCommands adds the commands that change the limits of a key whose override is o, and which may be
+// blocked by it or by its plan.
+func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Override, ofConfig, blocked bool) {
+	add := func(effect string, args ...string) {
+		if line, err := h.set.Command(args...); err == nil {
+			all.Commands = append(all.Commands, command{effect, line})
+		}
+	}
+	first := g.config.Rules[0]
+	own := fmt.Sprintf("{limits: {%s: %s}}", first.Name, first.Limit)
+	switch {
+	case all.Source == "":
+	case ofConfig:
+		add("Replace the override of "+g.origin+", here by the limit of the policy", "override", g.policy, key, own)
+	case o.Blocked:
+		add("End the block", "unblock", g.policy, key)
+	default:
+		add("Remove the override", "remove", g.policy, key)
+	}
+	denied := all.Error == "" && !all.Allowed
+	if denied && !blocked {
+		add("Let the key in: forget its events", "reset", g.policy, key)
+	}
+	if all.Source == "" {
+		add("Give the key another limit until a time", "override", g.policy, key, own[:len(own)-1]+", until: "+time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)+"}")
+		add("Block the key for a day", "block", g.policy, key, "24h")
+	}
+}
+
+// hasPlan reports whether a rule of l has a plan.
+func hasPlan(l *core.Limiter, plan string) bool {
+	return slices.ContainsFunc(l.Rules(), func(r core.Rule) bool {
+		return slices.ContainsFunc(r.Plans(), func(p core.Rule) bool { return p.PlanName() == plan })
+	})
+}
+
+// decisionOf describes the decision about an event of cost 1.
+func decisionOf(d core.Decision) string {
+	switch {
+	case d.Blocked() && d.RetryAfter == core.Never:
+		return "Blocked: every event is denied."
+	case d.Blocked():
+		return "Blocked: every event is denied for " + text(d.RetryAfter) + "."
+	case !d.Allowed && d.RetryAfter == core.Never:
+		return "Denied: the limit is smaller than one event."
+	case !d.Allowed:
+		return "Denied: the next event is admitted in " + text(d.RetryAfter) + "."
+	case d.Delay > 0:
+		return "Admitted, after a delay of " + text(d.Delay) + "."
+	case d.Soft():
+		return "Admitted, beyond the limit itself."
+	}
+	return "Admitted."
+}
+
+func stateOf(s core.State, g *group) state {
+	r := state{
+		Rule: s.Rule.Name(), Limit: s.Limit().String(), Plan: s.Rule.PlanName(), Mode: g.mode(s.Rule.IsShadow()),
+		Denies: !s.Allowed && !s.Rule.IsShadow(), RetryAfter: "now", ResetAfter: "now",
+	}
+	if s.RetryAfter > 0 {
+		r.RetryAfter = "in " + text(s.RetryAfter)
+	}
+	if s.RetryAfter == core.Never {
+		r.RetryAfter = "never"
+	}
+	if s.ResetAfter > 0 && s.ResetAfter != core.Never {
+		r.ResetAfter = "in " + text(s.ResetAfter)
+	}
+	switch l := s.Limit(); {
+	case s.Unknown:
+		r.RetryAfter, r.ResetAfter = "not decided", ""
+	case l == core.Blocked || l == core.Unlimited:
+		r.Used, r.Left = "", ""
+	case s.Remaining < math.MaxInt:
+		r.Used, r.Left = strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining)
+	}
+	return r
+}
+
+// text returns a duration, rounded up to a tenth of a second, or to a second above a minute.
+func text(d time.Duration) string {
+	unit := 100 * time.Millisecond
+	if d > time.Minute {
+		unit = time.Second
+	}
+	return ((d + unit - 1) / unit * unit).String()
+}

@@ -1,0 +1,73 @@
+package inspect
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/testkit"
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/redisstore/redistest"
+	"github.com/weir-go/weir/core/rules"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// The commands of a key depend on why it is denied.
+func TestHandler_Commands(t *testing.T) {
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d, plans: {gold: 5/d, banned: blocked}}], keys: {"in file": {blocked: true}}}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(redistest.Shared(t).Client(), rules.Prefix("inspect:"))))
+	testkit.Must(t, err)
+	api, err := set.Limiter("api")
+	testkit.Must(t, err)
+	h := newHandler(t, everybody, store, Rules(set))
+	testkit.Allow(t, api, "used up")
+	testkit.Must(t, set.Block(t.Context(), "api", "blocked", time.Now().Add(time.Hour)))
+	testkit.Must(t, set.Override(t.Context(), "api", "slow", rules.Override{Limits: map[string]core.Limit{"s": core.PerDay(1)}}))
+	testkit.Must(t, set.Override(t.Context(), "api", "lawless", rules.Override{Plan: "gold"}))
+	testkit.Allow(t, api, "slow")
+	for _, c := range []struct{ key, plan, decision, override, commands string }{
+		{"new", "", "Admitted", "", "override api new block api new 24h"},
+		{"used up", "", "Denied: the next event", "", "reset api 'used up' override api 'used up' block api 'used up' 24h"},
+		{"blocked", "", "Blocked: every event is denied for ", "{blocked: true, until", "unblock api blocked"},
+		{"slow", "", "Denied: the next event", "{limits: {s: 1/d}}", "remove api slow reset api slow"},
+		{"lawless", "", "Admitted", "{plan: gold}", "remove api lawless"},
+		{"in file", "", "Blocked: every event is denied.", "{blocked: true}", "override api 'in file'"},
+		{"new", "banned", "Blocked: every event is denied.", "", "override api new block api new 24h"},
+		{"\x1b[2J", "", "Admitted", "", ""},
+	} {
+		l := reportOf(t, h, url.Values{"key": {c.key}, "plan": {c.plan}}).Key.Limits[0]
+		var got []string
+		for _, command := range l.Commands {
+			_, args, _ := strings.Cut(command.Line, "-prefix inspect: ")
+			args, _, _ = strings.Cut(args, " '{")
+			got = append(got, args)
+		}
+		if !strings.HasPrefix(l.Decision, c.decision) || !strings.HasPrefix(l.Override, c.override) || strings.Join(got, " ") != c.commands {
+			t.Errorf("%s %s: got %q, %q and %q", c.key, c.plan, l.Decision, l.Override, got)
+		}
+	}
+}
+
+// During an outage the page says that overrides cannot be read, and still answers in time.
+func TestHandler_Outage(t *testing.T) {
+	server := redistest.NewServer(t)
+	config, err := rules.Parse("Redis", []byte(`{policies: {api: {rules: [{name: s, algorithm: sliding_log, limit: 1/d}]}}}`))
+	testkit.Must(t, err)
+	store := observe.New(memstore.New())
+	set, err := rules.New(store, config, rules.Overrides(rules.Redis(server.Client())), rules.OnError(func(error) {}))
+	testkit.Must(t, err)
+	h := newHandler(t, everybody, store, Rules(set))
+	testkit.Must(t, server.Pause())
+	defer func() { testkit.Must(t, server.Resume()) }()
+	begun := time.Now()
+	l := reportOf(t, h, url.Values{"key": {"k"}}).Key.Limits[0]
+	if !strings.HasPrefix(l.Override, "unknown: ") || l.Decision != "Admitted." || time.Since(begun) > 5*time.Second {
+		t.Errorf("got %+v after %v", l, time.Since(begun))
+	}
+}

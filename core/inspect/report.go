@@ -1,0 +1,268 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
+	"github.com/weir-go/weir/core/observe"
+	"github.com/weir-go/weir/core/rules"
+)
+
+// A report is the content of the page, and the JSON document.
+type report struct {
+	Process  string         `json:"process"`
+	Begun    time.Time      `json:"begun"`
+	Now      time.Time      `json:"now"`
+	Requests counts         `json:"requests"`
+	Series   []series       `json:"series"`
+	Minutes  []minute       `json:"minutes"`
+	Peeks    uint64         `json:"peeks"`
+	Attempts uint64         `json:"attempts"`
+	Rules    []rule         `json:"rules"`
+	Config   *configuration `json:"configuration,omitempty"`
+	Denied   []topKey       `json:"denied,omitempty"`
+	Active   []topKey       `json:"active,omitempty"`
+	Measures []measured     `json:"measures"`
+	Calls    calls          `json:"calls"`
+	Key      *answer        `json:"key,omitempty"`
+
+	periods []period
+	plans   []string // of all rules
+}
+
+// counts are written as an object with the results as names, without zeros.
+type counts observe.Counts
+
+func (c counts) MarshalJSON() ([]byte, error) {
+	all := make(map[string]uint64)
+	for i, n := range c {
+		if n > 0 {
+			all[driver.Result(i).String()] = n
+		}
+	}
+	return json.Marshal(all)
+}
+
+// A series contains the decisions of a rule and a plan.
+type series struct {
+	Rule      string `json:"rule"`
+	Plan      string `json:"plan,omitempty"`
+	Decisions span   `json:"decisions"`
+	Requests  span   `json:"requests"`
+
+	denials []uint64 // that the rule determined, for each period
+}
+
+// A span contains the numbers of decisions since the start and in the last hour.
+type span struct {
+	Total counts `json:"total"`
+	Hour  counts `json:"hour"`
+}
+
+// A minute contains the decisions of a minute.
+type minute struct {
+	From     time.Time `json:"from"`
+	Requests counts    `json:"requests"`
+	Outage   bool      `json:"outage"`
+}
+
+// A rule is a rule in force.
+type rule struct {
+	Name      string   `json:"name"`
+	Algorithm string   `json:"algorithm"`
+	Limit     string   `json:"limit"` // with soft and elastic, as in core.Rule.String
+	Plans     []string `json:"plans,omitempty"`
+	Mode      string   `json:"mode"`
+	Origin    string   `json:"origin"`
+}
+
+// A configuration is that of a rules.Set.
+type configuration struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version"`
+}
+
+// A topKey is an observe.Key.
+type topKey struct {
+	Key   string `json:"key"`
+	Rule  string `json:"rule,omitempty"`
+	Count uint64 `json:"count"`
+	Error uint64 `json:"error"` // the count is at most so much too high
+}
+
+// A measured is an observe.Measure.
+type measured struct {
+	Name  string  `json:"name"`
+	Role  string  `json:"role,omitempty"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Help  string  `json:"help"`
+}
+
+// A calls describes the calls of the store since the start, in the last hour and in the last two periods.
+type calls struct {
+	Count    uint64 `json:"count"`
+	Failures uint64 `json:"failures"`
+	Hour     times  `json:"hour"`
+	Minute   times  `json:"minute"`
+}
+
+// A times contains the number of calls and the upper bounds of quantiles of their times.
+type times struct {
+	Count uint64 `json:"count"`
+	P50   string `json:"p50,omitempty"`
+	P99   string `json:"p99,omitempty"`
+}
+
+// report returns the figures now, and the answer to a question about a key.
+func (h *Handler) report(ctx context.Context, asked question) *report {
+	now := h.store.Snapshot()
+	r := &report{
+		Process: h.process, Begun: h.begun, Now: time.Now(), Requests: counts(now.Total()), Peeks: now.Peeks, Attempts: now.Attempts,
+		periods: h.history.hour(now),
+	}
+	for _, k := range now.Denied {
+		r.Denied = append(r.Denied, topKey(k))
+	}
+	for _, k := range now.Active {
+		r.Active = append(r.Active, topKey(k))
+	}
+	for _, m := range now.Measures {
+		r.Measures = append(r.Measures, measured{m.Name, m.Role, m.Value, m.Unit, m.Help})
+	}
+	r.addSeries(now.Series)
+	for i := range r.periods {
+		p := &r.periods[i]
+		r.Minutes = append(r.Minutes, minute{p.from, counts(p.requests()), p.outage})
+	}
+	r.Calls = calls{Count: now.Calls.Count, Failures: now.Calls.Failures, Hour: timesOf(r.periods), Minute: timesOf(r.periods[max(0, len(r.periods)-2):])}
+	groups := h.groups()
+	for _, g := range groups {
+		r.addRules(&g)
+	}
+	if h.set != nil {
+		r.Config = &configuration{h.set.Config().Name, h.set.Version()}
+	}
+	if asked.key != "" {
+		r.Key = h.answer(ctx, groups, asked)
+	}
+	return r
+}
+
+func (r *report) addSeries(all []observe.Series) {
+	for i := range all {
+		s := series{Rule: all[i].Rule, Plan: all[i].Plan, denials: make([]uint64, len(r.periods))}
+		s.Decisions.Total, s.Requests.Total = counts(all[i].Decisions), counts(all[i].Requests)
+		r.Series = append(r.Series, s)
+	}
+	for n := range r.periods {
+		for i := range r.periods[n].series {
+			p := &r.periods[n].series[i]
+			at, ok := slices.BinarySearchFunc(r.Series, p, func(s series, p *observe.Series) int {
+				return cmp.Or(cmp.Compare(s.Rule, p.Rule), cmp.Compare(s.Plan, p.Plan))
+			})
+			if !ok {
+				continue
+			}
+			s := &r.Series[at]
+			add((*observe.Counts)(&s.Decisions.Hour), &p.Decisions)
+			add((*observe.Counts)(&s.Requests.Hour), &p.Requests)
+			s.denials[n] = p.Requests.Denied()
+		}
+	}
+}
+
+// timesOf returns the times of the calls in periods.
+func timesOf(periods []period) (t times) {
+	sum := observe.Calls{Buckets: make([]uint64, len(observe.Bounds)+1)}
+	for _, p := range periods {
+		sum.Count += p.calls.Count
+		for i, n := range p.calls.Buckets {
+			sum.Buckets[i] += n
+		}
+	}
+	t.Count = sum.Count
+	text := func(q float64) string {
+		switch d, ok := quantile(sum, q); {
+		case !ok:
+			return ""
+		case d == driver.Never:
+			return "> " + observe.Bounds[len(observe.Bounds)-1].String()
+		default:
+			return "≤ " + d.String()
+		}
+	}
+	t.P50, t.P99 = text(0.5), text(0.99)
+	return t
+}
+
+// A group is a limiter, and the policy that it belongs to, if any.
+type group struct {
+	policy  string
+	config  *rules.Policy
+	off     bool // the policy, or all of them
+	limiter *core.Limiter
+	origin  string
+}
+
+// groups returns the limiters that were given to New, and those of the policies in force.
+func (h *Handler) groups() (all []group) {
+	for _, l := range h.limiters {
+		all = append(all, group{limiter: l, origin: "code"})
+	}
+	if h.set == nil {
+		return all
+	}
+	c, from := h.set.Config(), len(all)
+	origin := "configuration"
+	if c.Name != "" {
+		origin = c.Name
+	}
+	for name, p := range c.Policies {
+		if l, err := h.set.Limiter(name); err == nil { // it may have been removed just now
+			all = append(all, group{name, &p, c.Disabled || p.Disabled, l, origin})
+		}
+	}
+	slices.SortFunc(all[from:], func(a, b group) int { return cmp.Compare(a.policy, b.policy) })
+	return all
+}
+
+// mode returns the effect of a rule of g.
+func (g *group) mode(shadow bool) string {
+	switch {
+	case g.off:
+		return "off"
+	case shadow:
+		return "shadow"
+	case g.config != nil && g.config.Enforce < 100:
+		return fmt.Sprintf("enforced for %g %% of the keys", g.config.Enforce)
+	}
+	return "enforced"
+}
+
+// addRules adds the rules of g.
+func (r *report) addRules(g *group) {
+	for _, of := range g.limiter.Rules() {
+		next := rule{Name: of.Name(), Algorithm: of.Algorithm().String(), Limit: limitOf(of), Mode: g.mode(of.IsShadow()), Origin: g.origin}
+		for _, p := range of.Plans() {
+			next.Plans = append(next.Plans, p.PlanName()+" "+p.Limit().String())
+			if !slices.Contains(r.plans, p.PlanName()) {
+				r.plans = append(r.plans, p.PlanName())
+			}
+		}
+		r.Rules = append(r.Rules, next)
+	}
+}
+
+// limitOf returns the limit of r and its modifiers, without that of a shadow rule.
+func limitOf(r core.Rule) string {
+	text := strings.TrimPrefix(r.String(), fmt.Sprintf("%s %q ", r.Algorithm(), r.Name()))
+	return strings.TrimSuffix(text, " shadow")
+}
