@@ -49,7 +49,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
 			refund(early)
-			e.Outcome = Rejected
 			return rec, g.reject(e, h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
@@ -91,7 +90,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			return rec, nil
 		}
 		if *d = (core.Decision{}); r.Context().Err() != nil {
-			e.Outcome = Refused
 			return rec, g.reject(e, h, r, failed, ended)
 		}
 	}
@@ -105,7 +103,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	}
 	if failed != nil {
 		*d = core.Decision{}
-		e.Outcome = Refused
 		return rec, g.reject(e, h, r, failed, storeFailure(r, failed, g.failClosed))
 	}
 	g.addExhausted(known, d, false)
@@ -239,7 +236,6 @@ func (rec *record) rejectWithoutKey(e *Event, h http.Header, r *http.Request, er
 	if failed != nil && g.onError == nil {
 		g.log.warn(r.Context(), "weir: the store could not charge a request without a key", failed, f.status)
 	}
-	e.Outcome = Rejected
 	rejection := g.reject(e, h, r, err, f)
 	if rejection != nil {
 		rec.writeFields(h, d)
