@@ -73,7 +73,10 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		}
 		peek := hasQueue(known[charged:])
-		*d, failed = rec.charge(r.Context(), e, known[charged:], peek, true)
+		*d, failed = rec.charge(r.Context(), e, known[charged:], func(a *core.Ask) {
+			a.Peek = peek
+			inner.AttemptUnlessDenied(a)
+		})
 		switch {
 		case failed != nil || !d.Allowed:
 		case peek:
@@ -151,12 +154,12 @@ func distinct(known []core.Ask) []core.Ask {
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
-// key. If peek is set, it only decides. If early is set, and it is admitted, another decision follows.
-func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, peek, early bool) (core.Decision, error) {
+// key. Unless it is nil, mark changes the asks before, which are copies.
+func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, mark func(*core.Ask)) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
-		if charged[i].Peek = peek; early {
-			inner.Attempt(&charged[i], true)
+		if charged[i].Peek = false; mark != nil {
+			mark(&charged[i])
 		}
 	}
 	return rec.reserve(ctx, e, charged)
@@ -212,16 +215,12 @@ func (rec *record) chargeWithoutKey(e *Event, known []core.Ask, next core.Ask, m
 	if len(all) == 0 {
 		return d, nil
 	}
-	if d, err = rec.charge(ctx, e, all, false, false); err != nil {
+	if d, err = rec.charge(ctx, e, all, nil); err != nil {
 		return d, err
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		again := slices.Clone(known)
-		for i := range again {
-			inner.Attempt(&again[i], false)
-		}
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, again, false, false); err != nil {
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, known, inner.Attempt); err != nil {
 			return d, err
 		}
 	}
