@@ -154,7 +154,7 @@ func distinct(known []core.Ask) []core.Ask {
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
-// key. Unless it is nil, mark changes the asks before, which are copies.
+// key. If mark is not nil, it changes the copies of known that are charged.
 func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, mark func(*core.Ask)) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
