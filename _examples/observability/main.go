@@ -1,14 +1,14 @@
 // Observability shows the metrics and logs of limits: a Prometheus configuration with
-// alerts (prometheus.yml, alerts.yml), a dashboard for Grafana (dashboard.json), and the
-// service that they observe. The service has three rules in Redis, and in the memory of
+// alerts (prometheus.yml, alerts.yml), a dashboard for Grafana (dashboard.json), a page for
+// operators, and the service that they observe. The service has three rules in Redis, and in the memory of
 // this process during an outage of Redis, and a shadow rule, which is evaluated and
 // reported, and denies no request.
 //
-//	go run -C _examples ./observability
+//	PASSWORD=$(openssl rand -hex 16) go run -C _examples ./observability
 //
 // REDIS_URL is the URL of Redis, redis://127.0.0.1:6379/0 by default. Redis may be
 // absent at the start. REDIS_TIMEOUT is the longest time that Redis may take for a
-// decision, 100ms by default. For the alerts, run Prometheus in a second terminal:
+// decision, 100ms by default. PASSWORD opens the page for operators. For the alerts, run Prometheus in a second terminal:
 //
 //	prometheus --config.file=_examples/observability/prometheus.yml --storage.tsdb.path=/tmp/weir
 //
@@ -33,6 +33,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/inspect"
 	"github.com/weir-go/weir/core/observe"
 	weirprometheus "github.com/weir-go/weir/core/observe/prometheus"
 	"github.com/weir-go/weir/core/resilient"
@@ -48,7 +49,7 @@ func newStore(rdb redis.UniversalClient, timeout time.Duration) *resilient.Store
 		resilient.FailClosedFor("login"),
 		// Denials, denials of shadow rules and outages are logged. At most one denial a
 		// second is logged for each rule and plan, so that a flood cannot fill the log.
-		resilient.Observe(observe.Logger(slog.Default())))
+		resilient.Observe(observe.Logger(slog.Default()), observe.TopKeys(10)))
 }
 
 func newHandler(store *resilient.Store) http.Handler {
@@ -82,6 +83,7 @@ func newHandler(store *resilient.Store) http.Handler {
 	// These are for operators. A service on the internet has them on an address that
 	// clients cannot reach.
 	mux.Handle("GET /metrics", promhttp.Handler())
+	mux.Handle("/debug/limits", inspect.New(demo.Operator, store.Observer(), inspect.Limiters(page, api, login)))
 	return mux
 }
 
@@ -99,6 +101,8 @@ const try = `
   curl -s http://ADDR/metrics | grep shadow_denied
   # the same by route, and the store that decides: 0 is Redis, 1 the memory of this process
   curl -s http://ADDR/metrics | grep -e ^example_ -e ^weir_failover_state
+  # the page for operators, with the password in PASSWORD: http://ADDR/debug/limits
+  curl -s -u ":$PASSWORD" 'http://ADDR/debug/limits?format=json' -d key=127.0.0.1
   # then stop Redis, repeat these lines, and sign in: that limit has no backup, so it answers 503
   curl -s -o /dev/null -w '%{http_code}\n' -X POST http://ADDR/login
 `

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"log"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,7 +12,12 @@ import (
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
-func TestMain(m *testing.M) { demotest.Main(m, main) }
+func TestMain(m *testing.M) {
+	if err := os.Setenv("PASSWORD", "a password of the test"); err != nil { // also for the commands that the example prints
+		log.Fatal(err)
+	}
+	demotest.Main(m, main)
+}
 
 // start runs the example on redis, with a deadline that is met on a busy machine, too.
 func start(t *testing.T, redis *redistest.Server) *demotest.Process {
@@ -81,7 +88,7 @@ func TestMetrics(t *testing.T) {
 	wantPositive(t, all,
 		`weir_failover_outages_total{role=""}`,
 		`weir_failover_backup_total{role=""}`,
-		`weir_store_failures_total`,
+		`weir_store_failures_total{role=""}`,
 		`weir_requests_total{plan="",result="error",rule="login"}`,
 		`example_requests_total{outcome="refused",route="POST /login"}`)
 	wantLogged(t, p, "weir: the store has changed")
@@ -101,5 +108,6 @@ func TestRedis_AbsentAtStart(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	demotest.RunHints(t, start(t, redistest.NewServer(t)), strings.Repeat("200 ", 10)+"429", strings.Repeat("200 ", 30)+"429",
-		`result="soft",rule="api"`, `result="shadow_denied",rule="trial"`, `weir_failover_state{role=""} 0`)
+		`result="soft",rule="api"`, `result="shadow_denied",rule="trial"`, `weir_failover_state{role=""} 0`,
+		`"rule":"page","limit":"10/m","mode":"enforced","used":"10","left":"0"`)
 }

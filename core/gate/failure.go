@@ -94,9 +94,9 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	// the cause may depend on a key that the client has chosen.
 	switch {
 	case errors.Is(err, driver.ErrInvalidCharge):
-		return failure{outcome: Refused, status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
+		return failure{outcome: Rejected, status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
 	case errors.Is(err, core.ErrInvalidAsk):
-		return failure{outcome: Refused, status: http.StatusInternalServerError, log: "weir: the limits of a request cannot be decided"}
+		return failure{outcome: Rejected, status: http.StatusInternalServerError, log: "weir: the limits of a request cannot be decided"}
 	}
 	f := failure{outcome: Refused, log: "weir: the store could not decide"}
 	if failClosed || errors.Is(err, core.ErrFailClosed) {
