@@ -19,6 +19,7 @@ type Ask struct {
 	Peek bool
 
 	attempt attempt // see event.observe
+	atMost  bool    // see Limiter.ReserveAtMost
 }
 
 // AllowTogether decides about several asks together: it charges every rule of every ask, or none.

@@ -268,6 +268,7 @@ func (a *Ask) fill(c *driver.Charge, rule Rule, op driver.Op) {
 	c.Key = a.Key
 	c.Rule = rule.d.compiled
 	c.Op = op
+	c.AtMost = a.atMost
 	c.Cost = max(a.Cost, 1)
 	c.MaxDelay = a.MaxDelay
 	c.Receipt = driver.Receipt{}

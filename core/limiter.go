@@ -148,6 +148,25 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation,
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
 
+// ReserveAtMost takes what is left for key, up to n units: the largest cost, up to n, that all rules
+// admit, including the extra events of a [Rule.Soft]. [Reservation.Cost] returns the taken cost, and
+// Settle and Refund free the unused part of it. It is for work in blocks, such as the tokens of a stream
+// that ends when its budget is used up, or a batch.
+//
+// If not even one unit is left, the event is denied: nothing is charged, and RetryAfter is that of one
+// unit. A [Rule.Shadow] does not reduce the cost, and is charged if it admits the taken cost. A plan that
+// is [Unlimited] admits n. In a [LeakyBucket], the taken units are consecutive places of the queue, which
+// the event gets after its Delay, as with AllowN of that cost.
+//
+// If n is zero, the error is an [ErrInvalidAsk], and if n is negative, an [ErrNegativeCost]. On an error
+// the Reservation is nil, and at most n units have been charged.
+func (l *Limiter) ReserveAtMost(ctx context.Context, key string, n int) (*Reservation, error) {
+	if n == 0 {
+		return nil, invalidAsk("at most 0 units are to be taken")
+	}
+	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, atMost: true})
+}
+
 // Reset forgets the events of key under the rules of l, in the states of every plan. Reset reports
 // whether any capacity was in use: tokens not refilled, or events not expired. After an error, some
 // of the states may have been reset.

@@ -46,6 +46,18 @@ func (r *Reservation) Decision() (d Decision) {
 	return d
 }
 
+// Cost returns the number of units that the event costs: the cost that was asked for or that
+// [Limiter.ReserveAtMost] has taken, and after a Settle the total that it set. It is zero for a denied
+// event and for a Peek. If r has several asks, it is the cost of the first one.
+func (r *Reservation) Cost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if asks := r.asks(); len(asks) > 0 && !r.denied {
+		return asks[0].cost
+	}
+	return 0
+}
+
 // Refund frees the cost of the event in every rule of every ask, except for the part that has
 // expired or refilled already, so that no refund makes a rule exceed its limit. A second Refund
 // does nothing. A [LeakyBucket] frees the cost only while the event is the last of its queue,

@@ -25,6 +25,8 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	for i := range charges {
 		parts = append(parts, part{key: keyOf(&charges[i])})
 	}
+	most := charges[0].Cost
+	driver.SetCost(charges, 1) // a cached denial of 1 denies all
 	denied, ended := s.lookup(charges, parts)
 	if !denied && ended >= 0 {
 		key := parts[ended].key
@@ -42,6 +44,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 		s.hits.Add(1)
 		return nil
 	}
+	driver.SetCost(charges, most)
 	return s.ask(ctx, charges, parts)
 }
 

@@ -34,7 +34,9 @@ type Charge struct {
 	Key  string // any bytes
 	Rule *Compiled
 	Op   Op
-	Cost int // at least 1; ignored by Reset
+	// AtMost makes Cost the largest cost of a Spend: see [Store].
+	AtMost bool
+	Cost   int // at least 1; ignored by Reset
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound.
@@ -94,7 +96,7 @@ func (c *Charge) Fits(r *Reading) bool { return c.Rule.fits(r, int64(c.Cost), c.
 //
 // Commit returns the new State, and whether the State must be stored. [Charge.Answer] sets the
 // Verdict. If the State cannot be stored because another process has changed it meanwhile, set the
-// Receipt to its zero value, read again and repeat.
+// Receipt to its zero value and, with AtMost, the Cost to its first value, read again and repeat.
 func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State, changed bool) {
 	switch {
 	case !c.Op.Asks():
@@ -112,7 +114,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
-// Decide is Read, Commit and Answer for the only charge of a decision.
+// Decide is Read, Commit and Answer for the only charge of a decision. AtMost must not be set.
 func (c *Charge) Decide(s State, now int64) (_ State, changed bool) {
 	if b, ok := c.Rule.engine.(*bucket); ok && c.Op.Asks() {
 		return b.decide(c, s, now)

@@ -6,6 +6,7 @@
 // A Store keeps a [State] for each rule of each key, and leaves all arithmetic to this package. A
 // rule is a [Compiled]. A [Charge] is the part of a decision that belongs to one rule of one key:
 //
+//	Reduce(charges, ...)                                 // Take with AtMost
 //	admitted := true                                     // Take
 //	for each charge {
 //		r = charge.Read(state, now)                      // a Reading: the meaning of state now

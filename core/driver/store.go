@@ -14,15 +14,20 @@ import (
 // negative. Each op must belong to the method, and ctx must not have ended. The Receipts of Spends and
 // Debits must be zero.
 //
+// If AtMost is set in one charge of a Take, all charges are Spends with AtMost, the same key, the same
+// Cost and no MaxDelay. Take then reduces the Cost of all of them to the largest cost that fits, or to 1
+// if none does, and decides about that cost: see [Reduce].
+//
 // A Store must not keep charges or its elements after it has returned. A Store that passes copies of
-// charges to another Store must copy their Receipts back, not only their Verdicts.
+// charges to another Store must copy their Receipts and, with AtMost, their Costs back, not only their
+// Verdicts.
 type Store interface {
 	// Take applies every Spend or none, and sets all Verdicts. The decision is denied if the charge
 	// of an enforced rule does not fit. Nothing is charged then, and the Verdicts describe the
 	// unchanged States. A shadow rule is charged if the decision is admitted and the charge fits.
 	//
-	// A denial is not an error. An error means that the Store could not decide. The Verdicts are
-	// then undefined, and the charges have been applied at most once: either all of them, or none.
+	// A denial is not an error. An error means that the Store could not decide. The Verdicts, and
+	// Costs with AtMost, are then undefined, and the charges have been applied at most once: either all of them, or none.
 	Take(ctx context.Context, charges []Charge) error
 
 	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all

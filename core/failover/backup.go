@@ -110,6 +110,7 @@ func (b *backup) do(ctx context.Context, do verb, charges []driver.Charge) error
 		return failed
 	}
 	stored.copyTo(charges)
+	driver.SetCost(charges, stored.charges[0].Cost)
 	return err
 }
 

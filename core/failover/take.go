@@ -17,8 +17,10 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	if !s.breaker.admits(begun) {
 		return s.callBackup(ctx, driver.Store.Take, charges)
 	}
+	most := charges[0].Cost
 	failed, err := s.callPrimary(ctx, begun, driver.Store.Take, charges)
 	if failed {
+		driver.SetCost(charges, most) // the primary may have reduced it before it failed
 		return s.callBackup(ctx, driver.Store.Take, charges)
 	}
 	return err

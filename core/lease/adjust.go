@@ -15,20 +15,25 @@ func (s *Store) Adjust(ctx context.Context, charges []driver.Charge) error {
 	err := s.next.Adjust(ctx, charges)
 	heard := s.clock()
 	for i := range charges {
-		c := &charges[i] // its rule need not be leasable: another plan may have a larger limit
-		sh, hash := s.shard(c)
-		sh.mu.Lock()
-		sh.forward(heard)
-		for e := sh.entries[hash]; e != nil; e = e.next {
-			switch {
-			case !e.is(c):
-			case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
-				sh.evict(e)
-			case err == nil && e.u.rule.Constants == c.Rule.Constants:
-				e.reply, e.empty = newReply(&e.u, c, heard), false
-			}
-		}
-		sh.mu.Unlock()
+		s.passed(&charges[i], heard, err)
 	}
 	return err
+}
+
+// passed updates the entries of the key and rule of c, which the Store behind has answered at heard with
+// err. The rule need not be leasable: another plan may have a larger limit.
+func (s *Store) passed(c *driver.Charge, heard int64, err error) {
+	sh, hash := s.shard(c)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.forward(heard)
+	for e := sh.entries[hash]; e != nil; e = e.next {
+		switch {
+		case !e.is(c):
+		case c.Op == driver.Reset || c.Op == driver.Debit && err == nil && c.Verdict.Remaining == 0:
+			sh.evict(e)
+		case err == nil && e.u.rule.Constants == c.Rule.Constants:
+			e.reply, e.empty = newReply(&e.u, c, heard), false
+		}
+	}
 }

@@ -48,7 +48,7 @@ func withLongKeys(ctx context.Context, charges []driver.Charge, next storetest.C
 	}
 	err := next(ctx, own)
 	for i := range own {
-		charges[i].Verdict, charges[i].Receipt = own[i].Verdict, own[i].Receipt
+		charges[i].Verdict, charges[i].Receipt, charges[i].Cost = own[i].Verdict, own[i].Receipt, own[i].Cost
 	}
 	return err
 }

@@ -35,8 +35,8 @@
 //	                buckets with a fill time above 2^60/d microseconds, if the refill time of a
 //	                token is n/d microseconds in lowest terms
 //
-// The Store behind decides about rules that are passed through, and applies every Reset, Credit,
-// Debit and undo of a Reservation. A decision about several rules or keys takes tokens from leases
+// The Store behind decides about rules that are passed through and every core.Limiter.ReserveAtMost,
+// which takes none of the held tokens, and applies every Reset, Credit, Debit and undo of a Reservation. A decision about several rules or keys takes tokens from leases
 // where it can, and makes one call for the other charges. If that call denies, the tokens are
 // returned to the leases without another call. For example, a limit that all users share is
 // leased, and a small limit for each user beside it is passed through.

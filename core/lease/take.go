@@ -21,7 +21,7 @@ func (s *Store) Take(ctx context.Context, charges []driver.Charge) error {
 	denies, asks := false, false
 	for i := range charges {
 		g := &grants[i]
-		if c := &charges[i]; c.Op == driver.Spend && !denies {
+		if c := &charges[i]; c.Op == driver.Spend && !c.AtMost && !denies {
 			if err := s.acquire(ctx, c, g, len(charges) == 1); err != nil {
 				returnTokens(s.clock, charges, grants)
 				return err
@@ -76,10 +76,13 @@ func (s *Store) takeBehind(ctx context.Context, charges []driver.Charge, grants 
 			continue
 		}
 		c := &charges[i]
-		c.Verdict, c.Receipt = asked[0].Verdict, asked[0].Receipt
+		c.Verdict, c.Receipt, c.Cost = asked[0].Verdict, asked[0].Receipt, asked[0].Cost
 		asked = asked[1:]
 		if c.Verdict.Unknown {
 			continue
+		}
+		if c.AtMost {
+			s.passed(c, heard, nil)
 		}
 		if e := grants[i].entry; e != nil {
 			e.remember(c, heard)

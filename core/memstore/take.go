@@ -9,7 +9,7 @@ import (
 
 // Take implements [driver.Store]. It returns nil.
 func (s *Store) Take(_ context.Context, charges []driver.Charge) error {
-	if len(charges) != 1 {
+	if len(charges) != 1 || charges[0].AtMost {
 		s.takeSeveral(charges)
 		return nil
 	}
@@ -39,6 +39,12 @@ func (s *Store) takeSeveral(charges []driver.Charge) {
 func (s *Store) takeAll(charges []driver.Charge, states []chargeState, shards []uint64) (admitted bool) {
 	now := s.lock(shards)
 	defer s.unlock(shards)
+	if charges[0].AtMost {
+		driver.Reduce(charges, func(i int) driver.Reading {
+			states[i].load(&charges[i], now)
+			return states[i].reading
+		})
+	}
 	admitted = true
 	for i := range states {
 		c, st := &charges[i], &states[i]

@@ -69,7 +69,7 @@ func (c catalog) charge(o *oracle.Charge, receipt *driver.Receipt) driver.Charge
 		receipt = new(driver.Receipt)
 	}
 	return driver.Charge{
-		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
+		Key: o.Key, Rule: c[o.Rule], Op: driverOps[o.Op], AtMost: o.AtMost, Cost: int(o.Cost), MaxDelay: o.MaxDelay, Receipt: *receipt,
 	}
 }
 

@@ -24,7 +24,12 @@ type MapStore struct {
 
 // Take implements [driver.Store].
 func (s *MapStore) Take(ctx context.Context, charges []driver.Charge) error {
+	most := charges[0].Cost
 	return s.update(ctx, charges, func(states []driver.State, now int64) {
+		if charges[0].AtMost {
+			charges[0].Cost = most // an earlier attempt may have reduced it
+			driver.Reduce(charges, func(i int) driver.Reading { return charges[i].Read(states[i], now) })
+		}
 		admitted, readings := true, make([]driver.Reading, len(charges))
 		for i := range charges {
 			c := &charges[i]

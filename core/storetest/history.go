@@ -70,8 +70,8 @@ func (h *history) step() {
 	h.answer(call)
 	for i := range charges {
 		got, want := &charges[i], &call.charges[i]
-		if v := h.verdict(want); got.Verdict != v {
-			h.differ("charge %d:\n\tgot  %+v\n\twant %+v", i, got.Verdict, v)
+		if v := h.verdict(want); got.Verdict != v || int64(got.Cost) != want.Cost {
+			h.differ("charge %d:\n\tgot  %+v, cost %d\n\twant %+v, cost %d", i, got.Verdict, got.Cost, v, want.Cost)
 		}
 		if want.Receipt != nil && !isReceipt(got.Receipt, *want.Receipt) {
 			h.differ("charge %d:\n\tgot  receipt %+v\n\twant receipt %v", i, got.Receipt, *want.Receipt)

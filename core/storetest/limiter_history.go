@@ -225,6 +225,8 @@ func (h *limiterHistory) step() {
 		h.settle()
 	case 8, 9, 10:
 		h.decide(h.ask(), h.ask())
+	case 11, 12:
+		h.decide(modelAsk{view: h.view(), key: h.key(), cost: h.cost() * draw(h, 1, 10), atMost: true})
 	default:
 		h.decide(h.ask())
 	}
@@ -256,13 +258,15 @@ func (h *limiterHistory) advance() {
 // decide compares the decision about asks, which is sometimes reserved, with that of the model.
 func (h *limiterHistory) decide(asks ...modelAsk) {
 	h.Helper()
+	most := asks[0].cost
 	want := decide(&h.oracle, h.now(), asks...)
 	h.note("decide %v: %v", asks, want.allowed)
 	coreAsks := make([]core.Ask, len(asks))
 	for i := range asks {
 		coreAsks[i] = asks[i].ask()
 	}
-	r, got, err := h.reserve(coreAsks)
+	coreAsks[0].Cost = most
+	r, got, err := h.reserve(coreAsks, asks[0].atMost)
 	if want.invalid {
 		if h.occurred["invalid"]++; !errors.Is(err, core.ErrInvalidAsk) {
 			h.differ("got error %v, want ErrInvalidAsk", err)
@@ -284,6 +288,9 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 	if r == nil {
 		return
 	}
+	if h.compareCost(r, want); asks[0].atMost && want.allowed && want.cost() < most {
+		h.occurred["at most"]++
+	}
 	if len(h.held) > 8 {
 		h.held = h.held[1:]
 	}
@@ -292,9 +299,13 @@ func (h *limiterHistory) decide(asks ...modelAsk) {
 
 // reserve decides about asks. It makes half of the decisions that have one ask without a plan by Allow,
 // AllowN or Peek, which return no Reservation.
-func (h *limiterHistory) reserve(asks []core.Ask) (r *core.Reservation, d core.Decision, err error) {
+func (h *limiterHistory) reserve(asks []core.Ask, atMost bool) (r *core.Reservation, d core.Decision, err error) {
 	ctx := context.Background()
 	switch a := asks[0]; {
+	case atMost:
+		if r, err = a.Limiter.ReserveAtMost(ctx, a.Key, a.Cost); err == nil {
+			d = r.Decision()
+		}
 	case len(asks) > 1 || a.Plan != "" || h.one(2):
 		if r, err = core.ReserveTogether(ctx, asks...); err == nil {
 			d = r.Decision()
@@ -339,6 +350,13 @@ func (h *limiterHistory) compare(got, want core.State, r limited) {
 	}
 }
 
+// compareCost fails if the Cost of r differs from that of want.
+func (h *limiterHistory) compareCost(r *core.Reservation, want *modelDecision) {
+	if h.Helper(); r.Cost() != want.cost() {
+		h.differ("got Cost %d, want %d", r.Cost(), want.cost())
+	}
+}
+
 // settle settles a reservation.
 func (h *limiterHistory) settle() {
 	h.Helper()
@@ -355,6 +373,7 @@ func (h *limiterHistory) settle() {
 		h.note("settle %v at %d", r.model.rules, cost)
 		h.must(r.Settle(context.Background(), cost))
 		r.model.settle(&h.oracle, h.now(), cost, nil)
+		h.compareCost(r.Reservation, r.model)
 		return
 	}
 	only := draw(h, h.limiters[:]...)
@@ -367,6 +386,7 @@ func (h *limiterHistory) settle() {
 		return
 	}
 	h.must(err)
+	h.compareCost(r.Reservation, r.model)
 }
 
 // adjust makes a Debit or Credit.

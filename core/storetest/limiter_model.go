@@ -158,6 +158,7 @@ type modelAsk struct {
 	key, plan string
 	cost      int // at least 1
 	peek      bool
+	atMost    bool // the only ask, without a plan: Limiter.ReserveAtMost
 }
 
 func (a *modelAsk) ask() core.Ask {
@@ -165,7 +166,7 @@ func (a *modelAsk) ask() core.Ask {
 }
 
 func (a modelAsk) String() string {
-	return fmt.Sprintf("%q plan %q cost %d peek %v: %v", a.key, a.plan, a.cost, a.peek, a.view.rules(a.key, a.plan))
+	return fmt.Sprintf("%q plan %q cost %d peek %v at most %v: %v", a.key, a.plan, a.cost, a.peek, a.atMost, a.view.rules(a.key, a.plan))
 }
 
 // A modelDecision models a core.Decision, and a core.Reservation of it.
@@ -208,6 +209,7 @@ func newModelDecision(asks ...modelAsk) (d *modelDecision, blocked bool) {
 			if c == nil {
 				d.charges = append(d.charges, modelCharge{Charge: oracle.Charge{Key: a.key, Rule: r.oracle(), Op: oracle.Peek}, rule: r})
 				c = &d.charges[len(d.charges)-1]
+				c.AtMost = a.atMost
 			}
 			switch {
 			case !a.peek && c.Op == oracle.Peek:
@@ -239,15 +241,18 @@ func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
 	if d.invalid {
 		return d
 	}
-	if !blocked {
+	if !blocked && len(d.charges) > 0 {
 		charges := make([]oracle.Charge, len(d.charges))
 		for i := range charges {
 			charges[i] = d.charges[i].Charge
 			charges[i].Receipt = new(oracle.Receipt)
 		}
 		o.Take(now, charges)
+		if asks[0].atMost {
+			asks[0].cost = int(charges[0].Cost)
+		}
 		for i, c := range charges {
-			if d.charges[i].Verdict = c.Verdict; c.Op == oracle.Spend && c.Verdict.Allowed {
+			if d.charges[i].Cost, d.charges[i].Verdict = c.Cost, c.Verdict; c.Op == oracle.Spend && c.Verdict.Allowed {
 				d.charges[i].parts = []oracle.Charge{c}
 			}
 		}
@@ -279,6 +284,14 @@ func decide(o *oracle.Oracle, now int64, asks ...modelAsk) *modelDecision {
 		d.costs = append(d.costs, a.cost)
 	}
 	return d
+}
+
+// cost returns the Cost of the Reservation.
+func (d *modelDecision) cost() int {
+	if !d.allowed {
+		return 0
+	}
+	return d.costs[0]
 }
 
 // wait returns the RetryAfter and the Delay of the decision.

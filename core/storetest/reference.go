@@ -40,6 +40,9 @@ func (s *reference) Take(ctx context.Context, charges []driver.Charge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, admitted := s.clock(), true
+	if charges[0].AtMost {
+		driver.Reduce(charges, func(i int) driver.Reading { return charges[i].Read(s.states[keyOf(&charges[i])], now) })
+	}
 	readings := make([]driver.Reading, len(charges))
 	for i := range charges {
 		c := &charges[i]
@@ -89,6 +92,9 @@ func check(charges []driver.Charge, asks bool) error {
 			return fmt.Errorf("%w: charge %d has the cost %d", driver.ErrInvalidCharge, i, c.Cost)
 		case c.Op.Asks() != asks || c.Op > driver.Undo:
 			return fmt.Errorf("%w: charge %d has op %d", driver.ErrInvalidCharge, i, c.Op)
+		case c.AtMost && (c.Op != driver.Spend || c.MaxDelay != 0), c.AtMost != charges[0].AtMost,
+			c.AtMost && (c.Key != charges[0].Key || c.Cost != charges[0].Cost):
+			return fmt.Errorf("%w: charge %d violates the conditions of AtMost", driver.ErrInvalidCharge, i)
 		case c.MaxDelay < 0:
 			return fmt.Errorf("%w: charge %d has a negative MaxDelay", driver.ErrInvalidCharge, i)
 		}

@@ -83,7 +83,7 @@ func (c call) asks() bool { return c.charges[0].Op <= oracle.Peek }
 func (c call) String() string {
 	text := fmt.Sprintf("at %d:", c.now)
 	for _, o := range c.charges {
-		text += fmt.Sprintf("\n\top %d of %q, cost %d, max delay %v, %+v", o.Op, o.Key, o.Cost, o.MaxDelay, *o.Rule)
+		text += fmt.Sprintf("\n\top %d of %q, cost %d, at most %t, max delay %v, %+v", o.Op, o.Key, o.Cost, o.AtMost, o.MaxDelay, *o.Rule)
 		if o.Rule.Base != nil {
 			text += fmt.Sprintf(", base %+v", *o.Rule.Base)
 		}
@@ -189,6 +189,18 @@ func (w *walk) next() call {
 	next := call{now: w.now}
 	for range 1 + w.rng.IntN(4)*w.rng.IntN(2) {
 		next.add(draw())
+	}
+	if next.asks() && w.one(6) {
+		return next.atMost()
+	}
+	return next
+}
+
+// atMost returns c, a call of Take, with AtMost.
+func (c call) atMost() call {
+	first, next := c.charges[0], call{now: c.now}
+	for i, o := range c.charges {
+		next.add(oracle.Charge{Key: first.Key, Rule: o.Rule, Cost: first.Cost, AtMost: true, Receipt: o.Receipt}, c.receipts[i])
 	}
 	return next
 }
@@ -352,7 +364,7 @@ func (w *walk) undo() (oracle.Charge, *driver.Receipt) {
 	}
 	h := &w.held[at]
 	c, m, own := h.charge, h.receipt, h.own
-	c.Op, c.Cost, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, 0, oracle.Verdict{}
+	c.Op, c.Cost, c.AtMost, c.MaxDelay, c.Verdict = oracle.Undo, h.cost, false, 0, oracle.Verdict{}
 	if c.Cost > 1 && w.one(3) {
 		c.Cost = 1 + w.rng.Int64N(c.Cost)
 		w.occurred["undo of a part"]++
@@ -422,6 +434,9 @@ func (w *walk) remember(c *oracle.Charge, own *driver.Receipt, together bool) {
 		"peek denied":        c.Op == oracle.Peek && !v.Allowed,
 		"together":           together,
 		"together denied":    together && !v.Allowed,
+		"at most":            c.AtMost && v.Allowed,
+		"at most denied":     c.AtMost && !v.Allowed && !c.Rule.Shadow,
+		"at most shadow":     c.AtMost && !v.Allowed && c.Rule.Shadow && c.Cost > 1,
 		"credit":             c.Op == oracle.Credit,
 		"undo":               c.Op == oracle.Undo,
 		"undo of nothing":    c.Op == oracle.Undo && c.Receipt.At == 0,

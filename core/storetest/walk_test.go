@@ -38,12 +38,12 @@ func TestHistories_EverySituation(t *testing.T) {
 // limiterSituations have to occur in the histories of limiters.
 var limiterSituations = []string{
 	"plan", "unknown plan", "variant", "chosen", "unlimited", "blocked", "unknown", "denied", "soft", "delayed",
-	"merged", "invalid", "settled", "replaced", "conflict", "reset true", "reset false",
+	"merged", "invalid", "at most", "settled", "replaced", "conflict", "reset true", "reset false",
 }
 
 // situations have to occur in the histories.
 var situations = []string{
-	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied",
+	"allowed", "denied", "never", "soft", "delayed", "shadow denied", "peek denied", "together", "together denied", "at most", "at most denied", "at most shadow",
 	"debt", "saturated", "undo", "undo of a part", "undo twice", "undo after a step back", "undo under another limit",
 	"undo of nothing", "credit", "reset of something", "reset of nothing", "step back", "leap", "limit changed", "another plan", "elastic",
 	"freed by an undo: token_bucket", "freed by an undo: leaky_bucket", "freed by an undo: fixed_window",

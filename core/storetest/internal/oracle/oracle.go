@@ -109,6 +109,10 @@ type Charge struct {
 	Op   Op
 	Cost int64 // at least 1; ignored by Reset
 
+	// AtMost, set in all charges of a call or in none, makes Cost the largest cost: Take sets the Cost
+	// of all charges to the largest cost that all enforced rules admit, or to 1 if they admit none.
+	AtMost bool
+
 	// MaxDelay is the longest accepted delay of a Spend or Peek by a leaky bucket, in whole
 	// microseconds. A charge with a longer delay is denied. Zero accepts any delay.
 	MaxDelay time.Duration
@@ -229,6 +233,17 @@ func (r *Rule) unused() state {
 // admitted: it takes every Spend, except a Spend of a shadow rule that does not fit. Otherwise the
 // decision is denied and takes nothing.
 func (o *Oracle) Take(now int64, charges []Charge) {
+	if charges[0].AtMost {
+		cost := charges[0].Cost
+		for i := range charges {
+			if c := &charges[i]; !c.Rule.Shadow {
+				cost = min(cost, o.read(c, now).left())
+			}
+		}
+		for i := range charges {
+			charges[i].Cost = max(cost, 1)
+		}
+	}
 	admitted, states := true, make([]state, len(charges))
 	for i := range charges {
 		c := &charges[i]

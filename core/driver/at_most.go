@@ -1,0 +1,44 @@
+package driver
+
+// Reduce sets the Cost of charges, those of a Take with AtMost, to the largest cost, up to their Cost,
+// that the charges of all enforced rules admit, or to 1 if there is none. read returns the Reading of
+// the i-th charge, for any cost.
+//
+// The decision is then that about the reduced Cost. If it differs from the cost that a Reading was made
+// for, the Store must call [Charge.Read] again, because Retry depends on the cost.
+func Reduce(charges []Charge, read func(i int) Reading) {
+	cost := int64(charges[0].Cost)
+	for i := range charges {
+		if c := &charges[i]; !c.Rule.Shadow {
+			r := read(i)
+			cost = min(cost, c.Rule.room(&r))
+		}
+	}
+	SetCost(charges, int(max(cost, 1)))
+}
+
+// SetCost sets the Cost of charges with AtMost to cost.
+func SetCost(charges []Charge, cost int) {
+	for i := range charges {
+		if c := &charges[i]; c.AtMost {
+			c.Cost = cost
+		}
+	}
+}
+
+// room returns the largest cost that is admitted without a bound of the delay, given r, or 0 if there
+// is none.
+func (c *Compiled) room(r *Reading) int64 {
+	switch e := c.engine.(type) {
+	case *bucket:
+		if e.full.less(r.Used) {
+			return 0
+		}
+		return e.tokens(e.sub(e.full, r.Used))
+	case *window:
+		return max(0, e.events-r.Count)
+	case *log:
+		return max(0, e.events-r.Count)
+	}
+	panic(c.Algorithm.unknown())
+}
