@@ -23,9 +23,12 @@ func opArgument(c *driver.Charge) any {
 }
 
 // costArgument returns the cost for a script, within the range of integers that a double represents
-// exactly. Spends and Peeks of all costs above the capacity are denied alike.
+// exactly. Spends and Peeks of all costs above the capacity are denied alike. With AtMost, it is the unit
+// of which scripts take several.
 func costArgument(c *driver.Charge) int64 {
 	switch {
+	case c.AtMost:
+		return 1
 	case c.Op.Asks():
 		return min(int64(c.Cost), c.Rule.Constants.Capacity+1)
 	case c.Op == driver.Reset:

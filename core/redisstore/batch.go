@@ -72,6 +72,9 @@ func (b *batch) compose() {
 		}
 		b.args = append(b.args, integer(int64(n)), integer(int64(len(r.charges))), nil)
 		begin := len(b.args)
+		if r.verb == atMost {
+			b.args = append(b.args, integer(r.most))
+		}
 		for i := range r.charges {
 			c := &r.charges[i]
 			b.args = append(b.args, libraries[c.library], c.op)

@@ -52,7 +52,7 @@ func (c *crowd) send(d *deadline, r *request) error {
 // clone returns a copy of r that was not sent.
 func clone(r *request) *request {
 	return &request{
-		verb: r.verb, clock: r.clock, keys: slices.Clone(r.keys), charges: slices.Clone(r.charges), set: r.set,
+		verb: r.verb, most: r.most, clock: r.clock, keys: slices.Clone(r.keys), charges: slices.Clone(r.charges), set: r.set,
 		values: r.values, work: r.work,
 	}
 }

@@ -47,7 +47,7 @@ func (d *distance) get(now time.Time) time.Duration {
 func (d *distance) isHopeless(r *request, now time.Time, work time.Duration) bool {
 	left := r.at.Sub(now)
 	switch {
-	case r.verb != take || !d.replied.After(r.queued):
+	case r.verb == adjust || !d.replied.After(r.queued):
 		return false
 	case left < max(d.get(now), work):
 		return true

@@ -14,6 +14,7 @@ import (
 // reply. Concurrent requests share scripts, see batch.
 type request struct {
 	verb    verb
+	most    int64  // the largest cost, of atMost
 	clock   string // the clock argument
 	keys    []string
 	slot    string // only requests with an equal slot share a script
@@ -62,7 +63,10 @@ func (r *request) free() {
 func (e *executor) newRequest(c *call) *request {
 	r := requests.Get().(*request)
 	r.verb, r.keys = adjust, append(r.keys, c.keys...)
-	if c.charges[0].Op.Asks() {
+	switch first := &c.charges[0]; {
+	case first.AtMost:
+		r.verb, r.most = atMost, min(int64(first.Cost), maxInteger)
+	case first.Op.Asks():
 		r.verb = take
 	}
 	if e.clock != nil {
@@ -110,9 +114,9 @@ func (r *request) limitDelays() {
 	}
 }
 
-// like reports whether the charges of r and o have the same arguments.
+// like reports whether r and o, which have the same verb, have the same arguments.
 func (r *request) like(o *request) bool {
-	return slices.EqualFunc(r.charges, o.charges, func(a, b chargeArguments) bool {
+	return r.most == o.most && slices.EqualFunc(r.charges, o.charges, func(a, b chargeArguments) bool {
 		return a.library == b.library && a.op == b.op && slices.Equal(a.algorithm, b.algorithm) && slices.Equal(a.receipt, b.receipt)
 	})
 }

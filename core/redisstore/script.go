@@ -28,6 +28,7 @@ type verb string
 
 const (
 	take   verb = "take"
+	atMost verb = "at_most" // a take with AtMost
 	adjust verb = "adjust"
 )
 
@@ -35,7 +36,7 @@ const (
 type librarySet uint8
 
 // libraries are the names of the algorithms in Lua, as scripts get them in arguments. Library "x"
-// consists of x.lua and, for take, x_take.lua or, for adjust, x_adjust.lua.
+// consists of x.lua and, for take, x_take.lua, and likewise for the other verbs.
 var libraries = [...]any{ // strings, boxed once
 	bucket:        "bucket",
 	fixedWindow:   "fixed_window",
@@ -59,7 +60,7 @@ type scriptCache [1 << len(libraries)]struct {
 	script *script
 }
 
-var scripts = map[verb]*scriptCache{take: {}, adjust: {}}
+var scripts = map[verb]*scriptCache{take: {}, atMost: {}, adjust: {}}
 
 // scriptFor returns the script for a verb and a set of libraries.
 func scriptFor(v verb, set librarySet) *script {

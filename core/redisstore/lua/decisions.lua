@@ -4,8 +4,8 @@
 -- KEYS     a key for each charge of each decision, in order
 -- ARGV[1]  clock
 -- then, for each sequence of decisions with equal arguments, the number of these decisions, the
--- number of charges of each, the number of the following arguments, and the arguments of take.lua or
--- adjust.lua
+-- number of charges of each, the number of the following arguments, and the arguments of take.lua,
+-- at_most.lua or adjust.lua
 --
 -- Returns  now (us); the number of unreadable states that were replaced; then, for each decision, the
 --          reading of each of its charges. If the decision is denied, its first number n is reported

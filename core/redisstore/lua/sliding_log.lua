@@ -145,7 +145,8 @@ local function log_functions()
 end
 
 -- Reads the state for a cost, by default that of the arguments; appends the reading to the reply;
--- calls decide, as take.lua describes it; and does the action that decide returns.
+-- calls decide, as take.lua describes it; and does the action that decide returns. If decide returns
+-- 'spend' and a cost, that cost is charged.
 local function sliding_log(key, at, op, decide, other)
   local cost, events, period, width = other or ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3]
   local place, corrupt, moved, stop, count, _ = #reply, 0, false, 0, 0, nil -- stop is the number after the last event
@@ -184,13 +185,13 @@ local function sliding_log(key, at, op, decide, other)
       reply[place + 4] = excess > 0 and cost <= events and math.max(0, math.min(time, now) + period - now) or 0
     end
   end
-  local action = decide(at + 4, op, count + cost <= events, moved, corrupt)
+  local action, taken = decide(at + 4, op, count + cost <= events, moved, corrupt)
   if not action then
     return
   end
   -- Redis checks maxmemory only at the first write of a script, and not for deletions. The first
   -- write is a ZADD unless the state is replaced, so a spend is rejected as a whole or not at all.
-  cost = action == 'spend' and math.min(cost, MAX_COUNT - count) or 0
+  cost = action == 'spend' and math.min(taken or cost, MAX_COUNT - count) or 0
   local rest, time = last, nil -- the last member without an entry at now
   if corrupt > 0 then
     redis.call('DEL', key)
