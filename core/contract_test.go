@@ -142,7 +142,7 @@ func (c *caller) call(ctx context.Context) (err error) {
 	if len(c.reservations) > 0 {
 		r = c.reservations[c.IntN(len(c.reservations))]
 	}
-	switch c.IntN(15) {
+	switch c.IntN(16) {
 	case 0:
 		_, err = l.Allow(ctx, key)
 	case 1:
@@ -164,6 +164,8 @@ func (c *caller) call(ctx context.Context) (err error) {
 	case 9:
 		err = c.reserve(core.ReserveTogether(ctx, c.asks()...))
 	case 10:
+		err = c.reserve(l.ReserveAtMost(ctx, key, n))
+	case 11:
 		err = l.Replace(c.someRules()...)
 	default:
 		if r == nil {

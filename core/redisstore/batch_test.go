@@ -190,3 +190,40 @@ func TestBatch_largest(t *testing.T) {
 		}
 	}
 }
+
+// Decisions that take at most a cost share round trips with others of their kind and their arguments with
+// those of the same cost. Many charges of one key agree about the cost.
+func TestBatch_AtMost(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := redistest.Prefix(t)
+	var rules []*driver.Compiled
+	for i := range MaxCharges {
+		rules = append(rules, testkit.Compiled(testkit.Algorithms[i%len(testkit.Algorithms)].Rule("rule", core.PerHour(1000-i))))
+	}
+	spendAtMost := func(key string, n int) *call {
+		c := spend(prefix+key, rules...)
+		for i := range c.charges {
+			c.charges[i].AtMost, c.charges[i].Cost = true, n
+		}
+		return c
+	}
+	all := []*call{
+		spendAtMost("a", 300), spendAtMost("b", 300), spend(prefix+"b", rules...), spendAtMost("a", 400),
+		spendAtMost("a", 300), spendAtMost("b", 5000), spendAtMost("a", 400),
+	}
+	runTogether(t, rdb, all...)
+	taken := make(map[string]int)
+	for i, c := range all {
+		if c.err != nil || c.answer(c.admitted) != nil {
+			t.Fatalf("call %d: %v", i, c.err)
+		}
+		if c.admitted {
+			taken[c.keys[0][:len(prefix)+1]] += c.charges[0].Cost
+		}
+	}
+	for _, key := range []string{"a", "b"} {
+		if n := taken[prefix+key]; n != 1000-MaxCharges+1 {
+			t.Errorf("%s: got %d units, want those of the smallest limit, %d", key, n, 1000-MaxCharges+1)
+		}
+	}
+}

@@ -65,24 +65,26 @@ func atMostModified(s *subject, a algorithm) {
 	}
 }
 
+// Some callers free the rest of their blocks. In a leaky bucket others may be behind it.
 func concurrentAtMost(s *subject, a algorithm) {
 	for _, block := range []int{1, 7, 400} {
 		l := s.limiter(a.Rule(fmt.Sprint(a.Name, block), core.PerDay(500)), a.Rule(fmt.Sprint("wide", a.Name, block), core.PerDay(700)))
 		var taken atomic.Int64
 		var failed atomic.Pointer[error]
 		var wg sync.WaitGroup
-		for range 16 {
+		for i := range 16 {
 			wg.Go(func() {
-				for {
+				for cost := 1; cost > 0; {
 					r, err := l.ReserveAtMost(context.Background(), "k", block)
+					if err == nil && i%2 > 0 && a.Name != "leaky_bucket" {
+						err = r.Settle(context.Background(), (r.Cost()+1)/2)
+					}
 					if err != nil {
 						failed.Store(&err)
 						return
 					}
-					if r.Cost() == 0 {
-						return
-					}
-					taken.Add(int64(r.Cost()))
+					cost = r.Cost()
+					taken.Add(int64(cost))
 				}
 			})
 		}
@@ -90,9 +92,10 @@ func concurrentAtMost(s *subject, a algorithm) {
 		if err := failed.Load(); err != nil {
 			s.fail("ReserveAtMost: %v", *err)
 		}
-		if n := taken.Load(); n != 500 {
-			s.fail("in blocks of %d, %d units were taken, want 500", block, n)
+		n := int(taken.Load())
+		if n > 500 || n < 500-8*block/2 {
+			s.fail("in blocks of %d, %d units were taken, want 500, or fewer by the rest of the last blocks", block, n)
 		}
-		s.remain(l, "k", 0, 200)
+		s.remain(l, "k", 500-n, 700-n)
 	}
 }

@@ -59,7 +59,7 @@ func cases() []testCase {
 		{"AtMostModified", eachAlgorithm(atMostModified),
 			"With AtMost, the extra of a soft rule counts as left, and a shadow rule is charged if it admits the taken cost."},
 		{"ConcurrentAtMost", eachAlgorithm(concurrentAtMost),
-			"Concurrent calls with AtMost take exactly the limit together."},
+			"Concurrent calls with AtMost take exactly the limit together, and what is refunded is left again."},
 		{"MaxDelay", maxDelay,
 			"An event whose delay would exceed MaxDelay is denied and takes nothing."},
 		{"AnyWindow", anyWindow,
