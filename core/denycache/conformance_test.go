@@ -209,7 +209,12 @@ func (h *history) step() {
 	if h.rng.IntN(3) == 0 {
 		charges = append(charges, h.charge((first+1)%len(h.rules)))
 	}
-	if h.rng.IntN(25) == 0 {
+	if first := charges[0]; h.rng.IntN(6) == 0 {
+		for i := range charges {
+			c := &charges[i]
+			c.Key, c.Op, c.Cost, c.MaxDelay, c.AtMost = first.Key, driver.Spend, first.Cost, 0, true
+		}
+	} else if h.rng.IntN(25) == 0 {
 		for i := range charges {
 			charges[i].Op = []driver.Op{driver.Reset, driver.Credit, driver.Debit}[h.rng.IntN(3)]
 			charges[i].MaxDelay = 0
