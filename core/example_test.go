@@ -106,6 +106,30 @@ func ExampleLimiter_Reserve() {
 	// Output: false 35s
 }
 
+// The tokens of a stream are taken in blocks. The stream ends at the token that uses up the budget, and
+// the rest of its last block is refunded.
+func ExampleLimiter_ReserveAtMost() {
+	tokens := core.Must(core.New(memstore.New(), core.TokenBucket("tokens", core.PerDay(120))))
+
+	ctx := context.Background()
+	stream := func(length int) (sent int) {
+		for sent < length {
+			block, err := tokens.ReserveAtMost(ctx, "alice", 50)
+			if err != nil || block.Cost() == 0 {
+				return sent
+			}
+			used := min(block.Cost(), length-sent)
+			sent += used // forward so many tokens
+			if err := block.Settle(ctx, used); err != nil {
+				fmt.Println(err)
+			}
+		}
+		return sent
+	}
+	fmt.Println(stream(80), stream(80), stream(80))
+	// Output: 80 40 0
+}
+
 // Up to 10 percent more than the limit is admitted, and flagged.
 func ExampleRule_Soft() {
 	l := core.Must(core.New(memstore.New(), core.SlidingLog("hour", core.PerHour(20)).Soft(10)))
