@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/redisstore/redistest"
 	"github.com/weir-go/weir/examples/internal/demotest"
 )
 
@@ -51,10 +55,13 @@ func TestProxy(t *testing.T) {
 			{"ann", "1", "a", 429, 3, 0, "13", ""}, // a debt of 200
 		}},
 		{"never", []exchange{
-			{"ann", "1000", "a", 413, 5, 1000, "", "more than the policy ever allows"},
-			{"ann", "9223372036854775807", "a", 413, 5, 1000, "", ""},
+			{"ann", "", strings.Repeat("a", 4001), 413, 5, 1000, "", "more than the policy ever allows"},
 			{"ann", "", strings.Repeat("a", 2<<20), 413, 5, 1000, "", ""},
 			{"ann", "", chunked, 413, 5, 1000, "", ""},
+		}},
+		{"an estimate above the limit", []exchange{
+			{"ann", "1000", "a", 200, 4, 0, "", "(3 tokens used)"},
+			{"bob", "9223372036854775807", strings.Repeat("a", 4000), 200, 4, 0, "", "(3 tokens used)"},
 		}},
 		{"failure of the model", []exchange{
 			{"ann", "", "", 502, 4, 600, "", "does not answer"},
@@ -69,7 +76,7 @@ func TestProxy(t *testing.T) {
 		for _, framework := range frameworks {
 			t.Run(c.name+"/"+framework, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h := newHandler(framework)
+					h := newHandler(framework, memstore.New())
 					for i, e := range c.exchanges {
 						r := httptest.NewRequest("POST", "/chat?max_tokens="+e.maxTokens, strings.NewReader(e.prompt))
 						r.Header.Set("X-API-Key", "key-of-"+e.user)
@@ -94,12 +101,60 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// A stream ends at the token that uses up the budget, and the rest of its last block is refunded.
+func TestStream(t *testing.T) {
+	for _, framework := range frameworks {
+		t.Run(framework, func(t *testing.T) {
+			h := newHandler(framework, memstore.New())
+			for i, want := range []struct {
+				maxTokens, tokens int
+				end               string
+			}{
+				{2010, 2010, "(done)"},
+				{2010, 2010, "(done)"},
+				{2010, budgetPerDay - 2*2010 - 3*2, "(budget used up, retry after 24h"}, // a prompt has two tokens
+			} {
+				r := httptest.NewRequest("POST", fmt.Sprint("/stream?max_tokens=", want.maxTokens), strings.NewReader("tell me"))
+				r.Header.Set("X-API-Key", "key-of-ann")
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if n := strings.Count(w.Body.String(), "blah"); w.Code != 200 || n != want.tokens || !strings.Contains(w.Body.String(), want.end) {
+					t.Errorf("stream %d: got %d and %d tokens, want %d: %.60q", i, w.Code, n, want.tokens, w.Body.String()[n*5:])
+				}
+			}
+		})
+	}
+}
+
+// Streams of two processes that share a Redis forward the tokens of a budget, and not one more.
+func TestStream_TwoProcesses(t *testing.T) {
+	redis := redistest.NewServer(t)
+	var processes []*demotest.Process
+	for _, framework := range []string{"nethttp", "echo"} {
+		processes = append(processes, demotest.Start(t, "REDIS_URL=redis://"+redis.Addr+"/0", "FRAMEWORK="+framework))
+	}
+	var forwarded atomic.Int64
+	var streams sync.WaitGroup
+	for i := range 5 { // requests a minute
+		streams.Go(func() {
+			a := processes[i%2].Do(t, "POST", "/stream?max_tokens=1999", "X-API-Key: key-of-ann")
+			forwarded.Add(int64(strings.Count(a.Body, "blah")))
+		})
+	}
+	streams.Wait()
+	// One stream may have refunded the rest of a block after the others had ended.
+	left := processes[0].Do(t, "POST", "/stream", "X-API-Key: key-of-ann").Remaining(t, "budget")
+	if n := int(forwarded.Load()); n+left != budgetPerDay || left >= 5*block {
+		t.Errorf("got %d tokens, and %d left, want the budget, %d", n, left, budgetPerDay)
+	}
+}
+
 func TestHints(t *testing.T) {
 	for _, framework := range frameworks {
 		t.Run(framework, func(t *testing.T) {
 			demotest.RunHints(t, demotest.Start(t, "FRAMEWORK="+framework),
 				"(15 tokens used)", `["requests"]`, "HTTP/1.1 200 OK", `["tokens"]`, "Retry-After: ",
-				"HTTP/1.1 413 ", "HTTP/1.1 502 ")
+				"HTTP/1.1 413 ", "HTTP/1.1 502 ", "(budget used up, ")
 		})
 	}
 }
