@@ -148,10 +148,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int) (*Reservation,
 	return ReserveTogether(ctx, Ask{Limiter: l, Key: key, Cost: n, Peek: n == 0})
 }
 
-// ReserveAtMost takes what is left for key, up to n units: the largest cost, up to n, that all rules
-// admit, including the extra events of a [Rule.Soft]. [Reservation.Cost] returns the taken cost, and
-// Settle and Refund free the unused part of it. It is for work in blocks, such as the tokens of a stream
-// that ends when its budget is used up, or a batch.
+// ReserveAtMost takes the units that key has left, up to n: the largest cost that all rules admit,
+// including the extra events of a [Rule.Soft]. [Reservation.Cost] returns the taken cost, and Settle and
+// Refund free the unused part of it. It is for work in blocks, such as a batch, or the tokens of a stream
+// that ends when its budget is used up.
 //
 // If not even one unit is left, the event is denied: nothing is charged, and RetryAfter is that of one
 // unit. A [Rule.Shadow] does not reduce the cost, and is charged if it admits the taken cost. A plan that

@@ -4,8 +4,8 @@
 -- ARGV     the given cost; for each charge, its algorithm, its op (spend or shadow_spend), and the
 --          arguments of the algorithm for a cost of 1
 --
--- Reply    the readings are from before the decision, for a cost of 1. That of a shadow charge that does
---          not admit the taken cost is for this cost.
+-- Reply    the readings are from before the decision, for a cost of 1. If a shadow charge does not admit
+--          the taken cost, its reading is for the taken cost.
 
 local most -- the largest cost that the charges read so far admit
 
