@@ -69,7 +69,7 @@ func cases() []testCase {
 		{"ClockStepsBack", eachAlgorithm(clockStepsBack),
 			"A step back of the clock admits no extra events, and denies no key for longer than a period."},
 		{"PeekAfterClockStep", eachAlgorithm(peekAfterClockStep),
-			"After a step back of the clock, a caller that only peeks is admitted again within a period."},
+			"After a step back of the clock, a caller that only peeks, or takes at most a cost, is admitted again within a period."},
 		{"PeekAfterShorterPeriod", eachAlgorithm(peekAfterShorterPeriod),
 			"After the period of a limit was shortened, a caller that only peeks is admitted again within the new period."},
 		{"UndoOfNothing", eachAlgorithm(undoOfNothing),

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -42,6 +43,14 @@ func peekAfterClockStep(s *subject, a algorithm) {
 	}{
 		{"Peek", func(key string) core.Decision { return s.peek(l, key) }},
 		{"AllowN(0)", func(key string) core.Decision { return s.allow(l, key, 0) }},
+		{"ReserveAtMost", func(key string) core.Decision {
+			r, err := l.ReserveAtMost(context.Background(), key, 6)
+			if err != nil {
+				s.fail("ReserveAtMost: %v", err)
+			}
+			s.settle(r, 0)
+			return r.Decision()
+		}},
 	} {
 		s.admit(l, call.name, 6)
 		s.Advance(-time.Hour)
@@ -53,7 +62,7 @@ func peekAfterClockStep(s *subject, a algorithm) {
 			s.Advance(d.RetryAfter)
 		}
 		s.Advance(time.Minute + subWindow)
-		if d := call.peek(call.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
+		if d := s.peek(l, call.name); d.State(0).Remaining != 6 || d.State(1).Remaining != 8 {
 			s.fail("%s a period later: got %+v, want Remaining 6 and 8", call.name, d)
 		}
 	}
