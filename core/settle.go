@@ -31,9 +31,9 @@ func raiseOf(c *driver.Charge) raise {
 // maxCharges is the largest number of charges of one rule and key that can be undone.
 const maxCharges = 16
 
-// reserve makes e ready for changes of its cost, after its decision, which may have reduced it. From then on, the Cost of a charge
-// is the part of it that has not been undone, and the Age of its Receipt is when it was charged: the
-// nanoseconds of sinceStart.
+// reserve makes e ready for changes of its cost, after its decision, which may have reduced the cost. From
+// then on, the Cost of a charge is the part of it that has not been undone, and the Age of its Receipt is
+// when it was charged: the nanoseconds of sinceStart.
 func (e *event) reserve(allowed bool) {
 	e.denied = !allowed
 	if charges := e.charges(); len(charges) > 0 && charges[0].AtMost {

@@ -35,11 +35,14 @@
 //	                buckets with a fill time above 2^60/d microseconds, if the refill time of a
 //	                token is n/d microseconds in lowest terms
 //
-// The Store behind decides about rules that are passed through and every core.Limiter.ReserveAtMost,
-// which takes none of the held tokens, and applies every Reset, Credit, Debit and undo of a Reservation. A decision about several rules or keys takes tokens from leases
+// The Store behind decides about rules that are passed through, and applies every Reset, Credit,
+// Debit and undo of a Reservation. A decision about several rules or keys takes tokens from leases
 // where it can, and makes one call for the other charges. If that call denies, the tokens are
 // returned to the leases without another call. For example, a limit that all users share is
 // leased, and a small limit for each user beside it is passed through.
+//
+// A core.Limiter.ReserveAtMost is passed through, too. It takes the tokens that the Store behind has
+// left, and none of the tokens that are held here, so it may be denied while Allow is admitted.
 //
 // Each plan of a rule (core.Rule.Plan) has leases of its own, whose tokens only its callers spend.
 // Plans of one length share the state of the key in the Store behind. Therefore a token that is
