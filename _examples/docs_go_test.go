@@ -21,9 +21,12 @@ import (
 
 // environment declares the variables that a block uses and does not declare.
 var environment = map[string]string{
+	"complete":  "func(http.ResponseWriter, *http.Request) int",
 	"ctx":       "context.Context = context.Background()",
+	"find":      "func(ctx context.Context, query string) string",
 	"handler":   "http.Handler = http.NotFoundHandler()",
 	"ip":        "keyfunc.Func = keyfunc.RemoteIP()",
+	"latest":    "func() string",
 	"limit":     "func(http.Handler) http.Handler",
 	"limiter":   "*core.Limiter",
 	"mux":       "*http.ServeMux",
@@ -50,13 +53,17 @@ var imports = map[string]string{
 	"echolimit":  "github.com/weir-go/weir/echolimit/v5",
 	"gin":        "github.com/gin-gonic/gin",
 	"grpc":       "google.golang.org/grpc",
+	"httprate":   "github.com/go-chi/httprate",
 	"jwt":        "github.com/golang-jwt/jwt/v5",
 	"middleware": "github.com/labstack/echo/v5/middleware",
+	"peer":       "google.golang.org/grpc/peer",
 	"rand":       "math/rand/v2",
 	"redis":      "github.com/redis/go-redis/v9",
 	"status":     "google.golang.org/grpc/status",
 	"template":   "html/template",
 }
+
+var version = regexp.MustCompile(`^v[0-9]+$`)
 
 // modules are the directories in which a block can be compiled. The first one that requires
 // everything that the block imports is used.
@@ -64,6 +71,13 @@ var modules = []string{"_examples", "_benchmarks", "core/observe/otel", "core/ob
 
 // clause begins the file of a block without a package clause.
 const clause = "package docs\n"
+
+// needed has packages that need another module than their own, of which there is no trace in a go.mod
+// of a program without them.
+var needed = map[string]string{
+	"github.com/labstack/echo/v4/middleware": "golang.org/x/time",
+	"github.com/labstack/echo/v5/middleware": "golang.org/x/time",
+}
 
 // A goFile is a Go block as a file.
 type goFile struct {
@@ -221,7 +235,7 @@ func declarations(env []string) string {
 func usesIn(names []string) string {
 	var s strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&s, "_ = %s\n", name)
+		fmt.Fprintf(&s, "_ = &%s\n", name)
 	}
 	return s.String()
 }
@@ -267,10 +281,15 @@ func unresolved(src string) ([]string, error) {
 	}
 	for _, spec := range file.Imports {
 		p, _ := strconv.Unquote(spec.Path.Value)
-		delete(names, path.Base(p))
 		if spec.Name != nil {
 			delete(names, spec.Name.Name)
+			continue
 		}
+		maps.DeleteFunc(names, func(name string, _ bool) bool { return imports[name] == p })
+		if version.MatchString(path.Base(p)) {
+			p = path.Dir(p)
+		}
+		delete(names, path.Base(p))
 	}
 	return slices.Sorted(maps.Keys(names)), nil
 }
@@ -305,6 +324,9 @@ func provides(t *testing.T, dir string, imports []string) bool {
 		paths = append(paths, string(m[1]))
 	}
 	for _, path := range imports {
+		if needs := needed[path]; needs != "" && !slices.Contains(paths, needs) {
+			return false
+		}
 		if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
 			continue // the standard library
 		}
