@@ -38,6 +38,7 @@ var environment = map[string]string{
 	"publicKey": "jwt.Keyfunc",
 	"r":         "*http.Request",
 	"rdb":       "*redis.Client",
+	"set":       "*rules.Set",
 	"store":     "core.Store = memstore.New()",
 	"t":         "*testing.T",
 	"user":      "keyfunc.Func = keyfunc.ContextSubject(`user`)",
