@@ -110,9 +110,6 @@ func TestInspect(t *testing.T) {
 	b.Tab("#key .notice button")
 	b.Press("\r")
 	b.Wait("#key", "Blocked: every event is denied.")
-	b.Tab("#key .copy")
-	b.Press("\r")
-	b.Wait("#key .copy", "Copied")
 	b.Picture("inspect-light", 1500)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
@@ -124,6 +121,9 @@ func TestInspect(t *testing.T) {
 	b.Picture("inspect-phone", 2600)
 	b.Show(1200, 900, "light")
 
+	b.Tab("#key .copy")
+	b.Press("\r")
+	b.Wait("#key .copy", "Copied")
 	command := b.Text("#key .commands code")
 	if !strings.Contains(command, "unblock api user:7") {
 		t.Fatalf("the first command is %q, want that which ends the block", command)

@@ -26,8 +26,8 @@ type answer struct {
 	Used   bool          `json:"used"` // a rule has something in use, or there is an override
 	Limits []limitsOfKey `json:"limits"`
 
-	// Of a key that is not used: keys that are, such as basic:ann for ann, and whether the text is the
-	// tag of a top key.
+	// If the key is not used: similar ones that are, such as basic:ann for ann, and whether the text is
+	// the tag of a top key.
 	Similar []string `json:"similar,omitempty"`
 	IsTag   bool     `json:"is_tag,omitempty"`
 	Example string   `json:"-"` // a key of the configuration
