@@ -22,7 +22,8 @@ func ExampleLimit() {
 	// 5 15m0s 0
 }
 
-func ExamplePer() {
+// PerSecond, PerMinute, PerHour and PerDay are short forms of Per.
+func ExamplePerMinute() {
 	for _, limit := range []core.Limit{
 		core.PerSecond(10),
 		core.PerSecond(10).WithBurst(50),

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 )
 
 // noon is a time in microseconds since the Unix epoch, as stores use them.
@@ -218,6 +219,33 @@ func ExampleStore() {
 	d, err := api.Allow(context.Background(), "alice")
 	fmt.Println(d, err)
 	// Output: allowed: "api" 99 of 100 left <nil>
+}
+
+// figures is a Store with a figure of its own, which the exporters of package observe find.
+type figures struct {
+	slow
+	calls int
+}
+
+func (f *figures) Take(ctx context.Context, charges []driver.Charge) error {
+	f.calls++ // in a program: an atomic counter
+	return f.slow.Take(ctx, charges)
+}
+
+func (f *figures) Measures() []driver.Measure {
+	return []driver.Measure{{Name: "shop.calls", Help: "Calls of the store.", Unit: "{call}", Total: true, Value: float64(f.calls)}}
+}
+
+func ExampleMeasurer() {
+	store := observe.New(&figures{slow: slow{memstore.New()}})
+	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(100))))
+	_, _ = api.Allow(context.Background(), "alice")
+	for _, m := range store.Snapshot().Measures {
+		if m.Name == "shop.calls" {
+			fmt.Println(m.Name, m.Value)
+		}
+	}
+	// Output: shop.calls 1
 }
 
 // printer is an Observer that prints the decisions of each rule.

@@ -83,7 +83,7 @@ func ExampleState() {
 
 // A health handler reports that the backup decides, which is no reason to take the process out of
 // service.
-func ExampleStore_Stats() {
+func ExampleStats() {
 	store := failover.New(absent(), memstore.New())
 	defer store.Close()
 

@@ -13,6 +13,7 @@ import (
 	weirotel "github.com/weir-go/weir/core/observe/otel"
 )
 
+// The metrics of the limits, beside those of the application.
 func ExampleRegister() {
 	store := observe.New(memstore.New())
 	api := core.Must(core.New(store, core.SlidingLog("api", core.PerHour(2))))
@@ -32,13 +33,15 @@ func ExampleRegister() {
 		fmt.Println(err)
 		return
 	}
+	requests := make(map[string]int64)
 	for _, m := range data.ScopeMetrics[0].Metrics {
 		if m.Name == "weir.requests" {
 			for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
-				result, _ := point.Attributes.Value("result")
-				fmt.Println(result.AsString(), point.Value)
+				result, _ := point.Attributes.Value("weir.result")
+				requests[result.AsString()] = point.Value
 			}
 		}
 	}
-	// Output:
+	fmt.Println(requests)
+	// Output: map[allowed:2 denied:1]
 }
