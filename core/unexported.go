@@ -7,17 +7,14 @@ import (
 
 func init() {
 	unexported.Provide(unexported.Methods[*Limiter, *Reservation, Rule, Ask]{
-		HasPlans:    func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
-		SharesStore: func(l, o *Limiter) bool { return l.store == o.store },
-		Key:         (*Reservation).key,
-		Forget:      (*Reservation).forget,
-		LeaveQueue:  (*Reservation).leaveQueue,
-		Attempt: func(a *Ask, denied bool) {
-			if a.attempt = always; denied {
-				a.attempt = unlessDenied
-			}
-		},
-		Compiled:  func(r Rule) *driver.Compiled { return r.def().compiled },
-		ChooseFor: (*Limiter).chooseFor,
+		HasPlans:            func(l *Limiter) bool { return l.pick != nil || len(l.ruleSet().plans) > 0 },
+		SharesStore:         func(l, o *Limiter) bool { return l.store == o.store },
+		Key:                 (*Reservation).key,
+		Forget:              (*Reservation).forget,
+		LeaveQueue:          (*Reservation).leaveQueue,
+		Attempt:             func(a *Ask) { a.attempt = always },
+		AttemptUnlessDenied: func(a *Ask) { a.attempt = unlessDenied },
+		Compiled:            func(r Rule) *driver.Compiled { return r.def().compiled },
+		ChooseFor:           (*Limiter).chooseFor,
 	})
 }

@@ -8,6 +8,7 @@
 // -config FILE, or the environment variable CONFIG, names a file; the default is a temporary copy of
 // limits.yaml. -redis URL, or REDIS_URL, uses Redis: the file is written into it if it has no
 // configuration, and used while it is down.
+// PASSWORD opens a page for operators, at /debug/limits.
 // Start the program twice (ADDR=127.0.0.1:8081 for the second) to see that both have the same limits
 // and count together.
 package main
@@ -32,7 +33,9 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/failover"
 	"github.com/weir-go/weir/core/gate"
+	"github.com/weir-go/weir/core/inspect"
 	"github.com/weir-go/weir/core/memstore"
+	"github.com/weir-go/weir/core/observe"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/rules"
 	"github.com/weir-go/weir/examples/internal/demo"
@@ -40,9 +43,15 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
+// limits are the limiters of a configuration, and the store that counts their decisions.
+type limits struct {
+	*rules.Set
+	counted *observe.Store
+}
+
 // newHandler returns the API with the limiters of set. Logins have a gate of their own because they
 // have another key.
-func newHandler(set *rules.Set) (http.Handler, error) {
+func newHandler(set *limits) (http.Handler, error) {
 	api, err1 := set.Limiter("api")
 	login, err2 := set.Limiter("login")
 	if err := errors.Join(err1, err2); err != nil {
@@ -54,6 +63,7 @@ func newHandler(set *rules.Set) (http.Handler, error) {
 	mux.Handle("GET /search", limit(http.HandlerFunc(hello)))
 	mux.Handle("POST /login", nethttplimit.New(login, keyfunc.RemoteIP())(http.HandlerFunc(hello)))
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, set.Version()) })
+	mux.Handle("/debug/limits", inspect.New(demo.Operator, set.counted, inspect.Rules(set.Set))) // for operators
 	return mux, nil
 }
 
@@ -68,7 +78,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 }
 
 // fromFile returns the limiters of the configuration in path, which follow the file until ctx ends.
-func fromFile(ctx context.Context, path string) (*rules.Set, error) {
+func fromFile(ctx context.Context, path string) (*limits, error) {
 	file := rules.File(path)
 	config, err := rules.Load(ctx, file)
 	if err != nil {
@@ -79,7 +89,7 @@ func fromFile(ctx context.Context, path string) (*rules.Set, error) {
 
 // fromRedis returns the limiters of the configuration in Redis, which follow Redis until ctx ends.
 // They begin with that of path if Redis is empty or down.
-func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*rules.Set, error) {
+func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*limits, error) {
 	source := rules.Redis(rdb)
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second) // Redis may hang
 	defer cancel()
@@ -105,15 +115,17 @@ func fromRedis(ctx context.Context, rdb redis.UniversalClient, path string) (*ru
 	return watch(ctx, store, config, source, rules.Overrides(source))
 }
 
-func watch(ctx context.Context, store core.Store, config *rules.Config, source rules.Source, opts ...rules.Option) (*rules.Set, error) {
-	set, err := rules.New(store, config, append(opts, rules.OnChange(func(c rules.Change) {
+func watch(ctx context.Context, store core.Store, config *rules.Config, source rules.Source, opts ...rules.Option) (*limits, error) {
+	counted := observe.New(store, observe.TopKeys(10))
+	set, err := rules.New(counted, config, append(opts, rules.OnChange(func(c rules.Change) {
 		log.Printf("version %s: %s", c.Version, strings.Join(c.Diff, "; "))
 	}))...)
 	if err != nil {
 		return nil, err
 	}
 	go func() { _ = set.Watch(ctx, source) }() // logs errors of a changed text, and keeps the old limits
-	return set, nil
+	counted.Add(set)
+	return &limits{set, counted}, nil
 }
 
 const tryFile = `
@@ -142,6 +154,7 @@ const tryRedis = `
   sleep 2
   curl -i -u ann: http://ADDR/
   curl -i -u bob: http://ADDR/
+  # the page http://ADDR/debug/limits shows the block of basic:bob, with the password in PASSWORD
   # the operator ends the block, and changes a limit of all
   go run github.com/weir-go/weir/cmd/weir rules unblock -redis 'URL' api basic:bob
   go run github.com/weir-go/weir/cmd/weir rules get -redis 'URL' | sed -e 's|limit: 10/m|limit: 20/m|' > FILE.new
@@ -151,7 +164,7 @@ const tryRedis = `
 `
 
 //go:embed limits.yaml
-var limits []byte
+var configuration []byte
 
 func run() error {
 	dir, err := os.MkdirTemp("", "weir")
@@ -160,7 +173,7 @@ func run() error {
 	}
 	defer os.RemoveAll(dir)
 	copied := filepath.Join(dir, "limits.yaml") // so that the commands below change no file of the repository
-	if err := os.WriteFile(copied, limits, 0o600); err != nil {
+	if err := os.WriteFile(copied, configuration, 0o600); err != nil {
 		return err
 	}
 	path := flag.String("config", cmp.Or(os.Getenv("CONFIG"), copied), "configuration `FILE`")
@@ -181,7 +194,7 @@ func run() error {
 
 // start returns the limiters of the configuration in path, or at the URL if there is one, and
 // commands to try.
-func start(ctx context.Context, path, url string) (*rules.Set, string, error) {
+func start(ctx context.Context, path, url string) (*limits, string, error) {
 	if url == "" {
 		set, err := fromFile(ctx, path)
 		return set, tryFile, err

@@ -25,8 +25,7 @@ func (g *gate) admit(ctx context.Context, h http.Header, r *http.Request, patter
 	rec := newRecord(r, g)
 	rec.expose(h)
 	if g.routes != nil && hidesDots(r.URL) {
-		e.Outcome = Rejected
-		if rejection := g.reject(e, h, r, ErrPath, failure{status: http.StatusBadRequest}); rejection != nil {
+		if rejection := g.reject(e, h, r, ErrPath, failure{outcome: Rejected, status: http.StatusBadRequest}); rejection != nil {
 			return r, nil, rejection
 		}
 		return g.undecided(r), g.served(nil), nil
@@ -54,7 +53,6 @@ func (rec *record) apply(h http.Header, r *http.Request, e *Event) *Rejection {
 	}
 	if err := hold(r.Context(), e.Decision.Delay); err != nil {
 		rec.leaveQueue()
-		e.Outcome = Refused
 		return rec.gate.reject(e, h, r, err, ended)
 	}
 	return nil

@@ -49,7 +49,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		case errors.Is(err, core.ErrNegativeCost):
 			refund(early)
-			e.Outcome = Rejected
 			return rec, g.reject(e, h, r, err, keyFailure(r, err))
 		case err != nil:
 			if failed == nil {
@@ -74,7 +73,10 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			continue
 		}
 		peek := hasQueue(known[charged:])
-		*d, failed = rec.charge(r.Context(), e, known[charged:], peek, true)
+		*d, failed = rec.charge(r.Context(), e, known[charged:], func(a *core.Ask) {
+			a.Peek = peek
+			inner.AttemptUnlessDenied(a)
+		})
 		switch {
 		case failed != nil || !d.Allowed:
 		case peek:
@@ -91,7 +93,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 			return rec, nil
 		}
 		if *d = (core.Decision{}); r.Context().Err() != nil {
-			e.Outcome = Refused
 			return rec, g.reject(e, h, r, failed, ended)
 		}
 	}
@@ -105,7 +106,6 @@ func (rec *record) decide(ctx context.Context, h http.Header, r *http.Request, f
 	}
 	if failed != nil {
 		*d = core.Decision{}
-		e.Outcome = Refused
 		return rec, g.reject(e, h, r, failed, storeFailure(r, failed, g.failClosed))
 	}
 	g.addExhausted(known, d, false)
@@ -154,12 +154,12 @@ func distinct(known []core.Ask) []core.Ask {
 }
 
 // charge charges known, each at least 1: a cost of zero must not make a request free if it has no other
-// key. If peek is set, it only decides. If early is set, and it is admitted, another decision follows.
-func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, peek, early bool) (core.Decision, error) {
+// key. If mark is not nil, it changes the copies of known that are charged.
+func (rec *record) charge(ctx context.Context, e *Event, known []core.Ask, mark func(*core.Ask)) (core.Decision, error) {
 	charged := slices.Clone(known)
 	for i := range charged {
-		if charged[i].Peek = peek; early {
-			inner.Attempt(&charged[i], true)
+		if charged[i].Peek = false; mark != nil {
+			mark(&charged[i])
 		}
 	}
 	return rec.reserve(ctx, e, charged)
@@ -215,16 +215,12 @@ func (rec *record) chargeWithoutKey(e *Event, known []core.Ask, next core.Ask, m
 	if len(all) == 0 {
 		return d, nil
 	}
-	if d, err = rec.charge(ctx, e, all, false, false); err != nil {
+	if d, err = rec.charge(ctx, e, all, nil); err != nil {
 		return d, err
 	}
 	alone := d
 	if !d.Allowed && len(known) > 0 && len(all) > len(known) {
-		again := slices.Clone(known)
-		for i := range again {
-			inner.Attempt(&again[i], false)
-		}
-		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, again, false, false); err != nil {
+		if alone, err = newRecord(rec.original, rec.gate).charge(ctx, e, known, inner.Attempt); err != nil {
 			return d, err
 		}
 	}
@@ -239,7 +235,6 @@ func (rec *record) rejectWithoutKey(e *Event, h http.Header, r *http.Request, er
 	if failed != nil && g.onError == nil {
 		g.log.warn(r.Context(), "weir: the store could not charge a request without a key", failed, f.status)
 	}
-	e.Outcome = Rejected
 	rejection := g.reject(e, h, r, err, f)
 	if rejection != nil {
 		rec.writeFields(h, d)

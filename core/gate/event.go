@@ -69,8 +69,8 @@ func (g *gate) report(ctx context.Context, e *Event, pattern string, rejection *
 	}
 }
 
-// conclude sets the Outcome and the Status of e, a request that is let through unless there is a
-// rejection. Until then, the Outcome is that of a request that could not be decided, or Skipped.
+// conclude sets the Status of e, a request that is let through unless there is a rejection, and the
+// Outcome of a request that was decided.
 func (e *Event) conclude(rejection *Rejection) {
 	if rejection != nil {
 		e.Status = rejection.Problem.Status
@@ -79,9 +79,6 @@ func (e *Event) conclude(rejection *Rejection) {
 	case e.Outcome == Skipped:
 	case e.Err != nil:
 		e.Decision = core.Decision{}
-		if rejection == nil {
-			e.Outcome = LetThrough
-		}
 	case d.Len() == 0:
 	case !d.Allowed:
 		e.Outcome = Denied

@@ -141,6 +141,26 @@ func TestOnDecision_EndedWhileDelayed(t *testing.T) {
 	})
 }
 
+// A request that ends in its key function is refused, unless its key is missing.
+func TestOnDecision_EndedInKeyFunction(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{context.Canceled, "[refused  503 0 context canceled]"},
+		{keyfunc.ErrNoToken, "[rejected  401 0 " + keyfunc.ErrNoToken.Error() + "]"},
+	} {
+		var got events
+		ctx, cancel := context.WithCancel(t.Context())
+		key := func(context.Context, *http.Request) (string, error) { cancel(); return "", c.err }
+		h := build(testkit.Limiter(t, memstore.New(), hundred), key, []gate.Option{got.option()}, func(http.ResponseWriter, *http.Request) {})
+		record(t, h, request("GET", "/").WithContext(ctx))
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%v: got %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
 // A panic of the function propagates, and the handler does not run.
 func TestOnDecision_Panic(t *testing.T) {
 	h := build(testkit.Limiter(t, memstore.New(), hundred), keyfunc.Constant("k"), []gate.Option{gate.OnDecision(func(context.Context, gate.Event) { panic("no") })},

@@ -61,25 +61,26 @@ func challenge(h http.Header) {
 // A failure describes the default response to a request that could not be identified or decided.
 // [OnError] can choose another status.
 type failure struct {
-	status int    // of the response; 0 lets the request through
-	log    string // the line in the log; empty if neither the application nor the Store is the cause
-	ended  bool   // the request has ended, so its handler must not run
+	outcome Outcome // of the event, unless the request is let through
+	status  int     // of the response; 0 lets the request through
+	log     string  // the line in the log; empty if neither the application nor the Store is the cause
+	ended   bool    // the request has ended, so its handler must not run
 }
 
 // ended is the failure of a request whose client has gone or whose deadline has passed.
-var ended = failure{status: http.StatusServiceUnavailable, ended: true}
+var ended = failure{outcome: Refused, status: http.StatusServiceUnavailable, ended: true}
 
 // keyFailure returns the failure of a request whose key function or Cost function returned err.
 func keyFailure(r *http.Request, err error) failure {
 	switch {
 	case errors.Is(err, keyfunc.ErrNoToken):
-		return failure{status: http.StatusUnauthorized}
+		return failure{outcome: Rejected, status: http.StatusUnauthorized}
 	case errors.Is(err, keyfunc.ErrNoKey):
-		return failure{status: http.StatusBadRequest}
+		return failure{outcome: Rejected, status: http.StatusBadRequest}
 	case r.Context().Err() != nil:
 		return ended
 	}
-	return failure{status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
+	return failure{outcome: Rejected, status: http.StatusInternalServerError, log: "weir: no key or cost for a request"}
 }
 
 // storeFailure returns the failure of a request for which the Store returned err. failClosed is the
@@ -93,11 +94,11 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 	// the cause may depend on a key that the client has chosen.
 	switch {
 	case errors.Is(err, driver.ErrInvalidCharge):
-		return failure{status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
+		return failure{outcome: Rejected, status: http.StatusInternalServerError, log: "weir: the store cannot make such a decision"}
 	case errors.Is(err, core.ErrInvalidAsk):
-		return failure{status: http.StatusInternalServerError, log: "weir: the limits of a request cannot be decided"}
+		return failure{outcome: Rejected, status: http.StatusInternalServerError, log: "weir: the limits of a request cannot be decided"}
 	}
-	f := failure{log: "weir: the store could not decide"}
+	f := failure{outcome: Refused, log: "weir: the store could not decide"}
 	if failClosed || errors.Is(err, core.ErrFailClosed) {
 		f.status = http.StatusServiceUnavailable
 	}
@@ -105,10 +106,10 @@ func storeFailure(r *http.Request, err error, failClosed bool) failure {
 }
 
 // reject returns the Rejection of a request that failed with err, according to f or the option
-// OnError, and sets its header fields and the error of e. It returns nil if the request is to be let
-// through.
+// OnError, and sets its header fields, and the error and the Outcome of e. It returns nil if the
+// request is to be let through.
 func (g *gate) reject(e *Event, h http.Header, r *http.Request, err error, f failure) *Rejection {
-	e.Err = err
+	e.Err, e.Outcome = err, f.outcome
 	status := f.status
 	if g.onError != nil {
 		s := g.onError(r, err, status)
@@ -119,6 +120,7 @@ func (g *gate) reject(e *Event, h http.Header, r *http.Request, err error, f fai
 		g.log.warn(r.Context(), f.log, err, status)
 	}
 	if status == 0 {
+		e.Outcome = LetThrough
 		return nil
 	}
 	h.Set("Cache-Control", "no-store")

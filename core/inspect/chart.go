@@ -27,7 +27,7 @@ type layer struct {
 
 // A bar is the part of a drawing that belongs to a minute.
 type bar struct {
-	X, Width float64
+	X, Width int
 	Title    string
 	Parts    []part
 }
@@ -38,11 +38,11 @@ type part struct {
 	Y, Height float64
 }
 
-// The drawing has Width and Height units: a minute is 10 wide.
+// The sizes of a drawing, in the units of the viewBox of page.html.
 const (
-	slot       = 10.0
+	slot       = 10 // the width of a minute
 	chartWidth = minutes * slot
-	chartTall  = 100.0
+	chartTall  = 100
 )
 
 // newChart returns a chart of layers, whose values are those of the periods. Layers without values are
@@ -65,10 +65,10 @@ func newChart(id, title, unit string, periods []period, layers ...layer) chart {
 	c.Top = ceiling(highest)
 	for at := range periods {
 		p := &periods[at]
-		x := chartWidth - slot*float64(len(periods)-at)
+		x := chartWidth - slot*(len(periods)-at)
 		b := bar{X: x + 1, Width: slot - 2}
-		texts := []string{}
-		y := chartTall
+		var texts []string
+		y := float64(chartTall)
 		for _, l := range c.Layers {
 			if l.values[at] == 0 {
 				continue
@@ -97,10 +97,6 @@ func (c chart) Description() string {
 	}
 	return "In the last hour: " + strings.Join(texts, ", ") + "."
 }
-
-// Sizes for the template.
-func (chart) Width() float64  { return chartWidth }
-func (chart) Height() float64 { return chartTall }
 
 // ceiling returns the next number like 10, 20 or 50.
 func ceiling(n uint64) uint64 {

@@ -23,8 +23,6 @@ type report struct {
 	Requests counts         `json:"requests"`
 	Series   []series       `json:"series"`
 	Minutes  []minute       `json:"minutes"`
-	Peeks    uint64         `json:"peeks"`
-	Attempts uint64         `json:"attempts"`
 	Rules    []rule         `json:"rules"`
 	Config   *configuration `json:"configuration,omitempty"`
 	Denied   []topKey       `json:"denied,omitempty"`
@@ -108,10 +106,9 @@ type measured struct {
 
 // A calls describes the calls of the store since the start, in the last hour and in the last two periods.
 type calls struct {
-	Count    uint64 `json:"count"`
-	Failures uint64 `json:"failures"`
-	Hour     times  `json:"hour"`
-	Minute   times  `json:"minute"`
+	Count  uint64 `json:"count"`
+	Hour   times  `json:"hour"`
+	Minute times  `json:"minute"`
 }
 
 // A times contains the number of calls and the upper bounds of quantiles of their times.
@@ -125,7 +122,7 @@ type times struct {
 func (h *Handler) report(ctx context.Context, asked question) *report {
 	now := h.store.Snapshot()
 	r := &report{
-		Process: h.process, Begun: h.begun, Now: time.Now(), Requests: counts(now.Total()), Peeks: now.Peeks, Attempts: now.Attempts,
+		Process: h.process, Begun: h.begun, Now: time.Now(), Requests: counts(now.Total()),
 		periods: h.history.hour(now),
 	}
 	for _, k := range now.Denied {
@@ -142,7 +139,7 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 		p := &r.periods[i]
 		r.Minutes = append(r.Minutes, minute{p.from, counts(p.requests()), p.outage})
 	}
-	r.Calls = calls{Count: now.Calls.Count, Failures: now.Calls.Failures, Hour: timesOf(r.periods), Minute: timesOf(r.periods[max(0, len(r.periods)-2):])}
+	r.Calls = calls{Count: now.Calls.Count, Hour: timesOf(r.periods), Minute: timesOf(r.periods[max(0, len(r.periods)-2):])}
 	groups := h.groups()
 	for _, g := range groups {
 		r.addRules(&g)

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/weir-go/weir/core/driver"
@@ -13,13 +14,9 @@ type row struct {
 	Rule, Plan                            string
 	Allowed, Soft, Denied, Shadow, Failed uint64
 	Determined                            uint64
-	Line                                  []bar
-	Most                                  uint64
+	Path                                  string // of the denials that the rule determined, by minute; empty for none
+	Most                                  uint64 // in a minute
 }
-
-// The line of a row has the height of a chart.
-func (row) Height() float64 { return chartTall }
-func (row) Width() float64  { return chartWidth }
 
 func newRow(s *series) row {
 	n, determined := s.Decisions.Hour, observe.Counts(s.Requests.Hour)
@@ -27,12 +24,13 @@ func newRow(s *series) row {
 		Rule: s.Rule, Plan: s.Plan, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: observe.Counts(n).Denied(), Shadow: n[driver.ShadowDenied],
 		Failed: n[driver.Failed] + n[driver.Canceled], Determined: determined.Denied(), Most: slices.Max(s.denials),
 	}
+	var path []byte
 	for i, d := range s.denials {
-		if height := chartTall * float64(d) / float64(max(1, r.Most)); d > 0 {
-			x := chartWidth - slot*float64(len(s.denials)-i)
-			r.Line = append(r.Line, bar{X: x, Width: slot, Parts: []part{{"denied", chartTall - height, height}}})
+		if d > 0 {
+			path = fmt.Appendf(path, "M%d %dv-%dh%dV%d", chartWidth-slot*(len(s.denials)-i), chartTall, max(1, chartTall*d/r.Most), slot, chartTall)
 		}
 	}
+	r.Path = string(path)
 	return r
 }
 

@@ -13,11 +13,10 @@ var Bounds = [...]time.Duration{
 	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
 }
 
-// calls counts the calls of the Store behind.
+// calls are the times of the calls of the Store behind.
 type calls struct {
-	failures atomic.Uint64
-	sum      atomic.Int64 // of the times, in nanoseconds
-	buckets  [len(Bounds) + 1]atomic.Uint64
+	sum     atomic.Int64 // of the times, in nanoseconds
+	buckets [len(Bounds) + 1]atomic.Uint64
 }
 
 func (c *calls) add(took time.Duration) {
@@ -29,20 +28,18 @@ func (c *calls) add(took time.Duration) {
 	c.sum.Add(int64(took))
 }
 
-// Calls describes the calls of the Store behind. The times are those of stores that use a network
-// ([driver.Deadliner]); for others they are zero, because to read the clock would take longer than the
-// call. A call that a cache has answered counts, too.
+// Calls are the times of the calls of the Store behind, if it uses a network ([driver.Deadliner]). For
+// other stores they are zero, because to read the clock would take longer than the call. A call that a
+// cache has answered counts, too.
 type Calls struct {
-	Failures uint64        // calls that returned a core.ErrUnavailable
-	Count    uint64        // calls whose time was measured
-	Sum      time.Duration // of the times
-	Buckets  []uint64      // the number of calls in each bucket of Bounds, and last that of longer ones
+	Count   uint64        // calls whose time was measured
+	Sum     time.Duration // of the times
+	Buckets []uint64      // the number of calls in each bucket of Bounds, and last that of longer ones
 }
 
 func (s *Store) sumCalls() Calls {
 	sum := Calls{Buckets: make([]uint64, len(Bounds)+1)}
 	s.calls.all(func(c *calls) {
-		sum.Failures += c.failures.Load()
 		sum.Sum += time.Duration(c.sum.Load())
 		for i := range c.buckets {
 			n := c.buckets[i].Load()

@@ -31,7 +31,7 @@ func (s *parts) add(role string, p any, log *slog.Logger) {
 	}
 }
 
-// A Measure is a figure of a part of the store.
+// A Measure is a figure of the store or of a part of it.
 type Measure struct {
 	Role string // "primary" or "backup", of a store below package failover; otherwise empty
 	driver.Measure

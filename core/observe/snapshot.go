@@ -35,10 +35,8 @@ type Series struct {
 // made.
 type Snapshot struct {
 	Series   []Series  // sorted by Rule and Plan
-	Peeks    uint64    // decisions that charged nothing: Peek, and AllowN with zero
-	Attempts uint64    // attempts of Wait that were not admitted, and early charges of gates with several keys
 	Calls    Calls     // of the Store behind
-	Measures []Measure // of the parts of the Store
+	Measures []Measure // of the Store and its parts: see METRICS.md
 	Denied   []Key     // the keys with the most denials; nil without TopKeys
 	Active   []Key     // the keys with the most decisions; nil without TopKeys
 }
@@ -57,10 +55,6 @@ func (s *Snapshot) Total() (sum Counts) {
 // decisions, so that figures may be from slightly different moments.
 func (s *Store) Snapshot() *Snapshot {
 	n := &Snapshot{Series: s.series.snapshot(), Calls: s.sumCalls(), Measures: s.parts.measures()}
-	s.asks.all(func(a *asks) {
-		n.Peeks += a.peeks.Load()
-		n.Attempts += a.attempts.Load()
-	})
 	if s.keys != nil {
 		n.Denied, n.Active = s.keys.denied.top(s.topKeys, s.Tag), s.keys.active.top(s.topKeys, s.Tag)
 	}

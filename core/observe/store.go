@@ -16,21 +16,18 @@ import (
 // Use [New] to make a Store. It is safe for concurrent use, starts no goroutine, and needs no
 // closing.
 type Store struct {
-	next   driver.Store
-	timed  bool // a store behind has a deadline
-	series series
-	asks   sharded[asks]
-	calls  sharded[calls]
-	parts  parts
-	keys   *topKeys // nil without TopKeys
-	clock  clock
-	hasher keyhash.Hasher
-	onCall atomic.Pointer[func(context.Context, time.Duration)]
+	next    driver.Store
+	timed   bool // a store behind has a deadline
+	series  series
+	figures figures
+	calls   sharded[calls]
+	parts   parts
+	keys    *topKeys // nil without TopKeys
+	clock   clock
+	hasher  keyhash.Hasher
+	onCall  atomic.Pointer[func(context.Context, time.Duration)]
 	config
 }
-
-// asks are the numbers of decisions that are no events.
-type asks struct{ peeks, attempts atomic.Uint64 }
 
 // New returns a Store over next, which should be the outermost one: give the result to core.New. New
 // panics if next or an option is nil.
@@ -47,6 +44,7 @@ func New(next driver.Store, opts ...Option) *Store {
 		s.keys = newTopKeys(s.topKeys, &s.clock)
 	}
 	s.series.store = s
+	s.parts.add("", &s.figures, nil)
 	s.visit("", next)
 	return s
 }
@@ -113,7 +111,7 @@ func (s *Store) timedCall(ctx context.Context, begun time.Time, err error) error
 // failed counts err, if it is a failure of the store.
 func (s *Store) failed(err error) error {
 	if err != nil && errors.Is(err, driver.ErrUnavailable) {
-		s.calls.here().failures.Add(1)
+		s.figures.here().failures.Add(1)
 	}
 	return err
 }
@@ -136,11 +134,11 @@ func (s *Store) Counter(rule, plan string) driver.Counter { return s.series.coun
 
 // Ask implements [driver.Observer].
 func (s *Store) Ask(peek bool) {
-	a := s.asks.here()
+	f := s.figures.here()
 	if peek {
-		a.peeks.Add(1)
+		f.peeks.Add(1)
 	} else {
-		a.attempts.Add(1)
+		f.attempts.Add(1)
 	}
 }
 

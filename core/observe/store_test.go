@@ -46,11 +46,12 @@ func TestStore_Snapshot(t *testing.T) {
 	if fmt.Sprint(n.Series) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", n.Series, want)
 	}
-	if total := n.Total(); total.Total() != 5 || total.Denied() != 2 || n.Peeks != 1 || n.Attempts != 0 {
-		t.Errorf("got %v in total, %d peeks and %d attempts, want 5 with 2 denials, 1 and 0", total, n.Peeks, n.Attempts)
+	peeks, attempts, failures := value(t, s, "", "weir.peeks"), value(t, s, "", "weir.attempts"), value(t, s, "", "weir.store.failures")
+	if total := n.Total(); total.Total() != 5 || total.Denied() != 2 || peeks != 1 || attempts != 0 {
+		t.Errorf("got %v in total, %v peeks and %v attempts, want 5 with 2 denials, 1 and 0", total, peeks, attempts)
 	}
-	if n.Calls.Count != 0 || n.Calls.Failures != 0 || n.Denied != nil || n.Active != nil {
-		t.Errorf("got %+v, %v and %v, want none", n.Calls, n.Denied, n.Active)
+	if n.Calls.Count != 0 || failures != 0 || n.Denied != nil || n.Active != nil {
+		t.Errorf("got %+v, %v failures, %v and %v, want none", n.Calls, failures, n.Denied, n.Active)
 	}
 }
 
@@ -102,8 +103,9 @@ func TestStore_Calls(t *testing.T) {
 			t.Errorf("got %v, want core.ErrUnavailable", err)
 		}
 		n := s.Snapshot()
-		if c := n.Calls; c.Count != 2 || c.Failures != 1 || c.Sum != 2*time.Millisecond || c.Buckets[3] != 2 || len(took) != 2 {
-			t.Errorf("got %+v and %v, want two calls of a millisecond, of which one failed", c, took)
+		failures := value(t, s, "", "weir.store.failures")
+		if c := n.Calls; c.Count != 2 || failures != 1 || c.Sum != 2*time.Millisecond || c.Buckets[3] != 2 || len(took) != 2 {
+			t.Errorf("got %+v, %v and %v failures, want two calls of a millisecond, of which one failed", c, took, failures)
 		}
 		if total := n.Total(); total[driver.Failed] != 1 || total[driver.Allowed] != 1 {
 			t.Errorf("got %v, want an error and a decision", total)
@@ -139,7 +141,7 @@ func TestStore_Measures(t *testing.T) {
 	for _, m := range s.Snapshot().Measures {
 		got += fmt.Sprint(m.Role, " ", m.Name, " ", m.Value, "; ")
 	}
-	if want := "primary a 1; primary b 2; backup a 1; backup b 2;  a 2;  b 4; "; got != want {
+	if want := " weir.peeks 0;  weir.attempts 0;  weir.store.failures 0; primary a 1; primary b 2; backup a 1; backup b 2;  a 2;  b 4; "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if first.log == nil || second.log == nil || added.log == nil {

@@ -25,9 +25,9 @@ type Methods[Limiter, Reservation, Rule, Ask any] struct {
 	Forget func(r Reservation, l Limiter, key string)
 	// LeaveQueue refunds the event to each LeakyBucket, and leaves it charged to all other rules.
 	LeaveQueue func(r Reservation, ctx context.Context) error
-	// Attempt makes an Ask one that is not the last one about its event: unless it is denied, or always.
-	// The Observer counts its decision apart.
-	Attempt func(a *Ask, unlessDenied bool)
+	// Attempt makes an Ask one that is not the last one about its event, whose decision the Observer
+	// counts apart. AttemptUnlessDenied makes it one unless it is denied.
+	Attempt, AttemptUnlessDenied func(*Ask)
 	// Compiled returns the compiled rule, or nil if the rule is invalid, Unlimited or Blocked.
 	Compiled func(Rule) *driver.Compiled
 	// ChooseFor is Choose with a function that also returns the time for which its choice lasts, or

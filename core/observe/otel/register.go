@@ -34,16 +34,13 @@ func Register(s *observe.Store, provider metric.MeterProvider) (metric.Registrat
 	r := &reader{store: s, measures: make(map[string]metric.Float64Observable)}
 	var all []metric.Observable
 	var errs []error
-	counter := func(name, help, unit string) metric.Int64Observable {
-		c, err := meter.Int64ObservableCounter(name, metric.WithDescription(help), metric.WithUnit(unit))
+	counter := func(name, help string) metric.Int64Observable {
+		c, err := meter.Int64ObservableCounter(name, metric.WithDescription(help), metric.WithUnit("{decision}"))
 		all, errs = append(all, c), append(errs, err)
 		return c
 	}
-	r.requests = counter("weir.requests", "Decisions, each counted for the rule that determined it.", "{decision}")
-	r.decisions = counter("weir.decisions", "Decisions, counted for each of their rules.", "{decision}")
-	r.peeks = counter("weir.peeks", "Decisions that charged nothing.", "{decision}")
-	r.attempts = counter("weir.attempts", "Attempts of waiting callers, and early charges of gates.", "{decision}")
-	r.failures = counter("weir.store.failures", "Calls that the store could not decide.", "{call}")
+	r.requests = counter("weir.requests", "Decisions, each counted for the rule that determined it.")
+	r.decisions = counter("weir.decisions", "Decisions, counted for each of their rules.")
 	for _, m := range s.Snapshot().Measures {
 		if r.measures[m.Name] != nil {
 			continue
@@ -76,10 +73,10 @@ func Register(s *observe.Store, provider metric.MeterProvider) (metric.Registrat
 
 // A reader reads the figures of a Store.
 type reader struct {
-	store                                          *observe.Store
-	requests, decisions, peeks, attempts, failures metric.Int64Observable
-	measures                                       map[string]metric.Float64Observable
-	attributes                                     sync.Map // of names, the attributes
+	store               *observe.Store
+	requests, decisions metric.Int64Observable
+	measures            map[string]metric.Float64Observable
+	attributes          sync.Map // of names, the attributes
 }
 
 // A name is that of a series, or the role of a measure.
@@ -119,9 +116,6 @@ func (r *reader) read(_ context.Context, to metric.Observer) error {
 			}
 		}
 	}
-	to.ObserveInt64(r.peeks, int64(n.Peeks))
-	to.ObserveInt64(r.attempts, int64(n.Attempts))
-	to.ObserveInt64(r.failures, int64(n.Calls.Failures))
 	for _, m := range n.Measures {
 		if o := r.measures[m.Name]; o != nil {
 			to.ObserveFloat64(o, m.Value, r.with(name{role: m.Role}))

@@ -36,10 +36,7 @@ var (
 var (
 	requests  = prometheus.NewDesc("weir_requests_total", "Decisions, each counted for the rule that determined it.", byRule, nil)
 	decisions = prometheus.NewDesc("weir_decisions_total", "Decisions, counted for each of their rules.", byRule, nil)
-	peeks     = prometheus.NewDesc("weir_peeks_total", "Decisions that charged nothing.", nil, nil)
-	attempts  = prometheus.NewDesc("weir_attempts_total", "Attempts of waiting callers, and early charges of gates.", nil, nil)
 	duration  = prometheus.NewDesc("weir_store_duration_seconds", "Time of calls of a store on a network.", nil, nil)
-	failures  = prometheus.NewDesc("weir_store_failures_total", "Calls that the store could not decide.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector]. It sends nothing, because the measures depend on the
@@ -63,9 +60,6 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-	counter(peeks, n.Peeks)
-	counter(attempts, n.Attempts)
-	counter(failures, n.Calls.Failures)
 	buckets, below := make(map[float64]uint64), uint64(0)
 	for i, bound := range observe.Bounds {
 		below += n.Calls.Buckets[i]

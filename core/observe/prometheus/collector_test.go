@@ -94,7 +94,7 @@ weir_requests_total{plan="",result="denied",rule="api"} 1
 weir_requests_total{plan="pro",result="allowed",rule="api"} 1
 # HELP weir_peeks_total Decisions that charged nothing.
 # TYPE weir_peeks_total counter
-weir_peeks_total 1
+weir_peeks_total{role=""} 1
 `), "weir_decisions_total", "weir_requests_total", "weir_peeks_total")
 	if err != nil {
 		t.Error(err)
