@@ -20,7 +20,13 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// module is the directory of this module, in which the go command finds weir.
+var module string
+
+func TestMain(m *testing.M) {
+	module, _ = os.Getwd()
+	redistest.Main(m)
+}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -49,14 +55,15 @@ type service struct {
 	store *resilient.Store
 	set   *rules.Set
 	page  string // its address, with the password
-	file  string
 }
 
 func start(t *testing.T) *service {
 	t.Helper()
-	s := &service{redis: redistest.NewServer(t), file: filepath.Join(t.TempDir(), "limits.yaml")}
-	must(t, os.WriteFile(s.file, []byte(limits), 0o600))
-	config, err := rules.Load(t.Context(), rules.File(s.file))
+	s := &service{redis: redistest.NewServer(t)}
+	t.Chdir(t.TempDir())
+	must(t, os.WriteFile("limits.yaml", []byte(limits), 0o600))
+	file := rules.File("limits.yaml")
+	config, err := rules.Load(t.Context(), file)
 	must(t, err)
 	rdb := s.redis.Client()
 	s.store = resilient.New(rdb, resilient.Instances(1), resilient.Observe(observe.TopKeys(5)))
@@ -64,7 +71,7 @@ func start(t *testing.T) *service {
 	s.set, err = rules.New(s.store, config, rules.Overrides(rules.Redis(rdb)))
 	must(t, err)
 	s.store.Observer().Add(s.set)
-	go func() { _ = s.set.Watch(t.Context(), rules.File(s.file)) }()
+	go func() { _ = s.set.Watch(t.Context(), file) }()
 
 	api, err := s.set.Limiter("api")
 	must(t, err)
@@ -103,15 +110,15 @@ func TestInspect(t *testing.T) {
 	if focus := Eval[string](b, "document.activeElement.name"); focus != "key" {
 		t.Errorf("the focus is on %q after the question, want the key", focus)
 	}
-	b.Picture("inspect-light")
+	b.Picture("inspect-light", 1500)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
 		t.Errorf("the background of the dark theme is %s", color)
 	}
-	b.Picture("inspect-dark")
+	b.Picture("inspect-dark", 1500)
 	b.Show(390, 844, "light")
 	b.Fits()
-	b.Picture("inspect-phone")
+	b.Picture("inspect-phone", 2600)
 	b.Show(1200, 900, "light")
 
 	command := b.Text("#key .commands code")
@@ -144,7 +151,7 @@ func TestInspect_Outage(t *testing.T) {
 		return got + b.Text("#problem"), strings.Contains(got, "backup")
 	})
 	b.Wait("#chart-results figcaption", "a backup decided")
-	b.Picture("inspect-outage")
+	b.Picture("inspect-outage", 560)
 	must(t, s.redis.Start())
 	b.Wait("#card-failover", "the primary store decides")
 }
@@ -193,6 +200,7 @@ func run(t *testing.T, command string) {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "weir"), "github.com/weir-go/weir/cmd/weir")
+	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
