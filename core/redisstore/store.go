@@ -1,6 +1,12 @@
 // Package redisstore provides a Store that keeps states in Redis 6.2 or later, or in Valkey: in a
 // single server, a Sentinel group or a Cluster.
 //
+//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+//	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
+//
+// An application that has to go on while Redis is down uses package resilient, which contains this
+// Store.
+//
 // A Lua script makes a decision, regardless of the number of rules, in one round trip. The script is
 // atomic and takes the time from the server's clock.
 //
