@@ -9,7 +9,7 @@ require (
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/ncruces/go-sqlite3 v0.35.6
 	github.com/redis/go-redis/v9 v9.23.0
-	github.com/weir-go/weir v0.0.0
+	github.com/weir-go/weir v0.1.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
