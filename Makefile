@@ -9,7 +9,7 @@ TESTFLAGS   ?=
 BENCHFLAGS  ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
 # ./... never descends into other modules, so whatever is meant for every module

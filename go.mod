@@ -7,10 +7,10 @@ go 1.26.0
 require (
 	github.com/felixge/httpsnoop v1.1.0
 	github.com/gin-gonic/gin v1.12.0 // 1.10 misroutes "\:" in ServeHTTP, 1.11 cannot hijack after WriteHeader(101)
-	github.com/golang-jwt/jwt/v5 v5.2.3 // variadic WithAudience; 5.2.2 fixed CVE-2025-30204
+	github.com/golang-jwt/jwt/v5 v5.2.3 // 5.2.2 has no variadic WithAudience, 5.2.1 has CVE-2025-30204
 	github.com/google/jsonschema-go v0.4.3
-	github.com/labstack/echo/v4 v4.12.0 // application/json without a charset
-	github.com/labstack/echo/v5 v5.4.3 // ProblemError
+	github.com/labstack/echo/v4 v4.12.0 // 4.11 adds a charset to application/json
+	github.com/labstack/echo/v5 v5.4.3 // 5.3 has no ProblemError
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/redis/go-redis/v9 v9.20.0 // 9.18 has no NoRetry, so a decision could be charged twice; Close of 9.19 can hang
 	go.yaml.in/yaml/v4 v4.0.0
