@@ -8,6 +8,8 @@ FUZZTIME    ?= 10s
 TESTFLAGS   ?=
 BENCHFLAGS  ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.22.0
 
 # ./... never descends into other modules, so whatever is meant for every module
@@ -65,6 +67,10 @@ vet:
 .PHONY: staticcheck
 staticcheck:
 	$(call each,$(GO) run $(STATICCHECK) ./...)
+
+.PHONY: workflows
+workflows: ## check the GitHub workflows
+	$(GO) run $(ACTIONLINT)
 
 # Vale contains parsers in C, which are not optimized here, because that takes longer than to run them.
 .PHONY: prose
@@ -138,6 +144,27 @@ examples: deps ## vet and test the example programs
 browser: deps ## install Chromium if it is missing, and test the pages in it
 	@command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || ADD="chromium fonts-dejavu-core" sh -c "$$DEPS"
 	cd .ci/browser && WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./... $(if $(PICTURES),-pictures $(PICTURES))
+
+# go.mod has the lowest versions. newest.mod is a copy with the newest versions of direct dependencies.
+NEWEST := -modfile=newest.mod
+DIRECT := {{if not (or .Main .Indirect .Replace)}}{{.Path}}@latest{{end}}
+.PHONY: versions
+versions: deps ## test with the lowest versions of dependencies, which go.mod has, and with the newest
+	@set -e; for module in . core/observe/otel core/observe/prometheus; do (cd $$module; \
+		echo "the lowest versions ($$module)"; WEIR_REQUIRE_REDIS=1 $(GO) test $(TESTFLAGS) ./...; \
+		trap 'rm -f newest.mod newest.sum' EXIT; cp go.mod newest.mod; cp go.sum newest.sum; \
+		echo "the newest versions ($$module)"; $(GO) get $(NEWEST) $$($(GO) list -m -f '$(DIRECT)' all); \
+		$(GO) mod tidy $(NEWEST); WEIR_REQUIRE_REDIS=1 $(GO) test $(NEWEST) $(TESTFLAGS) ./...); \
+	done
+
+# This needs vuln.go.dev.
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities in every module
+	$(call each,$(GO) run $(GOVULNCHECK) ./...)
+
+.PHONY: release
+release: ## check that VERSION (v0.1.0) can be released, and print the commands that tag it
+	@.ci/release $(VERSION)
 
 .PHONY: tidy
 tidy: ## check that every go.mod and go.sum is as go mod tidy would have it

@@ -68,7 +68,7 @@ func Example_perCustomer() {
 
 // A limiter with a constant key limits the whole system. Together with the limiter of the customer,
 // it is not charged for events of customers that exceed their own limit.
-func Example_global() {
+func ExampleAllowTogether() {
 	store := memstore.New()
 	system := core.Must(core.New(store, core.TokenBucket("system", core.PerSecond(10_000))))
 	customer := core.Must(core.New(store, core.SlidingLog("customer", core.PerHour(5))))

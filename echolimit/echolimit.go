@@ -1,8 +1,12 @@
 // Package echolimit limits the requests of Echo (version 4).
 //
+//	e := echo.New()
+//	e.Use(echolimit.PerIP(core.PerMinute(100))) // for each address, in memory
+//
+// [New] makes the middleware of a limiter and a key function:
+//
 //	store := memstore.New()
 //	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
-//	e := echo.New()
 //	e.Use(echolimit.New(api, keyfunc.RemoteIP()))
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the

@@ -1,8 +1,12 @@
 // Package ginlimit limits the requests of Gin.
 //
+//	router := gin.New()
+//	router.Use(ginlimit.PerIP(core.PerMinute(100))) // for each address, in memory
+//
+// [New] makes the middleware of a limiter and a key function:
+//
 //	store := memstore.New()
 //	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
-//	router := gin.New()
 //	router.Use(ginlimit.New(api, keyfunc.RemoteIP()))
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -160,7 +163,7 @@ func ExampleJWTSubject() {
 }
 
 // The user and the plan of a request, from one verification of its token.
-func ExampleNewJWT() {
+func ExampleJWT() {
 	tokens := keyfunc.NewJWT(verify, []string{"HS256"}, keyfunc.Issuer("https://id.example.com"))
 	user, plan := tokens.Subject(), tokens.Claim("plan")
 	tenant := keyfunc.Join(keyfunc.Constant("tenant"), tokens.Claim("tenant"))
@@ -247,6 +250,41 @@ func ExampleJSONField() {
 	// Output:
 	// body:account:4711
 	// {"account":4711,"amount":10}
+}
+
+// A key function of an application tells the client which value is missing. The text of the error is
+// for the client, too, and contains nothing of the request.
+func ExampleNoKeyError() {
+	account := func(_ context.Context, r *http.Request) (string, error) {
+		if id := r.URL.Query().Get("account"); id != "" {
+			return "account:" + id, nil
+		}
+		return "", &keyfunc.NoKeyError{Detail: "the parameter account is missing"}
+	}
+	r := httptest.NewRequest("GET", "/orders", nil)
+	_, err := account(r.Context(), r)
+	var missing *keyfunc.NoKeyError
+	if errors.As(err, &missing) {
+		fmt.Println(missing.Detail)
+	}
+	fmt.Println(errors.Is(err, keyfunc.ErrNoKey))
+	// Output:
+	// the parameter account is missing
+	// true
+}
+
+// The proxies are those of a configuration.
+func ExampleProxySet() {
+	proxies, err := keyfunc.ParseProxies(strings.Fields("10.0.0.0/8 fd00::/8")...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(proxies.Contains(netip.MustParseAddr("10.1.2.3")))
+	show(keyfunc.XForwardedFor(proxies), request("10.1.2.3:4711", "X-Forwarded-For: 203.0.113.9"))
+	// Output:
+	// true
+	// 203.0.113.9
 }
 
 // The keys that an operator resets.

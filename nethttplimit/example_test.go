@@ -13,6 +13,24 @@ import (
 	"github.com/weir-go/weir/nethttplimit"
 )
 
+// One limit for each address, in memory.
+func ExamplePerIP() {
+	limit := nethttplimit.PerIP(core.PerMinute(1))
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }))
+
+	for _, address := range []string{"203.0.113.9:4711", "203.0.113.9:4712", "198.51.100.7:4711"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(address, w.Code)
+	}
+	// Output:
+	// 203.0.113.9:4711 200
+	// 203.0.113.9:4712 429
+	// 198.51.100.7:4711 200
+}
+
 // Two requests a minute for every client, with a bucket that holds two.
 func ExampleNew() {
 	store := memstore.New()

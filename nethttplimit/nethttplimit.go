@@ -1,10 +1,14 @@
 // Package nethttplimit limits the requests of net/http handlers, of chi, and of every other router
 // that takes the same type of middleware.
 //
+//	limit := nethttplimit.PerIP(core.PerMinute(100)) // for each address, in memory
+//	http.ListenAndServe(":8080", limit(mux))
+//
+// [New] makes the middleware of a limiter and a key function:
+//
 //	store := memstore.New()
 //	api := core.Must(core.New(store, core.TokenBucket("api", core.PerSecond(10))))
 //	limit := nethttplimit.New(api, keyfunc.RemoteIP())
-//	http.ListenAndServe(":8080", limit(mux))
 //
 // Options such as [gate.Skip] and [gate.Cost] are in package gate, which also describes the
 // responses and their header fields.

@@ -2,9 +2,14 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -181,18 +186,34 @@ func (b *Tab) Fits() {
 	}
 }
 
-// Picture takes a picture of the whole page, checks that it shows something, and writes it with the flag
-// -pictures.
-func (b *Tab) Picture(name string) {
+// Picture takes a picture of the page, checks that it shows something, and writes the upper part of it,
+// height pixels, with the flag -pictures.
+func (b *Tab) Picture(name string, height int) {
 	b.t.Helper()
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	data, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	b.check(err)
-	if len(picture) < 10_000 {
-		b.t.Errorf("the picture %s has %d bytes", name, len(picture))
+	picture, err := png.Decode(bytes.NewReader(data))
+	b.check(err)
+	colors := make(map[color.Color]struct{})
+	size := picture.Bounds()
+	for y := range min(height, size.Max.Y) {
+		for x := range size.Max.X {
+			colors[picture.At(x, y)] = struct{}{}
+		}
 	}
-	if *pictures != "" {
-		b.check(os.WriteFile(filepath.Join(*pictures, name+".png"), picture, 0o644))
+	if len(colors) < 20 {
+		b.t.Errorf("the picture %s has %d colors", name, len(colors))
 	}
+	if *pictures == "" {
+		return
+	}
+	size.Max.Y = min(height, size.Max.Y)
+	part := image.NewRGBA(size)
+	draw.Draw(part, size, picture, image.Point{}, draw.Src)
+	file, err := os.Create(filepath.Join(*pictures, name+".png"))
+	b.check(err)
+	b.check((&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, part))
+	b.check(file.Close())
 }
 
 // Tab moves the focus to the next element until it matches a selector, as a user without a mouse does.

@@ -7,7 +7,7 @@ replace github.com/weir-go/weir => ../../
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/weir-go/weir v0.0.0-00010101000000-000000000000
+	github.com/weir-go/weir v0.1.0
 )
 
 require (

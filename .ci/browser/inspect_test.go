@@ -20,7 +20,13 @@ import (
 	"github.com/weir-go/weir/core/rules"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// module is the directory of this module, in which the go command finds weir.
+var module string
+
+func TestMain(m *testing.M) {
+	module, _ = os.Getwd()
+	redistest.Main(m)
+}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -49,14 +55,15 @@ type service struct {
 	store *resilient.Store
 	set   *rules.Set
 	page  string // its address, with the password
-	file  string
 }
 
 func start(t *testing.T) *service {
 	t.Helper()
-	s := &service{redis: redistest.NewServer(t), file: filepath.Join(t.TempDir(), "limits.yaml")}
-	must(t, os.WriteFile(s.file, []byte(limits), 0o600))
-	config, err := rules.Load(t.Context(), rules.File(s.file))
+	s := &service{redis: redistest.NewServer(t)}
+	t.Chdir(t.TempDir())
+	must(t, os.WriteFile("limits.yaml", []byte(limits), 0o600))
+	file := rules.File("limits.yaml")
+	config, err := rules.Load(t.Context(), file)
 	must(t, err)
 	rdb := s.redis.Client()
 	s.store = resilient.New(rdb, resilient.Instances(1), resilient.Observe(observe.TopKeys(5)))
@@ -64,7 +71,7 @@ func start(t *testing.T) *service {
 	s.set, err = rules.New(s.store, config, rules.Overrides(rules.Redis(rdb)))
 	must(t, err)
 	s.store.Observer().Add(s.set)
-	go func() { _ = s.set.Watch(t.Context(), rules.File(s.file)) }()
+	go func() { _ = s.set.Watch(t.Context(), file) }()
 
 	api, err := s.set.Limiter("api")
 	must(t, err)
@@ -98,22 +105,25 @@ func TestInspect(t *testing.T) {
 	b.figures(s.store.Observer().Snapshot())
 
 	b.Tab("input[name=key]")
-	b.Press("user:7\r")
+	b.Press("7\r") // without the word before the name
+	b.Wait("#key .notice", "Nothing is known about this key")
+	b.Tab("#key .notice button")
+	b.Press("\r")
 	b.Wait("#key", "Blocked: every event is denied.")
-	if focus := Eval[string](b, "document.activeElement.name"); focus != "key" {
-		t.Errorf("the focus is on %q after the question, want the key", focus)
-	}
-	b.Picture("inspect-light")
+	b.Picture("inspect-light", 1500)
 	b.Show(1200, 900, "dark")
 	if color := Eval[string](b, "getComputedStyle(document.body).backgroundColor"); color != "rgb(13, 17, 23)" {
 		t.Errorf("the background of the dark theme is %s", color)
 	}
-	b.Picture("inspect-dark")
+	b.Picture("inspect-dark", 1500)
 	b.Show(390, 844, "light")
 	b.Fits()
-	b.Picture("inspect-phone")
+	b.Picture("inspect-phone", 2600)
 	b.Show(1200, 900, "light")
 
+	b.Tab("#key .copy")
+	b.Press("\r")
+	b.Wait("#key .copy", "Copied")
 	command := b.Text("#key .commands code")
 	if !strings.Contains(command, "unblock api user:7") {
 		t.Fatalf("the first command is %q, want that which ends the block", command)
@@ -144,7 +154,7 @@ func TestInspect_Outage(t *testing.T) {
 		return got + b.Text("#problem"), strings.Contains(got, "backup")
 	})
 	b.Wait("#chart-results figcaption", "a backup decided")
-	b.Picture("inspect-outage")
+	b.Picture("inspect-outage", 560)
 	must(t, s.redis.Start())
 	b.Wait("#card-failover", "the primary store decides")
 }
@@ -163,14 +173,14 @@ func TestInspect_Unauthorized(t *testing.T) {
 // figures compares the table of decisions with a snapshot.
 func (b *Tab) figures(n *observe.Snapshot) {
 	b.t.Helper()
-	const all = `[...document.querySelectorAll('#decisions tbody tr')].map(row => [...row.cells].slice(0, 8).map(cell => cell.textContent.replace(/\u202f/g, '')).join(' '))`
+	const all = `[...document.querySelectorAll('#decisions tbody tr')].map(row => [...row.cells].slice(0, 9).map(cell => cell.textContent.replace(/\u202f/g, '')).join(' '))`
 	got := Eval[[]string](b, all)
 	if len(got) != len(n.Series) || len(got) < 5 {
 		b.t.Fatalf("got %d rows %q, want %d", len(got), got, len(n.Series))
 	}
 	for i, s := range n.Series {
 		d := s.Decisions
-		want := fmt.Sprint(s.Rule, " ", s.Plan, " ", d[driver.Allowed], " ", d[driver.Soft], " ", d.Denied(), " ", d[driver.ShadowDenied], " ", d[driver.Failed]+d[driver.Canceled], " ", s.Requests.Denied())
+		want := fmt.Sprint(s.Rule, " ", s.Plan, " ", d[driver.Allowed], " ", d[driver.Soft], " ", d[driver.Denied]+d[driver.NeverAllowed], " ", d[driver.Blocked], " ", d[driver.ShadowDenied], " ", d[driver.Failed]+d[driver.Canceled], " ", s.Requests.Denied())
 		if got[i] != want {
 			b.t.Errorf("row %d is %q, want %q", i, got[i], want)
 		}
@@ -193,6 +203,7 @@ func run(t *testing.T, command string) {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "weir"), "github.com/weir-go/weir/cmd/weir")
+	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

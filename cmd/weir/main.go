@@ -72,10 +72,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/weir-go/weir/core/rules"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	logging.Disable() // go-redis logs its attempts; the last error is reported
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // A command is a subcommand with min to max arguments.
 type command struct {

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/core/rules"
 )
@@ -64,7 +63,6 @@ func (r *remote) run(f func(ctx context.Context, r *remote, args []string) error
 
 // connect runs f with a client of Redis, for at most the timeout.
 func (r *remote) connect(f func(ctx context.Context) error) error {
-	logging.Disable() // go-redis logs its attempts; the last error is reported
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := r.open(); err != nil {

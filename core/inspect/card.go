@@ -53,12 +53,24 @@ func (v view) Cards() []card {
 		}
 		cards = append(cards, c)
 	}
+	overrides, blocks, known := 0.0, 0.0, false
+	for _, m := range v.Measures {
+		switch m.Name {
+		case "weir.rules.overrides":
+			overrides, known = m.Value, m.Value >= 0
+		case "weir.rules.blocks":
+			blocks = m.Value
+		}
+	}
+	if known {
+		cards = append(cards, card{"blocks", "Blocked keys", number(uint64(max(0, blocks))), number(uint64(overrides)) + " keys have an override in Redis", ""})
+	}
 	trips, from := 0.0, v.Now
 	for _, p := range v.periods[max(0, len(v.periods)-2):] {
 		trips, from = trips+p.trips, minTime(from, p.from)
 	}
 	if slices.ContainsFunc(v.Measures, func(m measured) bool { return m.Name == "weir.redis.round_trips" }) {
-		cards = append(cards, card{"trips", "Round trips to Redis", fmt.Sprintf("%.3g a second", trips/max(1, v.Now.Sub(from).Seconds())), "in the last one to two minutes", ""})
+		cards = append(cards, card{"trips", "Round trips to Redis", fmt.Sprintf("%.3g", trips/max(1, v.Now.Sub(from).Seconds())), "a second, in the last one to two minutes", ""})
 	}
 	return cards
 }

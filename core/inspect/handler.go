@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,8 +103,8 @@ const (
 	timeout = 2 * time.Second // for all calls of stores about a key
 )
 
-// ServeHTTP implements [http.Handler]. The methods are GET, HEAD and POST; a POST has the form fields key
-// and plan.
+// ServeHTTP implements [http.Handler]. The methods are GET, HEAD and POST; a POST has the form fields key,
+// without the spaces around it, and plan.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -122,7 +123,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "The form cannot be read.", http.StatusBadRequest)
 			return
 		}
-		asked = question{r.PostForm.Get("key"), r.PostForm.Get("plan")}
+		asked = question{strings.TrimSpace(r.PostForm.Get("key")), r.PostForm.Get("plan")}
 	default:
 		header.Set("Allow", "GET, HEAD, POST")
 		http.Error(w, "The method is not GET, HEAD or POST.", http.StatusMethodNotAllowed)

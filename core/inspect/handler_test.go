@@ -167,8 +167,8 @@ func TestHandler_Key(t *testing.T) {
 		{"used up", "", "Denied: the next event is admitted in 24h0m0s.", "", ""},
 		{"used up", "gold", "Admitted.", "", ""},
 		{"used up", "none such", "Denied: the next event is admitted in 24h0m0s.", "", ""},
-		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true}", "{blocked: true} limits.yaml"},
-		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false}", "{limits: {s: 9/d}} limits.yaml"},
+		{"blocked", "", "Blocked: every event is denied.", "{api.s blocked  enforced   never now true}", "{blocked: true} the configuration"},
+		{"other", "", "Admitted.", "{api.s 9/d  enforced 0 9 now now false}", "{limits: {s: 9/d}} the configuration"},
 	} {
 		d := reportOf(t, h, url.Values{"key": {c.key}, "plan": {c.plan}})
 		l, off := d.Key.Limits[0], d.Key.Limits[1]
@@ -181,6 +181,27 @@ func TestHandler_Key(t *testing.T) {
 	}
 	if n := store.Snapshot(); n.Total().Total() != 2 {
 		t.Errorf("questions are counted as decisions: %v", n.Total())
+	}
+}
+
+// A key that is not used may be the name without the word before it, or the tag of a top key.
+func TestHandler_UnusedKey(t *testing.T) {
+	store := observe.New(memstore.New(), observe.TopKeys(3))
+	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(1)))
+	h := newHandler(t, everybody, store, Limiters(testkit.Limiter(t, store, core.SlidingLog("other", core.PerHour(1))), l))
+	testkit.Allow(t, l, "basic:ann")
+	testkit.Allow(t, l, "basic:ann")
+	for _, c := range []struct {
+		key, similar string
+		used, isTag  bool
+	}{{"ann", "basic:ann", false, false}, {" basic:ann\t", "", true, false}, {"bob", "", false, false}, {store.Tag("basic:ann"), "", false, true}} {
+		k := reportOf(t, h, url.Values{"key": {c.key}}).Key
+		if k.Used != c.used || k.IsTag != c.isTag || strings.Join(k.Similar, " ") != c.similar {
+			t.Errorf("%q: got %+v", c.key, k)
+		}
+		if c.used && k.Limits[0].States[0].Rule != "api" {
+			t.Errorf("%q: got %+v, want the rule that denies first", c.key, k.Limits)
+		}
 	}
 }
 

@@ -3,10 +3,12 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -23,6 +25,12 @@ type answer struct {
 	Tag    string        `json:"tag"`
 	Used   bool          `json:"used"` // a rule has something in use, or there is an override
 	Limits []limitsOfKey `json:"limits"`
+
+	// If the key is not used: similar ones that are, such as basic:ann for ann, and whether the text is
+	// the tag of a top key.
+	Similar []string `json:"similar,omitempty"`
+	IsTag   bool     `json:"is_tag,omitempty"`
+	Example string   `json:"-"` // a key of the configuration
 }
 
 // A limitsOfKey describes a key for one limiter.
@@ -33,6 +41,7 @@ type limitsOfKey struct {
 	Error    string    `json:"error,omitempty"` // in place of a decision
 	Override string    `json:"override,omitempty"`
 	Source   string    `json:"source,omitempty"` // of the override
+	Used     bool      `json:"used"`             // something is in use, an event is denied, or there is an override
 	States   []state   `json:"states,omitempty"`
 	Commands []command `json:"commands,omitempty"`
 }
@@ -56,14 +65,49 @@ type command struct {
 	Line   string `json:"line"`
 }
 
-// answer asks the stores about a key.
+// words are the beginnings of keys of package keyfunc that need no other name.
+var words = []string{"user:", "basic:"}
+
+// answer asks the stores about a key, and about similar ones if it is not used.
 func (h *Handler) answer(ctx context.Context, groups []group, asked question) *answer {
+	a := h.limitsOf(ctx, groups, asked)
+	if a.Used {
+		return a
+	}
+	if !strings.Contains(asked.key, ":") {
+		for _, word := range words {
+			if h.limitsOf(ctx, groups, question{word + asked.key, asked.plan}).Used {
+				a.Similar = append(a.Similar, word+asked.key)
+			}
+		}
+	}
+	for _, g := range groups {
+		if g.config != nil && a.Example == "" && len(g.config.Keys) > 0 {
+			a.Example = slices.Min(slices.Collect(maps.Keys(g.config.Keys)))
+		}
+	}
+	return a
+}
+
+// limitsOf describes a key for all limiters: first those that deny its events, then those that it uses.
+func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) *answer {
 	a := &answer{Key: asked.key, Plan: asked.plan, Tag: h.store.Tag(asked.key)}
 	for _, g := range groups {
 		l := h.limits(ctx, &g, asked)
-		a.Used = a.Used || l.Override != "" || slices.ContainsFunc(l.States, func(s state) bool { return s.Used != "0" && s.Used != "" })
+		l.Used = l.Override != "" || l.Error == "" && !l.Allowed || slices.ContainsFunc(l.States, func(s state) bool { return s.Used != "0" && s.Used != "" })
+		a.Used = a.Used || l.Used
 		a.Limits = append(a.Limits, l)
 	}
+	rank := func(l limitsOfKey) int {
+		switch {
+		case !l.Allowed:
+			return 0
+		case l.Used:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(a.Limits, func(a, b limitsOfKey) int { return rank(a) - rank(b) })
 	return a
 }
 
@@ -101,38 +145,41 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 			text = []byte(err.Error())
 		}
 		if all.Override, all.Source = string(text), "Redis"; ofConfig {
-			all.Source = g.origin
+			all.Source = "the configuration"
 		}
 	}
-	h.addCommands(&all, g, asked.key, o, ofConfig, d.Blocked())
+	h.addCommands(&all, g, asked.key, o, ofConfig, d)
 	return all
 }
 
-// addCommands adds the commands that change the limits of a key whose override is o, and which may be
-// blocked by it or by its plan.
-func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Override, ofConfig, blocked bool) {
+// addCommands adds the commands that change the limits of a key whose override is o. d is the decision
+// about it.
+func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Override, ofConfig bool, d core.Decision) {
 	add := func(effect string, args ...string) {
 		if line, err := h.set.Command(args...); err == nil {
 			all.Commands = append(all.Commands, command{effect, line})
 		}
 	}
-	first := g.config.Rules[0]
-	own := fmt.Sprintf("{limits: {%s: %s}}", first.Name, first.Limit)
-	switch {
-	case all.Source == "":
-	case ofConfig:
-		add("Replace the override of "+g.origin+", here by the limit of the policy", "override", g.policy, key, own)
-	case o.Blocked:
-		add("End the block", "unblock", g.policy, key)
-	default:
-		add("Remove the override", "remove", g.policy, key)
+	if all.Source != "" && !ofConfig {
+		if o.Blocked {
+			add("Let the key in: end the block", "unblock", g.policy, key)
+		} else {
+			add("Remove the override", "remove", g.policy, key)
+		}
 	}
-	denied := all.Error == "" && !all.Allowed
-	if denied && !blocked {
+	if all.Error == "" && !all.Allowed && !d.Blocked() {
 		add("Let the key in: forget its events", "reset", g.policy, key)
 	}
+	if !o.Blocked || ofConfig {
+		rule := g.config.Rules[0]
+		if d.Len() > 0 && d.State(0).Limit() != core.Blocked && d.State(0).Limit() != core.Unlimited {
+			rule.Limit = d.State(0).Limit()
+		}
+		end := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+		add(fmt.Sprintf("Give the key another limit for a day: change %s to the new one", rule.Limit),
+			"override", g.policy, key, fmt.Sprintf("{limits: {%s: %s}, until: %s}", rule.Name, rule.Limit, end))
+	}
 	if all.Source == "" {
-		add("Give the key another limit until a time", "override", g.policy, key, own[:len(own)-1]+", until: "+time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)+"}")
 		add("Block the key for a day", "block", g.policy, key, "24h")
 	}
 }

@@ -85,7 +85,8 @@ func (v view) Charts() []chart {
 		newChart("results", "Decisions by result", "decisions a minute", v.periods,
 			layer{Class: "allowed", Name: "allowed", values: of(driver.Allowed)},
 			layer{Class: "soft", Name: "soft", values: of(driver.Soft)},
-			layer{Class: "denied", Name: "denied", values: of(driver.Denied, driver.NeverAllowed, driver.Blocked)},
+			layer{Class: "denied", Name: "denied", values: of(driver.Denied, driver.NeverAllowed)},
+			layer{Class: "blocked", Name: "blocked", values: of(driver.Blocked)},
 			layer{Class: "failed", Name: "not decided", values: of(driver.Canceled, driver.Failed)}),
 		newChart("binding", "Denials by the rule that determined them", "denials a minute", v.periods, v.binding()...),
 	}

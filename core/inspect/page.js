@@ -3,6 +3,7 @@
 const form = document.querySelector('form');
 const refresh = document.getElementById('refresh');
 const problem = document.getElementById('problem');
+const shown = document.getElementById('shown');
 let asked = document.querySelector('#key h2') ? new URLSearchParams(new FormData(form)) : null;
 let loading = null;
 
@@ -42,17 +43,26 @@ async function load() {
     problem.textContent = '';
   } catch (error) {
     if (mine.signal.aborted) return;
-    if (!problem.textContent) problem.textContent = 'Not refreshed since ' + new Date().toLocaleTimeString() + ': ' + error.message;
+    if (!problem.textContent) problem.textContent = 'Not refreshed since ' + new Date().toLocaleTimeString([], {hour12: false}) + ': ' + error.message;
   } finally {
     if (loading === mine) loading = null;
   }
 }
 
-form.addEventListener('submit', async event => {
+document.addEventListener('submit', async event => {
   event.preventDefault();
-  asked = form.elements.key.value ? new URLSearchParams(new FormData(form)) : null;
+  if (event.submitter && event.submitter.name === 'key') form.elements.key.value = event.submitter.value;
+  const key = form.elements.key.value.trim();
+  asked = key ? new URLSearchParams(new FormData(form)) : null;
+  document.getElementById('key').replaceChildren();
   await load();
-  document.getElementById('key').scrollIntoView({block: 'nearest'});
+  scrollTo(0, 0);
+  shown.textContent = problem.textContent ? '' : key && [...document.querySelectorAll('#key h3, #key .verdict')].map(part => part.textContent).join(': ');
+});
+document.addEventListener('click', event => {
+  if (!event.target.matches('.copy')) return;
+  getSelection().selectAllChildren(event.target.previousElementSibling);
+  event.target.textContent = document.execCommand('copy') ? 'Copied' : 'Not copied';
 });
 refresh.addEventListener('change', () => { if (refresh.checked) load(); });
 setInterval(() => { if (refresh.checked && !document.hidden && !loading) load(); }, 2000);

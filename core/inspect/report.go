@@ -149,6 +149,8 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	}
 	if asked.key != "" {
 		r.Key = h.answer(ctx, groups, asked)
+		isTag := func(k topKey) bool { return k.Key == asked.key && k.Key != h.store.Tag(asked.key) }
+		r.Key.IsTag = slices.ContainsFunc(r.Denied, isTag) || slices.ContainsFunc(r.Active, isTag)
 	}
 	return r
 }

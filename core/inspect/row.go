@@ -11,17 +11,17 @@ import (
 
 // A row is a series in the table.
 type row struct {
-	Rule, Plan                            string
-	Allowed, Soft, Denied, Shadow, Failed uint64
-	Determined                            uint64
-	Path                                  string // of the denials that the rule determined, by minute; empty for none
-	Most                                  uint64 // in a minute
+	Rule, Plan                                     string
+	Allowed, Soft, Denied, Blocked, Shadow, Failed uint64
+	Determined                                     uint64
+	Path                                           string // of the denials that the rule determined, by minute; empty for none
+	Most                                           uint64 // in a minute
 }
 
 func newRow(s *series) row {
 	n, determined := s.Decisions.Hour, observe.Counts(s.Requests.Hour)
 	r := row{
-		Rule: s.Rule, Plan: s.Plan, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: observe.Counts(n).Denied(), Shadow: n[driver.ShadowDenied],
+		Rule: s.Rule, Plan: s.Plan, Allowed: n[driver.Allowed], Soft: n[driver.Soft], Denied: n[driver.Denied] + n[driver.NeverAllowed], Blocked: n[driver.Blocked], Shadow: n[driver.ShadowDenied],
 		Failed: n[driver.Failed] + n[driver.Canceled], Determined: determined.Denied(), Most: slices.Max(s.denials),
 	}
 	var path []byte

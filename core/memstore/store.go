@@ -1,5 +1,8 @@
 // Package memstore is a [driver.Store] in the memory of this process.
 //
+//	store := memstore.New() // one for all limiters of the program
+//	api := core.Must(core.New(store, core.SlidingWindow("api", core.PerMinute(100))))
+//
 // A Store starts no goroutine and needs no cleaning up: a state that has expired counts as absent,
 // and its memory is reused. A Store reads the monotonic clock with [time.Since], so a change of the
 // wall clock has no effect, and testing/synctest controls the time.

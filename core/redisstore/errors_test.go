@@ -49,7 +49,6 @@ func TestDidNotRun(t *testing.T) {
 		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, false},
 		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}, false},
 		{&net.OpError{Op: "write", Net: "tcp", Err: os.ErrDeadlineExceeded}, false},
-		{redis.ErrAutoPipelineTimeout, false},
 		{reply("ERR it did not work"), false},
 		{reply("ERR user_script:1: LOADING TRYAGAIN READONLY script: 0, on @user_script:1."), false},
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), false},

@@ -1,7 +1,10 @@
 package redisstore
 
 import (
+	"fmt"
+
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/internal/testkit"
 )
 
@@ -11,4 +14,29 @@ func Clock(clock func() string) Option { return option(func(c *config) { c.clock
 // Key returns the key for the state of a rule of an identity.
 func (s *Store) Key(identity string, r core.Rule) string {
 	return s.router.keys.key(s.router.keys.tag(identity), testkit.Compiled(r))
+}
+
+// Versions returns the version of the state of each algorithm.
+func Versions() map[string]string {
+	versions := make(map[string]string)
+	for a := range algorithms {
+		if algorithms[a].readings > 0 {
+			versions[fmt.Sprint(driver.Algorithm(a))] = algorithms[a].version
+		}
+	}
+	return versions
+}
+
+// Scripts returns the script with all libraries for each verb, by the name of its file, and for the
+// hash of each script of that verb the name of that file.
+func Scripts() (sources map[string]string, files map[any]string) {
+	sources, files = make(map[string]string), make(map[any]string)
+	for v, cache := range scripts {
+		name := string(v) + ".lua"
+		for set := librarySet(1); int(set) < len(cache); set++ {
+			files[scriptFor(v, set).sha] = name
+		}
+		sources[name] = scriptFor(v, librarySet(len(cache)-1)).source
+	}
+	return sources, files
 }

@@ -24,9 +24,17 @@ func FakeDialer(reply func(args []string) string) func(context.Context, string, 
 	}
 }
 
-// answer answers commands until the connection ends.
+// answer answers commands until the connection ends. It writes the replies in a goroutine: a client
+// reads the first one after it has written all commands of a pipeline, and a net.Pipe has no buffer.
 func answer(conn net.Conn, reply func(args []string) string) {
 	in := bufio.NewReaderSize(conn, 64<<10)
+	replies := make(chan string, 1000)
+	defer close(replies)
+	go func() {
+		for text := range replies {
+			_, _ = io.WriteString(conn, text)
+		}
+	}()
 	for {
 		args, err := readCommand(in)
 		if err != nil {
@@ -39,9 +47,7 @@ func answer(conn net.Conn, reply func(args []string) string) {
 		case "evalsha", "eval", "psetex":
 			text = reply(args)
 		}
-		if _, err := io.WriteString(conn, text); err != nil {
-			return
-		}
+		replies <- text
 	}
 }
 

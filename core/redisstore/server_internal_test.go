@@ -59,7 +59,7 @@ func TestServer_test_repeated(t *testing.T) {
 	var evals atomic.Int64
 	var reply atomic.Value
 	reply.Store(":16\r\n")
-	rdb := redis.NewClient(&redis.Options{MaxRetries: -1, PipelinePoolSize: -1, Dialer: FakeDialer(func(args []string) string {
+	rdb := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: FakeDialer(func(args []string) string {
 		if args[0] == "psetex" {
 			return "+OK\r\n"
 		}

@@ -1,5 +1,11 @@
-// Package redisstore provides a Store that keeps states in Redis 6.2 or later, or in Valkey: in a
-// single server, a Sentinel group or a Cluster.
+// Package redisstore provides a Store that keeps states in Redis or Valkey: in a single server, a
+// Sentinel group or a Cluster. It is tested on Redis 7.0 and Valkey 8.0.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+//	api := core.Must(core.New(redisstore.New(rdb), core.SlidingWindow("api", core.PerMinute(100))))
+//
+// An application that has to go on while Redis is down uses package resilient, which contains this
+// Store.
 //
 // A Lua script makes a decision, regardless of the number of rules, in one round trip. The script is
 // atomic and takes the time from the server's clock.
@@ -44,6 +50,10 @@
 // [KeySecret] for identities that can be guessed. Every key has a TTL and expires when its state
 // equals the state of a new key. Probes of package failover write keys that end with a question
 // mark and expire after about a second; the test under Batches writes such keys, too, for 10 s.
+//
+// During a rolling deployment of two releases, their processes share the states of an algorithm if
+// its version is equal in both. Otherwise the states are separate: until the deployment ends, a key can
+// be admitted up to its limit by each release.
 //
 // # Deadline
 //

@@ -193,6 +193,9 @@
 //	ACL SETUSER reader on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec
 //	ACL SETUSER operator on >password ~weir:* +hget +hgetall +mget +xrange +xrevrange +zcount +zmscore +zscan +multi +exec +hset +set +del +xadd +zadd +zrem +zremrangebyscore
 //
+// For the commands usage, reset and credit of weir rules, an operator also needs the permissions of the
+// store.
+//
 // # Names and states
 //
 // On the store, the rule "second" of the policy "api" is called "api.second", and its candidate

@@ -39,7 +39,7 @@ type RedisSource struct {
 }
 
 // Redis returns a RedisSource that uses rdb, a client of a single server, a Sentinel group or a
-// Cluster, of Redis 6.2 or later or Valkey. It must read from masters, because replicas may have
+// Cluster, of Redis or Valkey (tested: Redis 7.0). It must read from masters, because replicas may have
 // old overrides. Redis sends no command before the first call of a method, and neither closes nor
 // reconfigures rdb. Redis panics if rdb or an option is nil.
 func Redis(rdb redis.UniversalClient, opts ...RedisOption) *RedisSource {

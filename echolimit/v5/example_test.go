@@ -15,6 +15,25 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
+// One limit for each address, in memory.
+func ExamplePerIP() {
+	e := echo.New()
+	e.Use(echolimit.PerIP(core.PerMinute(1)))
+	e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+
+	for _, address := range []string{"203.0.113.9:4711", "203.0.113.9:4712", "198.51.100.7:4711"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Println(address, w.Code)
+	}
+	// Output:
+	// 203.0.113.9:4711 200
+	// 203.0.113.9:4712 429
+	// 198.51.100.7:4711 200
+}
+
 // A limit for all routes. Echo's own error handler sends the problem document.
 func ExampleNew() {
 	store := memstore.New()
