@@ -12,14 +12,15 @@ local most -- the largest cost that the charges read so far admit
 -- Reads the remaining charges of the decision, after which the taken cost is known. Returns the cost that
 -- the charge of the caller has to be charged, or 0; and the taken cost, if the caller's charge is that of
 -- a shadow which does not admit it. at is the position in ARGV just after the arguments of the caller's
--- charge, room the cost that this charge admits; corrupt is 1 if its state was unreadable, otherwise 0.
+-- charge. room is the cost that this charge admits, or most if it admits more; corrupt is 1 if its state
+-- was unreadable, otherwise 0.
 local function decide(at, op, room, corrupt)
   if op == 'spend' then
     most = math.max(0, math.min(most, room))
   end
   if key < last then
     key = key + 1
-    algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide)
+    algorithms[ARGV[at]](KEYS[key], at + 2, ARGV[at + 1], decide, most)
   end
   denied = most == 0
   if denied then
@@ -33,5 +34,5 @@ end
 
 local function decision(at)
   key, most = key + 1, ARGV[at] + 0
-  algorithms[ARGV[at + 1]](KEYS[key], at + 3, ARGV[at + 2], decide)
+  algorithms[ARGV[at + 1]](KEYS[key], at + 3, ARGV[at + 2], decide, most)
 end

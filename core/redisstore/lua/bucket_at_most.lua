@@ -3,19 +3,18 @@
 -- Returns the largest n, up to most, so that n times a span fits into another one, and the rest of that.
 -- It adds and compares spans only: their products would exceed MAX_INTEGER.
 local function bucket_divide(rest, rest_fraction, us, fraction, den, most)
-  local function fits()
-    return rest > us or rest == us and rest_fraction >= fraction
-  end
-  if most < 1 or not fits() then
+  if most < 1 or rest < us or rest == us and rest_fraction < fraction then
     return 0, rest, rest_fraction
   end
-  local twice, twice_fraction, n = us + us, fraction + fraction, nil
-  if twice_fraction >= den then
-    twice, twice_fraction = twice + 1, twice_fraction - den
+  local n, twice, twice_fraction = 0, us + us, fraction + fraction
+  if most > 1 then
+    if twice_fraction >= den then
+      twice, twice_fraction = twice + 1, twice_fraction - den
+    end
+    n, rest, rest_fraction = bucket_divide(rest, rest_fraction, twice, twice_fraction, den, math.floor(most / 2))
+    n = n + n
   end
-  n, rest, rest_fraction = bucket_divide(rest, rest_fraction, twice, twice_fraction, den, math.floor(most / 2))
-  n = n + n
-  if n < most and fits() then
+  if n < most and (rest > us or rest == us and rest_fraction >= fraction) then
     n, rest, rest_fraction = n + 1, rest - us, rest_fraction - fraction
     if rest_fraction < 0 then
       rest, rest_fraction = rest - 1, rest_fraction + den
@@ -24,7 +23,7 @@ local function bucket_divide(rest, rest_fraction, us, fraction, den, most)
   return n, rest, rest_fraction
 end
 
-function algorithms.bucket(key, at, op, decide)
+function algorithms.bucket(key, at, op, decide, most)
   bucket(key, at, op, function(next, _, _, moved, corrupt, used, fraction)
     local unit, full, den, unit_fraction, full_fraction = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, 0, 0
     if den > 1 then
@@ -34,12 +33,13 @@ function algorithms.bucket(key, at, op, decide)
     if free_fraction < 0 then
       free, free_fraction = free - 1, free_fraction + den
     end
-    local room = bucket_divide(free, free_fraction, unit, unit_fraction, den, MAX_INTEGER)
+    local room, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, most)
     local cost = decide(next, op, room, corrupt)
     if cost == 0 then
       return moved and 'rewrite'
+    elseif cost < room then
+      _, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, cost)
     end
-    local _, rest, rest_fraction = bucket_divide(free, free_fraction, unit, unit_fraction, den, cost)
     used, fraction = full - rest, full_fraction - rest_fraction
     if fraction < 0 then
       used, fraction = used - 1, fraction + den
