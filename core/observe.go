@@ -38,7 +38,7 @@ const (
 // the error in place of d.
 func (e *event) observe(asks []Ask, d *Decision, err error) {
 	lines := e.lines()
-	if len(lines) == 0 || asks[0].Limiter.observer == nil || errors.Is(err, ErrInvalidAsk) {
+	if len(lines) == 0 || asks[0].Limiter.observer == nil || err != nil && errors.Is(err, ErrInvalidAsk) {
 		return
 	}
 	o, peek, attempted := asks[0].Limiter.observer, true, false
@@ -57,8 +57,10 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 		o.Ask(!attempted)
 		return
 	}
-	failed, binding := failure(err), 0
-	if failed == 0 {
+	failed, binding := driver.Result(0), 0
+	if err != nil {
+		failed = failure(err)
+	} else if len(lines) > 1 {
 		binding = d.binding()
 	}
 	for i := range lines {
@@ -76,12 +78,9 @@ func (e *event) observe(asks []Ask, d *Decision, err error) {
 	}
 }
 
-// failure returns the Result of an event that could not be decided because of err, or zero.
+// failure returns the Result of an event that could not be decided because of err.
 func failure(err error) driver.Result {
-	switch {
-	case err == nil:
-		return 0
-	case !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+	if !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return driver.Canceled
 	}
 	return driver.Failed
@@ -90,9 +89,6 @@ func failure(err error) driver.Result {
 // binding returns the index of the State that determines d: of a denial, the one with the longest
 // RetryAfter, and otherwise the first one that is beyond its limit, or else the first one.
 func (d *Decision) binding() int {
-	if d.n == 1 {
-		return 0
-	}
 	at := -1
 	for i := range d.n {
 		switch s := d.state(i); {
