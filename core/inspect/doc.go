@@ -45,5 +45,5 @@
 //
 // A Handler has one goroutine, which reads the figures once a minute. For the last hour it keeps about
 // 200 bytes for each minute, rule and plan with decisions in that minute. A page for ten rules takes
-// about a millisecond.
+// some milliseconds.
 package inspect
