@@ -76,6 +76,9 @@ func start(t *testing.T) *service {
 	api, err := s.set.Limiter("api")
 	must(t, err)
 	byAddress := core.Must(core.New(s.store, core.SlidingWindow("address", core.PerMinute(150))))
+	operator := func(r *http.Request) bool { _, password, _ := r.BasicAuth(); return password == "secret" }
+	page := inspect.New(operator, s.store.Observer(), inspect.Limiters(byAddress), inspect.Rules(s.set))
+	t.Cleanup(func() { _ = page.Close() })
 	for user := range 40 {
 		for range 4 + user {
 			_, err := core.AllowTogether(t.Context(), core.Ask{Limiter: byAddress, Key: fmt.Sprint("203.0.113.", user%3)}, core.Ask{Limiter: api, Key: fmt.Sprint("user:", user)})
@@ -86,9 +89,6 @@ func start(t *testing.T) *service {
 		_, err := api.Plan("gold").Allow(t.Context(), "user:gold")
 		must(t, err)
 	}
-	operator := func(r *http.Request) bool { _, password, _ := r.BasicAuth(); return password == "secret" }
-	page := inspect.New(operator, s.store.Observer(), inspect.Limiters(byAddress), inspect.Rules(s.set))
-	t.Cleanup(func() { _ = page.Close() })
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
 	s.page = strings.Replace(server.URL, "http://", "http://operator:secret@", 1) + "/debug/limits"

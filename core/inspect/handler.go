@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"mime"
 	"net/http"
 	"os"
 	"strings"
@@ -70,7 +71,7 @@ func New(authorize func(*http.Request) bool, store *observe.Store, opts ...Optio
 	argument.Apply("inspect: New", &h.config, opts)
 	host, _ := os.Hostname()
 	h.process = fmt.Sprintf("%s, process %d", host, os.Getpid())
-	h.history.start()
+	h.history.start(store.Snapshot())
 	go h.run()
 	return h
 }
@@ -123,6 +124,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "The form cannot be read.", http.StatusBadRequest)
 			return
 		}
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+			http.Error(w, "The body is not application/x-www-form-urlencoded.", http.StatusUnsupportedMediaType)
+			return
+		}
 		asked = question{strings.TrimSpace(r.PostForm.Get("key")), r.PostForm.Get("plan")}
 	default:
 		header.Set("Allow", "GET, HEAD, POST")
@@ -133,8 +138,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	all := h.report(ctx, asked)
 	if r.URL.Query().Get("format") == "json" {
+		text, err := json.Marshal(all)
+		if err != nil { // a measure of the application is no number
+			http.Error(w, "The report cannot be written as JSON.", http.StatusInternalServerError)
+			return
+		}
 		header.Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(all) // the client may have gone
+		_, _ = w.Write(text)
 		return
 	}
 	writePage(w, all)

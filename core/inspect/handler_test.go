@@ -51,7 +51,11 @@ func reportOf(t *testing.T, h http.Handler, form url.Values) (document struct {
 	Key     *answer
 }) {
 	t.Helper()
-	w := ask(h, "POST", "/?format=json", form)
+	method := "POST"
+	if form == nil {
+		method = "GET"
+	}
+	w := ask(h, method, "/?format=json", form)
 	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("got %d %s: %v", w.Code, w.Body, err)
 	}
@@ -70,6 +74,7 @@ func TestHandler_Requests(t *testing.T) {
 		{"a key", "POST", "/", url.Values{"key": {"user:7"}}, 200},
 		{"no key", "POST", "/", url.Values{"plan": {"gold"}}, 200},
 		{"a key in the URL is not read", "GET", "/?key=user:7", nil, 200},
+		{"another body", "POST", "/", nil, 415},
 		{"another method", "DELETE", "/", nil, 405},
 		{"a large form", "POST", "/", url.Values{"key": {strings.Repeat("k", maxBody)}}, 400},
 	} {

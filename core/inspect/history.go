@@ -30,11 +30,8 @@ type period struct {
 	outage   bool    // a backup decided
 }
 
-// start begins the first minute, to which all decisions so far are added.
-func (h *history) start() {
-	h.last = &observe.Snapshot{Calls: observe.Calls{Buckets: make([]uint64, len(observe.Bounds)+1)}}
-	h.from = time.Now()
-}
+// start begins the first minute.
+func (h *history) start(now *observe.Snapshot) { h.last, h.from = now, time.Now() }
 
 // next completes a minute.
 func (h *history) next(now *observe.Snapshot) {
@@ -77,7 +74,7 @@ func (h *history) present(now *observe.Snapshot) period {
 	}
 	p.calls.Count = less(now.Calls.Count, h.last.Calls.Count)
 	p.trips = max(0, measure(now, "weir.redis.round_trips")-measure(h.last, "weir.redis.round_trips"))
-	p.outage = measure(now, failoverState) == 1 || measure(now, "weir.failover.backup") > measure(h.last, "weir.failover.backup")
+	p.outage = measure(now, failoverState) >= 1 || measure(now, "weir.failover.backup") > measure(h.last, "weir.failover.backup")
 	return p
 }
 

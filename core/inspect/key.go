@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -40,6 +41,7 @@ type limitsOfKey struct {
 	Allowed  bool      `json:"allowed"`
 	Error    string    `json:"error,omitempty"` // in place of a decision
 	Override string    `json:"override,omitempty"`
+	Unread   string    `json:"unread,omitempty"` // the error that hides an override
 	Source   string    `json:"source,omitempty"` // of the override
 	Used     bool      `json:"used"`             // something is in use, an event is denied, or there is an override
 	States   []state   `json:"states,omitempty"`
@@ -64,6 +66,9 @@ type command struct {
 	Effect string `json:"effect"`
 	Line   string `json:"line"`
 }
+
+// atOnce is the number of limiters that are asked at the same time.
+const atOnce = 16
 
 // words are the beginnings of keys of package keyfunc that need no other name.
 var words = []string{"user:", "basic:"}
@@ -92,11 +97,21 @@ func (h *Handler) answer(ctx context.Context, groups []group, asked question) *a
 // limitsOf describes a key for all limiters: first those that deny its events, then those that it uses.
 func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) *answer {
 	a := &answer{Key: asked.key, Plan: asked.plan, Tag: h.store.Tag(asked.key)}
-	for _, g := range groups {
-		l := h.limits(ctx, &g, asked)
+	a.Limits = make([]limitsOfKey, len(groups))
+	var wg sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range groups {
+		places <- struct{}{}
+		wg.Go(func() {
+			a.Limits[i] = h.limits(ctx, &groups[i], asked)
+			<-places
+		})
+	}
+	wg.Wait()
+	for i := range a.Limits {
+		l := &a.Limits[i]
 		l.Used = l.Override != "" || l.Error == "" && !l.Allowed || slices.ContainsFunc(l.States, func(s state) bool { return s.Used != "0" && s.Used != "" })
 		a.Used = a.Used || l.Used
-		a.Limits = append(a.Limits, l)
 	}
 	rank := func(l limitsOfKey) int {
 		switch {
@@ -132,7 +147,7 @@ func (h *Handler) limits(ctx context.Context, g *group, asked question) limitsOf
 	}
 	o, err := h.set.OverrideOf(ctx, g.policy, asked.key)
 	if err != nil {
-		all.Override = "unknown: " + err.Error()
+		all.Unread = err.Error()
 	}
 	own := g.config.Keys[asked.key]
 	ofConfig := reflect.DeepEqual(o, own)
@@ -170,18 +185,38 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 	if all.Error == "" && !all.Allowed && !d.Blocked() {
 		add("Let the key in: forget its events", "reset", g.policy, key)
 	}
-	if !o.Blocked || ofConfig {
-		rule := g.config.Rules[0]
-		if d.Len() > 0 && d.State(0).Limit() != core.Blocked && d.State(0).Limit() != core.Unlimited {
-			rule.Limit = d.State(0).Limit()
+	if all.Unread == "" && (!o.Blocked || ofConfig) {
+		rule, limit := g.example(d)
+		if o.Blocked = false; o.Limits == nil {
+			o.Limits = make(map[string]core.Limit)
 		}
-		end := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
-		add(fmt.Sprintf("Give the key another limit for a day: change %s to the new one", rule.Limit),
-			"override", g.policy, key, fmt.Sprintf("{limits: {%s: %s}, until: %s}", rule.Name, rule.Limit, end))
+		if o.Limits[rule] = limit; o.Until.IsZero() {
+			o.Until = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+		}
+		if text, err := o.Format(); err == nil {
+			add(fmt.Sprintf("Give the key another limit until then: change %s: %s to the new one", rule, limit), "override", g.policy, key, string(text))
+		}
 	}
 	if all.Source == "" {
 		add("Block the key for a day", "block", g.policy, key, "24h")
 	}
+}
+
+// example returns the rule of the policy whose limit an operator probably changes, with its limit in force:
+// the first one that denies, or else the first one. d is the decision about the key.
+func (g *group) example(d core.Decision) (name string, limit core.Limit) {
+	for _, r := range g.config.Rules {
+		s, ok := d.StateOf(g.policy + "." + r.Name)
+		if ok = ok && s.Limit() != core.Blocked && s.Limit() != core.Unlimited; ok && !s.Allowed {
+			return r.Name, s.Limit()
+		}
+		if name == "" {
+			if name, limit = r.Name, r.Limit; ok {
+				limit = s.Limit()
+			}
+		}
+	}
+	return name, limit
 }
 
 // hasPlan reports whether a rule of l has a plan.
@@ -240,6 +275,9 @@ func text(d time.Duration) string {
 	unit := 100 * time.Millisecond
 	if d > time.Minute {
 		unit = time.Second
+	}
+	if d > core.Never-unit {
+		return "more than 290 years"
 	}
 	return ((d + unit - 1) / unit * unit).String()
 }

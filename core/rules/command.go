@@ -13,8 +13,9 @@ import (
 // Config returns the configuration in force. It must not be changed.
 func (s *Set) Config() *Config { return s.applied.Load().config }
 
-// Command returns the line of a shell that runs weir rules with args, such as "unblock", "api" and
-// "user:7", for the overrides and the configuration of s: with the flags -config, -redis, -cluster and
+// Command returns the line that runs weir rules with args, such as "unblock", "api" and
+// "user:7", in a shell (bash, zsh, fish or another one of POSIX), for the overrides and the configuration
+// of s: with the flags -config, -redis, -cluster and
 // -prefix as far as they are necessary. It is for pages and messages for operators.
 //
 // The line contains no secret. If the client of Redis has a password, the line has no -redis: the
@@ -22,7 +23,7 @@ func (s *Set) Config() *Config { return s.applied.Load().config }
 // [KeySecret].
 //
 // Command returns an error if s has no source of overrides (see [Overrides]), or if an argument
-// contains a character that controls a terminal.
+// contains a character that controls a terminal, or a space of Unicode.
 func (s *Set) Command(args ...string) (string, error) {
 	if s.overrides == nil {
 		return "", errNoOverrides
@@ -69,18 +70,22 @@ func flagsOf(rdb redis.UniversalClient) []string {
 	return nil
 }
 
-// hidden reports whether c is a character that a terminal does not show as it is.
+// hidden reports whether c is a character that a terminal does not show as it is, or that a browser copies
+// as another one, such as the spaces of Unicode.
 func hidden(c rune) bool {
-	return unicode.IsControl(c) || unicode.Is(unicode.Cf, c) || c == unicode.ReplacementChar
+	return c != ' ' && unicode.IsSpace(c) || unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
 }
 
-// quoted returns a word that the shell of POSIX reads as text.
+// quoted returns a word that the shells of POSIX, zsh and fish read as text. A backslash between single
+// quotes would be special in fish, and a word that begins with = in zsh.
 func quoted(text string) string {
 	plain := func(c rune) bool {
-		return c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("-_./:@,+=", c))
+		return c < unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("-_./:@,+", c))
 	}
 	if text != "" && !strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
 		return text
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return "'" + quotes.Replace(text) + "'"
 }
+
+var quotes = strings.NewReplacer("'", `'\''`, `\`, `'"\\"'`)

@@ -29,8 +29,8 @@ func TestSet_Command(t *testing.T) {
 		{"a password", "Redis", server(redis.Options{Addr: "127.0.0.1:1", Password: "secret"}), nil, []string{"get"}, "weir rules get"},
 		{"a Sentinel", "", redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules get"},
 		{"a Cluster", "", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"get"}, "weir rules -cluster get"},
-		{"quotes", "my limits.yaml", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"override", "api", "it's $HOME; #1", "{plan: gold}", "", "ключ"},
-			`weir rules -config 'my limits.yaml' -cluster override api 'it'\''s $HOME; #1' '{plan: gold}' '' 'ключ'`},
+		{"quotes", "my limits.yaml", redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), nil, []string{"override", "api", `it's $HOME; \';#1`, "{plan: gold}", "", "ключ"},
+			`weir rules -config 'my limits.yaml' -cluster override api 'it'\''s $HOME; '"\\"''\'';#1' '{plan: gold}' '' 'ключ'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Cleanup(func() { _ = c.rdb.Close() })
@@ -47,7 +47,7 @@ func TestSet_Command(t *testing.T) {
 			if last := strings.Join(c.args, "\n") + "\n"; !strings.HasSuffix(string(words), last) {
 				t.Errorf("a shell reads %q, which does not end with %q", words, last)
 			}
-			for _, key := range []string{"a\nb", "\x1b[2J", "a\u202eb", "\xff", "\u200b"} {
+			for _, key := range []string{"a\nb", "\x1b[2J", "a\u202eb", "\xff", "\u200b", "a\u00a0b", "a\u2028b"} {
 				if got, err := set.Command("unblock", "api", key); err == nil {
 					t.Errorf("got %q for the key %q, want an error", got, key)
 				}
