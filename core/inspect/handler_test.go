@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -207,6 +208,17 @@ func TestHandler_UnusedKey(t *testing.T) {
 		if c.used && k.Limits[0].States[0].Rule != "api" {
 			t.Errorf("%q: got %+v, want the rule that denies first", c.key, k.Limits)
 		}
+	}
+}
+
+// A function of the application that panics does not end the process.
+func TestHandler_Panic(t *testing.T) {
+	store := observe.New(memstore.New())
+	l := testkit.Limiter(t, store, core.SlidingLog("api", core.PerHour(1)))
+	bad := l.Choose(func(context.Context, string) (*core.Limiter, error) { panic("no view") })
+	k := reportOf(t, newHandler(t, everybody, store, Limiters(bad, l)), url.Values{"key": {"k"}}).Key
+	if k.Limits[0].Error != "panic: no view" || k.Limits[1].Decision != "Admitted." {
+		t.Errorf("got %+v", k.Limits)
 	}
 }
 

@@ -103,8 +103,13 @@ func (h *Handler) limitsOf(ctx context.Context, groups []group, asked question) 
 	for i := range groups {
 		places <- struct{}{}
 		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil { // of a function of core.Limiter.Choose
+					a.Limits[i] = limitsOfKey{Policy: groups[i].policy, Error: fmt.Sprint("panic: ", p)}
+				}
+				<-places
+			}()
 			a.Limits[i] = h.limits(ctx, &groups[i], asked)
-			<-places
 		})
 	}
 	wg.Wait()
@@ -194,7 +199,7 @@ func (h *Handler) addCommands(all *limitsOfKey, g *group, key string, o rules.Ov
 			o.Until = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 		}
 		if text, err := o.Format(); err == nil {
-			add(fmt.Sprintf("Give the key another limit until then: change %s: %s to the new one", rule, limit), "override", g.policy, key, string(text))
+			add(fmt.Sprintf("Give the key another limit until the time in the line: change %s there", limit), "override", g.policy, key, string(text))
 		}
 	}
 	if all.Source == "" {
