@@ -3,7 +3,6 @@ package inspect
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/observe"
@@ -16,8 +15,7 @@ type card struct{ ID, Name, Value, Detail, Class string }
 func (v view) Cards() []card {
 	var hour observe.Counts
 	for i := range v.periods {
-		n := v.periods[i].requests()
-		add(&hour, &n)
+		add(&hour, &v.periods[i].requests)
 	}
 	total := observe.Counts(v.Requests)
 	share := "no decision yet"
@@ -53,31 +51,25 @@ func (v view) Cards() []card {
 		}
 		cards = append(cards, c)
 	}
-	overrides, blocks, known := 0.0, 0.0, false
-	for _, m := range v.Measures {
-		switch m.Name {
-		case "weir.rules.overrides":
-			overrides, known = m.Value, m.Value >= 0
-		case "weir.rules.blocks":
-			blocks = m.Value
-		}
-	}
-	if known {
+	if overrides, ok := v.measure("weir.rules.overrides"); ok && overrides >= 0 {
+		blocks, _ := v.measure("weir.rules.blocks")
 		cards = append(cards, card{"blocks", "Blocked keys", number(uint64(max(0, blocks))), number(uint64(overrides)) + " keys have an override in Redis", ""})
 	}
-	trips, from := 0.0, v.Now
-	for _, p := range v.periods[max(0, len(v.periods)-2):] {
-		trips, from = trips+p.trips, minTime(from, p.from)
-	}
-	if slices.ContainsFunc(v.Measures, func(m measured) bool { return m.Name == "weir.redis.round_trips" }) {
-		cards = append(cards, card{"trips", "Round trips to Redis", fmt.Sprintf("%.3g", trips/max(1, v.Now.Sub(from).Seconds())), "a second, in the last one to two minutes", ""})
+	if _, ok := v.measure("weir.redis.round_trips"); ok {
+		trips, latest := 0.0, v.periods[max(0, len(v.periods)-2):]
+		for _, p := range latest {
+			trips += p.trips
+		}
+		cards = append(cards, card{"trips", "Round trips to Redis", fmt.Sprintf("%.3g", trips/max(1, v.Now.Sub(latest[0].from).Seconds())), "a second, in the last one to two minutes", ""})
 	}
 	return cards
 }
 
-func minTime(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// measure returns the value of the first measure of a name, and false if there is none.
+func (v view) measure(name string) (float64, bool) {
+	i := slices.IndexFunc(v.Measures, func(m measured) bool { return m.Name == name })
+	if i < 0 {
+		return 0, false
 	}
-	return a
+	return v.Measures[i].Value, true
 }

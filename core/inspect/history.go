@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core/driver"
 	"github.com/weir-go/weir/core/observe"
 )
 
@@ -25,6 +24,7 @@ type history struct {
 type period struct {
 	from, to time.Time
 	series   []observe.Series // those with decisions, in the order of a Snapshot
+	requests observe.Counts   // the sum of those of series
 	calls    observe.Calls
 	trips    float64 // round trips to Redis
 	outage   bool    // a backup decided
@@ -65,6 +65,7 @@ func (h *history) present(now *observe.Snapshot) period {
 		}
 		if s.Decisions.Total() > 0 || s.Requests.Total() > 0 {
 			p.series = append(p.series, s)
+			add(&p.requests, &s.Requests)
 		}
 	}
 	p.calls = now.Calls
@@ -111,25 +112,14 @@ func add(sum, c *observe.Counts) {
 	}
 }
 
-// requests returns the decisions of p by result.
-func (p *period) requests() (sum observe.Counts) {
-	for i := range p.series {
-		add(&sum, &p.series[i].Requests)
-	}
-	return sum
-}
-
-// quantile returns the upper bound of the bucket that contains a quantile of the times of calls, and
-// false without calls. It is driver.Never for the last bucket, which has no bound.
-func quantile(calls observe.Calls, q float64) (time.Duration, bool) {
-	if calls.Count == 0 {
-		return 0, false
-	}
+// quantile returns the upper bound of the bucket that contains a quantile of the times of calls, or the
+// lower bound of the last bucket.
+func quantile(calls observe.Calls, q float64) string {
 	rank, sum := q*float64(calls.Count), uint64(0)
-	for i, n := range calls.Buckets {
-		if sum += n; float64(sum) >= rank && i < len(observe.Bounds) {
-			return observe.Bounds[i], true
+	for i, bound := range observe.Bounds {
+		if sum += calls.Buckets[i]; float64(sum) >= rank {
+			return "≤ " + bound.String()
 		}
 	}
-	return driver.Never, true
+	return "> " + observe.Bounds[len(observe.Bounds)-1].String()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -267,9 +266,7 @@ func stateOf(s core.State, g *group) state {
 	switch l := s.Limit(); {
 	case s.Unknown:
 		r.RetryAfter, r.ResetAfter = "not decided", ""
-	case l == core.Blocked || l == core.Unlimited:
-		r.Used, r.Left = "", ""
-	case s.Remaining < math.MaxInt:
+	case l != core.Blocked && l != core.Unlimited:
 		r.Used, r.Left = strconv.Itoa(s.Used()), strconv.Itoa(s.Remaining)
 	}
 	return r

@@ -73,9 +73,9 @@ func (v view) Shown() []rule { return v.Rules[:min(maxRows, len(v.Rules))] }
 func (v view) Charts() []chart {
 	of := func(results ...driver.Result) (values []uint64) {
 		for i := range v.periods {
-			n, sum := v.periods[i].requests(), uint64(0)
+			sum := uint64(0)
 			for _, r := range results {
-				sum += n[r]
+				sum += v.periods[i].requests[r]
 			}
 			values = append(values, sum)
 		}

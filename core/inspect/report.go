@@ -137,7 +137,7 @@ func (h *Handler) report(ctx context.Context, asked question) *report {
 	r.addSeries(now.Series)
 	for i := range r.periods {
 		p := &r.periods[i]
-		r.Minutes = append(r.Minutes, minute{p.from, counts(p.requests()), p.outage})
+		r.Minutes = append(r.Minutes, minute{p.from, counts(p.requests), p.outage})
 	}
 	r.Calls = calls{Count: now.Calls.Count, Hour: timesOf(r.periods), Minute: timesOf(r.periods[max(0, len(r.periods)-2):])}
 	groups := h.groups()
@@ -187,18 +187,9 @@ func timesOf(periods []period) (t times) {
 			sum.Buckets[i] += n
 		}
 	}
-	t.Count = sum.Count
-	text := func(q float64) string {
-		switch d, ok := quantile(sum, q); {
-		case !ok:
-			return ""
-		case d == driver.Never:
-			return "> " + observe.Bounds[len(observe.Bounds)-1].String()
-		default:
-			return "≤ " + d.String()
-		}
+	if t.Count = sum.Count; t.Count > 0 {
+		t.P50, t.P99 = quantile(sum, 0.5), quantile(sum, 0.99)
 	}
-	t.P50, t.P99 = text(0.5), text(0.99)
 	return t
 }
 

@@ -73,7 +73,7 @@ func flagsOf(rdb redis.UniversalClient) []string {
 // hidden reports whether c is a character that a terminal does not show as it is, or that a browser copies
 // as another one, such as the spaces of Unicode.
 func hidden(c rune) bool {
-	return c != ' ' && unicode.IsSpace(c) || unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
+	return c != ' ' && unicode.IsSpace(c) || unicode.In(c, unicode.Cc, unicode.Cf) || c == unicode.ReplacementChar
 }
 
 // quoted returns a word that the shells of POSIX, zsh and fish read as text. A backslash between single
