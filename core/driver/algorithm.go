@@ -12,6 +12,7 @@ const (
 	LeakyBucket
 	FixedWindow
 	SlidingWindow
+	InFlight
 )
 
 var algorithmNames = [...]string{
@@ -21,10 +22,11 @@ var algorithmNames = [...]string{
 	LeakyBucket:   "leaky_bucket",
 	FixedWindow:   "fixed_window",
 	SlidingWindow: "sliding_window",
+	InFlight:      "in_flight",
 }
 
 // String returns "token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window",
-// or "none" for an invalid Algorithm.
+// "in_flight", or "none" for an invalid Algorithm.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -33,13 +35,13 @@ func (a Algorithm) String() string {
 }
 
 // IsBucket reports whether the algorithm has a bucket, which refills or drains at a rate. The other
-// algorithms count events in a window.
+// algorithms count events in a window, or at the same time.
 func (a Algorithm) IsBucket() bool { return a == TokenBucket || a == LeakyBucket }
 
 // unknown returns the text of the panic in a switch that has no case for the algorithm.
 func (a Algorithm) unknown() string { return fmt.Sprintf("weir: no algorithm has the number %d", a) }
 
-// An engine applies one algorithm with its constants: a *bucket, *window or *log. Spans are in
+// An engine applies one algorithm with its constants: a *bucket, *window, *log or *places. Spans are in
 // microseconds. A returned State may share memory with s, which must not be used again.
 //
 // The methods that every decision calls are not in the interface, because an interface call would
@@ -66,6 +68,8 @@ func (c *Compiled) read(r *Reading, s State, now, cost int64) {
 		e.read(r, s, now)
 	case *log:
 		e.read(r, s, now, cost)
+	case *places:
+		e.read(r, s, now)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -81,6 +85,8 @@ func (c *Compiled) fits(r *Reading, cost, maxDelay int64) bool {
 		return e.fits(r, cost)
 	case *log:
 		return e.fits(r, cost)
+	case *places:
+		return e.fits(r)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -94,6 +100,8 @@ func (c *Compiled) spend(s State, r *Reading, now, cost int64) State {
 		return e.spend(r, now, cost)
 	case *log:
 		return e.spend(s, now, cost)
+	case *places:
+		return e.spend(s, r, now)
 	}
 	panic(c.Algorithm.unknown())
 }
@@ -113,6 +121,8 @@ func (c *Compiled) verdict(v *Verdict, r *Reading, cost, maxDelay int64, spent b
 		e.verdict(v, r, cost, spent)
 	case *log:
 		e.verdict(v, r, cost, spent)
+	case *places:
+		e.verdict(v, r, spent)
 	default:
 		panic(c.Algorithm.unknown())
 	}
@@ -131,6 +141,8 @@ func newEngine(d *Definition, extra int64) engine {
 	case SlidingWindow:
 		n := int64(d.SubWindows)
 		return &log{capacity, extra, period, (period + n - 1) / n}
+	case InFlight:
+		return &places{capacity, extra, d.Hold.Microseconds(), false}
 	}
 	panic(d.Algorithm.unknown())
 }

@@ -22,8 +22,12 @@ const (
 	// debt at its rate. Windows and logs count the cost until it expires.
 	Debit
 	// Undo frees up to Cost units that still count, of the Spend or Debit that wrote the Receipt. If
-	// a sliding log has events at 1000 or more later times, it frees nothing.
+	// a sliding log has events at 1000 or more later times, it frees nothing. It frees the place of an
+	// in-flight rule.
 	Undo
+	// Renew makes the place of the Receipt lapse Hold from now, unless it has lapsed already. The Verdict
+	// reports that in Found. The rule must be in flight.
+	Renew
 )
 
 // Asks reports whether op belongs to [Store.Take], not to [Store.Adjust], and can be denied.
@@ -36,12 +40,13 @@ type Charge struct {
 	Op   Op
 	// AtMost makes Cost the largest cost of a Spend: see [Store].
 	AtMost bool
-	Cost   int // at least 1; ignored by Reset
+	Cost   int // at least 1; ignored by Reset; 1 for an in-flight rule
 
 	// If a leaky bucket would delay a Spend or Peek for longer than MaxDelay, the charge is denied.
 	// MaxDelay is rounded down to microseconds. Zero means no bound.
 	MaxDelay time.Duration
-	// A Spend or Debit that takes something sets Receipt, which must be zero before. An Undo reads it.
+	// A Spend or Debit that takes something sets Receipt, which must be zero before. An Undo and a Renew
+	// read it.
 	Receipt Receipt
 
 	// Verdict is the result. For an op of Adjust, it is the result that a Peek of cost 1 would have
@@ -49,10 +54,11 @@ type Charge struct {
 	Verdict Verdict
 }
 
-// A Receipt identifies a charge for an Undo. It contains the time of the charge and, for a bucket,
-// the part that was in use before the charge. The zero Receipt undoes nothing.
+// A Receipt identifies a charge for an Undo or a Renew. It contains the time of the charge or, for an
+// in-flight rule, the number of the place, and for a bucket the part that was in use before the charge.
+// The zero Receipt undoes nothing. [Compiled.Receipt] makes one.
 type Receipt struct {
-	At     int64 // by the clock of the Store, in microseconds
+	At     int64 // by the clock of the Store, in microseconds; the numbers of places are such times, too
 	Used   Span
 	Origin int // for a store over several stores: the number of the store that was charged
 
@@ -110,7 +116,7 @@ func (c *Charge) Commit(s State, r *Reading, now int64, admitted bool) (_ State,
 	if c.Op == Peek {
 		return s, false
 	}
-	c.Receipt = r.receipt(now)
+	c.Receipt = c.Rule.Receipt(r, now)
 	return c.Rule.spend(s, r, now, int64(c.Cost)), true
 }
 
@@ -136,12 +142,18 @@ func (c *Charge) Apply(s State, r *Reading, now int64) State {
 		c.Verdict.Found = r.inUse()
 		return State{}
 	case Debit:
-		c.Receipt = r.receipt(now)
+		c.Receipt = c.Rule.Receipt(r, now)
 		s = e.debit(s, *r, now, cost)
 	case Credit:
 		s = e.credit(s, *r, now, cost)
 	case Undo:
 		s = e.undo(s, *r, now, cost, c.Receipt)
+	case Renew:
+		found := false
+		s, found = e.(*places).renew(s, now, c.Receipt)
+		c.answerAt(s, now)
+		c.Verdict.Found = found
+		return s
 	default:
 		panic(fmt.Sprintf("weir: %d is no op of Adjust", c.Op))
 	}

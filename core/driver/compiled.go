@@ -13,13 +13,17 @@ type Compiled struct {
 
 	// StateName is the name of the rule's States, which no other rule of the same Algorithm has: the
 	// length of the States and the name of the rule. For a bucket, the length is the time in which it
-	// fills up. For other algorithms it is the period, and for a sliding window also the number of
+	// fills up. For other algorithms it is the period, or Hold, and for a sliding window also the number of
 	// sub-windows. "60:api" is the rule "api" with 100 events a minute. Limits of the same length share
 	// the States of a rule.
 	StateName string
 	// ID is a hash of the algorithm and of StateName, the same in every process. Rules with the same
 	// ID share States. A Store must keep the States of other rules apart.
 	ID uint64
+
+	// Lasting is an in-flight rule for a [Local] Store: the places that it takes do not lapse. It is nil
+	// for other rules, and for a Lasting rule.
+	Lasting *Compiled
 
 	engine  engine
 	divided atomic.Pointer[division] // the latest
@@ -41,8 +45,8 @@ type Constants struct {
 	Unit, Full  Span
 	Denominator int64
 
-	// Window or log.
-	Period    int64 // in microseconds
+	// Window, log or places.
+	Period    int64 // in microseconds; of an in-flight rule, Hold
 	SubWindow int64 // in microseconds; 1 for a SlidingLog, zero for a FixedWindow
 }
 
@@ -57,9 +61,15 @@ func newCompiled(d Definition, e engine) *Compiled {
 	k := e.constants()
 	k.Algorithm = d.Algorithm
 	name := d.length() + ":" + d.Name
-	return &Compiled{
+	c := &Compiled{
 		Definition: d, Constants: k, StateName: name, ID: stateID(d.Algorithm, name), engine: e,
 	}
+	if p, ok := e.(*places); ok && !p.lasting {
+		lasting := *p
+		lasting.lasting = true
+		c.Lasting = newCompiled(d, &lasting)
+	}
+	return c
 }
 
 // stateID returns the FNV-1a hash of the algorithm and the name of States.

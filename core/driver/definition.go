@@ -14,14 +14,18 @@ type Definition struct {
 	Algorithm Algorithm
 	Plan      string // the plan of the callers that have this limit; empty for callers without a plan
 
-	Events int           // the number of events per period, 1 to 2^48-1
-	Per    time.Duration // the period: whole microseconds, up to 100 years
+	Events int           // the number of events per period, 1 to 2^48-1; InFlight: at the same time, up to 1000
+	Per    time.Duration // the period: whole microseconds, up to 100 years; InFlight: zero
 	Burst  int           // the capacity of a bucket; zero means Events; for windows and logs, zero or Events
 
 	SubWindows int     // SlidingWindow: 1 to MaxSubWindows; other algorithms: zero
 	Soft       float64 // the percentage that is admitted beyond the limit, 0 to 1000
 	Shadow     bool    // decisions do not depend on the rule
-	UpTo       float64 // elastic rule: the largest factor by which its limit is multiplied; else zero
+	UpTo       float64 // elastic rule: the largest factor by which its limit is multiplied, or for InFlight the least; else zero
+
+	// InFlight: the time after which a place lapses that is not renewed, whole microseconds from 1 s to
+	// 24 h. Other algorithms: zero.
+	Hold time.Duration
 
 	Text string // describes the rule in messages; if empty, they contain its algorithm, name and limit
 
@@ -41,6 +45,9 @@ const (
 	// maxCount is the largest number of events of a limit or state. It fits into six bytes, and the
 	// sum of two such numbers is far below 2^53.
 	maxCount = 1<<48 - 1
+	// A third of minHold is enough for a renewal. A longer maxHold would keep the places of a process
+	// that has crashed for longer than a day.
+	minHold, maxHold = time.Second, 24 * time.Hour
 )
 
 // Horizon is the longest span of a limit, in microseconds: 100 years. It keeps every time below
@@ -51,6 +58,7 @@ const Horizon = 100 * 366 * 24 * int64(time.Hour/time.Microsecond)
 const (
 	tooLong = "reaches over more than 100 years"
 	tooMany = "counts to more than 2^48"
+	tooFull = "has more than 1000 places"
 )
 
 // Compile returns the compiled rule, or a *[RuleError] if d is invalid.
@@ -83,6 +91,8 @@ func (d *Definition) fault() *RuleError {
 	switch {
 	case max(int64(d.Events), capacity) > maxCount || capacity+extra > maxCount:
 		return d.invalid("limit", tooMany)
+	case d.Algorithm == InFlight && capacity+extra > maxPlaces:
+		return d.invalid("limit", tooFull)
 	case d.Algorithm.IsBucket() && exceeds(capacity+extra, d.Per.Microseconds(), int64(d.Events), Horizon):
 		return d.invalid("limit", tooLong)
 	}
@@ -164,7 +174,7 @@ func (d Definition) String() string {
 	if d.Text != "" {
 		return d.Text
 	}
-	return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per, d.capacity())
+	return fmt.Sprintf("%s %q of %d in %v, burst %d", d.Algorithm, d.Name, d.Events, d.Per+d.Hold, d.capacity())
 }
 
 // Equal reports whether d and o define the same rule. It ignores their Text.
@@ -193,7 +203,13 @@ func (d *Definition) check() *RuleError {
 		return d.invalid("limit", "is zero")
 	case d.Events <= 0:
 		return d.invalid("events", fmt.Sprintf("is %d, not positive", d.Events))
-	case d.Per <= 0:
+	case d.Algorithm == InFlight && d.Per != 0:
+		return d.invalid("per", "has no meaning for events at the same time: leave it zero")
+	case d.Algorithm == InFlight && (d.Hold < minHold || d.Hold > maxHold || d.Hold%time.Microsecond != 0):
+		return d.invalid("hold", fmt.Sprintf("is %v, not whole microseconds from %v to %v", d.Hold, minHold, maxHold))
+	case d.Algorithm != InFlight && d.Hold != 0:
+		return d.invalid("hold", "has a meaning for events at the same time only")
+	case d.Algorithm != InFlight && d.Per <= 0:
 		return d.invalid("per", fmt.Sprintf("is %v, not positive", d.Per))
 	case d.Per%time.Microsecond != 0:
 		return d.invalid("per", "is not a whole number of microseconds")

@@ -18,13 +18,16 @@ func valid(a driver.Algorithm) driver.Definition {
 	if a == driver.SlidingWindow {
 		d.SubWindows = 60
 	}
+	if a == driver.InFlight {
+		d.Per, d.Hold = 0, time.Minute
+	}
 	return d
 }
 
 // Compile reports the field and the reason of each fault.
 func TestDefinition_Compile_Faults(t *testing.T) {
 	const century = time.Duration(driver.Horizon) * time.Microsecond
-	const bucket, log, fixed, sliding = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow
+	const bucket, log, fixed, sliding, inFlight = driver.TokenBucket, driver.SlidingLog, driver.FixedWindow, driver.SlidingWindow, driver.InFlight
 	type row struct {
 		algorithm     driver.Algorithm
 		change        func(d *driver.Definition)
@@ -32,7 +35,7 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 	}
 	rows := []row{
 		{0, func(*driver.Definition) {}, "algorithm", "is none"},
-		{sliding + 1, func(*driver.Definition) {}, "algorithm", "is none"},
+		{inFlight + 1, func(*driver.Definition) {}, "algorithm", "is none"},
 		{bucket, func(d *driver.Definition) { d.Name = "" }, "name", "is empty"},
 		{log, func(d *driver.Definition) { d.Name = strings.Repeat("x", 65) }, "name", "is 65 bytes long, more than 64"},
 		{bucket, func(d *driver.Definition) { d.Name = "a\x1f" }, "name", "is not printable ASCII, so it cannot be sent in a RateLimit field"},
@@ -57,6 +60,14 @@ func TestDefinition_Compile_Faults(t *testing.T) {
 		{log, func(d *driver.Definition) { d.Soft = 1000.5 }, "soft", "is 1000.5 percent, outside 0 to 1000"},
 		{log, func(d *driver.Definition) { d.Soft = math.Inf(1) }, "soft", "is +Inf percent, outside 0 to 1000"},
 		{fixed, func(d *driver.Definition) { d.Soft = math.NaN() }, "soft", "is NaN percent, outside 0 to 1000"},
+		{inFlight, func(d *driver.Definition) { d.Per = time.Second }, "per", "has no meaning for events at the same time: leave it zero"},
+		{inFlight, func(d *driver.Definition) { d.Hold = 0 }, "hold", "is 0s, not whole microseconds from 1s to 24h0m0s"},
+		{inFlight, func(d *driver.Definition) { d.Hold = time.Second + 1 }, "hold", "is 1.000000001s, not whole microseconds from 1s to 24h0m0s"},
+		{inFlight, func(d *driver.Definition) { d.Hold = 24*time.Hour + time.Microsecond }, "hold", "is 24h0m0.000001s, not whole microseconds from 1s to 24h0m0s"},
+		{inFlight, func(d *driver.Definition) { d.Events = 1001 }, "limit", "has more than 1000 places"},
+		{inFlight, func(d *driver.Definition) { d.Events, d.Soft = 1000, 0.1 }, "limit", "has more than 1000 places"},
+		{inFlight, func(d *driver.Definition) { d.Events, d.Hold = 1000, time.Second }, "", ""},
+		{log, func(d *driver.Definition) { d.Hold = time.Second }, "hold", "has a meaning for events at the same time only"},
 		{bucket, func(d *driver.Definition) { d.Per = time.Second + 1 }, "per", "is not a whole number of microseconds"},
 		{log, func(d *driver.Definition) { d.Per = 999 }, "per", "is not a whole number of microseconds"},
 		{sliding, func(d *driver.Definition) { d.Per = century + time.Microsecond }, "per", "reaches over more than 100 years"},

@@ -3,11 +3,13 @@ package driver
 import "encoding/binary"
 
 // The zero State is encoded as no bytes. Any other State has one encoding, a version followed by
-// unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log,
-// the time since the previous run and the number of events.
+// unsigned varints: for a bucket or fixed window, its time, amount and debt; for each run of a log, the
+// time since the previous run and the number of events; for each place, the time since the previous
+// renewal and the number of the place.
 const (
-	wordsEncoding = 1
-	logEncoding   = 2
+	wordsEncoding  = 1
+	logEncoding    = 2
+	placesEncoding = 3
 )
 
 // maxTime is the latest time in a State: the latest time of a clock plus the longest limit.
@@ -25,9 +27,14 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 		}
 		return b, nil
 	}
-	b = append(b, logEncoding)
 	h, last := s.history(), int64(0)
-	for _, r := range h.live() {
+	runs := h.live()
+	if s.Time == placesMark {
+		b, runs = append(b, placesEncoding), *s.log
+	} else {
+		b = append(b, logEncoding)
+	}
+	for _, r := range runs {
 		b = binary.AppendUvarint(b, uint64(r.at-last))
 		b = binary.AppendUvarint(b, uint64(r.n))
 		last = r.at
@@ -53,6 +60,8 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		next = d.words()
 	case logEncoding:
 		next = d.log()
+	case placesEncoding:
+		next = d.places()
 	}
 	if d.failed || next == (State{}) {
 		return ErrCorruptState
@@ -101,4 +110,18 @@ func (d *decoder) log() State {
 		h.add(at, n)
 	}
 	return h.state(State{})
+}
+
+func (d *decoder) places() State {
+	var taken []run
+	for at := int64(0); len(d.rest) > 0; {
+		at += d.number(maxTime - at)
+		number := d.number(maxTime)
+		if number == 0 || len(taken) == maxPlaces || hasNumber(taken, number) {
+			d.failed = true
+			break
+		}
+		taken = append(taken, run{at, number})
+	}
+	return putPlaces(State{}, taken)
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // length returns the length of the States of a rule as a text: the time in which a bucket fills up,
-// or the period of another algorithm, and for a sliding window the number of sub-windows ("60/60").
+// or the period of another algorithm (of an in-flight rule, Hold), and for a sliding window the number of
+// sub-windows ("60/60").
 // The unit is the second, or a smaller unit that is followed by its name ("1500ms",
 // "333333us+1/3"). The text is empty for an invalid bucket.
 //
@@ -16,7 +17,7 @@ import (
 // client that can choose between them would gain events with every change. As they do not, it gains
 // at most one limit for each length.
 func (d *Definition) length() string {
-	us := d.Per.Microseconds()
+	us := (d.Per + d.Hold).Microseconds() // one of them is zero
 	switch {
 	case d.Algorithm == SlidingWindow:
 		return durationText(us) + "/" + strconv.Itoa(d.SubWindows)

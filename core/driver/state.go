@@ -5,7 +5,7 @@ package driver
 // [Compiled.ExpiresAt]. The meaning of a State depends on the algorithm of the rule. The limit of the rule
 // may change before a State is read again. A Store must keep States by key and [Compiled.ID].
 //
-// States of the two sliding algorithms share memory with the States that they were made from. After
+// States of the two sliding algorithms and of in-flight rules share memory with the States that they were made from. After
 // a call of [Charge.Commit], [Charge.Apply] or Coarsen, only the returned State may be used. A
 // State that was decoded from bytes shares no memory.
 type State struct {
@@ -14,7 +14,7 @@ type State struct {
 	Amount int64 // bucket: a fraction of a microsecond, times Denominator, to add to Time; fixed window: its events
 	Debt   int64 // bucket in debt: the time at which the debt was written; else 0
 
-	log *[]run // log: see history
+	log *[]run // log or places: see history and places
 }
 
 // Size returns the number of bytes of memory that s refers to.
@@ -25,7 +25,7 @@ func (s State) Size() int {
 	return sliceSize + runSize*cap(*s.log)
 }
 
-// Count returns the number of events that s remembers, including those that no longer count. It is
+// Count returns the number of events or places that s remembers, including those that no longer count. It is
 // zero for the State of a bucket or a fixed window.
 func (s State) Count() int64 {
 	if s.log == nil {
@@ -36,9 +36,10 @@ func (s State) Count() int64 {
 
 // Coarsen reduces the State of a sliding algorithm to about half of its memory, by joining pairs of
 // event times into the later one. Events may then count longer, never shorter. If the last Spend or
-// Debit made s grow, the new State is no larger than s was before. Other States do not change.
+// Debit made s grow, the new State is no larger than s was before. Other States do not change, such as
+// those with the places of an in-flight rule.
 func (s State) Coarsen() State {
-	if s.log == nil {
+	if s.log == nil || s.Time == placesMark {
 		return s
 	}
 	h := s.history()
@@ -51,14 +52,16 @@ func (s State) Coarsen() State {
 type Reading struct {
 	Used Span // bucket: the part that is in use, more than the capacity if it is in debt
 
-	Count int64 // window or log: the events that count
+	Count int64 // window or log: the events that count; in flight: the places that are taken
 	Left  int64 // FixedWindow: until the window ends, at least 1
 
-	// Log or sliding window; meaningless while Count is zero.
-	First, Last int64 // until the first and the last event that counts leave the window
+	// Log, sliding window or places; meaningless while Count is zero.
+	First, Last int64 // until the first and the last event that counts leave the window, or place lapses
 	Retry       int64 // until the cost fits; zero if it fits now or can never fit
 
-	Phase int64 // SlidingWindow: until the last microsecond of the current sub-window
+	// SlidingWindow: until the last microsecond of the current sub-window. InFlight: until the number of
+	// the next place.
+	Phase int64
 
 	moved bool // the clock has stepped back: the State must be stored even if nothing is charged
 }
@@ -66,5 +69,10 @@ type Reading struct {
 // inUse reports whether anything is used.
 func (r *Reading) inUse() bool { return r.Count > 0 || r.Used != Span{} }
 
-// receipt returns the receipt of a Spend or Debit at now, given the Reading before the charge.
-func (r *Reading) receipt(now int64) Receipt { return Receipt{At: now, Used: r.Used} }
+// Receipt returns the receipt of a Spend or Debit of c at now, given the Reading before the charge.
+func (c *Compiled) Receipt(r *Reading, now int64) Receipt {
+	if c.Algorithm == InFlight {
+		now += r.Phase
+	}
+	return Receipt{At: now, Used: r.Used}
+}

@@ -12,7 +12,8 @@ import (
 // charges with the same key and [Compiled.ID]. (Charges of one key may have rules of one name with
 // different lengths.) Keys must not be empty, costs must be at least 1, and delays must not be
 // negative. Each op must belong to the method, and ctx must not have ended. The Receipts of Spends and
-// Debits must be zero.
+// Debits must be zero. A charge of an in-flight rule has a cost of 1 and no AtMost, and is no Debit or
+// Credit.
 //
 // If AtMost is set in one charge of a Take, all charges are Spends with AtMost, the same key, the same
 // Cost and no MaxDelay. Take then reduces the Cost of all of them to the largest cost that fits, or to 1
@@ -31,7 +32,7 @@ type Store interface {
 	// all of them, or none.
 	Take(ctx context.Context, charges []Charge) error
 
-	// Adjust applies every Debit, Credit, Undo and Reset, none of which can be denied, and sets all
+	// Adjust applies every Debit, Credit, Undo, Renew and Reset, none of which can be denied, and sets all
 	// Verdicts. After an error, any number of them may have been applied, each at most once.
 	Adjust(ctx context.Context, charges []Charge) error
 }
@@ -68,4 +69,17 @@ type SharedError interface {
 type Deadliner interface {
 	// Deadline returns the longest time that a call of Take or Adjust lasts.
 	Deadline() time.Duration
+}
+
+// A Local is a Store that may keep its States in this process only. If Local returns true, package core
+// renews no places of in-flight rules: it takes them with the field Lasting of their rules, and frees them when their
+// holders end.
+type Local interface {
+	Local() bool
+}
+
+// IsLocal reports whether s is a [Local] whose States are in this process only.
+func IsLocal(s Store) bool {
+	l, ok := s.(Local)
+	return ok && l.Local()
 }

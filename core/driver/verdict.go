@@ -11,7 +11,7 @@ type Verdict struct {
 	Allowed    bool          // by this rule, regardless of the other rules
 	Unknown    bool          // not evaluated, because another rule denied: Allowed is set, Rule may be nil, the rest is zero
 	Soft       bool          // allowed, but beyond the limit itself
-	Found      bool          // Reset: something was in use before
+	Found      bool          // Reset: something was in use before; Renew: the place had not lapsed
 	Remaining  int           // the remaining events of the limit
 	RetryAfter time.Duration // denied: the least wait until the same cost fits, or Never
 	ResetAfter time.Duration // the time until nothing is in use
