@@ -3,7 +3,7 @@ package memstore
 import "github.com/weir-go/weir/core/driver"
 
 // An entry holds a State that does not fit a [bucket], and the rule that used it last. The State is
-// a debt, a fixed window, a sliding log or a sliding window.
+// a debt, a fixed window, a sliding log, a sliding window, or the places of an in-flight rule.
 type entry struct {
 	state driver.State
 	rule  *driver.Compiled
@@ -18,14 +18,14 @@ func (e *entry) idle(now int64) bool { return e.rule == nil || e.rule.ExpiresAt(
 
 // fillRatio returns exhausted for a debt, because its eviction would admit the key again, and for a
 // log of three or more events. If logs were evicted while they grow, none would reach its limit in
-// a store that is too small for its users.
+// a store that is too small for its users. It returns exhausted for places, which are in use.
 func (e *entry) fillRatio(now int64) uint64 {
 	if e.idle(now) {
 		return 0
 	}
 	count := e.state.Count()
 	switch {
-	case count > 2 || e.rule.Algorithm.IsBucket():
+	case count > 2 || e.rule.Algorithm.IsBucket() || e.rule.Algorithm == driver.InFlight:
 		return exhausted
 	case count == 0:
 		count = (&driver.Charge{Rule: e.rule, Cost: 1}).Read(e.state, now).Count

@@ -139,7 +139,12 @@ func (s *shard) saveDebt(h hashes, rule *driver.Compiled, state driver.State, no
 // other State can be evicted, this State is made coarser, so that it is no larger than before.
 func (s *shard) saveEntry(h hashes, at uint64, rule *driver.Compiled, state driver.State, size int, now int64) {
 	e := s.entries.find(at)
-	if e == nil {
+	switch inFlight := rule.Algorithm == driver.InFlight; {
+	case e != nil:
+	case inFlight: // an overflow bucket could not free its places
+		s.makeRoom(entryWeight+state.Size(), 0, now)
+		e, at, size = insert(s, &s.entries, h.own, now), h.own, 0
+	default:
 		e, at = create(s, &s.entries, h, entryWeight+state.Size(), now)
 		size = e.state.Size()
 	}

@@ -16,13 +16,16 @@
 //	fixed window                 55 to 72 bytes
 //	sliding log                  79 to 96 bytes, and 16 to 32 for each event in its window
 //	sliding window               79 to 96 bytes, and 16 to 32 for each sub-window in use
+//	in flight                    79 to 96 bytes, and 16 to 32 for each place, while a place is taken
 //
 // Tables grow and shrink with their states, in small steps. [MaxMemory] bounds the memory of all
 // states, for any mixture of rules. A full store evicts the states with the lowest fill ratio,
 // which is the used part of the capacity. It never evicts a state that is at least half used, or a
 // log of 3 or more events: an attacker cannot reset an exhausted limit by flooding the store with
 // new keys. A log that finds no memory for another event becomes coarser: two events get the time
-// of the later event, so the log denies more than it should. A new key that finds no memory shares
+// of the later event, so the log denies more than it should. Places of core.InFlight are the exception:
+// they are few, because each belongs to an event that holds more memory elsewhere, so a full store takes
+// them beyond MaxMemory. A new key that finds no memory shares
 // one of a few overflow buckets of its rule with other such keys: it is limited, but more strictly
 // than it should be. [Store.Stats] counts evictions and overflow buckets. If a count grows,
 // MaxMemory is too small for the number of users.
@@ -112,6 +115,9 @@ func (s *Store) Stats() Stats {
 	}
 	return sum
 }
+
+// Local implements [driver.Local]. It returns true.
+func (s *Store) Local() bool { return true }
 
 // now returns Unix time in microseconds. It never steps back.
 func (s *Store) now() int64 {
